@@ -96,7 +96,7 @@ impl Graphite {
         self.counters.busy();
     }
 
-    /// What was asked and refused, with what `telemetry` says of itself.
+    /// Counters of requests and refusals, with the statistics of `telemetry`.
     pub fn stats(&self, telemetry: TelemetryStats) -> GraphiteStats {
         self.counters.stats(telemetry)
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Midnight of a day, in seconds since 1970; `None` when there is no such day.
+/// Midnight of a day in seconds since 1970; `None` if there is no such day.
 pub(super) fn midnight(year: u32, month: u32, day: u32) -> Option<i64> {
     let text = format!("{year:04}-{month:02}-{day:02}T00:00:00Z");
     let time = humantime::parse_rfc3339(&text).ok()?;

@@ -171,7 +171,7 @@ fn expand_first(text: String, out: &mut Vec<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What has no closing brace may have no opening one either.
+/// A text without a closing brace may not have an opening one either.
 fn unclosed(text: String, out: &mut Vec<String>) -> Result<(), Error> {
     if text.contains('{') {
         return Err(Error::request(format!("{text}: a {{ without its }}")));
@@ -180,7 +180,8 @@ fn unclosed(text: String, out: &mut Vec<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// More than any dashboard means; each is a walk over the paths that begin as it does.
+/// More than any dashboard needs; each alternative is one walk over the paths with its
+/// prefix.
 const ALTERNATIVES_MAX: usize = 256;
 /// Each takes a round over all alternatives.
 const BRACES_MAX: usize = 32;

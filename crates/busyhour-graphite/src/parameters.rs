@@ -8,7 +8,7 @@ pub struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     /// Reads the query of a URL (after `?`) and a body of the type
-    /// `application/x-www-form-urlencoded`. Whatever is no pair is left out.
+    /// `application/x-www-form-urlencoded`. Text that is not a pair is ignored.
     ///
     /// ```
     /// use busyhour_graphite::Parameters;

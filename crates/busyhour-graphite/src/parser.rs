@@ -187,7 +187,7 @@ fn plain(word: &str) -> Expression {
         "none" => return Expression::Nothing,
         _ => {}
     }
-    // What Rust takes for a number beyond digits, such as `inf`, is a path.
+    // Words that Rust would parse as numbers, such as `inf`, are paths.
     let is_number = word.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     let number = is_number.then(|| word.parse::<f64>().ok()).flatten();
     let is_whole = !word.contains(['.', 'e', 'E']);

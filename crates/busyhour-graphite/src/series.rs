@@ -23,7 +23,7 @@ impl Series {
     /// The values of a path that `expression` matched.
     pub(super) fn fetched(path: &str, expression: &str, mut points: Points) -> Self {
         let step = points.step.max(1);
-        // What is no number would spoil every sum it came into.
+        // NaN and infinity are left out, since they would spoil every sum.
         for value in &mut points.values {
             *value = value.filter(|value| value.is_finite());
         }

@@ -6,8 +6,8 @@ pub trait Source: Send + Sync {
     /// Every path it can give now.
     fn index(&self) -> Arc<Index>;
 
-    /// How many values [`fetch`](Self::fetch) would give, asked before it is
-    /// called, so that a request too large is refused before it costs anything.
+    /// How many values [`fetch`](Self::fetch) would give. It is called first, so that a
+    /// request that is too large is refused before it costs anything.
     fn len(&self, path: &str, window: Window) -> u64;
 
     /// The values of each of `paths` in the window, in their order: all at
@@ -15,8 +15,8 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the paths exist and their values cannot be read: the reason, with
-    /// the name of what was read.
+    /// If the paths exist but their values cannot be read: the reason, with the name of
+    /// the file.
     fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error>;
 }
 

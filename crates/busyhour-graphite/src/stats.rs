@@ -2,7 +2,7 @@ use super::{Error, error::Limit};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What was asked of the Graphite interface, and what it refused.
+/// Requests to the Graphite interface, and its refusals.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GraphiteStats {
     /// `/render` requests.
@@ -42,8 +42,8 @@ pub struct TelemetryStats {
     pub held_bytes: u64,
     /// Samples taken.
     pub sampled: u64,
-    /// Samples given up for newer ones, because the memory was used up or the
-    /// calendar went back.
+    /// Samples dropped for newer ones, because the memory was full or the clock was set
+    /// back.
     pub evicted: u64,
     /// Values left out because a sample had too many.
     pub dropped: u64,

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A ring of samples of the server's one snapshot, each at a multiple of a step.
+/// A ring of samples of the server's statistics, each at a multiple of a step.
 ///
 /// Its memory is bounded; the oldest samples go first, and are counted.
 ///
@@ -145,8 +145,8 @@ impl Ring {
         }
     }
 
-    /// A later sample of the same step replaces the one before; and when the
-    /// calendar went back, so it does all that now lie in the future.
+    /// A later sample of the same step replaces the earlier one. If the clock was set
+    /// back, it also replaces all samples that are now in the future.
     fn push(&mut self, slot: i64, values: &[(String, f64)]) {
         while self.samples.back().is_some_and(|last| last.slot >= slot) {
             let is_future = self.samples.pop_back().is_some_and(|last| last.slot > slot);

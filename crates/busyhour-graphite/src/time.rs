@@ -8,7 +8,7 @@ use calendar::DAY;
 ///
 /// # Errors
 ///
-/// When `text` is no time: what is wrong with it and what may stand there.
+/// If `text` is not a time: what is wrong and what is allowed.
 ///
 /// ```
 /// use busyhour_graphite::parse_time;

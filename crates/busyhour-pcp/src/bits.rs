@@ -50,7 +50,7 @@ pub(super) struct Point {
 pub(super) struct Interpolation {
     pub(super) value_type: ValueType,
     pub(super) semantics: Semantics,
-    /// Whether a counter that falls is taken to have passed its end once.
+    /// Whether a counter that falls counts as wrapped around once.
     pub(super) wraps: bool,
 }
 
@@ -113,8 +113,8 @@ impl Interpolation {
         }
     }
 
-    /// What a counter of this type that fell by `delta` has grown, when it
-    /// wraps; `None` when a fall is no growth.
+    /// The growth of a counter of this type that fell by `delta`, if it wraps; `None`
+    /// if a fall does not count as growth.
     pub(super) fn unwrap(self, delta: f64) -> Option<f64> {
         match self.value_type {
             _ if !self.wraps => None,
@@ -125,8 +125,8 @@ impl Interpolation {
     }
 }
 
-/// As C converts on machines with two's complement: what is negative keeps
-/// its bits, and what is too large becomes nothing.
+/// As C converts on machines with two's complement: a negative value keeps its bits,
+/// and a value that is too large becomes 0.
 fn as_word(value: f64) -> u64 {
     match value {
         _ if value < 0.0 => (value as i64).cast_unsigned(),

@@ -18,8 +18,8 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// Reads the records after the label, which end at `offset` of the file.
-    /// What is damaged is left out; the first such place is returned beside.
+    /// Reads the records after the label, which end at `offset` of the file. Damaged
+    /// records are left out; the first damage is returned as well.
     pub(super) fn parse(bytes: &[u8], offset: u64, version: Version) -> (Self, Option<Flaw>) {
         let mut catalog = Self::default();
         let (mut bad_record, mut bad_frame) = (None, None);

@@ -48,8 +48,8 @@ impl Domain {
         instances
     }
 
-    /// Every instance that ever was, in the order in which they came. One that
-    /// changed its name has its last one.
+    /// Every instance that ever existed, in the order of appearance. An instance that
+    /// changed its name has its last name.
     pub(super) fn all(&self) -> Arc<[Instance]> {
         let mut names = HashMap::new();
         let added = || self.changes.iter().flat_map(|change| &change.added);

@@ -35,8 +35,8 @@ impl<'a> Fields<'a> {
         time(seconds, nanos).ok_or(Problem::Time)
     }
 
-    /// The 64-bit seconds of version 3. PCP writes their lower word first,
-    /// the manual says otherwise; one of the two is zero until 2106.
+    /// The 64-bit seconds of version 3. PCP writes their lower word first, although the
+    /// manual says otherwise; the upper word is zero until 2106.
     fn seconds(&mut self) -> Result<u64, Problem> {
         match (self.u32()?, self.u32()?) {
             (seconds, 0) | (0, seconds) => Ok(u64::from(seconds)),

@@ -36,8 +36,8 @@ trait Bytes: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Bytes for T {}
 
 impl Files {
-    /// Those of the archive that `path` names: by the name they share, or by
-    /// that of any of them.
+    /// The files of the archive that `path` names: by their common name, or by the name
+    /// of one of them.
     pub(super) fn find(path: &Path) -> Result<Self, Error> {
         let not_found = || Error::NotFound { path: path.into() };
         let folder = folder(path);
@@ -82,7 +82,7 @@ impl Files {
             }
         }
         volumes.sort();
-        // Of a volume that lies there twice, as while it is being compressed, one is read.
+        // If a volume exists twice, as while it is being compressed, only one is read.
         volumes.dedup_by_key(|(number, _)| *number);
         Some(Self {
             base: folder.join(base),

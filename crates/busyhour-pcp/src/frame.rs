@@ -1,4 +1,4 @@
-//! Records between two equal lengths, and the way back to them after damage.
+//! Records between two equal lengths, and how to find the next one after damage.
 
 use super::{Problem, error::Flaw};
 
@@ -97,7 +97,7 @@ const LENGTH_BYTES: usize = 4;
 /// Two lengths and one word.
 const RECORD_BYTES_MIN: usize = 12;
 
-/// No sane fetch is longer; it bounds what one length from a file may claim.
+/// No reasonable record is longer; this bounds the lengths that a file may claim.
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub struct IndexEntry {
     pub data_offset: u64,
 }
 
-/// Reads the entries after the label. The index only saves time, so what is
-/// damaged in it is left out in silence: the volumes say the same.
+/// Reads the entries after the label. The index only saves time, so damaged entries are
+/// skipped silently: the volumes contain the same information.
 pub(super) fn parse(bytes: &[u8], version: Version) -> Vec<IndexEntry> {
     let len = match version {
         Version::V2 => 20,

@@ -148,8 +148,8 @@ impl Merge {
         self.values
     }
 
-    /// A counter that had a value has none at the first moment after a mark,
-    /// so that nobody takes a rate across it.
+    /// A counter that had a value has none at the first point after a mark, so that no
+    /// rate is computed across it.
     fn cut_counters(&mut self) {
         let count = self.task.window.count();
         let cuts: Vec<usize> = self.marks.iter().map(|mark| self.moment(*mark)).collect();

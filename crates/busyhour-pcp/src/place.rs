@@ -48,9 +48,9 @@ impl Places {
         }
     }
 
-    /// The number of the last place before number `below` whose record is not
-    /// later than `time`: whatever lies before it is no later either. The
-    /// index is not believed, only followed; the first place needs no proof.
+    /// The number of the last place before number `below` whose record is not later
+    /// than `time`: whatever lies before it is no later either. The entries of the
+    /// index are checked; the first place needs no check.
     pub(super) fn last_until(&self, time: UnixTime, below: usize, bytes_read: &mut u64) -> usize {
         let before = self.list.iter().enumerate().take(below).skip(1).rev();
         let claimed = before.filter(|(_, (_, claim))| claim.is_none_or(|claim| claim <= time));
@@ -102,5 +102,5 @@ impl Places {
 /// A length, a time and a count.
 const HEAD_BYTES_MAX: usize = 20;
 
-/// It bounds what an index costs that lies in every entry.
+/// It bounds the cost of an index whose entries are all wrong.
 const LOOKED_AT_COUNT_MAX: usize = 4096;

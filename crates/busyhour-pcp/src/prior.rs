@@ -32,9 +32,8 @@ struct Block {
 }
 
 impl Priors<'_> {
-    /// Gives `merge` the sample before the place number `begin` for each
-    /// column that needs one. Nothing is concluded across a mark, so a mark is
-    /// as far back as anybody has to look.
+    /// Gives `merge` the sample before the place number `begin` for each column that
+    /// needs one. Nothing is interpolated across a mark, so the search ends at a mark.
     pub(super) fn complete(&mut self, merge: &mut Merge, begin: usize) -> Result<(), Error> {
         let mut wanted = merge.without_prior();
         let (mut end, mut stride) = (begin, 1);

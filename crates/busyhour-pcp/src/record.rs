@@ -109,8 +109,8 @@ impl Record {
         self.time
     }
 
-    /// Whether this is a mark: logging was interrupted here, and nothing is
-    /// to be concluded from what lies on both sides.
+    /// Whether this is a mark: logging was interrupted here, so do not interpolate
+    /// between the two sides.
     pub fn is_mark(&self) -> bool {
         Head::parse(&self.bytes, self.version).is_ok_and(|head| head.count == 0)
     }

@@ -47,7 +47,7 @@ impl Rendering {
         self.bytes_read
     }
 
-    /// The first damage in what was read of the volumes, if there is any. The
+    /// The first damage in the part of the volumes that was read, if there is any. The
     /// values are then those of the good records.
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
@@ -71,8 +71,8 @@ pub enum Counters {
 pub struct RenderOptions {
     /// What to make of counters.
     pub counters: Counters,
-    /// Whether a counter that fell is taken to have passed its end once, as
-    /// `PCP_COUNTER_WRAP` tells PCP's tools.
+    /// Whether a counter that fell counts as wrapped around once, as with
+    /// `PCP_COUNTER_WRAP` for PCP's tools.
     pub counter_wrap: bool,
     /// The most threads that work on it, the calling one included; 0 counts
     /// as 1. More than the machine has cores are not used.
@@ -91,6 +91,6 @@ pub(super) fn check_size(series_count: usize, window: &Window) -> Result<(), Err
     Ok(())
 }
 
-/// A quarter of a gibibyte of values. A chunk whose times a liar made span the
-/// whole window takes as much again while it is decoded.
+/// A quarter of a gibibyte of values. A chunk with forged times that span the whole
+/// window takes the same amount again while it is decoded.
 const POINTS_MAX: u64 = 1 << 25;

@@ -1,9 +1,9 @@
 //! One pass over an archive's volumes by any number of threads.
 //!
-//! A free worker takes the next chunk (reading is one after the other, and
-//! cheap beside decoding), decodes it alone, and joins what is joinable. A
-//! thread that finds nothing to take ends. So a small archive costs one
-//! thread's work and nothing else, however many were offered.
+//! A free worker takes the next chunk (chunks are read one after the other, which is
+//! cheap compared with decoding), decodes it alone, and joins the chunks that can be
+//! joined. A thread that finds no chunk ends. So a small archive costs one thread's
+//! work, however many threads were offered.
 
 use super::{
     Damage, Error,
@@ -104,7 +104,8 @@ impl Scan {
     }
 
     fn take(&self, spare: Option<BufferMut>) -> Option<(u64, Chunk)> {
-        // Who waits here waits for a chunk that another thread decodes already.
+        // A thread that waits here waits for a chunk that another thread already
+        // decodes.
         let is_enough = self.wait(Joined::is_crowded).is_enough;
         let mut reader = lock(&self.reader);
         if reader.is_over || is_enough {

@@ -174,7 +174,8 @@ impl Segment {
                 self.values[column * self.width + index - self.from] = value;
             }
         } else if cell.last.time > sample.time {
-            // Time ran backwards, which no logger writes: the earlier record counts.
+            // Time ran backwards, which loggers do not write: the earlier record
+            // counts.
             return;
         }
         cell.last = sample;

@@ -26,7 +26,7 @@ struct SetShape {
 }
 
 impl Slot {
-    /// The column of a value that nobody wants.
+    /// The column of a value that is not wanted.
     pub(super) const UNWANTED: u32 = u32::MAX;
 }
 

@@ -1,4 +1,4 @@
-//! Which way messages go.
+//! The transport and addresses of messages.
 
 use crate::sip::Via;
 use std::{
@@ -16,9 +16,9 @@ pub struct Flow {
     pub local: SocketAddr,
     /// The other side's address.
     pub remote: SocketAddr,
-    /// Which of the connections that these two addresses have had: each has a
-    /// number of its own, so that a later one is not taken for an earlier one.
-    /// 0 for datagrams, and for a connection that this process never had.
+    /// The number of the connection: two addresses may have several connections one
+    /// after the other, and each has its own number. 0 for datagrams, and for a
+    /// connection of an earlier process.
     pub connection: u32,
 }
 
@@ -44,8 +44,8 @@ impl Flow {
         }
     }
 
-    /// Which way the response goes to a request with this Via on top that came
-    /// this way (RFC 3261 §18.2.2, RFC 3581 §4): a connection's back on the
+    /// The flow of the response to a request that came on this flow with this topmost
+    /// Via (RFC 3261 §18.2.2, RFC 3581 §4). A connection's response goes back on the
     /// connection.
     pub fn answered_by(self, via: &Via<'_>) -> Self {
         match self.transport.is_reliable() {
@@ -57,7 +57,8 @@ impl Flow {
         }
     }
 
-    /// Our end in one word, for a store: `127.0.0.1:5060`, `tcp/127.0.0.1:5060`.
+    /// The local transport and address as one text, for a store: `127.0.0.1:5060`,
+    /// `tcp/127.0.0.1:5060`.
     ///
     /// ```
     /// use busyhour_sip::{Flow, Transport};
@@ -75,9 +76,9 @@ impl Flow {
         }
     }
 
-    /// What [`local_text`](Self::local_text) and the remote address were
-    /// written of; `None` when that is not what they are. A connection is none
-    /// that lives: those end with the process.
+    /// Reads the text of [`local_text`](Self::local_text) and of the remote address;
+    /// `None` if they are malformed. The connection of such a flow does not exist any
+    /// more: connections end with their process.
     pub fn from_texts(local: &str, remote: &str) -> Option<Self> {
         let (transport, local) = local.split_once('/').unwrap_or(("udp", local));
         Some(Self {
@@ -90,8 +91,8 @@ impl Flow {
 }
 
 impl Transport {
-    /// Whether what is sent arrives, or the flow is known to have failed: then
-    /// nothing is sent twice (RFC 3261 §17).
+    /// Whether the transport is reliable (it delivers, or the flow fails visibly), so
+    /// that nothing is retransmitted (RFC 3261 §17).
     pub fn is_reliable(self) -> bool {
         self != Self::Udp
     }
@@ -105,8 +106,8 @@ impl Transport {
         }
     }
 
-    /// What follows the address of a SIP URI of ours: nothing for UDP, which
-    /// is what a URI means by itself (RFC 3263 §4.1).
+    /// The text after the address of our SIP URIs: empty for UDP, the default transport
+    /// of a URI (RFC 3263 §4.1).
     pub fn uri_suffix(self) -> &'static str {
         match self {
             Self::Udp => "",
@@ -139,13 +140,13 @@ impl FromStr for Transport {
     }
 }
 
-/// A transport that is none of ours.
+/// The text names no transport that we know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("give udp, tcp or tls")]
 pub struct UnknownTransport;
 
-/// Who counts as one source where a limit is by source: an IPv4 address, or an
-/// IPv6 network of 64 bits, since that is what one host is given.
+/// The source of an address, for limits by source: an IPv4 address, or an IPv6 network
+/// of 64 bits, since one host usually has such a network.
 ///
 /// ```
 /// use busyhour_sip::source_of;

@@ -1,8 +1,9 @@
-//! The little of STUN (RFC 5389) that keeps a flow of datagrams alive (RFC 5626
-//! §3.5.2): a binding request on the SIP port is told where it came from.
+//! The part of STUN (RFC 5389) that keeps a flow of datagrams alive (RFC 5626 §3.5.2):
+//! the answer to a binding request on the SIP port contains the request's source
+//! address.
 //!
-//! It has no state and asks for no credentials. An answer is at most 24 bytes
-//! longer than its request, so it is of no use to aim at somebody else.
+//! It has no state and asks for no credentials. An answer is at most 24 bytes longer
+//! than its request, so it is useless for an amplification attack.
 //!
 //! ```
 //! use busyhour_sip::stun;
@@ -17,8 +18,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Whether a datagram is STUN and so no SIP: the two bits that SIP never begins
-/// with, the magic cookie, and a length that fits (RFC 5389 §6, §8).
+/// Whether a datagram is STUN and not SIP: by its first two bits, which are never those
+/// of SIP, the magic cookie, and a matching length (RFC 5389 §6, §8).
 pub fn is_stun(datagram: &[u8]) -> bool {
     let Some((header, attributes)) = datagram.split_at_checked(HEADER_LEN) else {
         return false;
@@ -27,9 +28,9 @@ pub fn is_stun(datagram: &[u8]) -> bool {
     header[0] < 0x40 && header[4..8] == COOKIE && length == attributes.len() && length % 4 == 0
 }
 
-/// Writes the answer to a datagram that [is STUN](is_stun) and came from
-/// `source`; `false`, and nothing is written, when it is none to be answered: an
-/// answer itself, another method, or broken.
+/// Writes the answer to a datagram that [is STUN](is_stun) and came from `source`.
+/// Returns `false` and writes nothing if the datagram needs no answer: it is an answer
+/// itself, has another method, or is malformed.
 pub fn answer(request: &[u8], source: SocketAddr, out: &mut Vec<u8>) -> bool {
     let Some((header, attributes)) = request.split_at_checked(HEADER_LEN) else {
         return false;
@@ -114,7 +115,7 @@ const UNKNOWN_ATTRIBUTES: u16 = 0x000a;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 /// Attributes from here on may be passed over.
 const OPTIONAL: u16 = 0x8000;
-/// What RFC 5389 §18.2 defines; nothing of it changes our answer.
+/// The attributes that RFC 5389 §18.2 defines; none of them changes our answer.
 const KNOWN: [u16; 8] = [
     0x0001,
     0x0006,

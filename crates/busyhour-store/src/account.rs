@@ -1,9 +1,9 @@
-//! An account as it is kept, as people write it, and as it is shown.
+//! An account as it is stored, as people write it, and as it is shown.
 
 use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
 use serde::{Deserialize, Serialize};
 
-/// Who may register: a user of a realm, with limits and belongings.
+/// A user of a realm who may register, with limits, mailbox and hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// User name as it stands in the digest; the user part of its address of record.
@@ -12,9 +12,9 @@ pub struct Account {
     pub realm: String,
     /// Hashes, or the password itself where IAX2 needs it.
     pub secret: Secret,
-    /// Contacts it may have at a time; `None` is what the server grants to all.
+    /// Contacts it may have at a time; `None` means the server's limit for everybody.
     pub contacts_max: Option<u32>,
-    /// The mailbox whose messages its devices are told of.
+    /// The mailbox whose message counts its devices receive.
     pub mailbox: Option<String>,
     /// Extensions that show the state of its devices.
     pub hints: Vec<String>,
@@ -58,7 +58,7 @@ pub struct AccountEntry {
     pub hints: Vec<String>,
 }
 
-/// What anybody who may read accounts is shown; never a secret.
+/// The account as it is shown to people who may read accounts; without the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AccountView {
     /// The user name.
@@ -99,7 +99,8 @@ impl AccountEntry {
         }
     }
 
-    /// The same of all but the password, for who has yet to ask for it.
+    /// Checks everything except the password, for a caller that has not asked for it
+    /// yet.
     ///
     /// # Errors
     ///
@@ -210,8 +211,8 @@ pub(super) fn hashes_text(secret: &Secret) -> String {
     words.join(" ")
 }
 
-/// The secret of a row. Hashes of an algorithm that is not known here, or of a
-/// wrong length, are as good as absent.
+/// The secret of a row. Hashes of an unknown algorithm or of a wrong length are
+/// ignored.
 pub(super) fn secret_of_row(password: Option<String>, hashes: &str) -> Secret {
     if let Some(password) = password {
         return Secret::plaintext(password);
@@ -233,8 +234,8 @@ pub(super) fn hints_of_row(text: &str) -> Vec<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether a mailbox may be called so: as every user may be, whose mailbox it
-/// is, and as mailboxes are called elsewhere.
+/// Whether a mailbox may have this name: any user name is allowed, and the names that
+/// other systems give to mailboxes.
 pub fn is_mailbox_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c) || "@#".contains(c);
     (1..=128).contains(&name.len()) && name.chars().all(plain)
@@ -254,7 +255,7 @@ fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
 }
 
 const PLAIN: &str = "-_.!~*'()&=+$,;?/";
-/// What [`is_mailbox_name`] wants, for a message.
+/// The rule of [`is_mailbox_name`], for messages.
 pub const MAILBOX_RULE: &str = "1 to 128 letters, digits or any of -_.!~*'()&=+$,;?/@#";
 /// What [`is_extension`] wants, for a message.
 pub const EXTENSION_RULE: &str = "1 to 64 letters, digits or any of -_.+*";

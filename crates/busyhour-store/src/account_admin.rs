@@ -35,7 +35,7 @@ pub trait AccountAdmin {
     /// When the store cannot be written; then none is stored.
     fn put(&mut self, accounts: &[Account]) -> Result<(), StoreError>;
 
-    /// Forgets an account; `false` when there is none of this name.
+    /// Deletes an account; `false` if there is none of this name.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ pub trait AccountAdmin {
     fn put_setting(&mut self, kind: SettingKind, name: &str, value: &str)
     -> Result<(), StoreError>;
 
-    /// Forgets a setting; `false` when there is none of this kind and name.
+    /// Deletes a setting; `false` if there is none of this kind and name.
     ///
     /// # Errors
     ///

@@ -1,17 +1,18 @@
-//! Who is told when accounts change, and from which revision on.
+//! The listener for changes of accounts, and the revision that it knows.
 //!
 //! The database counts each change of an account, by whatever program, in its
-//! `revision`, and keeps the names of those changed last. The writer compares:
-//! its own changes it passes on one by one; when another program moved the count,
-//! it reads the accounts that were changed since, or all where they are too many.
+//! `revision`, and keeps the names of those changed last. The writer compares
+//! revisions: it passes its own changes on one by one; when another program has changed
+//! the revision, it reads the accounts that were changed since, or all accounts if
+//! those are too many.
 //!
-//! Reading all takes seconds where there are hundreds of thousands, and what is to
-//! be stored would wait for it. So they are read in batches, by their names, and
-//! after each the writer does what has arrived meanwhile. A batch is told as soon
-//! as it is read: between these two names these are all there are. Nothing holds
-//! the whole together, and nothing must: what is changed behind the scan has a
-//! revision after the one at which the scan began, and is read when it has ended.
-//! Changes of our own are told at once, by the same thread, as ever.
+//! Reading hundreds of thousands of accounts takes seconds, and changes would have to
+//! wait. So the writer reads them in batches, in the order of their names, and writes
+//! the waiting changes after each batch. It passes a batch on as soon as it is read:
+//! these are all accounts between two names. The batches need not be consistent with
+//! each other: a change behind the scan has a later revision than the one at which the
+//! scan began, so it is read after the scan. The writer passes its own changes on at
+//! once, as always.
 
 use super::{
     Account, AccountKey, AccountListener, AccountNews, AccountRange, Change, queue::LOOK_PERIOD,
@@ -31,12 +32,12 @@ struct WatchedAccounts {
 }
 
 impl AccountWatch {
-    /// From now on tells `listener`, which knows what holds at `revision`.
+    /// Sets `listener`, which knows the accounts of `revision`.
     pub(super) fn start(&self, revision: u64, listener: AccountListener) {
         *self.lock() = Some(WatchedAccounts { revision, listener });
     }
 
-    /// Ends the telling, and gives the listener to the caller, which may drop it.
+    /// Removes the listener and returns it, so that the caller can drop it.
     pub(super) fn end(&self) -> Option<AccountListener> {
         self.lock().take().map(|feed| feed.listener)
     }
@@ -47,8 +48,8 @@ impl AccountWatch {
         known.filter(|known| *known != revision)
     }
 
-    /// Tells of changes of ours, which led from one revision to another;
-    /// `false` when somebody else's came before them, which must be read first.
+    /// Passes on our own changes, which led from one revision to another; `false` if
+    /// another program's changes came before them and must be read first.
     pub(super) fn changed<'c>(
         &self,
         changes: impl Iterator<Item = &'c Change>,
@@ -69,7 +70,7 @@ impl AccountWatch {
         true
     }
 
-    /// Tells of changes of ours in the middle of a scan, whose revision stays as it is.
+    /// Passes on our own changes during a scan; the known revision stays as it is.
     pub(super) fn changed_in_scan<'c>(&self, changes: impl Iterator<Item = &'c Change>) {
         if let Some(feed) = &*self.lock() {
             let news = changes.filter_map(AccountNews::of);
@@ -93,7 +94,8 @@ impl AccountWatch {
 }
 
 impl AccountNews {
-    /// What a change means to who keeps accounts; `None` when it is of other things.
+    /// The news for the listener about a change; `None` if the change is not about
+    /// accounts.
     fn of(change: &Change) -> Option<Self> {
         match change {
             Change::PutAccount(account) => Some(Self::Put(account.clone())),
@@ -112,14 +114,14 @@ impl AccountNews {
 
 /// All accounts on their way to the listener, a batch at a time.
 pub(super) struct Scan {
-    /// What the listener knows at least when it has ended.
+    /// The revision that the listener knows at least when the scan has ended.
     revision: u64,
     after: Option<AccountKey>,
     took: Duration,
 }
 
 impl Scan {
-    /// Begins at `revision`, which nothing that is read is older than.
+    /// Begins at `revision`: everything that is read is at least as new.
     pub(super) fn begin(revision: u64) -> Self {
         Self {
             revision,
@@ -133,8 +135,8 @@ impl Scan {
         self.after.as_ref()
     }
 
-    /// Tells a batch, which took so long to read, and says how long all took if
-    /// it was the last.
+    /// Passes on a batch, with the time that reading it took; returns the total time if
+    /// it was the last batch.
     pub(super) fn tell(
         &mut self,
         feed: &AccountWatch,
@@ -182,7 +184,8 @@ impl Pace {
     }
 }
 
-/// Looks that take long leave most of the time to commits, which wait for them.
+/// If a check takes long, the next one comes later, so that most of the time is left
+/// for commits.
 fn rest_after(took: Duration) -> Duration {
     LOOK_PERIOD.max(took * 4)
 }

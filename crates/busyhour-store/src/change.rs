@@ -1,4 +1,4 @@
-//! What a store is asked to keep: bindings, accounts, settings.
+//! The changes that a store makes durable: bindings, accounts, settings.
 
 use super::{Account, SettingKind, SoftState};
 use busyhour_registrar::{BindingChange, BindingId, Contact, Lease};
@@ -14,7 +14,7 @@ pub enum Change {
     RemoveSoftState(BindingId),
     /// Stores an account, replacing the one of the same user and realm.
     PutAccount(Account),
-    /// Forgets an account; an unknown one changes nothing.
+    /// Deletes an account; an unknown one changes nothing.
     RemoveAccount {
         /// User name as it stands in the digest.
         username: String,
@@ -30,7 +30,7 @@ pub enum Change {
         /// The setting.
         value: String,
     },
-    /// Forgets a setting; an unknown one changes nothing.
+    /// Deletes a setting; an unknown one changes nothing.
     RemoveSetting {
         /// What it is of.
         kind: SettingKind,

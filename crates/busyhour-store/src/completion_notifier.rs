@@ -6,9 +6,9 @@ use super::{
 };
 use busyhour::pool::{InlineRunner, TaskPool};
 
-/// On the thread that commits. What is done next for those who are told, such as
-/// sending the answer, is a task of the pool. While few wait the thread does these
-/// tasks itself, inline, with an inline runner of the pool: waking a worker costs more.
+/// Runs on the committing thread. The work that follows a completion, such as sending
+/// the answer, is a task of the pool. Under little load the thread runs these tasks
+/// itself, with an inline runner of the pool: waking a worker costs more.
 #[derive(Default)]
 pub(super) struct CompletionNotifier {
     runner: Option<InlineRunner>,
@@ -40,5 +40,5 @@ impl CompletionNotifier {
     }
 }
 
-/// More are a sign of load, and the next group is what this thread is for.
+/// More completions are a sign of load: then this thread should write the next group.
 const FEW: usize = 8;

@@ -1,20 +1,20 @@
-//! Rows that nobody needs any more, and that wait for a store's leisure.
+//! Ended rows that the store deletes when it has time.
 //!
-//! A million leases may end at one instant. Their rows take seconds to remove,
-//! and nothing depends on it: a row that has ended by its time is not restored.
-//! So they wait here, and go a batch at a time, each in a transaction of its
-//! own, in turn with the groups that somebody waits for. Nothing that is
-//! acknowledged ever shares a transaction with them, nor waits for more than one
-//! batch.
+//! A million leases may end at one instant. Deleting their rows takes seconds, and
+//! nothing depends on it: a row whose time is over is not restored. So the rows wait
+//! here and are deleted in batches, each in its own transaction, in turn with the
+//! groups of changes that somebody waits for. An acknowledged change never shares a
+//! transaction with them, and waits for at most one batch.
 //!
-//! What a batch costs is the pages that it touches. Rows that end together were
-//! mostly written together, but they end in the order of a hash. So they gather
-//! first, until no more come for a while, and then go from the lowest id to the
-//! highest, as an elevator does: what comes in behind it waits for the next round.
+//! The cost of a batch is the number of pages that it touches. Rows that end together
+//! were mostly written together, but they end in the order of a hash. So they are
+//! collected first, until no more come for a while, and then deleted from the lowest id
+//! to the highest, like an elevator: rows behind the current id wait for the next
+//! round.
 //!
-//! A batch is as large as the number of rows that groups have added since the
-//! last one, or larger. So rows go as fast as they come, and what waits here does
-//! not grow for as long as the store takes anything at all.
+//! A batch has at least as many rows as groups have added since the last one. So rows
+//! are deleted as fast as they are added, and the number that waits here does not grow
+//! as long as the store writes at all.
 
 use super::{Change, queue::Batch};
 use busyhour::clock::UnixTime;
@@ -129,7 +129,7 @@ impl ExpiredRows {
         self.removed += std::mem::take(&mut self.taken) as u64;
     }
 
-    /// They were not removed, and are tried again after a rest.
+    /// The batch was not deleted; it is tried again after a pause.
     pub(super) fn put_back(&mut self, batch: &[EndedBinding]) {
         self.taken = 0;
         self.push(batch);
@@ -146,12 +146,13 @@ impl ExpiredRows {
 }
 
 const LOWEST: BindingId = BindingId(0);
-/// So few that changes which arrive meanwhile hardly wait for them.
+/// So few that changes which arrive in the meantime hardly wait.
 const BATCH_LEN: usize = 256;
-/// Four times a million devices; they take about 100 MB. What finds no room stays
-/// in the store until the next start, which forgets it.
+/// Four times a million devices; they take about 100 MB. Rows beyond that stay in the
+/// store until the next start, which deletes them.
 const ROWS_MAX: usize = 1 << 22;
-/// They have gathered when none came for so long, or the first has waited so long.
+/// The collecting ends when no row came for this time, or the first has waited for this
+/// time.
 const QUIET: Duration = Duration::from_secs(1);
 const GATHERING_MAX: Duration = Duration::from_secs(10);
 /// Before a batch that failed is tried again.

@@ -66,51 +66,52 @@ pub trait Store: Send + Sync {
     /// without having been called and nothing of the batch is stored.
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused>;
 
-    /// Whether a batch that [`commit`](Self::commit) takes is as durable as it
-    /// ever will be when that returns, so that nobody need wait for `done`.
+    /// Whether a batch is already as durable as it will ever be when
+    /// [`commit`](Self::commit) returns, so that the caller need not wait for `done`.
     fn is_immediate(&self) -> bool {
         false
     }
 
-    /// Has the rows of bindings and soft states that have ended removed at the store's
-    /// leisure, in small batches behind whatever somebody waits for.
+    /// Deletes the rows of ended bindings and soft states later, in small batches after
+    /// the changes that somebody waits for.
     ///
-    /// A row goes only where its lease still ends as it did. Nobody is told, and
-    /// none has to go: what has ended by its time is not restored, so a row that
-    /// stays behind in a crash is found at the next start, and forgotten then.
+    /// A row is deleted only if its lease still ends at the given time. There is no
+    /// completion, and correctness does not depend on it: a row whose time is over is
+    /// not restored, so if a crash leaves a row behind, the next start finds and
+    /// deletes it.
     fn purge(&self, ended: &[EndedBinding]);
 
-    /// From now on tells `listener` of every change of accounts, whichever program makes
-    /// it; `revision` is that of the [`Contents`] which it knows.
+    /// From now on calls `listener` for every change of accounts, whichever program
+    /// makes it; `revision` is that of the [`Contents`] which the listener knows.
     ///
-    /// Changes of this store's own are told before their completion is called,
-    /// those of other programs soon after. The listener is called by the
-    /// store's thread and must be quick.
+    /// It is called for this store's own changes before their completion, and for those
+    /// of other programs soon after they happen. The listener is called by the store's
+    /// thread and must be quick.
     fn watch_accounts(&self, revision: u64, listener: AccountListener);
 
-    /// From now on tells `listener` of all tokens, whenever they are others than
-    /// before, whichever program changes them, within about a second. Stores that no tool can
-    /// change tell nothing.
+    /// From now on calls `listener` with all tokens within about a second after they
+    /// change, whichever program changes them. Stores that no tool can change do not
+    /// call it.
     fn watch_tokens(&self, listener: TokenListener) {
         drop(listener);
     }
 
-    /// From now on a store that has a thread of its own may do there what
-    /// completions push to `pool`, while few wait for it. Others do nothing.
+    /// Lets a store with its own thread run there, under little load, the tasks that
+    /// completions push to `pool`. Other stores do nothing.
     fn lend_to(&self, pool: &TaskPool) {
         let _nobody_to_lend = pool;
     }
 
-    /// Calls `listener` once with the reason should the store come to an end that
-    /// nobody asked for; then nothing becomes durable any more, and the server
-    /// has nothing left to promise.
+    /// Calls `listener` once with the reason if the store stops without being closed;
+    /// then nothing becomes durable any more, and the server must not acknowledge
+    /// anything.
     fn watch_end(&self, listener: EndListener);
 
     /// Counters and gauges of the store.
     fn stats(&self) -> StoreStats;
 
-    /// Makes all that was handed over durable, then refuses whatever comes later.
-    /// Returns `false` when the deadline passed first.
+    /// Makes everything durable that was handed over, and refuses later batches.
+    /// Returns `false` if the deadline passed first.
     fn close(&self, deadline: Duration) -> bool;
 }
 
@@ -151,7 +152,7 @@ pub enum AccountNews {
         /// See [`Account::realm`].
         realm: String,
     },
-    /// Other programs changed many, and all are read anew, some at a time.
+    /// Other programs changed many accounts; all are read again, in batches.
     Range(AccountRange),
 }
 
@@ -195,8 +196,9 @@ pub struct StoreStats {
     pub transaction_ns_total: u64,
     /// The longest transaction, in nanoseconds.
     pub transaction_ns_max: u64,
-    /// How long the transaction under way has lasted, in nanoseconds, once that is
-    /// longer than the store's commit timeout and what waits behind it is refused; else 0.
+    /// How long the current transaction has lasted, in nanoseconds, if that is longer
+    /// than the store's commit timeout, so that the changes behind it are refused;
+    /// otherwise 0.
     pub stalled_ns: u64,
     /// Bindings whose lease has ended, and whose rows wait to be removed.
     pub ended_len: u64,
@@ -206,13 +208,13 @@ pub struct StoreStats {
     pub ended_removed: u64,
     /// Such rows left to the next start, since too many waited.
     pub ended_dropped: u64,
-    /// Portions of all accounts read, since other programs had changed many.
+    /// Batches of accounts that were read, since other programs had changed many.
     pub account_portions: u64,
-    /// The largest of them; what is to be stored never waits for more.
+    /// The largest such batch; changes never wait for more than one.
     pub account_portion_len_max: u64,
     /// The last failure, empty when there was none.
     pub last_error: String,
-    /// Why nothing can be stored at the moment, such as a database file that was
-    /// deleted; empty when it can.
+    /// Why nothing can be stored at the moment, such as a deleted database file; empty
+    /// if the store works.
     pub lost: String,
 }

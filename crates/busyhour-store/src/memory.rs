@@ -1,4 +1,4 @@
-//! A store that keeps nothing beyond its process, for those who choose so.
+//! A store that keeps nothing after its process ends; the operator has to choose it.
 
 use super::{
     Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-/// Accepts every change at once, and forgets it unless it is one of accounts:
-/// those are there until the process ends.
+/// Accepts every change at once, and drops it unless it is about accounts: those are
+/// kept until the process ends.
 ///
 /// An acknowledgement then promises nothing beyond the life of the process.
 ///
@@ -42,7 +42,8 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// The lock is held over the telling, so that changes are told in their order.
+    /// The lock is held while the listener is called, so that changes arrive in their
+    /// order.
     fn keep_accounts(&self, changes: &[Change]) {
         if !changes.iter().any(Change::is_of_account) {
             return;

@@ -1,8 +1,8 @@
 //! The bounded queue in front of a store's writer, and its accounting.
 //!
-//! Producers push under a short lock; the writer takes everything that has
-//! arrived in one go, which is the whole of group commit: while one
-//! transaction reaches the disk, the next group gathers here.
+//! Producers push under a short lock, and the writer takes everything that has arrived
+//! at once. This is group commit: while one transaction goes to the disk, the next
+//! group collects here.
 
 use super::{
     Change, CommitError, Completion, EndListener, Refused, StoreStats, expired_rows::ExpiredRows,
@@ -28,7 +28,7 @@ pub(super) struct Queue {
     arrived: Condvar,
     emptied: Condvar,
     ended: Condvar,
-    /// Whose work the writer does between commits, once that is known.
+    /// The pool whose tasks the writer runs between commits, once it is set.
     pool: OnceLock<TaskPool>,
 }
 
@@ -49,21 +49,21 @@ struct State {
     ended_rows: ExpiredRows,
     /// When the group on its way was taken.
     taken_at: Option<Instant>,
-    /// What stands in the way of the group, where the writer knows.
+    /// Why the current group is not written yet, if the writer knows.
     last_error: Option<CommitError>,
     closed: bool,
     /// The writer is gone.
     ended: bool,
-    /// Told when the writer ends before anybody closed.
+    /// Called if the writer ends before the queue is closed.
     end_listener: Option<EndListener>,
-    /// Set with `closed`: from then on nobody waits for what is not done.
+    /// Set with `closed`: after this time nobody waits for the rest.
     give_up_at: Option<Instant>,
     stats: StoreStats,
 }
 
 impl Queue {
-    /// Room for `capacity` changes. [`watchdog`](Self::watchdog) is to be run by a
-    /// thread where `commit_timeout` is to have an effect.
+    /// Room for `capacity` changes. `commit_timeout` has an effect only if a thread
+    /// runs [`watchdog`](Self::watchdog).
     pub(super) fn new(capacity: usize, commit_timeout: Duration) -> Self {
         let stats = StoreStats {
             queue_capacity: capacity as u64,
@@ -101,10 +101,9 @@ impl Queue {
         Ok(())
     }
 
-    /// Queues rows for which nobody waits; where there is no room they are dropped,
-    /// and counted.
+    /// Queues ended rows; if there is no room they are dropped, and counted.
     pub(super) fn purge(&self, ended: &[EndedBinding]) {
-        // Nobody is woken for it: the writer looks soon enough.
+        // The writer is not woken for them: it checks soon enough.
         self.lock().ended_rows.push(ended);
     }
 
@@ -190,7 +189,7 @@ impl Queue {
         }
     }
 
-    /// Rests before another try; `false` once nobody waits for its outcome.
+    /// Waits before another try; `false` once nobody waits for the outcome.
     pub(super) fn pause(&self, rest: Duration) -> bool {
         let wake_at = Instant::now() + rest;
         let mut state = self.lock();
@@ -277,7 +276,7 @@ impl Queue {
         }
     }
 
-    /// Has `listener` told should the writer end before anybody closes the queue.
+    /// Sets the `listener` to call if the writer ends before the queue is closed.
     pub(super) fn watch_end(&self, listener: EndListener) {
         self.lock().end_listener = Some(listener);
     }
@@ -310,7 +309,7 @@ impl Queue {
 }
 
 impl State {
-    /// A batch of what has ended only where nobody waits, or after a group.
+    /// Takes a batch of ended rows only if no changes wait, or after a group.
     fn take(&mut self) -> Taken {
         let is_over = self.closed && self.waiting.is_empty();
         let is_ended_next = match self.waiting.is_empty() {
@@ -330,13 +329,13 @@ impl State {
         taken
     }
 
-    /// For how long the group on its way has been there, if that is too long.
+    /// How long the current group has been in progress, if that is too long.
     fn overdue(&self, commit_timeout: Duration) -> Option<Duration> {
         let age = self.taken_at?.elapsed();
         (age >= commit_timeout).then_some(age)
     }
 
-    /// Until the group on its way is overdue; for ever when there is none.
+    /// The time until the current group is overdue; unlimited if there is none.
     fn commit_time_left(&self, commit_timeout: Duration) -> Duration {
         let left = |taken_at: Instant| commit_timeout.saturating_sub(taken_at.elapsed());
         self.taken_at.map_or(Duration::MAX, left)

@@ -1,4 +1,5 @@
-//! What people, programs and the server itself set while it runs, as one text each.
+//! Settings that people, programs and the server itself make while it runs, each as one
+//! text.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +9,13 @@ pub(crate) type Settings = BTreeMap<(SettingKind, String), String>;
 /// What a setting is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SettingKind {
-    /// What waits in a mailbox, by the mailbox's name.
+    /// The message counts of a mailbox, by the mailbox's name.
     Mailbox,
     /// The devices of a hint, by its extension.
     Hint,
-    /// What lets a program ask over HTTP, by the name of the token.
+    /// A token for the HTTP interface, by its name.
     Token,
-    /// What the server has to know of its earlier lives, by its own names.
+    /// State that the server needs from its earlier runs, under names of its own.
     Server,
 }
 
@@ -32,7 +33,7 @@ impl SettingKind {
         }
     }
 
-    /// The kind of a row; `None` for what this version does not know.
+    /// The kind of a row; `None` if this version does not know it.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

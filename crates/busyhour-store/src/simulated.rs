@@ -1,4 +1,4 @@
-//! A disk in virtual time, for the simulation: it takes its time, fails and crashes.
+//! A disk in virtual time, for the simulation: it is slow, fails and crashes.
 //!
 //! The disk outlives the stores opened on it, as a real one outlives servers.
 //! Nothing here runs by itself: the owner of the virtual clock asks for
@@ -54,7 +54,7 @@ pub struct DiskBehaviour {
     pub transaction_min: Duration,
     /// The longest transaction.
     pub transaction_max: Duration,
-    /// How much later than that the rows of what has ended may be removed.
+    /// How much later than that ended rows may be deleted.
     pub removal_delay_max: Duration,
     /// Of a thousand transactions, how many fail.
     pub failures_per_mille: u64,
@@ -148,8 +148,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// Pulls the plug: what waits is lost, the transaction on its way is
-    /// durable or not as the seed decides, and no completion is called.
+    /// Simulates a power cut: waiting changes are lost, the seed decides whether the
+    /// current transaction is durable, and no completion is called.
     pub fn crash(&self) {
         let mut disk = self.lock();
         let (lost, listener) = (disk.die(), disk.feed.end());
@@ -278,7 +278,7 @@ impl Disk {
         lost
     }
 
-    /// Nobody waits for them. The batch on its way goes or stays.
+    /// Nobody waits for these rows. The current batch is deleted or stays.
     fn leave_ended(&mut self) {
         self.ended.clear();
         if let Some(removal) = self.removing.take()

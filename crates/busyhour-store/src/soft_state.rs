@@ -1,11 +1,11 @@
-//! What lasts for a time and is no binding: subscriptions and publications.
+//! State with a lifetime other than bindings: subscriptions and publications.
 
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingId, EndedBinding};
 use std::time::Duration;
 
-/// Something that its owner has to prolong, or it ends. The store knows of it what
-/// it needs to find it and to forget it.
+/// State that ends unless its owner prolongs it. The store knows only what it needs to
+/// find and delete it.
 ///
 /// ```
 /// use busyhour::clock::UnixTime;
@@ -24,11 +24,11 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SoftState {
-    /// Its id. Bindings have ids of the same row of numbers, so one id is one row.
+    /// Its id. Bindings take ids from the same sequence, so an id names one row.
     pub id: BindingId,
     /// What it is.
     pub kind: SoftStateKind,
-    /// All that its owner needs to bring it back, as one text.
+    /// Everything that its owner needs to restore it, as one text.
     pub value: Box<str>,
     /// Lifetime granted, in seconds: bounds the remaining life after a clock step.
     pub granted_s: u32,
@@ -52,7 +52,7 @@ impl SoftState {
         (self.expires_at - steady).min(granted)
     }
 
-    /// As the store has to forget it once it has ended.
+    /// What the store needs to delete it once it has ended.
     pub fn ended(&self) -> EndedBinding {
         EndedBinding {
             id: self.id,
@@ -70,7 +70,7 @@ impl SoftStateKind {
         }
     }
 
-    /// The kind of a row; `None` for what this version does not know.
+    /// The kind of a row; `None` if this version does not know it.
     pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Subscription, Self::Publication];
         all.into_iter().find(|kind| kind.name() == name)

@@ -1,9 +1,9 @@
-//! Who is told when tokens in the store change.
+//! The listener for changes of the tokens in the store.
 //!
-//! There are few of them, so the writer reads them all once a second, and tells them
-//! when they are not as they were. One that is taken back is refused as soon however
-//! long accounts take: looks at tokens have a pace of their own, also between two
-//! batches of accounts.
+//! There are few tokens, so the writer reads them all once a second, and passes them on
+//! if they have changed. The writer checks them on its own schedule, also between two
+//! batches of accounts, so a removed token is refused in time, however long reading the
+//! accounts takes.
 
 use super::{TokenListener, TokenRows};
 use std::sync::{Mutex, MutexGuard};

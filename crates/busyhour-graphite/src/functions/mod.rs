@@ -1,5 +1,5 @@
-//! What can be done with series. One table, [`FUNCTIONS`], serves the
-//! evaluation, the check of arguments and the list that editors ask for.
+//! The functions on series. One table, [`FUNCTIONS`], serves the evaluation, the check
+//! of arguments and the list that editors ask for.
 
 mod alias;
 mod arguments;

@@ -1,7 +1,7 @@
 use super::Arguments;
 use crate::{Error, Series, Window, evaluator::Evaluator, time::parse_interval};
 
-/// What was there a while before (or, with `+`, will be after), at the place of now.
+/// Shows the values of an earlier time (with `+`, of a later one) at the current time.
 pub(super) fn time_shift(
     evaluator: &mut Evaluator<'_>,
     arguments: &Arguments<'_>,

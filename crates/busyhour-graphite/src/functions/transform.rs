@@ -106,7 +106,7 @@ fn fill(values: &mut [Option<f64>], limit: usize) {
     }
 }
 
-/// Says how many values are brought together into one when there are more than asked for.
+/// Sets the function that combines values when there are more than requested.
 pub(super) fn consolidate_by(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     let (consolidation, name) = arguments.aggregation(1, "average")?;
     let with = |series: Series| {

@@ -18,9 +18,9 @@ pub(super) fn write(mut all: Vec<Series>, layout: &Layout) -> Result<Vec<u8>, Er
         .map_err(|error| Error::Source(format!("the answer cannot be written: {error}")))
 }
 
-/// Consolidates series of more than `points_max` values. Their first values are
-/// left out so that the same ones come together whenever the request is repeated
-/// a little later: else a graph would tremble as it moves.
+/// Consolidates series of more than `points_max` values. Drops the first values so that
+/// the same values are combined when the request is repeated a little later: otherwise
+/// the graph would jitter as it moves.
 fn bring_together(all: &mut [Series], points_max: usize) {
     let start = all.iter().map(|series| series.start).min().unwrap_or(0);
     let end = all.iter().map(|series| series.end).max().unwrap_or(0);

@@ -37,7 +37,7 @@ pub(super) enum Phase {
     /// REGAUTH is sent: the device has to answer the challenge.
     Challenged {
         challenge: Box<str>,
-        /// What the answer has to come with: REGREQ or REGREL.
+        /// The command that must carry the answer: REGREQ or REGREL.
         command: Command,
     },
     /// The registrar is at work.
@@ -123,7 +123,7 @@ impl Call {
         }
     }
 
-    /// Sends a frame that is sent again until it is acknowledged.
+    /// Sends a frame, and retransmits it until it is acknowledged.
     pub fn send(&mut self, now: Instant, command: Command, payload: &[u8], out: &mut Actions) {
         self.send_at(now, self.timestamp(now), command, payload, out);
     }
@@ -148,13 +148,13 @@ impl Call {
         self.send_once(frame.timestamp, Command::Ack, out);
     }
 
-    /// Asks for the frame that is missing, and all behind it.
+    /// Asks for the missing frame and all frames after it.
     pub fn send_vnak(&self, now: Instant, out: &mut Actions) {
         self.send_once(self.timestamp(now), Command::VoiceNak, out);
     }
 
-    /// Answers a frame that was here before: with the answer it got, or with an
-    /// acknowledgement while there is none.
+    /// Answers a duplicate frame: with the earlier answer, or with an acknowledgement
+    /// if there is none yet.
     pub fn answer_again(&mut self, frame: &FullFrame<'_>, out: &mut Actions) {
         match self.outstanding.is_empty() {
             true => self.send_ack(frame, out),
@@ -237,6 +237,7 @@ impl Call {
     }
 }
 
-/// A registration takes a few round trips; a client that needs longer begins anew.
+/// A registration takes a few round trips; a client that needs longer has to begin
+/// again.
 const CALL_LIFE: Duration = Duration::from_secs(20);
 const FRAME_BYTES: usize = 12;

@@ -1,4 +1,4 @@
-//! Call tokens and challenges that nobody can guess and nobody has to keep.
+//! Unguessable call tokens and challenges that the server need not store.
 //!
 //! ```text
 //! call token: 8 digits        4 digits   20 digits
@@ -6,9 +6,9 @@
 //!             of our clock               purpose, both of these, address, port)
 //! ```
 //!
-//! A token proves that its owner receives at the address it was sent to. It is
-//! good for ten seconds, as those of Asterisk are, and the milliseconds wrap
-//! after 49 days. A restart ends all of them; a client that has one gets another.
+//! A token proves that its client receives at the address that the token was sent to.
+//! It is valid for ten seconds, as in Asterisk; its milliseconds wrap after 49 days. A
+//! restart invalidates all tokens; then a client gets a new one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq;
 /// Signs the call tokens and makes the challenges of one process.
 #[derive(Clone)]
 pub struct Keys {
-    /// The key is already in, which saves two blocks each time.
+    /// The hash state after the key, which saves two blocks each time.
     keyed: Hmac<Sha256>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Surprise {
 }
 
 impl Keys {
-    /// Keys that follow from `key`, which nobody else may know.
+    /// Keys derived from `key`, which must stay secret.
     pub fn new(key: [u8; 32]) -> Self {
         let mut block = [0; 64];
         block[..32].copy_from_slice(&key);
@@ -126,12 +126,12 @@ fn put_hex(digits: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// Wraps; a difference of two is right within 49 days.
+/// Wraps; the difference of two is right within 49 days.
 fn millis(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
 }
 
-/// Number 0 is none, and 1 is [`STATELESS_CALL`].
+/// 0 means no number, and 1 is [`STATELESS_CALL`].
 const FIRST_CALL: u16 = 2;
 const LAST_CALL: u16 = 0x7fff;
 /// Our call number in answers that belong to no call.

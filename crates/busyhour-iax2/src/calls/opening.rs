@@ -1,4 +1,4 @@
-//! First frames: those that name no call of ours.
+//! First frames of calls: frames without our call number.
 
 use busyhour::clock::Instant;
 
@@ -8,11 +8,11 @@ use super::table::InboundFrame;
 use super::{Actions, CallTokens, Calls, Request};
 use crate::frames::{Command, Element, ElementWriter, Elements, Kind};
 
-/// Why a call does not begin; an answer that says so has been given.
+/// Why a call does not begin; the answer has already been written.
 struct Refused;
 
 impl Calls {
-    /// Takes a frame that names no call of ours.
+    /// Handles a frame without our call number.
     pub(super) fn open(&mut self, arrival: InboundFrame<'_>, out: &mut Actions) {
         let InboundFrame { key, frame, .. } = arrival;
         match frame.kind {
@@ -54,7 +54,8 @@ impl Calls {
             self.stats.malformed += 1;
             return;
         };
-        // The name first: without one, a token would be long for what was sent.
+        // Checks the name first: without a name, the frame is so short that the token
+        // would amplify it too much.
         let admitted = self.check_name(arrival, &elements, out).and_then(|name| {
             self.check_token(arrival, &elements, out)?;
             self.check_record(arrival, first, &elements, out)?;
@@ -107,8 +108,8 @@ impl Calls {
         reply::stateless(flow, frame, Command::CallToken, &elements, out);
     }
 
-    /// Whether it is no late duplicate. Without a token, the first frames of
-    /// two calls may be the same, and so can't be told from duplicates.
+    /// Whether the frame is not a late duplicate. Without a token the first frames of
+    /// two calls may be equal, so duplicates cannot be recognised.
     fn check_record(
         &mut self,
         arrival: InboundFrame<'_>,
@@ -146,8 +147,8 @@ impl Calls {
         })
     }
 
-    /// Whether there is room for a call more. Silence lets the device send
-    /// again after a while, by when there may be.
+    /// Whether there is room for another call. If not, there is no answer: the device
+    /// retransmits after a while, and then there may be room.
     fn check_room(&mut self, arrival: InboundFrame<'_>) -> Result<(), Refused> {
         if self.table.contains_key(&arrival.key) {
             return Ok(());
@@ -231,5 +232,5 @@ fn challenge(call: &mut Call, now: Instant, out: &mut Actions) {
 
 /// More than any account's name has.
 pub(super) const NAME_BYTES_MAX: usize = 80;
-/// The bit of AUTHMETHODS (RFC 5456 §8.6); plain text and RSA are not taken.
+/// The bit of AUTHMETHODS (RFC 5456 §8.6); plain text and RSA are not accepted.
 const MD5: u16 = 2;

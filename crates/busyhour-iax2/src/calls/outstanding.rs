@@ -13,7 +13,7 @@ pub(super) struct Outstanding {
     frames: Vec<Sent>,
 }
 
-/// The device did not acknowledge a frame however often it was sent.
+/// The device did not acknowledge a frame in spite of all retransmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Silent;
 
@@ -51,7 +51,7 @@ impl Outstanding {
             .retain(|frame| !is_before(frame.number, inbound));
     }
 
-    /// Sends every frame from the number `from` on again; how many those were.
+    /// Retransmits every frame from number `from` on; returns how many.
     pub fn resend(&mut self, from: u8, inbound: u8, flow: Flow, out: &mut Actions) -> u64 {
         let mut count = 0;
         for frame in &mut self.frames {
@@ -63,7 +63,7 @@ impl Outstanding {
         count
     }
 
-    /// Sends again what is due, each time after twice the wait; how many those were.
+    /// Retransmits the frames that are due, and doubles their wait; returns how many.
     ///
     /// # Errors
     /// When a frame was sent as often as it may be.
@@ -111,7 +111,7 @@ pub(super) fn is_before(number: u8, other: u8) -> bool {
     (number.wrapping_sub(other) as i8) < 0
 }
 
-/// Longer than any round trip that a telephone lives with.
+/// Longer than any round trip that a telephone tolerates.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// As often as Asterisk: after 0.5, 1.5, 3.5 and 7.5 s; at 15.5 s it is over.
 const RETRIES_MAX: u32 = 4;

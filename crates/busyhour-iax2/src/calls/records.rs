@@ -1,8 +1,8 @@
 //! Calls that are over: enough of each to recognise a late duplicate.
 //!
-//! A record lives as long as a call token, so a first frame that comes later
-//! than that has no good token any more. All live equally long, so the order
-//! of making is the order of ending: one queue, no timer.
+//! A record lives as long as a call token, so a first frame that comes later has no
+//! valid token any more. All records live equally long, so they end in the order of
+//! their creation: one queue, no timer.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -66,8 +66,8 @@ impl Records {
         }
     }
 
-    /// Keeps a record, instead of an older one of the same key. Returns how
-    /// many were given up for it before their time.
+    /// Stores a record, and replaces an older one of the same key. Returns how many
+    /// records were dropped early to make room.
     pub fn insert(&mut self, key: &CallKey, record: Record) -> u64 {
         self.expire(record.ended_at);
         let mut evicted = 0;

@@ -1,4 +1,4 @@
-//! Answers that belong to no call, and so are neither kept nor sent again.
+//! Answers that belong to no call, so they are neither stored nor retransmitted.
 
 use super::Actions;
 use super::keys::STATELESS_CALL;
@@ -25,7 +25,7 @@ pub(super) fn stateless(
     out.send(flow, |bytes| answer.write(bytes));
 }
 
-/// Tells a device that the call it speaks of is none.
+/// Tells a device that its call does not exist.
 pub(super) fn invalid(flow: Flow, frame: &FullFrame<'_>, out: &mut Actions) {
     let answer = mirrored(frame, Command::Invalid);
     out.send(flow, |bytes| answer.write(bytes));

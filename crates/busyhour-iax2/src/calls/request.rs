@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq;
 use busyhour_sip::Flow;
 use busyhour_sip::auth::HexDigest;
 
-/// Names one call for as long as it lasts; never given twice by one table.
+/// Identifies one call; a table never gives the same one twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallId {
     pub(super) key: CallKey,
@@ -67,7 +67,7 @@ pub enum Login {
     Accepted,
     /// They are wrong.
     Refused,
-    /// Nobody looked at them, since too many were wrong before.
+    /// They were not checked, since too many were wrong before.
     Paused,
 }
 
@@ -90,8 +90,8 @@ impl CallId {
 }
 
 impl Credentials<'_> {
-    /// Whether the answer is `expected`, of which a wrong answer learns nothing
-    /// by the time this takes.
+    /// Whether the answer is `expected`. The comparison takes the same time for every
+    /// wrong answer, so that an attacker learns nothing from it.
     pub fn proves(&self, expected: &HexDigest) -> bool {
         expected.as_bytes().ct_eq(self.result).into()
     }

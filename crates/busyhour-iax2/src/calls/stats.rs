@@ -33,7 +33,7 @@ stats! {
     sent,
     /// Datagrams that are no frame, or whose elements are cut short.
     malformed,
-    /// Media: mini, meta and voice frames, which nobody here listens to.
+    /// Media: mini, meta and voice frames, which are ignored.
     media,
     /// Calls begun.
     opened,
@@ -71,7 +71,7 @@ stats! {
     duplicates,
     /// Frames that came again after their call was over.
     late_duplicates,
-    /// Records given up before their time for want of room.
+    /// Records dropped early for lack of room.
     records_evicted,
     /// Frames of no known call, answered by INVAL.
     invalid_sent,

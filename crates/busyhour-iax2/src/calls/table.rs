@@ -1,4 +1,4 @@
-//! The table of calls: what comes in, what the registrar says, what runs out.
+//! The table of calls: handles datagrams, the registrar's results, and timeouts.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -17,8 +17,8 @@ use crate::frames::{Command, DateTime, Element, ElementWriter, Frame, FullFrame,
 use busyhour_registrar::Now;
 use busyhour_sip::Flow;
 
-/// Calls of any number of devices; pure. A server may have several, if each
-/// source address goes to the same one always.
+/// Calls of any number of devices; pure. A server may have several tables, if each
+/// source address always goes to the same one.
 #[derive(Debug)]
 pub struct Calls {
     pub(super) keys: Keys,
@@ -47,7 +47,7 @@ pub(super) struct InboundFrame<'a> {
 }
 
 impl Calls {
-    /// An empty table. Those of one server need a `number` each.
+    /// An empty table. Each table of one server needs its own `number`.
     pub fn new(keys: Keys, number: u16, policy: Policy) -> Self {
         let seed = keys.seed(number);
         Self {
@@ -75,13 +75,13 @@ impl Calls {
         self.table.is_empty()
     }
 
-    /// So many are in the other tables, and count against the bound of all.
+    /// The number of calls in the other tables, which count against the common bound.
     pub fn set_others(&mut self, others: usize) {
         self.others = others;
     }
 
-    /// Takes one datagram. `check` says what the credentials of a device are worth;
-    /// it should take as long when there is no such account.
+    /// Handles one datagram. `check` checks the credentials of a device; it should take
+    /// the same time if there is no such account.
     pub fn receive(
         &mut self,
         at: Now,
@@ -112,8 +112,7 @@ impl Calls {
         self.stats.sent += out.frame_count() - sent;
     }
 
-    /// Tells a device what became of its request; a call that is over by now
-    /// is told nothing.
+    /// Answers a device's request with its outcome; does nothing if the call has ended.
     pub fn conclude(
         &mut self,
         at: Now,
@@ -137,7 +136,8 @@ impl Calls {
         self.stats.sent += out.frame_count() - sent;
     }
 
-    /// Sends again what was not acknowledged in time, and gives up who is silent.
+    /// Retransmits frames that were not acknowledged in time, and ends the calls of
+    /// silent devices.
     pub fn expire(&mut self, now: Instant, out: &mut Actions) {
         let sent = out.frame_count();
         while let Some((_, handle)) = self.timers.hold_due(now) {
@@ -163,8 +163,8 @@ impl Calls {
         self.stats.sent += out.frame_count() - sent;
     }
 
-    /// When [`expire`](Self::expire) has something to do. Records are cleared
-    /// in passing, so they need it once in their life and not each.
+    /// When [`expire`](Self::expire) has something to do. It clears several records at
+    /// once, so there is no deadline for each record.
     pub fn next_deadline(&self) -> Option<Instant> {
         let records = self.records.next_expiry();
         let records = records.map(|expiry| expiry + RECORD_LIFE);

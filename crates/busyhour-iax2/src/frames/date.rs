@@ -18,8 +18,8 @@ pub struct DateTime {
 }
 
 impl DateTime {
-    /// The UTC calendar of a Unix time; times outside of what can be told
-    /// become the first or the last that can.
+    /// The UTC calendar of a Unix time; times outside of that range become its first or
+    /// last time.
     ///
     /// ```
     /// use busyhour_iax2::frames::DateTime;

@@ -17,7 +17,7 @@ pub enum Frame<'a> {
         /// Media.
         payload: &'a [u8],
     },
-    /// Trunked media or video, which a registrar has no use for.
+    /// Trunked media or video, which a registrar does not need.
     Meta,
 }
 

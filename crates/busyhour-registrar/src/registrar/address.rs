@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 #[derive(Debug, Clone, Default)]
 pub struct Domains {
     hosts: Vec<String>,
-    /// Where users are who are named without a host, if there are no domains.
+    /// The host of users that are named without a host, if there are no domains.
     home: Option<String>,
 }
 
@@ -141,11 +141,11 @@ fn address_in(uri: &SipUri<'_>) -> Option<(IpAddr, u16)> {
     Some((ip, uri.port.unwrap_or(if is_tls { 5061 } else { 5060 })))
 }
 
-/// Whether who wrote this contact URI listens at `source`, where its registration
-/// came from, as far as can be known: it gives that address, or asks for its flow
-/// (RFC 5626 §4.3), or gives a private address that was translated on its way. One
-/// who gives another port of its own need not listen at the one it sends from, and
-/// who gives another host registers somebody else.
+/// Whether the device with this contact URI probably listens at `source`, where its
+/// registration came from. It does if the URI has that address, asks to keep the flow
+/// (RFC 5626 §4.3), or has a private address that NAT has translated. A device whose
+/// URI has another port need not listen on its source port, and a URI with another host
+/// belongs to another device.
 pub(super) fn listens_at(uri: &str, source: SocketAddr) -> bool {
     let parsed = Uri::parse(uri);
     let sip = match parsed.as_ref().map(Uri::as_sip) {
@@ -161,9 +161,9 @@ pub(super) fn listens_at(uri: &str, source: SocketAddr) -> bool {
         })
 }
 
-/// Whether who wrote this contact URI has a port of its own at the very address that
-/// its connection comes from, so that others connect to it, and does not ask for its
-/// flow.
+/// Whether the device with this contact URI listens on another port of the IP address
+/// from which its connection comes, so that others can connect to it, and does not ask
+/// to keep the flow.
 pub(super) fn listens_apart(uri: &str, source: SocketAddr) -> bool {
     let parsed = Uri::parse(uri);
     let Some(sip) = parsed.as_ref().and_then(Uri::as_sip) else {

@@ -1,4 +1,4 @@
-//! Which address of ours is named to whom.
+//! The addresses that the server names in its Contact and Via.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -35,8 +35,8 @@ struct Network {
 pub struct NotAdvertised;
 
 impl Advertised {
-    /// What is named to `peer`; `None` is the address that its request came to.
-    /// Of several networks that hold `peer` the smallest counts.
+    /// The address that is named to `peer`; `None` means the address that its request
+    /// came to. If several networks contain `peer`, the smallest one counts.
     pub fn to(&self, peer: IpAddr) -> Option<SocketAddr> {
         let holding = self.0.iter().filter(|(network, _)| network.holds(peer));
         let smallest = holding.max_by_key(|(network, _)| (network.address.is_some(), network.bits));
@@ -59,8 +59,8 @@ impl From<SocketAddr> for Advertised {
 impl FromStr for Advertised {
     type Err = NotAdvertised;
 
-    /// Addresses with ports, parted by commas; each for the network before its
-    /// `=`, one at most for all others.
+    /// Addresses with ports, separated by commas; each is for the network before its
+    /// `=`, and at most one is for all others.
     fn from_str(text: &str) -> Result<Self, NotAdvertised> {
         let entries: Option<Vec<_>> = text.split(',').map(|one| entry(one.trim())).collect();
         let entries = entries.ok_or(NotAdvertised)?;

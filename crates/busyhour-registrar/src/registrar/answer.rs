@@ -97,9 +97,9 @@ impl HeaderValue for ContactValue<'_> {
     }
 }
 
-/// What the Contacts of an answer may take together: with usual headers it fits into
-/// a datagram, which is 65,507 bytes at most (RFC 3261 §18.1.1). An answer takes the
-/// way of its request (§18.2.2), so one over datagrams has no other way.
+/// The bytes that all Contacts of an answer may take: with usual headers the answer
+/// then fits into a datagram of at most 65,507 bytes (RFC 3261 §18.1.1). An answer uses
+/// the transport of its request (§18.2.2), so an answer over UDP cannot switch to TCP.
 pub(super) const CONTACTS_LEN_MAX: usize = 56 << 10;
 /// The most that an answer over datagrams may have, over IPv6 as well: a packet of
 /// 65,535 bytes less the headers of IP and UDP.

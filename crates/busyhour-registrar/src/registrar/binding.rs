@@ -41,7 +41,7 @@ pub struct Lease {
 /// rewrites few pages; the wide [`Contact`] is written once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindingChange {
-    /// Stores a binding, replacing whatever had its id.
+    /// Stores a binding, and replaces the one with the same id.
     Put {
         /// The binding's id.
         id: BindingId,
@@ -59,24 +59,25 @@ pub enum BindingChange {
         /// Its new lease.
         lease: Lease,
     },
-    /// Forgets a binding; an unknown id changes nothing.
+    /// Deletes a binding; an unknown id changes nothing.
     Remove {
         /// The binding's id.
         id: BindingId,
     },
 }
 
-/// A binding whose lease has ended, as the store has to forget it.
+/// A binding whose lease has ended, for the store to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedBinding {
     /// Its id.
     pub id: BindingId,
-    /// When its lease ended. A row whose lease ends at another time is not meant.
+    /// When its lease ended. A row whose lease ends at another time must stay.
     pub expires_at: UnixTime,
 }
 
-/// Now, by all clocks: deadlines are monotonic, people are told the calendar's time,
-/// and what is stored ends by one that no step of the calendar moves.
+/// The current time by three clocks: a monotonic one for deadlines, calendar time to
+/// show to people, and a steady one for stored leases, which does not change when
+/// somebody sets the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// Monotonic time.
@@ -88,8 +89,9 @@ pub struct Now {
 }
 
 impl Lease {
-    /// What is left at `steady`. Never more than was granted, so that a clock that
-    /// was set back while the machine was off makes no binding immortal.
+    /// The remaining lifetime at `steady`. It is never more than was granted, so that a
+    /// clock that was set back while the machine was off does not make a binding
+    /// immortal.
     pub fn remaining(&self, steady: UnixTime) -> Duration {
         let granted = Duration::from_secs(self.granted_s.into());
         (self.expires_at - steady).min(granted)

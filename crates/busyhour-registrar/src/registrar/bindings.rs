@@ -27,19 +27,19 @@ pub struct Expired {
 pub enum Restored {
     /// It is back.
     Taken,
-    /// It is back, and this one, which had ended, is not: the store may forget it.
+    /// The binding is restored; this other one had ended, and the store may delete it.
     InsteadOf(Binding),
     /// Its lease is over: the store may forget it.
     Over,
 }
 
 impl Bindings {
-    /// Takes a stored binding back in, after those with lesser ids. One over a
-    /// connection cannot be reached: its connection ended with the process.
+    /// Restores a stored binding; call it in the order of the ids. A binding over a
+    /// connection is unreachable: its connection ended with the process.
     ///
-    /// Of two for one contact the one with the lesser id had ended, or the other
-    /// would have been a refresh of it; its row was still to be removed, and the
-    /// clock has been set back since.
+    /// If two bindings have the same contact, the one with the lower id had ended
+    /// before the other began; otherwise the other would have been a refresh of it. Its
+    /// row was not yet deleted, and the clock has been set back since.
     pub fn restore(&mut self, id: BindingId, contact: Contact, lease: Lease, at: Now) -> Restored {
         let remaining = lease.remaining(at.steady);
         if remaining.is_zero() {
@@ -79,11 +79,11 @@ impl Bindings {
             .filter(|binding| binding.contact.is_reachable())
     }
 
-    /// Notes that what was registered over this flow can be reached from now on,
-    /// or no longer; whether that changes something.
+    /// Marks the bindings of this flow as reachable or unreachable; returns whether
+    /// that changes something.
     ///
-    /// The bindings live on: a registration over another flow brings the contact
-    /// back, and until then its lease tells that the device means to come again.
+    /// The bindings stay: a registration over another flow makes the contact reachable
+    /// again, and until then the lease shows that the device intends to return.
     pub fn set_reachable(&mut self, flow: Flow, is_reachable: bool) -> bool {
         let mut is_changed = false;
         for binding in &mut self.list {

@@ -10,8 +10,8 @@ use std::{
 
 /// A contact of an address of record, without its lease; a clone is the same one.
 ///
-/// There may be a million, so all of one is packed together: the texts one
-/// after the other behind their lengths, and the addresses in their bytes.
+/// There may be a million contacts, so each one is packed: the texts one after the
+/// other, each after its length, and the addresses as bytes.
 ///
 /// ```
 /// use busyhour_registrar::{Contact, ContactParts};
@@ -49,7 +49,7 @@ pub struct ContactParts<'a> {
     pub path: &'a str,
     /// The User-Agent header, empty when there was none.
     pub user_agent: &'a str,
-    /// Which way the registration came, and so which way the device is reached.
+    /// The flow on which the registration came, on which the device can be reached.
     pub flow: Flow,
 }
 
@@ -144,8 +144,8 @@ impl Contact {
         transport(Reader(&self.0).byte())
     }
 
-    /// Whether messages reach the device, as far as is known: neither did its
-    /// connection end, nor does it leave questions unanswered. This is not stored.
+    /// Whether messages probably reach the device: its connection has not ended, and it
+    /// does not leave probes unanswered. This is not stored.
     pub fn is_reachable(&self) -> bool {
         Reader(&self.0).byte() & UNREACHABLE == 0
     }
@@ -174,12 +174,13 @@ impl Contact {
         Self(bytes.into())
     }
 
-    /// Whether the device is reached over this very flow. Where it came through a
-    /// proxy that put itself on the path, the flow is the proxy's and not its own;
-    /// by datagrams it may listen elsewhere than it sends from, or register another.
-    /// Over a connection it depends on that, unless it names another port of the same
-    /// address and asks for no flow to be kept (RFC 5626): then it listens there, and
-    /// many a phone closes its connection as soon as it has registered.
+    /// Whether the device is reached over this flow. If it registered through a proxy
+    /// with a Path, the flow belongs to the proxy. Over datagrams the device may listen
+    /// on another port than it sends from, or register another device. Over a
+    /// connection the device depends on the connection, unless it names another port of
+    /// the same address and does not ask to keep the flow (RFC 5626): then it listens
+    /// on that port, and many such phones close their connection as soon as they have
+    /// registered.
     ///
     /// ```
     /// # use busyhour_registrar::{Contact, ContactParts};
@@ -240,8 +241,7 @@ impl<'a> ContactParts<'a> {
     }
 }
 
-/// Reads what was packed. Should there be less of it than there is, then what
-/// is missing reads as nothing.
+/// Reads the packed bytes. If bytes are missing, the missing fields read as empty.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The transport, and which of what follows is there.
+/// The transport, and flags for the fields that follow.
 fn kind(parts: &ContactParts<'_>) -> u8 {
     let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
     let transport = match parts.flow.transport {

@@ -1,8 +1,9 @@
 //! Registrations that come by IAX2 (RFC 5456 §6.1), as bindings.
 //!
-//! An IAX2 device names no contact and no order: it is where its frames come
-//! from, and its calls are kept apart before they come here. So its binding is
-//! the URI `iax:user@address:port` (§5), and one from elsewhere replaces it.
+//! An IAX2 device names no contact and no sequence number: it is reached where its
+//! frames come from, and the table of calls has already sorted out duplicates. So its
+//! binding is the URI `iax:user@address:port` (§5), and a registration from another
+//! address replaces it.
 
 use super::{
     BindingId, Bindings, ContactRequest, Extensions, Now, Refusal, Registration,
@@ -18,15 +19,15 @@ pub struct Iax2Registration {
     pub aor: Name,
     /// The account.
     pub username: Box<str>,
-    /// The life asked for, in seconds; `None` takes the binding back.
+    /// The requested lifetime in seconds; `None` removes the binding.
     pub refresh_s: Option<u32>,
     /// Which way it came.
     pub flow: Flow,
 }
 
 impl Iax2Registration {
-    /// The life it is granted, in seconds: what it asks for, within the policy
-    /// and what REFRESH can carry; 0 takes the binding back.
+    /// The granted lifetime in seconds: the requested one, within the policy and the
+    /// range of REFRESH; 0 removes the binding.
     pub fn granted_s(&self, policy: &RegistrationPolicy) -> u16 {
         let (min, max) = (seconds(policy.expires_min), seconds(policy.expires_max));
         let Some(refresh_s) = self.refresh_s else {

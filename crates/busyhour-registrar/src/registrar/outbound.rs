@@ -1,5 +1,5 @@
-//! Outbound (RFC 5626) and public GRUUs (RFC 5627): devices that say who they
-//! are, and over which of their flows.
+//! Outbound (RFC 5626) and public GRUUs (RFC 5627), for devices that name their
+//! instance and their flow.
 
 use super::{Contact, Refusal, RequestedContact};
 use busyhour_sip::{HeaderName, Message, Params, ParseError, Uri};
@@ -18,9 +18,9 @@ pub struct FlowKey<'a> {
 /// What a REGISTER asks of the two extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extensions {
-    /// It came under the rules of outbound, and the answer says so.
+    /// Outbound applies to the registration, and the answer has `Require: outbound`.
     pub outbound: bool,
-    /// No proxy stands between: the keep-alives are for us to ask for.
+    /// There is no proxy in between, so we ask the device for keep-alives.
     pub is_direct: bool,
     /// The device knows GRUUs, and is told its own.
     pub gruu: bool,
@@ -102,8 +102,7 @@ impl Contact {
     }
 }
 
-/// A flow that is registered has the request for itself; those that are taken
-/// back may come along (RFC 5626 §6).
+/// A request may register only one flow; it may also remove other flows (RFC 5626 §6).
 fn keys_stand_alone(contacts: &[RequestedContact<'_>]) -> bool {
     let mut living = contacts.iter().filter(|wish| wish.is_living());
     living.clone().count() < 2 || living.all(|wish| wish.key.is_none())
@@ -121,8 +120,8 @@ fn first_hop_keeps_flows(message: &Message<'_>) -> Result<bool, ParseError> {
 /// Seconds between keep-alives that a device is asked for: short enough for
 /// the address translations in between (RFC 5626 §4.4.1).
 pub const FLOW_TIMER_S: u32 = 120;
-/// After so long without anything a flow of such a device has failed: what it was
-/// told, and some time for the way.
+/// A flow of such a device has failed after this time of silence: the time that the
+/// device was told, and some time for the network.
 pub const SILENCE_MAX: Duration = Duration::from_secs(FLOW_TIMER_S as u64 + 10);
 /// The option tag of RFC 5626.
 pub(super) const OUTBOUND: &str = "outbound";

@@ -7,8 +7,8 @@ use std::time::Duration;
 pub struct RegistrationPolicy {
     /// Granted to a contact that asks for nothing.
     pub expires_default: Duration,
-    /// Shorter wishes, other than zero, are refused with 423. Wishes of an hour
-    /// and more never are (RFC 3261 §10.3, step 7), whatever stands here.
+    /// Shorter requests, other than zero, are refused with 423. Requests for an hour or
+    /// more are never refused (RFC 3261 §10.3, step 7), whatever this value is.
     pub expires_min: Duration,
     /// Longer wishes are cut to this.
     pub expires_max: Duration,
@@ -20,7 +20,8 @@ pub struct RegistrationPolicy {
 }
 
 impl RegistrationPolicy {
-    /// The lifetime in seconds for a wish, `None` when the wish is too short.
+    /// The lifetime in seconds that a request gets, `None` if the requested time is too
+    /// short.
     pub(super) fn grant(&self, wish_s: Option<u32>) -> Option<u32> {
         granted_seconds(
             wish_s,
@@ -43,8 +44,8 @@ impl Default for RegistrationPolicy {
     }
 }
 
-/// The lifetime in seconds that a wish is granted; zero ends, and `None` says
-/// that the wish is too short. One rule for bindings and subscriptions.
+/// The lifetime in seconds that a request gets; zero ends the lease, and `None` means
+/// that the requested time is too short. Bindings and subscriptions share this rule.
 pub fn granted_seconds(
     wish_s: Option<u32>,
     default: Duration,

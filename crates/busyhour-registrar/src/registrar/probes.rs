@@ -1,11 +1,11 @@
-//! Whether devices are still there: who has to be asked, and what follows when
-//! nobody answers. Pure: time and signs of life in, actions out.
+//! Probes whether devices are still there: which flows to probe, and which have failed.
+//! Pure: time and received messages go in, actions come out.
 //!
-//! Each flow has a moment of its own in every interval, by its hash, so however
-//! many devices come at once, they are asked evenly. A device that was heard of within
-//! half an interval is not asked. What is not answered is asked again twice, two
-//! seconds apart; after the third time the flow is down, and is asked once in each
-//! interval until something is heard of it.
+//! Each flow has its own moment in every interval, by its hash, so the probes are
+//! spread evenly even if many devices register at once. A flow that received something
+//! within half an interval is not probed. An unanswered probe is repeated twice, two
+//! seconds apart; after the third one the flow is down, and is probed once in each
+//! interval until something arrives.
 
 use busyhour::{
     clock::Instant,
@@ -61,7 +61,8 @@ struct Probed {
 }
 
 impl Probes {
-    /// None yet; each will be asked once in `interval`, which is not zero.
+    /// Without flows; each flow will be probed once in `interval`, which must not be
+    /// zero.
     pub fn new(interval: Duration) -> Self {
         Self {
             interval: interval.max(RETRY),
@@ -70,7 +71,7 @@ impl Probes {
         }
     }
 
-    /// From now on asks this flow, which was heard of just now.
+    /// Adds a flow, on which something arrived just now.
     pub fn watch(&mut self, flow: Flow, hash: u64, now: Instant) {
         if self.flows.contains_key(&flow) {
             return;
@@ -93,7 +94,7 @@ impl Probes {
         }
     }
 
-    /// Something came over this flow; whether it was down before.
+    /// Notes that something arrived on this flow; returns whether the flow was down.
     pub fn heard(&mut self, flow: &Flow, now: Instant) -> bool {
         let Some(probed) = self.flows.get_mut(flow) else {
             return false;
@@ -103,7 +104,7 @@ impl Probes {
         std::mem::take(&mut probed.is_down)
     }
 
-    /// One thing that is to be done by now; ask again until there is none.
+    /// The next action that is due; call again until there is none.
     pub fn poll(&mut self, now: Instant) -> Option<Probe> {
         while let Some((_, flow)) = self.moments.pop_due(now) {
             let Some(probed) = self.flows.get_mut(&flow) else {
@@ -112,7 +113,8 @@ impl Probes {
             let is_fresh = probed.asked == 0 && now - probed.heard_at < self.interval / 2;
             let probe = match probed.asked {
                 _ if is_fresh => None,
-                // One that is down is asked once, and has its whole interval to answer.
+                // A flow that is down is probed once, and may answer within the whole
+                // interval.
                 ATTEMPTS.. if probed.is_down => {
                     probed.asked = ATTEMPTS;
                     Some(Probe::Ask(flow))
@@ -153,5 +155,5 @@ impl Probes {
 }
 
 const ATTEMPTS: u8 = 3;
-/// Longer than a round trip, and three of them shorter than any interval.
+/// Longer than a round trip; three of them are shorter than any interval.
 const RETRY: Duration = Duration::from_secs(2);

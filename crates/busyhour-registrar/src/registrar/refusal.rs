@@ -1,4 +1,4 @@
-//! Why a request is refused, and with which answer.
+//! Why a request is refused, and the status of the answer.
 
 use busyhour_sip::{ParseError, Status};
 use std::{borrow::Cow, time::Duration};
@@ -8,7 +8,7 @@ use std::{borrow::Cow, time::Duration};
 pub enum Refusal {
     /// 400: the request breaks a rule; the text stands in the reason phrase.
     BadRequest(Cow<'static, str>),
-    /// 403: none of ours, or not allowed.
+    /// 403: not in our domains, or not allowed.
     Forbidden(&'static str),
     /// 403: as many contacts live as may.
     TooManyContacts,
@@ -20,7 +20,7 @@ pub enum Refusal {
     ConditionFailed,
     /// 413: the body is longer than is taken.
     TooLarge,
-    /// 513: it names more hops or longer addresses than are kept.
+    /// 513: it names more hops or longer addresses than the server stores.
     TooLongToKeep,
     /// 513: the contacts would not fit into the answer together.
     TooLongToAnswer,
@@ -38,14 +38,14 @@ pub enum Refusal {
     TooManyPublications,
     /// 481: no such subscription, or no longer.
     NoSubscription,
-    /// 489: an event package that is none of ours.
+    /// 489: an event package that we do not support.
     BadEvent,
     /// 500: an older request of the same Call-ID came after a newer one.
     OutOfOrder,
     /// 503: no room, try again later.
     Overloaded(Duration),
-    /// 503: too many wrong passwords, try again later. Not a 403, which many
-    /// phones take for final, and this one may have the right password.
+    /// 503: too many wrong passwords, try again later. Not 403: many phones take that
+    /// as final, but this request may have the right password.
     LoginPaused(Duration),
 }
 

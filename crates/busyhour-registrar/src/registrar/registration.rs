@@ -1,4 +1,4 @@
-//! Reading a REGISTER: what its headers wish, before any binding is touched.
+//! Reads a REGISTER: what its headers request, before any binding changes.
 
 use super::{
     Extensions, FlowKey, Refusal,
@@ -52,7 +52,7 @@ pub struct RequestedContact<'a> {
     pub parameters: String,
     /// Preference in thousandths.
     pub q_milli: Option<u16>,
-    /// What its binding is found by instead of the URI, under outbound.
+    /// With outbound, the key that identifies the binding instead of the URI.
     pub key: Option<FlowKey<'a>>,
     /// Lifetime in seconds: its own `expires`, else the Expires header.
     pub expires_s: Option<u32>,
@@ -105,7 +105,7 @@ impl<'a> ContactRequest<'a> {
         }
     }
 
-    /// Without outbound a contact is known by its URI (RFC 3261 §10.3).
+    /// Without outbound the URI identifies a contact (RFC 3261 §10.3).
     fn forget_keys(&mut self) {
         if let Self::Update(wishes) = self {
             wishes.iter_mut().for_each(|wish| wish.key = None);
@@ -125,7 +125,7 @@ impl<'a> ContactRequest<'a> {
 }
 
 impl<'a> RequestedContact<'a> {
-    /// Whether it is to live: what is taken back wishes for no time.
+    /// Whether it is to live: a removal requests a lifetime of zero.
     pub(super) fn is_living(&self) -> bool {
         self.expires_s != Some(0)
     }
@@ -145,8 +145,8 @@ impl<'a> RequestedContact<'a> {
 ///
 /// # Errors
 ///
-/// [`Refusal::BadExtension`] with what is not, [`Refusal::BadRequest`] where it
-/// names what cannot be an option.
+/// [`Refusal::BadExtension`] with the unknown options, [`Refusal::BadRequest`] if it
+/// names something that cannot be an option.
 pub fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
     for option in message.elements(HeaderName::Require) {
         if !is_token(option) {
@@ -182,7 +182,7 @@ fn path<'a>(message: &Message<'a>) -> Result<Cow<'a, str>, Refusal> {
     })
 }
 
-/// The parameters to be given back, quoted where their value needs it.
+/// The parameters to repeat in answers, quoted where the value needs it.
 fn parameters(contact: &ContactHeader<'_>) -> String {
     let mut text = String::new();
     for (name, value) in contact.address.params.iter() {
@@ -215,7 +215,7 @@ fn is_token_byte(byte: u8) -> bool {
 
 /// Options that may stand in Require (RFC 3327, RFC 5626, RFC 5627).
 pub const SUPPORTED: [&str; 3] = ["path", OUTBOUND, GRUU];
-/// Parameters that the lease carries, or we give, and not the contact.
+/// Parameters that belong to the lease, or that we write, and not to the contact.
 const OF_THE_LEASE: [&str; 4] = ["q", "expires", "pub-gruu", "temp-gruu"];
 /// Line ends that may stand in a value that was folded.
 const FOLD: [char; 2] = ['\r', '\n'];

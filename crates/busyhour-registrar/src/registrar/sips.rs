@@ -4,11 +4,10 @@ use super::{Refusal, RequestedContact};
 use busyhour_sip::{Flow, Transport};
 use busyhour_sip::{HeaderName, Message, Scheme, Uri};
 
-/// Whether a wish for a SIPS contact can be kept: what is sent to a SIPS URI
-/// goes over TLS on every hop. So the Request-URI, every contact and every
-/// Path have to be SIPS (RFC 5630 §5.2), and where no proxy stands between,
-/// the registration itself has come over TLS (RFC 3261 §26.2.2). Contacts that
-/// are taken back need nothing.
+/// Whether a SIPS contact can be registered: a request to a SIPS URI goes over TLS on
+/// every hop. So the Request-URI, every contact and every Path have to be SIPS (RFC
+/// 5630 §5.2), and where no proxy stands between, the registration itself has come over
+/// TLS (RFC 3261 §26.2.2). Removing a contact has no such condition.
 ///
 /// # Errors
 ///

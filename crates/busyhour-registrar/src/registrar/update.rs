@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 pub struct Update {
     /// The bindings as they will be once `changes` are durable.
     pub bindings: Bindings,
-    /// What has to be stored first; empty when nothing changed.
+    /// The changes to store first; empty if nothing changed.
     pub changes: Vec<BindingChange>,
     /// What happened, for the counters.
     pub tally: Tally,
@@ -27,14 +27,14 @@ pub struct Tally {
     pub added: u64,
     /// Bindings refreshed.
     pub refreshed: u64,
-    /// Those of them whose device could not be reached before.
+    /// How many of the refreshed bindings were unreachable before.
     pub returned: u64,
     /// Bindings removed.
     pub removed: u64,
 }
 
 impl Bindings {
-    /// Applies a registration to a copy. Nothing of it holds if part of it cannot.
+    /// Applies a registration to a copy. If one part of it is refused, nothing changes.
     ///
     /// A contact whose binding was made by the same Call-ID and CSeq is left as
     /// it is: the request is a duplicate of the one that made it.
@@ -149,13 +149,13 @@ impl Draft<'_, '_> {
         })
     }
 
-    /// The binding that a wish is about: that of the same flow of the same
-    /// device (RFC 5626 §6), else that of an equal URI.
+    /// The binding that a requested contact belongs to: the one with the same flow of
+    /// the same device (RFC 5626 §6), otherwise the one with an equal URI.
     fn find(&self, wish: &RequestedContact<'_>) -> Result<Option<usize>, Refusal> {
         let list = &self.list;
         let uri = wish.uri;
         if let Some(key) = wish.key {
-            // What cannot be compared must not be stored either.
+            // A URI that cannot be compared must not be stored.
             Uri::parse(uri).ok_or(Refusal::BadRequest("Bad Contact".into()))?;
             return Ok(list.iter().position(|b| b.contact.flow_key() == Some(key)));
         }
@@ -166,7 +166,7 @@ impl Draft<'_, '_> {
         Ok(list.iter().position(|b| b.contact.has_uri(&wanted)))
     }
 
-    /// Where the registration stands against the one that made a binding.
+    /// The order of the registration relative to the one that made the binding.
     fn order(&self, index: usize) -> Result<Order, Refusal> {
         let binding = &self.list[index];
         if binding.contact.call_id() != self.registration.call_id {

@@ -24,8 +24,8 @@ pub struct Dialog {
     remote_cseq: u32,
     /// Which way our requests go.
     flow: Flow,
-    /// What our Contact and Via name, where that is not the address that requests
-    /// come to.
+    /// The address for our Contact and Via, if it is not the address that requests come
+    /// to.
     advertised: Advertised,
 }
 
@@ -50,7 +50,7 @@ impl Dialog {
 
     /// As it is stored in this run of the server.
     pub(super) fn stored(&self, run: u64) -> StoredDialog {
-        // Field by field, so that one that is forgotten does not compile.
+        // Field by field, so that the code does not compile if one is forgotten.
         let Self {
             call_id,
             local_uri,
@@ -81,7 +81,8 @@ impl Dialog {
         }
     }
 
-    /// One that goes on in this run, with numbers that are higher than all that were used.
+    /// A dialog that continues in this run, with higher numbers than any that were
+    /// used.
     pub(super) fn restore(
         stored: StoredDialog,
         run: u64,
@@ -112,9 +113,9 @@ impl Dialog {
         self.local_cseq
     }
 
-    /// Whether a request is the watcher's, and no earlier than those before. The
-    /// last one may come again after its answer was forgotten: it asks for what
-    /// was done, and RFC 3261 §12.2.2 refuses lower numbers alone.
+    /// Whether a request belongs to this dialog and is not older than the last one. The
+    /// last request may come again after its answer was dropped: it asks for what is
+    /// already done, and RFC 3261 §12.2.2 refuses only lower numbers.
     pub(super) fn check(&self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
         let ours = *self.call_id == *subscribe.call_id
             && *self.remote_tag == *subscribe.from_tag
@@ -128,8 +129,8 @@ impl Dialog {
         Ok(())
     }
 
-    /// Takes in a later request of the watcher: its order is checked, its
-    /// Contact and its way become the target (RFC 3261 §12.2.2).
+    /// Accepts a later request of the watcher: checks its order, and takes its Contact
+    /// and flow as the new target (RFC 3261 §12.2.2).
     pub(super) fn follow(&mut self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
         self.check(subscribe)?;
         self.remote_cseq = subscribe.cseq;
@@ -140,9 +141,8 @@ impl Dialog {
         Ok(())
     }
 
-    /// Which way requests of this dialog go: to the first of its route set or to
-    /// its target, or back the way its last request came, which holds through
-    /// address translation.
+    /// The flow for requests of this dialog: to the first of its route set or to its
+    /// target, or back on the flow of the last request, which works through NAT.
     pub fn flow(&self) -> Flow {
         self.flow
     }
@@ -180,7 +180,7 @@ impl Dialog {
         self.local_cseq
     }
 
-    /// The request of the last number did not leave, so the next one has it.
+    /// The request with the last number was not sent, so the next one gets that number.
     pub(super) fn take_back_cseq(&mut self) {
         self.local_cseq -= 1;
     }

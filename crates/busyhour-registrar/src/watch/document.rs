@@ -28,7 +28,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// [`Unreadable`] says why it is none.
+    /// [`Unreadable`] says why the body is invalid.
     pub fn read(package: Package, body: &[u8], written_len_max: usize) -> Result<Self, Unreadable> {
         let text = std::str::from_utf8(body).map_err(|_| Unreadable("Body Is Not UTF-8"))?;
         match package {

@@ -1,12 +1,12 @@
-//! Elements of somebody else's XML document, made fit to stand in ours.
+//! Elements of a received XML document, rewritten so that they fit into our documents.
 //!
-//! They are read by a parser and written anew: well-formed, without comments
-//! and processing instructions, each naming its namespace, and with a place in
-//! each id where the owner's name goes, so that ids of two owners differ.
+//! A parser reads them, and they are written again: well-formed, without comments and
+//! processing instructions, each with its namespace, and with room in each id for the
+//! owner's name, so that ids of two owners differ.
 //!
-//! What is written may be far longer than what was read: a namespace declared
-//! once stands in every element that is of it, and a quote becomes six bytes. So
-//! the length is bounded here as well, and looked at after each step.
+//! The output may be much longer than the input: a namespace that is declared once
+//! appears in each of its elements, and a quote becomes six bytes. So the length is
+//! bounded here as well, and checked after each step.
 
 use super::{publish::Unreadable, xml::Escaped};
 use roxmltree::{Attribute, Document, Node, ParsingOptions};

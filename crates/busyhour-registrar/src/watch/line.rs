@@ -1,5 +1,4 @@
-//! Whether a line is free, rings or speaks, and the state of several lines
-//! together.
+//! Whether a line is idle, ringing or in use, and the combined state of several lines.
 
 use super::{DeviceState, Document};
 use serde::{Deserialize, Serialize};
@@ -13,23 +12,23 @@ pub enum LineState {
     Invalid,
     /// It cannot be reached.
     Unavailable,
-    /// Nobody speaks.
+    /// There is no call.
     Idle,
     /// Its call is on hold.
     OnHold,
     /// It rings.
     Ringing,
-    /// Somebody speaks or dials.
+    /// There is a call, or somebody dials.
     InUse,
     /// It takes no more calls.
     Busy,
-    /// It rings while somebody speaks.
+    /// It rings during another call.
     RingInUse,
 }
 
 impl LineState {
-    /// The state of a device: unavailable when it has no contact, and otherwise
-    /// what the dialogs mean that it publishes.
+    /// The state of a device: unavailable without a contact, otherwise the state of the
+    /// dialogs that it publishes.
     pub fn of(device: Option<&DeviceState>) -> Self {
         let Some(device) = device else {
             return Self::Unavailable;
@@ -46,8 +45,8 @@ impl LineState {
         Self::aggregate(dialogs.chain([rest]))
     }
 
-    /// The state of all of them together: the strongest one, and a line that
-    /// rings beside one that is taken makes both at once.
+    /// The combined state: the strongest one; if one line rings while another is in
+    /// use, the state is ring-in-use.
     ///
     /// ```
     /// use busyhour_registrar::watch::LineState::*;

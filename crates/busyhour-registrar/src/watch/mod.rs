@@ -3,14 +3,13 @@
 //! registration RFC 3680); and what devices publish about themselves (RFC 3903).
 //!
 //! Everything here is pure. [`Publications`] are the soft state of one device; a
-//! [`Subscription`] hears of requests, responses, states and the time, and is
-//! asked what to send ([`Subscription::poll`]) and when to be asked again
-//! ([`Subscription::deadline`]).
+//! [`Subscription`] takes requests, responses, states and the time, and tells what to
+//! send ([`Subscription::poll`]) and when to poll again ([`Subscription::deadline`]).
 //!
-//! At most one NOTIFY of a subscription is on its way. While it is, newer
-//! states replace each other, and the last one follows as soon as the watcher
-//! has answered, though not sooner than [`WatchPolicy::notify_interval`] allows: so a
-//! watcher hears states in order, and always the last one.
+//! At most one NOTIFY of a subscription is on its way. While it is, newer states
+//! replace each other, and the last one follows as soon as the watcher has answered,
+//! though not sooner than [`WatchPolicy::notify_interval`] allows: so a watcher
+//! receives states in order, and always the last one.
 
 mod policy;
 mod line;

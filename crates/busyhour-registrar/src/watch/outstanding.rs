@@ -17,8 +17,9 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    /// On a flow that `is_reliable` nothing is sent again (RFC 3261 §17.1.2.2). Where it is not
-    /// known that anybody hears there, little is: the one who was named may know nothing of it.
+    /// On a flow that `is_reliable` nothing is retransmitted (RFC 3261 §17.1.2.2). If
+    /// it is not known that the watcher receives there, there are few retransmissions:
+    /// the address may belong to somebody who asked for nothing.
     pub(super) fn new(
         cseq: u32,
         is_last: bool,
@@ -73,7 +74,8 @@ impl Outstanding {
 
 /// RFC 3261 §17.1.1.1.
 pub(super) const T1: Duration = Duration::from_millis(500);
-/// Four NOTIFYs in 3.5 s: all are lost once in ten thousand times where one in ten is.
+/// Four NOTIFYs in 3.5 s: if one datagram in ten is lost, all four are lost once in ten
+/// thousand times.
 const UNHEARD_RESENDS: u32 = 3;
 /// RFC 3261 §17.1.2.2.
 const T2: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! The event packages, each with the one body type it is told in.
+//! The event packages, each with its one body type.
 
 use super::{DeviceState, Document, Reachable, State, Told, dialog_info, pidf};
 use crate::registrar::BindingId;
@@ -61,7 +61,8 @@ impl Package {
         }
     }
 
-    /// Whether devices publish it; a registration speaks for itself.
+    /// Whether devices publish it; registrations are not published, the registrar knows
+    /// them.
     pub const fn is_published(self) -> bool {
         !matches!(self, Self::Registration)
     }
@@ -95,7 +96,7 @@ impl Package {
     fn same_device(self, one: &DeviceState, other: &DeviceState) -> bool {
         let same_contacts = match self {
             Self::Dialog => one.contacts.len() == other.contacts.len(),
-            // Where the contacts are is told to nobody.
+            // The body does not show the contact addresses.
             Self::Presence => one
                 .contacts
                 .iter()

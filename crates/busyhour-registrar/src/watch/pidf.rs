@@ -1,9 +1,8 @@
 //! The presence body: PIDF (RFC 3863), one tuple a contact, and then what the
 //! device publishes. Of an extension one tuple says what its devices do together.
 //!
-//! A tuple of a registered contact names the address of record: anybody with an
-//! account may watch presence, and where a device is, only its own account may know.
-//! That stands in `reg`.
+//! A tuple of a registered contact names the address of record: anybody with an account
+//! may watch presence, but only the device's own account may see its address, in `reg`.
 
 use super::{DeviceState, Document, LineState, Reachable, State, Told, xml::Escaped};
 use busyhour::bus::Name;
@@ -89,5 +88,5 @@ fn write_tuple(out: &mut Vec<u8>, entity: &Name, reachable: &Reachable) {
 }
 
 pub(super) const NAMESPACE: &str = "urn:ietf:params:xml:ns:pidf";
-/// A tuple has an id, also the one that says that there is nobody.
+/// Every tuple needs an id, also the one for a device without contacts.
 const CLOSED: &[u8] = b"<tuple id=\"none\"><status><basic>closed</basic></status></tuple>\r\n";

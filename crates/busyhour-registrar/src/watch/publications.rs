@@ -46,7 +46,7 @@ pub enum PublishStep {
     Modified,
     /// Took one back.
     Removed,
-    /// Nothing: what is begun and ended at once was never there.
+    /// Nothing: a publication that begins and ends at once never exists.
     Nothing,
 }
 
@@ -55,7 +55,7 @@ pub enum PublishStep {
 pub struct Plan {
     /// The answer to it.
     pub granted: Granted,
-    /// The place of the publication that it is about; a new one has none.
+    /// The index of the publication; `None` for a new one.
     index: Option<usize>,
     /// What is there then.
     publication: Option<Publication>,
@@ -89,8 +89,8 @@ pub struct EndedPublications {
 }
 
 impl Publications {
-    /// What a PUBLISH leads to. `new` gives a number and an entity-tag that were
-    /// never given before; at most `count_max` publications may live.
+    /// Plans a PUBLISH. `new` gives a number and an entity-tag that were never used
+    /// before; at most `count_max` publications may live.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Publications {
         Some(Keep::Put(row, text))
     }
 
-    /// Brings back what was kept; the row and when it ends now are given anew.
+    /// Restores a stored publication, with its row and its new deadline.
     pub fn put_back(&mut self, stored: Restorable, row: EndedBinding, expires_at: Instant) {
         let Restorable(stored) = stored;
         self.list.push(Publication {
@@ -203,8 +203,8 @@ impl Publications {
             .min()
     }
 
-    /// What watchers of the device are told, in the order in which it began;
-    /// `None` when that is nothing.
+    /// The documents for watchers of the device, in the order in which the publications
+    /// began; `None` if there are none.
     pub fn told(&self) -> Option<Arc<[Published]>> {
         let is_told =
             |published: &&Published| !matches!(*published.document, Document::Messages(_));
@@ -213,7 +213,7 @@ impl Publications {
         (!told.is_empty()).then(|| told.into())
     }
 
-    /// What waits in the mailbox by the publication begun last; `None` without one.
+    /// The message counts of the publication that began last; `None` without one.
     pub fn messages(&self) -> Option<Arc<MessageSummary>> {
         let mut documents = self
             .list

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 pub struct Publish<'a> {
     /// The event package.
     pub package: Package,
-    /// The publication it speaks of; `None` begins one.
+    /// The entity-tag of the publication; `None` begins a new one.
     pub if_match: Option<&'a str>,
-    /// Lifetime granted, in seconds; zero takes it back.
+    /// Granted lifetime in seconds; zero removes the publication.
     pub granted_s: u32,
     /// The state; `None` leaves the one there is.
     pub document: Option<Document>,

@@ -1,10 +1,10 @@
 //! The registration body (RFC 3680): which contacts an address of record has,
 //! and what became of each.
 //!
-//! What became of a contact follows from what was told of it before: one that is
-//! new was registered, one that lives longer than before was refreshed, one that
-//! is gone has expired or was taken back. So states that were conflated away
-//! lose nothing, and every body fits the one before it.
+//! The event of a contact follows from the last body that the watcher received: a new
+//! contact was registered, one that lives longer was refreshed, one that is gone has
+//! expired or was removed. So conflated states lose nothing, and every body fits the
+//! one before it.
 
 use super::{Told, xml::Escaped};
 use crate::registrar::{BindingId, Bindings, Contact, seconds};
@@ -37,7 +37,8 @@ pub struct Registered {
     pub expires_at: Instant,
 }
 
-/// What a watcher was told of a registration, and so what it is told next.
+/// What a watcher has received about a registration, which decides what it receives
+/// next.
 #[derive(Debug, Default)]
 pub(super) struct ToldContacts {
     told: Option<Arc<[Registered]>>,

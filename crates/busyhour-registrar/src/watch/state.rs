@@ -1,4 +1,4 @@
-//! What watchers are told: the states that go over the bus.
+//! The states that watchers receive over the bus.
 
 use super::{LineState, Mailbox, Published, RegistrationState};
 use crate::registrar::{BindingId, Bindings, Contact};

@@ -1,14 +1,14 @@
 //! Subscriptions and publications as they are stored, so that they go on after a
 //! crash.
 //!
-//! The dialog of a subscription goes on with it, and so must the CSeq numbers of the NOTIFYs in it:
-//! the watcher takes none that is not higher than the last (RFC 3261 §12.2.2).
-//! How many were sent since the row was written nobody knows any more. So each run
-//! of the server has a range of its own: the store counts the runs, a row tells in
-//! which run it was written, and a subscription brought back begins
-//! [`CSEQS_PER_RUN`] higher for each run since. Within a run the row is written
-//! again before the range is used up ([`is_row_old`]). A calendar has no part in
-//! it: it may be wrong in one run and right in the next.
+//! The dialog of a subscription goes on with it, and so must the CSeq numbers of the
+//! NOTIFYs in it: the watcher accepts only numbers that are higher than the last (RFC
+//! 3261 §12.2.2). After a crash it is unknown how many were sent since the row was
+//! written. So each run of the server has its own range: the store counts the runs, a
+//! row tells in which run it was written, and a restored subscription begins
+//! [`CSEQS_PER_RUN`] higher for each run since. Within a run the row is written again
+//! before the range is used up ([`is_row_old`]). The numbers do not depend on the
+//! clock, which may be wrong in one run and right in the next.
 
 use super::{Document, Elements, LineState, MessageSummary};
 use serde::{Deserialize, Serialize};
@@ -88,13 +88,13 @@ impl From<StoredDocument> for Document {
 /// Why something stored cannot be brought back.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRestored {
-    /// The text is none that this version writes.
+    /// This version cannot read the text.
     #[error("{0}")]
     Unreadable(#[from] serde_json::Error),
     /// It is of an event package that this version does not have.
     #[error("there is no event package {0}")]
     Package(String),
-    /// Its addresses are none.
+    /// Its addresses are malformed.
     #[error("{0} and {1} are not two addresses with ports")]
     Flow(String, String),
     /// There are no higher numbers for its NOTIFYs.
@@ -102,16 +102,16 @@ pub enum NotRestored {
     CSeq,
 }
 
-/// The last number that may have been used when a row with `local_cseq` of an earlier
-/// run is brought back; `None` when there are none left behind it.
+/// The last number that may have been used, for a row with `local_cseq` of an earlier
+/// run; `None` if no higher numbers are left.
 pub(super) fn last_cseq_used(local_cseq: u32, runs_since: u64) -> Option<u32> {
     let gap = u32::try_from(runs_since).ok()?.checked_mul(CSEQS_PER_RUN)?;
     let last = local_cseq.checked_add(gap)?;
     (last <= CSEQ_MAX - CSEQS_PER_RUN).then_some(last)
 }
 
-/// Whether a row with `stored` has to be written again when `last` was used: half of
-/// its range is.
+/// Whether a row with `stored` has to be written again after number `last`: when half
+/// of its range is used.
 pub(super) fn is_row_old(stored: u32, last: u32) -> bool {
     last - stored >= CSEQS_PER_RUN / 2
 }

@@ -12,7 +12,7 @@ pub struct Subscribe<'a> {
     pub package: Package,
     /// The id that tells subscriptions of one dialog apart.
     pub event_id: Option<&'a str>,
-    /// Lifetime granted, in seconds; zero fetches or ends.
+    /// Granted lifetime in seconds; zero fetches the state or ends the subscription.
     pub granted_s: u32,
     /// Least time from one change that is told to the next.
     pub notify_interval: Duration,
@@ -109,8 +109,8 @@ fn target<'a>(message: &Message<'a>) -> Result<SipUri<'a>, Refusal> {
     }
 }
 
-/// The URIs of Record-Route; what is no address in brackets would make a
-/// Request-URI or a Route that nobody can read.
+/// The URIs of Record-Route. A value that is not an address in brackets is refused,
+/// since it would make an unreadable Request-URI or Route.
 fn routes<'a>(message: &Message<'a>) -> Result<Vec<&'a str>, Refusal> {
     let routes = message.routes(HeaderName::RecordRoute);
     routes.map(|route| Ok(route?.text)).collect()

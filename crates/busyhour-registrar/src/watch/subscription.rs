@@ -35,7 +35,8 @@ pub struct Subscription {
     state: Known,
     /// A NOTIFY is owed as soon as none is on its way.
     owes_notify: bool,
-    /// It does not wait for the pace: it answers a SUBSCRIBE, or is the last one.
+    /// It does not wait for the notify interval: it answers a SUBSCRIBE, or is the last
+    /// one.
     is_urgent: bool,
     /// Least time from one change that is told to the next.
     interval: Duration,
@@ -90,8 +91,8 @@ pub struct Transmission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Active,
-    /// The last NOTIFY is owed or on its way; one that cannot be written for
-    /// want of a state or a buffer is given up at the time.
+    /// The last NOTIFY is owed or on its way; if it cannot be written by the given time
+    /// for lack of a state or a buffer, it is given up.
     Ending(End, Instant),
     Over(End),
 }
@@ -204,7 +205,8 @@ impl Subscription {
     /// As [`stored`](Self::stored), as it will be after such a refresh.
     pub fn stored_after(&self, subscribe: &Subscribe<'_>, run: u64) -> String {
         let mut dialog = self.dialog.clone();
-        // One that is refused there is refused here as well, and stored in vain.
+        // A request that `refresh` refuses is refused here as well; storing it is only
+        // wasted.
         let _ = dialog.follow(subscribe);
         self.stored_with(&dialog, run)
     }
@@ -246,7 +248,8 @@ impl Subscription {
         self.dialog.follow(subscribe)?;
         self.is_cut = false;
         if self.dialog.flow() != before {
-            // What went the old way may never arrive. The one that follows tells all it told.
+            // The NOTIFY on the old flow may never arrive. The next one contains
+            // everything again.
             self.outstanding = None;
             self.is_heard = false;
             (self.retry_at, self.put_off_since) = (None, None);
@@ -292,9 +295,8 @@ impl Subscription {
         replaces
     }
 
-    /// The bus has told all it knows: a device without a state cannot be
-    /// reached, and a mailbox without one is empty. Returns `false`, as nothing
-    /// was replaced.
+    /// The bus has delivered the whole replay: a device without a state is unreachable,
+    /// and a mailbox without one is empty. Returns `false`, since nothing was replaced.
     pub fn nothing_more_is_known(&mut self) -> bool {
         self.state == Known::Nothing && self.state_is(None)
     }
@@ -318,10 +320,9 @@ impl Subscription {
         true
     }
 
-    /// The last NOTIFY found no room on its way at `now`: it is as if it had
-    /// never been made. What holds by then is told, whole, after some
-    /// [`deadline`](Self::deadline), each later than the one before, up to
-    /// 1 s apart.
+    /// The last NOTIFY could not be sent at `now` for lack of room, and counts as never
+    /// written. The full state of a later time is sent at a
+    /// [`deadline`](Self::deadline); the waits grow up to 1 s.
     pub fn put_off(&mut self, now: Instant) {
         if self.outstanding.take().is_none() {
             return;
@@ -411,15 +412,15 @@ impl Subscription {
         }
     }
 
-    /// Whether the watcher is told that it is over, or knows: nothing of it need be
-    /// kept any more.
+    /// Whether the watcher knows that the subscription is over, so that it can be
+    /// dropped.
     pub fn tells_its_end(&self) -> bool {
         let is_last = self.outstanding.as_ref().is_some_and(|sent| sent.is_last);
         is_last || self.ended().is_some()
     }
 
-    /// Whether a NOTIFY was answered from where they go now. Until then anybody may
-    /// be there, since the subscriber names the place.
+    /// Whether a NOTIFY was answered from the current destination. Until then it may
+    /// belong to anybody, since the subscriber names it.
     pub fn is_heard(&self) -> bool {
         self.is_heard
     }

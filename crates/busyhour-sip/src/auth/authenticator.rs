@@ -1,4 +1,4 @@
-//! The server's side: challenges out, verdicts on what comes back.
+//! The server's side: writes challenges and checks the credentials that answer them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -40,12 +40,13 @@ pub enum AuthOutcome {
         /// `nc`, absent in the form without `qop`.
         nonce_count: Option<u32>,
     },
-    /// The nonce is too old, or was not given to this source by us: challenge
-    /// again with `stale=true`, and the client need not ask its user (RFC 7616
-    /// §3.3). The secret was not looked at.
+    /// The nonce is too old, or we did not give it to this source: challenge again with
+    /// `stale=true`, so that the client need not ask its user (RFC 7616 §3.3). The
+    /// secret was not checked.
     Stale {
-        /// It was given to this source within [`Authenticator::HEARD_LIFE`]: a client that
-        /// asks hears what is sent there, and is no forger of the address.
+        /// We gave the nonce to this source within [`Authenticator::HEARD_LIFE`]: the
+        /// client receives what is sent to the source, so it does not forge the
+        /// address.
         is_ours: bool,
     },
     /// Not these credentials.
@@ -93,7 +94,7 @@ impl Authenticator {
     /// How long a nonce is good for, unless set.
     pub const NONCE_LIFE: Duration = Duration::from_secs(300);
 
-    /// How long a nonce shows that its source hears what is sent there. It is longer
+    /// How long a nonce proves that its client receives at the source. It is longer
     /// than the time between two registrations; later the address may be another's.
     pub const HEARD_LIFE: Duration = Duration::from_secs(24 * 3600);
 
@@ -109,10 +110,10 @@ impl Authenticator {
         &self.realm
     }
 
-    /// One challenge an algorithm, in order of preference, with one nonce.
-    /// They are good for `source` alone, to which they have to be sent: a client that
-    /// forges an address never sees one for it. `salt` makes nonces of one second
-    /// differ: a counter or a random number.
+    /// One challenge for each algorithm, in order of preference, all with one nonce.
+    /// They are valid only for `source`, to which they have to be sent: a client that
+    /// forges an address never receives a nonce for it. `salt` makes the nonces of one
+    /// second differ; give a counter or a random number.
     pub fn challenges(
         &self,
         now: UnixTime,
@@ -129,21 +130,21 @@ impl Authenticator {
         })
     }
 
-    /// When a nonce that was accepted was issued, in seconds since 1970; `None`
-    /// for what is no nonce of ours.
+    /// When an accepted nonce was issued, in seconds since 1970; `None` if the text is
+    /// not a nonce.
     pub fn issued_s(nonce: &str) -> Option<u64> {
         u64::from_str_radix(nonce.get(..8)?, 16).ok()
     }
 
-    /// Judges credentials for a request of `method` from `source`. `secret` is that of
-    /// `credentials.username`; without an account, `None` takes as long as a
-    /// wrong password does.
+    /// Checks the credentials of a request of `method` from `source`. `secret` is the
+    /// secret of `credentials.username`, or `None` without an account, which takes as
+    /// long as a wrong password.
     ///
-    /// The nonce comes first: an answer to one that is not ours says nothing of
-    /// the owner of the source, since anybody can write its address.
+    /// The nonce is checked first: an answer to a nonce that is not ours proves nothing
+    /// about the owner of the source, since anybody can forge its address.
     ///
-    /// The `uri` of the credentials is hashed as it came; that it names what the
-    /// request is for is the caller's to check (RFC 7616 §3.4.6).
+    /// The `uri` of the credentials is hashed as it came; the caller has to check that
+    /// it matches the Request-URI (RFC 7616 §3.4.6).
     pub fn verify(
         &self,
         now: UnixTime,
@@ -224,7 +225,7 @@ impl fmt::Debug for Authenticator {
 }
 
 impl HeaderValue for Challenge<'_> {
-    /// The realm was looked at when the authenticator was made.
+    /// The realm was checked when the authenticator was created.
     fn write_to(&self, out: &mut impl Output) {
         out.put_all(&["Digest realm=\"", self.realm]);
         out.put_all(&["\", nonce=\"", self.nonce.as_str()]);

@@ -1,8 +1,8 @@
 //! Digest authentication (RFC 7616, RFC 8760), without state and without a clock.
 //!
-//! A nonce is a time stamp that is signed for one source, so a server keeps
-//! nothing for a challenge that is never answered, a restart with the same key
-//! keeps every nonce valid, and a client that forges an address has no nonce for it.
+//! A nonce is a time stamp that is signed for one source. So a server stores nothing
+//! for a challenge that is never answered, a restart with the same key keeps every
+//! nonce valid, and a client that forges an address has no nonce for it.
 //!
 //! ```
 //! use busyhour::clock::UnixTime;

@@ -1,5 +1,5 @@
-//! Nonces that the server need not remember: time, salt and a signature. Each is
-//! good for the source alone that it was sent to.
+//! Nonces that the server need not store: time, salt and a signature. Each is valid
+//! only for the source that it was sent to.
 //!
 //! ```text
 //! 8 digits          8 digits   24 digits
@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 /// Makes and knows the nonces of one realm.
 #[derive(Clone)]
 pub(super) struct NonceKey {
-    /// Key and realm are already in, so each nonce costs two blocks.
+    /// The hash state after key and realm, so that each nonce costs only two blocks.
     keyed: Hmac<Sha256>,
 }
 
@@ -61,7 +61,7 @@ impl NonceKey {
         Nonce(digits)
     }
 
-    /// A nonce from the future counts as made now: the calendar was set back.
+    /// A nonce from the future counts as made now: the clock was set back.
     pub fn check(&self, now: UnixTime, source: IpAddr, nonce: &str) -> Standing {
         let Some((stamp, signature)) = nonce.as_bytes().split_at_checked(STAMP_DIGITS) else {
             return Standing::Foreign;
@@ -89,7 +89,7 @@ impl NonceKey {
     }
 }
 
-/// An IPv4 address is the same one when it comes as an IPv6 address.
+/// An IPv4 address and its IPv4-mapped IPv6 address count as the same.
 fn octets(source: IpAddr) -> [u8; 16] {
     match source {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),

@@ -6,7 +6,7 @@ use super::{Algorithm, HexDigest, digest};
 
 /// A password, or only its hashes for one realm and user name.
 ///
-/// A clone shares what is inside, so that a table of accounts can hand it out.
+/// A clone shares the content, so that a table of accounts can return clones.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Kind);
 
@@ -57,7 +57,7 @@ impl Secret {
         }
     }
 
-    /// The hashes, where they stand in for the password.
+    /// The hashes, if there is no password.
     pub fn hashes(&self) -> &[(Algorithm, HexDigest)] {
         match &self.0 {
             Kind::Plaintext(_) => &[],

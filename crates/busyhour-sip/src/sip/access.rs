@@ -1,4 +1,4 @@
-//! What headers mean: the typed accessors of a message.
+//! Typed accessors for the headers of a message.
 
 use super::header_index::Line;
 use super::lex::{self, ListIter, VALUE, saturating_u32};
@@ -135,7 +135,8 @@ impl<'a> Message<'a> {
     /// The Contact headers. A `*` beside other contacts is malformed.
     ///
     /// # Errors
-    /// [`ParseError::Malformed`]; each contact of a list says so for itself.
+    /// [`ParseError::Malformed`] for the header; each contact of a list has its own
+    /// result.
     pub fn contacts(&self) -> Result<Contacts<'_, 'a>, ParseError> {
         let mut elements = self.elements(HeaderName::Contact);
         if !elements.clone().any(|element| element == "*") {
@@ -175,7 +176,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Content-Length in bytes; lines that agree count as one.
+    /// Content-Length in bytes; several equal lines count as one.
     ///
     /// # Errors
     /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
@@ -226,7 +227,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The ranges of all Accept headers; those with a broken grammar say so.
+    /// The ranges of all Accept headers, each with its own result.
     pub fn accept(&self) -> impl Iterator<Item = Result<MediaRange<'a>, ParseError>> + '_ {
         let elements = self.elements(HeaderName::Accept);
         elements
@@ -332,8 +333,8 @@ impl<'a> Iterator for Elements<'_, 'a> {
     }
 }
 
-/// A tag that needs quotes is none (RFC 3261 §25.1), and what we write of it
-/// would not be one either.
+/// A text that needs quotes is not a valid tag (RFC 3261 §25.1), and we could not
+/// repeat it in our messages.
 fn with_plain_tag(text: &str) -> Option<Address<'_>> {
     let is_plain = |address: &Address<'_>| address.tag().is_none_or(|tag| lex::all(tag, VALUE));
     Address::parse(text).filter(is_plain)

@@ -8,7 +8,7 @@ use super::{Address, HeaderName, ParseError};
 pub struct Contact<'a> {
     /// Display name, URI and all parameters.
     pub address: Address<'a>,
-    /// Preference; absent is [`Quality::HIGHEST`] to those who sort.
+    /// The preference; when sorting, treat an absent one as [`Quality::HIGHEST`].
     pub q: Option<Quality>,
 }
 
@@ -33,8 +33,8 @@ impl<'a> Contact<'a> {
         Some(Self { address, q })
     }
 
-    /// The requested life in seconds. A value that is no number counts as
-    /// 3600 (RFC 3261 §20.10), one beyond `u32` as the largest.
+    /// The requested lifetime in seconds. A value that is not a number counts as 3600
+    /// (RFC 3261 §20.10); a value beyond `u32` counts as `u32::MAX`.
     pub fn expires(&self) -> Option<u32> {
         let value = self.address.params.find("expires")?.unwrap_or("");
         Some(super::lex::saturating_u32(value).unwrap_or(EXPIRES_WHEN_MALFORMED))

@@ -26,7 +26,7 @@ impl<'a> Event<'a> {
     pub fn parse(text: &'a str) -> Option<Self> {
         let (package, params) = token_with_params(text)?;
         let event = Self { package, params };
-        // One that needs quotes is none (RFC 6665 §8.4).
+        // An `id` that needs quotes is invalid (RFC 6665 §8.4).
         let is_plain = |id: &str| lex::all(id, VALUE);
         event.id().is_none_or(is_plain).then_some(event)
     }

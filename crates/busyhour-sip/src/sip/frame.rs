@@ -25,8 +25,8 @@ pub enum Frame {
 impl Frame {
     /// Finds the first message in what was received so far.
     ///
-    /// A stream that gives an error can't be read on, since nobody knows where
-    /// the next message begins: answer with [`Message::salvage`] and close it.
+    /// After an error the stream is unusable, since the beginning of the next message
+    /// is unknown: answer with [`Message::salvage`] and close it.
     ///
     /// ```
     /// use busyhour_sip::{Frame, Limits};
@@ -38,9 +38,9 @@ impl Frame {
     /// ```
     ///
     /// # Errors
-    /// [`ParseError::Missing`] without Content-Length, which a stream must
-    /// have; [`ParseError::TooLarge`] beyond the limits; what
-    /// [`Message::parse`] says of the head.
+    /// [`ParseError::Missing`] without Content-Length, which a stream must have;
+    /// [`ParseError::TooLarge`] beyond the limits; any error of [`Message::parse`]
+    /// about the head.
     pub fn first(stream: &[u8], limits: &Limits) -> Result<Self, ParseError> {
         StreamFramer::new(*limits).next(stream)
     }
@@ -60,7 +60,7 @@ impl Frame {
 #[derive(Clone, Copy, Debug)]
 pub struct StreamFramer {
     limits: Limits,
-    /// Bytes of the message begun that were searched for its head's end.
+    /// How many bytes of the current message were searched for the end of its head.
     searched: usize,
     /// How long it will be, once its head is complete.
     whole: Option<usize>,
@@ -76,9 +76,9 @@ impl StreamFramer {
         }
     }
 
-    /// Finds what stands at the beginning of `stream`: what was given before
-    /// when that was incomplete, with what came since; otherwise what follows
-    /// the frame that was found.
+    /// Finds the frame at the beginning of `stream`. After [`Frame::Incomplete`], give
+    /// the same bytes again with those that came since; after another frame, give the
+    /// bytes that follow it.
     ///
     /// # Errors
     /// As [`Frame::first`].

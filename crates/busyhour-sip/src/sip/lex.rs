@@ -1,4 +1,4 @@
-//! The lexical ground of RFC 3261 §25.1: character classes, a cursor, lists.
+//! The lexical basis of RFC 3261 §25.1: character classes, a cursor, lists.
 //!
 //! Values are read where they lie, folds included, so white space here is
 //! space, tab and the line ends of a fold.
@@ -121,8 +121,8 @@ impl<'a> Iterator for ListIter<'a> {
     }
 }
 
-/// What a quoted string means: each backslash pair stands for its second
-/// character (RFC 3261 §25.1, quoted-pair).
+/// The content of a quoted string: each backslash pair stands for its second character
+/// (RFC 3261 §25.1, quoted-pair).
 ///
 /// ```
 /// use busyhour_sip::unescape;
@@ -158,8 +158,8 @@ pub(super) fn trim(text: &str) -> &str {
     text.get(start..end).unwrap_or("")
 }
 
-/// What stands before the first `mark` and behind it. The pieces of a message
-/// are short, so that a search made for long texts would cost more than it saves.
+/// The texts before and after the first `mark`. The parts of a message are short, so a
+/// search optimised for long texts would cost more than it saves.
 pub(super) fn split_once(text: &str, mark: u8) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == mark)?;
     Some((text.get(..at)?, text.get(at + 1..)?))

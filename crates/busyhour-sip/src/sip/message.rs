@@ -194,7 +194,7 @@ impl StartIndex {
         }
     }
 
-    /// A request line whose method and version can be told, whatever lies between.
+    /// A request line whose method and version are readable, whatever is between them.
     fn salvage(line: &str) -> Option<Self> {
         let (method, rest) = line.split_once(' ')?;
         let (uri, version) = rest.trim_end().rsplit_once(' ')?;
@@ -332,5 +332,5 @@ fn is_number(text: &str) -> bool {
 }
 
 const VERSION: &str = "SIP/2.0";
-/// What to look for is prepared once, which costs as much as finding it.
+/// The searcher is built once, since building it costs as much as one search.
 static BLANK_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));

@@ -6,8 +6,8 @@ use std::{borrow::Cow, ops::Range};
 
 /// What [`Message::parse`] found in a datagram, as offsets.
 ///
-/// It borrows nothing, so it can go to another thread beside the buffer; there
-/// [`message`](Self::message) has the message back without a second parse.
+/// It borrows nothing, so it can go to another thread together with the buffer; there
+/// [`message`](Self::message) gives the message without a second parse.
 ///
 /// ```
 /// use busyhour_sip::{Message, MessageIndex, Method};
@@ -42,8 +42,8 @@ pub(super) enum StartIndex {
 impl MessageIndex {
     /// The message that was found in `datagram`.
     ///
-    /// It has to be the same datagram, or a copy: of other bytes comes a message
-    /// that makes no sense, but never a panic.
+    /// Give the same datagram or a copy of it: other bytes give a meaningless message,
+    /// but never a panic.
     pub fn message<'a>(&'a self, datagram: &'a [u8]) -> Message<'a> {
         let head_end = self.head_start + usize::from(self.head_len);
         let body_start = head_end + BLANK_LINE_LEN;

@@ -7,8 +7,8 @@ use super::lex::{self, VALUE};
 use super::write::put_value;
 use super::{Address, HeaderName, HeaderValue, ListIter, Message, Output, Status, Via};
 
-/// Writes the answer to a request: what the request dictates first, then the
-/// headers given, then the body.
+/// Writes the response to a request: first the headers that are copied from the
+/// request, then the given headers, then the body.
 ///
 /// See the [crate](crate) for an example.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
             return self;
         };
         self.to_is_written = true;
-        // Behind the bracket that ends an address stands no parameter.
+        // There is no parameter after the bracket that ends an address.
         let has_tag = |to: Address<'_>| to.params.has("tag");
         let tagged = !to.ends_with('>') && Address::parse(to).is_some_and(has_tag);
         self.out.put(b"To: ");
@@ -143,8 +143,9 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
         self.out.put(b"\r\n");
     }
 
-    /// The lines stay whole but for the topmost value: a line for each element of
-    /// a long list would make the answer many times as long as the request.
+    /// The lines are copied whole, except for the topmost value: one line for each
+    /// element of a long list would make the response many times as long as the
+    /// request.
     fn put_vias(&mut self, source: Option<SocketAddr>) {
         let mut lines = self.request.headers(HeaderName::Via);
         if let Some((source, line)) = source.and_then(|source| Some((source, lines.next()?))) {

@@ -1,8 +1,8 @@
-//! Whether a message has what RFC 3261 §8.1.1 demands of all.
+//! Whether a message has the headers that RFC 3261 §8.1.1 requires of every message.
 
 use super::{Address, Contacts, HeaderName, Message, ParseError, Start, Uri, Via};
 
-/// What a valid message was seen to hold, for those who need it again.
+/// Parsed headers of a valid message, so that callers need not parse them again.
 #[derive(Clone, Copy, Debug)]
 pub struct Essentials<'a> {
     /// Of a request.

@@ -61,7 +61,7 @@ impl<'a> Via<'a> {
         self.params.value("branch")
     }
 
-    /// RFC 3581; a value that is no port counts as asked.
+    /// RFC 3581; a value that is not a port counts as `;rport` without a value.
     pub fn rport(&self) -> Option<RequestedPort> {
         let port = self
             .params
@@ -79,10 +79,10 @@ impl<'a> Via<'a> {
             .ok()
     }
 
-    /// Where the response goes when the request came from `source` over UDP:
-    /// back to the port it came from if `rport` asks so (RFC 3581 §4), else to
-    /// the port of sent-by at that address (RFC 3261 §18.2.2). `maddr` is not
-    /// followed, since it would let anyone aim our responses.
+    /// The destination of the response to a request that came from `source` over UDP:
+    /// the source port if the Via has `rport` (RFC 3581 §4), otherwise the port of
+    /// sent-by at the source address (RFC 3261 §18.2.2). `maddr` is ignored, since with
+    /// it anyone could direct our responses at a third party.
     pub fn reply_to(&self, source: SocketAddr) -> SocketAddr {
         match self.rport() {
             Some(_) => source,

@@ -1,4 +1,4 @@
-//! Where messages are written to, and the guard against injected lines.
+//! Outputs for messages, which prevent injected lines.
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;
@@ -77,13 +77,13 @@ pub trait Output {
     where
         Self: Sized,
     {
-        // The adapter itself never fails; a Display that does is cut short.
+        // The adapter itself never fails; if a `Display` fails, its text is cut short.
         let _ = write!(OneLine(self), "{value}");
     }
 }
 
-/// A header's value that writes itself: what every answer holds is written
-/// so, since it costs a small part of what [`Display`](fmt::Display) does.
+/// A header value that writes itself. The headers of every response use it, since it
+/// costs much less than [`Display`](fmt::Display).
 ///
 /// ```
 /// use busyhour_sip::{HeaderValue, Output};
@@ -100,8 +100,8 @@ pub trait Output {
 /// assert_eq!(Lamp("desk\r\nX: 1", 3).text(), "desk  X: 1;level=3");
 /// ```
 pub trait HeaderValue {
-    /// Appends the value, in which no line may end: what came from outside
-    /// goes through [`Output::put_text`].
+    /// Appends the value, which must not contain a line end: write input from outside
+    /// with [`Output::put_text`].
     fn write_to(&self, out: &mut impl Output);
 
     /// The value as text of its own.

@@ -1,12 +1,12 @@
-//! Whose turn it is to write: a number in the database that each server raises
-//! when it takes the database over, and each group when it is written.
+//! The right to write: a number in the database that each server raises when it takes
+//! the database over, and that each written group raises.
 //!
-//! A lock does not do alone. A session may break, and with it the lock, while
-//! its server lives on; another server takes the database over and acknowledges
-//! registrations; and when the first one comes back, what it has in memory is
-//! old. So each group is written only where the number is as the server left it.
-//! That tells also whether a COMMIT took whose answer was lost: then nothing is
-//! written a second time, which would undo what others have changed since.
+//! A lock alone is not enough. A session, and with it the lock, may break while its
+//! server still runs. Another server then takes the database over and acknowledges
+//! registrations, and when the first one reconnects, its memory is out of date. So a
+//! group is written only if the number is as the server left it. The number also shows
+//! whether a COMMIT whose answer was lost has succeeded: then the group is not written
+//! a second time, which would undo later changes of others.
 
 use postgres::{Client, Error, GenericClient, Statement, Transaction};
 
@@ -22,7 +22,7 @@ pub(super) struct FencingToken {
 pub(super) enum Counted {
     /// It is counted, once the transaction is committed.
     Now,
-    /// It was before: its COMMIT took, and only the answer was lost.
+    /// It was counted before: its COMMIT succeeded, and only the answer was lost.
     Before,
     /// Another server has had a turn since.
     ByAnother,
@@ -40,7 +40,7 @@ impl FencingToken {
         Ok(number_of(found(client)?) == number_of(self.last))
     }
 
-    /// Whether it lasts, and will until the transaction ends.
+    /// Whether the turn still lasts, and will last until the transaction ends.
     pub(super) fn holds(&self, transaction: &mut Transaction<'_>) -> Result<bool, Error> {
         let found: i64 = transaction.query_one(FOUND_HELD, &[])?.try_get(0)?;
         Ok(number_of(found) == number_of(self.last))
@@ -62,7 +62,7 @@ impl FencingToken {
         match found - self.last {
             1 => Ok(Counted::Before),
             ..=0 => self.step_back(found, transaction, advance),
-            // Nobody counts in our turn but us, and one at a time.
+            // Only this server counts in its turn, one group at a time.
             2.. => Ok(Counted::ByAnother),
         }
     }
@@ -72,8 +72,9 @@ impl FencingToken {
         self.last += 1;
     }
 
-    /// The database has fewer of our groups than it told us: a crash without
-    /// `synchronous_commit`, or a standby that had not all took its place.
+    /// The database has fewer of our groups than it acknowledged: after a crash without
+    /// `synchronous_commit`, or after failover to a standby that did not have all of
+    /// them.
     fn step_back(
         &mut self,
         found: i64,
@@ -114,5 +115,6 @@ const BEGIN: &str = "UPDATE revision SET count = ((count >> 40) + 1) << 40 \
 pub(super) const ADVANCE: &str =
     "UPDATE revision SET count = count + 1 WHERE name = 'group' AND count = $1";
 const FOUND: &str = "SELECT count FROM revision WHERE name = 'group'";
-/// Nobody else takes the database over until the transaction ends.
+/// The row lock keeps other servers from taking the database over until the transaction
+/// ends.
 const FOUND_HELD: &str = "SELECT count FROM revision WHERE name = 'group' FOR SHARE";

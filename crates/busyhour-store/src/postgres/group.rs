@@ -10,7 +10,7 @@ use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, EndedB
 use postgres::{Client, Error, Statement, Transaction};
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// What becomes of each binding in the end, and everything else in its order.
+/// The final state of each binding, and all other changes in their order.
 #[derive(Default)]
 pub(super) struct Group<'c> {
     bindings: BTreeMap<BindingId, End<'c>>,
@@ -297,8 +297,8 @@ pub(super) fn put_account(
     Ok(())
 }
 
-/// PostgreSQL's text holds every character but one; a device that sends that
-/// one must not make the whole group fail.
+/// PostgreSQL's text cannot hold NUL; a device that sends one must not make the whole
+/// group fail.
 fn storable(text: &str) -> Cow<'_, str> {
     match text.contains('\0') {
         true => text.replace('\0', "\u{fffd}").into(),

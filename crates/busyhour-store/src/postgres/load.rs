@@ -31,8 +31,8 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
     })
 }
 
-/// What became of accounts since the revision `known`, and what it is now. `None`
-/// when they are too many.
+/// The changes of accounts since the revision `known`, and the current revision. `None`
+/// if there are too many.
 pub(super) fn news(
     client: &mut Client,
     known: u64,
@@ -233,6 +233,6 @@ const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, m
         WHERE revision > $1 GROUP BY username, realm) AS changed \
     LEFT JOIN account USING (username, realm) ORDER BY last, username COLLATE \"C\"";
 pub(super) const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";
-/// Nobody else changes accounts until the transaction ends.
+/// The row lock keeps other programs from changing accounts until the transaction ends.
 pub(super) const REVISION_LOCKED: &str =
     "SELECT count FROM revision WHERE name = 'account' FOR UPDATE";

@@ -1,12 +1,12 @@
 //! PostgreSQL: one session that writes, group commit, one server a database.
 //!
 //! The session holds an advisory lock, so that the session that can write is the one
-//! server of this database. When it breaks, whether the last COMMIT took is
-//! unknown; so that group is kept until the next session, which sees by the
-//! count of groups whether it did, and writes it if not (`fencing_token.rs`). What waits
-//! behind it was never sent, and is given up after a while with a clear fate.
-//! Where another server has had the database in between, this one has ended: it
-//! refuses everything from then on.
+//! server of this database. When the session breaks, it is unknown whether the last
+//! COMMIT succeeded. So the group is kept until the next session, which sees by the
+//! count of groups whether it was written, and writes it if not (`fencing_token.rs`).
+//! The changes behind it were never sent; after a while they are refused, and are
+//! certainly not stored. If another server has had the database in between, this server
+//! stops: it refuses everything from then on.
 
 mod accounts;
 mod group;
@@ -42,8 +42,8 @@ pub use options::{PostgresOptions, masked};
 
 /// A PostgreSQL database that one server holds.
 ///
-/// A commit is durable when COMMIT was answered; what that means is
-/// PostgreSQL's `synchronous_commit`, which is `on` for
+/// A commit is durable when PostgreSQL has answered COMMIT; how durable depends on
+/// `synchronous_commit`, which is `on` for
 /// [`Durability::Full`](super::Durability::Full) and `off` for
 /// [`Durability::Process`](super::Durability::Process).
 ///
@@ -86,7 +86,8 @@ impl PostgresStore {
             tokens.clone(),
         );
         let guarded = queue.clone();
-        // The guard first: it ends with the writer, also with one that never ran.
+        // Starts the guard first: it ends with the writer, even if the writer never
+        // ran.
         let threads = vec![
             start_thread(GUARD_THREAD, &options, move || guarded.watchdog())?,
             start_thread(WRITER_THREAD, &options, move || writer.run())?,
@@ -101,7 +102,8 @@ impl PostgresStore {
     }
 }
 
-/// The lock of a server that was killed goes when PostgreSQL notices.
+/// PostgreSQL releases the lock of a killed server when it notices the end of the
+/// session.
 fn first_session(options: &PostgresOptions) -> Result<(Session, FencingToken), StoreError> {
     let begun = Instant::now();
     loop {
@@ -185,6 +187,6 @@ impl Drop for PostgresStore {
 
 const WRITER_THREAD: &str = "bh-store";
 const GUARD_THREAD: &str = "bh-store-guard";
-/// Longer than a COMMIT takes that is going to be answered.
+/// Longer than any COMMIT that will be answered at all.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_PACE: Duration = Duration::from_millis(100);

@@ -37,13 +37,14 @@ impl PostgresOptions {
     /// `keepalives_retries`, `tcp_user_timeout`).
     ///
     /// `sslmode` is `disable`, `prefer`, `require`, `verify-ca` or `verify-full`, and
-    /// `sslrootcert` the file of those who may sign the database's certificate, or
-    /// `system`, which means `verify-full`. A URL without a password takes it from `PGPASSFILE` or `~/.pgpass`.
+    /// `sslrootcert` the file of the authorities that may sign the database's
+    /// certificate, or `system`, which means `verify-full`. A URL without a password
+    /// takes it from `PGPASSFILE` or `~/.pgpass`.
     ///
     /// # Errors
     ///
-    /// A sentence, without the password, when it is no such URL, or `sslrootcert`
-    /// cannot be read.
+    /// If it is not such a URL, or `sslrootcert` cannot be read: a sentence without the
+    /// password.
     pub fn new(given: &str) -> Result<Self, String> {
         let (url, mut config, tls_query) = parse(given)?;
         config.application_name("busyhour");
@@ -72,7 +73,7 @@ impl PostgresOptions {
     ///
     /// # Errors
     ///
-    /// A sentence, without the password, when it is none.
+    /// If it is not one: a sentence without the password.
     pub fn check_url(url: &str) -> Result<(), String> {
         parse(url).map(drop)
     }
@@ -82,8 +83,8 @@ impl PostgresOptions {
         &self.shown
     }
 
-    /// A connection of its own, whose other end notices too when we are gone:
-    /// it may hold locks that others wait for.
+    /// A separate connection. PostgreSQL's end also notices when our machine is gone,
+    /// since the connection may hold locks that others wait for.
     pub(super) fn connect(&self) -> Result<Client, StoreError> {
         let wrap = |error| self.failed(&error);
         let mut client = self.config.connect(self.tls.clone()).map_err(wrap)?;
@@ -91,7 +92,7 @@ impl PostgresOptions {
         Ok(client)
     }
 
-    /// What went wrong, with the database that it went wrong with.
+    /// The error, with the database that it is about.
     pub(super) fn failed(&self, error: &postgres::Error) -> StoreError {
         let reason = reason(error);
         let reason = match self.tls.advice(&reason) {
@@ -107,7 +108,7 @@ impl PostgresOptions {
     }
 }
 
-/// The URL without what it says of TLS, as the client reads it, and what it says.
+/// The URL without its TLS parameters, for the client library, and the TLS parameters.
 fn parse(given: &str) -> Result<(String, Config, TlsQuery), String> {
     let is_url = ["postgres://", "postgresql://"]
         .iter()
@@ -120,7 +121,7 @@ fn parse(given: &str) -> Result<(String, Config, TlsQuery), String> {
     Ok((url, config, tls))
 }
 
-/// A handshake needs a name. Where there is none, the address is the name.
+/// A handshake needs a name. If there is no host name, the address is the name.
 fn name_addresses(config: &mut Config) {
     if config.get_hosts().is_empty() {
         for address in config.get_hostaddrs().to_vec() {
@@ -129,7 +130,7 @@ fn name_addresses(config: &mut Config) {
     }
 }
 
-/// What a URL says of TLS, which the client's own reader of URLs does not know whole.
+/// The TLS parameters of a URL, some of which the client library does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TlsQuery {
     mode: Option<String>,
@@ -159,11 +160,12 @@ impl TlsQuery {
         Ok((url, found))
     }
 
-    /// As PostgreSQL's own clients do, except that a file of roots which they would not
-    /// look at is refused.
+    /// As PostgreSQL's own clients do, except that we refuse a root file which they
+    /// would ignore.
     fn check(&self) -> Result<(SslMode, Check), String> {
         let roots = self.roots.as_deref();
-        // Any certificate of the web would do for any database, if no name were checked.
+        // Without a check of the name, any certificate of any web site would be
+        // accepted.
         if roots.is_some_and(is_system) && !matches!(self.mode(), None | Some("verify-full")) {
             return Err(WEAK_SYSTEM.to_owned());
         }
@@ -172,7 +174,8 @@ impl TlsQuery {
             None | Some("prefer") if roots.is_some() => return Err(WEAK_ROOTS.to_owned()),
             Some("disable") => (SslMode::Disable, Check::Nothing),
             None | Some("prefer") => (SslMode::Prefer, Check::Nothing),
-            // Who names a root, or has one of his own, wants it looked at.
+            // A user who names a root file, or has one in the home folder, wants it to
+            // be checked.
             Some("require") if roots.is_some() || own_roots().is_some() => {
                 (SslMode::Require, Check::Signature)
             }
@@ -236,7 +239,7 @@ pub fn masked(url: &str) -> String {
         Some((login, place)) => (masked_login(login), place),
         None => (String::new(), rest),
     };
-    // Another `@` ends what somebody took for the password.
+    // A second `@` shows that the first one was meant as part of the password.
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
     let (place, query) = match place.split_once('?') {
         Some((place, query)) if query.contains("password=") => (place, "?***".to_owned()),
@@ -260,13 +263,13 @@ fn masked_login(login: &str) -> String {
     }
 }
 
-/// A peer that acknowledges nothing is gone, also one that owes only an answer:
-/// its kernel has acknowledged COMMIT, so only keepalives can tell.
+/// A peer that acknowledges nothing is gone. If its kernel has acknowledged COMMIT and
+/// only the answer is missing, only keep-alives can detect that.
 fn notice_silence(config: &mut Config, url: &str) {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(SILENCE_MAX);
     }
-    // Its value when nothing is said is two hours, as if that had been asked for.
+    // Its default is two hours, which cannot be told from an explicit value.
     if !url.contains("keepalives_idle=") {
         config.keepalives_idle(KEEPALIVES_IDLE);
     }
@@ -278,7 +281,7 @@ fn notice_silence(config: &mut Config, url: &str) {
     }
 }
 
-/// The error with its causes: the first of them alone says little.
+/// The error with its causes: the first one alone says little.
 pub(super) fn reason(error: &postgres::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -300,13 +303,13 @@ const WEAK_ROOTS: &str = "sslrootcert is not looked at with sslmode=prefer, whic
     give sslmode=verify-full, or verify-ca where the certificate has another name";
 const AT_IN_QUERY: &str = "write an @ behind the ? as %40, since the first @ ends the password";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A peer that acknowledges nothing for so long is gone.
+/// After this time without an acknowledgement the peer is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const KEEPALIVES_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVES_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVES_RETRIES: u32 = 3;
-/// The same for PostgreSQL's end, in seconds and milliseconds; it leaves a socket
-/// in a folder as it is, whose two ends never miss each other.
+/// The same for PostgreSQL's end, in seconds and milliseconds; it does not change Unix
+/// sockets, whose ends always notice each other's end.
 const NOTICE_SILENCE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
     SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000";
 /// Longer than PostgreSQL takes to notice that a server is gone.

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The password for this database, where the file has one.
+/// The password for this database, if the file has one.
 pub(super) fn password(config: &Config) -> Option<String> {
     let path = path()?;
     let found = fs::metadata(&path).ok()?;
@@ -29,7 +29,7 @@ fn path() -> Option<PathBuf> {
     named.map(PathBuf::from).or_else(own)
 }
 
-/// What a line must be for: any of the hosts, the port, the database and the user.
+/// What a line must match: any of the hosts, the port, the database and the user.
 struct Wanted {
     hosts: Vec<String>,
     port: String,

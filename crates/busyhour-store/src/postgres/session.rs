@@ -24,9 +24,9 @@ pub(super) struct Session {
 pub(super) enum Outcome {
     /// It is durable: the revisions of accounts before and after, when it changed some.
     Written(Option<(u64, u64)>),
-    /// It was durable already, and what others changed since is left alone.
+    /// It was durable already, and later changes of others stay.
     WrittenBefore,
-    /// It is not written, nor will be any other: another server has the database.
+    /// It is not written, and nothing else will be: another server has the database.
     TakenOver,
 }
 
@@ -37,7 +37,7 @@ impl Session {
         let mut client = options.connect()?;
         schema::migrate(&mut client, options)?;
         lock(&mut client, options)?;
-        // Whatever commits promise, this one is not to be forgotten.
+        // This commit is always synchronous, whatever the durability of other commits.
         client.batch_execute(SYNCHRONOUS).map_err(wrap)?;
         let fencing_token = FencingToken::begin(&mut client).map_err(wrap)?;
         Ok((Self::new(client, options)?, fencing_token))
@@ -50,7 +50,8 @@ impl Session {
     ) -> Result<Self, StoreError> {
         let mut client = options.connect()?;
         schema::migrate(&mut client, options)?;
-        // Before the lock: who took the database over may well hold it for years.
+        // Checked before the lock: a server that took the database over may hold the
+        // lock for years.
         let lasts = fencing_token.lasts(&mut client);
         if !lasts.map_err(|error| options.failed(&error))? {
             let path = options.path();
@@ -103,8 +104,8 @@ impl Session {
         Ok(Outcome::Written(from.zip(to)))
     }
 
-    /// Removes rows for which nobody waits, if it is still our turn. They are not
-    /// counted as a group: whether their COMMIT took matters to nobody.
+    /// Deletes ended rows, if it is still our turn. They are not counted as a group,
+    /// since nothing depends on whether their COMMIT succeeded.
     pub(super) fn purge(
         &mut self,
         batch: &[EndedBinding],
@@ -123,8 +124,8 @@ impl Session {
         load::revision(&mut self.client, load::REVISION)
     }
 
-    /// What became of accounts since the revision `known`, and what it is now.
-    /// `None` when they are too many.
+    /// The changes of accounts since the revision `known`, and the current revision.
+    /// `None` if there are too many.
     pub(super) fn news(
         &mut self,
         known: u64,
@@ -161,8 +162,9 @@ fn lock(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError
     Err(StoreError::InUse { path, pid })
 }
 
-/// Held by the session, and so gone with it. The number is for us, and the
-/// schema's for those who keep several in one database.
+/// The session holds the lock, so it ends with the session. The first number stands for
+/// this program, the second for the schema, since one database may have several
+/// schemas.
 const LOCK: &str = "SELECT pg_try_advisory_lock(1651864440, hashtext(current_schema()))";
 const SYNCHRONOUS: &str = "SET synchronous_commit = on";
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

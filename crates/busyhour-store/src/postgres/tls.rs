@@ -11,8 +11,8 @@
 //! Without `sslrootcert` it is `~/.postgresql/root.crt`. With `sslrootcert=system` the mode
 //! is `verify-full`, and no other is allowed; with a file, `prefer` is not.
 //!
-//! Without a check of the certificate nobody can listen who only listens, but
-//! an attacker in between can read and change everything.
+//! Without a check of the certificate, TLS protects against eavesdropping, but an
+//! attacker in between can read and change everything.
 
 use postgres::{
     Socket,
@@ -45,7 +45,8 @@ use tokio_rustls::{TlsConnector, client};
 #[derive(Clone)]
 pub(super) struct Tls {
     config: Arc<ClientConfig>,
-    /// Who may sign the certificate of the database, where that is checked.
+    /// The authorities that may sign the certificate of the database, if that is
+    /// checked.
     roots: Option<PathBuf>,
 }
 
@@ -84,7 +85,7 @@ impl Tls {
         Ok(Self { config, roots })
     }
 
-    /// What to do about a handshake that failed for this reason, where that is known.
+    /// Advice about a handshake that failed for this reason, if there is any.
     pub(super) fn advice(&self, reason: &str) -> Option<String> {
         let roots = self.roots.as_ref()?.display();
         // The second where one of them has the name of the one that did.
@@ -116,7 +117,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// One that is to be made with the host of this name.
+/// A handshake with the host of this name.
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: Result<ServerName<'static>, InvalidDnsNameError>,
@@ -173,8 +174,8 @@ impl AsyncWrite for Encrypted {
     }
 }
 
-/// The file of those who may sign: the one given, the system's, or the user's own, as
-/// PostgreSQL's clients look for it.
+/// The root file: the given one, the system's, or the user's own, as PostgreSQL's
+/// clients look for it.
 fn root_file(given: Option<&Path>) -> Result<PathBuf, String> {
     match given {
         Some(path) if is_system(path) => {
@@ -191,12 +192,12 @@ fn root_file(given: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-/// Whether those are meant whom the system trusts.
+/// Whether the authorities are those of the operating system.
 pub(super) fn is_system(path: &Path) -> bool {
     path.as_os_str() == SYSTEM
 }
 
-/// The user's own file of those who may sign, where there is one.
+/// The user's own root file, if there is one.
 pub(super) fn own_roots() -> Option<PathBuf> {
     let own = dirs::home_dir().map(|home| home.join(".postgresql/root.crt"));
     own.filter(|path| path.exists())
@@ -214,7 +215,7 @@ fn verifier(
     let mut roots = RootCertStore::empty();
     for certificate in certificates {
         let certificate = certificate.map_err(|error| said(&error))?;
-        // The system's may hold some that nobody can use any more.
+        // The system's file may contain certificates that are unusable by now.
         let _ = roots.add(certificate);
     }
     if roots.is_empty() {
@@ -243,7 +244,7 @@ impl ServerCertVerifier for Signed {
     ) -> Result<ServerCertVerified, Error> {
         let outcome = (self.verifier).verify_server_cert(own, others, name, staple, now);
         match outcome {
-            // The name is looked at last, when all the rest is well.
+            // The name is checked last, after everything else.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.is_named => Ok(ServerCertVerified::assertion()),

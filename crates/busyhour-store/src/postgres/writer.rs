@@ -1,5 +1,6 @@
-//! The one thread that writes: take what has arrived, one transaction, tell all;
-//! and when the database goes away, hold on, come again, and let nobody wait long.
+//! The one thread that writes: it takes the changes that have arrived, writes them in
+//! one transaction, and calls their completions. When the database is away, it keeps
+//! the group and reconnects.
 
 use super::{
     PostgresOptions,
@@ -82,7 +83,7 @@ impl PostgresWriter {
                 Taken::Closed => return,
             }
             if self.token_looks.is_due() && !self.look_at_tokens() {
-                // Who has something to write should not wait for a second try.
+                // If there is something to write, it should not wait for the next try.
                 continue;
             }
             if self.scan.is_some() {
@@ -110,7 +111,7 @@ impl PostgresWriter {
         notifier.tell(&self.queue, group, &outcome);
     }
 
-    /// Until the group is written or refused for certain, or the store ends.
+    /// Runs until the group is certainly written or refused, or the store stops.
     fn transact(&mut self, group: &[Batch]) -> Result<Outcome, CommitError> {
         let mut outage: Option<Outage> = None;
         loop {
@@ -171,8 +172,8 @@ impl PostgresWriter {
         }
     }
 
-    /// Tells of a group of ours, which led from one revision to another; where that
-    /// is not known, it is read.
+    /// Passes on a group of ours, which led from one revision to another; if the
+    /// revision is unknown, reads it.
     fn tell_of_accounts(&mut self, group: &[Batch], revisions: Option<(u64, u64)>) {
         let changes = || group.iter().flat_map(|batch| &batch.changes);
         let is_told = match (&self.scan, revisions) {
@@ -216,7 +217,7 @@ impl PostgresWriter {
         let begun = Instant::now();
         let looked = self.look();
         if self.is_lost(looked) {
-            // Nothing to write, so nobody waits: one try a second is enough.
+            // There is nothing to write, so one try a second is enough.
             return self.account_looks.took(Duration::ZERO);
         }
         self.account_looks.took(begun.elapsed());
@@ -259,8 +260,7 @@ impl PostgresWriter {
         accounts.map_err(|error| self.failed(&error))
     }
 
-    /// Whether the session broke while accounts were read; what else went wrong is
-    /// told.
+    /// Whether the session broke while accounts were read; other errors are logged.
     fn is_lost(&mut self, outcome: Result<(), Failed>) -> bool {
         match outcome {
             Ok(()) => return false,
@@ -284,8 +284,8 @@ impl PostgresWriter {
         Failed::Lost(reason)
     }
 
-    /// Another server has taken the database over: what this one has in memory is
-    /// old, and would undo what that one acknowledged.
+    /// Another server has taken the database over: our memory is out of date, and
+    /// writing it would undo what that server has acknowledged.
     fn give_up(&mut self) -> CommitError {
         let path = self.options.path();
         let error = CommitError::new(StoreError::TakenOver { path }.to_string());
@@ -320,8 +320,8 @@ fn open<'s>(
     }
 }
 
-/// Writes a group, again and again when it only met another program: the database
-/// has undone it to the last row then, and it may meet nobody the next time.
+/// Writes a group, and tries again after a conflict with another program: the database
+/// has rolled the group back, and the next try may succeed.
 fn transact(
     session: &mut Session,
     group: &[Batch],
@@ -365,7 +365,7 @@ impl Outage {
         }
     }
 
-    /// Longer each time, so that a database that comes up is not pressed.
+    /// Longer each time, so that a starting database is not overloaded.
     fn next_rest(&mut self) -> Duration {
         let rest = self.rest;
         self.rest = (rest * 2).min(REST_MAX);
@@ -378,7 +378,7 @@ impl Outage {
     }
 }
 
-/// How often a group is written before a deadlock is told.
+/// How often a group is tried before a deadlock is reported.
 const MEETINGS_MAX: u32 = 5;
 const REST_MIN: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(2);

@@ -12,11 +12,11 @@ use std::{
 
 /// A connection beside the server's.
 ///
-/// SQLite has no queue of those who want to write: who finds another one writing
-/// asks again some time later, at most every 25 ms in the first tenth of a second.
-/// Who writes one group after the other without a rest keeps everybody else out,
-/// for seconds. So a group waits for as long as the one before it took, and for
-/// longer than who asks.
+/// SQLite has no queue of writers: a program that finds another one writing tries again
+/// some time later, at most every 25 ms in the first tenth of a second. A program that
+/// writes one group after the other without a pause keeps all others out, for seconds.
+/// So a group waits for as long as the one before it took, and for longer than the
+/// pause of a waiting program.
 pub(crate) struct SqliteAccounts {
     connection: Connection,
     path: PathBuf,
@@ -101,5 +101,6 @@ impl AccountAdmin for SqliteAccounts {
     }
 }
 
-/// Longer than any of the first pauses of one who waits (`sqliteDefaultBusyCallback`).
+/// Longer than any of the first pauses of a waiting program
+/// (`sqliteDefaultBusyCallback`).
 const REST_MIN: Duration = Duration::from_millis(30);

@@ -1,21 +1,21 @@
 //! Whether the paths of the database still lead to the files that are open.
 //!
-//! A file that is deleted or replaced stays open, and SQLite goes on writing to
-//! it without an error; nobody finds it again after the end of the process. So the
-//! writer compares device and inode of each path with those of the open file:
-//! before each transaction, after each commit and before it is acknowledged, and
-//! once a second.
+//! A file that is deleted or replaced stays open, and SQLite continues to write to it
+//! without an error; after the process ends, its content is lost. So the writer
+//! compares device and inode of each path with those of the open file: before each
+//! transaction, after each commit and before it is acknowledged, and once a second.
 //!
-//! All three files count, and the lock beside them. Without `-wal` the last commits
-//! are gone. Without `-shm` another program makes a new one, and the two no longer
-//! know of each other.
+//! All three files are checked, and the lock file. Without `-wal` the last commits are
+//! lost. Without `-shm` another program creates a new one, and the two programs no
+//! longer see each other's locks.
 //!
-//! To ask for four files twice at each commit would be too much. A program that deletes,
-//! renames or replaces one of them changes their folder, so most of the time it is
-//! enough to ask whether the folder is as it was, twice a commit. A folder that has changed lately says nothing, since its
-//! time counts in steps, of up to two seconds in some file systems: two changes may
-//! have the same time. So it is trusted only when it was left alone for longer, and
-//! not at all where the database is a link to elsewhere.
+//! Checking four files twice at each commit would cost too much. A program that
+//! deletes, renames or replaces one of them changes their folder, so usually it is
+//! enough to check twice a commit whether the folder is unchanged. If the folder has
+//! changed recently, its time says nothing: file systems count it in steps of up to two
+//! seconds, so two changes may have the same time. So the folder's time is trusted only
+//! after a longer time without changes, and never if the database is a link to another
+//! folder.
 
 use super::{StoreError, lock::DatabaseLock};
 use std::{
@@ -35,13 +35,14 @@ pub(super) struct Files {
     asked: u64,
 }
 
-/// Where they lie, and since when it is as it is.
+/// Their folder, and since when it is unchanged.
 struct Folder {
     /// `None` where it does not tell.
     path: Option<PathBuf>,
-    /// As it was found last, and since when it is so.
+    /// The last known state, and since when it holds.
     seen: Option<(Stamp, Instant)>,
-    /// As it is for as long as nothing in it was deleted or replaced.
+    /// The state that stays the same as long as nothing in the folder is deleted or
+    /// replaced.
     trusted: Option<Stamp>,
 }
 
@@ -53,7 +54,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// What tells a file from every other one for as long as it is open.
+/// The identity of a file as long as it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -83,7 +84,7 @@ impl Files {
         }
     }
 
-    /// At `now`; looks only at the folder where that is enough.
+    /// Checks at `now`; checks only the folder if that is enough.
     ///
     /// # Errors
     ///
@@ -152,8 +153,8 @@ impl Folder {
         }
     }
 
-    /// Whether it is as it was when everything in it was well. To be asked before
-    /// the files are, so that a change between the two is not missed.
+    /// Whether the folder is as it was when all files were in place. Call it before
+    /// checking the files, so that no change in between is missed.
     fn look(&mut self, now: Instant) -> bool {
         let found = self.path.as_deref().and_then(|path| Stamp::at(path).ok());
         let Some(found) = found else {

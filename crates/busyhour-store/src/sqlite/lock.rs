@@ -4,11 +4,11 @@
 //! may still read and write accounts through SQLite while a server runs. The
 //! operating system releases it when the process ends, however it ends.
 //!
-//! `flock` needs no permission to write, so every user who may open the file may lock it.
-//! Therefore it is for its user alone, also where an older version made it
-//! readable. Deleting it would let a second server lock a new one: the first
-//! server looks for it before each transaction. It makes it again where there is
-//! none, and stops writing where another one is there.
+//! `flock` needs no permission to write, so every user who may open the file may lock
+//! it. Therefore only its owner may open it; a lock file of an older version, which was
+//! readable for all, is changed. If the file is deleted, a second server could lock a
+//! new one. So the first server checks the file before each transaction: if it is
+//! missing, it creates it again, and if there is another file, it stops writing.
 
 use super::{StoreError, files::FileId};
 use std::{
@@ -48,8 +48,8 @@ impl DatabaseLock {
         }
     }
 
-    /// Whether the path still leads to the locked file; one that was deleted is
-    /// made again.
+    /// Whether the path still leads to the locked file; a deleted file is created
+    /// again.
     ///
     /// # Errors
     ///

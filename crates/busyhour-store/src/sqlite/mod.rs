@@ -168,7 +168,7 @@ impl Drop for SqliteStore {
     }
 }
 
-/// A connection whose commits are on the disk when they are told.
+/// A connection whose commits are on the disk before they are acknowledged.
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let wrap = |source| sqlite_error(path, source);
     make_file(path)?;
@@ -187,10 +187,11 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Counts the server that has opened the database, and lets its commits promise what they shall.
+/// Counts this start of a server on the database, and sets the durability of its
+/// commits.
 fn begin_run(connection: &Connection, options: &SqliteOptions) -> Result<(), StoreError> {
     let wrap = |source| sqlite_error(&options.path, source);
-    // Whatever commits promise, this one is not to be forgotten.
+    // This commit is always synchronous, whatever the durability of other commits.
     schema::count_run(connection).map_err(wrap)?;
     match options.durability {
         Durability::Full => Ok(()),
@@ -200,11 +201,11 @@ fn begin_run(connection: &Connection, options: &SqliteOptions) -> Result<(), Sto
     }
 }
 
-/// Makes the file if there is none, for its user alone, as it holds what proves
-/// who somebody is; SQLite gives the files beside it the same mode.
+/// Creates the file if there is none, for its owner alone, since it contains secrets;
+/// SQLite gives the files beside it the same mode.
 ///
-/// A file that is there is not opened: closing it would release SQLite's locks
-/// on it, those of other connections of this process too.
+/// An existing file is not opened: closing it would release SQLite's locks on it, even
+/// those of other connections of this process.
 fn make_file(path: &Path) -> Result<(), StoreError> {
     if path.exists() {
         return Ok(());
@@ -218,7 +219,7 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Says so when a database that was there before is not for its user alone.
+/// Warns if users other than the owner can read an existing database.
 fn warn_of_readers(path: &Path) {
     let found = fs::metadata(path);
     if found.is_ok_and(|found| found.mode() & READABLE_BY_ALL != 0) {

@@ -1,4 +1,4 @@
-//! The tables, and how older databases grow into them.
+//! The tables, and the migrations of older databases.
 
 use super::{StoreError, sqlite_error};
 use rusqlite::{Connection, Transaction, TransactionBehavior};

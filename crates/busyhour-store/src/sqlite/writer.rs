@@ -1,4 +1,5 @@
-//! The one thread that writes: take what has arrived, one transaction, tell all.
+//! The one thread that writes: it takes the changes that have arrived, writes them in
+//! one transaction, and calls their completions.
 
 use super::{files::Files, load};
 use crate::{
@@ -31,7 +32,7 @@ pub(super) struct SqliteWriter {
     batches: u64,
     /// After the connection, so that the lock goes last.
     files: Files,
-    /// What is wrong with the files, empty when nothing is.
+    /// What is wrong with the files; empty if they are in place.
     trouble: String,
 }
 
@@ -122,7 +123,8 @@ impl SqliteWriter {
         notifier.tell(&self.queue, group, &outcome);
     }
 
-    /// Fails also where the files were lost meanwhile: then nobody finds what was committed.
+    /// Fails also if the files were lost in the meantime: then the commit is lost as
+    /// well.
     fn commit(&mut self, group: &[Batch]) -> Result<Option<(u64, u64)>, CommitError> {
         self.look_at_files()?;
         let outcome = self.transact(group);
@@ -133,7 +135,8 @@ impl SqliteWriter {
     /// The revisions of accounts before and after, when the group changes some.
     /// An error rolls the whole group back: the transaction is dropped uncommitted.
     fn transact(&mut self, group: &[Batch]) -> rusqlite::Result<Option<(u64, u64)>> {
-        // Immediate: one that reads first could not write after another program did.
+        // Immediate: a transaction that reads first could not write after another
+        // program has written.
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -179,7 +182,7 @@ impl SqliteWriter {
         }
     }
 
-    /// Tells of a group of ours, which led from one revision to another.
+    /// Passes on a group of ours, which led from one revision to another.
     fn tell_of_accounts(&mut self, group: &[Batch], from: u64, to: u64) {
         if self.scan.is_none() && !self.feed.changed(changes_of(group), from, to) {
             // Others' changes came before; ours are read with them.
@@ -190,7 +193,7 @@ impl SqliteWriter {
         }
     }
 
-    /// Reads the tokens, which are few, if the files are where they were.
+    /// Reads the tokens, which are few, if the files are in place.
     fn look_at_tokens(&mut self) {
         let begun = Instant::now();
         if self.look_at_all_files().is_ok() && self.tokens.is_followed() {
@@ -438,8 +441,8 @@ const PUT_ACCOUNT: &str = "INSERT INTO account \
 const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
 const PUT_SETTING: &str = "INSERT OR REPLACE INTO setting (kind, name, value) VALUES (?1, ?2, ?3)";
 const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = ?1 AND name = ?2";
-/// Many pages change here and few are changed twice, so a checkpoint of the usual
-/// length would take long; and who registers then would wait for it.
+/// Many pages change here and few change twice, so a checkpoint of the usual length
+/// would take long, and registrations would wait for it.
 const CHECKPOINT_BATCHES: u64 = 4;
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// More than the statements above, so that none is ever compiled twice.
