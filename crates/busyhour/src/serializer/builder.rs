@@ -17,13 +17,13 @@ pub enum SerializerBuildError {
     /// Another living serializer of the pool has the name.
     #[error("a serializer named {0:?} exists already")]
     NameTaken(String),
-    /// The empty name is for ephemeral serializers.
+    /// The name is empty; only ephemeral serializers have no name.
     #[error("a serializer needs a name; use TaskPool::ephemeral for one without")]
     NameEmpty,
-    /// A queue needs room for one task at least.
+    /// The capacity is zero; a queue needs room for at least one task.
     #[error("the capacity of serializer {0:?} is 0")]
     CapacityZero(String),
-    /// The marks must satisfy low < high ≤ capacity.
+    /// The watermarks do not satisfy low < high ≤ capacity.
     #[error("the watermarks of serializer {0:?} must satisfy low < high ≤ capacity")]
     Watermarks(String),
 }
@@ -56,28 +56,29 @@ impl SerializerBuilder {
         }
     }
 
-    /// Tasks that may wait, at most 4,294,967,295; default 65,536.
+    /// How many tasks may wait, at most 4,294,967,295; default 65,536.
     pub fn capacity(mut self, tasks: usize) -> Self {
         self.bound.capacity = u32::try_from(tasks).unwrap_or(u32::MAX);
         self
     }
 
-    /// What happens to one task more; default [`Overflow::Reject`].
+    /// What happens to a push when the queue is full; default
+    /// [`Overflow::Reject`].
     pub fn overflow(mut self, policy: Overflow) -> Self {
         self.bound.overflow = policy;
         self
     }
 
-    /// Its share of the workers beside other serializers.
+    /// The serializer's share of the workers, relative to other serializers.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.class = Class::Normal(priority);
         self
     }
 
-    /// Puts it into the real-time class: while it has tasks it goes before
-    /// every normal one on its worker, and before real-time ones of a lower
-    /// priority. If it never falls idle, the normal ones of that worker wait
-    /// until another worker takes them.
+    /// Puts the serializer into the real-time class: while it has tasks it runs
+    /// before every normal one on its worker, and before real-time ones of a
+    /// lower priority. If it never becomes idle, the normal ones of that worker
+    /// wait until another worker takes them.
     ///
     /// ```
     /// use busyhour::{pool::TaskPool, run_queue::RealTimePriority};
@@ -91,14 +92,14 @@ impl SerializerBuilder {
         self
     }
 
-    /// Shuts it down together with the group.
+    /// Adds the serializer to a group, with which it is shut down.
     pub fn group(mut self, group: &ShutdownGroup) -> Self {
         self.group = Some(group.clone());
         self
     }
 
-    /// Tells `hook` when `high` tasks wait, and then when it fell back to
-    /// `low`; each once until the other was told.
+    /// Calls `hook` when `high` tasks wait, and again when the queue has fallen
+    /// back to `low`; the two alternate.
     pub fn on_alert(
         mut self,
         low: usize,
@@ -109,14 +110,14 @@ impl SerializerBuilder {
         self.watermarks(low, high)
     }
 
-    /// As [`on_alert`](Self::on_alert), for a listener to all serializers: the
+    /// Sets watermarks without a hook, for a listener to all serializers: the
     /// topic of a [`Runtime`](crate::runtime::Runtime::queue_alerts).
     pub fn watermarks(mut self, low: usize, high: usize) -> Self {
         self.marks = Some((low, high));
         self
     }
 
-    /// Tells one hook more of crossed marks.
+    /// Adds one more hook for queue alerts.
     pub(crate) fn send_alerts_to(mut self, hook: QueueAlertHook) -> Self {
         self.hooks.push(hook);
         self
@@ -143,7 +144,7 @@ impl SerializerBuilder {
         }
     }
 
-    /// The name, if it and everything else is in order.
+    /// The name, if all options are valid.
     fn check(&self) -> Result<Arc<str>, SerializerBuildError> {
         let name = self.name.clone().unwrap_or_default();
         let capacity = self.bound.capacity as usize;
@@ -177,5 +178,5 @@ impl SerializerBuilder {
     }
 }
 
-/// 4 MiB of task slots when full.
+/// 4 MiB of tasks when full.
 const DEFAULT_CAPACITY: u32 = 1 << 16;

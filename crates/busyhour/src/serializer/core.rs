@@ -1,4 +1,4 @@
-//! One serializer: its queue, who runs it, and what it has done.
+//! One serializer: its queue, which thread runs it, and its counters.
 
 use std::{
     mem, ptr,
@@ -27,7 +27,7 @@ use crate::{
     task::{Deliveries, Executor, HelpOutcome, Overflow, Reason, Rejected, Task},
 };
 
-/// What the handles of one serializer share.
+/// The state that the handles of one serializer share.
 #[repr(C)]
 pub(crate) struct Core {
     share: ShareCell,
@@ -54,8 +54,8 @@ impl Core {
         core
     }
 
-    /// The `Arc` that it lives in, for who has it as an [`Executor`], behind a
-    /// reference.
+    /// The `Arc` in which it is stored, for callers that have it as an
+    /// [`Executor`] reference.
     fn to_arc(&self) -> Arc<Self> {
         let this = ptr::with_exposed_provenance::<Self>(ptr::from_ref(self).addr());
         // SAFETY: every core lives in an `Arc`, whose pointer `new` has
@@ -89,7 +89,7 @@ impl Core {
         self.state.lock().is_running
     }
 
-    /// Whether no task runs, and none will.
+    /// Whether no task runs, and none will run.
     pub(super) fn runs_nothing_more(&self) -> bool {
         let state = self.state.lock();
         state.is_idle() && (state.is_closed() || self.pool().is_sealed())
@@ -100,8 +100,8 @@ impl Core {
         state.is_closed() || state.has_room()
     }
 
-    /// Queues a task, waiting for room if that is the policy. The usual way:
-    /// the task is made where it will lie.
+    /// Queues a task, waiting for room if that is the policy. In the usual case
+    /// `make` creates the task directly in its place.
     #[inline(always)]
     pub(super) fn push(self: &Arc<Self>, make: impl FnOnce() -> Task) -> Result<(), Rejected> {
         let context = self.pool().thread_context();
@@ -121,8 +121,8 @@ impl Core {
         self.push_or_wait(make(), None)
     }
 
-    /// A shutdown finds named serializers and closes them under their locks; a
-    /// push to another one says that it is under way.
+    /// A shutdown finds named serializers and closes them under their locks. A
+    /// push to another serializer must announce that it is in flight.
     #[inline(always)]
     fn begin_push(&self) -> Option<InFlightPush<'_>> {
         (self.named_state.is_none()).then(|| self.pool().begin_push())
@@ -151,7 +151,7 @@ impl Core {
         rejected.reason == Reason::Full && self.state.lock().bound.overflow == Overflow::Block
     }
 
-    /// Queues a task, or gives it back at once.
+    /// Queues a task, or returns it at once.
     pub(super) fn try_push(self: &Arc<Self>, task: Task, key: Option<u64>) -> Result<(), Rejected> {
         let pushing = self.begin_push();
         if !self.pool().admits() {
@@ -170,13 +170,14 @@ impl Core {
                 return self.settle(offer);
             }
         }
-        // What is told now, and what was lost, may shut the pool down.
+        // Hooks that are called now, and drops of lost tasks, may shut the pool
+        // down.
         drop(pushing);
         self.after_change(state, context);
         self.settle(offer)
     }
 
-    /// Drops what an offer cost, which is counted already.
+    /// Drops what an offer displaced, which is counted already.
     fn settle(&self, offer: PushOutcome) -> Result<(), Rejected> {
         match offer {
             PushOutcome::Queued => return Ok(()),
@@ -189,14 +190,15 @@ impl Core {
         Ok(())
     }
 
-    /// Drops another one's task: its panic is not the caller's.
+    /// Drops another pusher's task: a panic of its drop must not reach the
+    /// caller.
     #[cold]
     fn drop_lost(&self, task: Option<Task>) {
         self.pool().isolate(|| drop(task));
     }
 
-    /// Counts a task that was accepted in the place of another, while the
-    /// state is locked: a shutdown must not see the one without the other.
+    /// Counts a task that was accepted in the place of another, while the state
+    /// is locked: a shutdown must see both or neither.
     fn count_loss(&self, counter: impl Fn(&NamedState) -> &AtomicU64) {
         let context = self.pool().thread_context();
         context.count_pushed();
@@ -204,13 +206,14 @@ impl Core {
         self.count(counter, 1);
     }
 
-    /// Queues a task beyond the bound: a future's wake-up, at most one a future.
+    /// Queues a task beyond the bound: a future's wake-up; each future has at
+    /// most one.
     pub(super) fn push_forced(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
         self.push_unless(task, SerializerState::is_closed)
     }
 
-    /// Queues a subscription's turn, of which there is one at most. One that runs
-    /// here and sends itself again does so until the serializer is sealed.
+    /// Queues a subscription's turn; each subscription has at most one. A turn
+    /// that runs here may send itself again until the serializer is sealed.
     pub(super) fn push_turn(self: &Arc<Self>, task: Task) -> Result<(), Rejected> {
         let is_own = || is_task_of(self.as_entity());
         self.push_unless(task, |state| match state.admission {
@@ -256,8 +259,8 @@ impl Core {
         }
     }
 
-    /// Schedules the serializer if it has become runnable, and tells crossed
-    /// marks and waiting threads.
+    /// Schedules the serializer if it has become runnable, and notifies alert
+    /// hooks and waiting threads.
     #[inline(always)]
     fn after_change(
         self: &Arc<Self>,
@@ -274,9 +277,9 @@ impl Core {
         }
     }
 
-    /// Unlocks, then tells crossed marks and waiting threads. Which mark was
-    /// crossed is decided before the unlocking, so it is told in the order in
-    /// which it happened.
+    /// Unlocks, then notifies alert hooks and waiting threads. It is decided
+    /// before the unlocking which watermark was crossed, so alerts keep the
+    /// order of the crossings.
     #[inline(always)]
     fn leave(&self, state: SpinGuard<'_, SerializerState>) {
         if state.has_marks || state.waiters > 0 {
@@ -302,15 +305,15 @@ impl Core {
         }
     }
 
-    /// Drops tasks one by one, so that one that panics in its drop takes no other along.
+    /// Drops tasks one by one, so that a panic of one does not leak the others.
     fn drop_queue(&self, mut waiting: TaskQueue) {
         while let Some(task) = waiting.take() {
             self.pool().isolate(|| drop(task));
         }
     }
 
-    /// Drops what waits, for a shutdown of a group, which reports it: so that one of
-    /// the pool does not as well.
+    /// Drops what waits, for a group's shutdown, which reports it; so a pool's
+    /// shutdown must not report it as well.
     pub(super) fn abandon_for_group(&self) -> u64 {
         self.drop_waiting(|not_run| self.pool().thread_context().count_dropped(not_run))
     }
@@ -320,7 +323,7 @@ impl Core {
         state.admission = Admission::Sealed;
         let waiting = mem::take(&mut state.queue);
         let not_run = waiting.len() as u64;
-        // While it is locked: a shutdown must not see the one without the other.
+        // While the state is locked: a shutdown must see both or neither.
         count(not_run);
         drop(state);
         self.count(|named_state| &named_state.dropped, not_run);
@@ -389,7 +392,7 @@ impl Core {
         if self.named_state.is_none() {
             self.pool().registry.suspend(&self.as_entity());
             if self.pool().is_sealed() {
-                // The shutdown may have looked already.
+                // The shutdown may have passed this serializer already.
                 self.abandon();
             }
         }
@@ -404,7 +407,7 @@ impl Core {
         self.after_change(state, self.pool().thread_context());
     }
 
-    /// By which the pool knows whose turns deliver.
+    /// Identifies the serializer in the pool's list of subscriptions.
     pub(super) fn address(&self) -> usize {
         ptr::from_ref(self).addr()
     }
@@ -413,7 +416,7 @@ impl Core {
         self.clone()
     }
 
-    /// Refuses further tasks; what waits still runs.
+    /// Refuses further tasks; waiting tasks still run.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         if state.admission == Admission::Open {
@@ -422,22 +425,23 @@ impl Core {
         self.leave(state);
     }
 
-    /// Blocks until `done`, or until this thread could run a task here, if it `helps`.
+    /// Blocks until `done`, or, if the thread `helps`, until it could run a
+    /// task here.
     pub(super) fn await_change(&self, helps: bool, done: impl Fn() -> bool) {
         self.state.lock().waiters += 1;
         blocking(|| (self.pool()).await_end(None, || done() || (helps && self.may_begin())));
         self.state.lock().waiters -= 1;
     }
 
-    /// Whether a task could be run here now.
+    /// Whether a task could run here now.
     fn may_begin(&self) -> bool {
         !self.pool().is_sealed() && self.state.lock().may_begin()
     }
 
-    /// Waits until nothing waits and nothing runs, or the time is up.
+    /// Waits until nothing waits and nothing runs, or until the deadline.
     ///
-    /// `false` at once if it can never be, since the caller's own task, or one
-    /// that waits for it, is running here.
+    /// Returns `false` at once if that can never happen, because the caller's
+    /// own task, or one that waits for it, runs here.
     pub(super) fn await_idle(
         self: &Arc<Self>,
         deadline: Duration,
@@ -455,8 +459,8 @@ impl Core {
         true
     }
 
-    /// Runs its tasks, if this is a thread inside the pool, and else waits for
-    /// those that do.
+    /// Runs its tasks, if this thread is inside the pool; otherwise waits for
+    /// the threads that do.
     fn help_until_idle(self: &Arc<Self>, ends_at: Option<MachineInstant>) {
         let helps = self.pool().is_inside();
         let is_over = || ends_at.is_some_and(|end| MachineInstant::now() >= end);
@@ -502,9 +506,9 @@ impl Core {
 enum NextTask {
     /// The next task is in the cell.
     Run,
-    /// There is more, but the turn is over.
+    /// There are more tasks, but the turn is over.
     Later,
-    /// The token is spent.
+    /// The token is used up.
     Done,
 }
 
@@ -533,7 +537,8 @@ impl Core {
         NextTask::Run
     }
 
-    /// Spends the token: nothing may begin, until a push or a resume makes the next.
+    /// Gives the token up: no task may begin until a push or a resume creates a
+    /// new one.
     #[inline(always)]
     fn stop(
         &self,
@@ -606,8 +611,8 @@ impl Entity for Core {
     }
 }
 
-/// So that what others keep of a serializer is the serializer itself, and no
-/// box around a handle of it.
+/// So that an `Arc<dyn Executor>` of a serializer is the serializer itself,
+/// without another box around a handle.
 impl Executor for Core {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         self.to_arc().try_push(task, None)
@@ -672,5 +677,5 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// An idle serializer costs this and the counts of its `Arc`.
+/// The size of an idle serializer, with the counts of its `Arc`.
 const _: () = assert!(cfg!(loom) || size_of::<Core>() + 2 * size_of::<usize>() <= 200);

@@ -36,7 +36,7 @@ pub struct ShutdownGroup {
 struct GroupMembers {
     is_closed: bool,
     cores: Vec<Weak<Core>>,
-    /// Look for dead members when there are this many.
+    /// Dead members are removed when there are this many members.
     prune_at: usize,
 }
 
@@ -46,28 +46,28 @@ impl ShutdownGroup {
         Self::default()
     }
 
-    /// Serializers of the group that still live.
+    /// The number of serializers of the group that are still alive.
     pub fn len(&self) -> usize {
         self.living().len()
     }
 
-    /// Whether no serializer of the group lives.
+    /// Whether no serializer of the group is alive.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Ends the group in order, within `deadline`:
+    /// Shuts the group down within `deadline`:
     ///
-    /// 1. Every member refuses further tasks, from whomever. Subscriptions whose
-    ///    turns run there hand out what they have taken, turn by turn.
-    /// 2. What they hold runs, until nothing is left or the deadline passes.
-    ///    A suspended member holds its tasks until somebody resumes it.
-    /// 3. What is left is dropped, and reported by name: deliveries by the
+    /// 1. Every member refuses further tasks from any thread. Subscriptions
+    ///    whose turns run there deliver what they have taken, turn by turn.
+    /// 2. The members' tasks run, until none is left or the deadline passes. A
+    ///    suspended member keeps its tasks until it is resumed.
+    /// 3. What is left is dropped and reported by name: deliveries by the
     ///    subscriptions that lost them, which get no more, and tasks.
     ///
-    /// Inside a task of the pool this thread runs the members' tasks itself. A
-    /// member whose task is the caller, or waits for it, is not waited for:
-    /// what it still holds is dropped.
+    /// Inside a task of the pool, the calling thread runs the members' tasks
+    /// itself. It does not wait for a member whose task is the caller or waits
+    /// for the caller: the tasks of that member are dropped.
     ///
     /// In a simulation each step counts as one microsecond of the deadline.
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
@@ -96,7 +96,7 @@ impl ShutdownGroup {
         }
     }
 
-    /// Adds a member, unless the group is shut down.
+    /// Adds a member; if the group is shut down already, closes it instead.
     pub(super) fn join(&self, core: &Arc<Core>) {
         let mut members = lock(&self.members);
         if members.is_closed {
@@ -123,7 +123,7 @@ impl fmt::Debug for ShutdownGroup {
 }
 
 impl GroupMembers {
-    /// Forgets dead members, in constant time per member on average.
+    /// Removes dead members, in constant amortised time per member.
     fn prune(&mut self) {
         if self.cores.len() >= self.prune_at {
             self.cores.retain(|core| core.strong_count() > 0);
@@ -132,8 +132,8 @@ impl GroupMembers {
     }
 }
 
-/// Ends the subscriptions on the members, which are closed, and names those that
-/// lost deliveries. Members may be of several pools.
+/// Ends the subscriptions on the members, which are closed, and returns those
+/// that lost deliveries. The members may belong to several pools.
 fn end_deliveries(cores: &[Arc<Core>]) -> Vec<Undelivered> {
     let mut pools: Vec<(&Arc<Shared>, HashSet<usize>)> = Vec::new();
     for core in cores {

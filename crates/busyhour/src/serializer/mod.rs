@@ -1,8 +1,9 @@
 //! Ordered execution: FIFO, one task at a time, on any worker.
 //!
-//! A serializer belongs to a pool. Its tasks run in the order they were
-//! pushed, never two at once, on whichever worker picks the serializer: what
-//! they share needs no lock. Tasks of different serializers run in parallel.
+//! A serializer belongs to a pool. Its tasks run in the order in which they
+//! were pushed, never two at once, on whichever worker picks the serializer; so
+//! the state that they share needs no lock. Tasks of different serializers run
+//! in parallel.
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
@@ -54,9 +55,9 @@ use crate::{
     task::{Deliveries, Executor, HelpOutcome, Rejected, Task},
 };
 
-/// A handle to an ordered queue of tasks; clones are the same serializer.
+/// A handle to an ordered queue of tasks; clones share the same serializer.
 ///
-/// It lives until its last handle is gone and its last task has run.
+/// It lives until its last handle is dropped and its last task has run.
 #[doc(alias(
     "strand",
     "taskprocessor",
@@ -88,28 +89,28 @@ impl Serializer {
         Some(Self { core })
     }
 
-    /// Its unique name; empty for an ephemeral one.
+    /// The unique name; empty for an ephemeral serializer.
     pub fn name(&self) -> &str {
         self.core.name()
     }
 
     /// Queues `f` behind everything pushed before.
     ///
-    /// When the queue is full, the declared policy decides. With
+    /// If the queue is full, the overflow policy decides. With
     /// [`Overflow::Block`](crate::task::Overflow::Block) this waits for room:
     /// on a worker of the pool by running the serializer's own tasks.
     ///
     /// # Errors
     ///
-    /// [`PushError::Full`] when the policy refuses, or when the caller itself
-    /// is what the room would have to wait for; [`PushError::ShutDown`] once
-    /// its pool or its group is shutting down. `f` is dropped then.
+    /// [`PushError::Full`] if the policy rejects the task, or if the wait for
+    /// room could end only after the caller's own task; [`PushError::ShutDown`]
+    /// once its pool or its group is shutting down. `f` is then dropped.
     #[inline]
     pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
         self.core.push(|| Task::new(f)).map_err(PushError::from)
     }
 
-    /// As [`push`](Self::push), but never waits, and a refused task comes back.
+    /// Like [`push`](Self::push), but never waits, and returns a refused task.
     ///
     /// # Errors
     ///
@@ -118,14 +119,13 @@ impl Serializer {
         self.core.try_push(Task::new(f), None)
     }
 
-    /// As [`push`](Self::push), but with
-    /// [`Overflow::Conflate`](crate::task::Overflow::Conflate) `f` takes the
-    /// place of a waiting task with the same key. With other policies the key
-    /// has no meaning.
+    /// Like [`push`](Self::push), but with
+    /// [`Overflow::Conflate`](crate::task::Overflow::Conflate) `f` replaces a
+    /// waiting task with the same key. Other policies ignore the key.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Those of [`push`](Self::push).
     pub fn push_keyed(&self, key: u64, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
         let pushed = self.core.push_or_wait(Task::new(f), Some(key));
         pushed.map_err(PushError::from)
@@ -134,16 +134,17 @@ impl Serializer {
     /// Queues `f` and waits for its result.
     ///
     /// Inside a task of the same pool the caller helps: it runs this
-    /// serializer's tasks itself until `f` has run, so no worker is lost.
-    /// Inside a simulation others run meanwhile.
+    /// serializer's tasks itself until `f` has run, so no worker is lost. In a
+    /// simulation other tasks run meanwhile.
     ///
     /// # Errors
     ///
-    /// [`WaitError::Deadlock`] names the cycle when waiting could never end,
-    /// as when a task waits for its own serializer; nothing was queued then. It
-    /// does so, too, when a task of this serializer shuts down the pool that the
-    /// caller works for, which waits for the caller; `f` does not run then.
-    /// See [`WaitError`] for the others.
+    /// [`WaitError::Deadlock`] names the cycle if the wait would never end, for
+    /// example because a task waits for its own serializer; then nothing was
+    /// queued. The same error is returned if a task of this serializer shuts
+    /// down the pool for which the caller works, since that shutdown waits for
+    /// the caller; then `f` does not run. See [`WaitError`] for the other
+    /// errors.
     ///
     /// ```
     /// use busyhour::pool::{TaskPool, WaitError};
@@ -176,9 +177,9 @@ impl Serializer {
         })
     }
 
-    /// Keeps further tasks from starting while the guard lives. Guards nest:
-    /// tasks go on when the last one is gone. A task that runs already ends
-    /// undisturbed.
+    /// Prevents further tasks from starting while the guard lives. Guards nest:
+    /// tasks continue when the last guard is dropped. A task that is running
+    /// already is not affected.
     ///
     /// ```
     /// use busyhour::pool::TaskPool;
@@ -197,7 +198,7 @@ impl Serializer {
         Suspension::new(Arc::clone(&self.core))
     }
 
-    /// Tasks that wait; the one that runs does not count.
+    /// The number of waiting tasks, without the one that runs.
     pub fn len(&self) -> usize {
         self.core.len()
     }
@@ -212,7 +213,7 @@ impl Serializer {
         self.core.is_idle()
     }
 
-    /// What it holds and has done.
+    /// Statistics of the serializer: what it holds now and what it has done.
     pub fn stats(&self) -> SerializerStats {
         self.core.stats_now()
     }
@@ -224,14 +225,14 @@ impl TaskPool {
         SerializerBuilder::new(self, Some(name))
     }
 
-    /// A serializer without a name, which no listing shows: one for each
-    /// device, call or connection. It refuses tasks beyond 65,536 waiting.
+    /// A serializer without a name, which no list shows: one for each device,
+    /// call or connection. It rejects tasks when 65,536 wait.
     pub fn ephemeral(&self) -> Serializer {
         SerializerBuilder::new(self, None).build_ephemeral()
     }
 }
 
-/// Never waits, whatever the policy: a timer or a topic must not stand still.
+/// Never waits, whatever the policy is: a timer or a topic must not block.
 impl Executor for Serializer {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
         self.core.try_push(task, None)

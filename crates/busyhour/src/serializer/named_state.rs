@@ -1,4 +1,5 @@
-//! What only a named serializer has: a name, losses by kind, marks, a label.
+//! The state that only a named serializer has: a name, losses by kind,
+//! watermarks, a label.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,7 +12,7 @@ use crate::{
     },
 };
 
-/// Kept beside the serializer, so that one without a name stays small.
+/// Stored separately, so that a serializer without a name stays small.
 pub(super) struct NamedState {
     pub(super) name: Arc<str>,
     pub(super) rejected: AtomicU64,
@@ -23,17 +24,18 @@ pub(super) struct NamedState {
 
 struct PendingAlerts {
     marks: Option<Watermarks>,
-    /// Crossed marks that the hooks have not been called with, oldest first.
+    /// Alerts for which the hooks have not been called yet, oldest first.
     alerts: VecDeque<QueueAlert>,
-    /// Somebody calls the hooks now, and will go on until nothing is pending.
+    /// A thread calls the hooks now, and continues until no alert is pending.
     is_telling: bool,
-    /// The label of the task that runs, if it has one.
+    /// The label of the running task, if it has one.
     label: Option<&'static str>,
 }
 
 impl PendingAlerts {
-    /// Forgets a high mark and the low one after it, when a hook is so slow that many
-    /// wait for it; how many marks were forgotten since the last one that was told.
+    /// Drops a high alert and the low one after it, if a hook is so slow that
+    /// many alerts wait; returns how many were dropped since the last one that
+    /// was delivered.
     fn make_room(&mut self) -> u64 {
         if self.alerts.len() < UNTOLD_MAX {
             return 0;
@@ -65,8 +67,9 @@ impl NamedState {
         self.pending.lock().label = label;
     }
 
-    /// Notes the mark that a queue of this length crosses, if any; whether the
-    /// caller is to call the hooks. Called while the queue is locked.
+    /// Records the watermark that a queue of this length crosses, if any;
+    /// returns whether the caller must call the hooks. Called while the queue
+    /// is locked.
     pub(super) fn cross(&self, queued_len: usize, oldest_waiting_ns: u64) -> bool {
         let mut pending = self.pending.lock();
         let running = pending.label;
@@ -85,8 +88,8 @@ impl NamedState {
         !std::mem::replace(&mut pending.is_telling, true)
     }
 
-    /// The next crossed mark to tell, and whom. The caller calls again until
-    /// there is none, so that hooks never run side by side or out of order.
+    /// The next alert, and its hooks. The caller repeats this until there is
+    /// none, so that hooks never run concurrently or out of order.
     pub(super) fn next_to_tell(&self) -> Option<(Arc<[QueueAlertHook]>, QueueAlert)> {
         let mut pending = self.pending.lock();
         let alert = pending.alerts.pop_front();
@@ -111,11 +114,11 @@ impl NamedState {
         stats.running = self.label().map(str::to_owned);
     }
 
-    /// The label of the task that runs, if it has one.
+    /// The label of the running task, if it has one.
     pub(super) fn label(&self) -> Option<&'static str> {
         self.pending.lock().label
     }
 }
 
-/// Even, so that high and low keep taking turns when a pair is forgotten.
+/// Even, so that high and low keep alternating when a pair is dropped.
 const UNTOLD_MAX: usize = 16;

@@ -1,37 +1,39 @@
 use std::{fmt, sync::Arc};
 
-/// Which mark a queue has crossed.
+/// The watermark that a queue has crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watermark {
-    /// It rose to the high mark.
+    /// The length rose to the high watermark.
     High,
-    /// It fell back to the low mark.
+    /// The length fell back to the low watermark.
     Low,
 }
 
-/// A crossed mark: told once per crossing, high and low in turns.
+/// A queue has crossed a watermark; each crossing gives one alert, high and low
+/// alternate.
 #[doc(alias("ast_taskprocessor_alert_set_levels", "high water mark"))]
 #[derive(Debug, Clone)]
 pub struct QueueAlert {
-    /// Which mark.
+    /// The watermark that was crossed.
     pub mark: Watermark,
     /// The serializer's name.
     pub serializer: Arc<str>,
-    /// Tasks waiting at that moment.
+    /// The number of tasks that waited at that moment.
     pub queued_len: usize,
     /// Age of the oldest waiting task, in nanoseconds.
     pub oldest_waiting_ns: u64,
     /// The label of the task that was running, if it has one.
     pub running: Option<&'static str>,
-    /// Crossings between the one told before and this one that were not told,
-    /// because the hook had not returned: always pairs of high and low.
+    /// Crossings since the last delivered alert that were dropped because the
+    /// hook had not returned; always pairs of high and low.
     pub missed_before: u64,
 }
 
-/// Hears of crossed marks, one after the other, in the order of crossing. Runs on the pushing thread or on a worker, and must be short.
+/// Receives alerts, one at a time, in the order of the crossings. Runs on the
+/// pushing thread or on a worker, and must be short.
 pub type QueueAlertHook = Arc<dyn Fn(&QueueAlert) + Send + Sync>;
 
-/// The marks of one serializer, and which was crossed last.
+/// The watermarks of one serializer, and which one was crossed last.
 pub(super) struct Watermarks {
     pub(super) low: usize,
     pub(super) high: usize,
@@ -40,7 +42,7 @@ pub(super) struct Watermarks {
 }
 
 impl Watermarks {
-    /// The mark that a queue of this length crosses, if any.
+    /// The watermark that a queue of this length crosses, if any.
     pub(super) fn cross(&mut self, len: usize) -> Option<Watermark> {
         if !self.is_high && len >= self.high {
             self.is_high = true;

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{pool::TaskCell, task::Task};
 
-/// The first waiting task lies in the serializer itself, for most have one or
-/// none. The others have a list, which goes when it is empty.
+/// The first waiting task is stored in the serializer itself, since most have
+/// one or none. The others are in a list, which is freed when it is empty.
 #[derive(Default)]
 pub(super) struct TaskQueue {
     first: TaskCell,
@@ -19,9 +19,10 @@ pub(super) struct TaskQueue {
 #[derive(Default)]
 struct TaskList {
     tasks: VecDeque<KeyedTask>,
-    /// Tasks that were here and have been taken: what the places count from.
+    /// How many tasks were taken from here; places are counted from it.
     taken: u64,
-    /// Where the waiting task of each key is, counted from the first that ever was here.
+    /// Where the waiting task of each key is, counted from the first task that
+    /// ever was here.
     places: HashMap<u64, u64>,
 }
 
@@ -42,14 +43,16 @@ impl TaskQueue {
         usize::from(self.first.is_taken()) + rest
     }
 
-    /// Puts the task that `make` makes into the queue, which is empty, where it will lie.
+    /// Stores the task that `make` creates directly in its place in the empty
+    /// queue.
     #[inline(always)]
     pub(super) fn put_first(&mut self, make: impl FnOnce() -> Task) {
         debug_assert!(self.is_empty());
         self.first.put(make);
     }
 
-    /// Appends a task behind the first; one with a `key` may be replaced by a later one.
+    /// Appends a task behind the first; a task with a `key` may be replaced by
+    /// a later one.
     pub(super) fn append(&mut self, task: Task, key: Option<u64>) {
         let rest = self.rest.get_or_insert_default();
         if let Some(key) = key {
@@ -59,7 +62,7 @@ impl TaskQueue {
         rest.tasks.push_back(KeyedTask { task, key });
     }
 
-    /// Moves the oldest task to an empty cell; whether there was one.
+    /// Moves the oldest task to an empty cell; returns whether there was one.
     #[inline(always)]
     pub(super) fn pop(&mut self, task_cell: &mut TaskCell) -> bool {
         self.first.move_to(task_cell) || self.pop_rest(task_cell)
@@ -81,15 +84,15 @@ impl TaskQueue {
         is_some
     }
 
-    /// The oldest task.
+    /// Takes the oldest task.
     pub(super) fn take(&mut self) -> Option<Task> {
         let mut task_cell = TaskCell::EMPTY;
         self.pop(&mut task_cell);
         task_cell.take()
     }
 
-    /// Puts `task` in the place of the waiting one with the same key, and
-    /// returns that; gives `task` back if there is none.
+    /// Replaces the waiting task with the same key by `task` and returns the
+    /// old one; returns `task` if there is none.
     pub(super) fn replace(&mut self, task: Task, key: u64) -> Result<Task, Task> {
         match self.rest.as_mut().and_then(|rest| rest.at(key)) {
             Some(keyed) => Ok(mem::replace(&mut keyed.task, task)),

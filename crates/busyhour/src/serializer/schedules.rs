@@ -1,5 +1,5 @@
-//! Schedules of a whole pool with a serializer: what is accepted runs once, one
-//! task of a serializer at a time and in their order, or is told of as lost.
+//! Schedules of a whole pool with a serializer: every accepted task runs once,
+//! one at a time and in order, or is reported as lost.
 
 use super::Serializer;
 use crate::{
@@ -12,11 +12,11 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What the tasks of one serializer leave behind.
+/// What the tasks of one serializer record.
 #[derive(Default)]
 struct Trace {
     is_inside: AtomicBool,
-    /// One more than the number of the last task that ran, by who pushed it.
+    /// One more than the number of the last task that ran, for each pusher.
     next: [AtomicU64; 2],
     ran: AtomicU64,
 }
@@ -32,7 +32,7 @@ impl Trace {
     }
 }
 
-/// Pushes `count` tasks; how many were accepted.
+/// Pushes `count` tasks; returns how many were accepted.
 fn push(serializer: &Serializer, trace: &Arc<Trace>, pusher: usize, count: u64) -> u64 {
     let accepted = (0..count).filter(|&number| {
         let trace = Arc::clone(trace);
@@ -51,7 +51,7 @@ fn assert_none_vanished(accepted: u64, trace: &Trace, report: &ShutdownReport) {
     assert_eq!(accepted, ran + report.not_run, "{report:?}");
 }
 
-/// Two threads push while two workers take turns; then the pool is shut down.
+/// Two threads push while two workers run tasks; then the pool is shut down.
 #[test]
 fn shuttle_tasks_of_a_serializer_run_in_order_and_one_at_a_time() {
     explore(2_000, || {
@@ -70,8 +70,8 @@ fn shuttle_tasks_of_a_serializer_run_in_order_and_one_at_a_time() {
     });
 }
 
-/// What a push that meets a shutdown is told is true: it runs, or is counted
-/// among what did not run.
+/// The result of a push during a shutdown is right: the task runs, or is
+/// counted as not run.
 #[test]
 fn shuttle_a_push_meets_a_shutdown() {
     explore(2_000, || {
@@ -92,8 +92,8 @@ fn shuttle_a_push_meets_a_shutdown() {
     });
 }
 
-/// A task that pushes to another serializer from its turn, and a plain task
-/// beside it, are done before the pool is.
+/// A task that pushes to another serializer, and a plain task beside it, end
+/// before the pool does.
 #[test]
 fn shuttle_a_shutdown_waits_for_what_tasks_push() {
     explore(2_000, || {
@@ -115,8 +115,8 @@ fn shuttle_a_shutdown_waits_for_what_tasks_push() {
     });
 }
 
-/// The last handle is dropped instead: what was accepted runs, and the workers
-/// end, or this model would never end.
+/// Here the last handle is dropped instead: accepted tasks run, and the workers
+/// end, or this test would never end.
 #[test]
 fn shuttle_workers_end_after_the_last_handle() {
     explore(2_000, || {
@@ -134,11 +134,11 @@ fn shuttle_workers_end_after_the_last_handle() {
     });
 }
 
-/// Kept by a task, to see when it is gone.
+/// Captured by a task, to detect when it is dropped.
 struct Held(#[expect(dead_code, reason = "held for its drop")] Arc<Trace>);
 
-/// A thread that waits for the outcome of a task is woken by its end, or by
-/// the end of the pool that dropped it.
+/// A thread that waits for the result of a task is woken by its end, or by the
+/// end of the pool that dropped it.
 #[test]
 fn shuttle_who_waits_for_a_task_is_woken() {
     explore(2_000, || {

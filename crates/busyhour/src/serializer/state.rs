@@ -1,4 +1,4 @@
-//! What changes in a serializer, guarded by its lock.
+//! The mutable state of a serializer, guarded by its lock.
 
 use std::time::Duration;
 
@@ -9,54 +9,54 @@ use crate::{
     task::{Overflow, Task},
 };
 
-/// How many tasks may wait, and what happens to one more.
+/// How many tasks may wait, and what happens to a push beyond that.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
-    /// One at least.
+    /// At least one.
     pub(super) capacity: u32,
     pub(super) overflow: Overflow,
 }
 
-/// Kept small: there may be a million of them, idle.
+/// Kept small: there may be a million idle ones.
 pub(super) struct SerializerState {
     pub(super) queue: TaskQueue,
-    /// Since when the oldest task waits, at least: since it was pushed, or
-    /// since the one before it was taken.
+    /// A lower bound of the time since which the oldest task waits: since it
+    /// was pushed, or since the task before it was taken.
     head_since: Instant,
     running_since: Instant,
     pub(super) processed: u64,
     pub(super) high_water: u32,
     pub(super) suspend_count: u32,
-    /// Threads to be told when something here has ended.
+    /// Threads to notify when a task here has ended.
     pub(super) waiters: u32,
     pub(super) bound: Bound,
-    /// The token exists.
+    /// Whether the token exists.
     pub(super) is_scheduled: bool,
     pub(super) is_running: bool,
     pub(super) admission: Admission,
-    /// The named state has marks to look at.
+    /// Whether the named state has watermarks.
     pub(super) has_marks: bool,
 }
 
-/// Whether a push may enter.
+/// Whether a push is accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Open,
-    /// Its group is shutting down. A subscription's turn that runs here may queue
-    /// itself again, so that what it has taken is delivered.
+    /// Its group is shutting down. A subscription's turn that runs here may
+    /// queue itself again, so that it delivers what it has taken.
     Closed,
-    /// What waited was dropped: closed for good.
+    /// The waiting tasks were dropped: closed for good.
     Sealed,
 }
 
-/// What became of an offered task.
+/// The result of offering a task.
 pub(super) enum PushOutcome {
     Queued,
-    /// It waits in the place of this one, which had the same key.
+    /// The task waits in the place of this one, which had the same key.
     Replaced(Task),
-    /// It waits; this one was dropped to make room.
+    /// The task waits; this one was dropped to make room.
     Displaced(Option<Task>),
-    /// There is no room; the policy says whether to wait for it.
+    /// There is no room; the policy decides whether to wait for it.
     NoRoom(Task),
     Closed(Task),
 }
@@ -160,7 +160,8 @@ impl SerializerState {
         PushOutcome::Queued
     }
 
-    /// Takes the oldest task to run it, unless somebody runs one or may not.
+    /// Takes the oldest task to run it, unless a task runs already or none may
+    /// run.
     #[inline(always)]
     pub(super) fn begin(&mut self, now: Instant, task_cell: &mut TaskCell) -> bool {
         if self.is_running || self.suspend_count > 0 || !self.queue.pop(task_cell) {
@@ -191,7 +192,7 @@ impl SerializerState {
         }
     }
 
-    /// For how long the task has been running that runs.
+    /// For how long the current task has been running.
     pub(super) fn running_for(&self, now: Instant) -> Option<Duration> {
         self.is_running.then(|| now - self.running_since)
     }

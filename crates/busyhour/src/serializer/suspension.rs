@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 
-/// Keeps a serializer from starting tasks while it lives.
+/// A guard: while it lives, the serializer starts no tasks.
 #[must_use = "dropping it resumes the serializer at once"]
 pub struct Suspension(Arc<Core>);
 
@@ -12,7 +12,8 @@ impl Suspension {
         Self(core)
     }
 
-    /// Resumes (unless other guards remain); the same as dropping it.
+    /// Resumes the serializer (unless other guards remain), like dropping the
+    /// guard.
     pub fn resume(self) {}
 }
 

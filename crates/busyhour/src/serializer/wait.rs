@@ -1,9 +1,9 @@
-//! Waiting for a serializer without standing in its way.
+//! Waiting for a serializer without occupying a worker.
 //!
-//! A thread inside a task of the same pool would take a worker away just when
-//! one is needed. So it *helps*: it runs the awaited serializer's own tasks
-//! until the one it waits for is done, and sleeps only while another thread
-//! runs them. It never runs anybody else (but in a simulation), so its stack
+//! A thread that waits inside a task of the same pool would occupy a worker
+//! just when one is needed. So it *helps*: it runs the awaited serializer's own
+//! tasks until the awaited one is done, and sleeps only while another thread
+//! runs them. Except in a simulation it never runs other tasks, so its stack
 //! holds no task that the awaited one could depend on.
 
 use std::{sync::Arc, time::Duration};
@@ -18,11 +18,11 @@ use crate::{
     task::{HelpOutcome, Task},
 };
 
-/// Waiting cannot help.
+/// The wait would not help.
 pub(super) struct CannotHelp(WaitError);
 
-/// A worker that runs another serializer's tasks, and leaves its own waiting.
-/// Once it does so for long it gets a stand-in.
+/// A worker that runs another serializer's tasks while its own wait. If this
+/// takes long it gets a stand-in.
 #[derive(Default)]
 pub(super) struct Helping {
     since: Option<Instant>,
@@ -30,7 +30,7 @@ pub(super) struct Helping {
 }
 
 impl Helping {
-    /// Looks at the clock, before one task more is run.
+    /// Reads the clock before the next task is run.
     pub(super) fn go_on(&mut self, pool: &Shared) {
         if self.stand_in.is_none() {
             let now = pool.clock.now();
@@ -42,7 +42,7 @@ impl Helping {
     }
 }
 
-/// What the worker's own queues wait at most for one that helps.
+/// How long the worker's own queues wait at most while it helps.
 const HELPING_MAX: Duration = Duration::from_millis(1);
 
 impl Core {
@@ -68,7 +68,7 @@ impl Core {
         self.help_until(|| self.has_room())
     }
 
-    /// Runs one of its tasks for a thread that has to wait for them.
+    /// Runs one of its tasks for a thread that waits for them.
     pub(super) fn assist(self: &Arc<Self>) -> HelpOutcome {
         let Ok(_waiting) = self.wait_for() else {
             return HelpOutcome::WouldDeadlock;
@@ -86,8 +86,9 @@ impl Core {
         }
     }
 
-    /// Sleeps in `wait` on behalf of a thread that waits for this serializer.
-    /// Returns at once when that would never end: `assist` then says so.
+    /// Runs `wait`, in which a thread sleeps until something changes at this
+    /// serializer. Returns at once if the wait would never end; `assist` then
+    /// says so.
     pub(super) fn sleep_for(self: &Arc<Self>, wait: &mut dyn FnMut()) {
         if let Ok(_waiting) = self.wait_for() {
             blocking(wait);

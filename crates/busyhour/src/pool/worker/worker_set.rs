@@ -21,7 +21,8 @@ use crate::{
     },
 };
 
-/// Reads as the slice of all places, taken or not; those of inline runners come last.
+/// Dereferences to the slice of all slots, taken or not; those of inline
+/// runners come last.
 pub(in crate::pool) struct WorkerSet {
     places: Box<[Worker]>,
     pub(in crate::pool) counts: WorkerCounts,
@@ -32,12 +33,13 @@ pub(in crate::pool) struct WorkerSet {
     others: CachePadded<WorkerMetrics>,
     selector: Selector,
     next_worker: AtomicUsize,
-    /// Plain tasks that may wait.
+    /// How many plain tasks may wait.
     pub(in crate::pool) capacity: usize,
     /// Each worker's share of the capacity.
     capacity_share: usize,
     growth_threshold: usize,
-    /// Each place's share of the threshold: below it in all places the pool does not grow.
+    /// Each slot's share of the threshold: as long as every slot is below it,
+    /// the pool does not grow.
     growth_share: usize,
     idle_timeout: Duration,
 }
@@ -137,7 +139,7 @@ impl WorkerSet {
         }
     }
 
-    /// Whether so many in one queue may be a reason to add a worker.
+    /// Whether this many in one queue may be a reason to add a worker.
     #[inline(always)]
     pub(in crate::pool) fn may_be_short(&self, len: usize) -> bool {
         len > self.growth_share && self.may_grow()
@@ -155,9 +157,9 @@ impl WorkerSet {
         (self.counts.maximum + self.slots.blocked_len()).saturating_sub(self.slots.len())
     }
 
-    /// Whether more wait in the whole pool than the threshold says, and nobody
-    /// sleeps. The queues are added up once for as many pushes as there are
-    /// workers, since each of them is another cache line.
+    /// Whether more tasks wait in the whole pool than the threshold, and no
+    /// worker sleeps. It sums the queues only once per as many pushes as there
+    /// are workers, since each queue is another cache line.
     #[cold]
     pub(in crate::pool) fn is_short(&self, len: usize) -> bool {
         let is_due = len.is_multiple_of(self.slots.len().max(1));
@@ -190,13 +192,13 @@ impl WorkerSet {
         self.slots.len() + self.inline_runs_len()
     }
 
-    /// Nothing waits, and nothing runs but what is itself one of `closing`.
+    /// Whether nothing waits, and nothing runs except what is one of `closing`.
     pub(in crate::pool) fn is_quiet(&self, closing: usize) -> bool {
         self.sleepers
             .look(|asleep| asleep + closing >= self.present_len() && !self.any_work())
     }
 
-    /// Inline runners at work.
+    /// The number of inline runs now.
     fn inline_runs_len(&self) -> usize {
         let places = self.get(self.inline_runners.first..).unwrap_or_default();
         let at_work = |worker: &&Worker| worker.is_at_work.load(Ordering::SeqCst);
