@@ -2,10 +2,7 @@
 
 use super::{
     Limits, ServerConfig,
-    access::{
-        accounts::Directory, failures::Failures, logins::Logins, nonces::Nonces,
-        revocation::Revocation,
-    },
+    access::{accounts::Directory, logins::Logins, nonces::Nonces, revocation::Revocation},
     device::{devices::Devices, flows::Flows},
     iax2::Iax2,
     load::{
@@ -23,7 +20,7 @@ use super::{
             WatchCounters,
         },
         latency::Latency,
-        log_lines::LogLines,
+        registration_log::RegistrationLog,
     },
     steady::Steady,
     watcher::watchers::Watchers,
@@ -75,10 +72,7 @@ pub(super) struct Parts {
     pub(super) hints: Hints,
     pub(super) holders: Holders,
     pub(super) publications: Shares,
-    pub(super) log_lines: LogLines,
-    pub(super) failures: Failures,
-    /// Who was asked for a password and has not answered.
-    pub(super) unanswered: Failures,
+    pub(super) log: RegistrationLog,
     /// Changes that wait for the disk.
     pub(super) commits: Shares,
     /// Who was refused for a share.
@@ -159,6 +153,10 @@ impl Core {
 
     pub(super) fn watchers(&self) -> &Watchers {
         &self.parts.watchers
+    }
+
+    pub(super) fn log(&self) -> &RegistrationLog {
+        &self.parts.log
     }
 
     pub(super) fn responder(&self) -> &Responder {

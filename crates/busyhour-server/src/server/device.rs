@@ -288,7 +288,8 @@ impl Device {
             .update_iax2(registration, policy, core.moment(), &mut next_id);
         let Ok(update) = update else {
             core.counters().registrar.forbidden.increment();
-            core.device_refused(&self.aor, registration.flow, "iax2", "Too Many Contacts");
+            core.log()
+                .device_refused(&self.aor, registration.flow, "iax2", "Too Many Contacts");
             return core.conclude_iax2(&inbound.call, &RequestOutcome::Forbidden);
         };
         let verdict = match registration.granted_s(policy) {
@@ -478,7 +479,8 @@ impl Device {
         }
         core.count_accepted(draft.tally, device_request.arrived_at());
         let (flow, protocol) = (device_request.flow(), device_request.protocol());
-        core.registration_changed(&self.aor, flow, protocol, draft.tally, &state.bindings);
+        core.log()
+            .changed(&self.aor, flow, protocol, draft.tally, &state.bindings);
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
             // Nobody tells of its end any more, and what cannot be reached leaves no flow.
@@ -501,7 +503,8 @@ impl Device {
                 pending.device_request.flow(),
                 pending.device_request.protocol(),
             );
-            core.device_refused(&self.aor, flow, protocol, "The Store Failed");
+            core.log()
+                .device_refused(&self.aor, flow, protocol, "The Store Failed");
         }
         core.give_up_request(&pending.device_request);
     }
@@ -544,7 +547,12 @@ impl Device {
             core.count_ended(expired.active_count, is_revoked);
             let left = state.bindings.active(core.now()).count();
             if let Some(last) = before.all().max_by_key(|one| one.id) {
-                core.registration_ended(&self.aor, last.contact.flow(), left, is_revoked);
+                let reason = match is_revoked {
+                    true => core.why_revoked(),
+                    false => "not refreshed in time",
+                };
+                let flow = last.contact.flow();
+                core.log().ended(&self.aor, flow, left, reason);
             }
             self.publish_registration(core, state, true);
         }

@@ -121,10 +121,14 @@ impl Core {
     /// Whether a device knows its password. Without an account it takes as long;
     /// a client that failed too often is not heard.
     fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
-        self.challenge_answered(credentials.username, flow);
+        self.log()
+            .failures
+            .challenge_answered(credentials.username, flow);
         if self.login_pause(credentials.username, flow).is_some() {
             let reason = Refusal::LoginPaused(Duration::ZERO).reason().to_owned();
-            self.note_failure(credentials.username, flow, "iax2", reason.into());
+            self.log()
+                .failures
+                .note(credentials.username, flow, "iax2", reason.into());
             return Login::Paused;
         }
         let secret = self.parts.directory.secret(credentials.username);
@@ -206,7 +210,8 @@ impl Core {
             Ok(registration) => self.push_registration(call, registration),
             Err(_) => {
                 self.counters().registrar.forbidden.increment();
-                self.device_refused("", call.flow(), "iax2", "Not A User Of This Server");
+                self.log()
+                    .device_refused("", call.flow(), "iax2", "Not A User Of This Server");
                 self.conclude_iax2(&call, &RequestOutcome::Forbidden);
             }
         }

@@ -221,12 +221,12 @@ impl Server {
 
     /// Registrations of a user that failed lately, the last one first.
     pub fn failures_of(&self, user: &str) -> Vec<FailureView> {
-        self.core.failures_of(user)
+        self.core.log().failures.of(user)
     }
 
     /// The last registrations that failed, of all users: `limit` at most.
     pub fn failures(&self, limit: usize) -> Vec<FailureView> {
-        self.core.failures(limit)
+        self.core.log().failures.all(limit)
     }
 
     /// A hint; `None` when the extension has none.

@@ -4,7 +4,7 @@ use super::{
     Authentication, HintRefusal, Limits, Network, ServerConfig,
     access::{
         accounts::Directory,
-        failures::{self, Failures},
+        failures::{self, FailureNotes, Failures},
         logins::{self, Logins},
         nonces::Nonces,
     },
@@ -23,7 +23,7 @@ use super::{
         transactions::{Memory, Transactions},
         unproven::Unproven,
     },
-    stats::log_lines::LogLines,
+    stats::registration_log::RegistrationLog,
     steady::{self, Steady},
     watcher::watchers::Watchers,
 };
@@ -185,7 +185,7 @@ impl Core {
         let sweep = move || match core.upgrade() {
             Some(core) => {
                 core.transactions().sweep(core.now());
-                core.allow_log_lines();
+                core.log().new_second();
                 core.keep_steady();
                 core.log_heavy_hitters();
                 let limits = core.own_stats().limits_reached();
@@ -276,6 +276,9 @@ fn parts(
         Unproven::new(limits.unproven_per_second),
         is_open,
     );
+    let table = || Failures::new(device_seed, count(failures::CAPACITY));
+    let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
+    let log = RegistrationLog::new(runtime.clone(), holders.clone(), failures, &count);
     Ok(Parts {
         states: runtime.topic("device-state").cached().build(),
         registrations: runtime.topic("registration").build(),
@@ -297,9 +300,7 @@ fn parts(
         holders,
         responder,
         publications: phones(limits.publications_max),
-        failures: Failures::new(device_seed, count(failures::CAPACITY)),
-        unanswered: Failures::new(device_seed, count(failures::CAPACITY)),
-        log_lines: LogLines::new(&count),
+        log,
         commits: phones(store.stats().queue_capacity as usize),
         over_share: HeavyHitters::default(),
         notifies: bytes((budget / NOTIFIES_PART) as usize),

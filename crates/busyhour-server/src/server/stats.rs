@@ -3,7 +3,7 @@
 pub(super) mod counters;
 pub(super) mod latency;
 pub(super) mod listing;
-pub(super) mod log_lines;
+pub(super) mod registration_log;
 
 use super::{NetworkStats, core::Core};
 use busyhour::stats::Snapshot;
@@ -449,7 +449,7 @@ impl Core {
             transactions_evicted: self.transactions().evicted(),
             dropped_device_queue: counters.dropped_device_queue.get(),
             refused_table_full: counters.refused_table_full.get(),
-            log_lines_suppressed: counters.log_lines_suppressed.get(),
+            log_lines_suppressed: self.log().lines_suppressed.get(),
             unproven_not_answered: counters.unproven_not_answered.get(),
             refused_share: counters.refused_share.get(),
             transaction_bytes: self.transactions().answer_bytes(),

@@ -1,7 +1,7 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
 use super::nonces::Use;
-use crate::server::{core::Core, sip::receive::Request, stats::log_lines::WRONG_PASSWORD};
+use crate::server::{core::Core, sip::receive::Request, stats::registration_log::WRONG_PASSWORD};
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{Domains, Refusal, RegistrationPolicy, user_of, watch::Package};
 use busyhour_sip::{
@@ -117,7 +117,7 @@ impl Core {
         let is_registration = message.method().is_some_and(|it| it == Method::Register);
         match proof {
             Ok(Proof::Open) => {}
-            _ if answers => self.challenge_answered(user_of(aor), flow),
+            _ if answers => self.log().failures.challenge_answered(user_of(aor), flow),
             Ok(Proof::Challenged { is_answered: true }) if is_registration => {
                 self.note_challenge(user_of(aor), flow, "sip");
             }
@@ -223,7 +223,9 @@ impl Core {
         }
         if let Some(username) = stranger {
             // It is asked again and again, and never told what is wrong.
-            self.note_failure(username, flow, "sip", OTHER_REALM.into());
+            self.log()
+                .failures
+                .note(username, flow, "sip", OTHER_REALM.into());
         }
         Ok(Admission::Absent)
     }
@@ -255,6 +257,29 @@ impl Core {
             self.counters().registrar.replayed.increment();
         }
         is_replay
+    }
+
+    /// A login failed: that counts against its source and its user.
+    pub(in crate::server) fn login_failed(
+        &self,
+        flow: Flow,
+        username: &str,
+        protocol: &'static str,
+        reason: &'static str,
+    ) {
+        let (source, holder) = (source_of(flow.remote.ip()), self.holder(flow, None));
+        self.parts
+            .logins
+            .failed(source, holder, username, self.now());
+        self.log().login_failed(flow, username, protocol, reason);
+    }
+
+    /// A device was asked for its password. Who has no account is not remembered, so
+    /// there are no more users in the table than accounts.
+    pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
+        if self.parts.directory.knows(user) {
+            self.log().failures.note_challenge(user, flow, protocol);
+        }
     }
 
     /// How long this user is not heard from there, after too many wrong passwords.

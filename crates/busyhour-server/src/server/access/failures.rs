@@ -6,11 +6,8 @@
 //! of it and a user a few places; who wants one more takes that of the oldest. The
 //! same failure again is counted where it stands.
 
-use crate::server::{
-    core::{Core, Parts},
-    load::shares::{Holder, Shares},
-};
-use busyhour::clock::UnixTime;
+use crate::server::load::shares::{Holder, Holders, Shares};
+use busyhour::{clock::UnixTime, runtime::Runtime};
 use busyhour_sip::{Flow, Transport};
 use foldhash::quality::FixedState;
 use serde::Serialize;
@@ -20,6 +17,15 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+/// Registrations that failed, and devices that were asked for a password and have not
+/// answered.
+pub(in crate::server) struct FailureNotes {
+    failures: Failures,
+    unanswered: Failures,
+    runtime: Runtime,
+    holders: Holders,
+}
 
 /// Who failed lately, in shards with a lock each.
 pub(in crate::server) struct Failures {
@@ -63,6 +69,80 @@ pub struct FailureView {
     pub reason: String,
     /// How often it failed so from that address.
     pub count: u64,
+}
+
+impl FailureNotes {
+    pub(in crate::server) fn new(
+        runtime: Runtime,
+        holders: Holders,
+        failures: Failures,
+        unanswered: Failures,
+    ) -> Self {
+        Self {
+            failures,
+            unanswered,
+            runtime,
+            holders,
+        }
+    }
+
+    /// Remembers why a registration of `user` failed.
+    pub(in crate::server) fn note(
+        &self,
+        user: &str,
+        flow: Flow,
+        protocol: &'static str,
+        reason: Cow<'static, str>,
+    ) {
+        let failure = self.failed(flow, protocol, reason);
+        let holder = self.holders.of(flow.remote.ip(), None);
+        self.failures.note(user, holder, failure);
+    }
+
+    /// Remembers that a device was asked for its password, until it
+    /// [answers](Self::challenge_answered).
+    pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
+        let failure = self.failed(flow, protocol, NEVER_ANSWERED.into());
+        let holder = self.holders.of(flow.remote.ip(), None);
+        self.unanswered.note(user, holder, failure);
+    }
+
+    /// A device has answered, rightly or not.
+    pub(in crate::server) fn challenge_answered(&self, user: &str, flow: Flow) {
+        self.unanswered.forget(user, flow.remote.ip());
+    }
+
+    fn failed(&self, flow: Flow, protocol: &'static str, reason: Cow<'static, str>) -> Failed {
+        Failed {
+            remote: flow.remote,
+            transport: flow.transport,
+            protocol,
+            reason,
+            at: self.runtime.clock().unix_time(),
+        }
+    }
+
+    /// What failed of a user, the last one first.
+    pub(in crate::server) fn of(&self, user: &str) -> Vec<FailureView> {
+        let Self {
+            failures,
+            unanswered,
+            ..
+        } = self;
+        newest_first([failures.of(user), unanswered.of(user)].concat())
+    }
+
+    /// The last failures of all users, `limit` at most.
+    pub(in crate::server) fn all(&self, limit: usize) -> Vec<FailureView> {
+        let Self {
+            failures,
+            unanswered,
+            ..
+        } = self;
+        let mut all = newest_first([failures.all(limit), unanswered.all(limit)].concat());
+        all.truncate(limit);
+        all
+    }
 }
 
 impl Failures {
@@ -184,69 +264,6 @@ impl Noted {
             reason: reason.to_string(),
             count: self.count,
         }
-    }
-}
-
-impl Core {
-    /// Remembers why a registration of `user` failed.
-    pub(in crate::server) fn note_failure(
-        &self,
-        user: &str,
-        flow: Flow,
-        protocol: &'static str,
-        reason: Cow<'static, str>,
-    ) {
-        let failure = self.failed(flow, protocol, reason);
-        let holder = self.holder(flow, None);
-        self.parts.failures.note(user, holder, failure);
-    }
-
-    /// Remembers that a device was asked for its password, until it
-    /// [answers](Self::challenge_answered). Who has no account is not remembered, so
-    /// there are no more users in the table than accounts.
-    pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
-        if self.parts.directory.knows(user) {
-            let failure = self.failed(flow, protocol, NEVER_ANSWERED.into());
-            let holder = self.holder(flow, None);
-            self.parts.unanswered.note(user, holder, failure);
-        }
-    }
-
-    /// A device has answered, rightly or not.
-    pub(in crate::server) fn challenge_answered(&self, user: &str, flow: Flow) {
-        self.parts.unanswered.forget(user, flow.remote.ip());
-    }
-
-    fn failed(&self, flow: Flow, protocol: &'static str, reason: Cow<'static, str>) -> Failed {
-        Failed {
-            remote: flow.remote,
-            transport: flow.transport,
-            protocol,
-            reason,
-            at: self.runtime().clock().unix_time(),
-        }
-    }
-
-    /// What failed of a user, the last one first.
-    pub(in crate::server) fn failures_of(&self, user: &str) -> Vec<FailureView> {
-        let Parts {
-            failures,
-            unanswered,
-            ..
-        } = &self.parts;
-        newest_first([failures.of(user), unanswered.of(user)].concat())
-    }
-
-    /// The last failures of all users, `limit` at most.
-    pub(in crate::server) fn failures(&self, limit: usize) -> Vec<FailureView> {
-        let Parts {
-            failures,
-            unanswered,
-            ..
-        } = &self.parts;
-        let mut all = newest_first([failures.all(limit), unanswered.all(limit)].concat());
-        all.truncate(limit);
-        all
     }
 }
 

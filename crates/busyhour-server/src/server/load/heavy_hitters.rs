@@ -7,7 +7,7 @@
 //! be too high by that of the least.
 
 use super::shares::Excess;
-use crate::server::{core::Core, stats::log_lines::shortened};
+use crate::server::{core::Core, stats::registration_log::shortened};
 use busyhour::clock::Instant;
 use busyhour_sip::{Flow, source_of};
 use std::{

@@ -80,7 +80,7 @@ impl Core {
             Refusal::TooLongToKeep | Refusal::TooLongToAnswer => counters.too_long.increment(),
             _ => counters.rejected.increment(),
         }
-        self.registration_refused(request, flow, refusal);
+        self.log().refused(request, flow, refusal);
         self.responder().refuse(request, flow, transaction, refusal);
     }
 

@@ -6,8 +6,12 @@
 //! and a source has its share of them. What is left out is counted by source, and
 //! told once a minute.
 
-use crate::server::{access::logins, core::Core, load::shares::Shares};
-use busyhour::clock::Instant;
+use super::counters::Counter;
+use crate::server::{
+    access::failures::FailureNotes,
+    load::shares::{Holders, Shares},
+};
+use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::{Bindings, Refusal, Tally, user_of};
 use busyhour_sip::{Flow, Message, Uri, source_of};
 use std::{
@@ -20,8 +24,18 @@ use std::{
 };
 use tracing::Level;
 
+/// Says in the log what became of registrations, and notes those that failed.
+pub(in crate::server) struct RegistrationLog {
+    pub(in crate::server) failures: FailureNotes,
+    /// Lines that were left out.
+    pub(in crate::server) lines_suppressed: Counter,
+    runtime: Runtime,
+    holders: Holders,
+    lines: LogLines,
+}
+
 /// The lines of this second, and what was left out since that was last told.
-pub(in crate::server) struct LogLines {
+struct LogLines {
     logins: Shares,
     registrations: Shares,
     suppressed: Mutex<Suppressed>,
@@ -35,8 +49,159 @@ struct Suppressed {
     told_at: Option<Instant>,
 }
 
+impl RegistrationLog {
+    pub(in crate::server) fn new(
+        runtime: Runtime,
+        holders: Holders,
+        failures: FailureNotes,
+        lines: impl Fn(usize) -> Shares,
+    ) -> Self {
+        Self {
+            failures,
+            lines_suppressed: Counter::default(),
+            runtime,
+            holders,
+            lines: LogLines::new(lines),
+        }
+    }
+
+    /// Notes a login that failed, and logs it unless its source has logged enough.
+    pub(in crate::server) fn login_failed(
+        &self,
+        flow: Flow,
+        username: &str,
+        protocol: &'static str,
+        reason: &'static str,
+    ) {
+        self.failures.note(username, flow, protocol, reason.into());
+        if !self.may_log(&self.lines.logins, flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        // The user comes last and escaped: the client chooses it.
+        let user = shortened(username);
+        tracing::warn!(%source, port, protocol, reason, ?user, "login failed");
+    }
+
+    /// A REGISTER was refused. That of a wrong password is told as a failed login, and
+    /// one for too short a time is followed by one that is long enough.
+    pub(in crate::server) fn refused(&self, message: &Message<'_>, flow: Flow, refusal: &Refusal) {
+        if matches!(refusal, Refusal::IntervalTooBrief(_)) || *refusal == WRONG_PASSWORD {
+            return;
+        }
+        let to = message.to();
+        let aor = to.as_ref().map_or("", |to| to.uri_text);
+        let user = to.as_ref().ok().and_then(|to| match &to.uri {
+            Uri::Sip(uri) => uri.user,
+            _ => None,
+        });
+        let reason = refusal.reason();
+        // That there is no room is no mistake of the device: those of a storm would push
+        // out what is.
+        if !matches!(refusal, Refusal::Overloaded(_)) {
+            self.failures
+                .note(user.unwrap_or(""), flow, "sip", reason.to_owned().into());
+        }
+        self.log_refused(aor, flow, "sip", reason);
+    }
+
+    /// The same of a device whose address of record is known to be one.
+    pub(in crate::server) fn device_refused(
+        &self,
+        aor: &str,
+        flow: Flow,
+        protocol: &'static str,
+        reason: &'static str,
+    ) {
+        self.failures
+            .note(user_of(aor), flow, protocol, reason.into());
+        self.log_refused(aor, flow, protocol, reason);
+    }
+
+    fn log_refused(&self, aor: &str, flow: Flow, protocol: &'static str, reason: &str) {
+        if self.may_log_registration(flow) {
+            let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+            let (transport, aor) = (flow.transport, shortened(aor));
+            tracing::info!(%source, port, protocol, %transport, reason, ?aor, "registration refused");
+        }
+    }
+
+    /// Contacts were added or taken back; a refresh is no news. `bindings` hold now.
+    pub(in crate::server) fn changed(
+        &self,
+        aor: &str,
+        flow: Flow,
+        protocol: &'static str,
+        tally: Tally,
+        bindings: &Bindings,
+    ) {
+        let Tally { added, removed, .. } = tally;
+        if added + removed == 0 || !self.may_log_registration(flow) {
+            return;
+        }
+        let contacts = bindings.active(self.runtime.clock().now()).count();
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let (transport, aor) = (flow.transport, shortened(aor));
+        if added > 0 {
+            tracing::info!(%source, port, protocol, %transport, contacts, ?aor, "registration added");
+        } else {
+            tracing::info!(%source, port, protocol, %transport, contacts, ?aor, "registration removed");
+        }
+    }
+
+    /// Contacts ran out, or ended with their account; the last of them was registered
+    /// over this flow.
+    pub(in crate::server) fn ended(
+        &self,
+        aor: &str,
+        flow: Flow,
+        contacts: usize,
+        reason: &'static str,
+    ) {
+        if !self.may_log_registration(flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let (transport, aor) = (flow.transport, shortened(aor));
+        tracing::info!(%source, port, %transport, contacts, reason, ?aor, "registration ended");
+    }
+
+    /// Begins a new second, and tells what was left out where it is time for that.
+    pub(in crate::server) fn new_second(&self) {
+        let lines = &self.lines;
+        lines.logins.clear();
+        lines.registrations.clear();
+        let Some((by_source, elsewhere)) = lines.take_suppressed(self.runtime.clock().now()) else {
+            return;
+        };
+        for (source, count) in by_source {
+            let source = source.to_canonical();
+            tracing::warn!(%source, count, "log lines suppressed");
+        }
+        if elsewhere > 0 {
+            tracing::warn!(source = "others", count = elsewhere, "log lines suppressed");
+        }
+    }
+
+    /// Nothing is counted as left out that would not have been written.
+    fn may_log_registration(&self, flow: Flow) -> bool {
+        tracing::enabled!(Level::INFO) && self.may_log(&self.lines.registrations, flow)
+    }
+
+    fn may_log(&self, lines: &Shares, flow: Flow) -> bool {
+        let may = lines
+            .take(self.holders.of(flow.remote.ip(), None), 1)
+            .is_ok();
+        if !may {
+            self.lines_suppressed.increment();
+            self.lines.suppress(source_of(flow.remote.ip()));
+        }
+        may
+    }
+}
+
 impl LogLines {
-    pub(in crate::server) fn new(lines: impl Fn(usize) -> Shares) -> Self {
+    fn new(lines: impl Fn(usize) -> Shares) -> Self {
         Self {
             logins: lines(LOGINS_PER_SECOND),
             registrations: lines(REGISTRATIONS_PER_SECOND),
@@ -72,154 +237,6 @@ impl LogLines {
         suppressed.told_at = Some(now);
         let by_source = std::mem::take(&mut suppressed.by_source);
         Some((by_source, self.elsewhere.swap(0, Ordering::Relaxed)))
-    }
-}
-
-impl Core {
-    /// Notes a login that failed, and logs it unless its source has logged enough.
-    pub(in crate::server) fn login_failed(
-        &self,
-        flow: Flow,
-        username: &str,
-        protocol: &'static str,
-        reason: &'static str,
-    ) {
-        let holder = self.holder(flow, None);
-        let logins: &logins::Logins = &self.parts.logins;
-        logins.failed(source_of(flow.remote.ip()), holder, username, self.now());
-        self.note_failure(username, flow, protocol, reason.into());
-        if !self.may_log(&self.log_lines().logins, flow) {
-            return;
-        }
-        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
-        // The user comes last and escaped: the client chooses it.
-        let user = shortened(username);
-        tracing::warn!(%source, port, protocol, reason, ?user, "login failed");
-    }
-
-    /// A REGISTER was refused. That of a wrong password is told as a failed login, and
-    /// one for too short a time is followed by one that is long enough.
-    pub(in crate::server) fn registration_refused(
-        &self,
-        message: &Message<'_>,
-        flow: Flow,
-        refusal: &Refusal,
-    ) {
-        if matches!(refusal, Refusal::IntervalTooBrief(_)) || *refusal == WRONG_PASSWORD {
-            return;
-        }
-        let to = message.to();
-        let aor = to.as_ref().map_or("", |to| to.uri_text);
-        let user = to.as_ref().ok().and_then(|to| match &to.uri {
-            Uri::Sip(uri) => uri.user,
-            _ => None,
-        });
-        let reason = refusal.reason();
-        // That there is no room is no mistake of the device: those of a storm would push
-        // out what is.
-        if !matches!(refusal, Refusal::Overloaded(_)) {
-            self.note_failure(user.unwrap_or(""), flow, "sip", reason.to_owned().into());
-        }
-        self.log_refused(aor, flow, "sip", reason);
-    }
-
-    /// The same of a device whose address of record is known to be one.
-    pub(in crate::server) fn device_refused(
-        &self,
-        aor: &str,
-        flow: Flow,
-        protocol: &'static str,
-        reason: &'static str,
-    ) {
-        self.note_failure(user_of(aor), flow, protocol, reason.into());
-        self.log_refused(aor, flow, protocol, reason);
-    }
-
-    fn log_refused(&self, aor: &str, flow: Flow, protocol: &'static str, reason: &str) {
-        if self.may_log_registration(flow) {
-            let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
-            let (transport, aor) = (flow.transport, shortened(aor));
-            tracing::info!(%source, port, protocol, %transport, reason, ?aor, "registration refused");
-        }
-    }
-
-    /// Contacts were added or taken back; a refresh is no news. `bindings` hold now.
-    pub(in crate::server) fn registration_changed(
-        &self,
-        aor: &str,
-        flow: Flow,
-        protocol: &'static str,
-        tally: Tally,
-        bindings: &Bindings,
-    ) {
-        let Tally { added, removed, .. } = tally;
-        if added + removed == 0 || !self.may_log_registration(flow) {
-            return;
-        }
-        let contacts = bindings.active(self.now()).count();
-        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
-        let (transport, aor) = (flow.transport, shortened(aor));
-        if added > 0 {
-            tracing::info!(%source, port, protocol, %transport, contacts, ?aor, "registration added");
-        } else {
-            tracing::info!(%source, port, protocol, %transport, contacts, ?aor, "registration removed");
-        }
-    }
-
-    /// Contacts ran out, or ended with their account; the last of them was registered
-    /// over this flow.
-    pub(in crate::server) fn registration_ended(
-        &self,
-        aor: &str,
-        flow: Flow,
-        contacts: usize,
-        is_revoked: bool,
-    ) {
-        if !self.may_log_registration(flow) {
-            return;
-        }
-        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
-        let (transport, aor) = (flow.transport, shortened(aor));
-        let reason = match is_revoked {
-            true => self.why_revoked(),
-            false => "not refreshed in time",
-        };
-        tracing::info!(%source, port, %transport, contacts, reason, ?aor, "registration ended");
-    }
-
-    /// Begins a new second, and tells what was left out where it is time for that.
-    pub(in crate::server) fn allow_log_lines(&self) {
-        let lines = self.log_lines();
-        lines.logins.clear();
-        lines.registrations.clear();
-        let Some((by_source, elsewhere)) = lines.take_suppressed(self.now()) else {
-            return;
-        };
-        for (source, count) in by_source {
-            let source = source.to_canonical();
-            tracing::warn!(%source, count, "log lines suppressed");
-        }
-        if elsewhere > 0 {
-            tracing::warn!(source = "others", count = elsewhere, "log lines suppressed");
-        }
-    }
-
-    /// Nothing is counted as left out that would not have been written.
-    fn may_log_registration(&self, flow: Flow) -> bool {
-        tracing::enabled!(Level::INFO) && self.may_log(&self.log_lines().registrations, flow)
-    }
-
-    fn may_log(&self, lines: &Shares, flow: Flow) -> bool {
-        let may = lines.take(self.holder(flow, None), 1).is_ok();
-        if !may {
-            self.traffic().log_lines_suppressed.increment();
-            self.log_lines().suppress(source_of(flow.remote.ip()));
-        }
-        may
-    }
-
-    fn log_lines(&self) -> &LogLines {
-        &self.parts.log_lines
     }
 }
 
