@@ -6,9 +6,8 @@ use super::{
     device::{devices::Devices, flows::Flows},
     iax2::Iax2,
     load::{
-        backlog::Backlog,
         heavy_hitters::HeavyHitters,
-        overload::Overload,
+        load_control::LoadControl,
         shares::{Holder, Holders, Shares},
     },
     random::Secrets,
@@ -47,8 +46,7 @@ pub(super) struct Core {
     /// Somebody listened to a device on the bus, at some time.
     pub(super) is_listened: AtomicBool,
     pub(super) started_at: Instant,
-    pub(super) overload: Overload,
-    pub(super) backlog: Backlog,
+    load: LoadControl,
     pub(super) revocation: Revocation,
     counters: Counters,
 }
@@ -107,8 +105,7 @@ impl Core {
             is_closing: AtomicBool::new(false),
             is_listened: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
-            overload: Overload::new(),
-            backlog: Backlog::new(),
+            load: LoadControl::new(&parts.runtime),
             revocation: Revocation::new(),
             parts,
             counters: Counters {
@@ -153,6 +150,10 @@ impl Core {
 
     pub(super) fn watchers(&self) -> &Watchers {
         &self.parts.watchers
+    }
+
+    pub(super) fn load(&self) -> &LoadControl {
+        &self.load
     }
 
     pub(super) fn log(&self) -> &RegistrationLog {

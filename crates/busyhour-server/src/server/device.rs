@@ -182,7 +182,7 @@ impl Device {
     pub(super) fn push(self: &Arc<Self>, core: &Core, device_request: DeviceRequest) -> bool {
         let device = self.clone();
         self.queued.fetch_add(1, Ordering::Relaxed);
-        core.backlog.enter(self.is_known.load(Ordering::Relaxed));
+        core.load().enter(self.is_known.load(Ordering::Relaxed));
         let arrive = move || {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(device_request);
@@ -190,7 +190,7 @@ impl Device {
         let is_pushed = core.devices().strand(self.hash).try_push(arrive).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
-            core.backlog.leave();
+            core.load().leave();
         }
         is_pushed
     }
@@ -215,13 +215,13 @@ impl Device {
         let Some(core) = self.core.upgrade() else {
             return;
         };
-        core.backlog.leave();
+        core.load().leave();
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
             return core.register_again(&self.aor, device_request);
         }
-        core.note_wait(device_request.arrived_at());
+        core.load().note_wait(device_request.arrived_at());
         if state.pending.is_none() {
             self.expire(&core, &mut state);
             self.register(&core, &mut state, device_request);

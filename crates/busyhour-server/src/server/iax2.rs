@@ -220,7 +220,8 @@ impl Core {
     fn push_registration(self: &Arc<Self>, call: CallId, registration: Iax2Registration) {
         // It was challenged, where anybody is.
         let proves = || self.parts.authenticator.is_some();
-        if self.sheds(registration.aor.as_str(), proves) {
+        let aor = registration.aor.as_str();
+        if (self.load()).sheds(|| !proves() && self.devices().find(aor).is_none()) {
             return self.conclude_iax2(&call, &RequestOutcome::Failed);
         }
         let flow = registration.flow;

@@ -133,7 +133,7 @@ impl Server {
 
     /// Which datagrams a receiver should hand on now.
     pub fn read_mode(&self) -> ReadMode {
-        self.core.read_mode()
+        self.core.load().read_mode()
     }
 
     /// Takes a message that came over `flow`: a datagram, or what the framing of

@@ -454,7 +454,7 @@ impl Core {
             refused_share: counters.refused_share.get(),
             transaction_bytes: self.transactions().answer_bytes(),
             answers_not_kept: self.transactions().not_kept(),
-            shed: counters.shed.get(),
+            shed: self.load().shed.get(),
             login_failure_count: self.parts.logins.len(),
             login_failures_overflowed: self.parts.logins.overflowed(),
             dropped_shutdown: counters.dropped_shutdown.get(),

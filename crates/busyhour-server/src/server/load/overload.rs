@@ -16,7 +16,6 @@
 //! the kernel then (see [`super::backlog`]), and that they rested half second
 //! after half second is what tells of it.
 
-use crate::server::{ReadMode, core::Core};
 use busyhour::clock::Instant;
 use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -94,7 +93,7 @@ impl Overload {
     }
 
     /// Whether anything was refused when somebody last looked.
-    fn is_shedding(&self) -> bool {
+    pub(in crate::server) fn is_shedding(&self) -> bool {
         self.steps.load(Ordering::Relaxed) > 0
     }
 
@@ -125,56 +124,6 @@ impl Overload {
         };
         let before = self.level.swap(level, Ordering::Relaxed);
         self.steps.store(level.min(before), Ordering::Relaxed);
-    }
-}
-
-impl Core {
-    /// A device begins what arrived then.
-    pub(in crate::server) fn note_wait(&self, arrived_at: Instant) {
-        let now = self.now();
-        self.overload.record(now, now - arrived_at);
-    }
-
-    /// What receivers should hand on; see [`super::backlog`].
-    pub(in crate::server) fn read_mode(&self) -> ReadMode {
-        if !self.backlog.has_room() {
-            self.overload.record_rest(self.now());
-            return ReadMode::Nothing;
-        }
-        match self.overload.is_shedding() {
-            true => ReadMode::Fresh,
-            false => ReadMode::All,
-        }
-    }
-
-    /// Whether a request for `aor` is refused at once, because the server can't
-    /// keep up; counted if so. Those who have something to lose come last, and
-    /// so does a client that `proves` who it is: it was challenged already, and if it
-    /// is refused that was for nothing.
-    pub(in crate::server) fn sheds(&self, aor: &str, proves: impl Fn() -> bool) -> bool {
-        let is_newcomer = || !proves() && self.devices().find(aor).is_none();
-        self.count_shed(match self.overload.shedding(self.now()) {
-            Shedding::Nothing => false,
-            Shedding::Surplus => is_newcomer() && self.backlog.affords_refusal(),
-            Shedding::Newcomers => is_newcomer(),
-            Shedding::All => true,
-        })
-    }
-
-    /// Whether who has nothing here yet is refused at once; counted if so.
-    pub(in crate::server) fn sheds_newcomers(&self) -> bool {
-        self.count_shed(match self.overload.shedding(self.now()) {
-            Shedding::Nothing => false,
-            Shedding::Surplus => self.backlog.affords_refusal(),
-            Shedding::Newcomers | Shedding::All => true,
-        })
-    }
-
-    fn count_shed(&self, sheds: bool) -> bool {
-        if sheds {
-            self.traffic().shed.increment();
-        }
-        sheds
     }
 }
 

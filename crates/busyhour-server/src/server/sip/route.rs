@@ -135,7 +135,12 @@ impl Core {
     ) -> Result<(), Refusal> {
         self.check_request_uri(request)?;
         let proves = || (request.message.header(HeaderName::Authorization)).is_some();
-        if self.sheds(aor, proves) {
+        // A client that proves who it is was challenged already: if it is refused, that was
+        // for nothing.
+        if self
+            .load()
+            .sheds(|| !proves() && self.devices().find(aor).is_none())
+        {
             return Err(self.responder().overloaded());
         }
         if !self.admit_registration(request, aor)? {
@@ -186,7 +191,7 @@ impl Core {
     fn route_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let tag = request.essentials.to.tag();
         // One that lives is never shed: its watcher would have to begin anew.
-        if tag.is_none() && self.sheds_newcomers() {
+        if tag.is_none() && self.load().sheds(|| true) {
             return Err(self.responder().overloaded());
         }
         let Some(tag) = tag else {

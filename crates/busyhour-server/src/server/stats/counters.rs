@@ -42,7 +42,6 @@ pub(in crate::server) struct TrafficCounters {
     pub(in crate::server) refused_table_full: Counter,
     pub(in crate::server) refused_share: Counter,
     pub(in crate::server) unproven_not_answered: Counter,
-    pub(in crate::server) shed: Counter,
     pub(in crate::server) dropped_shutdown: Counter,
 }
 

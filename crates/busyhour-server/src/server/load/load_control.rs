@@ -1,0 +1,76 @@
+//! What is read and what is refused while more is offered than can be done: by how
+//! much waits, and for how long.
+
+use super::{
+    backlog::Backlog,
+    overload::{Overload, Shedding},
+};
+use crate::server::{ReadMode, stats::counters::Counter};
+use busyhour::{
+    clock::{Clock, Instant},
+    runtime::Runtime,
+};
+
+/// Watches the backlog of requests and their waits, and decides by them.
+pub(in crate::server) struct LoadControl {
+    /// Requests that were refused.
+    pub(in crate::server) shed: Counter,
+    clock: Clock,
+    backlog: Backlog,
+    overload: Overload,
+}
+
+impl LoadControl {
+    pub(in crate::server) fn new(runtime: &Runtime) -> Self {
+        Self {
+            shed: Counter::default(),
+            clock: runtime.clock().clone(),
+            backlog: Backlog::new(),
+            overload: Overload::new(),
+        }
+    }
+
+    /// A request goes to its device, which is known or not.
+    pub(in crate::server) fn enter(&self, is_known: bool) {
+        self.backlog.enter(is_known);
+    }
+
+    /// Its device has it, or it found no room there after all.
+    pub(in crate::server) fn leave(&self) {
+        self.backlog.leave();
+    }
+
+    /// A device begins what arrived then.
+    pub(in crate::server) fn note_wait(&self, arrived_at: Instant) {
+        let now = self.clock.now();
+        self.overload.record(now, now - arrived_at);
+    }
+
+    /// What receivers should hand on; see [`super::backlog`].
+    pub(in crate::server) fn read_mode(&self) -> ReadMode {
+        if !self.backlog.has_room() {
+            self.overload.record_rest(self.clock.now());
+            return ReadMode::Nothing;
+        }
+        match self.overload.is_shedding() {
+            true => ReadMode::Fresh,
+            false => ReadMode::All,
+        }
+    }
+
+    /// Whether a request is refused at once, because the server can't keep up; counted if
+    /// so. Those who have something to lose come last: it is asked whether this
+    /// `is_newcomer` only where that matters.
+    pub(in crate::server) fn sheds(&self, is_newcomer: impl Fn() -> bool) -> bool {
+        let sheds = match self.overload.shedding(self.clock.now()) {
+            Shedding::Nothing => false,
+            Shedding::Surplus => is_newcomer() && self.backlog.affords_refusal(),
+            Shedding::Newcomers => is_newcomer(),
+            Shedding::All => true,
+        };
+        if sheds {
+            self.shed.increment();
+        }
+        sheds
+    }
+}
