@@ -2,7 +2,7 @@
 
 use super::{
     Limits, ServerConfig,
-    access::{accounts::Directory, logins::Logins, nonces::Nonces, revocation::Revocation},
+    access::{account_policy::AccountPolicy, logins::Logins, nonces::Nonces},
     device::{devices::Devices, flows::Flows},
     iax2::Iax2,
     load::{
@@ -47,7 +47,8 @@ pub(super) struct Core {
     pub(super) is_listened: AtomicBool,
     pub(super) started_at: Instant,
     load: LoadControl,
-    pub(super) revocation: Revocation,
+    /// A walk over what accounts have that have gone waits, and has not begun.
+    pub(super) is_revocation_due: AtomicBool,
     counters: Counters,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Parts {
     pub(super) registrations: Topic<RegistrationState>,
     pub(super) domains: Domains,
     pub(super) authenticator: Option<Authenticator>,
-    pub(super) directory: Directory,
+    pub(super) accounts: AccountPolicy,
     pub(super) logins: Logins,
     pub(super) devices: Devices,
     pub(super) flows: Flows,
@@ -106,7 +107,7 @@ impl Core {
             is_listened: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
             load: LoadControl::new(&parts.runtime),
-            revocation: Revocation::new(),
+            is_revocation_due: AtomicBool::new(false),
             parts,
             counters: Counters {
                 registrar: RegistrarCounters::default(),
@@ -150,6 +151,10 @@ impl Core {
 
     pub(super) fn watchers(&self) -> &Watchers {
         &self.parts.watchers
+    }
+
+    pub(super) fn accounts(&self) -> &AccountPolicy {
+        &self.parts.accounts
     }
 
     pub(super) fn load(&self) -> &LoadControl {

@@ -243,7 +243,7 @@ impl Device {
         if !matches!(device_request, DeviceRequest::Publish(_)) {
             core.counters().registrar.requests.increment();
         }
-        if core.is_revoked(&self.aor) {
+        if core.accounts().is_revoked(&self.aor) {
             return core.refuse_request(&device_request);
         }
         match device_request {
@@ -280,7 +280,7 @@ impl Device {
         state: &mut State,
         inbound: Box<Iax2InboundRequest>,
     ) {
-        let policy = &*core.registration_policy(&self.aor);
+        let policy = &*core.accounts().of(&self.aor);
         let registration = &inbound.registration;
         let mut next_id = || core.next_binding_id();
         let update = state
@@ -355,7 +355,7 @@ impl Device {
         at: Now,
     ) -> Result<(Registration<'m>, Update), Refusal> {
         let registration = Registration::read(message, &self.aor, flow)?;
-        let policy = core.registration_policy(&self.aor);
+        let policy = core.accounts().of(&self.aor);
         let update = bindings.update(&registration, &policy, at, &mut || core.next_binding_id())?;
         Ok((registration, update))
     }
@@ -533,7 +533,7 @@ impl Device {
     }
 
     fn expire(self: &Arc<Self>, core: &Core, state: &mut State) {
-        let is_revoked = core.is_revoked(&self.aor);
+        let is_revoked = core.accounts().is_revoked(&self.aor);
         self.expire_publications(core, state, is_revoked);
         let until = end_of_life(core, is_revoked);
         if state.bindings.next_expiry().is_none_or(|at| at > until) {
@@ -548,7 +548,7 @@ impl Device {
             let left = state.bindings.active(core.now()).count();
             if let Some(last) = before.all().max_by_key(|one| one.id) {
                 let reason = match is_revoked {
-                    true => core.why_revoked(),
+                    true => core.accounts().why_revoked(),
                     false => "not refreshed in time",
                 };
                 let flow = last.contact.flow();

@@ -131,7 +131,7 @@ impl Core {
                 .note(credentials.username, flow, "iax2", reason.into());
             return Login::Paused;
         }
-        let secret = self.parts.directory.secret(credentials.username);
+        let secret = self.parts.accounts.directory.secret(credentials.username);
         let expected = secret.and_then(|secret| secret.challenge_response(credentials.challenge));
         let decoy = || busyhour_sip::auth::challenge_response(credentials.challenge, "");
         let is_known = expected.is_some();

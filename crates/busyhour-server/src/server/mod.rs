@@ -266,7 +266,7 @@ impl Server {
 
     /// Accounts that the store holds for the server's realm.
     pub fn stored_account_count(&self) -> usize {
-        self.core.parts.directory.stored_count()
+        self.core.parts.accounts.directory.stored_count()
     }
 
     /// Tells `listener` of the tokens in the store: at once, and whenever they are

@@ -3,6 +3,7 @@
 use super::{
     Authentication, HintRefusal, Limits, Network, ServerConfig,
     access::{
+        account_policy::AccountPolicy,
         accounts::Directory,
         failures::{self, FailureNotes, Failures},
         logins::{self, Logins},
@@ -100,12 +101,12 @@ impl Core {
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
         core.restore_settings(&contents);
-        core.name_hints(&core.parts.directory.differences());
+        core.name_hints(&core.parts.accounts.directory.differences());
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
         core.restore_publications(publications);
         core.restore_subscriptions(subscriptions);
-        core.end_first_revocation();
+        core.accounts().end_start();
         core.follow_accounts(contents.account_revision);
         core.store().lend_to(core.runtime().pool());
         Ok(core)
@@ -131,7 +132,7 @@ impl Core {
         let core = Arc::downgrade(self);
         let learn = move |news| {
             if let Some(core) = core.upgrade() {
-                let differences = core.parts.directory.learn(news);
+                let differences = core.parts.accounts.directory.learn(news);
                 core.name_hints(&differences);
                 core.move_mailboxes(&differences);
                 if differences.iter().any(|difference| difference.is_gone) {
@@ -276,6 +277,7 @@ fn parts(
         Unproven::new(limits.unproven_per_second),
         is_open,
     );
+    let directory = Directory::new(realm, accounts, config.accounts.clone());
     let table = || Failures::new(device_seed, count(failures::CAPACITY));
     let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
     let log = RegistrationLog::new(runtime.clone(), holders.clone(), failures, &count);
@@ -284,7 +286,7 @@ fn parts(
         registrations: runtime.topic("registration").build(),
         domains: config.domains(),
         authenticator: authenticator(&runtime, &config)?,
-        directory: Directory::new(realm, accounts, config.accounts.clone()),
+        accounts: AccountPolicy::new(directory, config.registration.clone(), is_open),
         logins: Logins::new(device_seed, count(logins::CAPACITY)),
         flows: Flows::new(device_seed, config.probe_interval),
         devices: Devices::new(phones(limits.devices_max), device_seed, runtime.pool()),

@@ -470,7 +470,7 @@ impl Core {
         let ended = counters.removed.get() + counters.expired.get() + counters.revoked.get();
         RegistrarStats {
             device_count: self.devices().len() as u64,
-            account_count: self.parts.directory.stored_count() as u64,
+            account_count: self.parts.accounts.directory.stored_count() as u64,
             binding_count: begun.saturating_sub(ended),
             requests: counters.requests.get(),
             accepted: counters.accepted.get(),

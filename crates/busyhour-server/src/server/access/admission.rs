@@ -3,13 +3,13 @@
 use super::nonces::Use;
 use crate::server::{core::Core, sip::receive::Request, stats::registration_log::WRONG_PASSWORD};
 use busyhour::clock::UnixTime;
-use busyhour_registrar::{Domains, Refusal, RegistrationPolicy, user_of, watch::Package};
+use busyhour_registrar::{Domains, Refusal, user_of, watch::Package};
 use busyhour_sip::{
     DigestCredentials, Flow, HeaderName, Host, Message, Method, Status, Uri,
     auth::{AuthOutcome, Authenticator},
     source_of,
 };
-use std::{borrow::Cow, sync::atomic::Ordering, time::Duration};
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// Whose request it is, as far as that is to be known.
 enum Proof<'a> {
@@ -152,23 +152,10 @@ impl Core {
     /// With accounts, only they and hints have a state to watch.
     pub(in crate::server) fn check_known(&self, aor: &str) -> Result<(), Refusal> {
         let user = user_of(aor);
-        let is_known = || self.parts.directory.knows(user) || self.hints().contain(user);
+        let is_known = || self.parts.accounts.directory.knows(user) || self.hints().contain(user);
         match self.parts.authenticator.is_none() || is_known() {
             true => Ok(()),
             false => Err(Refusal::NotFound),
-        }
-    }
-
-    /// What holds for the bindings of `aor`: the server's policy, and the
-    /// limit of its account where it has one of its own.
-    pub(in crate::server) fn registration_policy(&self, aor: &str) -> Cow<'_, RegistrationPolicy> {
-        let policy = &self.config().registration;
-        match self.parts.directory.contacts_max(user_of(aor)) {
-            Some(contacts_max) => Cow::Owned(RegistrationPolicy {
-                contacts_max,
-                ..policy.clone()
-            }),
-            None => Cow::Borrowed(policy),
         }
     }
 
@@ -193,7 +180,7 @@ impl Core {
             if let Some(left) = self.login_pause(credentials.username, flow) {
                 return Err(Refusal::LoginPaused(left));
             }
-            let secret = self.parts.directory.secret(credentials.username);
+            let secret = self.parts.accounts.directory.secret(credentials.username);
             let source = source_of(flow.remote.ip());
             let verdict =
                 authenticator.verify(unix, source, method, &credentials, secret.as_deref());
@@ -277,7 +264,7 @@ impl Core {
     /// A device was asked for its password. Who has no account is not remembered, so
     /// there are no more users in the table than accounts.
     pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
-        if self.parts.directory.knows(user) {
+        if self.parts.accounts.directory.knows(user) {
             self.log().failures.note_challenge(user, flow, protocol);
         }
     }

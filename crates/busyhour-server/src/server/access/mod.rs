@@ -1,6 +1,7 @@
 //! Who may do what: accounts, passwords, nonces, and the end of an account.
 
 pub(in crate::server) mod accounts;
+pub(in crate::server) mod account_policy;
 pub(in crate::server) mod admission;
 pub(in crate::server) mod nonces;
 pub(in crate::server) mod logins;

@@ -221,7 +221,7 @@ impl Core {
 
     /// The mailbox of an account.
     pub(in crate::server) fn mailbox_of(&self, username: &str) -> Name {
-        Name::new(&self.parts.directory.mailbox(username))
+        Name::new(&self.parts.accounts.directory.mailbox(username))
     }
 
     /// MSGCOUNT for an account; `None` when nobody has spoken of its mailbox.
