@@ -38,7 +38,7 @@ auth|busyhour-sip|auth|lib
 registrar|busyhour-registrar|registrar|lib
 watch|busyhour-registrar|watch|lib
 frames|busyhour-iax2|frames|lib|calls
-calls|busyhour-iax2|calls|lib
+calls|busyhour-iax2|calls conversation|lib
 END
 }
 
