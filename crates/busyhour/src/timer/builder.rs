@@ -13,7 +13,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Options of a new timer, from [`Timers::timer`].
 ///
-/// Name an executor by [`TimerBuilder::on`], then end with the kind of timer:
+/// Choose an executor with [`TimerBuilder::on`], then end with the kind of
+/// timer:
 ///
 /// | method | the callback runs |
 /// |---|---|
@@ -46,7 +47,7 @@ impl<'a> TimerBuilder<'a> {
         }
     }
 
-    /// Where the callback runs: a serializer, a pool, or any executor.
+    /// The executor that runs the callback: a serializer, a pool, or any other.
     pub fn on<E>(self, executor: &E) -> TimerBuilder<'a, Arc<dyn Executor>>
     where
         E: Executor + Clone + 'static,
@@ -55,7 +56,7 @@ impl<'a> TimerBuilder<'a> {
         self.on_shared(shared.unwrap_or_else(|| Arc::new(executor.clone())))
     }
 
-    /// Where the callback runs, given as what the timer keeps.
+    /// The executor that runs the callback, as an `Arc` that the timer keeps.
     pub fn on_shared(self, executor: Arc<dyn Executor>) -> TimerBuilder<'a, Arc<dyn Executor>> {
         TimerBuilder {
             timers: self.timers,
@@ -70,15 +71,15 @@ impl<'a> TimerBuilder<'a> {
 }
 
 impl<On> TimerBuilder<'_, On> {
-    /// The class of timers that this one belongs to in reports and for
-    /// [`Timers::cancel_label`]. A service knows 1,024 of them at least, and
-    /// refuses a timer with one label more by [`AddError::Labels`].
+    /// The label of the timer's class, for reports and for
+    /// [`Timers::cancel_label`]. A service accepts at least 1,024 labels; a
+    /// timer with one label more is refused with [`AddError::Labels`].
     pub fn label(mut self, label: &'static str) -> Self {
         self.label = label;
         self
     }
 
-    /// Whose timer this is, for [`Timers::cancel_owner`].
+    /// The owner of the timer, for [`Timers::cancel_owner`].
     pub fn owner(mut self, owner: u64) -> Self {
         self.owner = Some(owner);
         self
@@ -97,14 +98,14 @@ impl<On> TimerBuilder<'_, On> {
     }
 
     /// How much later than due the callback may run, so that it shares a
-    /// wake-up with others: of the instants in that window the one is taken
-    /// that other timers with slack take as well.
+    /// wake-up with other timers. Of the instants in that window, the one is
+    /// chosen that most other timers with slack choose, too.
     pub fn slack(mut self, slack: Duration) -> Self {
         self.slack = slack;
         self
     }
 
-    /// What [`TimerBuilder::run_every`] does about missed ticks.
+    /// How [`TimerBuilder::run_every`] treats missed ticks.
     pub fn missed(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
         self
@@ -112,7 +113,7 @@ impl<On> TimerBuilder<'_, On> {
 }
 
 impl TimerBuilder<'_, Arc<dyn Executor>> {
-    /// Runs `callback` once; without a deadline, at once.
+    /// Runs `callback` once; without a deadline, immediately.
     ///
     /// # Errors
     ///
@@ -133,7 +134,8 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     }
 
     /// Cancels the timer that `handle` names and runs `callback` once instead;
-    /// `handle` names the new timer then. Returns what became of the old one.
+    /// `handle` then names the new timer. Returns the result of cancelling the
+    /// old one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -163,12 +165,12 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
         Ok(timers.cancel(&old))
     }
 
-    /// Runs `callback` at a fixed rate, on the grid that begins with the first
-    /// run; without a deadline, that is one period from now.
+    /// Runs `callback` at a fixed rate, on a grid that begins with the first
+    /// run; without a deadline, the first run is one period from now.
     ///
-    /// A run that takes longer than a period is not overtaken: the ticks it
-    /// missed follow [`TimerBuilder::missed`]. A period of zero is taken as
-    /// one nanosecond.
+    /// Runs never overlap: ticks missed because a run takes longer than a
+    /// period are treated as set with [`TimerBuilder::missed`]. A period of
+    /// zero counts as one nanosecond.
     ///
     /// # Errors
     ///
@@ -188,7 +190,7 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
     }
 
     /// Runs `callback` with a pause of `gap` between the end of a run and the
-    /// next; without a deadline, the first is one gap from now.
+    /// next one; without a deadline, the first run is one gap from now.
     ///
     /// # Errors
     ///
@@ -206,9 +208,9 @@ impl TimerBuilder<'_, Arc<dyn Executor>> {
         })
     }
 
-    /// Runs `callback` again after the delay that it returns, counted from the
-    /// deadline it was due at (or from now, if that is past); zero ends it.
-    /// Without a deadline, the first run is at once.
+    /// Runs `callback` again after the delay that it returns, counted from its
+    /// deadline (or from now, if that has passed); zero ends the timer. Without
+    /// a deadline, the first run is immediate.
     ///
     /// # Errors
     ///

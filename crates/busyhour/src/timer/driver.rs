@@ -24,7 +24,7 @@ pub struct Driver {
 
 impl Timers {
     /// Starts the thread that delivers due timers. It runs no callback itself,
-    /// but for those whose executor does so at once.
+    /// unless an executor runs tasks on the thread that pushes them.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Timers {
         let (ends, ended) = mpsc::channel();
         let drive = move || {
             let _ends: mpsc::Sender<()> = ends;
-            // The channel closes when the hook could not be installed.
+            // The channel is closed if the hook could not be installed.
             if receiver.recv().is_ok() {
                 timers.drive(&stopped);
             }
@@ -51,7 +51,7 @@ impl Timers {
         if !self.on_earlier_deadline(move || driver.unpark()) {
             return Err(DriverError::Driven);
         }
-        // The thread waits for this; it cannot have ended.
+        // The thread waits for this, so it cannot have ended.
         let _ = sender.send(());
         let thread = Some(thread);
         Ok(Driver {
@@ -65,13 +65,13 @@ impl Timers {
         while !stop.load(Ordering::Acquire) {
             self.run_due(self.clock().now());
             let wait = self.next_wait();
-            // What ran meanwhile may have slept, and so may have been woken in the
-            // place of this sleep by who stops us.
+            // Code that ran meanwhile may have slept, and so may have used up
+            // the wake-up by the thread that stops this one.
             if stop.load(Ordering::Acquire) {
                 return;
             }
             match wait {
-                // More is due, or a host is inside `run_due` just now.
+                // More timers are due, or a host is inside `run_due` now.
                 Some(Duration::ZERO) => thread::yield_now(),
                 Some(wait) => thread::park_timeout(wait),
                 None => thread::park(),
@@ -81,20 +81,20 @@ impl Timers {
 }
 
 impl Driver {
-    /// Stops the thread and waits for its end. Timers that are pending stay so.
+    /// Stops the thread and waits for its end. Pending timers stay pending.
     ///
-    /// The thread ends once the waker, hook or executor that it is in has
-    /// returned. On a worker of a pool another one sees to the waiting tasks
-    /// meanwhile. One that never returns is waited for without a limit, as is
-    /// one that waits for the very task that calls this:
-    /// [`Driver::stop_within`] has a limit. On the driver's own thread nobody
-    /// waits: it ends when the caller has returned.
+    /// The thread ends once the waker, hook or executor that it is calling has
+    /// returned. If the caller is a worker of a pool, another worker runs the
+    /// waiting tasks meanwhile. If that call never returns, or waits for the
+    /// very task that calls `stop`, then `stop` waits for ever;
+    /// [`Driver::stop_within`] has a limit. On the driver's own thread `stop`
+    /// does not wait: the thread ends when the caller has returned.
     pub fn stop(self) {
         drop(self);
     }
 
-    /// As [`Driver::stop`], but waits no longer than `limit`; whether the
-    /// thread has ended. If not, it ends by itself as soon as it can.
+    /// Like [`Driver::stop`], but waits no longer than `limit`; returns whether
+    /// the thread has ended. If not, it ends by itself as soon as it can.
     ///
     /// ```
     /// use std::time::Duration;
@@ -114,7 +114,7 @@ impl Driver {
         end == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 
-    /// The thread to wait for, if that is another one.
+    /// The thread to wait for, unless it is the calling one.
     fn stop_without_waiting(&mut self) -> Option<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let thread = self.thread.take()?;
@@ -131,7 +131,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(thread) = self.stop_without_waiting() {
-            // It cannot have panicked: the user's code is called in a catch.
+            // It cannot have panicked: user code is called inside
+            // `catch_unwind`.
             let _ = blocking(|| thread.join());
         }
     }

@@ -1,10 +1,10 @@
 use super::queue::QueueHandle;
 
-/// Names one timer of a [`Timers`](super::Timers) service.
+/// Identifies one timer of a [`Timers`](super::Timers) service.
 ///
-/// It is 16 bytes and may be copied, kept and dropped freely: dropping it does
-/// not cancel the timer, and it never names a later one. The handle of another
-/// service names nothing.
+/// It is 16 bytes and may be copied, kept and dropped freely. Dropping it does
+/// not cancel the timer. It never identifies a later timer; in another service
+/// it identifies none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimerHandle {
     pub(super) service: u32,
@@ -12,7 +12,7 @@ pub struct TimerHandle {
     pub(super) timer: QueueHandle,
 }
 
-/// What became of a timer that was cancelled.
+/// The result of cancelling a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a cancelled timer may be running right now"]
 pub enum Cancel {

@@ -1,7 +1,7 @@
 //! Timers: a pure queue and a service that delivers into serializers.
 //!
-//! [`TimerQueue`] keeps values in the exact order of their deadlines and takes `now`
-//! from its owner. [`Timers`] is the service on top: one-shot and periodic
+//! [`TimerQueue`] keeps values in the exact order of their deadlines; its owner
+//! passes `now`. [`Timers`] is the service on top: one-shot and periodic
 //! callbacks that a serializer or a pool runs.
 
 mod queue;

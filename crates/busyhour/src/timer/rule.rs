@@ -1,31 +1,31 @@
 use crate::clock::Instant;
 use std::time::Duration;
 
-/// What a fixed-rate timer does about ticks that came due while it could not run.
+/// How a fixed-rate timer treats ticks that came due while it could not run.
 #[doc(alias = "MissedTickBehavior")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MissedTicks {
     /// Runs every missed tick at once, one after the other, until it has caught up.
     Burst,
-    /// Leaves missed ticks out and goes on with the next one of the same grid.
+    /// Skips missed ticks and continues with the next tick of the same grid.
     #[default]
     Skip,
-    /// Leaves missed ticks out and starts a new grid one period from now.
+    /// Skips missed ticks and starts a new grid one period from now.
     Delay,
 }
 
-/// When a periodic timer comes due again.
+/// When a periodic timer is due again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// A grid of ticks, one each `period`, whatever the callback takes.
+    /// A grid with one tick each `period`, however long the callback takes.
     Rate {
         period: Duration,
         missed: MissedTicks,
     },
     /// A pause after the end of each run.
     FixedDelay(Duration),
-    /// The delay that the callback returned, from the deadline it was due at;
-    /// zero stops the timer.
+    /// The delay that the callback returned, counted from its deadline; zero
+    /// stops the timer.
     ReturnedDelay,
 }
 
@@ -33,19 +33,19 @@ pub(super) enum Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NextRun {
     pub(super) due: Instant,
-    /// Ticks left out on the way there.
+    /// Ticks skipped before it.
     pub(super) missed: u64,
 }
 
 impl Rule {
-    /// A grid; a period of zero is taken as one nanosecond.
+    /// A grid; a period of zero counts as one nanosecond.
     pub(super) fn rate(period: Duration, missed: MissedTicks) -> Self {
         let period = period.max(Duration::from_nanos(1));
         Self::Rate { period, missed }
     }
 
-    /// The next run after the one that was due at `due` and ended at `now`;
-    /// `None` when the callback's answer `told` stops the timer.
+    /// The run after the one that was due at `due` and ended at `now`; `None`
+    /// if the delay that the callback returned stops the timer.
     pub(super) fn next(self, due: Instant, now: Instant, told: Duration) -> Option<NextRun> {
         match self {
             Self::Rate { period, missed } => Some(missed.next(due, now, period)),

@@ -1,5 +1,5 @@
-//! Schedules of a driver, workers and who adds, moves and cancels timers; with
-//! a pool between them, that is too large for loom.
+//! Schedules of a driver, workers and threads that add, move and cancel timers;
+//! with a pool between them this is too large for loom.
 
 use super::{Cancel, TimerHandle, Timers};
 use crate::{
@@ -19,8 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// The service with a thread that drives it at the beginning of time: timers
-/// with no delay are due, and others never are.
+/// The service with a thread that drives it. Time stands still: timers without
+/// a delay are due, others never are.
 struct Driven {
     timers: Timers,
     stop: Arc<AtomicBool>,
@@ -28,8 +28,8 @@ struct Driven {
     driver: thread::JoinHandle<()>,
 }
 
-/// Ends the driver's sleep. Under shuttle a thread that parks may wake without
-/// a reason, and that would hide a wake-up that was lost.
+/// Ends the driver's sleep. Under shuttle a parked thread may wake without a
+/// reason, which would hide a lost wake-up.
 #[derive(Default)]
 struct Bell {
     is_rung: Mutex<bool>,
@@ -75,7 +75,7 @@ impl Driven {
     }
 }
 
-/// As [`Timers::spawn_driver`] drives, in time that stands still.
+/// Drives like [`Timers::spawn_driver`], while time stands still.
 fn drive(timers: &Timers, stop: &AtomicBool, bell: &Bell) {
     while !stop.load(Ordering::SeqCst) {
         timers.run_due(timers.clock().now());
@@ -86,7 +86,7 @@ fn drive(timers: &Timers, stop: &AtomicBool, bell: &Bell) {
     }
 }
 
-/// What a callback leaves behind.
+/// What a callback records.
 #[derive(Default)]
 struct Trace {
     begun: AtomicU64,
@@ -96,7 +96,7 @@ struct Trace {
 impl Trace {
     fn run(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
-        // As long as a cancel takes, so that one comes to its end meanwhile.
+        // Several steps, so that a cancel can end meanwhile.
         (0..40).for_each(|_| thread::yield_now());
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
@@ -113,14 +113,14 @@ fn pool(workers: usize) -> TaskPool {
     TaskPool::builder().workers(workers).build().unwrap()
 }
 
-/// Whenever it comes, a cancel that waits ends with the callback prevented or
+/// Whenever it happens, a cancel that waits ends with the callback prevented or
 /// over, and no worker begins it later.
 #[test]
 fn shuttle_a_driver_meets_a_cancel_that_waits() {
     explore(1_500, || cancel_and_wait(|_| {}));
 }
 
-/// The same while the callback runs, which is rare otherwise.
+/// The same test for a cancel during the callback, which is rare otherwise.
 #[test]
 fn shuttle_a_callback_meets_a_cancel_that_waits() {
     explore(1_500, || {
@@ -150,7 +150,7 @@ fn cancel_and_wait(wait_before: impl FnOnce(&Trace)) {
     ends_after_the_cancel(driven, &pool, &trace);
 }
 
-/// Nothing is left of a cancelled timer, and it runs no more.
+/// Nothing is left of a cancelled timer, and it does not run again.
 fn ends_after_the_cancel(driven: Driven, pool: &TaskPool, trace: &Arc<Trace>) {
     let (begun, ended) = trace.read();
     assert_eq!(begun, ended, "it runs after a cancel that waited");
@@ -162,8 +162,8 @@ fn ends_after_the_cancel(driven: Driven, pool: &TaskPool, trace: &Arc<Trace>) {
     assert_eq!(trace.read(), (begun, begun), "it ran later");
 }
 
-/// As before, for a periodic timer on a serializer, whose runs overlap with
-/// nothing and end with the cancel.
+/// The same test for a periodic timer on a serializer: its runs do not overlap,
+/// and end with the cancel.
 #[test]
 fn shuttle_a_periodic_timer_meets_a_cancel_that_waits() {
     explore(1_500, || {
@@ -182,8 +182,8 @@ fn shuttle_a_periodic_timer_meets_a_cancel_that_waits() {
     });
 }
 
-/// A due timer is added while the driver falls asleep: it never sleeps past
-/// it, or this would wait for ever.
+/// A due timer is added while the driver falls asleep: the driver must not
+/// sleep past it, or this test would wait for ever.
 #[test]
 fn shuttle_a_driver_sleeps_past_no_timer() {
     explore(4_000, || {
@@ -200,7 +200,7 @@ fn shuttle_a_driver_sleeps_past_no_timer() {
     });
 }
 
-/// Runs tasks where they are handed over.
+/// Runs tasks on the thread that pushes them.
 #[derive(Clone)]
 struct Inline;
 
@@ -211,8 +211,8 @@ impl Executor for Inline {
     }
 }
 
-/// Two callbacks that each cancel the other and wait: one of the two is told
-/// that the wait would never end, and both end.
+/// Two callbacks each cancel the other and wait: one of them is told that the
+/// wait would never end, and both end.
 #[test]
 fn shuttle_callbacks_that_wait_for_each_other_end() {
     explore(1_500, || {

@@ -13,16 +13,17 @@ use std::{
     time::Duration,
 };
 
-/// Waiting in futures, whatever runs them: the pool's `spawn`, tokio, or any
-/// other executor. Only wakers are called on the driver's thread.
+/// Sleeps, intervals and time limits for futures on any executor: the pool's
+/// `spawn`, tokio, or another one. The driver's thread only calls wakers.
 ///
-/// - A sleep, a tick or a time limit never comes early. Once the service is
-///   [closed](Timers::close), what has not come by then never comes: the future
-///   stays pending until it is dropped, as futures do when tokio's runtime shuts
-///   down. A loop around it is suspended and does not spin.
-/// - The service's [capacity](super::TimersBuilder::capacity) does not refuse the
-///   timers of futures, since a future could not go on without its timer. The
-///   forms that begin with `try_` respect it and say so.
+/// - A sleep, a tick or a time limit never completes early. Once the service is
+///   [closed](Timers::close), one that has not completed never does: the future
+///   stays pending until it is dropped, as futures do when tokio's runtime
+///   shuts down. A loop around it is suspended and does not spin.
+/// - The service's [capacity](super::TimersBuilder::capacity) does not limit
+///   the timers of futures, since a future could not continue without its
+///   timer. Only the methods that begin with `try_` respect it and return an
+///   error.
 impl Timers {
     /// A future that completes once `delay` has passed.
     ///
@@ -57,7 +58,7 @@ impl Timers {
         }
     }
 
-    /// As [`Timers::sleep`], but takes its timer now, and only within the
+    /// Like [`Timers::sleep`], but takes its timer now, and only within the
     /// capacity.
     ///
     /// ```
@@ -80,20 +81,20 @@ impl Timers {
         self.try_sleep_until(self.clock().now() + delay)
     }
 
-    /// As [`Timers::sleep_until`]; see [`Timers::try_sleep`].
+    /// Like [`Timers::sleep_until`]; see [`Timers::try_sleep`].
     ///
     /// # Errors
     ///
     /// [`AddError`]: the service is full or closed.
     pub fn try_sleep_until(&self, deadline: Instant) -> Result<Sleep, AddError> {
         let mut sleep = self.sleep_until(deadline);
-        // Nobody waits yet; the first poll brings the waker.
+        // Nothing waits yet; the first poll sets the waker.
         let timer = self.service.add(sleep.timer_that_wakes(Waker::noop()))?;
         sleep.timer = Some(timer);
         Ok(sleep)
     }
 
-    /// As [`Timers::timeout`], but takes its timer now, and only within the
+    /// Like [`Timers::timeout`], but takes its timer now, and only within the
     /// capacity; see [`Timers::try_sleep`].
     ///
     /// # Errors
@@ -107,7 +108,7 @@ impl Timers {
         Ok(within(self.try_sleep(limit)?, future))
     }
 
-    /// The output of `future`, if it is there before `limit` has passed.
+    /// The output of `future`, if it completes before `limit` has passed.
     ///
     /// # Errors
     ///
@@ -121,9 +122,9 @@ impl Timers {
         within(self.sleep(limit), future)
     }
 
-    /// Ticks at a fixed rate, the first one at once.
+    /// Ticks at a fixed rate, the first one immediately.
     ///
-    /// A period of zero is taken as one nanosecond.
+    /// A period of zero counts as one nanosecond.
     pub fn interval(&self, period: Duration) -> Interval {
         self.interval_at(self.clock().now(), period)
     }
@@ -150,9 +151,9 @@ async fn within<F: Future>(mut sleep: Sleep, future: F) -> Result<F::Output, Ela
 
 /// A future that completes at a deadline, from [`Timers::sleep`].
 ///
-/// It takes no timer before it is first polled (one of [`Timers::try_sleep`]
-/// has it from the start), and gives it back when dropped. It never completes
-/// before its deadline; if the service is closed before, it never completes.
+/// It takes its timer when it is first polled ([`Timers::try_sleep`] takes it
+/// at once), and gives it back when dropped. It never completes before its
+/// deadline; if the service is closed before, it never completes.
 #[derive(Debug)]
 #[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
@@ -167,7 +168,7 @@ impl Sleep {
         self.deadline
     }
 
-    /// Sets another deadline, also after it has completed.
+    /// Sets another deadline, even after it has completed.
     pub fn reset(&mut self, deadline: Instant) {
         self.deadline = deadline;
         if let Some(timer) = self.timer
@@ -177,8 +178,8 @@ impl Sleep {
         }
     }
 
-    /// Sees to it that `waker` is woken at the deadline. A closed service wakes
-    /// nobody any more.
+    /// Arranges that `waker` is woken at the deadline. A closed service wakes
+    /// no future any more.
     fn register(&mut self, waker: &Waker) {
         let service = &self.timers.service;
         let known = self.timer.as_ref();
@@ -200,7 +201,7 @@ impl Sleep {
 
     fn cancel(&mut self) {
         if let Some(timer) = self.timer.take() {
-            // Whether it has fired already makes no difference to a future.
+            // Whether it has fired already does not matter to a future.
             let _ = self.timers.cancel(&timer);
         }
     }
@@ -270,15 +271,15 @@ impl Interval {
         self
     }
 
-    /// Waits for the next tick and returns when it was due. Once the service
-    /// is closed, no tick comes any more: this stays pending.
+    /// Waits for the next tick and returns when it was due. Once the service is
+    /// closed there are no more ticks, and this stays pending.
     ///
     /// A tick is not lost if the future is dropped before it completes.
     pub fn tick(&mut self) -> impl Future<Output = Instant> {
         poll_fn(|context| self.poll_tick(context))
     }
 
-    /// Asks for the next tick; see [`Interval::tick`].
+    /// Polls for the next tick; see [`Interval::tick`].
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
         let due = self.sleep.deadline();
         Pin::new(&mut self.sleep).poll(context).map(|()| {
@@ -290,7 +291,7 @@ impl Interval {
         })
     }
 
-    /// Ticks left out so far.
+    /// The number of ticks skipped so far.
     pub fn missed_count(&self) -> u64 {
         self.missed_count
     }

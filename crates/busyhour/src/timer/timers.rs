@@ -19,11 +19,11 @@ use std::{
     time::Duration,
 };
 
-/// The timer service: callbacks that a serializer or a pool runs when they are due.
+/// The timer service: a serializer or a pool runs callbacks when they are due.
 ///
-/// A handle is cheap to clone; clones are the same service. Somebody must
-/// drive it: a thread of its own ([`Timers::spawn_driver`]), a host's event
-/// loop ([`Timers::next_wait`] and [`Timers::run_due`]), or a simulation.
+/// A handle is cheap to clone; clones share the same service. Something must
+/// drive the service: a thread of its own ([`Timers::spawn_driver`]), a host's
+/// event loop ([`Timers::next_wait`] and [`Timers::run_due`]), or a simulation.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -49,29 +49,32 @@ use std::{
 ///
 /// - A callback never runs before its deadline, never on the driver's thread,
 ///   and at most once for each time it is due.
-/// - Callbacks reach one executor in the order of their deadlines; with equal
-///   deadlines, in the order they were added if one thread added them.
+/// - Callbacks on one executor start in the order of their deadlines; with
+///   equal deadlines, in the order in which they were added if one thread added
+///   them.
 /// - After [`Cancel::Prevented`] the callback has been dropped; after
 ///   [`Timers::cancel_and_wait`] it is neither running nor will it run.
-/// - Nothing is lost in silence: every callback runs, is cancelled, or counts
-///   in [`TimerStats::lost`]. A full executor only puts it off
+/// - Nothing is lost silently: every callback runs, is cancelled, or counts in
+///   [`TimerStats::lost`]. A full executor only delays it
 ///   ([`TimerStats::deferred`]).
 ///
 /// # Behaviour at the edges
 ///
 /// - A deadline in the past, or a delay of zero, is due at the next
-///   [`Timers::run_due`], in the order of the deadlines; never inside the add.
+///   [`Timers::run_due`], in the order of the deadlines; the callback never
+///   runs inside the add.
 /// - A deadline beyond the clock's range is [`Instant::FAR_FUTURE`]: the timer
 ///   waits until it is cancelled.
-/// - Deadlines are monotonic time. A step of the calendar moves none; a
-///   machine that slept makes all that fell due run at once, in order, and
-///   periodic timers follow their [`MissedTicks`](super::MissedTicks).
-/// - A callback that panics ends its timer, a periodic one too, and the panic
-///   goes on to the executor, which isolates it.
-/// - All other code of the user's that the service calls (wakers, executors,
-///   the hook, `Drop` of what a callback captured) may panic as well: that is
-///   counted in [`TimerStats::panicked`] and goes nowhere.
-/// - A callback may add, move and cancel any timer, itself included.
+/// - Deadlines are monotonic time. A change of the wall clock moves none. After
+///   the machine was suspended, everything that fell due runs at once, in
+///   order, and periodic timers follow their
+///   [`MissedTicks`](super::MissedTicks).
+/// - A callback that panics ends its timer, even a periodic one. The panic goes
+///   on to the executor, which isolates it.
+/// - All other user code that the service calls (wakers, executors, the hook,
+///   `Drop` of what a callback captured) may panic as well: the service catches
+///   the panic and counts it in [`TimerStats::panicked`].
+/// - A callback may add, move and cancel any timer, including its own.
 #[doc(alias(
     "ast_sched_context",
     "ast_sched_add",
@@ -92,9 +95,9 @@ impl Timers {
 
     /// Runs `callback` on `executor` once `delay` has passed.
     ///
-    /// If the service is full or closed, the callback is dropped, counted in
-    /// [`TimerStats::refused`], and the handle names a timer that is over. Use
-    /// [`Timers::timer`] to be told.
+    /// If the service is full or closed, the callback is dropped and counted in
+    /// [`TimerStats::refused`], and the handle identifies a timer that is over.
+    /// Use [`Timers::timer`] to get an error instead.
     pub fn after<E>(
         &self,
         delay: Duration,
@@ -120,8 +123,8 @@ impl Timers {
         self.timer().at(deadline).on(executor).run_or_drop(callback)
     }
 
-    /// Runs `callback` on `executor` each `period`, the first time one period
-    /// from now, leaving missed ticks out; see [`Timers::after`].
+    /// Runs `callback` on `executor` each `period`, first one period from now,
+    /// skipping missed ticks; see [`Timers::after`].
     ///
     /// [`Timers::timer`] has the other kinds of periodic timers.
     pub fn every<E>(
@@ -163,30 +166,30 @@ impl Timers {
         TimerBuilder::new(self)
     }
 
-    /// Cancels a timer. Up to the moment its callback begins, that is
-    /// prevented, also when it already waits in the executor's queue.
+    /// Cancels a timer. The callback is prevented if it has not begun, even if
+    /// it already waits in the executor's queue.
     pub fn cancel(&self, handle: &TimerHandle) -> Cancel {
         self.service.cancel(handle)
     }
 
     /// Cancels a timer and, if its callback is running, waits for the end.
     ///
-    /// Afterwards the callback is neither running nor will it run, and what it
+    /// Afterwards the callback is not running and will not run, and what it
     /// captured has been dropped (or is being dropped by another thread, whose
-    /// own cancel has prevented the run). Only where the wait could never end, inside
-    /// the callback itself or in a circle of callbacks that wait for each
-    /// other, does it return [`Cancel::Running`] instead: then the timer is
-    /// stopped, but its present run goes on.
+    /// own cancel has prevented the run). If the wait would never end, inside
+    /// the callback itself or in a cycle of callbacks that wait for each other,
+    /// it returns [`Cancel::Running`] instead: then the timer is stopped, but
+    /// its current run continues.
     ///
-    /// It blocks the calling thread, so it belongs outside the pool's workers
-    /// or after [`Timers::cancel`] has said [`Cancel::Running`].
+    /// It blocks the calling thread, so call it outside of the pool's workers,
+    /// or only after [`Timers::cancel`] has returned [`Cancel::Running`].
     #[doc(alias("del_timer_sync", "AST_SCHED_DEL"))]
     pub fn cancel_and_wait(&self, handle: &TimerHandle) -> Cancel {
         self.service.cancel_and_wait(handle)
     }
 
-    /// Moves a timer that waits to another deadline; `false` if it does not
-    /// wait any more. The callback and the handle stay. Slack does not apply.
+    /// Moves a waiting timer to another deadline; `false` if it no longer
+    /// waits. The callback and the handle stay the same. Slack does not apply.
     ///
     /// ```
     /// use std::time::Duration;
@@ -203,30 +206,32 @@ impl Timers {
         self.service.reschedule(handle, deadline)
     }
 
-    /// How long until a waiting timer is due; zero when it is overdue, `None`
-    /// when it has been delivered or is over.
+    /// How long until a waiting timer is due; zero if it is overdue, `None` if
+    /// it has been delivered or is over.
     pub fn time_left(&self, handle: &TimerHandle) -> Option<Duration> {
         let deadline = self.service.deadline(handle)?;
         Some(deadline - self.service.clock.now())
     }
 
-    /// Cancels all timers of `owner`; returns how many were prevented.
-    /// Periodic ones that are running stop after the present run. Timers of
-    /// others are not looked at.
+    /// Cancels all timers of `owner`; returns how many were prevented. Periodic
+    /// timers that are running stop after the current run. The cost depends
+    /// only on the owner's timers.
     pub fn cancel_owner(&self, owner: u64) -> usize {
         self.service.cancel_all(|state| state.of_owner(owner))
     }
 
-    /// Cancels all timers with `label`; see [`Timers::cancel_owner`]. With the
-    /// empty label, those that have none, which looks at every timer.
+    /// Cancels all timers with `label`; see [`Timers::cancel_owner`]. The empty
+    /// label means the timers without a label; this looks at every timer.
     pub fn cancel_label(&self, label: &str) -> usize {
         self.service.cancel_all(|state| state.of_label(label))
     }
 
-    /// Takes no more timers and drops those that have not begun; returns how many.
+    /// Closes the service: it accepts no more timers and drops those that have
+    /// not begun; returns how many.
     ///
-    /// Periodic timers that run stop after the present run. Sleeps, ticks and
-    /// time limits of futures that have not come by now never come.
+    /// Periodic timers that are running stop after the current run. Sleeps,
+    /// ticks and time limits of futures that have not completed by now never
+    /// complete.
     pub fn close(&self) -> usize {
         self.service.close()
     }
@@ -234,9 +239,9 @@ impl Timers {
     /// How long a host's event loop may sleep until a timer is due: zero if
     /// one is due now, `None` if there is none.
     ///
-    /// The sleep must end early when the hook of [`Timers::on_earlier_deadline`] is
-    /// called, since an earlier deadline may be added meanwhile. To look at
-    /// the earliest deadline without a sleep there is [`Timers::next_deadline`].
+    /// When the hook of [`Timers::on_earlier_deadline`] is called, the sleep
+    /// must end early, since an earlier deadline was added meanwhile. To look
+    /// at the earliest deadline without a sleep, use [`Timers::next_deadline`].
     #[doc(alias = "ast_sched_wait")]
     pub fn next_wait(&self) -> Option<Duration> {
         let service = &self.service;
@@ -251,18 +256,18 @@ impl Timers {
         (earliest != Instant::FAR_FUTURE).then_some(earliest)
     }
 
-    /// Hands what is due at `now` to its executors, in order; returns how many
-    /// timers that were.
+    /// Passes what is due at `now` to its executors, in order; returns the
+    /// number of timers.
     ///
-    /// One thread drives at a time: while another is inside this method, it
-    /// returns 0 at once. It hands over no more timers than were pending at
-    /// the call, so it returns even when callbacks keep adding due ones. And
-    /// it returns when it has taken a millisecond of the service's clock, plus
-    /// what the executors and wakers take that it is in: what is left is still
-    /// due, and [`Timers::next_wait`] is zero.
+    /// One thread drives at a time: while another thread is inside this method,
+    /// it returns 0 at once. It delivers no more timers than were pending at
+    /// the call, so it returns even if callbacks keep adding due ones. And it
+    /// returns when it has taken a millisecond of the service's clock, plus the
+    /// rest of its current call to an executor or waker: then the remaining
+    /// timers are still due, and [`Timers::next_wait`] is zero.
     ///
-    /// Executors and wakers are called on this thread, under no lock. One that
-    /// panics is counted in [`TimerStats::panicked`]; the others are not
+    /// It calls executors and wakers on this thread, under no lock. If one
+    /// panics, this is counted in [`TimerStats::panicked`]; the others are not
     /// affected.
     #[doc(alias = "ast_sched_runq")]
     pub fn run_due(&self, now: Instant) -> usize {
@@ -270,8 +275,8 @@ impl Timers {
     }
 
     /// Installs the hook that ends a host's sleep when a deadline earlier than
-    /// the last [`Timers::next_wait`] is added; `false` if there is one
-    /// already, the driver's included.
+    /// the last [`Timers::next_wait`] is added; `false` if a hook is installed
+    /// already, for example by the driver.
     ///
     /// The hook is called on the adding thread (or on one that calls
     /// [`Timers::next_wait`] while another one sleeps), under no lock of this
@@ -282,7 +287,7 @@ impl Timers {
         self.service.driver_waker.install(Box::new(hook))
     }
 
-    /// What the service holds and has done.
+    /// Statistics of the service: what it holds now and what it has done.
     pub fn stats(&self) -> TimerStats {
         self.service.stats()
     }
@@ -292,7 +297,7 @@ impl Timers {
         &self.service.clock
     }
 
-    /// A handle of a timer that is over.
+    /// A handle that identifies a timer that is over.
     pub(super) fn over(&self) -> TimerHandle {
         TimerHandle {
             service: self.service.number,
@@ -328,28 +333,28 @@ impl TimersBuilder {
         }
     }
 
-    /// The clock that deadlines refer to; the machine's by default.
+    /// The clock that deadlines refer to; default: the machine's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How many shards with a lock each; by default twice the processors, up
-    /// to 64. With one, equal deadlines keep the order of insertion across
-    /// threads too: a simulation wants that.
+    /// The number of shards, each with a lock; default: twice the processors,
+    /// at most 64. With one shard, equal deadlines keep the order of insertion
+    /// across threads too, as a simulation needs.
     pub fn shards(mut self, count: usize) -> Self {
         self.shard_count = count.clamp(1, SHARDS_MAX);
         self
     }
 
-    /// How many timers may wait; an add beyond is refused. 134 million by
-    /// default. The timers of futures count, but are not refused.
+    /// How many timers may wait; further ones are refused. Default: 134
+    /// million. The timers of futures count, but are not refused.
     pub fn capacity(mut self, count: usize) -> Self {
         self.capacity = count.max(1);
         self
     }
 
-    /// Makes the service. It has no thread until [`Timers::spawn_driver`].
+    /// Builds the service. It has no thread until [`Timers::spawn_driver`].
     pub fn build(self) -> Timers {
         let number = SERVICES.fetch_add(1, Ordering::Relaxed);
         let service = Service::new(number, self.clock, self.shard_count, self.capacity);
@@ -363,13 +368,13 @@ impl TimersBuilder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
-    /// As many timers wait as the service may hold.
+    /// The service holds as many timers as it may.
     #[error("the timer service is full")]
     Full,
     /// The service was closed.
     #[error("the timer service is closed")]
     Closed,
-    /// The service knows 1,024 labels, and this one is new to it.
+    /// The service has 1,024 labels, and this one is new.
     #[error(
         "the timer service has 1,024 labels already: a label names a class of timers; tell single ones apart by their owner"
     )]
@@ -380,7 +385,7 @@ pub enum AddError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// The service is driven already, or a host installed its own hook.
+    /// The service has a driver already, or a host has installed its own hook.
     #[error("the timer service has a driver already")]
     Driven,
     /// Virtual time does not pass by itself: the program that advances it calls

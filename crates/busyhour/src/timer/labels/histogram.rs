@@ -1,6 +1,6 @@
 /// Counts durations in buckets a quarter of a power of two wide.
 ///
-/// A quantile is exact to 25 % at worst, over the whole range of `u64`
+/// A quantile has an error of at most 25 %, over the whole range of `u64`
 /// nanoseconds, in 2 KiB.
 #[derive(Debug, Clone)]
 pub(in crate::timer) struct LatenessHistogram {

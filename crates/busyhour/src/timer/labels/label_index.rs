@@ -1,7 +1,7 @@
 use super::{histogram::LatenessHistogram, timer_set::TimerSet};
 use crate::stats::TimerLabelStats;
 
-/// What is known about the timers of each label, in one shard.
+/// The timers of each label, in one shard.
 #[derive(Debug, Default)]
 pub(in crate::timer) struct Labels {
     labels: Vec<Label>,
@@ -21,13 +21,13 @@ pub(in crate::timer) struct Label {
     cancelled: u64,
     expired: u64,
     lateness: LatenessHistogram,
-    /// Its timers; the empty label does without.
+    /// Its timers; not kept for the empty label.
     pub(in crate::timer) members: TimerSet,
 }
 
 impl Labels {
-    /// Finds or makes the entry for `name`; `None` if there are as many as
-    /// there may be. A program has few labels, all of them literals, so most
+    /// Finds or creates the entry for `name`; `None` if there are as many as
+    /// allowed. A program has few labels, all of them literals, so most
     /// searches end at the first equal pointer.
     pub(in crate::timer) fn index(&mut self, name: &'static str) -> Option<LabelIndex> {
         let same = |label: &Label| std::ptr::eq(label.name, name) || label.name == name;
@@ -43,13 +43,13 @@ impl Labels {
         Some(LabelIndex(index as u16))
     }
 
-    /// The timers without a label, and those of futures, which nothing but a
-    /// close refuses, have their places always.
+    /// There is always room for timers without a label, and for those of
+    /// futures, which only a closed service refuses.
     fn has_room(&self, name: &'static str) -> bool {
         self.labels.len() < LABELS_MAX || name.is_empty() || name == FUTURES
     }
 
-    /// The entry for `name`, if a timer ever bore it.
+    /// The entry for `name`, if a timer ever had it.
     pub(in crate::timer) fn find(&self, name: &str) -> Option<&Label> {
         self.labels.iter().find(|label| label.name == name)
     }

@@ -2,17 +2,17 @@ use super::record::{REFUSED_RETRY, Repeat, Work};
 use crate::clock::Instant;
 use std::time::Duration;
 
-/// A periodic timer's way back into the queue.
+/// How a periodic timer returns to the queue.
 pub(in crate::timer) struct Again {
     pub(in crate::timer) repeat: Box<Repeat>,
     pub(in crate::timer) deadline: Instant,
-    /// Ticks left out on the way there.
+    /// Ticks skipped before the next run.
     pub(in crate::timer) missed: u64,
 }
 
 impl Again {
-    /// After a run whose callback returned `told`; `Err` hands back the work
-    /// of a timer that has run for the last time.
+    /// After a run whose callback returned `told`; `Err` returns the work of a
+    /// timer that has run for the last time.
     pub(super) fn after_run(
         mut repeat: Box<Repeat>,
         now: Instant,
@@ -28,8 +28,8 @@ impl Again {
         })
     }
 
-    /// After a delivery that was lost. That does not stop a periodic timer;
-    /// one whose callback says when to come again is asked at once.
+    /// After a lost delivery. It does not stop a periodic timer; if the
+    /// callback would return the next delay, the timer is due again at once.
     pub(super) fn after_loss(work: Work, now: Instant) -> Result<Self, Work> {
         match work {
             Work::Repeat(repeat) => Self::after_run(repeat, now, REFUSED_RETRY),

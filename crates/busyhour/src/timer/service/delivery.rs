@@ -11,11 +11,11 @@ use std::{
     sync::Arc,
 };
 
-/// A due timer on its way through an executor's queue: the task that the
-/// executor runs is this, and the callback itself stays in the shard until it
-/// begins, so that it can be cancelled up to that moment.
+/// A due timer in an executor's queue. This is the task that the executor runs;
+/// the callback itself stays in the shard until it begins, so that it can be
+/// cancelled until then.
 ///
-/// Dropped without a run, it reports the loss.
+/// If it is dropped without a run, it reports the loss.
 pub(in crate::timer) struct TimerDelivery {
     service: Arc<Service>,
     handle: TimerHandle,
@@ -60,8 +60,8 @@ impl TimerDelivery {
         }
     }
 
-    /// Calls the callback: what the timer does next, or what is left of its
-    /// work to drop, and the panic that the call ended with.
+    /// Calls the callback; returns what the timer does next, or the rest of its
+    /// work to drop, and the panic of the call.
     fn call(&self, work: Work) -> (Result<Again, Work>, Option<Payload>) {
         locked_shard::assert_none();
         match work {
@@ -94,5 +94,5 @@ impl Drop for TimerDelivery {
     }
 }
 
-/// What a panic carries.
+/// The payload of a panic.
 type Payload = Box<dyn Any + Send>;

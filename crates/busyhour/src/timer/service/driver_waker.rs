@@ -24,25 +24,26 @@ use std::{fmt, sync::OnceLock};
 /// the two fences one comes first in the order that both threads agree on. If
 /// it is the adder's, D3 reads what A1 wrote, and the driver does not sleep
 /// past the deadline. If it is the driver's, A3 reads what D1 wrote, and the
-/// adder rings. The ring itself is sticky (a park token, an event counter), so
-/// one between D3 and D4 ends the sleep at once.
+/// adder calls the hook. The hook is sticky (a park token, an event counter),
+/// so a call between D3 and D4 ends the sleep at once.
 ///
-/// There may be several drivers, or a driver and others who announce a sleep
-/// and never sleep. So nobody may make `sleeping_until` earlier in silence: an
-/// adder that finds it early enough wakes nobody, and the thread that announced the
-/// later time would sleep on. An adder that claims the wake rings; a driver
-/// that announces an earlier sleep than it finds announced rings, too. A later
-/// one needs no wake: the thread that announced the earlier time wakes by itself.
-/// Nothing else writes the word; above all not a driver that wakes up, since
-/// another one may be asleep. While a driver runs, the word says a time that
-/// has passed or [`AWAKE`], so adders do not ring.
+/// There may be several drivers, or a driver and other threads that announce a
+/// sleep and never sleep. So no thread may make `sleeping_until` earlier
+/// without calling the hook: an adder that finds it early enough wakes no
+/// thread, and the thread that announced the later time would sleep on. An
+/// adder that claims the wake calls the hook; a driver that announces an
+/// earlier sleep than it finds announced calls it, too. A later time needs no
+/// wake: the thread that announced the earlier time wakes by itself. No thread
+/// writes the word for other reasons; in particular not a driver that wakes up,
+/// since another one may be asleep. While a driver runs, the word is a time
+/// that has passed or [`AWAKE`], so adders do not call the hook.
 pub(in crate::timer) struct DriverWaker {
-    /// When the driver wakes by itself, in nanoseconds; [`AWAKE`] once it has
-    /// been rung. Written by a driver, and by an adder that claims the wake.
+    /// When the driver wakes by itself, in nanoseconds; [`AWAKE`] once the hook
+    /// was called. Written by a driver, and by an adder that claims the wake.
     sleeping_until: AtomicU64,
-    /// Ends the driver's sleep. It is the user's code: called under no lock.
+    /// Ends the driver's sleep. User code: called under no lock.
     ring: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Times that it panicked.
+    /// How often it panicked.
     panicked: AtomicU64,
 }
 
@@ -55,7 +56,8 @@ impl DriverWaker {
         }
     }
 
-    /// Installs what ends the driver's sleep; `false` if there is one already.
+    /// Installs the hook that ends the driver's sleep; `false` if one is
+    /// installed already.
     pub(in crate::timer) fn install(&self, ring: Box<dyn Fn() + Send + Sync>) -> bool {
         self.ring.set(ring).is_ok()
     }
@@ -84,7 +86,7 @@ impl DriverWaker {
         fence(Ordering::SeqCst);
         let until = self.sleeping_until.load(Ordering::Relaxed);
         if deadline.as_nanos() < until && self.claim(until) && !self.ring() {
-            // Perhaps nobody was told, so the next adder shall try again.
+            // Perhaps no thread was woken, so the next adder must try again.
             let order = Ordering::Relaxed;
             let _announced_anew = self
                 .sleeping_until
@@ -104,13 +106,14 @@ impl DriverWaker {
         has_rung
     }
 
-    /// Times that the hook panicked.
+    /// How often the hook panicked.
     pub(in crate::timer) fn panicked(&self) -> u64 {
         self.panicked.load(Ordering::Relaxed)
     }
 
-    /// Of several adders one wakes it. An adder that loses to a driver that has just
-    /// announced another sleep has been seen by it in D3.
+    /// Of several adders one wakes the driver. If an adder loses to a driver
+    /// that has just announced another sleep, that driver has seen the adder's
+    /// deadline in D3.
     fn claim(&self, until: u64) -> bool {
         let order = Ordering::Relaxed;
         let claimed = self
@@ -140,7 +143,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// A waker, and how often it has rung.
+    /// A waker, and how often it has called its hook.
     fn waker() -> (DriverWaker, Arc<AtomicU64>) {
         let (waker, rung) = (DriverWaker::new(), Arc::new(AtomicU64::new(0)));
         let rings = Arc::clone(&rung);

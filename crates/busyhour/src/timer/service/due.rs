@@ -21,7 +21,7 @@ impl Service {
     /// Delivers what is due at `now`, in order; returns how many.
     ///
     /// It delivers no more than were pending when it began, so that callbacks
-    /// that add due timers cannot keep it for ever, and begins no further
+    /// that add due timers cannot occupy it for ever, and begins no further
     /// batch once [`TURN`] has passed.
     pub(in crate::timer) fn run_due(self: &Arc<Self>, now: Instant) -> usize {
         let Some(_driving) = try_lock(&self.driving) else {
@@ -39,7 +39,7 @@ impl Service {
             && !(delivered > 0 && turn.is_over(&self.clock))
         {
             // As many as were delivered so far: if those took half of the turn,
-            // so will these, and the turn is over.
+            // so will these, and then the turn is over.
             let count_max = delivered.clamp(1, BATCH).min(allowed - delivered);
             self.take_batch(shard, until, now, count_max, &mut batch);
             if batch.is_empty() {
@@ -51,8 +51,8 @@ impl Service {
         delivered
     }
 
-    /// The shard with the earliest timer, and up to when it has its turn; none
-    /// if nothing is due.
+    /// The shard with the earliest timer, and the deadline at which another
+    /// shard comes next; `None` if nothing is due.
     fn next_shard(&self, now: Instant) -> Option<(usize, Instant)> {
         let (mut index, mut first, mut second) = (0, Instant::FAR_FUTURE, now);
         for (other, shard) in self.shards.iter().enumerate() {
@@ -66,7 +66,8 @@ impl Service {
         (first <= now).then_some((index, second))
     }
 
-    /// Takes the next due timers of a shard, up to where another shard's turn comes.
+    /// Takes the next due timers of a shard, up to the deadline at which
+    /// another shard comes next.
     fn take_batch(
         self: &Arc<Self>,
         index: usize,
@@ -105,7 +106,8 @@ impl Service {
         Some(Due::Callback(delivery, executor))
     }
 
-    /// What to run for a delivery; `None` if the timer was cancelled or moved since.
+    /// The work of a delivery; `None` if the timer was cancelled or moved
+    /// since.
     pub(in crate::timer) fn begin(&self, handle: &TimerHandle, round: u32) -> Option<Work> {
         self.begin_as(handle, round, |_| ())
     }
@@ -126,8 +128,8 @@ impl Service {
         begun.ok()
     }
 
-    /// The run is over: the timer waits for its next one, or what is left of
-    /// its work is dropped, and only then can its end be seen.
+    /// Ends a run: the timer waits for its next run, or the rest of its work is
+    /// dropped; only after that is the end visible.
     pub(in crate::timer) fn finish(&self, handle: &TimerHandle, next: Result<Again, Work>) {
         let Some(shard) = self.shard_of(handle) else {
             return;
@@ -175,8 +177,9 @@ impl Service {
         self.lose(&delivered, Again::after_loss);
     }
 
-    /// Ends a delivery that will not run as if it ran, so that a caller that cancels
-    /// the timer and waits also waits until the callback has been dropped.
+    /// Ends a delivery that will not run as if it had run, so that a caller
+    /// that cancels the timer and waits also waits until the callback was
+    /// dropped.
     fn lose(&self, lost: &Delivered, next: impl FnOnce(Work, Instant) -> Result<Again, Work>) {
         let work = self.begin_as(&lost.handle, lost.round, |counters| counters.lost += 1);
         if let Some(work) = work {
@@ -186,8 +189,8 @@ impl Service {
     }
 }
 
-/// How long one call has gone on to deliver. The clock is read only where
-/// there is more than one batch.
+/// For how long this call has been delivering. The clock is read only if there
+/// is more than one batch.
 #[derive(Default)]
 struct DueRun {
     ends_at: Option<Instant>,
@@ -200,13 +203,13 @@ impl DueRun {
     }
 }
 
-/// One delivery of a timer, after the task that stands for it was given away.
+/// One delivery of a timer, after its task was passed on.
 struct Delivered {
     handle: TimerHandle,
     round: u32,
 }
 
-/// Something due, taken from its shard.
+/// A due timer, taken from its shard.
 enum Due {
     Callback(TimerDelivery, Arc<dyn Executor>),
     /// A future's timer: its waker is in the record.
@@ -242,6 +245,5 @@ fn deliver(delivery: TimerDelivery, executor: Arc<dyn Executor>, service: &Servi
     }
 }
 
-/// How long one call may go on to deliver what is due before it gives its
-/// thread back to its caller.
+/// How long one call may deliver before it returns to its caller.
 const TURN: Duration = Duration::from_millis(1);

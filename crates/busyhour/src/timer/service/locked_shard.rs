@@ -1,5 +1,5 @@
 //! Checks in debug builds that a thread holds no shard's lock while it calls
-//! code of the user's.
+//! user code.
 
 use super::shard::TimerShardState;
 use crate::{
@@ -12,8 +12,8 @@ use std::{
 };
 
 thread_local! {
-    // The shards that this thread has locked; counted in debug builds only.
-    // The model checker's macro knows no constant initialiser.
+    // The number of shards that this thread has locked; counted only in debug
+    // builds. Loom's thread-local macro has no const initialiser.
     #[allow(clippy::missing_const_for_thread_local)]
     static HELD: Cell<u32> = Cell::new(0);
 }
@@ -50,7 +50,7 @@ impl DerefMut for LockedShard<'_> {
     }
 }
 
-/// Says that code of the user's is called next.
+/// Asserts that no shard is locked, before a call of user code.
 #[inline]
 pub(super) fn assert_none() {
     debug_assert_eq!(
@@ -60,7 +60,7 @@ pub(super) fn assert_none() {
     );
 }
 
-/// Runs code of the user's; `None` if it panicked.
+/// Runs user code; `None` if it panicked.
 #[inline]
 pub(super) fn isolate<R>(foreign: impl FnOnce() -> R) -> Option<R> {
     assert_none();

@@ -1,5 +1,5 @@
-//! The loom models of what the service promises across threads; the README
-//! beside this argues the same in prose.
+//! Loom models of what the service promises across threads; the README beside
+//! this has the arguments in prose.
 
 use super::{
     record::{Repeat, Work},
@@ -21,7 +21,7 @@ use crate::{
 use loom::thread;
 use std::{sync::Arc, time::Duration};
 
-/// An executor whose tasks the model runs when it wants to.
+/// An executor whose tasks the model runs when it chooses.
 #[derive(Default)]
 struct Hand {
     tasks: Mutex<Vec<Task>>,
@@ -43,7 +43,7 @@ impl Hand {
     }
 }
 
-/// What a callback leaves behind for the model to look at.
+/// What a callback records for the model.
 #[derive(Default)]
 struct Trace {
     begun: AtomicUsize,
@@ -105,7 +105,8 @@ impl World {
         add(&self.service, 0, Work::Repeat(Box::new(repeat)))
     }
 
-    /// Cancels and waits, and checks what that promises then and ever after.
+    /// Cancels and waits, and checks the promises for this moment and
+    /// afterwards.
     fn cancel_and_check(&self, timer: TimerHandle, meanwhile: thread::JoinHandle<()>) {
         let outcome = self.service.cancel_and_wait(&timer);
         let begun = self.trace.begun.load(Ordering::SeqCst);
@@ -181,8 +182,8 @@ fn loom_timer_cancelled_and_waited_has_dropped_its_captures() {
     });
 }
 
-/// A driver that announces its sleep while others add, and one of them looks
-/// and drives as well, and what rings it.
+/// A driver announces its sleep while other threads add timers, one of which
+/// also looks and drives; checks that the hook is called.
 fn earlier_deadlines_wake(deadlines: &'static [u64], has_other: bool) {
     model(move || {
         let world = World::new();

@@ -12,9 +12,9 @@ use crate::{
 };
 use std::{mem, sync::Arc, task::Waker, time::Duration};
 
-/// One timer of the service, kept in its shard's queue from the add until it
-/// is over; held there (see [`TimerQueue::hold_due`](crate::timer::TimerQueue::hold_due))
-/// between its delivery and the end of its run.
+/// One timer of the service. It is in its shard's queue from the add until it
+/// is over; between its delivery and the end of its run it is held there (see
+/// [`TimerQueue::hold_due`](crate::timer::TimerQueue::hold_due)).
 ///
 /// Everything in it is guarded by the shard's lock.
 pub(in crate::timer) struct TimerRecord {
@@ -26,7 +26,7 @@ pub(in crate::timer) struct TimerRecord {
     pub(in crate::timer) owner: Option<u64>,
 }
 
-/// Where a timer is on its way.
+/// The phase of a timer.
 ///
 /// ```text
 ///              hold_due            begin
@@ -38,18 +38,18 @@ pub(in crate::timer) struct TimerRecord {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::timer) enum TimerPhase {
-    /// In the queue's order.
+    /// Waiting in the queue's order.
     Waiting,
-    /// Handed to its executor, not begun.
+    /// Passed to its executor, not begun.
     Delivered,
-    /// On a worker. `stop` keeps a periodic timer from coming back; `awaited`
-    /// says that somebody waits for the end.
+    /// On a worker. `stop` prevents the next run of a periodic timer; `awaited`
+    /// says that a thread waits for the end.
     Running { stop: bool, awaited: bool },
 }
 
 /// What a timer does when it is due.
 pub(in crate::timer) enum Work {
-    /// Runs a task; the executor is gone while a delivery is on its way.
+    /// Runs a task; the executor is taken out while a delivery is on its way.
     Once {
         task: Task,
         executor: Option<Arc<dyn Executor>>,
@@ -57,7 +57,7 @@ pub(in crate::timer) enum Work {
     Repeat(Box<Repeat>),
     /// Wakes a future, on the driver's own thread: a waker only queues.
     Wake(Waker),
-    /// Out with the thread that runs it.
+    /// Taken by the thread that runs it.
     Away(Runner),
 }
 
@@ -66,7 +66,7 @@ pub(in crate::timer) struct Repeat {
     pub(in crate::timer) run: Box<dyn FnMut() -> Duration + Send>,
     pub(in crate::timer) executor: Arc<dyn Executor>,
     pub(in crate::timer) rule: Rule,
-    /// When the present run is due, before slack.
+    /// The deadline of the current run, before slack.
     pub(in crate::timer) due: Instant,
     pub(in crate::timer) slack: Duration,
 }
@@ -91,8 +91,8 @@ impl TimerRecord {
         }
     }
 
-    /// Gives back what [`TimerRecord::take_executor`] took, after a refusal;
-    /// returns it where the record has its own.
+    /// Restores what [`TimerRecord::take_executor`] took, after a refusal;
+    /// returns it if the record has its own.
     #[must_use = "an executor is dropped after the shard's lock is released"]
     pub(super) fn restore_executor(
         &mut self,
@@ -105,7 +105,7 @@ impl TimerRecord {
     }
 
     /// Ends a timer that will not run: wakes its future, or drops its callback.
-    /// Returns how many times the user's code panicked. No lock may be held.
+    /// Returns how often user code panicked. No lock may be held.
     #[must_use = "panics are counted"]
     pub(super) fn discard(self) -> u64 {
         match self.work {
@@ -119,18 +119,18 @@ impl TimerRecord {
         self.phase == TimerPhase::Delivered && self.round == round
     }
 
-    /// Whether it runs and may come again.
+    /// Whether it is running and may run again.
     pub(super) fn is_running_on(&self) -> bool {
         matches!(self.phase, TimerPhase::Running { stop: false, .. })
     }
 
-    /// Whether somebody waits for the end of the run.
+    /// Whether a thread waits for the end of the run.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.phase, TimerPhase::Running { awaited: true, .. })
     }
 
-    /// Takes the work to run it, as `runner`, if the delivery
-    /// `round` is still the one; `Err` hands the runner back.
+    /// Takes the work to run it as `runner`, if the delivery `round` is still
+    /// valid; `Err` returns the runner.
     pub(in crate::timer) fn begin(&mut self, round: u32, runner: Runner) -> Result<Work, Runner> {
         if !self.is_delivered(round) {
             return Err(runner);
@@ -144,9 +144,9 @@ impl TimerRecord {
 }
 
 impl Work {
-    /// Drops the callback and its executor, each in a catch of its own, so that
-    /// two drops that panic are two panics and not the end of the process.
-    /// Returns how many panicked. No lock may be held.
+    /// Drops the callback and its executor, each inside its own `catch_unwind`,
+    /// so that two drops that panic do not abort the process. Returns how many
+    /// panicked. No lock may be held.
     #[must_use = "panics are counted"]
     pub(super) fn discard(self) -> u64 {
         match self {
@@ -161,18 +161,18 @@ impl Work {
     }
 }
 
-/// Who runs a callback.
+/// The thread that runs a callback.
 #[derive(Clone)]
 pub(in crate::timer) struct Runner {
     /// The [`thread_token`] of the thread.
     pub(super) thread: usize,
-    /// The entity whose task it runs in; none for a plain task, or a thread of
+    /// The entity whose task runs it; `None` for a plain task, or a thread of
     /// the user's own.
     pub(super) entity: Option<Arc<dyn Entity>>,
 }
 
 impl Runner {
-    /// Of what has no callback left to run.
+    /// For work that has no callback to run.
     pub(super) const NOBODY: Self = Self {
         thread: 0,
         entity: None,
@@ -186,24 +186,24 @@ impl Runner {
     }
 }
 
-/// Runs the user's code; 1 if it panicked, otherwise 0.
+/// Runs user code; returns 1 if it panicked, otherwise 0.
 pub(in crate::timer) fn panics(foreign: impl FnOnce()) -> u64 {
     u64::from(isolate(foreign).is_none())
 }
 
 impl Repeat {
-    /// Moves on to the next run; `None` when it was the last.
+    /// Moves on to the next run; `None` if there is none.
     pub(super) fn advance(&mut self, now: Instant, told: Duration) -> Option<NextRun> {
         let next = self.rule.next(self.due, now, told)?;
         self.due = next.due;
         Some(next)
     }
 
-    /// When to deliver the present run.
+    /// When the current run must be delivered.
     pub(in crate::timer) fn deadline(&self) -> Instant {
         coalesce(self.due, self.slack)
     }
 }
 
-/// How long a delivery waits that found its serializer or pool full.
+/// How long a delivery waits after its serializer or pool was full.
 pub(super) const REFUSED_RETRY: Duration = Duration::from_millis(1);

@@ -20,9 +20,9 @@ use crate::{
 };
 use std::{collections::HashMap, mem, sync::Arc};
 
-/// A share of the timers, with a lock of its own. A thread adds to the shard
-/// that is its own, so its lock is free but for a cancel from elsewhere and
-/// for the driver that takes out what is due.
+/// A part of the timers, with a lock of its own. A thread adds to its own
+/// shard, so the lock is free except for cancels by other threads and for the
+/// driver that takes out due timers.
 ///
 /// Callbacks, executors and whatever they captured are never run or dropped
 /// under the lock.
@@ -31,7 +31,7 @@ pub(in crate::timer) struct TimerShard {
     /// The earliest deadline in nanoseconds; `u64::MAX` when there is none.
     /// Written under the lock, read by the driver without it.
     next_ns: AtomicU64,
-    /// Told when an awaited run has ended.
+    /// Notified when an awaited run has ended.
     ended: Condvar,
 }
 
@@ -42,7 +42,7 @@ pub(in crate::timer) struct TimerShardState {
     /// Only of owners that have a timer here.
     owners: HashMap<u64, TimerSet>,
     pub(super) counters: TimerCounters,
-    /// No timer is added any more.
+    /// No more timers are accepted.
     pub(in crate::timer) closed: bool,
     pending_high_water: u64,
 }
@@ -64,18 +64,18 @@ impl TimerShard {
         }
     }
 
-    /// The earliest deadline as last published.
+    /// The earliest deadline that was last published.
     pub(in crate::timer) fn next_deadline(&self) -> Instant {
         Instant::from_nanos(self.next_ns.load(Ordering::Acquire))
     }
 
-    /// Locks the shard to look at it.
+    /// Locks the shard for reading.
     pub(in crate::timer) fn lock(&self) -> LockedShard<'_> {
         LockedShard::new(lock(&self.state))
     }
 
-    /// Changes the shard under its lock, publishes its next deadline, and
-    /// rings the driver waker if that became earlier.
+    /// Changes the shard under its lock, publishes its next deadline, and calls
+    /// the driver's hook if that became earlier.
     #[inline]
     pub(in crate::timer) fn change<R>(
         &self,
@@ -96,12 +96,12 @@ impl TimerShard {
         result
     }
 
-    /// Tells those who wait in [`TimerShard::await_end`].
+    /// Notifies the threads that wait in [`TimerShard::await_end`].
     pub(super) fn notify_ended(&self) {
         self.ended.notify_all();
     }
 
-    /// Waits until the timer is not running any more. A periodic one must have
+    /// Waits until the timer is no longer running. A periodic one must have
     /// been stopped.
     pub(super) fn await_end(&self, timer: QueueHandle) {
         let mut state = lock(&self.state);
@@ -123,7 +123,7 @@ impl TimerShardState {
         }
     }
 
-    /// Adds a timer under the label of number `label`.
+    /// Adds a timer under the label with index `label`.
     pub(in crate::timer) fn add(
         &mut self,
         deadline: Instant,
@@ -146,8 +146,8 @@ impl TimerShardState {
         handle
     }
 
-    /// Removes a timer that has not begun to run; its record is for the caller
-    /// to drop after unlocking.
+    /// Removes a timer that has not begun to run; the caller must drop its
+    /// record after unlocking.
     pub(in crate::timer) fn cancel(
         &mut self,
         timer: QueueHandle,
@@ -174,8 +174,9 @@ impl TimerShardState {
         Some(record)
     }
 
-    /// Lets a periodic timer wait for its next run, and hands back what stood
-    /// for its work; or its work, as the error, if it was stopped meanwhile.
+    /// Makes a periodic timer wait for its next run, and returns the
+    /// placeholder of its work; or, if it was stopped meanwhile, its work as
+    /// the error.
     pub(super) fn go_on(&mut self, timer: QueueHandle, again: Again) -> Result<Work, Work> {
         let may_go_on = !self.closed;
         let record = self.queue.get_mut(timer).filter(|_| may_go_on);
@@ -189,8 +190,8 @@ impl TimerShardState {
         Ok(away)
     }
 
-    /// Removes a timer whose last run is over and whose callback has been
-    /// dropped. The record is to be dropped after unlocking.
+    /// Removes a timer whose last run is over and whose callback was dropped.
+    /// The record must be dropped after unlocking.
     pub(in crate::timer) fn finish(&mut self, timer: QueueHandle) -> Option<TimerRecord> {
         let record = self.end(timer);
         let is_over = |record: &TimerRecord| {
@@ -201,7 +202,7 @@ impl TimerShardState {
         record
     }
 
-    /// Who runs the timer's callback now.
+    /// The thread that runs the timer's callback now.
     pub(super) fn runner(&self, timer: QueueHandle) -> Option<&Runner> {
         match &self.queue.get(timer)?.work {
             Work::Away(runner) => Some(runner),
@@ -209,8 +210,8 @@ impl TimerShardState {
         }
     }
 
-    /// Puts a delivery off that its executor did not take. Returns the
-    /// executor, to drop after unlocking, if the timer does not need it.
+    /// Delays a delivery that its executor refused. Returns the executor, to be
+    /// dropped after unlocking, if the timer does not need it.
     pub(super) fn put_off(
         &mut self,
         timer: QueueHandle,
@@ -259,7 +260,7 @@ impl TimerShardState {
         Some(timer)
     }
 
-    /// Puts a held timer back in order.
+    /// Returns a held timer to the order.
     pub(super) fn wait_until(&mut self, timer: QueueHandle, deadline: Instant) {
         if let Some(record) = self.queue.get_mut(timer) {
             record.phase = TimerPhase::Waiting;
@@ -276,7 +277,7 @@ impl TimerShardState {
         stats.missed += self.counters.missed;
     }
 
-    /// Of the empty label nobody keeps a list.
+    /// There is no list for the empty label.
     fn all_unlabelled(&self) -> Vec<QueueHandle> {
         let timers = self.queue.iter();
         let is_unlabelled = |record: &TimerRecord| self.labels.name(record.label).is_empty();
@@ -284,7 +285,7 @@ impl TimerShardState {
         unlabelled.map(|(timer, _)| timer).collect()
     }
 
-    /// Strikes a timer that is over off the lists of its label and its owner.
+    /// Removes a timer that is over from the lists of its label and its owner.
     fn leave(&mut self, record: &TimerRecord) {
         let queue = &self.queue;
         let is_there = |timer| queue.get(timer).is_some();
@@ -314,11 +315,11 @@ impl TimerShardState {
     }
 }
 
-/// Why a timer was not removed by a cancel.
+/// Why a cancel did not remove a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::timer) enum NotCancelled {
     /// It has run, or was cancelled or lost before.
     Over,
-    /// It runs now, for the last time.
+    /// It is running, for the last time.
     Running,
 }

@@ -23,19 +23,19 @@ use crate::{
 };
 use std::{mem, sync::Arc, task::Waker};
 
-/// What all handles of one timer service share.
+/// The state that all handles of one timer service share.
 pub(in crate::timer) struct Service {
-    /// Tells the handles of this service from those of another.
+    /// Distinguishes the handles of this service from those of another one.
     pub(in crate::timer) number: u32,
     pub(in crate::timer) clock: Clock,
     pub(in crate::timer) driver_waker: DriverWaker,
     pub(in crate::timer) shards: Box<[CachePadded<TimerShard>]>,
     shard_capacity: usize,
     refused: AtomicU64,
-    /// Times that the user's code panicked.
+    /// How often user code panicked.
     panicked: AtomicU64,
     /// Held by the one thread that delivers, so that deliveries keep their
-    /// order. Nobody ever waits for it, so the user's code may run meanwhile.
+    /// order. No thread waits for it, so user code may run meanwhile.
     pub(super) driving: Mutex<()>,
 }
 
@@ -68,14 +68,15 @@ impl Service {
         }
     }
 
-    /// Adds a timer to the calling thread's shard, or to the next one with room.
+    /// Adds a timer to the calling thread's shard, or to the next shard with
+    /// room.
     #[inline]
     pub(in crate::timer) fn add(&self, add: Add) -> Result<TimerHandle, AddError> {
         self.add_within(self.shard_capacity, add)
     }
 
     /// Adds a future's timer, which only a closed service refuses: a future
-    /// could not go on in any sensible way, and its own memory is the bound.
+    /// could not continue without it, and the future's own memory is the bound.
     pub(in crate::timer) fn add_for_future(&self, add: Add) -> Result<TimerHandle, AddError> {
         self.add_within(usize::MAX, add)
     }
@@ -144,7 +145,7 @@ impl Service {
     }
 
     /// Waits for the end of a run; `false` if that would never come, because
-    /// it waits for what this thread is in.
+    /// the run waits for this thread's task.
     fn await_end(self: &Arc<Self>, shard: &TimerShard, handle: &TimerHandle) -> bool {
         let callback = RunningCallback {
             service: Arc::clone(self),
@@ -154,7 +155,7 @@ impl Service {
             return false;
         };
         let runner = shard.lock().runner(handle.timer).cloned();
-        // A shutdown names the entity whose task it is in, not the thread.
+        // A shutdown identifies the entity whose task it is in, not the thread.
         let entity = runner.and_then(|runner| runner.entity);
         let edge = entity.as_ref().map(wait_for).transpose();
         if edge.is_ok() {
@@ -163,8 +164,8 @@ impl Service {
         edge.is_ok()
     }
 
-    /// Cancels what `chosen` chooses in each shard; returns how many runs were
-    /// prevented.
+    /// Cancels the timers that `chosen` selects in each shard; returns how many
+    /// runs were prevented.
     pub(in crate::timer) fn cancel_all(
         &self,
         chosen: impl Fn(&TimerShardState) -> Vec<QueueHandle>,
@@ -179,7 +180,8 @@ impl Service {
         self.shards.iter().map(cancel).sum()
     }
 
-    /// Cancels a few timers under one lock, so that others get it in between.
+    /// Cancels a few timers under one lock, so that other threads can take it
+    /// in between.
     fn cancel_batch(&self, shard: &TimerShard, timers: &[QueueHandle]) -> usize {
         let records: Vec<TimerRecord> = shard.change(&self.driver_waker, |state| {
             let cancel = |timer: &QueueHandle| state.cancel(*timer).ok();
@@ -192,7 +194,7 @@ impl Service {
         count
     }
 
-    /// Takes no timer from now on and drops those that have not begun.
+    /// Accepts no more timers and drops those that have not begun.
     pub(in crate::timer) fn close(&self) -> usize {
         for shard in &self.shards {
             shard.lock().closed = true;
@@ -226,7 +228,8 @@ impl Service {
             return false;
         };
         locked_shard::assert_none();
-        // Cloned before the lock and dropped after it: both are the user's code.
+        // Cloned before the lock and dropped after it, since both run user
+        // code.
         let mut waker = waker.clone();
         let mut state = shard.lock();
         match state
@@ -258,7 +261,7 @@ impl Service {
         stats
     }
 
-    /// Counts panics of the user's code.
+    /// Counts panics of user code.
     #[inline]
     pub(super) fn count_panics(&self, count: u64) {
         if count > 0 {
@@ -272,8 +275,8 @@ impl Service {
     }
 }
 
-/// What still waits is dropped one by one, since two drops that panic in one
-/// unwinding end the process.
+/// The remaining timers are dropped one by one, since two panics of drops
+/// during one unwinding abort the process.
 impl Drop for Service {
     fn drop(&mut self) {
         self.close();
@@ -319,8 +322,8 @@ mod tests {
                 scope.spawn(|| {
                     let own = thread_index();
                     assert!(lock(&lanes).insert(own), "threads share no lane");
-                    // The others' locks are held: an add that needed one would
-                    // never come back.
+                    // Checked while the others' locks are held: an add that
+                    // needed one of them would never return.
                     let others = service.shards.iter().enumerate();
                     let others = others.filter(|(index, _)| *index != own % 8);
                     let is_last = lock(&lanes).len() == 4;
