@@ -307,7 +307,7 @@ pub(in crate::buffer) struct Pinner {
 }
 
 impl Pinner {
-    /// A thread that gets its stripe with its first pin: stripes are dealt in
+    /// A thread that gets its stripe with its first pin: threads take them in
     /// turn, so that few threads share one.
     pub(in crate::buffer) const fn undealt() -> Self {
         Self::new(UNDEALT)

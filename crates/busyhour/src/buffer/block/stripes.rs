@@ -92,7 +92,7 @@ impl Count {
     pub(super) const UNKNOWN: Self = Self(0);
 }
 
-/// Stripes of a block; threads are dealt to them in turn.
+/// Stripes of a block; a thread takes that of its index.
 pub(in crate::buffer) const STRIPE_COUNT: usize = if cfg!(loom) { 2 } else { 8 };
 
 const COUNT_MASK: u32 = (1 << 20) - 1;
