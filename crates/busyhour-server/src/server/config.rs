@@ -1,4 +1,4 @@
-//! What an operator may choose about the server, already checked and typed.
+//! The settings of the server, checked and typed.
 
 use super::{Accounts, HintConfig, NoAccounts};
 use busyhour_iax2::CallTokens;
@@ -20,14 +20,14 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 /// ```
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Hosts whose addresses of record are ours. Empty: whatever host a
-    /// request names, as a server without a configured domain must.
+    /// Domains of our addresses of record. If empty, every host that a request names is
+    /// accepted.
     pub domains: Vec<String>,
-    /// Where the users of hints are when `domains` is empty.
+    /// The host of the users in hints if `domains` is empty.
     pub home: Option<IpAddr>,
     /// Who may register and watch.
     pub authentication: Authentication,
-    /// Accounts beside those in the store; the store's win.
+    /// Accounts beside those in the store, which take precedence.
     pub accounts: Arc<dyn Accounts>,
     /// Addresses to name in Contact and Via where they differ from the one that a
     /// request came to, as they do behind a port forwarding.
@@ -38,8 +38,8 @@ pub struct ServerConfig {
     pub registration: RegistrationPolicy,
     /// Lifetimes and retries of subscriptions.
     pub watch: WatchPolicy,
-    /// How often a device that registered by datagram and has been silent is asked
-    /// whether it is there; zero asks nobody.
+    /// How often a silent device that registered over datagrams is probed; zero turns
+    /// probes off.
     pub probe_interval: Duration,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
@@ -113,7 +113,7 @@ impl Default for Authentication {
     }
 }
 
-/// Bounds of every table; what does not fit is refused and counted.
+/// The bounds of all tables; what does not fit is refused and counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Addresses of record with bindings or work in progress.
@@ -138,19 +138,19 @@ pub struct Limits {
     pub iax2_calls_max: usize,
     /// Calls of IAX2 at a time from one IP address.
     pub iax2_calls_per_source_max: usize,
-    /// Calls of IAX2 that are over and whose late duplicates are recognised.
+    /// Ended IAX2 calls whose late duplicates are recognised.
     pub iax2_records_max: usize,
     /// The part of each of these, and of the packet memory, that one source may
     /// hold, in percent; 100 is all of it. See docs/limits.md.
     pub source_percent: u64,
     /// The same of one account.
     pub account_percent: u64,
-    /// What one subscription keeps of the SUBSCRIBE that opened it, in bytes: the
-    /// route, the addresses, the tags. More is answered 513.
+    /// Bytes that one subscription keeps of the SUBSCRIBE that opened it: the route,
+    /// the addresses, the tags. A longer one is answered 513.
     pub dialog_bytes_max: usize,
-    /// Datagrams in a second, and ten times as many at once, to one source that has
-    /// not shown that it hears them: answers to requests without right credentials,
-    /// NOTIFYs to who has answered none. 0 is no limit.
+    /// Datagrams in a second, and ten times as many at once, to one source that has not
+    /// proved that it receives them: answers to requests without right credentials, and
+    /// NOTIFYs before the first answer. 0 means no limit.
     pub unproven_per_second: u64,
 }
 

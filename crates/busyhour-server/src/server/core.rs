@@ -33,8 +33,8 @@ use busyhour_sip::{Flow, auth::Authenticator};
 use busyhour_store::{Store, TokenRows};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// The server without its handle. Devices and watchers refer to it weakly, so
-/// that dropping the handle ends everything at once.
+/// The state of the server, without its handle. Devices and watchers have weak
+/// references to it, so that dropping the handle ends everything at once.
 pub(super) struct Core {
     pub(super) parts: Parts,
     pub(super) next_binding_id: AtomicU64,
@@ -140,7 +140,8 @@ impl Core {
         &self.parts.states
     }
 
-    /// Not cached: few watch, and a refresh must not cost a publish for nobody.
+    /// Not cached: there are few watchers, and a refresh must not cost a publish that
+    /// nobody receives.
     pub(super) fn registrations(&self) -> &Topic<RegistrationState> {
         &self.parts.registrations
     }
@@ -199,7 +200,7 @@ impl Core {
         }
     }
 
-    /// Who sent a request, as far as shares are concerned.
+    /// The holder to which a request's shares are charged.
     pub(super) fn holder(&self, flow: Flow, account: Option<&str>) -> Holder {
         self.parts.holders.of(flow.remote.ip(), account)
     }

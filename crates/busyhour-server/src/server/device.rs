@@ -1,22 +1,21 @@
 //! One device: its bindings, and its registrations one after the other.
 //!
-//! Everything here runs under the device's lock: requests on its strand, one
-//! after the other, and what time brings where the expiry timers of all devices fire.
-//! A registration that changes something goes to the store, and what comes in
-//! meanwhile waits, so that at most one change of a device is on its way to the
-//! disk:
+//! Everything here runs under the device's lock: requests on its strand, one after the
+//! other, and expiries on the serializer of the expiry timers. A registration that
+//! changes something goes to the store, and requests that arrive in the meantime wait,
+//! so that at most one change of a device is on its way to the disk:
 //!
 //! 1. arrive: read the request, compute the next bindings and the 200, hand
 //!    the changes to the store;
 //! 2. the store calls back from its own thread: back to the strand;
-//! 3. committed: the bindings become true, the 200 leaves, the bus is told;
-//! 4. what waited takes its turn.
+//! 3. committed: the new bindings take effect, the 200 leaves, the state is published;
+//! 4. the waiting requests take their turn.
 //!
-//! A failure between 1 and 3 leaves the bindings as they were. A PUBLISH takes
-//! its turn like a registration, and goes the same way.
+//! A failure between 1 and 3 leaves the bindings unchanged. A PUBLISH goes through the
+//! same steps.
 //!
-//! There may be a million devices: an idle one holds its bindings and nothing
-//! else. The bus is told of it only while somebody listens.
+//! There may be a million devices: an idle one holds its bindings and nothing else. Its
+//! state is published only while somebody listens.
 
 pub(super) mod devices;
 pub(super) mod device_request;
@@ -84,7 +83,7 @@ struct State {
     rare: Option<Box<Rare>>,
     /// Somebody listens on the bus.
     has_subscribers: bool,
-    /// Out of the table: a holder has to look it up again.
+    /// Not in the table any more: whoever holds it has to look the device up again.
     is_retired: bool,
 }
 
@@ -203,7 +202,7 @@ impl Device {
         }
     }
 
-    /// Takes a device out of the table that was made for a request which found no
+    /// Removes a device from the table that was created for a request which found no
     /// room on its strand.
     pub(super) fn leave_if_idle(self: &Arc<Self>, core: &Arc<Core>) {
         if self.queued_len() == 0 && !self.is_known.load(Ordering::Relaxed) {
@@ -311,7 +310,7 @@ impl Device {
         self.commit(core, state, Pending::new(device_request, draft), changes);
     }
 
-    /// What a registration leads to; `None` without a buffer for the answer.
+    /// The outcome of a registration; `None` without a buffer for the answer.
     fn draft(
         &self,
         core: &Core,
@@ -390,7 +389,7 @@ impl Device {
         }
     }
 
-    /// With a store that makes nobody wait, steps 2 and 4 fall away.
+    /// With a store that commits at once (in memory), there are no steps 2 and 4.
     fn commit_at_once(
         self: &Arc<Self>,
         core: &Arc<Core>,
@@ -405,11 +404,10 @@ impl Device {
         self.fail(core, state);
     }
 
-    /// Runs on the store's thread, or on the one that commits: back to the
-    /// strand, beyond its bound, since there is one of these a device at most.
-    /// Should the pool have ended, then here, since a commit must not be
-    /// forgotten; the lock keeps it safe, and nothing else of the device moves
-    /// while a change is pending.
+    /// Runs on the store's thread, or on the one that commits: it pushes to the strand
+    /// beyond its bound, since there is at most one such task for a device. If the pool
+    /// has ended, it runs here, since a commit must not be lost; the lock makes that
+    /// safe, and nothing else of the device changes while a change is pending.
     fn complete(self: Arc<Self>, result: Result<(), CommitError>) {
         let Some(core) = self.core.upgrade() else {
             return;
@@ -450,7 +448,7 @@ impl Device {
         self.finish_transition(&core, &mut state);
     }
 
-    /// What was asked for is durable, or changes nothing.
+    /// The requested change is durable, or there was nothing to change.
     fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, pending: Pending) {
         let Pending {
             device_request,
@@ -483,7 +481,8 @@ impl Device {
             .changed(&self.aor, flow, protocol, draft.tally, &state.bindings);
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
-            // Nobody tells of its end any more, and what cannot be reached leaves no flow.
+            // The end of its connection would not be reported any more, and unreachable
+            // contacts are in no flow.
             core.flows().leave(flow, self);
             self.set_reachable(core, state, flow, false);
         }
@@ -509,9 +508,9 @@ impl Device {
         core.give_up_request(&pending.device_request);
     }
 
-    /// Leaves the device as it has to be between two events: nothing expired,
-    /// nothing of an account that is gone, the next deadline known, nothing held for nobody, out of the table when
-    /// nothing is left.
+    /// Brings the device into its state between two events: without expired bindings,
+    /// without anything of a removed account, with the next deadline set, without state
+    /// that nobody listens to, and removed from the table if nothing is left.
     fn finish_transition(self: &Arc<Self>, core: &Arc<Core>, state: &mut State) {
         if state.pending.is_some() {
             return;
@@ -563,7 +562,7 @@ impl Device {
         core.devices().remove(self);
     }
 
-    /// The address of record as the bus knows it: only who is awaited has one.
+    /// The key of the device on the bus; it exists only while somebody listens.
     fn name(&self) -> Name {
         Name::new(&self.aor)
     }
@@ -604,7 +603,7 @@ impl Rare {
     }
 }
 
-/// What ends by then is over: all of it where the account is gone.
+/// Removes what has ended by then; everything if the account is gone.
 fn end_of_life(core: &Core, is_revoked: bool) -> Instant {
     match is_revoked {
         true => Instant::FAR_FUTURE,
@@ -612,7 +611,7 @@ fn end_of_life(core: &Core, is_revoked: bool) -> Instant {
     }
 }
 
-/// Whether watchers see a difference: a refresh alone is none.
+/// Whether watchers see a difference: a refresh makes none.
 fn is_visible(update: &Update) -> bool {
     let puts = |change: &BindingChange| matches!(change, BindingChange::Put { .. });
     let Tally {

@@ -1,9 +1,10 @@
-//! IAX2 on the network's threads: calls in shards, and what they ask for on
-//! its way to a device.
+//! IAX2 on the network's threads: calls in shards, and their requests on the way to
+//! devices.
 //!
-//! All calls of one source are in one shard, so that its limit holds, and the bound
-//! of all is the server's: a client that fills a shard takes nothing from the others in it.
-//! A shard's lock is held while a frame is looked at, never while one is sent.
+//! All calls of one source are in one shard, so that the source's limit holds. The
+//! bound of all calls holds for the whole server and not for a shard, so a source with
+//! many calls takes no room from the other sources of its shard. A shard's lock is held
+//! while a frame is processed, never while one is sent.
 
 use super::{
     access::admission::why_wrong,
@@ -38,7 +39,7 @@ use std::{
 pub(super) struct Iax2 {
     shards: Box<[Shard]>,
     hasher: FixedState,
-    /// Calls of all shards. Threads at the same moment may pass the bound by a call each.
+    /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
     call_count: AtomicUsize,
 }
 
@@ -118,8 +119,8 @@ impl Core {
         });
     }
 
-    /// Whether a device knows its password. Without an account it takes as long;
-    /// a client that failed too often is not heard.
+    /// Whether a device knows its password. Without an account the check takes as long;
+    /// the credentials of a client that failed too often are not checked.
     fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
         self.log()
             .failures
@@ -145,7 +146,8 @@ impl Core {
         Login::Refused
     }
 
-    /// Lets a shard's calls act; then does what they want.
+    /// Runs `act` on a shard's calls, then sends their datagrams and passes on their
+    /// requests.
     fn with_calls(self: &Arc<Self>, index: usize, act: impl FnOnce(&mut Calls, &mut Actions)) {
         let requests = with_actions(|actions| {
             let shard = &self.iax2().shards[index];
@@ -243,7 +245,8 @@ impl Core {
         }
     }
 
-    /// IAX2 names no domain: it is our first, or the address it came to.
+    /// IAX2 names no domain: we take our first domain, or the address that the frame
+    /// came to.
     fn iax2_registration(&self, request: Request) -> Result<Iax2Registration, Refusal> {
         let flow = request.call.flow();
         let domain = match self.config().domains.first() {
@@ -276,8 +279,8 @@ impl Shard {
     }
 }
 
-/// The limits of one shard. Addresses are spread over the shards by chance, and
-/// each of them must get what it may have.
+/// The limits of one shard. Addresses are spread over the shards by a hash, and each of
+/// them must get its full limit.
 fn of_shard(policy: &Policy) -> Policy {
     let share = |whole: usize| whole.div_ceil(SHARDS).max(policy.calls_per_source_max);
     Policy {
@@ -319,5 +322,5 @@ fn with_actions<R>(use_actions: impl FnOnce(&mut Actions) -> R) -> R {
     })
 }
 
-/// More than threads, so that two addresses seldom wait for each other.
+/// More than threads, so that two threads seldom wait for each other.
 const SHARDS: usize = 16;

@@ -1,4 +1,4 @@
-//! Who has an account: the store's accounts, and those of another source behind them.
+//! The directory of accounts: those of the store, then those of the configuration.
 
 use busyhour_sip::auth::Secret;
 use busyhour_store::{Account, AccountNews, AccountRange};
@@ -16,7 +16,7 @@ pub trait Accounts: Send + Sync {
     /// such account. Asked for each request: it must be quick.
     fn secret(&self, username: &str) -> Option<Cow<'_, Secret>>;
 
-    /// The mailbox of a user, where it is not called as the user is.
+    /// The mailbox of a user, if it has another name than the user.
     fn mailbox(&self, _username: &str) -> Option<String> {
         None
     }
@@ -34,7 +34,7 @@ impl Accounts for NoAccounts {
 
 /// The accounts a server asks: the store's first, then its configuration's.
 ///
-/// The store's are all here; the store tells of each change.
+/// All accounts of the store; the store reports each change.
 pub(in crate::server) struct Directory {
     realm: String,
     stored: RwLock<Stored>,
@@ -46,7 +46,7 @@ pub(in crate::server) struct Directory {
 struct Stored {
     /// In the order of names, so that a page of them costs no more than its length.
     by_user: BTreeMap<String, Account>,
-    /// How many have a limit of their own: mostly none, and then none is looked for.
+    /// How many have their own limit: usually none, and then no lookup is needed.
     limited_count: usize,
 }
 
@@ -65,8 +65,8 @@ impl Directory {
         directory
     }
 
-    /// Takes what the store tells, and says what that means to others than
-    /// those who ask here each time.
+    /// Applies a change from the store; returns what it means for those who do not ask
+    /// here each time.
     pub(in crate::server) fn learn(&self, news: AccountNews) -> Vec<Difference> {
         match news {
             AccountNews::Put(account) if account.realm == self.realm => {
@@ -87,7 +87,7 @@ impl Directory {
         }
     }
 
-    /// What the stored accounts mean to one who knows of none.
+    /// The changes from an empty directory to the stored accounts.
     pub(in crate::server) fn differences(&self) -> Vec<Difference> {
         self.read().differences()
     }
@@ -129,7 +129,7 @@ impl Directory {
         is_stored || self.configured.secret(username).is_some()
     }
 
-    /// Contacts that a user may have, where that is a matter of its own.
+    /// Contacts that a user may have, if the account has its own limit.
     pub(in crate::server) fn contacts_max(&self, username: &str) -> Option<usize> {
         let stored = self.read();
         if stored.limited_count == 0 {
@@ -213,7 +213,7 @@ impl Stored {
     }
 }
 
-/// What is different about an account, where that concerns others than those who ask.
+/// What changed about an account, as far as it concerns others than those who ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::server) struct Difference {
     pub(in crate::server) username: String,

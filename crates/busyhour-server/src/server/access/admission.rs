@@ -11,12 +11,12 @@ use busyhour_sip::{
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// Whose request it is, as far as that is to be known.
+/// The user of a request, as far as it is known.
 enum Proof<'a> {
     /// Everybody may do everything here.
     Open,
-    /// Nobody said who it is, and was asked for it: that is the answer, unless its source
-    /// gets none now.
+    /// The request had no credentials and was challenged, unless its source gets no
+    /// answers now.
     Challenged { is_answered: bool },
     /// This user's.
     Of(&'a str),
@@ -41,10 +41,10 @@ impl<'a> Sender<'a> {
 enum Admission<'a> {
     /// Right; these are they.
     Granted(DigestCredentials<'a>),
-    /// There are none for our realm, or none that we can read.
+    /// There are no readable credentials for our realm.
     Absent,
-    /// They answer no nonce that is good for their source now. It may have been ours,
-    /// and then the client hears what is sent to that source.
+    /// They answer no valid nonce for their source. If it was an older nonce of ours,
+    /// the client receives at that source.
     Stale { is_ours: bool },
     /// Wrong.
     Denied,
@@ -68,9 +68,9 @@ impl Core {
         }
     }
 
-    /// Whether somebody may watch the user `watched`: anybody with an account may
-    /// watch anything but the mailboxes and registrations of others.
-    /// `None` when it was challenged, and so answered.
+    /// Whether the sender may watch the user `watched`: a user with an account may
+    /// watch anything except mailboxes and registrations of others. `None` when it was
+    /// challenged, and so answered.
     pub(in crate::server) fn admit_subscription<'a>(
         &self,
         request: &Request<'a>,
@@ -96,7 +96,7 @@ impl Core {
             Admission::Absent => (false, false),
             Admission::Stale { is_ours } => (true, is_ours),
         };
-        // Others may have taken all tokens in the name of this source.
+        // Others may have used up all tokens of this source with forged addresses.
         let is_answered = is_heard || self.responder().may_answer(request.flow);
         if is_answered {
             self.challenge(authenticator, request, is_stale);
@@ -104,8 +104,8 @@ impl Core {
         Ok(Proof::Challenged { is_answered })
     }
 
-    /// Takes note of who was asked for a password, and of who answers. Credentials that
-    /// are not right have a failure of their own, or are asked for again.
+    /// Notes which users were challenged, and which have answered. Wrong credentials
+    /// are noted as failures elsewhere, or challenged again.
     fn note_challenged(
         &self,
         request: &Request<'_>,
@@ -125,8 +125,8 @@ impl Core {
         }
     }
 
-    /// Only those whose mailbox it is may watch one (RFC 3842 §6), and only the
-    /// account itself where its registrations come from (RFC 3680 §6).
+    /// Only the owner may watch a mailbox (RFC 3842 §6), and only the account itself
+    /// may watch its registrations (RFC 3680 §6).
     fn check_private(
         &self,
         message: &Message<'_>,
@@ -190,15 +190,15 @@ impl Core {
                 {
                     Admission::Stale { is_ours: true }
                 }
-                // Failures are forgotten only after the replay check, so that nobody can
-                // reset them with credentials that he overheard.
+                // Resets failures only after the replay check, so that nobody can reset
+                // them with overheard credentials.
                 AuthOutcome::Accepted { .. } => {
                     self.parts.logins.succeeded(source, credentials.username);
                     self.responder().heard_at(flow);
                     Admission::Granted(credentials)
                 }
-                // The response is not looked at: that only the right one is answered
-                // would tell who guesses, and count no guess.
+                // The response is not checked: if only the right one got an answer, an
+                // attacker could guess without being counted.
                 AuthOutcome::Stale { is_ours } => Admission::Stale { is_ours },
                 AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret) => {
                     let reason = why_wrong(secret.is_some());
@@ -217,10 +217,9 @@ impl Core {
         Ok(Admission::Absent)
     }
 
-    /// Whether somebody sends what was sent before, and counts it if so. Without
-    /// `qop` nothing counts the uses of a nonce, so it is good for one alone.
-    /// `unix` is when the nonce was judged: a later look at the clock could find
-    /// that its last use was forgotten meanwhile.
+    /// Whether the credentials are a replay; counted if so. Without `qop` there is no
+    /// count of the uses of a nonce, so it is valid once. `unix` is when the nonce was
+    /// checked: at a later time its last use could already have been dropped.
     fn is_replay(
         &self,
         request: &Request<'_>,
@@ -279,8 +278,8 @@ impl Core {
         left
     }
 
-    /// Answers 401. Nothing is kept: the nonce is signed, and a retransmission
-    /// is challenged anew.
+    /// Answers 401. Nothing is stored: the nonce is signed, and a retransmission is
+    /// challenged anew.
     fn challenge(&self, authenticator: &Authenticator, request: &Request<'_>, is_stale: bool) {
         let unix = self.runtime().clock().unix_time();
         let source = source_of(request.flow.remote.ip());
@@ -296,7 +295,8 @@ impl Core {
     }
 }
 
-/// What the log says of a wrong response; the answer does not tell the two apart.
+/// The reason in the log for a wrong response; the answer does not distinguish the two
+/// reasons.
 pub(in crate::server) fn why_wrong(is_known: bool) -> &'static str {
     match is_known {
         true => "wrong password",
@@ -304,7 +304,7 @@ pub(in crate::server) fn why_wrong(is_known: bool) -> &'static str {
     }
 }
 
-/// The user of credentials, which may name the domain behind it.
+/// The user of credentials, without a domain after it.
 fn own_user(username: &str) -> &str {
     username.split_once('@').map_or(username, |(user, _)| user)
 }
@@ -315,10 +315,9 @@ fn is_user_of(username: &str, aor: &str) -> bool {
     username == user_of(aor) || username == address
 }
 
-/// Whether the `uri` of credentials names what the request is for (RFC 7616
-/// §3.4.6): the same user at the same host. A proxy on the way may have changed
-/// port and parameters, or one of our domains for another (RFC 3261 §22.4), and
-/// a REGISTER has no user.
+/// Whether the `uri` of credentials matches the request (RFC 7616 §3.4.6): the same
+/// user at the same host. A proxy on the way may have changed port and parameters, or
+/// one of our domains for another (RFC 3261 §22.4), and a REGISTER has no user.
 fn is_for(uri: &str, request: &Request<'_>, domains: &Domains) -> bool {
     let (Some(named), Some(asked)) = (Uri::parse(uri), request.essentials.request_uri) else {
         return false;

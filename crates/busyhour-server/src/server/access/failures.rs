@@ -1,10 +1,10 @@
-//! Registrations that failed lately: when, from where and why, for administrators who ask why
-//! a device does not register. Those that were asked for a password and did not answer are
-//! in a table of their own, since each that succeeds is in there for a moment.
+//! Recently failed registrations: when, from where and why, so that administrators can
+//! find out why a device does not register. Devices that did not answer a challenge
+//! have a separate table, since every successful registration is in it for a moment.
 //!
-//! Anybody can fail, under any name. So the table has an end, a source has its share
-//! of it and a user a few places; who wants one more takes that of the oldest. The
-//! same failure again is counted where it stands.
+//! Anybody can cause failures, under any name. So the table is bounded, a source has
+//! its share of it and a user a few places; one more entry replaces the oldest. The
+//! same failure again only raises a count.
 
 use crate::server::load::shares::{Holder, Holders, Shares};
 use busyhour::{clock::UnixTime, runtime::Runtime};
@@ -34,7 +34,7 @@ pub(in crate::server) struct Failures {
     shares: Shares,
 }
 
-/// A failure that was noted, and how often it was.
+/// A noted failure, and how often it happened.
 struct Noted {
     user: Box<str>,
     holder: Holder,
@@ -176,7 +176,8 @@ impl Failures {
         }
     }
 
-    /// Makes room for one more of `user` and `holder`, and takes it for `holder`.
+    /// Makes room for one more entry of `user` and `holder`, and charges `holder` for
+    /// it.
     fn find_place(&self, shard: &mut Vec<Noted>, user: &str, holder: Holder) -> bool {
         let of_user = |noted: &Noted| *noted.user == *user;
         if shard.iter().filter(|noted| of_user(noted)).count() >= BY_USER_MAX {
@@ -203,7 +204,7 @@ impl Failures {
         true
     }
 
-    /// Forgets of a user what failed from this address.
+    /// Drops a user's failures from this address.
     fn forget(&self, user: &str, source: IpAddr) {
         if self.shares.used() == 0 {
             return;
@@ -239,7 +240,7 @@ impl Failures {
 }
 
 impl Noted {
-    /// Whether it is the same one, at whatever time and port.
+    /// Whether it is the same failure, at any time and port.
     fn is(&self, user: &str, failure: &Failed) -> bool {
         *self.user == *user
             && self.failure.remote.ip() == failure.remote.ip()

@@ -1,11 +1,11 @@
 //! Wrong passwords: a client that sends many has to wait, and costs little meanwhile.
 //!
-//! Counted is by source and user name together: one broken phone behind an
-//! address does not lock out the others there, and who knows a user's name
-//! locks that user out nowhere else. An IPv6 network of 64 bits is one source.
-//! The table has an end, and a source has its share of it. Who has its share makes
-//! room by what it did the longest ago; what does not fit is counted, and merely not
-//! slowed down.
+//! Failures are counted by source and user name together: one misconfigured phone
+//! behind an address does not lock out the others there, and an attacker who knows a
+//! user's name does not lock that user out at other addresses. An IPv6 network of 64
+//! bits is one source. The table is bounded, and a source has its share of it. If a
+//! source has used its share, its oldest entry is replaced; an entry that does not fit
+//! is counted, and that user is not slowed down.
 
 use crate::server::load::shares::{Excess, Holder, Shares};
 use busyhour::clock::Instant;
@@ -56,7 +56,7 @@ impl Logins {
         }
     }
 
-    /// Whether this one has to wait before it may try again.
+    /// How long this source and user have to wait before the next try.
     pub(in crate::server) fn pause_left(
         &self,
         source: IpAddr,
@@ -70,7 +70,7 @@ impl Logins {
         (now < until).then(|| until - now)
     }
 
-    /// It gave a wrong password. `holder` is the source.
+    /// Notes a wrong password. `holder` is the source.
     pub(in crate::server) fn failed(
         &self,
         source: IpAddr,
@@ -94,8 +94,8 @@ impl Logins {
         }
     }
 
-    /// Takes a place in a shard for `holder`. One that has its share takes that of its
-    /// own oldest failure; a shard has an end, and so has the look for it.
+    /// Takes a place in a shard for `holder`. If it has used its share, the place of
+    /// its oldest failure is taken; shards are bounded, so this search is short.
     fn find_place(&self, shard: &mut Shard, holder: Holder, now: Instant) -> bool {
         if shard.is_full() {
             shard.sweep(now, &self.shares);
@@ -139,7 +139,7 @@ impl Logins {
         lengths.sum()
     }
 
-    /// Failures that found no room, or took that of an older one of their source.
+    /// Failures that found no room, or replaced an older one of their source.
     pub(in crate::server) fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
     }
@@ -149,7 +149,8 @@ impl Logins {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // The table inside uses the high bits and the lowest; these are neither.
+        // The hash table inside uses the highest and the lowest bits; the shard uses
+        // others.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
@@ -159,8 +160,8 @@ impl Shard {
         self.table.len() >= SHARD_LEN_MAX
     }
 
-    /// Forgets the old ones; `false` when it is not yet time. Who comes while nobody
-    /// is old must not pay for a look at all each time.
+    /// Drops old entries; `false` if it is not yet time. If no entry is old, not every
+    /// request should pay for a scan.
     fn sweep(&mut self, now: Instant, shares: &Shares) -> bool {
         let is_due = self.swept_at.is_none_or(|at| now >= at + SWEEP_PERIOD);
         if is_due {
@@ -172,8 +173,7 @@ impl Shard {
         is_due
     }
 
-    /// Forgets the failure of `holder` that is the longest ago; `false` when it has
-    /// none here.
+    /// Drops the oldest failure of `holder`; `false` if it has none here.
     fn drop_oldest(&mut self, holder: Holder) -> bool {
         let own = self.table.iter().filter(|one| one.holder == holder);
         let oldest = own.min_by_key(|one| one.last_at).map(|one| one.hash);
@@ -204,7 +204,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// None for a few slips, then a second, and twice as long each time.
+/// No wait for a few mistakes, then one second, and twice as long each time.
 fn pause(count: u32) -> Duration {
     match count.checked_sub(FREE) {
         None => Duration::ZERO,
@@ -215,7 +215,7 @@ fn pause(count: u32) -> Duration {
 const FREE: u32 = 5;
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
-/// Between two looks for old failures in a full shard.
+/// The time between two scans for old failures in a full shard.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 const SHARDS: usize = 16;
 /// Entries in all.

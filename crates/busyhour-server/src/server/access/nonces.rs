@@ -1,13 +1,12 @@
-//! The last use of each nonce, so that credentials that were overheard are
-//! worth nothing a second time (RFC 7616 §3.4, `nc`).
+//! The last use of each nonce, so that overheard credentials cannot be used a second
+//! time (RFC 7616 §3.4, `nc`).
 //!
-//! Nonces are signed and otherwise kept nowhere; only those that were used are
-//! noted here, and only for as long as they are good. A shard that is full gives
-//! up its oldest and remembers when the latest of those was issued: a nonce that
-//! is no younger and not noted may have been used before, so it counts as stale.
-//! Nothing can be replayed for want of room, then; a client is challenged once
-//! more. So is an account that used as many as is its share: it cannot make the
-//! others come again.
+//! Nonces are signed and not stored when they are issued; only used ones are noted
+//! here, as long as they are valid. A full shard drops its oldest entry and remembers
+//! when the latest dropped nonce was issued: a nonce that is not younger and not noted
+//! may have been used before, so it counts as stale. So a lack of room never allows a
+//! replay; the client is only challenged once more. An account that has used its share
+//! of nonces is also challenged once more, and takes no room from others.
 
 use crate::server::{
     load::shares::{Excess, Holder, Shares},
@@ -50,7 +49,7 @@ struct Shard {
     last: HashMap<u64, Last, FixedState>,
     /// In the order of their first use.
     order: VecDeque<(u64, u64, Holder)>,
-    /// Nonces issued up to then may have been given up.
+    /// Nonces issued until then may have been dropped.
     given_up_s: u64,
 }
 
@@ -62,7 +61,7 @@ struct Last {
 }
 
 impl Nonces {
-    /// Room for about `capacity` nonces that are good for `life_s` seconds.
+    /// Room for about `capacity` nonces that are valid for `life_s` seconds.
     pub(in crate::server) fn new(capacity: usize, shares: Shares, life_s: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -74,9 +73,9 @@ impl Nonces {
         }
     }
 
-    /// Whether this use comes after every other of its nonce, or is the last one
-    /// again for as long as a client retransmits; then it is noted. `now_s` is
-    /// when the nonce was found to be good.
+    /// Whether this use has a higher count than all earlier ones of its nonce, or is a
+    /// retransmission of the last one; then it is noted. `now_s` is when the nonce was
+    /// checked.
     pub(in crate::server) fn admit(&self, used: Use<'_>, now_s: u64) -> bool {
         let Some(key) = key(used.nonce) else {
             return false;
@@ -86,7 +85,7 @@ impl Nonces {
         if let Some(last) = shard.last.get_mut(&key) {
             return last.follow(&used, seconds(now_s));
         }
-        // A calendar that was set back must not make every nonce stale.
+        // A clock that was set back must not make every nonce stale.
         if (used.issued_s..=now_s).contains(&shard.given_up_s) {
             return false;
         }
@@ -179,7 +178,7 @@ impl Last {
     }
 }
 
-/// The last digits of the signature: as good as random, and nobody chooses them.
+/// The last digits of the signature: as good as random, and no client can choose them.
 fn key(nonce: &str) -> Option<u64> {
     let from = nonce.len().checked_sub(KEY_DIGITS)?;
     u64::from_str_radix(nonce.get(from..)?, 16).ok()
@@ -197,8 +196,8 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 const SHARDS: usize = 64;
 const KEY_DIGITS: usize = 16;
 const EXPIRED_AT_ONCE: usize = 2;
-/// Threads read the clock one after the other: a nonce that one of them found to
-/// be good in its last second must still be noted when that one comes here.
+/// Threads read the clock one after the other: if a thread found a nonce valid in its
+/// last second, the nonce must still be noted when that thread comes here.
 const GRACE_S: u64 = 2;
 /// 64 × T1 (RFC 3261 §17.1.2.2).
 const RETRANSMITTED_S: u32 = 32;

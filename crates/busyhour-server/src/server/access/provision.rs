@@ -31,8 +31,8 @@ impl Server {
         Some(account.view())
     }
 
-    /// Stores an account of the server's realm, replacing one of the same
-    /// name. When `done` is told of success, it holds for the next request.
+    /// Stores an account of the server's realm, and replaces one of the same name. When
+    /// `done` reports success, it is in effect for the next request.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl Server {
             .commit(vec![Change::PutAccount(account)], done)?)
     }
 
-    /// Forgets an account of the store. What it has ends soon after `done` is told of
-    /// success: bindings, publications and the subscriptions that it opened.
+    /// Deletes an account of the store. Soon after `done` reports success, its
+    /// bindings, publications and the subscriptions that it opened end.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! What an account has ends with it: its bindings, its publications and the
-//! subscriptions that it opened. The one who removes an account, a person over HTTP, a
-//! command beside the server or another program in the database:
+//! The end of an account: its bindings, its publications and the subscriptions that it
+//! opened end with it. When a person over HTTP, a command or another program removes an
+//! account:
 //!
 //! 1. the directory knows it no more, so nothing new is admitted;
 //! 2. `is_any_gone` is set, and from now on each device looks in each of its turns
@@ -8,12 +8,12 @@
 //! 3. a walk over all watchers and devices, in batches, gives each of those that
 //!    are concerned a turn. One that has not begun does for all that go before it.
 //!
-//! A request that was admitted before 1 may take its turn after the walk has passed:
-//! it finds its account gone by 2. The walk and the request both take the lock of
-//! the table, so whichever comes second sees the other.
+//! A request that was admitted before step 1 may take its turn after the walk has
+//! passed: because of step 2 it finds that its account is gone. The walk and the
+//! request both take the lock of the table, so the second one sees the first.
 //!
-//! Nothing of this need be durable. A row that a crash leaves behind is read back
-//! at the start, where its account is looked for, too.
+//! Nothing of this need be durable. A row that a crash leaves behind is read at the
+//! next start, which also checks for its account.
 
 use crate::server::{core::Core, device::Device, watcher::Watcher};
 use busyhour::task::{Executor, Task};
@@ -36,7 +36,7 @@ impl Core {
         });
     }
 
-    /// Ends a subscription if the account is gone that opened it.
+    /// Ends a subscription if the account that opened it is gone.
     pub(in crate::server) fn revoke_watcher(&self, watcher: &Arc<Watcher>) {
         let accounts = self.accounts();
         if accounts.are_looked_for() && watcher.is_of(|account| accounts.is_gone(account)) {
@@ -55,7 +55,7 @@ impl Core {
         self.push_walk(move |core| core.revoke_devices(first_shard + PORTION_SHARDS));
     }
 
-    /// Beyond the bound of the serializer, since there is one of these at most.
+    /// Pushed beyond the bound of the serializer, since there is at most one such task.
     fn push_walk(self: &Arc<Self>, walk: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let core = Arc::downgrade(self);
         let task = Task::new(move || {

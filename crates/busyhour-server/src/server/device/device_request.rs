@@ -10,8 +10,8 @@ use busyhour_registrar::{Iax2Registration, Refusal};
 use busyhour_sip::{Flow, Message, MessageIndex};
 use std::sync::Arc;
 
-/// A SIP request on its way to its device or watcher. It was parsed when it came in:
-/// what was found travels with the buffer.
+/// A SIP request on its way to its device or watcher. It was parsed on arrival; the
+/// offsets travel with the buffer.
 #[derive(Debug, Clone)]
 pub(in crate::server) struct InboundRequest {
     datagram: Buffer,
@@ -76,7 +76,7 @@ impl DeviceRequest {
         }
     }
 
-    /// What it speaks, as the log has it.
+    /// Its protocol, as the log names it.
     pub(in crate::server) fn protocol(&self) -> &'static str {
         match self {
             Self::Sip(_) | Self::Publish(_) => "sip",
@@ -93,19 +93,19 @@ impl DeviceRequest {
 }
 
 impl Core {
-    /// Gives a request up that finds its device's queue full.
+    /// Refuses or drops a request whose device's queue is full.
     pub(in crate::server) fn drop_request(self: &Arc<Self>, device_request: &DeviceRequest) {
         self.traffic().dropped_device_queue.increment();
         self.reject_or_drop_request(device_request, &self.responder().overloaded());
     }
 
-    /// Gives a request up that finds its watcher's queue full.
+    /// Refuses or drops a request whose watcher's queue is full.
     pub(in crate::server) fn drop_arrival(&self, inbound: &InboundRequest) {
         self.traffic().dropped_device_queue.increment();
         self.reject_or_drop(inbound, &self.responder().overloaded());
     }
 
-    /// Gives a request up for want of room. A call of IAX2 is told to try again.
+    /// Refuses or drops a request for lack of room. An IAX2 call is told to try again.
     pub(in crate::server) fn reject_or_drop_request(
         self: &Arc<Self>,
         device_request: &DeviceRequest,
@@ -119,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Refuses a request whose account has gone since it was admitted.
+    /// Refuses a request whose account was removed after the request was admitted.
     pub(in crate::server) fn refuse_request(self: &Arc<Self>, device_request: &DeviceRequest) {
         let refusal = Refusal::Forbidden("No Such Account Any More");
         let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
@@ -156,9 +156,9 @@ impl Core {
             .fail(&message, inbound.flow, inbound.transaction, &refusal);
     }
 
-    /// Gives a request up for want of room. Over datagrams silence is best: it
-    /// costs nothing, and the client sends the request again. Over a connection
-    /// nobody does (RFC 3261 §17.1.2.2), so there the client is told when to.
+    /// Refuses or drops a request for lack of room. Over datagrams no answer is best:
+    /// it costs nothing, and the client retransmits. Over a connection clients do not
+    /// retransmit (RFC 3261 §17.1.2.2), so the answer says when to try again.
     fn reject_or_drop(&self, inbound: &InboundRequest, refusal: &Refusal) {
         match inbound.flow.transport.is_reliable() {
             true => {

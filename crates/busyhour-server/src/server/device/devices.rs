@@ -1,10 +1,10 @@
 //! Every device that has bindings or work, found by its address of record.
 //!
 //! There may be a million, nearly all of them idle, so a device has neither a
-//! serializer nor a timer of its own. It works on one of a few strands, always
-//! the same one, which keeps its requests in their order; nothing on a strand
-//! waits for the disk, so nobody there waits for long. And each shard of the
-//! table has one expiry timer, for the device whose deadline comes first.
+//! serializer nor a timer of its own. It works on one of a few strands, always the same
+//! one, which keeps its requests in order; no task on a strand waits for the disk, so
+//! the wait for a strand is short. And each shard of the table has one expiry timer,
+//! for the device whose deadline comes first.
 
 use super::{Device, expiry_timer::ExpiryTimer};
 use crate::server::{
@@ -24,8 +24,8 @@ use std::{
 pub(in crate::server) struct Devices {
     shards: Box<[Mutex<Shard>]>,
     strands: Box<[Serializer]>,
-    /// Where expiry timers fire, one after the other: however many deadlines come at
-    /// one instant, they keep one worker busy and not all of them.
+    /// The serializer of the expiry timers: however many deadlines come at one instant,
+    /// they keep only one worker busy.
     expiry_serializer: Serializer,
     hasher: FixedState,
     shares: Shares,
@@ -39,7 +39,7 @@ struct Shard {
 
 struct Entry {
     device: Arc<Device>,
-    /// When it has to be woken: far in the future where nothing ends.
+    /// When the device has to be woken: far in the future if nothing ends.
     deadline: Instant,
 }
 
@@ -127,7 +127,7 @@ impl Devices {
         self.shares.used() as usize
     }
 
-    /// Where what concerns many devices at once is done, a batch at a time.
+    /// The serializer for work on many devices, in batches.
     pub(in crate::server) fn expiry_serializer(&self) -> &Serializer {
         &self.expiry_serializer
     }
@@ -137,7 +137,7 @@ impl Devices {
         self.strand(hash).len() >= STRAND_LEN_MAX
     }
 
-    /// Where the device with this hash does its work.
+    /// The strand of the device with this hash.
     pub(in crate::server) fn strand(&self, hash: u64) -> &Serializer {
         &self.strands[hash as usize % STRANDS]
     }
@@ -148,7 +148,7 @@ impl Devices {
 }
 
 impl Core {
-    /// Has a device woken at `deadline`, and not before.
+    /// Sets the time at which a device is woken.
     pub(in crate::server) fn wake_device(
         self: &Arc<Self>,
         device: &Arc<Device>,
@@ -182,7 +182,7 @@ impl Core {
         }
     }
 
-    /// Wakes some of the devices of a shard that are due, and sees to the others.
+    /// Wakes some of the due devices of a shard, and schedules the others.
     fn ring_devices(self: &Arc<Self>, index: usize) {
         let now = self.now();
         let mut shard = lock(&self.devices().shards[index]);
@@ -242,18 +242,18 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The table inside uses the high bits and the lowest; these are neither.
+/// The hash table inside uses the highest and the lowest bits; the shard uses others.
 fn shard_of(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }
 
-/// Many more than threads, so that two seldom want the same one, and so many
-/// that a look at every device of one is soon done. Of a million devices each
-/// has a table that is three quarters full.
+/// Many more than threads, so that two threads seldom want the same shard, and so many
+/// that a scan of one shard is short. With a million devices each shard's table is
+/// three quarters full.
 const SHARDS: usize = 1280;
 /// Many more than threads, so that two devices at work seldom share one.
 const STRANDS: usize = 1024;
-/// Half of what a serializer holds: what has to come in always finds room.
+/// Half of a serializer's capacity, so that mandatory tasks always find room.
 const STRAND_LEN_MAX: usize = 32_768;
 /// Devices that one expiry wakes, so that what waits behind it waits for less
 /// than a millisecond.

@@ -1,9 +1,9 @@
 //! The one timer of a watcher, or of a shard of devices or calls.
 //!
-//! Most deadlines are pushed back long before they come: a refresh moves the
-//! expiry, an answer ends the retransmissions. So a deadline that moves back
-//! leaves the timer alone; it goes off early once, finds nothing to do and is
-//! set anew. A storm of refreshes touches no timer.
+//! Most deadlines move to a later time before they are reached: a refresh moves the
+//! expiry, an answer ends the retransmissions. So a later deadline does not change the
+//! timer; it fires too early once, finds nothing to do and is set again. A storm of
+//! refreshes changes no timer.
 
 use busyhour::{
     clock::Instant,
@@ -35,7 +35,7 @@ impl ExpiryTimer {
         let timer = timers.timer().label(label).at(deadline).on(serializer);
         let handle = timer.run(fire)?;
         if let Some((_, later)) = self.0.replace((deadline, handle)) {
-            // Should it fire all the same, it fires too early.
+            // If it still fires, it fires too early.
             let _ = timers.cancel(&later);
         }
         Ok(())
@@ -52,7 +52,7 @@ impl ExpiryTimer {
         self.0.is_some_and(|(set_for, _)| set_for <= deadline)
     }
 
-    /// It fired: the next deadline needs a timer of its own.
+    /// The timer has fired: the next deadline needs a new timer.
     pub(in crate::server) fn fired(&mut self, now: Instant) {
         self.0.take_if(|(set_for, _)| *set_for <= now);
     }
@@ -60,7 +60,7 @@ impl ExpiryTimer {
     /// Takes the timer back.
     pub(in crate::server) fn clear(&mut self, timers: &Timers) {
         if let Some((_, handle)) = self.0.take() {
-            // Should it fire all the same, it finds nothing to do.
+            // If it still fires, it finds nothing to do.
             let _ = timers.cancel(&handle);
         }
     }

@@ -1,5 +1,5 @@
-//! Which devices are reached over which flow, so that a connection that ends, and
-//! an address that does not answer, takes their contacts along.
+//! Which devices are reached over which flow, so that their contacts become unreachable
+//! when a connection ends or an address does not answer.
 //!
 //! A device enters a flow before it asks the network whether the connection
 //! lives ([`Network::mark_trusted`]), and the network takes a connection out of its
@@ -34,7 +34,7 @@ pub(in crate::server) struct Flows {
 
 struct Shard {
     table: HashMap<Flow, Devices>,
-    /// Flows of datagrams that are asked; none where nobody is.
+    /// Flows of datagrams that are probed; `None` if probes are off.
     probes: Option<Probes>,
 }
 
@@ -44,21 +44,21 @@ enum Devices {
     Many(BTreeMap<Place, Weak<Device>>),
 }
 
-/// The hash of a device's address of record, in whose order devices are told, since
-/// every run with the same seed has to go the same way; and its address in memory,
-/// should two have one hash.
+/// The hash of a device's address of record, which gives the order in which devices are
+/// told, so that every run with the same seed is the same; and its address in memory,
+/// in case two have the same hash.
 type Place = (u64, usize);
 
 /// Whom to tell of a flow.
 enum Told {
     /// Those that it had when it ended.
     Former(Devices),
-    /// Those that it has, from the first or from behind this place.
+    /// The devices of a flow, from the first or after this place.
     Present(Option<Place>),
 }
 
 impl Flows {
-    /// Without an interval nobody is asked, and flows of datagrams are not kept.
+    /// Without an interval there are no probes, and flows of datagrams are not stored.
     pub(in crate::server) fn new(seed: u64, interval: Duration) -> Self {
         let is_probing = !interval.is_zero();
         let shard = || Shard {
@@ -113,14 +113,14 @@ impl Flows {
         lens.sum()
     }
 
-    /// Something came over a flow; whether it was down.
+    /// Notes that something arrived on a flow; returns whether the flow was down.
     fn heard(&self, flow: &Flow, now: Instant) -> bool {
         let mut shard = self.shard(self.hasher.hash_one(flow));
         let probes = shard.probes.as_mut();
         probes.is_some_and(|probes| probes.heard(flow, now))
     }
 
-    /// What is to be done in a shard, not too much at a time.
+    /// The due actions of a shard, a limited number at a time.
     fn poll(&self, index: usize, now: Instant) -> Vec<Probe> {
         let mut shard = lock(&self.shards[index]);
         let Some(probes) = &mut shard.probes else {
@@ -154,9 +154,10 @@ impl Core {
         &self.parts.flows
     }
 
-    /// A connection has ended: what was registered over it cannot be reached.
+    /// A connection has ended: the contacts that were registered over it are
+    /// unreachable.
     pub(in crate::server) fn flow_failed(self: &Arc<Self>, flow: Flow) {
-        // A server that shuts down tells its watchers to come again, and no more.
+        // A server that shuts down only asks its watchers to subscribe again.
         if !self.is_closing.load(Ordering::Acquire)
             && let Some(devices) = self.flows().end(flow)
         {
@@ -198,7 +199,7 @@ impl Core {
         }
     }
 
-    /// All devices of a flow are asked as one: one answer speaks for the flow.
+    /// All devices of a flow are probed together: one answer counts for the flow.
     fn ask(&self, flow: Flow) {
         let (devices, _) = self.flows().some_behind(&flow, None);
         let contact = devices.iter().find_map(|device| device.contact_over(flow));
@@ -220,8 +221,8 @@ impl Core {
         }
     }
 
-    /// Tells some devices and leaves the others for the next turn: a proxy may
-    /// have registered a hundred thousand of them over one connection.
+    /// Tells some devices and leaves the others for the next turn: a proxy may have
+    /// registered a hundred thousand devices over one connection.
     fn reach(self: &Arc<Self>, flow: Flow, is_reachable: bool, mut told: Told) {
         let core = Arc::downgrade(self);
         let tell = move || {
@@ -245,8 +246,8 @@ impl Core {
     }
 }
 
-/// An OPTIONS outside of any dialog (RFC 3261 §11.1). Whatever answers it is a sign
-/// of life, also one that says that it is not understood.
+/// An OPTIONS outside of any dialog (RFC 3261 §11.1). Any response is a sign of life,
+/// even an error.
 fn write_options(out: &mut Vec<u8>, uri: &str, ours: SocketAddr, hash: u64, number: u64) {
     RequestBuilder::new(out, Method::Options, uri)
         .header(
@@ -357,13 +358,13 @@ fn place(device: &Arc<Device>) -> Place {
     (device.hash(), Arc::as_ptr(device) as usize)
 }
 
-/// Many more than threads, so that two seldom want the same one.
+/// Many more than threads, so that two threads seldom want the same shard.
 const SHARDS: usize = 64;
 /// Devices that one turn tells, so that what waits behind it waits for less than
 /// a millisecond.
 const BATCH_LEN: usize = 64;
-/// How often silent flows are looked for, and how many of a shard are asked then:
-/// at most 20,480 in a second.
+/// How often silent flows are checked, and how many of a shard are probed then: at most
+/// 20,480 in a second.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
 const PROBES_AT_ONCE: usize = 32;
 /// No call has this number for us: a PONG comes to nothing but a PING or POKE.

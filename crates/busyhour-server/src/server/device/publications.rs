@@ -36,7 +36,7 @@ impl Device {
         self.commit(core, state, Pending::new(device_request, draft), changes);
     }
 
-    /// The 200 leaves before the bus is told, and so before any NOTIFY.
+    /// The 200 leaves before the state is published, and so before any NOTIFY.
     pub(super) fn accept_publication(
         &self,
         core: &Core,
@@ -58,7 +58,7 @@ impl Device {
         }
     }
 
-    /// Brings a stored publication back, before the server serves.
+    /// Restores a stored publication, before the server serves.
     pub(in crate::server) fn restore_publication(
         self: &Arc<Self>,
         core: &Arc<Core>,

@@ -28,7 +28,7 @@ pub(in crate::server) struct PublicationDraft {
     pub(in crate::server) place: Option<Place>,
 }
 
-/// A place among the publications, given back unless it is taken up.
+/// A reserved place among the publications, given back unless it is used.
 pub(in crate::server) struct Place {
     core: Weak<Core>,
     holder: Option<Holder>,
@@ -50,8 +50,8 @@ impl Drop for Place {
 }
 
 impl Core {
-    /// What a PUBLISH of a device leads to. Without a buffer for the answer nothing
-    /// is done, and it is `None`: the publisher asks again, in the same words.
+    /// The outcome of a device's PUBLISH. Without a buffer for the answer nothing is
+    /// done and the result is `None`: the publisher retransmits the same request.
     pub(in crate::server) fn plan_publication(
         self: &Arc<Self>,
         device: &Name,
@@ -83,7 +83,7 @@ impl Core {
         Ok(Some(PublicationDraft {
             answer,
             changed: match plan.granted.step {
-                // The account may have been given another mailbox since.
+                // The account may have another mailbox by now.
                 PublishStep::Refreshed if package == Package::MessageSummary => Some(package),
                 PublishStep::Refreshed | PublishStep::Nothing => None,
                 PublishStep::Created | PublishStep::Modified | PublishStep::Removed => {
@@ -109,7 +109,7 @@ impl Core {
         })
     }
 
-    /// What has to be durable before the answer leaves.
+    /// The changes that must be durable before the answer leaves.
     pub(in crate::server) fn keep_publication(
         &self,
         device: &Name,
@@ -132,7 +132,7 @@ impl Core {
         }
     }
 
-    /// Brings stored publications back. Limits do not hold here.
+    /// Restores stored publications. Limits do not apply here.
     pub(in crate::server) fn restore_publications(self: &Arc<Self>, rows: Vec<SoftState>) {
         let at = self.moment();
         let mut over = Vec::new();
@@ -237,7 +237,7 @@ impl Core {
         }
     }
 
-    /// A number that no publication had, and a tag that nobody can guess.
+    /// A new number for a publication, and an unguessable entity-tag.
     fn new_etag(&self) -> (u64, String) {
         let number = self.last_etag.fetch_add(1, Ordering::Relaxed) + 1;
         let secret = self.parts.secrets.tag(number | ETAG);
@@ -245,5 +245,5 @@ impl Core {
     }
 }
 
-/// Keeps the secrets of entity-tags apart from those of watchers' tags.
+/// Makes the secrets of entity-tags different from those of watchers' tags.
 const ETAG: u64 = 1 << 63;

@@ -7,10 +7,11 @@ use busyhour_registrar::watch::{DeviceState, RegistrationState};
 use std::sync::{Arc, atomic::Ordering};
 
 impl Device {
-    /// Has the bus hold the device's state while `subscribe` subscribes to it,
-    /// and from then on; `None` when the device has left the table.
+    /// Publishes the device's state, and calls `subscribe` under the same lock, so that
+    /// no change falls in between; `None` if the device has left the table.
     ///
-    /// Under the lock the device neither changes nor sees that nobody listens.
+    /// Under the lock the device does not change, and does not conclude that nobody
+    /// listens.
     pub(in crate::server) fn subscribe_with_snapshot<R>(
         self: &Arc<Self>,
         core: &Arc<Core>,
@@ -29,11 +30,12 @@ impl Device {
         Some(subscribed)
     }
 
-    /// Tells the watchers of the registration what it is, as one has just come;
-    /// `false` when the strand takes no more.
+    /// Publishes the full registration for a new watcher; `false` if the strand is
+    /// full.
     ///
-    /// One that waits does for all who come before it begins: they subscribed
-    /// before they asked. So many watchers of one device do not fill its strand.
+    /// One waiting task serves all watchers that come before it begins, since they
+    /// subscribe before they ask for it. So many watchers of one device do not fill its
+    /// strand.
     pub(in crate::server) fn push_publish_full(self: &Arc<Self>, core: &Core) -> bool {
         if self.is_shown_soon.swap(true, Ordering::AcqRel) {
             return true;
@@ -48,7 +50,8 @@ impl Device {
     }
 
     pub(super) fn publish_full(self: Arc<Self>) {
-        // Read as well as written, to see the subscriptions of those who rely on it.
+        // An atomic read-modify-write, so that it sees the subscriptions of those who
+        // rely on it.
         self.is_shown_soon.swap(false, Ordering::AcqRel);
         let Some(core) = self.core.upgrade() else {
             return;
@@ -98,7 +101,7 @@ impl Device {
         let name = self.name();
         if core.registrations().would_deliver(&name) {
             let registration = RegistrationState::of(&name, &state.bindings, core.now());
-            // A watcher that lags is told the last state, and that is all it needs.
+            // A watcher that lags receives the last state, which is all it needs.
             let _ = core.registrations().publish(registration);
         }
         if is_visible {

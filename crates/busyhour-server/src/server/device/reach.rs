@@ -1,9 +1,9 @@
-//! Over which connections a device is reached, and what becomes of its contacts
-//! when one ends.
+//! Over which connections a device is reached, and what happens to its contacts when
+//! one ends.
 //!
-//! A contact whose connection has ended stays registered, and its watchers are
-//! told that it cannot be reached: the device registers again over its next
-//! connection (RFC 5626 §4.5), and that brings the contact back.
+//! A contact whose connection has ended stays registered, and its watchers learn that
+//! it is unreachable. The device registers again over its next connection (RFC 5626
+//! §4.5), which makes the contact reachable again.
 
 use super::{Device, Draft, State};
 use crate::server::core::Core;
@@ -12,7 +12,7 @@ use busyhour_sip::Flow;
 use std::sync::Arc;
 
 impl Device {
-    /// Takes a stored binding back, before the server serves; `false` when it is over.
+    /// Restores a stored binding, before the server serves; `false` if it has expired.
     pub(in crate::server) fn restore(
         self: &Arc<Self>,
         id: BindingId,
@@ -29,7 +29,7 @@ impl Device {
         restored
     }
 
-    /// What came over a flow can be reached from now on, or no longer.
+    /// Marks the contacts of a flow as reachable or unreachable.
     pub(in crate::server) fn reach(&self, core: &Core, flow: Flow, is_reachable: bool) {
         let mut state = self.lock();
         self.set_reachable(core, &mut state, flow, is_reachable);
@@ -44,13 +44,13 @@ impl Device {
         Some(binding.contact.clone())
     }
 
-    /// Takes in what holds from now on, and follows it over its connections.
+    /// Sets the current bindings, and enters them in their flows.
     pub(super) fn hold(self: &Arc<Self>, core: &Core, state: &mut State, next: Bindings) {
         let before = std::mem::replace(&mut state.bindings, next);
         self.follow_flows(core, &before, &state.bindings);
     }
 
-    /// Follows the device over the connections that it has, and no others.
+    /// Enters the device in the flows that it has now, and removes it from others.
     pub(super) fn follow_flows(self: &Arc<Self>, core: &Core, before: &Bindings, next: &Bindings) {
         let of = |bindings| flows(bindings, core.flows().is_probing());
         for flow in of(next).filter(|flow| of(before).all(|old| old != *flow)) {
@@ -61,8 +61,8 @@ impl Device {
         }
     }
 
-    /// The watchers are told at once. What is on its way to the disk was made of
-    /// what held before, so it has to know as well.
+    /// Watchers are notified at once. A pending change was computed from the earlier
+    /// bindings, so it is updated as well.
     pub(super) fn set_reachable(
         &self,
         core: &Core,
@@ -85,9 +85,9 @@ impl Device {
     }
 }
 
-/// The flows that contacts depend on: connections that live, and the addresses of
-/// those who are asked. Nothing ever comes over a flow whose local address is
-/// unspecified, as older versions have stored them, so none depends on that.
+/// The flows that contacts depend on: live connections, and addresses that are probed.
+/// Older versions stored flows with an unspecified local address; nothing ever arrives
+/// on such a flow, so no contact depends on it.
 fn flows(bindings: &Bindings, is_probing: bool) -> impl Iterator<Item = Flow> + '_ {
     let depends = move |binding: &&Binding| {
         let contact = &binding.contact;

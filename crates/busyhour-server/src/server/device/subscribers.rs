@@ -1,5 +1,5 @@
-//! Who listens to devices on the bus: a device that nobody listens to is not
-//! told of there.
+//! Listeners to devices on the bus: the state of a device without listeners is not
+//! published.
 
 use crate::server::{core::Core, load::shares::Holder};
 use busyhour::bus::Name;
@@ -19,8 +19,8 @@ impl Core {
                 return subscribed;
             }
         }
-        // There is no such device, and no room for one. Whichever gets room from
-        // now on sees the subscription; one that just did is told of it.
+        // There is no such device, and no room for one. A device that gets room later
+        // sees the subscription; one that was created just now is told of it.
         let subscribed = subscribe();
         if let Some(device) = self.devices().find(aor) {
             device.subscribe_with_snapshot(self, || ());

@@ -1,4 +1,4 @@
-//! Limits that are reached, said in the log: at once, and then not at every time.
+//! Log lines about limits that are reached: at once, and then at most at intervals.
 
 use busyhour::clock::Instant;
 use std::time::Duration;
@@ -15,8 +15,8 @@ struct Watched {
 }
 
 impl Alerts {
-    /// The counters that grew and should be said now, with how much they grew
-    /// since they were last said. The list is always the same one.
+    /// The counters that grew and should be logged now, with their growth since they
+    /// were last logged. The list must always be the same one.
     pub(in crate::server) fn look(
         &mut self,
         counters: &[(&'static str, u64)],

@@ -1,24 +1,24 @@
-//! How many requests have been taken and wait for their device, and what that
-//! means for those who come next.
+//! The number of accepted requests that wait for their device, and what it means for
+//! the next ones.
 //!
-//! A server that is offered more than it can do must leave the rest where it
-//! costs least. That is the kernel's receive buffer: what finds no room there is
-//! gone before anybody has read it, and what does find room is the oldest and
-//! comes first. So the receivers rest while as much waits inside as may, and
-//! what they have taken is work that will be done.
+//! A server under more load than it can serve must drop the rest where it costs least.
+//! That is the kernel's receive buffer: a datagram that does not fit there is dropped
+//! before anybody has read it, and those that fit are read in order. So the receivers
+//! pause while the maximum of requests waits inside, and every datagram that they read
+//! will be served.
 //!
-//! A client without an answer sends again. It is kinder to tell it when, and a
-//! telephone that registers anew has less to lose than one that is registered;
-//! so of those who are heard while the queue stands, newcomers are told to come
-//! later. That costs an answer each, so it is paid for by those whom it makes
-//! room for: see [`Backlog::affords_refusal`]. However many newcomers there
-//! are, telling them costs a small part of what the server can do.
+//! A client without an answer retransmits. It is better to tell it when, and a
+//! telephone that registers anew has less to lose than one that is registered. So while
+//! requests queue, newcomers are told to come later. That costs one answer each, so the
+//! number of such answers is limited by the number of served requests: see
+//! [`Backlog::affords_refusal`]. However many newcomers there are, refusing them costs
+//! a small part of the server's time.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Requests that were taken and not begun.
 ///
-/// Each figure stands for itself and nothing is read by way of them.
+/// The counters are independent and publish no other data.
 #[derive(Debug)]
 pub(in crate::server) struct Backlog {
     len: AtomicUsize,
@@ -34,7 +34,7 @@ impl Backlog {
         }
     }
 
-    /// A request is taken; of one whose device is known, if `is_known`.
+    /// A request is accepted; `is_known` says whether its device is known.
     pub(in crate::server) fn enter(&self, is_known: bool) {
         self.len.fetch_add(1, Ordering::Relaxed);
         let earned = if is_known { REFUSAL_COST } else { 1 };
@@ -43,7 +43,7 @@ impl Backlog {
         }
     }
 
-    /// A request is begun, or was not taken after all.
+    /// A request begins, or was not accepted after all.
     pub(in crate::server) fn leave(&self) {
         self.len.fetch_sub(1, Ordering::Relaxed);
     }
@@ -53,10 +53,10 @@ impl Backlog {
         self.len.load(Ordering::Relaxed) < LEN_MAX
     }
 
-    /// Whether a newcomer may be refused, for one that would have to wait
-    /// behind many, and charges for it if so. One is paid for by one request of
-    /// a known device or by eight of others, so that where all are newcomers
-    /// eight of nine are still served.
+    /// Whether a newcomer that would have to wait behind many may be refused; charges
+    /// for the refusal if so. One refusal is paid for by one request of a known device
+    /// or by eight other requests, so that if all are newcomers, eight of nine are
+    /// still served.
     pub(in crate::server) fn affords_refusal(&self) -> bool {
         let is_long = self.len.load(Ordering::Relaxed) >= LEN_MAX / 2;
         let affords = is_long && self.credit.load(Ordering::Relaxed) >= REFUSAL_COST;
@@ -67,8 +67,8 @@ impl Backlog {
     }
 }
 
-/// Ten milliseconds of work where registrations take ten microseconds, and a
-/// second where they take one millisecond; then their waits tell.
+/// Ten milliseconds of work if a registration takes ten microseconds, and one second if
+/// it takes a millisecond; in that case the measured waits show the overload.
 const LEN_MAX: usize = 1024;
 const REFUSAL_COST: i32 = 8;
 /// A thousand refusals.

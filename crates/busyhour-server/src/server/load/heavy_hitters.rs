@@ -1,10 +1,11 @@
-//! Who is refused most for having had its share: for the operator, who has to tell
-//! one who does harm from a proxy whose share is too small.
+//! The sources and accounts that are refused most often because they have used their
+//! share: for the operator, who has to distinguish an attacker from a proxy whose share
+//! is too small.
 //!
-//! The few that count most are kept, by the Space-Saving algorithm (Metwally,
-//! Agrawal and El Abbadi, 2005): a new one takes the place of the least, and
-//! its count with it. So one who is refused often is never missed, and a count may
-//! be too high by that of the least.
+//! The few with the highest counts are kept, by the Space-Saving algorithm (Metwally,
+//! Agrawal and El Abbadi, 2005): a new one takes the place of the lowest, and continues
+//! its count. So one that is refused often is never missed, and a count may be too high
+//! by that of the lowest.
 
 use super::shares::Excess;
 use crate::server::{core::Core, stats::registration_log::shortened};
@@ -25,7 +26,8 @@ struct Hitter {
     source: IpAddr,
     account: String,
     refused: u64,
-    /// What was said of it last, and when something was of this place in the table.
+    /// The count that was logged last, and when this place of the table was logged
+    /// last.
     said: u64,
     said_at: Option<Instant>,
 }
@@ -50,18 +52,19 @@ impl HeavyHitters {
             });
         }
         if let Some(least) = hitters.iter_mut().min_by_key(|one| one.refused) {
-            // The place waits on: one that changes all the time would be news each second.
+            // The place keeps its wait: otherwise a place that changes all the time
+            // would be logged every second.
             least.said = least.refused;
             least.refused += 1;
             least.source = source;
-            // In the room of the other, since all who are refused wait here.
+            // Reuses the memory of the other, since all refused requests wait for this
+            // lock.
             least.account.clear();
             least.account.push_str(account);
         }
     }
 
-    /// Those of whom something is to be said now, and how often they were refused
-    /// since that was said last.
+    /// Those to log now, and how often they were refused since they were logged last.
     fn news(&self, now: Instant) -> Vec<(IpAddr, String, u64)> {
         let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = |one: &&mut Hitter| {
@@ -78,7 +81,7 @@ impl HeavyHitters {
 }
 
 impl Core {
-    /// Counts a refusal for want of room, and notes whose it was.
+    /// Counts a refusal for lack of room, and notes its holder.
     pub(in crate::server) fn count_excess(
         &self,
         excess: Excess,
@@ -96,8 +99,8 @@ impl Core {
         }
     }
 
-    /// Says who was refused for a share, of each at once and then once a minute; who took
-    /// the place of another waits for the rest of its minute.
+    /// Logs who was refused for a share: each at once and then once a minute; one that
+    /// took the place of another waits for the rest of that minute.
     pub(in crate::server) fn log_heavy_hitters(&self) {
         for (source, account, refused) in self.parts.over_share.news(self.now()) {
             // The account comes last and escaped: the client chooses it.
@@ -108,7 +111,7 @@ impl Core {
 
 /// As many as one looks through in a moment.
 const COUNT_MAX: usize = 16;
-/// Between two lines about the same one, or about two that had the same place.
+/// The time between two lines about the same one, or about two that had the same place.
 const QUIET: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How much there may be: shares of each resource, and what is refused when it is too much.
+//! Load: the shares of each resource, and what is refused under overload.
 
 pub(in crate::server) mod shares;
 pub(in crate::server) mod heavy_hitters;

@@ -1,20 +1,18 @@
 //! Whether the server keeps up, by the time that requests wait in it.
 //!
-//! Measured is how long a request of a device waits from its arrival until its
-//! serializer begins it. What the disk takes for the commit comes later and is
-//! not in it, nor is the wait of a request behind its own device's commit: a
-//! slow disk is not a busy server. Of each half second the shortest wait
-//! counts. When even that is long, half second after half second, then the
-//! queue stands and does not merely have a crest (the idea of CoDel, RFC 8289).
-//! A single one says nothing: a machine that stood still, or a process that was
-//! stopped, finds all that came before at once.
+//! The measure is how long a request waits from its arrival until its serializer begins
+//! it. It does not include the commit, nor the wait of a request behind its own
+//! device's commit: a slow disk is not a busy server. The shortest wait of each half
+//! second counts. If even that is long in consecutive half seconds, there is a standing
+//! queue and not just a peak (the idea of CoDel, RFC 8289). A single half second says
+//! nothing: after a pause of the machine or the process, everything that came in the
+//! meantime arrives at once.
 //!
-//! What can't be done in time is refused before it costs anything, so that the
-//! work which is done is work that somebody still waits for.
+//! Requests that cannot be served in time are refused before they cost anything, so
+//! that the server works only on requests whose sender still waits.
 //!
-//! Where the receivers can rest, waits hardly get so long: the queue stands in
-//! the kernel then (see [`super::backlog`]), and that they rested half second
-//! after half second is what tells of it.
+//! If the receivers can pause, waits hardly get so long: then the queue is in the
+//! kernel (see [`super::backlog`]), and pauses in consecutive half seconds show it.
 
 use busyhour::clock::Instant;
 use std::{
@@ -37,18 +35,18 @@ pub(in crate::server) enum Shedding {
 
 /// Watches the waits.
 ///
-/// Each figure stands for itself: a wait that falls between two intervals may
-/// count for either, and nothing else hangs on their order.
+/// The fields are independent: a wait between two intervals may count for either, and
+/// nothing else depends on their order.
 #[derive(Debug)]
 pub(in crate::server) struct Overload {
     ends_at_ns: AtomicU64,
-    /// Of this interval so far; all ones where there was none.
+    /// The shortest wait of this interval so far; all ones if there was none.
     shortest_ns: AtomicU64,
-    /// Receivers rested in this interval, since too much waited.
+    /// Receivers paused in this interval, since too many requests waited.
     has_rested: AtomicBool,
-    /// What the interval before would shed by itself, in steps.
+    /// The level of shedding that the previous interval alone would give.
     level: AtomicU8,
-    /// What is shed: as much as the last two intervals agree on.
+    /// The level of shedding: the lower one of the last two intervals.
     steps: AtomicU8,
 }
 
@@ -63,17 +61,18 @@ impl Overload {
         }
     }
 
-    /// A request was begun after such a wait.
+    /// A request began after this wait.
     pub(in crate::server) fn record(&self, now: Instant, wait: Duration) {
         self.advance(now);
         let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(NONE - 1);
-        // All requests share the line, and few are the shortest: it is written seldom.
+        // All requests share this cache line, and few waits are the shortest: it is
+        // written seldom.
         if wait_ns < self.shortest_ns.load(Ordering::Relaxed) {
             self.shortest_ns.fetch_min(wait_ns, Ordering::Relaxed);
         }
     }
 
-    /// A receiver rests, since as much waits as may.
+    /// A receiver pauses, since the maximum of requests waits.
     pub(in crate::server) fn record_rest(&self, now: Instant) {
         self.advance(now);
         if !self.has_rested.load(Ordering::Relaxed) {
@@ -97,7 +96,7 @@ impl Overload {
         self.steps.load(Ordering::Relaxed) > 0
     }
 
-    /// The thread that sees an interval end draws the conclusion, and no other.
+    /// Only the thread that ends an interval computes the new level.
     fn advance(&self, now: Instant) {
         let ends_at = self.ends_at_ns.load(Ordering::Relaxed);
         let now_ns = now.as_nanos();
@@ -113,9 +112,10 @@ impl Overload {
         let has_rested = self.has_rested.swap(false, Ordering::Relaxed);
         let is_old = now_ns >= ends_at + INTERVAL_NS;
         let level = match shortest {
-            // Nobody came for as long as that: what was then is no more.
+            // No request came for a whole interval: the old values do not count any
+            // more.
             _ if is_old => 0,
-            // Nothing was begun: what was refused has made room.
+            // No request began: the refusals have made room.
             NONE if self.steps.load(Ordering::Relaxed) > 2 => 2,
             NONE => u8::from(has_rested),
             wait if wait > WAIT_MAX_NS => 3,
@@ -128,9 +128,9 @@ impl Overload {
 }
 
 const INTERVAL_NS: u64 = 500_000_000;
-/// A client sends again after 500 ms, and then after 1.5 s (RFC 3261's T1, and
-/// twice that). The first copy in vain costs little, since copies of what is in
-/// work are dropped; a request that waits when the second ends waits too long.
+/// A client sends again after 500 ms, and then after 1.5 s (RFC 3261's T1, and twice
+/// that). The first needless copy costs little, since copies of requests in progress
+/// are dropped; a request that still waits after one second has waited too long.
 const WAIT_GOOD_NS: u64 = 1_000_000_000;
 /// Past the second copy, and before the third after 3.5 s.
 const WAIT_MAX_NS: u64 = 2_000_000_000;

@@ -1,17 +1,16 @@
-//! What one source or one account may hold of a resource, and what it holds.
+//! How much of a resource one source or one account may hold, and how much it holds.
 //!
-//! What each holds is counted in cells that a keyed hash picks: two cells for a
-//! source and two for an account, and the lesser of two is what counts. Others
-//! whose hash picks the same cells make it too high and never too low; for it to
-//! matter, one who holds much would have to share both cells, which the key
-//! makes as unlikely as one in 268 million. In return there is no lock, nothing
-//! is allocated for anybody, and nothing has to be forgotten.
+//! The amounts are counted in cells that a keyed hash chooses: two cells for a source
+//! and two for an account; the lower one of the two counts. Other holders in the same
+//! cells make an amount too high, never too low. That matters only if a large holder
+//! shares both cells, which has a probability of one in 268 million because of the key.
+//! In return there is no lock, no allocation for each holder, and nothing to clean up.
 //!
-//! Of the last tenth of a resource only those get more who hold less than a
-//! hundredth of it: ten who take all they may leave room for everybody else.
+//! Of the last tenth of a resource, only a holder of less than a hundredth gets more:
+//! so ten holders that take their full share leave room for everybody else.
 //!
-//! A check and what follows from it are two steps, so threads that run at the
-//! same moment may pass a share by what each of them takes, but never the bound.
+//! The check of a share and the taking are two steps, so concurrent threads may exceed
+//! a share by the amount that each of them takes, but they never exceed the bound.
 
 use busyhour_sip::source_of;
 use foldhash::quality::FixedState;
@@ -38,7 +37,7 @@ pub(in crate::server) struct Holder {
 /// One cell in each row.
 pub(in crate::server) type Cells = [u16; ROWS];
 
-/// One resource: its bound, and who holds how much of it.
+/// One resource: its bound, and how much each holder has.
 pub(in crate::server) struct Shares {
     rows: [Box<[AtomicU64]>; ROWS],
     used: AtomicU64,
@@ -54,14 +53,14 @@ pub(in crate::server) struct Parts {
     pub(in crate::server) by_source: u64,
     /// One account, in percent.
     pub(in crate::server) by_account: u64,
-    /// One of either may hold this much of any resource, however small a part.
+    /// Each source and account may hold at least this much, whatever the percentage.
     pub(in crate::server) least: u64,
 }
 
 /// Why nothing is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Excess {
-    /// The whole is used up, but for what those may have who hold little.
+    /// The resource is used up, except for the part that is reserved for small holders.
     Whole,
     /// The source or the account has its share.
     Share,
@@ -96,13 +95,13 @@ impl Holders {
 }
 
 impl Holder {
-    /// Nobody: what is held counts for the whole alone.
+    /// No holder: the amount counts only for the whole.
     pub(in crate::server) const NOBODY: Self = Self {
         source: NONE,
         account: NONE,
     };
 
-    /// The cells of its source, for what is counted of sources alone.
+    /// Only the cells of its source, for resources that are counted by source alone.
     pub(in crate::server) fn source(self) -> Cells {
         self.source
     }
@@ -124,11 +123,11 @@ impl Shares {
         }
     }
 
-    /// Gives `amount` to `holder`, who gives it back later.
+    /// Charges `amount` to `holder`, which gives it back later.
     ///
     /// # Errors
     ///
-    /// Where that is too much for it or for the whole; then nothing is given.
+    /// If that is too much for the holder or for the whole; then nothing is charged.
     pub(in crate::server) fn take(&self, holder: Holder, amount: u64) -> Result<(), Excess> {
         let source = self.held(holder.source);
         let account = self.held(holder.account);
@@ -149,7 +148,7 @@ impl Shares {
         Ok(())
     }
 
-    /// As [`take`](Self::take), for what is there already, whatever the limits.
+    /// As [`take`](Self::take), for something that exists already, whatever the limits.
     pub(in crate::server) fn take_anyway(&self, holder: Holder, amount: u64) {
         self.used.fetch_add(amount, Ordering::Relaxed);
         self.each_cell(holder, |cell| cell.fetch_add(amount, Ordering::Relaxed));
@@ -162,7 +161,7 @@ impl Shares {
         self.each_cell(holder, |cell| cell.fetch_sub(amount, Ordering::Relaxed));
     }
 
-    /// Takes everything back, of what is never given back otherwise.
+    /// Resets all amounts, for resources that are not given back one by one.
     pub(in crate::server) fn clear(&self) {
         if self.used.swap(0, Ordering::Relaxed) > 0 {
             let cells = self.rows.iter().flatten();
@@ -197,7 +196,7 @@ impl Shares {
         }
     }
 
-    /// Where one may have all, nothing is kept for others.
+    /// If one holder may have everything, nothing is reserved for others.
     fn open_to_all(&self) -> u64 {
         match self.by_source.min(self.by_account) < self.bound {
             true => self.bound - self.bound / RESERVED_PART,
