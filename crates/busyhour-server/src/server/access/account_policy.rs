@@ -17,7 +17,8 @@ pub(in crate::server) struct AccountPolicy {
     /// What the store gave back is being looked at: it may be of accounts that are there
     /// no more.
     is_starting: AtomicBool,
-    /// An account has gone since the start. Until then nobody looks for one.
+    /// An account was removed since the start. Until then no device checks for its
+    /// account.
     is_any_gone: AtomicBool,
 }
 
@@ -36,8 +37,8 @@ impl AccountPolicy {
         }
     }
 
-    /// What holds for the bindings of `aor`: the server's policy, and the
-    /// limit of its account where it has one of its own.
+    /// The policy for the bindings of `aor`: the server's, with the limit of its
+    /// account if the account has one.
     pub(in crate::server) fn of(&self, aor: &str) -> Cow<'_, RegistrationPolicy> {
         let policy = &self.registration;
         match self.directory.contacts_max(user_of(aor)) {
@@ -49,7 +50,7 @@ impl AccountPolicy {
         }
     }
 
-    /// Everything that the store gave back has been looked at.
+    /// All restored rows have been checked.
     pub(in crate::server) fn end_start(&self) {
         self.is_any_gone.store(false, Ordering::Release);
         self.is_starting.store(false, Ordering::Release);
@@ -60,14 +61,15 @@ impl AccountPolicy {
         self.is_any_gone.store(true, Ordering::Release);
     }
 
-    /// Whether there is no account any more whose address of record this is.
+    /// Whether no account has this address of record any more.
     pub(in crate::server) fn is_revoked(&self, aor: &str) -> bool {
         let (_, address) = aor.split_once(':').unwrap_or(("", aor));
         self.are_looked_for() && self.is_gone(user_of(aor)) && self.is_gone(address)
     }
 
-    /// Why a registration ends now that has no account, for the log. At the start nobody
-    /// knows whether it was removed, or never was since everybody could register.
+    /// The reason in the log when a registration without an account ends. At the start
+    /// it is unknown whether the account was removed or never existed, because
+    /// everybody could register.
     pub(in crate::server) fn why_revoked(&self) -> &'static str {
         match self.is_starting.load(Ordering::Acquire) {
             true => "there is no account for it",

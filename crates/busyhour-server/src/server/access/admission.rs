@@ -209,7 +209,7 @@ impl Core {
             });
         }
         if let Some(username) = stranger {
-            // It is asked again and again, and never told what is wrong.
+            // The client is challenged again and again, and never learns what is wrong.
             self.log()
                 .failures
                 .note(username, flow, "sip", OTHER_REALM.into());
@@ -260,15 +260,15 @@ impl Core {
         self.log().login_failed(flow, username, protocol, reason);
     }
 
-    /// A device was asked for its password. Who has no account is not remembered, so
-    /// there are no more users in the table than accounts.
+    /// A device was asked for its password. Users without an account are not noted, so
+    /// the table has at most as many users as there are accounts.
     pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
         if self.parts.accounts.directory.knows(user) {
             self.log().failures.note_challenge(user, flow, protocol);
         }
     }
 
-    /// How long this user is not heard from there, after too many wrong passwords.
+    /// How long this user is refused from that source, after too many wrong passwords.
     pub(in crate::server) fn login_pause(&self, username: &str, flow: Flow) -> Option<Duration> {
         let logins = &self.parts.logins;
         let left = logins.pause_left(flow.remote.ip(), username, self.now());

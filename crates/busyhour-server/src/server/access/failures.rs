@@ -27,7 +27,7 @@ pub(in crate::server) struct FailureNotes {
     holders: Holders,
 }
 
-/// Who failed lately, in shards with a lock each.
+/// The recent failures, in shards with a lock each.
 pub(in crate::server) struct Failures {
     shards: Box<[Mutex<Vec<Noted>>]>,
     hasher: FixedState,

@@ -2,11 +2,12 @@
 //! opened end with it. When a person over HTTP, a command or another program removes an
 //! account:
 //!
-//! 1. the directory knows it no more, so nothing new is admitted;
-//! 2. `is_any_gone` is set, and from now on each device looks in each of its turns
-//!    whether its account is there;
-//! 3. a walk over all watchers and devices, in batches, gives each of those that
-//!    are concerned a turn. One that has not begun does for all that go before it.
+//! 1. the directory drops it, so nothing new is admitted;
+//! 2. `is_any_gone` is set: from now on each device checks in each of its turns whether
+//!    its account exists;
+//! 3. a walk over all watchers and devices, in batches, gives a turn to each one that
+//!    is affected. A walk that has not begun covers all accounts that are removed before
+//!    it begins.
 //!
 //! A request that was admitted before step 1 may take its turn after the walk has
 //! passed: because of step 2 it finds that its account is gone. The walk and the
@@ -21,7 +22,8 @@ use busyhour_registrar::watch::End;
 use std::sync::{Arc, atomic::Ordering};
 
 impl Core {
-    /// Accounts have gone. What they had ends soon after, and is told.
+    /// Accounts were removed. Their bindings, publications and subscriptions end soon
+    /// after, and watchers are notified.
     pub(in crate::server) fn revoke(self: &Arc<Self>) {
         self.accounts().some_have_gone();
         if self.is_revocation_due.swap(true, Ordering::AcqRel) {

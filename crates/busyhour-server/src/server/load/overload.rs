@@ -91,7 +91,7 @@ impl Overload {
         }
     }
 
-    /// Whether anything was refused when somebody last looked.
+    /// Whether requests were shed at the last check.
     pub(in crate::server) fn is_shedding(&self) -> bool {
         self.steps.load(Ordering::Relaxed) > 0
     }
