@@ -1,4 +1,4 @@
-/// Names one entry of a [`Heap`](super::Heap) as long as it is there.
+/// Identifies one entry of a [`Heap`](super::Heap) while the entry is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeapHandle {
     place: u32,
@@ -11,11 +11,11 @@ impl HeapHandle {
     }
 }
 
-/// Where each entry stands in the heap's order, found by its handle.
+/// The position of each entry in the heap's order, found by its handle.
 #[derive(Debug, Clone)]
 pub(super) struct Positions {
     places: Vec<Position>,
-    /// The places free to use again, the last released first.
+    /// Places that are free for reuse, the last released first.
     free: Vec<u32>,
 }
 
@@ -49,8 +49,8 @@ impl Positions {
         place
     }
 
-    /// Gives a place back. One whose generations are used up is kept out of
-    /// use, so that no old handle can ever match again.
+    /// Releases a place. A place whose generations are used up is not reused,
+    /// so that no old handle can match again.
     pub(super) fn release(&mut self, place: u32) {
         let entry = &mut self.places[place as usize];
         entry.position = VACANT;

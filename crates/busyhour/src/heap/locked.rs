@@ -5,10 +5,10 @@ use crate::sync::{
     lock, thread_token,
 };
 
-/// A [`Heap`] behind a mutex of its own, for owners that have no lock yet.
+/// A [`Heap`] behind a mutex of its own, for owners that have no lock.
 ///
-/// Single operations lock by themselves. For several that belong together,
-/// such as a traversal, hold [`Locked::lock`].
+/// Each method locks by itself. To make several operations under one lock, such
+/// as a traversal, hold [`Locked::lock`].
 ///
 /// ```
 /// use busyhour::heap::{Heap, Locked};
@@ -22,10 +22,10 @@ use crate::sync::{
 /// assert_eq!((held.pop(), held.pop()), (Some(1), Some(2)));
 /// ```
 ///
-/// Comparisons, and what [`Locked::update`] is given, run under the lock: that
-/// is what the lock is for. They must not use this heap. Where they do so on
+/// Comparisons, and the closure given to [`Locked::update`], run under the
+/// lock, which is its purpose. They must not use this heap: if they do so on
 /// their own thread, [`Locked::lock`] panics, since it would wait for itself.
-/// A panic of theirs leaves the heap as [`Heap`] says, and the lock free.
+/// If they panic, the heap is as described for [`Heap`], and the lock is free.
 #[derive(Debug)]
 pub struct Locked<T, C = Min> {
     heap: Mutex<Heap<T, C>>,
@@ -42,11 +42,11 @@ impl<T, C: Order<T>> Locked<T, C> {
         }
     }
 
-    /// Locks the heap for as long as the guard lives.
+    /// Locks the heap while the guard lives.
     ///
     /// # Panics
     ///
-    /// Inside a comparison of this heap, or what its [`Locked::update`] runs.
+    /// Inside a comparison of this heap, or inside its [`Locked::update`].
     pub fn lock(&self) -> MutexGuard<'_, Heap<T, C>> {
         let inside = self.inside.load(Ordering::Relaxed);
         assert_ne!(
@@ -59,7 +59,8 @@ impl<T, C: Order<T>> Locked<T, C> {
 
     /// [`Heap::push`] under the lock.
     pub fn push(&self, value: T) -> HeapHandle {
-        // Should a comparison panic, `value` is dropped after the lock is free.
+        // If a comparison panics, `value` is dropped after the lock is
+        // released.
         let mut inside = self.enter();
         let target = inside.heap.target_of(&value);
         inside.heap.insert(target, value)
@@ -100,8 +101,8 @@ impl<T, C: Order<T>> Locked<T, C> {
     }
 }
 
-/// A single operation goes on. A thread reads its own token only if it wrote
-/// that itself, so the word needs no order with others.
+/// An operation is in progress. A thread can read its own token only if it
+/// wrote it itself, so the word needs no ordering with others.
 struct Inside<'a, T, C> {
     inside: &'a AtomicUsize,
     heap: MutexGuard<'a, Heap<T, C>>,

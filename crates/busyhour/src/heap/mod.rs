@@ -1,5 +1,5 @@
-//! A general indexed heap: the entry at the top is known at once, and any
-//! entry can be changed or removed by the [`HeapHandle`] that its push returned.
+//! A general indexed heap: the top entry is known at once, and any entry can be
+//! changed or removed through the [`HeapHandle`] that its push returned.
 //!
 //! ```
 //! use busyhour::heap::Heap;
@@ -15,12 +15,12 @@
 //!
 //! # Locking
 //!
-//! A [`Heap`] has no lock inside, on purpose. Some owners need none; others
-//! must keep the heap still across several calls, for example while they walk
-//! it by [`Heap::peek_at`], and a lock taken call by call could not give them
-//! that. Rust states the rule by itself: what changes the heap takes `&mut
-//! self`. Share it by whatever lock already guards the rest of your state, or
-//! by [`Locked`], which keeps a heap behind a mutex of its own.
+//! A [`Heap`] has no lock inside, on purpose. Some owners need none. Others
+//! must keep the heap unchanged over several calls, for example while they walk
+//! it with [`Heap::peek_at`], and a lock for each call would not do that. Rust
+//! enforces the rule: methods that change the heap take `&mut self`. Share it
+//! under the lock that already guards the rest of your state, or use
+//! [`Locked`], which keeps a heap behind a mutex of its own.
 //!
 //! # Where your code runs
 //!
@@ -30,20 +30,20 @@
 //! | what [`Heap::update`] is given | on the entry in place | goes to the caller, see below |
 //! | drop of an entry | [`Heap::clear`] and the drop of the heap; otherwise the caller has it | goes to the caller; the heap is whole |
 //!
-//! A [`Heap`] holds no lock meanwhile; a [`Locked`] heap holds its own, and
-//! refuses to be used from inside.
+//! A [`Heap`] holds no lock meanwhile. A [`Locked`] heap holds its own, and
+//! panics if it is used from inside.
 //!
 //! # Guarantees
 //!
 //! - Push, pop, update and remove take O(log n) comparisons, peek O(1).
-//! - Entries that compare equal come out in no defined order. Put a sequence
-//!   number into the entry where it matters.
-//! - A comparison that panics undoes nothing and loses nothing: the push, pop
-//!   or remove has not happened, and the heap is as it was before. In
-//!   [`Heap::update`] the entry has changed by then; the next call that
-//!   changes the heap moves it to where it belongs, before anything else.
-//! - A handle never names a later entry: it is checked by a generation, and a
-//!   place whose generations are used up is not used again.
+//! - Entries that compare equal are returned in no defined order. If their
+//!   order matters, add a sequence number to the entry.
+//! - If a comparison panics, no entry is lost: the push, pop or remove has not
+//!   happened, and the heap is as it was before. In [`Heap::update`] the entry
+//!   has changed by then; the next call that changes the heap first moves it to
+//!   its right position.
+//! - A handle never identifies a later entry: it contains a generation, and a
+//!   place whose generations are used up is not reused.
 
 mod handle;
 mod locked;
@@ -63,12 +63,12 @@ pub struct Heap<T, C = Min> {
     nodes: Vec<HeapNode<T>>,
     places: Positions,
     order: C,
-    /// An entry whose update was cut short by a panic, so that it may be out
-    /// of order. Every other one is in order.
+    /// An entry whose update was interrupted by a panic, so that it may be out
+    /// of order. All other entries are in order.
     unsettled: Option<u32>,
 }
 
-/// An entry where the heap's order puts it.
+/// An entry at its position in heap order.
 #[derive(Clone)]
 struct HeapNode<T> {
     place: u32,
@@ -90,10 +90,12 @@ impl<T: Ord> Heap<T, Max> {
 }
 
 impl<T, C> Heap<T, C> {
-    /// Children of a node: more make the heap flatter and a pop compare more.
+    /// Children per node: with more children the heap is flatter and a pop
+    /// compares more.
     pub const ARITY: usize = 4;
 
-    /// A heap with its entries ordered by `order`; what sorts first is on top.
+    /// A heap with its entries ordered by `order`; the entry that sorts first
+    /// is on top.
     ///
     /// ```
     /// use busyhour::heap::Heap;
@@ -131,7 +133,7 @@ impl<T, C> Heap<T, C> {
     ///
     /// Position 0 is the top; no entry sorts before its parent, which is at
     /// `(position - 1) / Heap::ARITY`. Positions change with every change of
-    /// the heap. `None` from [`Heap::len`] on.
+    /// the heap. Returns `None` for positions from [`Heap::len`] on.
     ///
     /// ```
     /// use busyhour::heap::Heap;
@@ -155,12 +157,12 @@ impl<T, C> Heap<T, C> {
         Some(self.places.handle(top.place))
     }
 
-    /// The entry that `handle` names; `None` once it has left the heap.
+    /// The entry of `handle`; `None` once it has left the heap.
     pub fn get(&self, handle: HeapHandle) -> Option<&T> {
         self.peek_at(self.places.position(handle)?)
     }
 
-    /// Whether the entry that `handle` names is still here.
+    /// Whether the entry of `handle` is still in the heap.
     pub fn contains(&self, handle: HeapHandle) -> bool {
         self.places.position(handle).is_some()
     }
@@ -170,7 +172,7 @@ impl<T, C> Heap<T, C> {
         self.nodes.iter().map(|node| &node.value)
     }
 
-    /// Drops all entries; their handles name nothing from now on.
+    /// Drops all entries; their handles become invalid.
     pub fn clear(&mut self) {
         while let Some(node) = self.nodes.pop() {
             self.places.release(node.place);
@@ -186,11 +188,11 @@ impl<T, C> Heap<T, C> {
 }
 
 impl<T, C: Order<T>> Heap<T, C> {
-    /// Adds an entry and returns the handle to find it again.
+    /// Adds an entry and returns its handle.
     ///
     /// # Panics
     ///
-    /// At 2³² entries. When a comparison panics: `value` is dropped then.
+    /// At 2³² entries. If a comparison panics; `value` is then dropped.
     pub fn push(&mut self, value: T) -> HeapHandle {
         let target = self.target_of(&value);
         self.insert(target, value)

@@ -5,15 +5,15 @@ use super::{
     sorted::{self, Sorted},
 };
 
-/// The queued entities in the structure that is fastest for their number.
+/// The queued entities, in the structure that is fastest for their number.
 ///
-/// It becomes long when the ring is full and short again when half a ring
-/// would do, so that entities which come and go at either length do not make
-/// it turn to and fro. The structure not in use is empty.
+/// It becomes bucketed when the ring is full, and sorted again when half a ring
+/// would be enough, so that entities that come and go at either length do not
+/// change the mode repeatedly. The structure that is not in use is empty.
 #[derive(Debug)]
 pub(super) struct Adaptive<E> {
     mode: Mode,
-    /// Of whichever is in use, so that a look at it need not ask which.
+    /// That of the structure in use, so that reading it needs no branch.
     len: usize,
     short: Sorted<E>,
     long: Bucketed<E>,
@@ -52,7 +52,7 @@ impl<E> Adaptive<E> {
         self.long.push(entity, rank, end);
     }
 
-    /// Takes out the next to run.
+    /// Takes out the next entity to run.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         if self.len == 0 {
@@ -71,8 +71,8 @@ impl<E> Adaptive<E> {
         popped
     }
 
-    /// Queues `entity` behind its equals and takes out the next to run, which
-    /// may be itself.
+    /// Queues `entity` behind its equals and takes out the next one to run,
+    /// which may be the same.
     #[inline(always)]
     pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         match self.mode {
@@ -81,7 +81,7 @@ impl<E> Adaptive<E> {
         }
     }
 
-    /// Begins an epoch; everybody here is used up.
+    /// Begins an epoch; all entities here are used up.
     #[cold]
     pub(super) fn renew(&mut self) {
         match self.mode {
@@ -105,8 +105,8 @@ impl<E> Adaptive<E> {
         Some(removed)
     }
 
-    /// Moves all into lists by rank. They leave the ring in the order in which
-    /// they would run, so equals enter their list in order.
+    /// Moves all entities into lists by rank. They leave the ring in the order
+    /// in which they would run, so equals enter their list in order.
     #[cold]
     fn lengthen(&mut self) {
         self.long.prepare();
@@ -123,7 +123,7 @@ impl<E> Adaptive<E> {
         }
     }
 
-    /// Moves all into the ring, likewise.
+    /// Moves all entities into the ring, in the same way.
     #[cold]
     fn shorten(&mut self) {
         while let Some((entity, rank)) = self.long.pop() {

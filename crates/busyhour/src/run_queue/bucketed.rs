@@ -2,25 +2,26 @@ use super::{QueueEnd, rank::Rank, ranks::Ranks};
 use crate::ring::Ring;
 use std::mem;
 
-/// Many entities in one list a rank, and a bitmap of the ranks that have any.
+/// Many entities, in one list per rank, and a bitmap of the ranks that have
+/// entities.
 ///
 /// Picking and queueing cost the same at any length. An epoch swaps the lists
-/// of the used-up ranks with those of the ranks they become, which are empty:
-/// at most one swap for each priority, whatever the number of entities.
+/// of the used-up ranks with those of their new ranks, which are empty: at most
+/// one swap for each priority, whatever the number of entities.
 #[derive(Debug)]
 pub(super) struct Bucketed<E> {
-    /// One for each rank, once there was anything to hold.
+    /// One for each rank, created when the first entity is queued.
     lists: Vec<Ring<E>>,
-    /// The ranks whose lists hold something, or did until lately.
+    /// The ranks whose lists have entities, or had some until lately.
     occupied: Ranks,
     /// The highest of these; `NOBODY` if there is none.
     top: Rank,
 }
 
 impl<E> Bucketed<E> {
-    /// A list that empties gives its memory back if it has room for more.
+    /// An emptied list with room for more than this frees its memory.
     const KEPT_CAPACITY: usize = 64;
-    /// What a list has room for at first.
+    /// The initial capacity of a list.
     const CAPACITY_MIN: usize = 4;
 
     pub(super) fn new() -> Self {
@@ -31,7 +32,7 @@ impl<E> Bucketed<E> {
         }
     }
 
-    /// Makes the lists, before the first entity is pushed.
+    /// Creates the lists, before the first entity is pushed.
     pub(super) fn prepare(&mut self) {
         self.lists.resize_with(Rank::COUNT, Ring::new);
     }
@@ -50,10 +51,10 @@ impl<E> Bucketed<E> {
         }
     }
 
-    /// Takes out the next to run.
+    /// Takes out the next entity to run.
     ///
-    /// Lists that have emptied are struck off here and not when their last
-    /// entity leaves, since that one is often put back before the next pick.
+    /// Emptied lists are removed from the bitmap here and not when their last
+    /// entity leaves, since that entity is often put back before the next pick.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         if self.lists[self.top.index()].is_empty() {
@@ -64,8 +65,8 @@ impl<E> Bucketed<E> {
         Some((entity, rank))
     }
 
-    /// Queues `entity` behind its equals and takes out the next to run, which
-    /// may be itself.
+    /// Queues `entity` behind its equals and takes out the next one to run,
+    /// which may be the same.
     #[inline(always)]
     pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         if rank == self.top {
@@ -89,8 +90,8 @@ impl<E> Bucketed<E> {
         }
     }
 
-    /// Begins an epoch; everybody here is used up, and the lists of all
-    /// other ranks are struck off.
+    /// Begins an epoch; all entities here are used up, and the lists of all
+    /// other ranks are removed from the bitmap.
     #[cold]
     pub(super) fn renew(&mut self) {
         for used_up in mem::take(&mut self.occupied).iter() {
@@ -112,7 +113,8 @@ impl<E> Bucketed<E> {
         self.lists[rank.index()].remove(|queued| queued == entity)
     }
 
-    /// Strikes off lists that have emptied, until the highest holds something.
+    /// Removes emptied lists from the bitmap, until the highest one has
+    /// entities.
     #[inline(never)]
     fn strike_off_empty(&mut self) {
         while self.top != Rank::NOBODY && self.lists[self.top.index()].is_empty() {
@@ -130,7 +132,8 @@ impl<E> Bucketed<E> {
 mod tests {
     use super::*;
 
-    /// The capacity of a list that held `count` entities and is struck off.
+    /// The capacity that a list with `count` entities keeps when it is removed
+    /// from the bitmap.
     fn capacity_after(count: usize) -> usize {
         let (low, high) = (Rank::from_index(1), Rank::from_index(2));
         let mut long = Bucketed::new();

@@ -1,9 +1,10 @@
 /// How an entity competes for its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Shares the worker with its like, in proportion to the priority.
+    /// Shares the worker with other normal entities, in proportion to the
+    /// priority.
     Normal(Priority),
-    /// Runs before every normal entity, for as long as it is runnable.
+    /// Runs before every normal entity while it is runnable.
     RealTime(RealTimePriority),
 }
 
@@ -13,7 +14,7 @@ impl Default for Class {
     }
 }
 
-/// The priority of a normal entity, 1 (least) to 40 (most).
+/// The priority of a normal entity, 1 (lowest) to 40 (highest).
 ///
 /// It is the number of ticks that the entity may run in an epoch, and the
 /// larger part of its goodness.
@@ -21,14 +22,14 @@ impl Default for Class {
 pub struct Priority(u8);
 
 impl Priority {
-    /// The least: one tick an epoch.
+    /// The lowest: one tick per epoch.
     pub const MIN: Self = Self(1);
-    /// What an entity has when nobody says otherwise: 20 ticks an epoch.
+    /// The default: 20 ticks per epoch.
     pub const DEFAULT: Self = Self(20);
-    /// The most: 40 ticks an epoch.
+    /// The highest: 40 ticks per epoch.
     pub const MAX: Self = Self(40);
 
-    /// The priority `value`, or the nearest there is.
+    /// The priority `value`, limited to 1 to 40.
     ///
     /// ```
     /// use busyhour::run_queue::Priority;
@@ -57,15 +58,15 @@ impl Default for Priority {
     }
 }
 
-/// The priority of a real-time entity, 0 (least) to 99 (most).
+/// The priority of a real-time entity, 0 (lowest) to 99 (highest).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RealTimePriority(u8);
 
 impl RealTimePriority {
-    /// The most.
+    /// The highest.
     pub const MAX: Self = Self(99);
 
-    /// The real-time priority `value`, or 99 when it is above.
+    /// The real-time priority `value`, at most 99.
     pub const fn new(value: u8) -> Self {
         if value < 99 { Self(value) } else { Self::MAX }
     }

@@ -1,16 +1,16 @@
-//! The picker of each worker: Linux 2.2 goodness over runnable entities.
+//! The run queue of each worker: Linux 2.2 goodness over runnable entities.
 //!
-//! An entity is whatever competes for a worker: a serializer with work, or all
-//! plain tasks of a worker together. Real-time entities go first, by priority.
-//! The others go by counter + priority, and the counter is what run time is
-//! charged to, so a heavy entity falls back behind light ones. When every
-//! runnable entity has used up its counter a new epoch begins, with
-//! counter/2 + priority for everybody: for the runnable ones at once, for the
-//! sleepers when they wake. So who slept comes back ahead.
+//! An entity is what competes for a worker: a serializer with tasks, or all
+//! plain tasks of a worker together. Real-time entities run first, by priority.
+//! The others run by counter + priority; run time is charged to the counter, so
+//! a heavy entity falls behind light ones. When every runnable entity has used
+//! up its counter, a new epoch begins, with counter/2 + priority for every
+//! entity: for the runnable ones at once, for the sleeping ones when they wake.
+//! So an entity that slept is ahead when it returns.
 //!
-//! The queue is pure: it knows no clock, thread or lock. The caller owns each
-//! entity's [`SchedState`] and says how long the entity ran. `README.md` beside
-//! this file has the policy and the structure at length.
+//! The queue is pure: it has no clock, thread or lock. The caller owns each
+//! entity's [`SchedState`] and passes how long the entity ran. `README.md`
+//! beside this file explains the policy and the structure.
 
 mod class;
 mod sched_state;
@@ -30,7 +30,8 @@ use rank::Rank;
 use sched_state::{Tick, nanos};
 use std::time::Duration;
 
-/// What an entity gains on the worker it last ran on: its data is there.
+/// The bonus of an entity on the worker where it last ran, since its data is in
+/// that processor's cache.
 ///
 /// It is odd, so that two used-up entities renewed to the same goodness
 /// (2 × priority, and the bonus) have the same priority and the same bonus.
@@ -41,8 +42,7 @@ const _: () = assert!(SAME_WORKER_BONUS % 2 == 1);
 /// The runnable entities of one worker, and the order to run them in.
 ///
 /// `E` is a small handle of an entity: an index, a pointer, an `Arc`. The queue
-/// holds one for each runnable entity; how many may be runnable is the
-/// caller's bound to set.
+/// holds one for each runnable entity; the caller must bound their number.
 ///
 /// # Examples
 ///
@@ -72,7 +72,7 @@ pub struct RunQueue<E> {
 }
 
 impl<E> RunQueue<E> {
-    /// The unit that run time is charged in, unless the caller says otherwise.
+    /// The default unit in which run time is charged.
     pub const DEFAULT_TICK: Duration = Duration::from_micros(100);
 
     /// An empty queue for `worker`.
@@ -91,13 +91,14 @@ impl<E> RunQueue<E> {
         }
     }
 
-    /// Makes an entity runnable: a new one, a sleeper, or one from another worker.
+    /// Makes an entity runnable: a new one, a sleeping one, or one from another
+    /// worker.
     ///
-    /// An entity that slept here is first given the epochs it missed. One that
-    /// comes from another worker keeps the counter it brings; the caller first
-    /// [syncs](RunQueue::sync_epoch) it there.
+    /// An entity that slept here first gets the epochs it missed. An entity
+    /// from another worker keeps its counter; the caller must first
+    /// [sync](RunQueue::sync_epoch) it there.
     ///
-    /// The scheduling state must stay as it is while the entity is queued.
+    /// The scheduling state must not change while the entity is queued.
     #[inline(always)]
     pub fn wake(&mut self, entity: E, sched_state: &mut SchedState, end: QueueEnd) {
         sched_state.arrive(self.worker, self.epoch);
@@ -105,11 +106,11 @@ impl<E> RunQueue<E> {
         self.queued.push(entity, rank, end);
     }
 
-    /// Takes the entity with the greatest goodness out of the queue; the first
-    /// in the list among equals. `None` when nothing is runnable.
+    /// Takes the entity with the greatest goodness out of the queue; among
+    /// equals the first in the list. `None` if nothing is runnable.
     ///
     /// The caller runs it, then calls [`put_back`](RunQueue::put_back) if it
-    /// has more to do, else [`charge`](RunQueue::charge).
+    /// has more to do, otherwise [`charge`](RunQueue::charge).
     #[doc(alias = "pick_next_task")]
     #[inline(always)]
     pub fn pick(&mut self) -> Option<E> {
@@ -129,10 +130,10 @@ impl<E> RunQueue<E> {
         self.queued.push(entity, rank, QueueEnd::Back);
     }
 
-    /// Charges an entity for the time it `ran`, queues it again, behind its
-    /// equals, and takes out the next to run, which may be itself: a
+    /// Charges an entity for the time it `ran`, queues it again behind its
+    /// equals, and takes out the next one to run, which may be the same: a
     /// [`put_back`](RunQueue::put_back) and a [`pick`](RunQueue::pick) in one
-    /// step, which costs less than the two.
+    /// step, which costs less than both.
     ///
     /// ```
     /// use std::time::Duration;
@@ -153,7 +154,7 @@ impl<E> RunQueue<E> {
         self.switch_after(entity, sched_state, nanos(ran))
     }
 
-    /// [`switch`](RunQueue::switch), for who has plain nanoseconds.
+    /// Like [`switch`](RunQueue::switch), in nanoseconds.
     #[inline(always)]
     pub(crate) fn switch_after(
         &mut self,
@@ -172,14 +173,14 @@ impl<E> RunQueue<E> {
 
     /// Charges an entity that has no more to do for the time it `ran`.
     ///
-    /// The queue keeps nothing of it; [`wake`](RunQueue::wake) gives it the
-    /// epochs it will have missed.
+    /// The queue does not keep it; [`wake`](RunQueue::wake) later adds the
+    /// epochs that it missed.
     #[inline(always)]
     pub fn charge(&self, sched_state: &mut SchedState, ran: Duration) {
         self.charge_ns(sched_state, nanos(ran));
     }
 
-    /// [`charge`](RunQueue::charge), for who has plain nanoseconds.
+    /// Like [`charge`](RunQueue::charge), in nanoseconds.
     #[inline(always)]
     pub(crate) fn charge_ns(&self, sched_state: &mut SchedState, ran_ns: u64) {
         sched_state.arrive(self.worker, self.epoch);
@@ -187,17 +188,18 @@ impl<E> RunQueue<E> {
     }
 
     /// Brings the counter of an entity up to date without charging it: before
-    /// another worker takes it, or to look at it.
+    /// another worker takes it, or before reading it.
     #[inline]
     pub fn sync_epoch(&self, sched_state: &mut SchedState) {
         sched_state.arrive(self.worker, self.epoch);
     }
 
-    /// Takes a queued entity out before its turn and [syncs](RunQueue::sync_epoch)
-    /// it: to change its class, or to hand it to another worker.
+    /// Takes a queued entity out before its turn and
+    /// [syncs](RunQueue::sync_epoch) it: to change its class, or to move it to
+    /// another worker.
     ///
-    /// `None`, and nothing changes, when it is not queued here. The cost is a
-    /// search among its equals.
+    /// Returns `None`, and changes nothing, if it is not queued here. The cost
+    /// is a search among its equals.
     pub fn remove(&mut self, entity: &E, sched_state: &mut SchedState) -> Option<E>
     where
         E: PartialEq,
@@ -210,7 +212,7 @@ impl<E> RunQueue<E> {
         Some(removed)
     }
 
-    /// How many entities are runnable.
+    /// The number of runnable entities.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.queued.len()
@@ -222,7 +224,7 @@ impl<E> RunQueue<E> {
         self.len() == 0
     }
 
-    /// How many epochs have begun, modulo 2³².
+    /// The number of epochs that have begun, modulo 2³².
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
@@ -232,14 +234,14 @@ impl<E> RunQueue<E> {
         self.queued.mode()
     }
 
-    /// The worker that this queue is for.
+    /// The worker of this queue.
     pub fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// The best is used up, so everybody is, and counter/2 + priority is the
-    /// priority; each scheduling state is given it when its turn comes. That keeps the
-    /// order, so the one just picked is still the one to run.
+    /// The best entity is used up, so all are, and counter/2 + priority is the
+    /// priority; each scheduling state is updated when its turn comes. That
+    /// keeps the order, so the entity just picked is still the next to run.
     #[cold]
     fn begin_epoch(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
@@ -247,13 +249,16 @@ impl<E> RunQueue<E> {
     }
 }
 
-/// Where in the list an entity is queued, which decides between equals.
+/// The end of the list at which an entity is queued, which decides between
+/// equals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QueueEnd {
-    /// Before all others, as Linux 2.2 queues who wakes: what woke it is still
-    /// in the cache. Under overload the latest comes first, and the earliest waits.
+    /// Before all others, as Linux 2.2 queues a task that wakes: the data that
+    /// woke it is still in the cache. Under overload the latest runs first, and
+    /// the earliest waits.
     Front,
-    /// Behind all others, as Linux 2.2 queues who yields: equals take turns.
+    /// Behind all others, as Linux 2.2 queues a task that yields: equals take
+    /// turns.
     Back,
 }
 

@@ -43,25 +43,26 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Worker threads; default: the processors this process may use.
+    /// The number of worker threads; default: the processors that this process
+    /// may use.
     pub fn workers(mut self, count: usize) -> Self {
         self.pool = self.pool.workers(count);
         self
     }
 
-    /// All options of the worker pool, in the place of those given so far.
+    /// Sets all options of the worker pool, replacing earlier ones.
     pub fn pool(mut self, options: pool::TaskPoolBuilder) -> Self {
         self.pool = options;
         self
     }
 
-    /// The clock that everything reads; default: the machine's.
+    /// The clock of all components; default: the machine's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The most that live buffers may hold together; default as
+    /// The most bytes that live buffers may hold together; default: that of
     /// [`BufferPoolBuilder::budget_bytes`](buffer::BufferPoolBuilder::budget_bytes).
     pub fn buffer_budget(mut self, bytes: u64) -> Self {
         self.buffer_budget_bytes = Some(bytes);
@@ -78,7 +79,7 @@ impl RuntimeBuilder {
         let pool = self.pool.clock(self.clock.clone()).build()?;
         let timers = Timers::builder().clock(self.clock.clone()).build();
         let driver = match self.clock.as_virtual() {
-            // The program that moves the clock calls `run_due`.
+            // The program that advances the clock calls `run_due`.
             Some(_) => None,
             None => Some(timers.spawn_driver()?),
         };
@@ -130,7 +131,8 @@ impl Components {
     fn into_runtime(self) -> Runtime {
         let components = Arc::new(self);
         let weak = Arc::downgrade(&components);
-        // A task that waits in a simulation lets time pass when nobody can run.
+        // A task that waits in a simulation lets time pass if nothing else can
+        // run.
         components.pool.set_idle_hook(move || {
             let components = weak.upgrade();
             let simulation = components.as_ref().and_then(|all| all.simulation.as_ref());
@@ -148,5 +150,5 @@ fn queue_alerts(topics: &Registry) -> Topic<QueueAlert> {
 }
 
 const SIMULATION_BUDGET_BYTES: u64 = 64 << 20;
-/// 2026-01-01 00:00:00 UTC: every simulation starts on the same day.
+/// 2026-01-01 00:00:00 UTC: every simulation starts at this time.
 const SIMULATION_START: UnixTime = UnixTime::from_secs(1_767_225_600);

@@ -1,8 +1,8 @@
-//! The five components wired as one.
+//! The five components connected to each other.
 //!
 //! [`Runtime::builder`] starts threads and uses the machine's clock.
 //! [`Runtime::simulated`] gives the same API without threads, in virtual time,
-//! in an order that depends on its seed alone: the same seed runs the same way
+//! in an order that depends only on its seed: the same seed runs the same way
 //! on every machine.
 //!
 //! ```
@@ -20,10 +20,10 @@
 //!
 //! # Where your code runs
 //!
-//! The runtime itself calls none: hooks, callbacks and wakers are called by the
-//! component they were given to, and nothing of the runtime is locked meanwhile.
-//! So [`Runtime::shutdown`] may be called, and the last handle dropped, from
-//! inside of any of them.
+//! The runtime itself calls no user code: each component calls the hooks,
+//! callbacks and wakers that it was given, and no lock of the runtime is held
+//! meanwhile. So [`Runtime::shutdown`] may be called, and the last handle may
+//! be dropped, inside any of them.
 
 mod builder;
 mod simulation;
@@ -49,7 +49,8 @@ use crate::{
     timer::{Driver, Timers},
 };
 
-/// All components of one process (or of one simulated machine); clones are the same.
+/// All components of one process (or of one simulated machine); clones share
+/// them.
 #[doc(alias("io_context", "uv_loop_t", "event loop"))]
 #[derive(Clone)]
 pub struct Runtime {
@@ -61,7 +62,7 @@ struct Components {
     buffers: BufferPool,
     pool: TaskPool,
     timers: Timers,
-    /// Until the shutdown; none in a simulation.
+    /// Until the shutdown; `None` in a simulation.
     driver: Mutex<Option<Driver>>,
     topics: Registry,
     queue_alerts: Topic<QueueAlert>,
@@ -74,12 +75,12 @@ impl Runtime {
         RuntimeBuilder::new()
     }
 
-    /// A runtime without threads: its [`simulation`](Self::simulation) moves it.
-    /// Its buffers have a budget of 64 MiB.
+    /// A runtime without threads, driven through its
+    /// [`simulation`](Self::simulation). Its buffers have a budget of 64 MiB.
     ///
     /// # Panics
     ///
-    /// When the system has no address space for the buffers.
+    /// If the system has no address space for the buffers.
     ///
     /// ```
     /// use busyhour::runtime::Runtime;
@@ -98,7 +99,7 @@ impl Runtime {
         &self.components.pool
     }
 
-    /// The clock that everything here reads.
+    /// The clock of all components.
     pub fn clock(&self) -> &Clock {
         &self.components.clock
     }
@@ -135,16 +136,16 @@ impl Runtime {
         }
     }
 
-    /// Ends the runtime in order, within `deadline`:
+    /// Shuts the runtime down within `deadline`:
     ///
-    /// 1. The timers are closed: those that wait are dropped, none is added.
-    ///    Their thread ends, at once unless a waker or an executor of yours
-    ///    keeps it; that is waited for until the deadline.
-    /// 2. The pool is shut down, in the time that is left; see
+    /// 1. The timers are closed: waiting ones are dropped, and none can be
+    ///    added. The driver's thread ends, at once unless it is inside a waker
+    ///    or an executor of yours; the call waits for it until the deadline.
+    /// 2. The pool is shut down in the remaining time; see
     ///    [`TaskPool::shutdown`].
     ///
-    /// It may be called from anywhere, also inside a task, a callback of a
-    /// timer, or a waker.
+    /// It may be called from anywhere, for example inside a task, a timer's
+    /// callback, or a waker.
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         let began = Instant::now();
         self.timers().close();

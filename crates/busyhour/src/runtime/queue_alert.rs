@@ -18,8 +18,9 @@ impl Event for QueueAlert {
 }
 
 impl Runtime {
-    /// The topic `serializer.alerts`: every mark that a serializer of this
-    /// runtime crosses, the last one of each cached under its name.
+    /// The topic `serializer.alerts`: every crossing of a watermark by a
+    /// serializer of this runtime; the last one of each serializer is cached
+    /// under its name.
     ///
     /// ```
     /// use busyhour::{runtime::Runtime, serializer::Watermark};
@@ -34,14 +35,15 @@ impl Runtime {
         &self.components.queue_alerts
     }
 
-    /// Options of a new serializer named `name`. When it has
-    /// [watermarks](serializer::SerializerBuilder::watermarks), crossing them is an event of
-    /// [`queue_alerts`](Self::queue_alerts).
+    /// Options of a new serializer named `name`. If it has
+    /// [watermarks](serializer::SerializerBuilder::watermarks), each crossing
+    /// is published on [`queue_alerts`](Self::queue_alerts).
     pub fn serializer(&self, name: &str) -> serializer::SerializerBuilder {
         let components = Arc::downgrade(&self.components);
         let options = self.pool().serializer(name);
         options.send_alerts_to(Arc::new(move |alert: &QueueAlert| {
-            // The topic must not be held: its subscribers hold serializers.
+            // The hook must not hold the topic, since the topic's subscribers
+            // hold serializers.
             if let Some(components) = components.upgrade() {
                 publish(&components, alert);
             }

@@ -7,7 +7,7 @@ use crate::{
     timer::Timers,
 };
 
-/// Moves a simulated runtime: one task at a time, in an order chosen by the
+/// Drives a simulated runtime: one task at a time, in an order chosen by the
 /// seed, in virtual time.
 ///
 /// ```
@@ -40,7 +40,8 @@ struct SimulationState {
 impl Simulation {
     pub(super) fn new(seed: u64, clock: Clock, pool: TaskPool, timers: Timers) -> Self {
         let state = Mutex::new(SimulationState {
-            // Not the pool's sequence: what a test draws must not move the schedule.
+            // A separate sequence, not the pool's: numbers that a test draws
+            // must not change the schedule.
             random: Random::new(seed ^ STREAM),
             hash: FNV_OFFSET,
         });
@@ -53,13 +54,14 @@ impl Simulation {
     }
 
     /// Runs one task that is runnable now. If there is none, time jumps to the
-    /// next timer, which is delivered. `false` when there is no timer either.
+    /// next timer, which is delivered. Returns `false` if there is no timer
+    /// either.
     pub fn step(&self) -> bool {
         self.pool.step() || self.jump()
     }
 
-    /// Runs everything that can run at this instant, due timers included;
-    /// time stands still.
+    /// Runs everything that can run at this instant, including due timers; time
+    /// stands still.
     pub fn run_until_idle(&self) {
         self.run_until(self.clock.now());
     }
@@ -69,7 +71,8 @@ impl Simulation {
         self.run_until(self.clock.now() + span);
     }
 
-    /// Runs until the virtual clock shows `end`, timers at `end` included.
+    /// Runs until the virtual clock shows `end`, including timers that are due
+    /// at `end`.
     pub fn run_until(&self, end: Instant) {
         self.run_tasks();
         while self.next_deadline().is_some_and(|next| next <= end) && self.jump() {
@@ -84,7 +87,7 @@ impl Simulation {
         lock(&self.state).random.next_u64()
     }
 
-    /// Adds what happened to the trace.
+    /// Adds bytes to the trace.
     pub fn trace(&self, bytes: &[u8]) {
         let mut state = lock(&self.state);
         state.hash = bytes.iter().fold(state.hash, |hash, byte| mix(hash, *byte));
@@ -95,8 +98,8 @@ impl Simulation {
         self.trace(&value.to_le_bytes());
     }
 
-    /// A hash of everything traced, of the number of tasks that ran and of the
-    /// time that passed: equal for equal runs.
+    /// A hash of the trace, the number of tasks that ran and the time that
+    /// passed: equal for equal runs.
     pub fn trace_hash(&self) -> u64 {
         let ran = self.pool.stats().processed.to_le_bytes();
         let now = self.clock.now().as_nanos().to_le_bytes();
@@ -106,8 +109,8 @@ impl Simulation {
             .fold(traced, |hash, byte| mix(hash, *byte))
     }
 
-    /// Moves time to the next timer and delivers what is due then; `false` if
-    /// nothing was.
+    /// Advances time to the next timer and delivers what is due then; `false`
+    /// if nothing was.
     pub(super) fn jump(&self) -> bool {
         let Some(next) = self.next_deadline() else {
             return false;
@@ -146,5 +149,5 @@ fn mix(hash: u64, byte: u8) -> u64 {
 }
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-/// Sets the simulation's own sequence apart from the schedule's.
+/// Separates the simulation's own sequence from the schedule's.
 const STREAM: u64 = 0x5851_f42d_4c95_7f2d;

@@ -1,7 +1,7 @@
 use serde::Serialize;
 
-/// How often durations of each size were seen: bucket `i` counts those from
-/// 2^i to 2^(i+1) nanoseconds, bucket 0 also those below.
+/// A histogram of durations: bucket `i` counts durations from 2^i to 2^(i+1)
+/// nanoseconds; bucket 0 also counts shorter ones.
 ///
 /// ```
 /// use busyhour::stats::Histogram;
@@ -20,16 +20,17 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The most buckets there are: the last one counts all from 2^39 ns (nine minutes) on.
+    /// The maximum number of buckets: the last one counts all durations from
+    /// 2^39 ns (nine minutes) on.
     pub(crate) const BUCKETS_MAX: usize = 40;
 
-    /// The bucket of a duration of so many nanoseconds.
+    /// The bucket of a duration of `nanos` nanoseconds.
     pub(crate) fn bucket_of(nanos: u64) -> usize {
         let log2 = nanos.max(1).ilog2() as usize;
         log2.min(Self::BUCKETS_MAX - 1)
     }
 
-    /// Counts `count` durations of `nanos` each.
+    /// Counts `count` durations of `nanos` nanoseconds each.
     pub fn add(&mut self, nanos: u64, count: u64) {
         self.add_to_bucket(Self::bucket_of(nanos), count);
     }
@@ -45,18 +46,18 @@ impl Histogram {
         self.buckets[bucket] += count;
     }
 
-    /// The counts from bucket 0 to the last one that has any.
+    /// The counts from bucket 0 to the last bucket that is not empty.
     pub fn buckets(&self) -> &[u64] {
         &self.buckets
     }
 
-    /// How many durations were counted.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
     /// The upper end, in nanoseconds, of the bucket that holds the `quantile`
-    /// (0 to 1) of the durations; 0 when there are none.
+    /// (0 to 1) of the durations; 0 if there are none.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let wanted = (self.count() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
         let mut below = 0;

@@ -1,4 +1,5 @@
-//! One snapshot of every component, for the command line, the dashboard and the metrics alike.
+//! One snapshot of every component, used by the command line, the dashboard and
+//! the metrics.
 
 mod buffer;
 mod bus;
@@ -16,9 +17,9 @@ pub use timer::{TimerLabelStats, TimerStats};
 
 use serde::Serialize;
 
-/// Everything the runtime knows about itself at one moment.
+/// The state of the whole runtime at one moment.
 ///
-/// Counters only grow; gauges (`*_count`, `*_len`, `*_bytes`) go both ways.
+/// Counters only grow; gauges (`*_count`, `*_len`, `*_bytes`) rise and fall.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Snapshot {
     /// When the snapshot was taken, in nanoseconds since the clock's origin.

@@ -1,38 +1,42 @@
 use super::Histogram;
 use serde::Serialize;
 
-/// What the task pool holds and has done.
+/// Statistics of the task pool: what it holds now and what it has done.
 ///
-/// At rest, `pushed = processed + dropped + still waiting`.
+/// When idle, `pushed = processed + dropped + still waiting`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PoolStats {
     /// Workers running now.
     pub worker_count: u64,
-    /// Workers parked for want of work.
+    /// Workers that are parked because there is no work.
     pub idle_worker_count: u64,
     /// Tasks and serializers waiting for a worker.
     pub queued_len: u64,
-    /// The highest `queued_len` of each worker, added up.
+    /// The sum of each worker's highest `queued_len`.
     pub queued_high_water: u64,
-    /// Tasks accepted, serializers' included.
+    /// Tasks accepted, including those of serializers.
     pub pushed: u64,
-    /// Tasks that ran, serializers' included.
+    /// Tasks that ran, including those of serializers.
     pub processed: u64,
-    /// Tasks refused by a bound or by a shutdown.
+    /// Tasks refused because of a bound or a shutdown.
     pub rejected: u64,
-    /// Tasks accepted and later dropped, by a declared policy or by a shutdown.
+    /// Tasks accepted and later dropped, by an overflow policy or by a
+    /// shutdown.
     pub dropped: u64,
-    /// Tasks that panicked (the worker went on).
+    /// Tasks that panicked (the worker continued).
     pub panicked: u64,
     /// Tasks taken from another worker's queue.
     pub stolen: u64,
-    /// Age of the oldest task that waits in a named serializer, in nanoseconds; 0 when none waits.
+    /// Age of the oldest task that waits in a named serializer, in nanoseconds;
+    /// 0 if none waits.
     pub oldest_waiting_ns: u64,
-    /// How long tasks ran. Long ones (from 2 µs) are measured one by one, of short
-    /// ones the mean of those between two readings of the clock is counted for each.
+    /// How long tasks ran. Long tasks (from 2 µs) are measured one by one; for
+    /// short tasks, the mean of those between two clock readings is counted for
+    /// each.
     pub run_ns: Histogram,
     /// How long serializers waited for their turns: since their oldest task was
-    /// pushed, or the one before it was taken. Measured for each turn that
-    /// follows a reading of the clock: every one where turns are long, else a sample.
+    /// pushed, or since the task before it was taken. Measured for each turn
+    /// that follows a clock reading: for every turn if turns are long,
+    /// otherwise for a sample.
     pub wait_ns: Histogram,
 }

@@ -16,11 +16,11 @@ pub(super) struct Closure {
     code: &'static ClosureCode,
 }
 
-/// Room for the closure, aligned as nearly all of them want it.
+/// Storage for the closure, with the alignment that almost all closures need.
 #[repr(C, align(8))]
 struct Storage(MaybeUninit<[u8; Closure::INLINE_BYTES]>);
 
-/// What can be done with the closure whose type was erased.
+/// The operations on a closure whose type was erased.
 struct ClosureCode {
     /// Moves the closure out of the storage and calls it.
     run: unsafe fn(*mut Storage),
@@ -64,7 +64,7 @@ impl Closure {
 }
 
 impl Closure {
-    /// Runs the closure where it lies; a panic of it comes back.
+    /// Runs the closure in place; returns its panic.
     ///
     /// # Safety
     ///
@@ -88,7 +88,7 @@ impl Drop for Closure {
     }
 }
 
-/// Carries the [`ClosureCode`] of each closure type as a constant.
+/// Provides the [`ClosureCode`] of each closure type as a constant.
 struct CodeOf<F>(PhantomData<F>);
 
 impl<F: FnOnce() + Send + 'static> CodeOf<F> {

@@ -1,15 +1,14 @@
-/// What waits for turns on an executor: the deliveries of one subscription.
+/// The deliveries of one subscription, which wait for turns on an executor.
 ///
-/// The executor that runs the turns ends it at a shutdown, so that what will never be
-/// delivered is counted and those who wait for it are told. An executor of
-/// another kind keeps a weak reference from
-/// [`Executor::register`](super::Executor::register) and does the same.
+/// The executor that runs the turns ends the deliveries at a shutdown, so that
+/// those that will never be made are counted and waiting threads are woken.
+/// Another kind of executor can do the same: it keeps the weak reference from
+/// [`Executor::register`](super::Executor::register).
 pub trait Deliveries: Send + Sync {
-    /// The name that reports give it.
+    /// The name in reports.
     fn name(&self) -> String;
 
-    /// Nothing more is delivered from here: drops what waits and returns how
-    /// many deliveries that were. One that is being handed over at this moment
-    /// is not among them.
+    /// Ends the deliveries for good: drops those that wait and returns how many
+    /// there were, without one that is being made at this moment.
     fn end(&self) -> u64;
 }

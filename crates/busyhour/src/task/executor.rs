@@ -9,7 +9,7 @@ use std::{
 ///
 /// # Examples
 ///
-/// An executor that runs everything at once, on the caller's thread:
+/// An executor that runs every task at once, on the caller's thread:
 ///
 /// ```
 /// use busyhour::task::{Executor, Rejected, Task};
@@ -27,78 +27,78 @@ use std::{
 /// ```
 #[doc(alias("execution_context", "scheduler"))]
 pub trait Executor: Send + Sync {
-    /// Takes a task to run it once.
+    /// Takes a task and runs it once, now or later.
     ///
     /// # Errors
     ///
-    /// [`Rejected`] hands the task back, not run, with the reason.
+    /// [`Rejected`] returns the task, which has not run, with the reason.
     fn execute(&self, task: Task) -> Result<(), Rejected>;
 
-    /// As [`execute`](Self::execute), for a task of which its owner has one
-    /// at most: a topic's turn for a subscription. An executor with a bound
-    /// takes it beyond the bound, since there can be no flood of them, and
-    /// nobody would come back to offer it again.
+    /// Like [`execute`](Self::execute), for a task of which each owner has at
+    /// most one at a time, for example a subscription's turn. A bounded
+    /// executor accepts it beyond the bound, since there cannot be many of
+    /// them, and nothing would offer it again.
     ///
-    /// The default makes no difference between the two.
+    /// The default calls [`execute`](Self::execute).
     ///
     /// # Errors
     ///
-    /// [`Rejected`] hands the task back, not run, with the reason.
+    /// [`Rejected`] returns the task, which has not run, with the reason.
     fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
         self.execute(task)
     }
 
-    /// This executor as a handle to keep for later deliveries, if it is one
+    /// This executor as an `Arc` for later deliveries, if it is only a
     /// reference count inside: keeping it then allocates nothing.
     fn to_shared(&self) -> Option<Arc<dyn Executor>> {
         None
     }
 
     /// Runs `wait`, in which the calling thread sleeps until this executor has
-    /// run something. One whose own threads may be among the callers sees to
-    /// it that another one stands in.
+    /// run something. If one of the executor's own threads may call this, it
+    /// must provide a stand-in for that thread.
     ///
-    /// The default just runs it.
+    /// The default only calls `wait`.
     fn blocking(&self, wait: &mut dyn FnMut()) {
         wait();
     }
 
-    /// Helps along what this executor has been given, on behalf of a thread
-    /// that has to wait for it; says how to go on.
+    /// Helps to run this executor's tasks, for a thread that has to wait for
+    /// them; returns how the thread should continue.
     ///
-    /// The default says that other threads see to it.
+    /// The default returns [`HelpOutcome::Wait`]: other threads run the tasks.
     fn assist(&self) -> HelpOutcome {
         HelpOutcome::Wait
     }
 
-    /// The time by this executor's clock, for a turn that ends after a
-    /// quantum. The default has no clock: then a turn ends by count alone.
+    /// The time by this executor's clock, which limits a turn to a quantum. The
+    /// default has no clock; then only the count limits a turn.
     fn now(&self) -> Option<Instant> {
         None
     }
 
-    /// Takes note of deliveries that wait for turns here, to end them at a
-    /// shutdown; `false` when it has been shut down already. The default
-    /// forgets them.
+    /// Registers deliveries that wait for turns here, so that a shutdown ends
+    /// them; `false` if the executor is shut down already. The default ignores
+    /// them.
     fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
         let _ = deliveries;
         true
     }
 
-    /// The deliveries registered under this address are no more.
+    /// Removes the deliveries registered under this address.
     fn unregister(&self, deliveries: *const ()) {
         let _ = deliveries;
     }
 }
 
-/// How to go on waiting for an [`Executor`].
+/// How a thread that waits for an [`Executor`] should continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HelpOutcome {
-    /// A task was run on the waiting thread: look again.
+    /// A task was run on the waiting thread: check again.
     Helped,
-    /// Other threads run the tasks: sleep until there is a change.
+    /// Other threads run the tasks: sleep until something changes.
     Wait,
-    /// The caller would wait for itself, or for tasks that nobody will run.
+    /// The caller would wait for itself, or for tasks that no thread will run.
     WouldDeadlock,
 }
 
@@ -170,7 +170,7 @@ impl<T: Executor + ?Sized> Executor for &T {
     }
 }
 
-/// A task that was not accepted, handed back to the caller.
+/// A task that was not accepted, returned to the caller.
 #[derive(Debug, thiserror::Error)]
 #[error("task rejected: {reason}")]
 pub struct Rejected {
@@ -188,7 +188,7 @@ pub enum Reason {
     Full,
     /// The executor is shutting down or has shut down.
     ShutDown,
-    /// The executor is suspended and holds nothing back.
+    /// The executor is suspended and does not queue tasks.
     Suspended,
 }
 

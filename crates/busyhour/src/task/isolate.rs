@@ -1,4 +1,4 @@
-//! Calls into code of the library's users that must not unwind into the library.
+//! Calls user code so that its panics do not unwind into the library.
 
 use std::{
     any::Any,
@@ -6,9 +6,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Runs `foreign`, which is a user's code; `None` when it panicked.
+/// Runs `foreign`, which is user code; `None` if it panicked.
 ///
-/// The panic hook has printed the message by then. What the panic carries is
+/// The panic hook has printed the message by then. The panic's payload is
 /// dropped here.
 #[inline]
 pub(crate) fn isolate<R>(foreign: impl FnOnce() -> R) -> Option<R> {
@@ -21,8 +21,8 @@ pub(crate) fn isolate<R>(foreign: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Drops what a panic carries. That is a user's value, so its `Drop` may panic
-/// in its turn; what the second panic carries is leaked, which ends the chain.
+/// Drops the payload of a panic. It is a user's value, so its `Drop` may panic
+/// too; the payload of that second panic is leaked, which ends the chain.
 #[cold]
 pub(crate) fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {

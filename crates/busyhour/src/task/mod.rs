@@ -1,12 +1,12 @@
-//! A task: a closure small enough to live inside the queue slot.
+//! A task: a closure small enough to be stored inside the queue slot.
 //!
 //! A [`Task`] is 64 bytes, one cache line: 48 bytes for the closure, one
 //! pointer to its code and one to an optional label. A closure of up to 48
-//! bytes is moved in and out of queues without an allocation; a larger one, or
-//! one that wants more than 8-byte alignment, is boxed once.
+//! bytes is moved through queues without an allocation; a larger one, or one
+//! with more than 8-byte alignment, is boxed once.
 //!
-//! [`Executor`] is what runs tasks: a pool, a serializer, or whatever a host
-//! brings. Timers and topics deliver through it. [`Overflow`] declares what a
+//! An [`Executor`] runs tasks: a pool, a serializer, or one that the host
+//! provides. Timers and topics deliver through it. [`Overflow`] decides what a
 //! bounded queue does when it is full.
 
 mod closure;
@@ -62,7 +62,7 @@ impl Task {
         }
     }
 
-    /// Wraps a closure under a name that diagnostics show.
+    /// Wraps a closure with a label for diagnostics.
     ///
     /// The label is a reference to a string literal (`&"name"`), so that it
     /// costs a task one word.
@@ -81,7 +81,7 @@ impl Task {
         }
     }
 
-    /// The name given to [`Task::labelled`].
+    /// The label given to [`Task::labelled`].
     pub fn label(&self) -> Option<&'static str> {
         self.label.copied()
     }
@@ -94,7 +94,8 @@ impl Task {
 }
 
 impl Task {
-    /// Runs a task where it lies, for a worker, which its panic must not end.
+    /// Runs a task in place; its panic is returned, so that it does not end the
+    /// worker.
     ///
     /// # Safety
     ///

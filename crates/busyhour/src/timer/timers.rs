@@ -49,7 +49,7 @@ use std::{
 ///
 /// - A callback never runs before its deadline, never on the driver's thread,
 ///   and at most once for each time it is due.
-/// - Callbacks on one executor start in the order of their deadlines; with
+/// - Callbacks are passed to one executor in the order of their deadlines; with
 ///   equal deadlines, in the order in which they were added if one thread added
 ///   them.
 /// - After [`Cancel::Prevented`] the callback has been dropped; after
