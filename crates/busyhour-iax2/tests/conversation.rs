@@ -3,7 +3,7 @@
 
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_iax2::{
-    Actions, Calls, Credentials, Keys, Login, Policy, Request, RequestOutcome,
+    Actions, Calls, Credentials, Keys, Login, Policy, Request, RequestKind, RequestOutcome,
     frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind},
 };
 use busyhour_registrar::Now;
@@ -16,6 +16,7 @@ struct Line {
     now: Instant,
     out: Actions,
     requests: Vec<Request>,
+    flow: Flow,
 }
 
 impl Line {
@@ -25,6 +26,7 @@ impl Line {
             now: Instant::ZERO,
             out: Actions::default(),
             requests: Vec::new(),
+            flow: flow(7),
         }
     }
 
@@ -35,7 +37,7 @@ impl Line {
         let accept = |_: &Credentials<'_>| Login::Accepted;
         let at = self.moment();
         self.calls
-            .receive(at, flow(), &datagram, &accept, &mut self.out);
+            .receive(at, self.flow, &datagram, &accept, &mut self.out);
         self.requests.extend(self.out.take_requests());
         self.hear()
     }
@@ -61,18 +63,23 @@ impl Line {
         }
     }
 
-    /// REGREQ with the token that comes for one without; up to the challenge.
-    fn challenged(&mut self) -> Box<[u8]> {
+    /// The elements of a first frame, with the token that comes for one without.
+    fn vouched(&mut self) -> Vec<u8> {
         let answer = self.ask(&hello(&first(&[])));
         let elements = Elements::parse(frame(&answer).payload).expect("sound");
-        let token = elements.data(Element::CallToken).expect("a token");
-        self.ask(&hello(&first(token)))
+        first(elements.data(Element::CallToken).expect("a token"))
+    }
+
+    /// REGAUTH.
+    fn challenged(&mut self) -> Box<[u8]> {
+        let elements = self.vouched();
+        self.ask(&hello(&elements))
     }
 }
 
-fn flow() -> Flow {
+fn flow(device: u8) -> Flow {
     let address = |host| SocketAddr::from(([192, 0, 2, host], 4569));
-    Flow::udp(address(1), address(7))
+    Flow::udp(address(1), address(device))
 }
 
 fn frame(datagram: &[u8]) -> FullFrame<'_> {
@@ -124,6 +131,24 @@ fn hello(elements: &[u8]) -> FullFrame<'_> {
     }
 }
 
+/// The head of an answer of ours.
+fn answer(
+    ours: u16,
+    timestamp: u32,
+    (outbound, inbound): (u8, u8),
+    command: Command,
+) -> FullFrame<'static> {
+    FullFrame {
+        source_call: ours,
+        destination_call: 9,
+        timestamp,
+        outbound,
+        inbound,
+        kind: Kind::Iax(command),
+        ..FullFrame::default()
+    }
+}
+
 /// A frame of the device's to our call.
 fn talk(ours: u16, command: Command, outbound: u8, inbound: u8) -> FullFrame<'static> {
     FullFrame {
@@ -140,17 +165,12 @@ fn talk(ours: u16, command: Command, outbound: u8, inbound: u8) -> FullFrame<'st
 #[test]
 fn each_answer_bears_the_numbers_of_its_call() {
     let mut line = Line::new();
-    let regauth = line.challenged();
+    let opening = line.vouched();
+    let regauth = line.ask(&hello(&opening));
     let ours = frame(&regauth).source_call;
     assert!(ours > 1, "1 is of what belongs to no call");
-    let of_call = |timestamp, outbound, inbound, command| FullFrame {
-        source_call: ours,
-        destination_call: 9,
-        timestamp,
-        outbound,
-        inbound,
-        kind: Kind::Iax(command),
-        ..FullFrame::default()
+    let of_call = |timestamp, outbound, inbound, command| {
+        answer(ours, timestamp, (outbound, inbound), command)
     };
     assert_eq!(head(&regauth), of_call(0, 0, 1, Command::RegisterAuth));
     let elements = Elements::parse(frame(&regauth).payload).expect("sound");
@@ -187,6 +207,8 @@ fn each_answer_bears_the_numbers_of_its_call() {
     assert_eq!(counted, (0, 1, 1));
     let late = line.ask(&proof);
     assert_eq!(head(&late), of_call(700, 2, 2, Command::Ack));
+    let late = line.ask(&hello(&opening));
+    assert_eq!(head(&late), of_call(3, 2, 2, Command::Ack));
     let stray = line.ask(&talk(77, Command::LagRequest, 5, 6));
     let invalid = FullFrame {
         source_call: 77,
@@ -194,9 +216,80 @@ fn each_answer_bears_the_numbers_of_its_call() {
     };
     assert_eq!(head(&stray), invalid);
     let stats = line.calls.stats();
-    assert_eq!((stats.late_duplicates, stats.invalid_sent), (1, 1));
+    assert_eq!((stats.late_duplicates, stats.invalid_sent), (2, 1));
     assert!(line.give(&talk(77, Command::Ack, 5, 6)).is_empty());
     assert_eq!(line.calls.stats().stray, 1);
+}
+
+#[test]
+fn a_call_answers_what_is_no_registration_too() {
+    let mut line = Line::new();
+    let regauth = line.challenged();
+    let ours = frame(&regauth).source_call;
+    let mut number = 0;
+    for (command, reply) in [
+        (Command::LagRequest, Command::LagReply),
+        (Command::Ping, Command::Pong),
+        (Command::Unknown(77), Command::Unsupported),
+    ] {
+        number += 1;
+        let heard = line.ask(&talk(ours, command, number, number));
+        let expected = answer(ours, 700, (number, number + 1), reply);
+        assert_eq!(head(&heard), expected);
+        let elements = Elements::parse(frame(&heard).payload).expect("sound");
+        let unknown = (reply == Command::Unsupported).then_some(77);
+        assert_eq!(elements.number(Element::IaxUnknown), unknown);
+    }
+    let media = FullFrame {
+        kind: Kind::Other {
+            frame_type: 2,
+            subclass: 4,
+        },
+        ..talk(ours, Command::Ping, 4, 4)
+    };
+    let ack = answer(ours, 700, (4, 5), Command::Ack);
+    assert_eq!(head(&line.ask(&media)), ack);
+    assert_eq!(head(&line.ask(&media)), ack, "once more");
+    line.now = line.now + Duration::from_millis(40);
+    let early = line.ask(&talk(ours, Command::Ping, 9, 4));
+    assert_eq!(head(&early), answer(ours, 40, (4, 5), Command::VoiceNak));
+    let hangup = line.ask(&talk(ours, Command::Hangup, 5, 4));
+    assert_eq!(head(&hangup), answer(ours, 700, (4, 6), Command::Ack));
+    let stats = line.calls.stats();
+    let asked = (stats.lag_requests, stats.pokes, stats.unsupported);
+    assert_eq!(asked, (1, 1, 1));
+    let frames = (stats.media, stats.duplicates, stats.vnaks_sent);
+    assert_eq!(frames, (1, 1, 1));
+    assert_eq!((stats.aborted, stats.call_count), (1, 0));
+}
+
+#[test]
+fn records_of_ended_calls_have_an_end() {
+    let mut line = Line::new();
+    line.calls = Calls::new(
+        Keys::new([5; 32]),
+        0,
+        Policy {
+            records_max: 1,
+            ..Policy::default()
+        },
+    );
+    for call in [9, 10] {
+        let elements = line.vouched();
+        let opening = FullFrame {
+            source_call: call,
+            ..hello(&elements)
+        };
+        let ours = frame(&line.ask(&opening)).source_call;
+        let hangup = FullFrame {
+            source_call: call,
+            ..talk(ours, Command::Hangup, 1, 1)
+        };
+        line.ask(&hangup);
+    }
+    let stats = line.calls.stats();
+    assert_eq!((stats.aborted, stats.record_count), (2, 1));
+    assert_eq!(stats.records_evicted, 1);
 }
 
 #[test]
@@ -235,6 +328,15 @@ fn an_answer_to_no_call_has_the_number_of_none() {
     assert_eq!(refused, (1, 1, 1));
     assert_eq!((stats.pokes, stats.unsupported, stats.stray), (1, 2, 1));
     assert_eq!((stats.tokens_issued, stats.sent), (1, 6));
+    let media = FullFrame {
+        kind: Kind::Other {
+            frame_type: 2,
+            subclass: 4,
+        },
+        ..hello(&[])
+    };
+    assert!(line.give(&media).is_empty());
+    assert_eq!(line.calls.stats().media, 1);
 }
 
 #[test]
@@ -257,11 +359,77 @@ fn a_device_that_is_silent_is_asked_four_times_more_and_then_named() {
         assert_eq!(head(datagram), again);
         assert_eq!(frame(datagram).payload, frame(&regauth).payload);
     }
-    assert_eq!(unanswered, [(flow(), "alice".into())]);
+    assert_eq!(unanswered, [(flow(7), "alice".into())]);
     let stats = line.calls.stats();
     let counted = (heard.len(), stats.retransmitted, stats.sent);
     assert_eq!(counted, (4, 4, before + 4));
     assert_eq!((stats.timed_out, stats.call_count), (1, 0));
+}
+
+#[test]
+fn a_device_registers_no_more_and_outcomes_are_counted() {
+    let (refused, later) = (("Registration Refused", 29), ("Try Again Later", 41));
+    for (verdict, expected) in [
+        (RequestOutcome::Released, None),
+        (RequestOutcome::Forbidden, Some(refused)),
+        (RequestOutcome::Failed, Some(later)),
+    ] {
+        let (command, counted) = match expected {
+            None => (Command::RegisterAck, (1, 0)),
+            Some(_) => (Command::RegisterReject, (0, 1)),
+        };
+        let mut line = Line::new();
+        let elements = line.vouched();
+        let release = FullFrame {
+            kind: Kind::Iax(Command::RegisterRelease),
+            ..hello(&elements)
+        };
+        let ours = frame(&line.ask(&release)).source_call;
+        assert!(
+            line.give(&talk(ours, Command::RegisterRelease, 1, 1))
+                .is_empty()
+        );
+        let request = line.requests.remove(0);
+        assert_eq!(request.wish, RequestKind::Release);
+        let at = line.moment();
+        (line.calls).conclude(at, &request.call, &verdict, &mut line.out);
+        let heard = line.hear().remove(0);
+        assert_eq!(head(&heard), answer(ours, 0, (1, 2), command));
+        let elements = Elements::parse(frame(&heard).payload).expect("sound");
+        assert_eq!(elements.number(Element::Refresh), None);
+        let cause = (elements.text(Element::Cause)).zip(elements.number(Element::CauseCode));
+        assert_eq!(cause, expected);
+        let stats = line.calls.stats();
+        assert_eq!((stats.accepted, stats.rejected), counted);
+        // What comes late changes nothing.
+        (line.calls).conclude(at, &request.call, &verdict, &mut line.out);
+        assert!(line.hear().is_empty());
+    }
+}
+
+#[test]
+fn a_token_is_good_where_it_was_sent_and_with_our_key_alone() {
+    let mut line = Line::new();
+    let elements = line.vouched();
+    line.flow = flow(8);
+    let elsewhere = line.ask(&hello(&elements));
+    assert_eq!(head(&elsewhere).kind, Kind::Iax(Command::CallToken));
+    line.flow = flow(7);
+    line.calls = Calls::new(Keys::new([6; 32]), 0, Policy::default());
+    let other_key = line.ask(&hello(&elements));
+    assert_eq!(head(&other_key).kind, Kind::Iax(Command::CallToken));
+    assert_eq!(line.calls.stats().tokens_refused, 1);
+}
+
+#[test]
+fn our_numbers_of_calls_are_of_the_whole_range() {
+    let mut line = Line::new();
+    let mut highest = 0;
+    for _ in 0..64 {
+        highest = highest.max(frame(&line.challenged()).source_call);
+    }
+    assert!(highest > 0x4000, "{highest}, with a chance of 2 to the -64");
+    assert_eq!(line.calls.stats().replaced, 63);
 }
 
 #[test]
