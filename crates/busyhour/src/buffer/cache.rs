@@ -1,8 +1,8 @@
-//! Free blocks that a thread keeps for its next allocations.
+//! The free blocks that a thread keeps for its next allocations.
 //!
-//! A thread's cache is its lease on the pool's memory as well: the thread that drops
-//! the last hold on a block touches the pool afterwards, and the pool may have
-//! lost its last handle in that moment.
+//! A thread's cache also keeps the pool's memory alive: the thread that drops
+//! the last hold on a block uses the pool afterwards, and the pool may have
+//! lost its last handle at that moment.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -20,9 +20,10 @@ use crate::sync::runtime::thread_local;
 pub(super) struct Cache {
     store_id: u64,
     cached_bytes: usize,
-    /// Openings until the rare work is due again.
+    /// How many more blocks are opened until the rare work is due.
     until_rare: u32,
-    /// Openings from then on until one is traced; 0 when that one is.
+    /// How many blocks are then opened until one is traced; 0 when that one is
+    /// next.
     until_trace: u32,
     stacks: Box<[Stack; CLASS_COUNT]>,
     counters: Arc<BufferCounters>,
@@ -42,7 +43,7 @@ impl Cache {
         }
     }
 
-    /// Takes a free block of `class`; `None` when the budget has no room.
+    /// Takes a free block of `class`; `None` if the budget has no room.
     #[inline]
     pub(super) fn take(&mut self, class: SizeClass) -> Option<usize> {
         let index = match self.stacks[class.index()].pop() {
@@ -54,16 +55,17 @@ impl Cache {
         Some(index)
     }
 
-    /// Whether the block that is being opened should be traced. Looks at the
-    /// clock now and then, because looking always would cost as much as the
-    /// opening itself.
+    /// Whether the block that is being opened should be traced. Reads the clock
+    /// only now and then, because each reading would cost as much as opening a
+    /// block.
     #[inline]
     pub(super) fn should_trace(&mut self) -> bool {
         self.until_rare -= 1;
         self.until_rare == 0 && self.rare()
     }
 
-    /// Keeps a free block of `class`, or a few less when that is too much.
+    /// Keeps a free block of `class`; if there are too many, returns some to
+    /// the bin.
     #[inline]
     pub(super) fn put(&mut self, class: SizeClass, index: usize) {
         self.counters.released(class.index());
@@ -99,7 +101,7 @@ impl Cache {
         is_due && one_in != LeakTracer::TRACE_NONE
     }
 
-    /// Gets some blocks from the bin, and takes one of them.
+    /// Takes several blocks from the bin, and returns one of them.
     #[cold]
     fn refill(&mut self, class: SizeClass) -> Option<usize> {
         self.refill_with(class, Stack::limit(class).div_ceil(2))
@@ -141,7 +143,8 @@ impl Cache {
 /// pool's memory.
 #[cold]
 pub(super) fn forget(store_id: u64) {
-    // A thread that is ending, or is inside of its caches, drops it later.
+    // If the thread is ending, or is using its caches, the cache is dropped
+    // later.
     let forgotten = CACHES.try_with(|caches| {
         let mut caches = caches.try_borrow_mut().ok()?;
         let position = caches.iter().position(|cache| cache.store_id == store_id)?;
@@ -157,11 +160,12 @@ impl Drop for Cache {
     }
 }
 
-/// Runs `work` with this thread's cache of `store`; without one when the
+/// Runs `work` with this thread's cache of `store`, or without one if the
 /// thread is ending. The store stays alive until `work` returns.
 ///
-/// Inlined, so that what `work` has caught stays in registers: passed through
-/// memory, it is read in other pieces than it was written, which stalls.
+/// Inlined, so that the captures of `work` stay in registers: passed through
+/// memory, they would be read in other sizes than they were written, which
+/// stalls.
 #[inline(always)]
 pub(super) fn with<R>(store: &Store, work: impl FnOnce(Option<&mut Cache>) -> R) -> R {
     let mut work = Some(work);
@@ -185,7 +189,7 @@ pub(super) fn with<R>(store: &Store, work: impl FnOnce(Option<&mut Cache>) -> R)
     }
 }
 
-/// Runs `work` with this thread as one that pins.
+/// Runs `work` with this thread's pin state.
 #[inline]
 pub(super) fn with_pinner<R>(work: impl FnOnce(&Pinner) -> R) -> R {
     PINNER.with(work)
@@ -207,7 +211,8 @@ thread_local! {
     static PINNER: Pinner = const { Pinner::undealt() };
 }
 
-/// Free blocks of one class, the latest released on top: its memory is warm.
+/// Free blocks of one class, the latest released on top, since its memory is
+/// still in the cache.
 #[derive(Debug)]
 struct Stack {
     len: u32,
@@ -222,7 +227,7 @@ impl Stack {
         }
     }
 
-    /// How many blocks of `class` make a stack full.
+    /// How many blocks of `class` fill a stack.
     #[inline]
     fn limit(class: SizeClass) -> usize {
         STACK_LIMITS[class.index()]
@@ -246,7 +251,7 @@ impl Stack {
         Some(self.blocks[len as usize] as usize)
     }
 
-    /// Cuts off all but the `kept` latest.
+    /// Removes all but the `kept` latest blocks.
     fn cut(&mut self, kept: usize) -> Vec<u32> {
         let len = self.len();
         let cut_len = len.saturating_sub(kept);
@@ -259,7 +264,7 @@ impl Stack {
 
 const RARE_INTERVAL: u32 = 16;
 const STACK_LEN_MAX: usize = 64;
-/// At least two of the biggest blocks.
+/// Enough for at least two of the largest blocks.
 const STACK_BYTES_MAX: usize = 128 * 1024;
 const STACK_LIMITS: [usize; CLASS_COUNT] = stack_limits();
 

@@ -1,49 +1,50 @@
 use std::{fmt, time::Duration};
 
-/// What is live in a pool at one moment, for people who look for memory that
-/// does not come back. [`BufferPool::dump`](super::BufferPool::dump) takes it;
-/// `Display` prints it.
+/// What is live in a pool at one moment, to find memory that is not released.
+/// [`BufferPool::dump`](super::BufferPool::dump) creates it; `Display` prints
+/// it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dump {
-    /// What each owner holds, the most bytes first; owners without a live
-    /// buffer are left out.
+    /// What each owner holds, sorted by bytes, the most first; owners without a
+    /// live buffer are omitted.
     pub owners: Vec<OwnerUsage>,
     /// The oldest live buffers, the oldest first.
     pub oldest: Vec<LiveBuffer>,
 }
 
-/// What one owner holds.
+/// The buffers of one owner.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnerUsage {
     /// The name given to [`BufferPool::owned_by`](super::BufferPool::owned_by).
     pub owner: String,
-    /// Live buffers.
+    /// The number of live buffers.
     pub live_count: u64,
     /// Their bytes, rounding included.
     pub live_bytes: u64,
-    /// The age of the oldest.
+    /// The age of the oldest one.
     pub oldest_age: Duration,
 }
 
 /// One live buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveBuffer {
-    /// Of its first byte.
+    /// The address of its first byte.
     pub address: usize,
-    /// Bytes in use; 0 while it is being written.
+    /// Its length in bytes; 0 while it is being written.
     pub len: usize,
-    /// Bytes it keeps from others, rounding included.
+    /// The bytes that it occupies, rounding included.
     pub room: usize,
-    /// Who opened it.
+    /// The name of its owner.
     pub owner: String,
-    /// Since it was opened: no pin on it is older. To about 8 ms while the
-    /// pool is in use, and never too low. After 416 days it starts again.
+    /// The time since it was opened, so no pin on it is older. It is exact to
+    /// about 8 ms while the pool is in use, and never too low. It starts again
+    /// from 0 after 416 days.
     pub age: Duration,
-    /// Values that hold it.
+    /// The number of handles (values) that hold it.
     pub handles: u64,
-    /// Pins by address.
+    /// The number of pins by address.
     pub pins: u64,
-    /// Where it was opened, if it is one of the sample.
+    /// Where it was opened, if it was traced.
     pub trace: Option<String>,
 }
 

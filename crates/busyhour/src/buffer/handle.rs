@@ -16,9 +16,10 @@ use super::{
 };
 use crate::sync::atomic::AtomicU32;
 
-/// A buffer that one owner writes. [`BufferMut::freeze`] makes it shareable.
+/// A buffer that one owner writes; [`BufferMut::freeze`] makes it shareable.
 ///
-/// Until then its addresses can not be pinned: nobody sees half-written bytes.
+/// Until then its addresses cannot be pinned, so no other thread sees
+/// half-written bytes.
 ///
 /// # Examples
 ///
@@ -50,13 +51,13 @@ impl BufferMut {
         })
     }
 
-    /// Cuts off the bytes from `len` on; a greater `len` changes nothing.
+    /// Truncates the buffer to `len` bytes; does nothing if it is not longer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Ends the writing. The bytes can be shared and pinned from now on, and
-    /// never change again.
+    /// Ends the writing. From now on the bytes can be shared and pinned, and
+    /// never change.
     #[inline]
     pub fn freeze(self) -> Buffer {
         self.block.slot().publish(self.len);
@@ -100,7 +101,8 @@ impl fmt::Debug for BufferMut {
     }
 }
 
-/// A frozen buffer, or a part of one; a clone or a part keeps the whole alive.
+/// A frozen buffer, or a part of one; each clone or part keeps the whole block
+/// alive.
 ///
 /// # Examples
 ///
@@ -126,8 +128,8 @@ impl Buffer {
     ///
     /// # Panics
     ///
-    /// When the range ends past the end or before its own start, as slicing does.
-    /// Ranges from outside belong in [`Buffer::slice_ref`].
+    /// If the range ends past the end or before its own start, as slicing does.
+    /// For ranges from outside use [`Buffer::slice_ref`].
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let after = |index: usize| index.checked_add(1).expect("a range ends past the end");
         let start = match range.start_bound() {
@@ -143,11 +145,12 @@ impl Buffer {
         self.share(&self[start..end])
     }
 
-    /// The buffer for bytes that were borrowed from this one, as a parser does.
+    /// The buffer for bytes that were borrowed from this one, for example by a
+    /// parser.
     ///
     /// # Errors
     ///
-    /// [`Error::NotInside`] when the bytes are not a part of this buffer.
+    /// [`Error::NotInside`] if the bytes are not a part of this buffer.
     ///
     /// # Examples
     ///
@@ -171,7 +174,7 @@ impl Buffer {
         Ok(self.share(part))
     }
 
-    /// The whole buffer of a block that the caller got a handle on.
+    /// The whole buffer of a block on which the caller has a handle.
     pub(super) fn of_held(store: &Store, place: SlotIndex) -> Self {
         Self {
             data: store.block(place),
@@ -181,7 +184,7 @@ impl Buffer {
     }
 
     /// Whether the block is not much longer than these bytes need. Bytes that
-    /// came from elsewhere are never copied.
+    /// were adopted are never copied.
     pub(super) fn is_compact(&self) -> bool {
         self.block
             .room()
@@ -228,15 +231,15 @@ impl AsRef<[u8]> for Buffer {
     }
 }
 
-/// Without copying; the `Bytes` keeps the buffer alive.
+/// Does not copy; the `Bytes` keeps the buffer alive.
 impl From<Buffer> for Bytes {
     fn from(buffer: Buffer) -> Self {
         Self::from_owner(buffer)
     }
 }
 
-/// Without copying; the buffer keeps the `Bytes` alive. Its addresses are in
-/// no pool, so they can not be pinned.
+/// Does not copy; the buffer keeps the `Bytes` alive. Its addresses are in no
+/// pool, so they cannot be pinned.
 impl From<Bytes> for Buffer {
     fn from(bytes: Bytes) -> Self {
         Self {
@@ -264,11 +267,11 @@ impl fmt::Debug for Buffer {
 /// One handle on a block of a pool, or on bytes from elsewhere.
 struct Block {
     slot: NonNull<Slot>,
-    /// `None` when the slot is that of an [`Adopted`].
+    /// `None` if the slot is that of an [`Adopted`].
     store: Option<NonNull<Store>>,
 }
 
-/// Bytes that no pool opened, with a count of their handles.
+/// Bytes that belong to no pool, with a count of their handles.
 #[repr(C)]
 struct Adopted {
     slot: Slot,
@@ -276,7 +279,7 @@ struct Adopted {
 }
 
 impl Block {
-    /// Of a block on which the caller got a handle.
+    /// A handle that the caller has already counted.
     #[inline]
     fn held(store: &Store, place: SlotIndex) -> Self {
         Self {
@@ -350,7 +353,7 @@ impl Drop for Block {
     }
 }
 
-/// Adopted bytes have no address in a pool, so nobody pins them.
+/// Adopted bytes have no address in a pool, so they are never pinned.
 struct NoStripes;
 
 impl Stripes for NoStripes {

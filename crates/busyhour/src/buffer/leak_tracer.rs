@@ -1,4 +1,5 @@
-//! What operators ask when memory does not come back: whose, how old, from where.
+//! Answers which buffers are not released: whose they are, how old, and where
+//! they were opened.
 
 use std::{backtrace::Backtrace, collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct LeakTracer {
     clock: Clock,
-    /// The stamp of the latest look at the clock, by any thread.
+    /// The stamp of the latest clock reading, by any thread.
     stamp: AtomicU32,
     owners: Mutex<Vec<String>>,
     trace_one_in: u32,
@@ -45,10 +46,10 @@ impl LeakTracer {
         self.stamp.load(Ordering::Relaxed)
     }
 
-    /// Brings the stamp up to date.
+    /// Updates the stamp.
     pub(super) fn look_at_clock(&self) {
         let now = stamp_of(self.clock.now());
-        // Written only when it changed: everybody reads this line.
+        // Written only if it changed, since all threads read this cache line.
         if now != self.stamp() {
             self.stamp.store(now, Ordering::Relaxed);
         }
@@ -60,12 +61,12 @@ impl LeakTracer {
         Duration::from_nanos((ticks as u64) << STAMP_SHIFT)
     }
 
-    /// One in how many buffers is traced.
+    /// One of this many buffers is traced.
     pub(super) fn trace_one_in(&self) -> u32 {
         self.trace_one_in
     }
 
-    /// Keeps where the block at `place` is being opened.
+    /// Records where the block at `place` is being opened.
     pub(super) fn trace(&self, place: SlotIndex) {
         let trace = Arc::new(Backtrace::force_capture());
         lock(&self.traces).insert(place, trace);
@@ -79,12 +80,12 @@ impl LeakTracer {
 
     /// Where the block at `place` was opened, if it is traced.
     pub(super) fn trace_of(&self, place: SlotIndex) -> Option<String> {
-        // Finding the names takes milliseconds: not under the lock.
+        // Resolving symbol names takes milliseconds, so not under the lock.
         let trace = lock(&self.traces).get(&place).cloned();
         trace.map(|trace| trace.to_string())
     }
 
-    /// The number of the owner called `name`, who may be new.
+    /// The number of the owner called `name`; adds a new owner.
     pub(super) fn owner(&self, name: &str) -> Result<u16, Error> {
         let mut owners = lock(&self.owners);
         let known = owners.iter().position(|owner| owner == name);
@@ -102,12 +103,12 @@ impl LeakTracer {
     }
 }
 
-/// The stamp of a moment: about 8 ms long, and the same again after 416 days.
+/// The stamp of a moment: one per about 8 ms; it wraps after 416 days.
 fn stamp_of(moment: Instant) -> u32 {
     (moment.as_nanos() >> STAMP_SHIFT) as u32
 }
 
-/// The owner of what nobody else owns.
+/// The owner of buffers without a named owner.
 pub(super) const UNOWNED: u16 = 0;
 const UNNAMED: &str = "(unnamed)";
 const STAMP_SHIFT: u32 = 23;

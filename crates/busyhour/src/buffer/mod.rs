@@ -1,9 +1,9 @@
 //! Pinned, reference-counted buffers: pin and unpin by any interior address.
 //!
-//! A datagram lands in a [`BufferMut`], is frozen into a [`Buffer`], and every
-//! value decoded from it is a [`Buffer::slice_ref`] or a raw pointer that
-//! [`BufferPool::pin`] keeps alive. The protocol is in this module's
-//! `README.md`.
+//! A datagram is received into a [`BufferMut`] and frozen into a [`Buffer`].
+//! Every value decoded from it is a [`Buffer::slice_ref`], or a raw pointer
+//! that [`BufferPool::pin`] keeps alive. This module's `README.md` describes
+//! the protocol.
 
 mod handle;
 mod pool;

@@ -9,14 +9,14 @@ use super::{
 };
 use crate::{clock::Clock, stats::BufferStats};
 
-/// Hands out pinned, reference-counted buffers; a clone is another handle on
+/// Allocates pinned, reference-counted buffers; a clone is another handle on
 /// the same pool.
 ///
 /// Rust code holds buffers by value ([`BufferMut`], [`Buffer`]). Code that has
-/// nothing but a pointer into a packet pins by that: [`BufferPool::pin`] and
-/// [`BufferPool::unpin`] take the address of any byte of a live buffer. The
-/// two kinds of hold are counted apart, so an unpin too many can not free what
-/// a `Buffer` still shows.
+/// only a pointer into a packet pins by address: [`BufferPool::pin`] and
+/// [`BufferPool::unpin`] take the address of any byte of a live buffer. The two
+/// kinds of hold are counted separately, so one unpin too many cannot free what
+/// a `Buffer` still uses.
 ///
 /// # Examples
 ///
@@ -43,7 +43,7 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// Starts the description of a pool.
+    /// Options of a new pool.
     pub fn builder() -> BufferPoolBuilder {
         BufferPoolBuilder {
             budget_bytes: BUDGET_BYTES_DEFAULT,
@@ -52,8 +52,8 @@ impl BufferPool {
         }
     }
 
-    /// A buffer of `len` bytes to write. What is in them is unspecified:
-    /// zeroes, or what an earlier buffer left there.
+    /// A buffer of `len` bytes to write. The content is unspecified: zeros, or
+    /// what an earlier buffer left there.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl BufferPool {
     }
 
     /// A buffer of `len` bytes that is held by one pin instead of a value, for
-    /// callers that keep addresses: write through the pointer, and release
+    /// callers that store addresses: write through the pointer, and release it
     /// with [`BufferPool::unpin`].
     ///
     /// # Errors
@@ -92,27 +92,28 @@ impl BufferPool {
         Ok(self.store.block(place))
     }
 
-    /// Keeps the buffer alive that has a byte at `address`, until a matching
-    /// [`BufferPool::unpin`]. The address is compared, never read.
+    /// Keeps the buffer that has a byte at `address` alive until a matching
+    /// [`BufferPool::unpin`]. The address is compared, never dereferenced.
     ///
     /// # Errors
     ///
-    /// [`Error::Foreign`] or [`Error::NotLive`] when no live buffer has a byte
-    /// there, [`Error::TooManyPins`]. Nothing has changed then.
+    /// [`Error::Foreign`] or [`Error::NotLive`] if no live buffer has a byte
+    /// there, [`Error::TooManyPins`] if the counter is full. Then nothing has
+    /// changed.
     #[doc(alias = "__pmPinPDUBuf")]
     #[inline]
     pub fn pin(&self, address: *const u8) -> Result<(), Error> {
         self.store.pin(address.addr())
     }
 
-    /// Takes one pin off the buffer that has a byte at `address`; the last
-    /// hold releases it.
+    /// Removes one pin from the buffer that has a byte at `address`; removing
+    /// the last hold releases the buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::Foreign`] or [`Error::NotLive`] when no live buffer has a byte
-    /// there, [`Error::NotPinned`] when only values hold it. Nothing has
-    /// changed then.
+    /// [`Error::Foreign`] or [`Error::NotLive`] if no live buffer has a byte
+    /// there, [`Error::NotPinned`] if only values hold it. Then nothing has
+    /// changed.
     #[doc(alias = "__pmUnpinPDUBuf")]
     #[inline]
     pub fn unpin(&self, address: *const u8) -> Result<(), Error> {
@@ -123,15 +124,15 @@ impl BufferPool {
     ///
     /// # Errors
     ///
-    /// As [`BufferPool::pin`].
+    /// Those of [`BufferPool::pin`].
     pub fn buffer_at(&self, address: *const u8) -> Result<Buffer, Error> {
         let place = self.store.handle(address.addr())?;
         Ok(Buffer::of_held(&self.store, place))
     }
 
-    /// The same bytes without the memory they do not need: a copy when they
-    /// are a small rest of a big buffer, which a clone or a slice keeps alive
-    /// whole, and the buffer itself otherwise.
+    /// The same bytes, without keeping memory that they do not need: a copy if
+    /// they are a small part of a large buffer, which a clone or a slice would
+    /// keep alive, otherwise the buffer itself.
     ///
     /// # Errors
     ///
@@ -157,12 +158,12 @@ impl BufferPool {
         }
     }
 
-    /// A handle on the same pool whose buffers are accounted to `owner`.
-    /// [`BufferPool::dump`] tells who holds what.
+    /// A handle on the same pool whose buffers count for `owner`.
+    /// [`BufferPool::dump`] reports them by owner.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyOwners`] after 65,535 names.
+    /// [`Error::TooManyOwners`] if there are 65,535 names already.
     pub fn owned_by(&self, owner: &str) -> Result<Self, Error> {
         Ok(Self {
             owner: self.store.watch().owner(owner)?,
@@ -170,9 +171,9 @@ impl BufferPool {
         })
     }
 
-    /// What is live now: by owner, and the oldest buffers one by one, with the
-    /// traces of those that were sampled. Looks at every block ever used, so
-    /// it is for people, not for every packet.
+    /// What is live now: by owner, and the oldest buffers one by one, with
+    /// traces of those that were sampled. It looks at every block ever used, so
+    /// use it for diagnostics, not for every packet.
     ///
     /// # Examples
     ///
@@ -193,8 +194,8 @@ impl BufferPool {
     }
 
     /// Gives all memory without a live buffer back to the operating system;
-    /// returns the bytes. The pool does so by itself after a burst, except for
-    /// a little that it keeps for the next one.
+    /// returns the number of bytes. The pool does this by itself after a burst,
+    /// except for a little that it keeps for the next one.
     pub fn trim(&self) -> usize {
         self.store.trim()
     }
@@ -204,13 +205,13 @@ impl BufferPool {
         self.stats().live_count
     }
 
-    /// What the pool holds and has done.
+    /// Statistics of the pool: what it holds now and what it has done.
     pub fn stats(&self) -> BufferStats {
         self.store.stats()
     }
 }
 
-/// The description of a [`BufferPool`].
+/// Options of a [`BufferPool`].
 #[derive(Debug, Clone)]
 pub struct BufferPoolBuilder {
     budget_bytes: u64,
@@ -219,29 +220,29 @@ pub struct BufferPoolBuilder {
 }
 
 impl BufferPoolBuilder {
-    /// The most that live buffers may hold together, rounding included;
-    /// 1 GiB unless told. Address space is reserved for it, memory is not.
+    /// The most bytes that live buffers may hold together, rounding included;
+    /// default: 1 GiB. This much address space is reserved, but no memory.
     pub fn budget_bytes(mut self, bytes: u64) -> Self {
         self.budget_bytes = bytes;
         self
     }
 
-    /// Keeps a backtrace of where one in `count` buffers is opened, for as
-    /// long as it lives, for [`BufferPool::dump`]: each thread traces every
-    /// `count`th buffer that it opens, of whatever length. Capturing one
-    /// costs microseconds. None are kept unless told.
+    /// Captures a backtrace of where one in `count` buffers is opened, and
+    /// keeps it while the buffer lives, for [`BufferPool::dump`]: each thread
+    /// traces every `count`th buffer that it opens, whatever its length.
+    /// Capturing one costs microseconds. Default: none.
     pub fn trace_one_in(mut self, count: u32) -> Self {
         self.trace_one_in = count.clamp(1, LeakTracer::TRACE_NONE);
         self
     }
 
-    /// The clock by which buffers age; the machine's unless told.
+    /// The clock for the age of buffers; default: the machine's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The pool.
+    /// Builds the pool.
     ///
     /// # Errors
     ///
@@ -257,7 +258,7 @@ impl BufferPoolBuilder {
     }
 }
 
-/// Closes the store after the pool's last handle.
+/// Closes the store when the pool's last handle is dropped.
 #[derive(Debug)]
 struct Open(Arc<Store>);
 

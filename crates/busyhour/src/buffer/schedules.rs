@@ -1,5 +1,6 @@
 //! Schedules of a pool's end: handles of the pool, buffers, and threads with a
-//! cache of free blocks go in any order, and the memory goes with the last.
+//! cache of free blocks end in any order, and the last of them frees the
+//! memory.
 
 use super::{Buffer, BufferPool};
 use crate::sync::{scheduled::explore, thread};
@@ -9,12 +10,13 @@ fn pool() -> BufferPool {
     BufferPool::builder().budget_bytes(1 << 20).build().unwrap()
 }
 
-/// The last handle of the pool goes while threads drop buffers, each with a
-/// cache of its own or without.
+/// The last handle of the pool is dropped while threads drop buffers, each with
+/// or without a cache of its own.
 #[test]
 fn shuttle_the_last_handle_meets_the_last_buffers() {
     explore(1_000, || {
-        // A thread's cache goes with the thread, so it is not this one that uses the pool.
+        // A thread's cache ends with the thread, so another thread than this
+        // one uses the pool.
         let user = thread::spawn(|| {
             let pool = pool();
             let store = Arc::downgrade(&pool.store);
@@ -30,7 +32,7 @@ fn shuttle_the_last_handle_meets_the_last_buffers() {
     });
 }
 
-/// Threads that hold what is left of the pool.
+/// Threads that hold the last buffers of the pool.
 fn share(pool: &BufferPool, [first, second]: [Buffer; 2]) -> [thread::JoinHandle<()>; 2] {
     let (pool, slice) = (pool.clone(), first.slice(1..));
     let with_cache = thread::spawn(move || {
@@ -46,8 +48,8 @@ fn share(pool: &BufferPool, [first, second]: [Buffer; 2]) -> [thread::JoinHandle
     [with_cache, without]
 }
 
-/// Pins by address meet the drop of the handle they found the address in, and
-/// the next life of the same block.
+/// Pins by address meet the drop of the handle from which the address came, and
+/// the next use of the same block.
 #[test]
 fn shuttle_a_pin_by_address_keeps_what_it_found() {
     explore(1_000, || {

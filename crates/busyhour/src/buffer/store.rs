@@ -1,4 +1,5 @@
-//! What all handles of one pool share: the region, the free blocks, the budget.
+//! The state that all handles of one pool share: the region, the free blocks,
+//! the budget.
 
 use std::{
     cmp::Reverse,
@@ -26,13 +27,13 @@ use crate::{
     },
 };
 
-/// The pool's memory and its accounts.
+/// The pool's memory and its counters.
 ///
-/// | field | touched by | when |
+/// | field | used by | when |
 /// |---|---|---|
-/// | `region` | everybody | through the protocol of `Slot` |
+/// | `region` | all threads | through the protocol of `Slot` |
 /// | `bins`, `granules` | the thread that takes or puts back blocks | under their lock |
-/// | `budget` | the same | before taking, after putting back |
+/// | `budget` | the same threads | before taking, after putting back |
 /// | `orphans`, `keep` | the last handle; then the last holders | after closing |
 /// | `threads` | a thread that starts or ends using the pool, readers | under its lock |
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub(super) struct Store {
     budget: ByteBudget,
     granule_bytes: AtomicU64,
     threads: Mutex<Vec<Arc<BufferCounters>>>,
-    /// Threads that have ended, or have no cache.
+    /// The counters of threads that have ended, or have no cache.
     other_threads: BufferCounters,
     watch: LeakTracer,
     refused: AtomicU64,
@@ -87,7 +88,7 @@ impl Store {
         place.ok_or_else(|| self.refuse(len))
     }
 
-    /// The error is made elsewhere, so that what this returns fits into registers.
+    /// The error is created elsewhere, so that this result fits into registers.
     fn try_open(&self, len: usize, hold: Ref, owner: u16) -> Option<SlotIndex> {
         cache::with(self, |cache| {
             let (place, should_trace) = match (SizeClass::of(len), cache) {
@@ -143,11 +144,12 @@ impl Store {
         }
     }
 
-    /// Drops a handle on the block whose slot is `slot`; this store's id if
-    /// that was the last hold of all that outlived the pool.
+    /// Drops a handle on the block whose slot is `slot`; returns this store's
+    /// id if that was the last hold of all that outlived the pool.
     #[inline]
     pub(super) fn drop_handle(&self, slot: &Slot) -> Option<u64> {
-        // The cache comes first: it keeps the store alive past the drop.
+        // The cache comes first, because it keeps the store alive past the
+        // drop.
         cache::with(self, |cache| {
             let place = self.region.place_of(slot);
             let stripes = self.region.stripes(place);
@@ -174,7 +176,8 @@ impl Store {
         self.id
     }
 
-    /// A reference that keeps the store alive; the caller has a hold in it.
+    /// A reference that keeps the store alive; the caller must have a hold in
+    /// it.
     pub(super) fn lease(&self) -> Arc<Store> {
         let lease = self.me.upgrade();
         lease.expect("a store with a holder is alive")
@@ -190,14 +193,14 @@ impl Store {
         self.region.room(self.region.place_of(slot))
     }
 
-    /// What a thread may keep of free blocks.
+    /// How many bytes of free blocks a thread may keep.
     #[inline]
     pub(super) fn cached_bytes_max(&self) -> usize {
         self.budget.cached_bytes_max()
     }
 
     /// Gives all memory without a live buffer back to the operating system,
-    /// except what other threads keep.
+    /// except for what other threads keep.
     pub(super) fn trim(&self) -> usize {
         cache::with(self, |cache| {
             if let Some(cache) = cache {
@@ -228,7 +231,8 @@ impl Store {
         stats
     }
 
-    /// Everything that is live, with at most `oldest_max` buffers one by one.
+    /// Everything that is live, with at most `oldest_max` buffers listed
+    /// individually.
     pub(super) fn dump(&self, oldest_max: usize) -> Dump {
         self.watch.look_at_clock();
         let owners = self.watch.owners();
@@ -267,7 +271,7 @@ impl Store {
         counters
     }
 
-    /// Keeps the counts of a thread that has ended.
+    /// Keeps the counters of a thread that has ended.
     pub(super) fn discharge_thread(&self, counters: &Arc<BufferCounters>) {
         let mut threads = lock(&self.threads);
         let len_before = threads.len();
@@ -303,13 +307,14 @@ impl Store {
         self.budget.discharge(bytes);
     }
 
-    /// Whether the last handle on the pool has gone.
+    /// Whether the last handle of the pool was dropped.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Ends the pool: nobody can open a block any more. Buffers that are still
-    /// live become orphans and keep the store until the last of them goes.
+    /// Ends the pool: no block can be opened any more. Buffers that are still
+    /// live become orphans and keep the store until the last of them is
+    /// dropped.
     pub(super) fn close(&self) {
         *lock(&self.keep) = Some(self.lease());
         self.orphans.store(1, Ordering::Relaxed);
@@ -327,7 +332,7 @@ impl Store {
     fn release_orphan(&self) -> bool {
         let is_last = self.orphans.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last {
-            // The caller has a lease, so the store outlives this call.
+            // The caller's cache keeps the store alive past this call.
             let kept = lock(&self.keep).take();
             drop(kept);
         }
@@ -375,8 +380,8 @@ impl Store {
         let _is_open = cache::with(self, |cache| self.put_with(cache, place, word));
     }
 
-    /// Puts back a block that nobody holds; `word` ended its life. Whether
-    /// that was the last one that outlived the pool.
+    /// Puts back a block without holders; `word` is its last state. Returns
+    /// whether it was the last one that outlived the pool.
     #[inline]
     fn put_with(&self, cache: Option<&mut Cache>, place: SlotIndex, word: SlotHeader) -> bool {
         debug_assert!(!self.slot(place).load().is_live(), "somebody holds it");
@@ -519,7 +524,7 @@ impl Store {
         Error::NotPinned { address }
     }
 
-    /// Why there was no block for so many bytes.
+    /// Why there was no block for this many bytes.
     #[cold]
     fn refuse(&self, requested_bytes: usize) -> Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -538,14 +543,14 @@ impl Store {
     }
 }
 
-/// Ids are never used twice, so that a thread's cache of a pool that has ended
-/// can not be taken for that of a new pool at the same address.
+/// Ids are never reused, so that a thread's cache of a pool that has ended
+/// cannot be mistaken for that of a new pool at the same address.
 fn next_id() -> u64 {
     static IDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     IDS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Lengths are kept in 32 bits.
+/// Lengths are stored in 32 bits.
 const LEN_MAX: usize = u32::MAX as usize;
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -1,9 +1,9 @@
-//! The address space of a pool, reserved once: one range of blocks to a size
+//! The address space of a pool, reserved once: a range of blocks for each size
 //! class, one of granules, and the table of their states.
 //!
-//! A reservation costs page-table entries only where it is touched. Because
-//! no range ever changes its class, an address of any age leads to the state
-//! of the same block, and a block that is free says so by a zero word.
+//! A reservation costs page-table entries only where it is used. Because no
+//! range ever changes its class, an address of any age leads to the state of
+//! the same block; the word of a free block is zero in its count of holders.
 
 use memmap2::{MmapRaw, UncheckedAdvice};
 
@@ -19,32 +19,33 @@ use crate::{
     sync::atomic::{AtomicU16, AtomicU32, Ordering},
 };
 
-/// The reserved ranges, and the way from an address to its block and back.
+/// The reserved ranges, and the conversion between an address and its block.
 #[derive(Debug)]
 pub(in crate::buffer) struct Region {
     blocks: MmapRaw,
     slots: ZeroedTable<Slot>,
-    /// One part for each stripe, each as long as `slots`.
+    /// One part per stripe, each as long as `slots`.
     pins: ZeroedTable<AtomicU32>,
-    /// Who opened each block.
+    /// The owner of each block.
     owners: ZeroedTable<AtomicU16>,
-    /// For each granule the first granule of the buffer it belongs or belonged to.
+    /// For each granule, the first granule of the buffer to which it belongs or
+    /// belonged.
     heads: ZeroedTable<AtomicU32>,
-    /// For each first granule how many belong together.
+    /// For each first granule, how many granules belong together.
     joined: ZeroedTable<AtomicU32>,
     range_shift: u32,
-    /// The unit in which the system takes memory back.
+    /// The unit in which the system takes memory back: its page size.
     page_bytes: usize,
 }
 
-/// Which range: a size class, or the granules of long buffers.
+/// A range: that of a size class, or the granules of long buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::buffer) enum Range {
     Blocks(SizeClass),
     Granules,
 }
 
-/// One block or granule: its number in the table of states.
+/// A block or granule: its index in the table of states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::buffer) struct SlotIndex(usize);
 
@@ -54,7 +55,7 @@ impl Region {
         Self::reserve_with_pages(budget_bytes, page_bytes())
     }
 
-    /// As [`Region::reserve`], on a system with pages of `page_bytes`.
+    /// Like [`Region::reserve`], on a system with pages of `page_bytes`.
     fn reserve_with_pages(budget_bytes: u64, page_bytes: usize) -> Result<Self, Error> {
         let refused = Error::NoAddressSpace { budget_bytes };
         if budget_bytes > BUDGET_BYTES_MAX {
@@ -98,7 +99,7 @@ impl Region {
         self.place_at(range.index(), index)
     }
 
-    /// The range in which `place` is.
+    /// The range that contains `place`.
     #[inline]
     pub(in crate::buffer) fn range_of(&self, place: SlotIndex) -> Range {
         let range_index = place.0 >> self.slots_shift();
@@ -136,7 +137,7 @@ impl Region {
         }
     }
 
-    /// Who opened the block at `place`.
+    /// The owner of the block at `place`.
     #[inline]
     pub(in crate::buffer) fn owner(&self, place: SlotIndex) -> &AtomicU16 {
         self.owners.get(place.0)
@@ -150,7 +151,7 @@ impl Region {
         }
     }
 
-    /// Makes the `count` granules from `head` on lead to `head`.
+    /// Joins `count` granules: all of them lead to `head`.
     pub(in crate::buffer) fn join_granules(&self, head: usize, count: usize) {
         for granule in head..head + count {
             self.heads
@@ -176,18 +177,19 @@ impl Region {
     }
 
     /// Whether pieces of `len` bytes, one after the other from the start of a
-    /// range, can be given back one by one: each ends where a page ends.
+    /// range, can be given back one by one, because each ends at the end of a
+    /// page.
     pub(in crate::buffer) fn takes_back(&self, len: usize) -> bool {
         len.is_multiple_of(self.page_bytes)
     }
 
     /// Gives the memory of `len` bytes from the block at `place` back to the
-    /// operating system, but for pages that others have a part in. The bytes
-    /// that were given back read as zero afterwards.
+    /// operating system, except for pages that are shared with other blocks.
+    /// The bytes that were given back then read as zero.
     ///
     /// # Safety
     ///
-    /// Nobody holds a block in there, and nobody can open one meanwhile.
+    /// No block in there is held, and none can be opened meanwhile.
     pub(in crate::buffer) unsafe fn give_back(&self, place: SlotIndex, len: usize) {
         let offset = self.block(place) as usize - self.blocks.as_ptr() as usize;
         let Some((offset, len)) = whole_pages(offset, len, self.page_bytes) else {
@@ -200,12 +202,12 @@ impl Region {
             self.blocks
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, offset, len)
         };
-        // Advice that the system does not take leaves the memory resident:
-        // nothing is wrong but the resident size.
+        // If the system refuses the advice, the memory stays resident: only the
+        // resident size is then too high.
         debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    /// Blocks or granules in `range`.
+    /// The number of blocks or granules in `range`.
     pub(in crate::buffer) fn capacity(&self, range: Range) -> usize {
         match range {
             Range::Blocks(class) => {
@@ -279,7 +281,7 @@ impl Stripes for BlockStripes<'_> {
 }
 
 /// The whole pages among the `len` bytes from `offset` on, as offset and
-/// length; `None` if there is no such page. Offset 0 begins a page.
+/// length; `None` if there is none. Offset 0 is the start of a page.
 fn whole_pages(offset: usize, len: usize, page_bytes: usize) -> Option<(usize, usize)> {
     let first = offset.next_multiple_of(page_bytes);
     let end = (offset + len) / page_bytes * page_bytes;
@@ -300,10 +302,10 @@ fn page_bytes() -> usize {
     PAGE_BYTES_MAX
 }
 
-/// The largest pages that systems are built with; a multiple of all smaller ones.
+/// The largest page size of any system; a multiple of all smaller ones.
 const PAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// Twice the budget, so that holes between long buffers do not use it up.
+/// Twice the budget, so that gaps between long buffers do not use it up.
 const GRANULE_RANGE_COUNT: usize = 2;
 const RANGE_COUNT: usize = CLASS_COUNT + GRANULE_RANGE_COUNT;
 const BLOCK_SHIFT_MIN: u32 = 6;
@@ -344,7 +346,7 @@ mod tests {
     }
 
     /// Extents of the smallest class are 4 KiB: on a system with longer pages,
-    /// four or sixteen of them share one.
+    /// four or sixteen of them share a page.
     #[test]
     fn an_extent_that_shares_its_page_is_not_given_back() {
         for (page_bytes, is_kept) in [(4096, false), (16_384, true), (65_536, true)] {
@@ -364,7 +366,7 @@ mod tests {
         }
     }
 
-    /// As the system itself says in its list of mappings, in KiB.
+    /// The value from the system's own list of mappings, in KiB.
     #[cfg(target_os = "linux")]
     #[test]
     fn pages_are_as_long_as_the_systems() {

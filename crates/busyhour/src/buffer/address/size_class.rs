@@ -1,19 +1,20 @@
-//! Which block a length gets: twenty sizes, two to each doubling, so that at
-//! most a third of a block is rounding; longer ones get whole granules.
+//! The block size for a length: twenty sizes, two for each doubling, so that at
+//! most a third of a block is rounding; longer buffers get whole granules.
 
 /// One of the block sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::buffer) struct SizeClass(u8);
 
 impl SizeClass {
-    /// The smallest class whose block holds `len` bytes; `None` when only granules do.
+    /// The smallest class whose block holds `len` bytes; `None` if only
+    /// granules do.
     #[inline]
     pub(in crate::buffer) fn of(len: usize) -> Option<Self> {
         let lines = len.div_ceil(LINE_BYTES);
         CLASS_BY_LINES.get(lines).map(|class| Self(*class))
     }
 
-    /// Every class, from the smallest block to the biggest.
+    /// Every class, from the smallest block to the largest.
     pub(in crate::buffer) fn all() -> impl Iterator<Item = Self> {
         (0..CLASS_COUNT as u8).map(Self)
     }
@@ -24,13 +25,14 @@ impl SizeClass {
         Self(index as u8)
     }
 
-    /// Its place in the order of classes.
+    /// Its index in the order of classes.
     #[inline]
     pub(in crate::buffer) const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Bytes in each block of the class at `index`; 0 when there is no such class.
+    /// Bytes in each block of the class at `index`; 0 if there is no such
+    /// class.
     pub(in crate::buffer) fn block_bytes_at(index: usize) -> u64 {
         BLOCK_BYTES.get(index).map_or(0, |bytes| *bytes as u64)
     }
@@ -41,9 +43,9 @@ impl SizeClass {
         BLOCK_BYTES[self.index()]
     }
 
-    /// Blocks that get and give their memory together: at most 64 KiB, in whole
-    /// pages of 4 KiB. Where pages are longer, extents that are no whole pages
-    /// keep their memory.
+    /// Blocks that get and give back their memory together: at most 64 KiB, in
+    /// whole pages of 4 KiB. On systems with longer pages, extents that are not
+    /// whole pages keep their memory.
     pub(in crate::buffer) const fn blocks_per_extent(self) -> usize {
         let mut blocks = 64;
         while blocks * self.block_bytes() > EXTENT_BYTES_MAX {
@@ -52,7 +54,8 @@ impl SizeClass {
         blocks
     }
 
-    /// Which block holds the byte at `offset` from the start of the class's range.
+    /// The block that holds the byte at `offset` from the start of the class's
+    /// range.
     ///
     /// A multiplication with the rounded-up reciprocal instead of a division:
     /// exact as long as `offset * block_bytes` stays below 2^64.

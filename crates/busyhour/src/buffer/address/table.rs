@@ -1,4 +1,4 @@
-//! A big table of atomics that costs memory only where it was touched.
+//! A large table of atomics that costs memory only where it is used.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::{
     sync::atomic::{AtomicU16, AtomicU32},
 };
 
-/// A fixed number of `T`, all zero to begin with.
+/// A fixed number of `T`, initially all zero.
 #[derive(Debug)]
 pub(in crate::buffer) struct ZeroedTable<T> {
     memory: MmapRaw,
@@ -17,8 +17,8 @@ pub(in crate::buffer) struct ZeroedTable<T> {
     entries: PhantomData<T>,
 }
 
-/// Types for which zeroed memory is a value, and which change only through
-/// atomics.
+/// Types for which zeroed memory is a valid value, and which change only
+/// through atomics.
 ///
 /// # Safety
 ///
@@ -34,7 +34,7 @@ unsafe impl Zeroable for AtomicU32 {}
 unsafe impl Zeroable for AtomicU16 {}
 
 impl<T: Zeroable> ZeroedTable<T> {
-    /// A table of `len` zeroes; `None` when the address space is used up.
+    /// A table of `len` zeros; `None` if the address space is used up.
     pub(in crate::buffer) fn reserve(len: usize) -> Option<Self> {
         Some(Self {
             memory: reserve_bytes(len.checked_mul(size_of::<T>())?)?,
@@ -43,13 +43,13 @@ impl<T: Zeroable> ZeroedTable<T> {
         })
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[inline]
     pub(in crate::buffer) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where in the table `entry` is, which must be from this table.
+    /// The index of `entry`, which must be from this table.
     #[inline]
     pub(in crate::buffer) fn index_of(&self, entry: &T) -> usize {
         let offset = (&raw const *entry).addr() - self.memory.as_ptr().addr();
@@ -60,7 +60,7 @@ impl<T: Zeroable> ZeroedTable<T> {
     ///
     /// # Panics
     ///
-    /// When there is none.
+    /// If there is none.
     #[inline]
     pub(in crate::buffer) fn get(&self, index: usize) -> &T {
         assert!(index < self.len);
@@ -71,7 +71,7 @@ impl<T: Zeroable> ZeroedTable<T> {
     }
 }
 
-/// Reserves `len` bytes that read as zero and get memory when written.
+/// Reserves `len` bytes that read as zero and get memory when they are written.
 pub(super) fn reserve_bytes(len: usize) -> Option<MmapRaw> {
     MmapOptions::new()
         .len(len)

@@ -1,4 +1,4 @@
-//! The states of a block: who holds it and who pins it.
+//! The states of a block: what holds it and what pins it.
 
 mod slot;
 mod slot_header;

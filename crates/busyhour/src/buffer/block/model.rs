@@ -1,5 +1,5 @@
 //! loom models of a block's life: whatever the interleaving, its memory is
-//! freed once, after the last hold and before nobody's.
+//! freed exactly once, after the last hold.
 
 use loom::thread;
 
@@ -10,8 +10,8 @@ use super::{
 };
 use crate::sync::{Arc, UnsafeCell, atomic::AtomicU32};
 
-/// One block outside of any region. Holders read `memory`, the thread that frees it
-/// writes: loom reports a race when the two overlap.
+/// One block outside of any region. Holders read `memory`, the thread that
+/// frees it writes: loom reports a race if the two overlap.
 #[derive(Default)]
 struct Block {
     slot: Slot,
@@ -37,7 +37,7 @@ impl Block {
         Arc::new(block)
     }
 
-    /// Pins as the store does; `false` when the block is not live.
+    /// Pins like the store; `false` if the block is not live.
     fn pin(&self, pinner: &Pinner) -> bool {
         loop {
             match self.slot.pin_byte(LEN - 1, pinner, &self.stripes) {
@@ -59,7 +59,7 @@ impl Block {
         }
     }
 
-    /// Drops a handle as its value does.
+    /// Drops a handle like a value does.
     fn drop_handle(&self) {
         if self.slot.drop_one_of_several() {
             return;
@@ -210,7 +210,8 @@ fn loom_a_stale_pin_meets_the_next_life() {
         assert!(block.unpin(&Pinner::new(0)));
         let stale = spawn(&block, |block| {
             if block.pin(&Pinner::new(1)) {
-                // It may be the second life, but then it is a live buffer too.
+                // The block may have been opened again, but then it is a live
+                // buffer too.
                 block.read();
                 assert!(block.unpin(&Pinner::new(1)));
             }

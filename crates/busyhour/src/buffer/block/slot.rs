@@ -1,5 +1,5 @@
-//! The state of one block: who holds it, and how many of its bytes are in use.
-//! This module's `README.md` tells the protocol and why it holds.
+//! The state of one block: its holders, and how many of its bytes are in use.
+//! This module's `README.md` describes the protocol and why it is right.
 
 use std::cell::Cell;
 
@@ -12,11 +12,11 @@ use crate::sync::{
     load_sequential_u64, thread_index,
 };
 
-/// What is known about one block.
+/// The state of one block.
 ///
 /// | field | written by | when |
 /// |---|---|---|
-/// | `word` | the thread that opens the block | once, while it is free and theirs |
+/// | `word` | the thread that opens the block | once, while the block is free and belongs to that thread |
 /// | | every holder | to add or drop its own hold |
 /// | `len` | the thread that opened the block | until it is published, then never |
 /// | `born` | the thread that opens the block | once, before it is published |
@@ -29,8 +29,8 @@ pub(in crate::buffer) struct Slot {
 }
 
 impl Slot {
-    /// Takes a free block, which the caller got from a bin, for one holder.
-    /// No address inside it can be pinned before [`Slot::publish`].
+    /// Opens a free block, which the caller took from a bin, for one holder. No
+    /// address inside it can be pinned before [`Slot::publish`].
     #[inline]
     pub(in crate::buffer) fn open(&self, hold: Ref, born: u32) {
         let free = SlotHeader(self.word.load(Ordering::Relaxed));
@@ -40,7 +40,7 @@ impl Slot {
         self.word.store(free.opened(hold).0, Ordering::Release);
     }
 
-    /// Lets the first `len` bytes be pinned by address from now on.
+    /// Allows the first `len` bytes to be pinned by address from now on.
     #[inline]
     pub(in crate::buffer) fn publish(&self, len: usize) {
         self.len.store(len as u32, Ordering::Release);
@@ -55,8 +55,8 @@ impl Slot {
         }
     }
 
-    /// Drops a handle that the caller has, if there is another one: then the
-    /// caller was not the last, and need not look at anything else.
+    /// Drops a handle of the caller, if there is another one: then the caller
+    /// was not the last holder, and has nothing else to do.
     #[inline]
     #[must_use]
     pub(in crate::buffer) fn drop_one_of_several(&self) -> bool {
@@ -64,7 +64,7 @@ impl Slot {
         word.handles() > 1 && self.swap(word, word.dropped(Ref::Handle)).is_ok()
     }
 
-    /// Drops a handle that the caller has.
+    /// Drops a handle of the caller.
     #[inline]
     pub(in crate::buffer) fn drop_handle(&self, stripes: &impl Stripes) -> Remaining {
         let before = self.word.fetch_sub(Ref::Handle.unit(), Ordering::SeqCst);
@@ -108,7 +108,8 @@ impl Slot {
         self.pin_first(word, offset, pinner, stripes)
     }
 
-    /// Drops a pin, if the block is live, covers the byte at `offset` and has one.
+    /// Removes a pin, if the block is live, covers the byte at `offset` and has
+    /// one.
     #[inline(always)]
     pub(in crate::buffer) fn drop_pin(
         &self,
@@ -135,7 +136,7 @@ impl Slot {
         }
     }
 
-    /// Sets a mark on a live block; `false` when it is free.
+    /// Sets a mark on a live block; `false` if the block is free.
     pub(in crate::buffer) fn mark(&self, mark: impl Fn(SlotHeader) -> SlotHeader) -> bool {
         let mut word = self.load();
         while word.is_live() {
@@ -147,7 +148,7 @@ impl Slot {
         false
     }
 
-    /// The word now.
+    /// The current word.
     #[inline]
     pub(in crate::buffer) fn load(&self) -> SlotHeader {
         SlotHeader(self.word.load(Ordering::Acquire))
@@ -159,7 +160,7 @@ impl Slot {
         self.len.load(Ordering::Acquire) as usize
     }
 
-    /// The stamp it was opened with.
+    /// The stamp with which it was opened.
     pub(in crate::buffer) fn born(&self) -> u32 {
         self.born.load(Ordering::Relaxed)
     }
@@ -177,8 +178,9 @@ impl Slot {
             .map_err(SlotHeader)
     }
 
-    /// Pins a block that is not both open and striped: the first pin of a life
-    /// sends all others to the stripes, and one on a closed block reopens it.
+    /// Pins a block that is not both open and striped: the first pin since the
+    /// block was opened sends all others to the stripes, and one on a closed
+    /// block reopens it.
     #[cold]
     fn pin_first(
         &self,
@@ -206,10 +208,10 @@ impl Slot {
         }
     }
 
-    /// Counts a pin in its stripe, which holds only if the block is open and
-    /// striped afterwards: then the thread that closes it will read the stripes. The
-    /// block may also have been freed and opened again since the look at its
-    /// length; now that it is held the length stands still.
+    /// Counts a pin in its stripe. The pin holds only if the block is open and
+    /// striped afterwards: then the thread that closes it will read the
+    /// stripes. The block may also have been freed and opened again since its
+    /// length was read; now that it is held, the length does not change.
     #[inline(always)]
     fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> RefByte {
         let Some(count) = stripes.add(pinner.stripe()) else {
@@ -228,12 +230,12 @@ impl Slot {
     fn withdraw(&self, pinner: &Pinner, stripes: &impl Stripes) -> Remaining {
         match self.take_pin(pinner, stripes) {
             DropPin::Dropped(remaining) => remaining,
-            // Somebody took off a pin that was not theirs: this one.
+            // Another caller removed one pin too many: this one.
             DropPin::NotLive | DropPin::NotPinned => Remaining::Some,
         }
     }
 
-    /// Takes a pin off the own stripe, the word, or another stripe.
+    /// Removes a pin from the thread's stripe, the word, or another stripe.
     #[inline(always)]
     fn take_pin(&self, pinner: &Pinner, stripes: &impl Stripes) -> DropPin {
         if stripes.take(pinner.stripe(), pinner.recall(self)) {
@@ -259,21 +261,22 @@ impl Slot {
         }
     }
 
-    /// Whether, at one moment, no pin was in the word or in a stripe: all are
-    /// read twice, and nothing was added in between.
+    /// Whether, at one moment, there was no pin in the word or in a stripe: all
+    /// are read twice, and nothing was added in between.
     fn has_no_pin(&self, word: SlotHeader, stripes: &impl Stripes) -> bool {
         let first = stripes.read();
         first.is_zero() && first == stripes.read() && word == self.load()
     }
 
-    /// Whether anybody holds the block, after the caller took a pin off the stripes.
+    /// Whether the block is still held, after the caller removed a pin from the
+    /// stripes.
     #[inline(always)]
     fn settle_stripe(&self, stripes: &impl Stripes) -> Remaining {
         self.finish(SlotHeader(load_sequential_u64(&self.word)), stripes)
     }
 
-    /// Whether anybody holds the block, after the caller dropped a hold from
-    /// its word and `word` was the outcome.
+    /// Whether the block is still held, after the caller dropped a hold from
+    /// its word and `word` was the result.
     #[inline]
     fn settle(&self, word: SlotHeader, stripes: &impl Stripes) -> Remaining {
         if word.is_open() {
@@ -298,7 +301,8 @@ impl Slot {
     }
 }
 
-/// What a thread keeps for its pins: its stripe, and the slot and count of the latest.
+/// A thread's state for pins: its stripe, and the slot and cached counter of
+/// the latest pin.
 #[derive(Debug)]
 pub(in crate::buffer) struct Pinner {
     stripe: Cell<usize>,
@@ -307,8 +311,8 @@ pub(in crate::buffer) struct Pinner {
 }
 
 impl Pinner {
-    /// A thread that gets its stripe with its first pin: threads take them in
-    /// turn, so that few threads share one.
+    /// A thread that gets its stripe with its first pin: stripes are assigned
+    /// in rotation, so that few threads share one.
     pub(in crate::buffer) const fn undealt() -> Self {
         Self::new(UNDEALT)
     }
@@ -343,7 +347,7 @@ impl Pinner {
         self.latest_count.set(count);
     }
 
-    /// What the own counter for `slot` probably says.
+    /// The probable value of the thread's counter for `slot`.
     #[inline]
     fn recall(&self, slot: &Slot) -> Count {
         match self.latest_slot.get() == (&raw const *slot).addr() {
@@ -353,7 +357,7 @@ impl Pinner {
     }
 }
 
-/// What came of a hold by address.
+/// The result of adding a hold by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(in crate::buffer) enum RefByte {
@@ -361,41 +365,41 @@ pub(in crate::buffer) enum RefByte {
     Held,
     /// No live buffer has that byte; nothing changed.
     NotLive,
-    /// The count is full; nothing changed, but that the caller may be the last
-    /// who counted meanwhile.
+    /// The counter is full; nothing changed, but the caller may have become the
+    /// last holder meanwhile.
     TooMany(Remaining),
-    /// The block was released or reopened meanwhile; the hold is given back,
-    /// which may have been the last one. Whether the byte is a buffer's now is
-    /// for another try to find out.
+    /// The block was released or reopened meanwhile; the hold was given back,
+    /// which may have been the last one. The caller must try again to find out
+    /// whether the byte belongs to a live buffer now.
     Withdrawn(Remaining),
 }
 
-/// What came of dropping a pin.
+/// The result of removing a pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(in crate::buffer) enum DropPin {
-    /// The pin is gone.
+    /// The pin was removed.
     Dropped(Remaining),
     /// No live buffer has that byte; nothing changed.
     NotLive,
-    /// The buffer is live, but nobody pinned it by address; nothing changed.
+    /// The buffer is live, but has no pin by address; nothing changed.
     NotPinned,
 }
 
-/// Whether anybody still holds the block.
+/// Whether the block is still held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(in crate::buffer) enum Remaining {
-    /// Somebody does, or somebody else was the last.
+    /// It is held, or another thread was the last holder.
     Some,
-    /// The caller was the last: the block is the caller's to put back. The
-    /// word has the marks of the life that ended.
+    /// The caller was the last holder and must put the block back. The word
+    /// still has the marks of the buffer.
     None(SlotHeader),
 }
 
 #[cold]
 fn too_many_handles() -> ! {
-    // As `Arc` does: going on would free memory in use.
+    // Aborts, like `Arc`: continuing would free memory in use.
     std::process::abort()
 }
 
@@ -405,8 +409,8 @@ const UNDEALT: usize = usize::MAX;
 mod tests {
     use super::*;
 
-    /// The counters of a block that everybody leaves while one pin too many is
-    /// being taken back.
+    /// The counters of a block whose holders all leave while one pin too many
+    /// is being taken back.
     struct Left<'a> {
         slot: &'a Slot,
         counts: [AtomicU32; STRIPE_COUNT],

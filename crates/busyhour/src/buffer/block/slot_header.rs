@@ -1,34 +1,34 @@
-//! The packed word that says who holds a block. Pure: [`super::slot`] does the
-//! atomics, and this module's `README.md` tells the protocol.
+//! The packed word that counts the holders of a block. Pure: [`super::slot`]
+//! has the atomics, and this module's `README.md` describes the protocol.
 
 /// One value of a block's word.
 ///
 /// | bits | meaning |
 /// |---|---|
 /// | 0–30 | handles |
-/// | 31 | one pin that is not in a stripe: of `find`, or the one that reopened |
+/// | 31 | one pin that is not in a stripe: that of `find`, or the one that reopened |
 /// | 32 | striped: the other pins are in the stripes |
-/// | 33 | traced: somebody keeps a trace of where the block was opened |
-/// | 34 | orphan: the pool's last handle has gone before this block |
+/// | 33 | traced: there is a trace of where the block was opened |
+/// | 34 | orphan: the pool's last handle was dropped before this block |
 /// | 35–63 | version: how often the block was reopened or finished while striped |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::buffer) struct SlotHeader(pub(in crate::buffer) u64);
 
 impl SlotHeader {
-    /// The word of a block that somebody opens, from the free one it had.
+    /// The word of a block when it is opened, computed from its free word.
     #[inline]
     pub(in crate::buffer) fn opened(self, hold: Ref) -> Self {
         Self(self.0 & VERSION_MASK | hold.unit())
     }
 
-    /// Whether a hold may be added or a pin taken off.
+    /// Whether a hold may be added or a pin removed.
     #[inline]
     pub(in crate::buffer) fn is_live(self) -> bool {
         self.0 & (COUNT_MASK | STRIPED) != 0
     }
 
     /// Whether the word itself counts a holder. If not, a striped block is
-    /// closed: it lives only as long as its stripes count one.
+    /// closed: it lives only while its stripes count a pin.
     #[inline]
     pub(super) fn is_open(self) -> bool {
         self.0 & COUNT_MASK != 0
@@ -59,26 +59,26 @@ impl SlotHeader {
         self.0 & HANDLE_MASK
     }
 
-    /// Whether the pin that is not in a stripe is there.
+    /// Whether there is a pin that is not in a stripe.
     #[inline]
     pub(in crate::buffer) fn has_pin(self) -> bool {
         self.0 & PIN != 0
     }
 
-    /// With one more handle on an open block.
+    /// The word with one more handle, of an open block.
     #[inline]
     pub(super) fn with_handle(self) -> Self {
         Self(self.0 + HANDLE)
     }
 
-    /// With a first hold on a closed block.
+    /// The word with a first hold, of a closed block.
     #[inline]
     pub(super) fn reopened(self, hold: Ref) -> Self {
         Self(self.next_version().0 + hold.unit())
     }
 
-    /// Free, from a closed block whose stripes count nobody. The marks stay
-    /// for the readers of this word; opening clears them.
+    /// The free word, of a closed block without pins in its stripes. The marks
+    /// stay for readers of this word; opening clears them.
     #[inline]
     pub(super) fn finished(self) -> Self {
         Self(self.next_version().0 & !STRIPED)
@@ -113,9 +113,9 @@ impl SlotHeader {
 /// The two kinds of hold on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::buffer) enum Ref {
-    /// By a Rust value, which drops it exactly once.
+    /// By a Rust value, which drops the hold exactly once.
     Handle,
-    /// By address, to be dropped by address.
+    /// By address; must also be removed by address.
     Pin,
 }
 
@@ -130,8 +130,8 @@ impl Ref {
     }
 }
 
-/// The most handles a block can have; the field holds twice as many, so that
-/// threads that pass the limit at once do not overflow it.
+/// The maximum number of handles of a block; the field can count twice as many,
+/// so that threads that pass the limit at the same time do not overflow it.
 pub(super) const HANDLE_COUNT_MAX: u64 = HANDLE_MASK / 2;
 
 const HANDLE: u64 = 1;

@@ -1,18 +1,18 @@
-//! Pins counted apart by thread, for blocks that several threads pin.
+//! Pins counted by thread, for blocks that several threads pin.
 
 use crate::sync::{
     atomic::{AtomicU32, Ordering},
     load_sequential_u32,
 };
 
-/// The pin counters of one block, one to a stripe; each in a table of its own,
+/// The pin counters of one block, one per stripe; each in a table of its own,
 /// so that threads of different stripes never write the same cache line.
 pub(in crate::buffer) trait Stripes {
     /// The counter of `stripe`, which is below [`STRIPE_COUNT`].
     fn stripe(&self, stripe: usize) -> &AtomicU32;
 
-    /// Adds a pin to `stripe`; `None` when its counter is full. Otherwise what
-    /// the counter says now.
+    /// Adds a pin to `stripe` and returns the counter; `None` if the counter is
+    /// full.
     #[inline]
     fn add(&self, stripe: usize) -> Option<Count> {
         let before = self.stripe(stripe).fetch_add(ADDED, Ordering::SeqCst);
@@ -22,8 +22,9 @@ pub(in crate::buffer) trait Stripes {
         Some(Count(before.wrapping_add(ADDED)))
     }
 
-    /// Takes a pin off `stripe`; `false` when it has none. `guess` is what the
-    /// counter probably says: reading it right after a write would stall.
+    /// Removes a pin from `stripe`; `false` if it has none. `guess` is the
+    /// probable value of the counter: reading it right after a write would
+    /// stall.
     #[inline]
     #[must_use]
     fn take(&self, stripe: usize, guess: Count) -> bool {
@@ -46,19 +47,20 @@ pub(in crate::buffer) trait Stripes {
         false
     }
 
-    /// Takes a pin off any stripe.
+    /// Removes a pin from any stripe.
     fn take_any(&self) -> bool {
         (0..STRIPE_COUNT).any(|stripe| self.take(stripe, Count::UNKNOWN))
     }
 
-    /// The counter is full by half: the other half is for those who find out.
+    /// The limit is half of the counter's range: the other half is for threads
+    /// that pass the limit at the same time.
     #[cold]
     fn refuse(&self, stripe: usize) -> Option<Count> {
         self.stripe(stripe).fetch_sub(1, Ordering::SeqCst);
         None
     }
 
-    /// What all counters say, read one after the other.
+    /// The values of all counters, read one after the other.
     fn read(&self) -> Reading {
         Reading(std::array::from_fn(|stripe| {
             load_sequential_u32(self.stripe(stripe))
@@ -76,14 +78,14 @@ impl Reading {
         self.pins() == 0
     }
 
-    /// The pins of all counters together.
+    /// The sum of the pins in all counters.
     pub(in crate::buffer) fn pins(self) -> u64 {
         self.0.iter().map(|count| (count & COUNT_MASK) as u64).sum()
     }
 }
 
-/// What a counter said: in the low 20 bits how many pins, in the others how
-/// often one was added.
+/// The value of a counter: the number of pins in the low 20 bits, and in the
+/// others how often one was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::buffer) struct Count(u32);
 
@@ -92,7 +94,7 @@ impl Count {
     pub(super) const UNKNOWN: Self = Self(0);
 }
 
-/// Stripes of a block; a thread takes that of its index.
+/// The number of stripes; a thread uses the one of its index.
 pub(in crate::buffer) const STRIPE_COUNT: usize = if cfg!(loom) { 2 } else { 8 };
 
 const COUNT_MASK: u32 = (1 << 20) - 1;

@@ -1,18 +1,18 @@
-//! The free blocks of one size class, and which of them have memory behind them.
+//! The free blocks of one size class, and which of them are backed by memory.
 
 use super::free_map::FreeMap;
 use crate::buffer::address::{Range, Region, SizeClass};
 
 /// Free blocks of one class, behind the class's lock.
 ///
-/// Blocks get and give memory by extents. An extent that becomes wholly free
-/// stays resident while there are few of them, so that a pool that breathes
-/// does not call the operating system with every breath.
+/// Blocks get and give back memory by extents. An extent that becomes
+/// completely free stays resident while there are few of them, so that a pool
+/// whose use rises and falls does not call the operating system each time.
 #[derive(Debug)]
 pub(in crate::buffer) struct Bin {
     class: SizeClass,
-    /// Whether an extent is whole pages of the system, so that it can be given
-    /// back without its neighbours.
+    /// Whether an extent is a whole number of the system's pages, so that it
+    /// can be given back without its neighbours.
     gives_back: bool,
     taken: FreeMap,
     resident: Vec<u64>,
@@ -45,7 +45,7 @@ impl Bin {
         Some(index)
     }
 
-    /// Puts back a block that nobody holds.
+    /// Puts back a block without holders.
     pub(in crate::buffer) fn put(&mut self, index: usize, region: &Region) {
         let was_taken = self.taken.put(index);
         debug_assert!(was_taken, "a block was put back twice");
@@ -57,7 +57,8 @@ impl Bin {
         }
     }
 
-    /// Gives the memory of every wholly free extent back; returns the bytes.
+    /// Gives the memory of every completely free extent back; returns the
+    /// number of bytes.
     pub(in crate::buffer) fn trim(&mut self, region: &Region) -> usize {
         let mut given_extents = 0;
         if !self.gives_back {
@@ -81,7 +82,7 @@ impl Bin {
         self.touched_end
     }
 
-    /// Bytes of the extents that have memory behind them.
+    /// Bytes of the extents that are backed by memory.
     pub(in crate::buffer) fn resident_bytes(&self) -> usize {
         let extents: u32 = self.resident.iter().map(|word| word.count_ones()).sum();
         extents as usize * self.extent_bytes()
@@ -124,5 +125,5 @@ impl Bin {
     }
 }
 
-/// Free memory that a class keeps for the next breath.
+/// Free memory that a class keeps for the next burst.
 const IDLE_BYTES_MAX: usize = 512 * 1024;

@@ -1,4 +1,4 @@
-//! The most that buffers may hold together.
+//! The limit on the bytes that all buffers may hold together.
 
 use crate::{
     buffer::address::BLOCK_BYTES_MAX,
@@ -8,8 +8,8 @@ use crate::{
     },
 };
 
-/// Charged when blocks leave their bin, discharged when they come back, so
-/// what threads keep counts as well.
+/// Charged when blocks leave their bin, credited when they return, so blocks in
+/// threads' caches count as well.
 #[derive(Debug)]
 pub(in crate::buffer) struct ByteBudget {
     bytes: u64,
@@ -28,7 +28,7 @@ impl ByteBudget {
         }
     }
 
-    /// Reserves `bytes`; `None` when they exceed the budget.
+    /// Reserves `bytes`; `None` if they exceed the budget.
     pub(in crate::buffer) fn charge(&self, bytes: usize) -> Option<()> {
         let within = |used: u64| Some(used + bytes as u64).filter(|sum| *sum <= self.bytes);
         let before = self
@@ -60,7 +60,7 @@ impl ByteBudget {
         self.used_bytes_high_water.load(Ordering::Relaxed)
     }
 
-    /// What one thread may keep of free blocks.
+    /// How many bytes of free blocks one thread may keep.
     #[inline]
     pub(in crate::buffer) fn cached_bytes_max(&self) -> usize {
         self.cached_bytes_max
@@ -68,5 +68,5 @@ impl ByteBudget {
 }
 
 const CACHED_BYTES_MAX: usize = 16 * BLOCK_BYTES_MAX;
-/// A thread keeps at most this part of the budget.
+/// A thread keeps at most this fraction of the budget.
 const CACHED_PART: u64 = 64;

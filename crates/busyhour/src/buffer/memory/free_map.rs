@@ -1,13 +1,13 @@
-//! Which blocks of a range are taken: a bitmap with summaries, so that the
-//! lowest free block is found in as many steps as it has levels (at most six).
+//! A bitmap of the taken blocks of a range, with summaries, so that the lowest
+//! free block is found in as many steps as it has levels (at most six).
 //!
-//! Lowest first keeps the live blocks together at the start of their range,
-//! and the pages behind them can go back to the operating system.
+//! Taking the lowest first keeps the live blocks together at the start of their
+//! range, so that the pages behind them can go back to the operating system.
 
-/// A set of taken indexes below a fixed bound; all free to begin with.
+/// A set of taken indexes below a fixed bound; initially all are free.
 ///
-/// A summary bit is set when its whole word below is taken. Fresh words are
-/// zero, so a large map costs no memory before it is used.
+/// A summary bit is set if its whole word below is taken. Fresh words are zero,
+/// so a large map costs no memory before it is used.
 #[derive(Debug)]
 pub(in crate::buffer) struct FreeMap {
     levels: Vec<Vec<u64>>,
@@ -28,7 +28,7 @@ impl FreeMap {
         }
     }
 
-    /// Frees `index`; `false` when it was free already.
+    /// Frees `index`; `false` if it was free already.
     #[must_use]
     pub(in crate::buffer) fn put(&mut self, index: usize) -> bool {
         let mut position = index;
@@ -69,7 +69,7 @@ impl FreeMap {
         (position < self.len).then_some(position)
     }
 
-    /// Takes `index`, which is free.
+    /// Takes `index`, which must be free.
     pub(super) fn mark_taken(&mut self, index: usize) {
         let mut position = index;
         for level in &mut self.levels {

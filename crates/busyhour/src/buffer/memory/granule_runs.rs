@@ -1,11 +1,12 @@
-//! The free granules, for buffers longer than the biggest block.
+//! The free granules, for buffers longer than the largest block.
 
 use std::collections::BTreeMap;
 
 /// Runs of free granules, first fit by address.
 #[derive(Debug)]
 pub(in crate::buffer) struct GranuleRuns {
-    /// Length of each free run by its first granule; no two runs touch.
+    /// The length of each free run, by its first granule; no two runs are
+    /// adjacent.
     free_runs: BTreeMap<usize, usize>,
     touched_end: usize,
 }
@@ -35,7 +36,7 @@ impl GranuleRuns {
         self.touched_end
     }
 
-    /// Whether no free run has any of them.
+    /// Whether none of them is in a free run.
     fn are_taken(&self, first: usize, count: usize) -> bool {
         let last_before = self.free_runs.range(..first + count).next_back();
         last_before.is_none_or(|(start, len)| start + len <= first)

@@ -1,4 +1,4 @@
-//! Free blocks, and how much memory they may take.
+//! Free blocks, and the limit on their memory.
 
 mod bin;
 mod free_map;
