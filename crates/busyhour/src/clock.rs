@@ -1,8 +1,8 @@
 //! Time: a monotonic [`Instant`] for deadlines, a [`UnixTime`] for people and
-//! disks, and a [`Clock`] that is either the machine's or a simulation's.
+//! storage, and a [`Clock`] that is either the machine's or a simulation's.
 //!
 //! Nothing else in Busyhour reads the time. Protocol and data-structure code
-//! takes `now` as an argument; the owner of the loop asks the clock.
+//! takes `now` as an argument; the owner of the loop reads the clock.
 
 mod boot;
 
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A source of monotonic and of calendar time; cheap to clone.
+/// A source of monotonic and calendar time; cheap to clone.
 ///
 /// # Examples
 ///
@@ -39,12 +39,12 @@ enum ClockSource {
 }
 
 impl Clock {
-    /// The machine's clock; its monotonic origin is this call.
+    /// The machine's clock; its monotonic origin is the time of this call.
     pub fn machine() -> Self {
         Self(ClockSource::Machine(std::time::Instant::now()))
     }
 
-    /// A clock that stands still until somebody advances it.
+    /// A clock that stands still until the program advances it.
     pub fn simulated(start: UnixTime) -> Self {
         Self(ClockSource::Virtual(Arc::new(VirtualClock::new(start))))
     }
@@ -66,11 +66,13 @@ impl Clock {
         }
     }
 
-    /// Time since the machine started, in which it slept included; no step of the
-    /// calendar changes it. Costs about as much as [`now`](Self::now).
+    /// Time since the machine started, including time in which it was
+    /// suspended; changes of the calendar do not affect it. Costs about as much
+    /// as [`now`](Self::now).
     ///
-    /// Two processes may compare what they read where [`boot_id`](Self::boot_id)
-    /// says the same to both. Elsewhere than on Linux it begins with the clock.
+    /// Two processes may compare their values if [`boot_id`](Self::boot_id)
+    /// returns the same text to both. On systems other than Linux it begins
+    /// with the clock.
     #[inline]
     pub fn since_boot(&self) -> Duration {
         match &self.0 {
@@ -79,10 +81,11 @@ impl Clock {
         }
     }
 
-    /// Which start of the machine [`since_boot`](Self::since_boot) counts from: another
-    /// text after each start, and on each machine. `None` where that is not known.
+    /// Identifies the start of the machine from which
+    /// [`since_boot`](Self::since_boot) counts: a different text after each
+    /// start, and on each machine. `None` if it is not known.
     ///
-    /// Reads files; for the start of a program.
+    /// Reads files; call it when the program starts.
     pub fn boot_id(&self) -> Option<Box<str>> {
         match &self.0 {
             ClockSource::Machine(_) => boot::id(),
@@ -110,9 +113,9 @@ impl Default for Clock {
 pub struct VirtualClock {
     monotonic_ns: AtomicU64,
     unix_origin_ns: AtomicI64,
-    /// Which start of the simulated machine this is; zero where nobody said.
+    /// The number of the simulated machine's start; zero if none was set.
     boot: AtomicU64,
-    /// How long before the origin that was.
+    /// How long before the origin it started.
     booted_before_ns: AtomicU64,
 }
 
@@ -136,19 +139,20 @@ impl VirtualClock {
         self.advance_to(self.now() + by);
     }
 
-    /// Moves time forward to `to`; a moment already past changes nothing.
+    /// Moves time forward to `to`; does nothing if that is in the past.
     pub fn advance_to(&self, to: Instant) {
         self.monotonic_ns.fetch_max(to.0, Ordering::AcqRel);
     }
 
-    /// Steps the calendar by `seconds`, as an operator does, leaving monotonic time alone.
+    /// Changes the calendar by `seconds`, as an operator does; monotonic time
+    /// does not change.
     pub fn step_calendar(&self, seconds: i64) {
         let step_ns = seconds.saturating_mul(1_000_000_000);
         self.unix_origin_ns.fetch_add(step_ns, Ordering::AcqRel);
     }
 
-    /// From now on the clock is of a machine whose start number `boot`, from one up,
-    /// was so long before the clock's origin.
+    /// Simulates a machine whose start has the number `boot`, from one up, this
+    /// long before the clock's origin.
     ///
     /// ```
     /// use std::time::Duration;
@@ -182,10 +186,10 @@ impl VirtualClock {
     }
 }
 
-/// A moment of monotonic time, in nanoseconds since its clock's origin.
+/// A point in monotonic time, in nanoseconds since its clock's origin.
 ///
-/// Arithmetic saturates: a deadline too far away is [`Instant::FAR_FUTURE`],
-/// and the difference to a later instant is zero.
+/// Arithmetic saturates: a deadline too far in the future is
+/// [`Instant::FAR_FUTURE`], and the difference to a later instant is zero.
 ///
 /// ```
 /// use std::time::Duration;
@@ -214,8 +218,8 @@ impl Instant {
         self.0
     }
 
-    /// As the difference, for those who ask so often that a [`Duration`],
-    /// which is seconds and a rest, is too much arithmetic.
+    /// The difference in nanoseconds, for hot paths where the arithmetic of a
+    /// [`Duration`] (seconds and nanoseconds) costs too much.
     #[inline(always)]
     pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -244,17 +248,17 @@ impl Sub for Instant {
     }
 }
 
-/// A moment of calendar time, in nanoseconds since 1970-01-01 UTC.
+/// A point in calendar time, in nanoseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixTime(u64);
 
 impl UnixTime {
-    /// The moment `secs` seconds after 1970, saturating in the year 2554.
+    /// The point `secs` seconds after 1970, saturating in the year 2554.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// The moment `nanos` nanoseconds after 1970.
+    /// The point `nanos` nanoseconds after 1970.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }

@@ -1,10 +1,11 @@
-//! What a part costs beside the library that one would take otherwise.
+//! Measures the cost of a part beside the library that would be used otherwise.
 //!
 //! `scripts/parts.sh` runs the tests that print this; `cargo test` ignores them, since they assert nothing.
 
 use std::time::Instant;
 
-/// Runs both in turn, each as often as it is told, and prints the medians of the time of one and of the ratio.
+/// Runs both alternately, each as often as given, and prints the median time of
+/// ours and the median ratio.
 pub(crate) fn compare(what: &str, mut ours: impl FnMut(u64), theirs: (&str, &mut dyn FnMut(u64))) {
     const COUNT: u64 = 2_000_000;
     const ROUNDS: usize = 15;

@@ -52,10 +52,10 @@
 //! # }
 //! ```
 //!
-//! Guarantees of every component: what is bounded says so and counts what it
-//! refuses or loses; a panic in a task ends that task only; unsubscribed and
-//! cancelled mean that no callback comes later. What a component does beyond
-//! that today, its module says.
+//! Guarantees of every component: each bounded queue or table documents its
+//! bound and counts what it refuses or loses; a panic in a task ends only that
+//! task; after unsubscribe or cancel no callback follows. The modules describe
+//! further behaviour.
 #![deny(missing_docs)]
 #![deny(rustdoc::broken_intra_doc_links)]
 // Examples are copied: each compiles without a warning.

@@ -1,9 +1,9 @@
-//! A queue in a ring that grows: first in, first out, at a few instructions each.
+//! A growing ring buffer: first in, first out, at a few instructions each.
 
 use std::mem::{self, MaybeUninit};
 
-/// The values are those from `head` on, `len` of them, modulo the length of
-/// the ring, which is 0 or a power of two.
+/// The values are the `len` ones from `head` on, modulo the length of the ring,
+/// which is 0 or a power of two.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     slots: Box<[MaybeUninit<T>]>,
@@ -31,13 +31,13 @@ impl<T> Ring<T> {
         self.len == 0
     }
 
-    /// How many it holds before it grows.
+    /// How many values it holds before it grows.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Appends what `make` makes, made where it will lie. The first one makes
-    /// room for `capacity`, a power of two.
+    /// Appends what `make` creates, directly in its place. The first one
+    /// allocates room for `capacity`, a power of two.
     #[inline(always)]
     pub(crate) fn push_back(&mut self, capacity: usize, make: impl FnOnce() -> T) {
         if self.len == self.slots.len() {
@@ -48,7 +48,8 @@ impl<T> Ring<T> {
         self.len += 1;
     }
 
-    /// Puts `value` before all others, likewise.
+    /// Puts `value` before all others; like `push`, the first one allocates
+    /// room.
     #[inline]
     pub(crate) fn push_front(&mut self, capacity: usize, value: T) {
         if self.len == self.slots.len() {
@@ -59,14 +60,15 @@ impl<T> Ring<T> {
         self.len += 1;
     }
 
-    /// Takes out the oldest.
+    /// Takes out the oldest value.
     #[inline(always)]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         // SAFETY: the value is read once, here, before the ring is used again.
         self.give_front().map(|oldest| unsafe { oldest.read() })
     }
 
-    /// Takes out the oldest and appends `value`; gives `value` back if there is no other.
+    /// Takes out the oldest value and appends `value`; returns `value` if the
+    /// ring is empty.
     #[inline(always)]
     pub(crate) fn rotate(&mut self, value: T) -> T {
         if self.len == 0 {
@@ -81,8 +83,9 @@ impl<T> Ring<T> {
         oldest
     }
 
-    /// Gives the oldest up where it lies, for who moves it elsewhere by
-    /// copying: it is theirs, and is there until the ring is used again.
+    /// Gives up the oldest value in place, for a caller that moves it by
+    /// copying: the value belongs to the caller, and stays valid until the ring
+    /// is used again.
     #[inline(always)]
     pub(crate) fn give_front(&mut self) -> Option<*const T> {
         if self.len == 0 {
@@ -94,8 +97,9 @@ impl<T> Ring<T> {
         Some(self.slot(head).as_ptr())
     }
 
-    /// Takes out the oldest that `is_it`, which costs a turn of the whole ring.
-    /// Nothing moves before it is found, so `is_it` may panic.
+    /// Takes out the oldest value for which `is_it` is true, which rotates the
+    /// whole ring once. Nothing moves before the value is found, so `is_it` may
+    /// panic.
     pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let place = (0..self.len).find(|&offset| is_it(self.value(offset)))?;
         let mut removed = None;
@@ -145,7 +149,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// A drop that panics does not keep the others from being dropped.
+/// If a drop panics, the other values are still dropped.
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         while let Some(value) = self.pop_front() {
@@ -156,7 +160,7 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// The values behind one whose drop has panicked.
+/// The values after one whose drop has panicked.
 struct DropRest<'a, T>(&'a mut Ring<T>);
 
 impl<T> Drop for DropRest<'_, T> {

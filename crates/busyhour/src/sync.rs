@@ -52,8 +52,8 @@ pub(crate) use loom::{
     thread, thread_local,
 };
 
-/// What only a whole runtime has: loom's models, which are smaller, do not run
-/// it, so its primitives stay the standard library's there.
+/// Primitives that only a whole runtime needs. Loom's models, which are
+/// smaller, do not run it, so there they remain those of the standard library.
 pub(crate) mod runtime {
     #[cfg(not(shuttle))]
     pub(crate) use std::{
@@ -94,33 +94,33 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Loads in the one order of all sequentially consistent operations.
+/// Loads in the single order of all sequentially consistent operations.
 ///
-/// loom takes a sequentially consistent load for an acquiring one, so its
-/// models put the fence in front that the load stands for.
+/// loom treats a sequentially consistent load as an acquiring one, so its
+/// models add the fence that such a load implies.
 #[inline(always)]
 pub(crate) fn load_sequential_u64(from: &atomic::AtomicU64) -> u64 {
     fence_for_loom();
     from.load(atomic::Ordering::SeqCst)
 }
 
-/// As [`load_sequential_u64`].
+/// Like [`load_sequential_u64`].
 #[inline(always)]
 pub(crate) fn load_sequential_u32(from: &atomic::AtomicU32) -> u32 {
     fence_for_loom();
     from.load(atomic::Ordering::SeqCst)
 }
 
-/// As [`load_sequential_u64`].
+/// Like [`load_sequential_u64`].
 #[inline(always)]
 pub(crate) fn load_sequential_pointer<T>(from: &atomic::AtomicPtr<T>) -> *mut T {
     fence_for_loom();
     from.load(atomic::Ordering::SeqCst)
 }
 
-/// Stores in the one order of all sequentially consistent operations, as an
-/// exchange: where a processor has an instruction for that, it costs half of
-/// a store and a fence.
+/// Stores in the single order of all sequentially consistent operations, by an
+/// exchange: on processors with an instruction for that, it costs half of a
+/// store and a fence.
 #[inline(always)]
 pub(crate) fn store_sequential_u64(to: &atomic::AtomicU64, value: u64) {
     to.swap(value, atomic::Ordering::SeqCst);
@@ -133,8 +133,8 @@ fn fence_for_loom() {
     atomic::fence(atomic::Ordering::SeqCst);
 }
 
-/// A static that is made when it is first used. A model makes it anew in each
-/// of its runs.
+/// A static that is initialised when it is first used. A model initialises it
+/// again in each of its runs.
 #[cfg(not(any(loom, shuttle)))]
 macro_rules! lazy_static {
     ($(static ref $name:ident: $type:ty = $value:expr;)*) => {
@@ -157,7 +157,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// As [`lock`], if nobody has locked it.
+/// Like [`lock`], if the mutex is free.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -166,15 +166,15 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Waits for the signal, with the mutex free meanwhile. A holder that panicked
-/// means nothing, as in [`lock`].
+/// Waits for a notification, with the mutex released meanwhile. Poisoning is
+/// ignored, as in [`lock`].
 pub(crate) fn wait<'a, T>(signal: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     signal
         .wait(state)
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// As [`wait`], for `timeout` at most.
+/// Like [`wait`], for at most `timeout`.
 pub(crate) fn wait_timeout<'a, T>(
     signal: &Condvar,
     state: MutexGuard<'a, T>,
@@ -184,8 +184,8 @@ pub(crate) fn wait_timeout<'a, T>(
     waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
 }
 
-/// Tells the running thread from every other that runs; cheaper than its
-/// `ThreadId`, which counts references.
+/// Distinguishes the running thread from every other running thread; cheaper
+/// than its `ThreadId`, which counts references.
 #[cfg(not(any(loom, shuttle)))]
 #[inline(always)]
 pub(crate) fn thread_token() -> usize {
@@ -193,16 +193,17 @@ pub(crate) fn thread_token() -> usize {
     ADDRESS.with(|address| std::ptr::from_ref(address).addr())
 }
 
-/// Tells the running thread from every other that runs.
+/// Distinguishes the running thread from every other running thread.
 #[cfg(any(loom, shuttle))]
 pub(crate) fn thread_token() -> usize {
     thread_local!(static TOKEN: Box<u8> = Box::new(0));
     TOKEN.with(|token| std::ptr::from_ref(&**token).addr())
 }
 
-/// The number of the running thread, in the order in which threads first ask.
-/// It spreads threads over shards and stripes; no other thread ever has it,
-/// where a [`thread_token`] is used again once its thread has ended.
+/// The number of the running thread, in the order in which threads first ask
+/// for one. It spreads threads over shards and stripes. No other thread ever
+/// has the same number; a [`thread_token`] may be reused once its thread has
+/// ended.
 #[inline]
 pub(crate) fn thread_index() -> usize {
     runtime::thread_local!(static NUMBER: Cell<usize> = const { Cell::new(UNNUMBERED) });

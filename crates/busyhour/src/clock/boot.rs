@@ -1,8 +1,8 @@
-//! When the machine started, and which of its starts that was.
+//! When the machine started, and the id of that start.
 
 use std::time::Duration;
 
-/// Time since the machine started, in which it slept included.
+/// Time since the machine started, including time in which it was suspended.
 #[cfg(target_os = "linux")]
 #[inline]
 pub(super) fn elapsed() -> Option<Duration> {
@@ -17,8 +17,8 @@ pub(super) fn elapsed() -> Option<Duration> {
     Some(Duration::new(seconds, nanos))
 }
 
-/// The kernel's own id of this start, and what a time namespace adds to the time
-/// since then: in another namespace the same id has another time.
+/// The kernel's id of this start, and what a time namespace adds to the time
+/// since the start: in another namespace the same id has another time.
 #[cfg(target_os = "linux")]
 pub(super) fn id() -> Option<Box<str>> {
     elapsed()?;

@@ -262,7 +262,8 @@ pub enum QueueEnd {
     Back,
 }
 
-/// The structure that a queue is in. The order is the same in each.
+/// The structure that a queue uses. The order of the entities is the same in
+/// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// A sorted ring, for up to 16 entities.

@@ -1,12 +1,11 @@
 use super::{Class, Priority, RealTimePriority, SAME_WORKER_BONUS, SchedState, WorkerId};
 
-/// The place of an entity in the total order of a queue: goodness, with the
-/// used-up entities told apart by the goodness they will have.
+/// The rank of an entity in the total order of a queue: goodness, with used-up
+/// entities distinguished by the goodness they will have.
 ///
-/// From low to high: the used-up ones by the goodness that the next epoch
-/// gives them, the normal ones by goodness, the real-time ones by priority.
-/// An epoch therefore raises every used-up rank by the same amount, and that
-/// keeps their order.
+/// From low to high: used-up entities by the goodness that the next epoch gives
+/// them, normal ones by goodness, real-time ones by priority. So an epoch
+/// raises every used-up rank by the same amount, which keeps their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank(u16);
 
@@ -21,7 +20,7 @@ const BONUS: u16 = SAME_WORKER_BONUS as u16;
 impl Rank {
     /// The rank that no entity has.
     pub(super) const NOBODY: Self = Self(0);
-    /// How many ranks there are, the unused rank 0 included.
+    /// The number of ranks, including the unused rank 0.
     pub(super) const COUNT: usize = (REAL_TIME + RealTimePriority::MAX.get() as u16 + 1) as usize;
 
     /// The rank of an entity in the queue of `worker`.

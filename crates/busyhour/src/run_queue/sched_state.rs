@@ -1,12 +1,12 @@
 use super::{Class, Priority, RealTimePriority, RunQueue, SAME_WORKER_BONUS, WorkerId};
 use std::time::Duration;
 
-/// What one entity has to say for itself when the next one is picked.
+/// The scheduling state of one entity, from which its goodness is computed.
 ///
-/// Sixteen bytes, owned by the entity's owner and lent to the run queue
-/// in each call, so that an entity that sleeps costs the queue nothing. It
-/// remembers the epoch it was last seen in; the epochs missed since are made
-/// up for at the next call ([`RunQueue::sync_epoch`](super::RunQueue::sync_epoch)).
+/// It is sixteen bytes, owned by the entity's owner and lent to the run queue
+/// in each call, so that a sleeping entity costs the queue nothing. It stores
+/// the epoch in which it was last updated; the next call makes up for the
+/// epochs missed since ([`RunQueue::sync_epoch`](super::RunQueue::sync_epoch)).
 ///
 /// # Examples
 ///
@@ -21,11 +21,11 @@ use std::time::Duration;
 #[doc(alias = "task_struct")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedState {
-    /// The epoch of `home` that the counter is true for.
+    /// The epoch of `home` to which the counter refers.
     epoch: u32,
     /// Run time not yet charged, below one tick.
     uncharged_ns: u32,
-    /// The worker whose epochs count.
+    /// The worker whose epochs it follows.
     home: WorkerId,
     /// The worker it last ran on, or was first queued on.
     ran_on: WorkerId,
@@ -62,28 +62,30 @@ impl SchedState {
 
     /// Moves the entity, which must not be queued, to another class.
     ///
-    /// The counter stays: a change of class neither pays debts nor earns
-    /// time. [Sync](super::RunQueue::sync_epoch) a sleeper first, or the epochs it
-    /// missed count at the new priority. [Remove](super::RunQueue::remove) a
-    /// queued entity first, and wake it again after.
+    /// The counter does not change: a change of class neither pays debts nor
+    /// earns time. [Sync](super::RunQueue::sync_epoch) a sleeping entity first,
+    /// otherwise the epochs it missed count at the new priority.
+    /// [Remove](super::RunQueue::remove) a queued entity first, and wake it
+    /// again afterwards.
     pub const fn set_class(&mut self, class: Class) {
         (self.priority, self.real_time) = split(class);
     }
 
-    /// Ticks left to run, as of the last epoch it was seen in.
+    /// Ticks left to run, as of the epoch in which it was last updated.
     pub const fn counter(&self) -> u8 {
         self.counter
     }
 
-    /// The worker it last ran on, or was first queued on, if it ever was.
+    /// The worker it last ran on, or was first queued on; `None` before that.
     pub fn ran_on(&self) -> Option<WorkerId> {
         (self.ran_on != WorkerId::NOBODY).then_some(self.ran_on)
     }
 
-    /// How urgent the entity is to `worker`, as Linux 2.2 has it.
+    /// The goodness of the entity on `worker`, as defined by Linux 2.2.
     ///
-    /// 1000 + priority in the real-time class. Otherwise 0 when the counter is
-    /// used up, else counter + priority, and 15 more on the worker it last ran on.
+    /// 1000 + priority in the real-time class. Otherwise 0 if the counter is
+    /// used up, else counter + priority, and 15 more on the worker it last ran
+    /// on.
     pub fn goodness(&self, worker: WorkerId) -> u16 {
         match (self.real_time, self.counter) {
             (Some(priority), _) => 1000 + u16::from(priority.get()),
@@ -97,7 +99,7 @@ impl SchedState {
         u16::from(self.priority.get()) + self.base(worker)
     }
 
-    /// A scheduling state as a queue may meet it.
+    /// Any scheduling state that a queue may meet.
     #[cfg(test)]
     pub(super) fn fixture(class: Class, counter: u8, ran_on: WorkerId) -> Self {
         Self {
@@ -112,10 +114,11 @@ impl SchedState {
         u16::from(self.priority.get()) + is_same * u16::from(SAME_WORKER_BONUS)
     }
 
-    /// Catches up with `worker`'s epochs; from another worker it brings its
-    /// counter as it is, and makes this one its home. One that comes from nowhere
-    /// counts as having run here, as a forked child counts as having run where
-    /// its parent does: else an entity that ran once would stay ahead of all newcomers.
+    /// Catches up with `worker`'s epochs. An entity from another worker keeps
+    /// its counter and makes this worker its home. One that has never run
+    /// counts as having run here, like a forked child, which counts as having
+    /// run where its parent did; otherwise an entity that ran once would stay
+    /// ahead of all new ones.
     #[inline(always)]
     pub(super) fn arrive(&mut self, worker: WorkerId, epoch: u32) {
         if self.home == worker {
@@ -129,8 +132,8 @@ impl SchedState {
         }
     }
 
-    /// What [`RunQueue::charge`](super::RunQueue::charge) does in a queue of
-    /// `worker` with the default tick, in its `epoch`, without the queue.
+    /// Charges like [`RunQueue::charge`](super::RunQueue::charge), without the
+    /// queue: on `worker`, with the default tick, in its `epoch`.
     #[inline(always)]
     pub(crate) fn charge_default_ticks(&mut self, worker: WorkerId, epoch: u32, ran_ns: u64) {
         const TICK: Tick = Tick::new(RunQueue::<()>::DEFAULT_TICK);
@@ -138,8 +141,8 @@ impl SchedState {
         self.charge(worker, ran_ns, TICK);
     }
 
-    /// Gives it the counter it would have, had each epoch since the last call
-    /// renewed it: counter/2 + priority, over and over.
+    /// Sets the counter to the value it would have if each epoch since the last
+    /// call had renewed it: counter/2 + priority, repeatedly.
     ///
     /// That converges within eight steps, whatever the number of epochs.
     #[inline(always)]
@@ -151,10 +154,11 @@ impl SchedState {
         }
     }
 
-    /// Takes `ran_ns` off the counter in whole ticks, keeping the rest for later.
+    /// Subtracts `ran_ns` from the counter in whole ticks, keeping the rest for
+    /// later.
     ///
-    /// A turn costs a thousandth of a tick at least. So even turns too short
-    /// for the clock add up, and nobody stays ahead for ever.
+    /// A turn costs at least a thousandth of a tick. So even turns too short
+    /// for the clock add up, and no entity stays ahead for ever.
     #[inline(always)]
     pub(super) fn charge(&mut self, worker: WorkerId, ran_ns: u64, tick: Tick) {
         self.ran_on = worker;
@@ -166,10 +170,10 @@ impl SchedState {
         } as u32;
     }
 
-    /// Takes off whole ticks; returns the rest.
+    /// Subtracts whole ticks; returns the rest.
     #[inline]
     fn take_ticks(&mut self, owed_ns: u64, tick_ns: u64) -> u64 {
-        // Most turns take one at most: no reason to divide.
+        // Most turns take one at most, so a division is rarely needed.
         let rest_ns = owed_ns - tick_ns;
         if rest_ns < tick_ns {
             self.counter = self.counter.saturating_sub(1);
@@ -186,11 +190,11 @@ impl SchedState {
     }
 }
 
-/// What run time is charged in.
+/// The unit in which run time is charged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tick {
     ns: u64,
-    /// What a turn costs at least.
+    /// The minimum cost of a turn.
     turn_ns_min: u64,
 }
 
@@ -233,7 +237,7 @@ const TURNS_PER_TICK_MAX: u64 = 1000;
 /// What is left below a tick fits into four bytes.
 const NS_MAX: u64 = u32::MAX as u64;
 
-/// A real-time entity has a counter too, for the day it is a normal one again.
+/// A real-time entity has a counter too, in case it becomes a normal one again.
 const fn split(class: Class) -> (Priority, Option<RealTimePriority>) {
     match class {
         Class::Normal(priority) => (priority, None),

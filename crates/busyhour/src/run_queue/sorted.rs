@@ -1,20 +1,21 @@
 use super::{QueueEnd, rank::Rank};
 use std::mem;
 
-/// The length at which lists by rank are as fast: measured, see `README.md`.
+/// The length from which lists by rank are as fast: measured, see `README.md`.
 pub(super) const CAPACITY: usize = 16;
 
 // The head wraps around the machine word without a jump in the ring.
 const _: () = assert!(CAPACITY.is_power_of_two());
 
-/// A few entities in a ring, sorted: the next to run at the head, equals in
-/// list order. Picking is taking the head; queueing looks only at those behind
-/// whom the entity does not belong, which is nobody when equals take turns.
+/// A few entities in a sorted ring: the next one to run at the head, equals in
+/// list order. Picking takes the head; queueing looks only at the entities of
+/// lower rank, of which there are none when equals take turns.
 #[derive(Debug)]
 pub(super) struct Sorted<E> {
     entities: [Option<E>; CAPACITY],
     ranks: [Rank; CAPACITY],
-    /// Counts on and on; the low bits are the index of the head.
+    /// Increases without wrapping to zero; its low bits are the index of the
+    /// head.
     head: usize,
     len: usize,
 }
@@ -29,7 +30,8 @@ impl<E> Sorted<E> {
         }
     }
 
-    /// Puts an entity behind all that go before it. The ring must not be full.
+    /// Inserts an entity behind all that run before it. The ring must not be
+    /// full.
     #[inline(always)]
     pub(super) fn push(&mut self, entity: E, rank: Rank, end: QueueEnd) {
         debug_assert!(self.len < CAPACITY);
@@ -42,7 +44,7 @@ impl<E> Sorted<E> {
         self.len += 1;
     }
 
-    /// Takes out the next to run.
+    /// Takes out the next entity to run.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(E, Rank)> {
         if self.len == 0 {
@@ -54,8 +56,8 @@ impl<E> Sorted<E> {
         Some((self.entities[index].take()?, self.ranks[index]))
     }
 
-    /// Queues `entity` behind its equals and takes out the next to run, which
-    /// may be itself. There is always room for that.
+    /// Queues `entity` behind its equals and takes out the next one to run,
+    /// which may be the same. There is always room for that.
     #[inline(always)]
     pub(super) fn exchange(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         if self.len == 0 || rank > self.ranks[self.index(0)] {
@@ -73,7 +75,7 @@ impl<E> Sorted<E> {
         }
     }
 
-    /// With two runnable in all, one takes the other's slot.
+    /// With two runnable entities in all, each takes the other's slot.
     #[inline(always)]
     fn exchange_with_the_other(&mut self, entity: E, rank: Rank) -> (E, Rank) {
         let index = self.index(0);
@@ -86,7 +88,7 @@ impl<E> Sorted<E> {
         }
     }
 
-    /// Begins an epoch; everybody here is used up.
+    /// Begins an epoch; all entities here are used up.
     #[cold]
     pub(super) fn renew(&mut self) {
         for place in 0..self.len {
@@ -122,7 +124,7 @@ impl<E> Sorted<E> {
     fn put(&mut self, index: usize, entity: E, rank: Rank) {
         let vacant = self.entities[index].replace(entity);
         debug_assert!(vacant.is_none());
-        // There is nothing to drop, which the compiler cannot know.
+        // Tells the compiler that there is nothing to drop.
         mem::forget(vacant);
         self.ranks[index] = rank;
     }

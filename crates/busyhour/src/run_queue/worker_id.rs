@@ -1,4 +1,4 @@
-/// Names a worker: who an entity last ran on, and whose epochs it follows.
+/// Identifies a worker: where an entity last ran, and whose epochs it follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkerId(u16);
 
@@ -10,7 +10,7 @@ impl WorkerId {
     ///
     /// # Panics
     ///
-    /// With 65,535, which stands for nobody.
+    /// If `number` is 65,535, which stands for no worker.
     pub const fn new(number: u16) -> Self {
         assert!(number != u16::MAX, "65,535 stands for nobody");
         Self(number)

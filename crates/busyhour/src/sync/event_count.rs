@@ -2,12 +2,13 @@ use std::time::Instant;
 
 use super::{Condvar, Mutex, lock, wait, wait_timeout};
 
-/// Lets threads sleep until something that is protected elsewhere has changed.
+/// Lets threads sleep until a state has changed that is protected elsewhere.
 ///
-/// Who changes it rings after the change; who waits looks again after every
-/// ring. The look and the falling asleep are one step for the ringer, so no
-/// ring is missed: it comes either before the look, which then sees the
-/// change, or after the sleep began, and ends it.
+/// A thread that changes the state calls `ring` after the change; a waiting
+/// thread looks again after every `ring`. For `ring`, a waiter's look and the
+/// start of its sleep are one step, so no notification is missed: it comes
+/// either before the look, which then sees the change, or after the sleep
+/// began, and ends it.
 #[doc(alias("event", "condition variable"))]
 pub(crate) struct EventCount {
     looking: Mutex<()>,
@@ -22,12 +23,12 @@ impl EventCount {
         }
     }
 
-    /// Sleeps until `is_reached`, looking once at first and after every ring.
+    /// Sleeps until `is_reached`, checking it first and after every `ring`.
     pub(crate) fn wait_until(&self, is_reached: impl Fn() -> bool) {
         self.wait_until_or(None, is_reached);
     }
 
-    /// As [`wait_until`](Self::wait_until), or until `ends_at`.
+    /// Like [`wait_until`](Self::wait_until), or until `ends_at`.
     pub(crate) fn wait_until_or(&self, ends_at: Option<Instant>, is_reached: impl Fn() -> bool) {
         let mut looking = lock(&self.looking);
         while !is_reached() {
@@ -39,7 +40,8 @@ impl EventCount {
         }
     }
 
-    /// Wakes everybody who waits. The lock of what changed must be free.
+    /// Wakes all waiting threads. The lock that protects the changed state must
+    /// be free.
     pub(crate) fn ring(&self) {
         drop(lock(&self.looking));
         self.rung.notify_all();

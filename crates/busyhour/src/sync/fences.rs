@@ -1,4 +1,4 @@
-//! A pair of fences of which one side pays for both.
+//! A pair of fences whose cost is paid by one side.
 //!
 //! `light` on one thread and `heavy` on another order their accesses as two
 //! sequentially consistent fences do. See the README of `pool`, "The biased lock".
@@ -12,7 +12,7 @@ pub(crate) use symmetric::{heavy, light, prepare};
 mod membarrier {
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
-    /// Registers the process; to be called before the first pool is shared.
+    /// Registers the process; must be called before the first pool is shared.
     pub(crate) fn prepare() {
         let registered = call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
         if registered && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {

@@ -1,8 +1,8 @@
-//! Atomics of the standard library that let shuttle's scheduler choose who runs
-//! next before each operation.
+//! Atomics of the standard library that let shuttle's scheduler choose the next
+//! thread before each operation.
 //!
-//! They have the size and the zero value of those that ship, which shuttle's
-//! own do not, so tables in zeroed memory are modelled as they are.
+//! They have the size and the zero value of the real ones, which shuttle's own
+//! atomics do not, so tables in zeroed memory are modelled as they are.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic;
@@ -47,7 +47,7 @@ scheduled! {
     AtomicUsize of usize,
 }
 
-/// As the others, of any type.
+/// Like the others, for any type.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct AtomicPtr<T>(atomic::AtomicPtr<T>);
@@ -79,8 +79,8 @@ impl<T> DerefMut for AtomicPtr<T> {
     }
 }
 
-/// A step of the schedule, if this is within a model: shuttle's sleep is one
-/// and nothing else.
+/// A step of the schedule, if this is inside a model: shuttle's `sleep` is such
+/// a step and nothing else.
 fn let_others_run() {
     if shuttle::current::try_get_current_task().is_some() {
         shuttle::thread::sleep(std::time::Duration::ZERO);
@@ -92,7 +92,7 @@ fn let_others_run() {
 /// testing). Under shuttle a wait never times out, so what only a timeout ends
 /// is a deadlock, which is a failure like any other.
 ///
-/// A failure prints its schedule, which `shuttle::replay` takes.
+/// A failure prints its schedule, which `shuttle::replay` can repeat.
 /// `BUSYHOUR_TEST_SCALE=10` runs ten times as many.
 #[cfg(test)]
 pub(crate) fn explore(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -119,6 +119,6 @@ fn config() -> shuttle::Config {
 #[cfg(test)]
 const SWITCHES: usize = 3;
 
-/// A debug build needs more than shuttle gives.
+/// A debug build needs more than shuttle's default.
 #[cfg(test)]
 const STACK_BYTES: usize = 1 << 20;

@@ -1,5 +1,6 @@
 //! A lock for a few instructions: one atomic read-modify-write to take it, one
-//! plain store to give it back. A lock that can put its waiters to sleep pays two.
+//! plain store to release it. A lock that can put its waiters to sleep needs
+//! two read-modify-writes.
 
 use std::{
     fmt,
@@ -16,9 +17,9 @@ use super::{
 /// Guards a `T` for critical sections of constant, short length, in which no
 /// foreign code runs.
 ///
-/// Who finds it taken spins a little and then yields its time slice, so that a
-/// holder who was preempted gets on. There is no poisoning: what it protects
-/// stays valid when a holder panics.
+/// A thread that finds it taken spins a little and then yields its processor,
+/// so that a preempted holder can continue. There is no poisoning: the
+/// protected state stays valid when a holder panics.
 pub(crate) struct SpinLock<T> {
     is_taken: AtomicBool,
     value: UnsafeCell<T>,
@@ -77,7 +78,7 @@ impl<T> fmt::Debug for SpinLock<T> {
     }
 }
 
-/// The lock is taken while this lives.
+/// Holds the lock while it lives.
 pub(crate) struct SpinGuard<'a, T> {
     lock: &'a SpinLock<T>,
     /// A guard stays on its thread.
@@ -109,8 +110,8 @@ impl<T> Drop for SpinGuard<'_, T> {
     }
 }
 
-/// Spins a little, then lets other threads run: the one waited for may have
-/// lost its processor.
+/// Spins a little, then yields the processor: the awaited thread may have lost
+/// its own.
 #[derive(Default)]
 pub(crate) struct SpinWait(u32);
 

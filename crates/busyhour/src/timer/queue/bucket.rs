@@ -2,8 +2,8 @@ use super::entry::{Liveness, TimerEntry};
 
 /// Entries in the order in which they were pushed, in a chain of blocks.
 ///
-/// Pushing writes one entry behind the one before. Blocks are taken off in
-/// order again: the chain is turned when that begins.
+/// Pushing writes one entry behind the last one. Blocks are removed in the same
+/// order: the chain is reversed when removing begins.
 #[derive(Debug)]
 pub(in crate::timer) struct Bucket {
     /// The block that is being filled, chained to older ones.
@@ -19,12 +19,12 @@ pub(in crate::timer) struct Bucket {
 #[derive(Debug)]
 pub(in crate::timer) struct EntryBlock {
     next: Option<Box<EntryBlock>>,
-    /// Set when the block is full or taken off.
+    /// Set when the block is full or removed.
     len: usize,
     entries: [TimerEntry; BLOCK_LEN],
 }
 
-/// Blocks out of use, kept for the next bucket that needs one.
+/// Unused blocks, kept for the next bucket that needs one.
 #[derive(Debug)]
 pub(in crate::timer) struct Spare {
     blocks: Option<Box<EntryBlock>>,
@@ -61,7 +61,7 @@ impl Bucket {
         }
     }
 
-    /// Takes the oldest block off.
+    /// Removes the oldest block.
     pub(super) fn take_block(&mut self) -> Option<Box<EntryBlock>> {
         if self.front.is_none() {
             self.turn();
@@ -106,7 +106,7 @@ impl Bucket {
         (bounds.0 <= bounds.1).then_some(bounds)
     }
 
-    /// The latest deadline of those pushed last; 0 if there is none.
+    /// The latest deadline among the last pushed entries; 0 if there is none.
     pub(super) fn newest_last_ns(&self) -> u64 {
         let newest = self
             .back
@@ -132,7 +132,7 @@ impl Bucket {
         }
     }
 
-    /// Makes the front of the blocks at the back.
+    /// Moves the back blocks to the front.
     fn turn(&mut self) {
         self.seal();
         while let Some(mut block) = self.back.take() {
@@ -151,7 +151,7 @@ impl Default for Bucket {
 }
 
 impl Drop for Bucket {
-    /// Drops the chain block by block; by itself it would recurse.
+    /// Drops the chain block by block; the default drop would recurse.
     fn drop(&mut self) {
         while self.take_block().is_some() {}
     }
@@ -162,7 +162,8 @@ impl EntryBlock {
         &self.entries[..self.len]
     }
 
-    /// Drops the dead entries, without a branch that depends on them; how many.
+    /// Drops the dead entries, without a branch that depends on them; returns
+    /// how many.
     pub(in crate::timer) fn retain<L: Liveness>(&mut self, live: &L) -> usize {
         if L::NONE_DEAD {
             return 0;
@@ -178,7 +179,7 @@ impl EntryBlock {
         dead
     }
 
-    /// Drops the dead entries and gives those up to `last_ns` away, which are
+    /// Drops the dead entries and removes those up to `last_ns`, which are
     /// expected to be few.
     pub(super) fn retain_after(
         &mut self,
@@ -229,8 +230,8 @@ impl Spare {
         self.count += 1;
     }
 
-    /// Gives blocks back to the allocator until those kept could hold no more
-    /// than half of `entry_count`, and a few thousand besides.
+    /// Returns blocks to the allocator until the kept ones can hold no more
+    /// than half of `entry_count`, and a few thousand more.
     pub(super) fn trim(&mut self, entry_count: usize) {
         let kept = KEPT_MIN + entry_count / (2 * BLOCK_LEN);
         while self.count > kept {
@@ -249,5 +250,5 @@ impl Drop for Spare {
 
 /// Entries of a block, which is 496 bytes.
 const BLOCK_LEN: usize = 30;
-/// Blocks that are kept in any case.
+/// Blocks that are always kept.
 const KEPT_MIN: usize = 256;

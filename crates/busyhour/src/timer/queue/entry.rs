@@ -1,25 +1,25 @@
-/// A waiting timer as the order sees it: when it is due, the slot that holds
-/// its value, and the stamp that the slot bore when it was put in order.
+/// A waiting timer in the order: its deadline, the slot that holds its value,
+/// and the stamp that the slot had when the timer was put in order.
 ///
-/// A cancel or a move changes the slot's stamp and leaves the entry alone,
-/// which is dead from then on and dropped when a search comes across it.
+/// A cancel or a move changes the slot's stamp but not the entry. The entry is
+/// then dead, and is dropped when a search comes across it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::timer) struct TimerEntry {
     pub(in crate::timer) deadline_ns: u64,
-    /// Slot and stamp as one word: two words stay in registers, three fields
-    /// would go through memory on their way into a bucket.
+    /// Slot and stamp in one word: two words stay in registers, while three
+    /// fields would be passed through memory into a bucket.
     mark: u64,
 }
 
-/// Knows which entries are dead.
+/// Tells which entries are dead.
 pub(in crate::timer) trait Liveness {
-    /// Whether none can be dead, so that nobody needs to ask.
+    /// Whether there can be no dead entries, so that none needs to be checked.
     const NONE_DEAD: bool = false;
 
     fn is_live(&self, entry: TimerEntry) -> bool;
 }
 
-/// Takes every entry for live, where that is known or does not matter.
+/// Treats every entry as live, where that is known or does not matter.
 pub(in crate::timer) struct AllLive;
 
 impl Liveness for AllLive {
@@ -32,7 +32,7 @@ impl Liveness for AllLive {
 }
 
 impl TimerEntry {
-    /// No timer: due after all others, in no slot.
+    /// No timer: sorts after all others, in no slot.
     pub(super) const NONE: Self = Self::new(u64::MAX, u32::MAX, 0);
 
     #[inline]

@@ -8,10 +8,10 @@ use std::mem;
 
 /// The waiting timers in order: by deadline, then by insertion.
 ///
-/// What comes next is sorted in the run. What comes after it lies in the
-/// buckets of rungs, the finest last; each rung covers the time from where
-/// those after it end. The top takes all that is later than the rungs.
-/// Entries of one deadline are always together and in order of insertion.
+/// The next timers are sorted in the run. Later ones are in the buckets of
+/// rungs, the finest rung last; each rung covers the time from the end of the
+/// rungs after it. The top holds everything later than the rungs. Entries with
+/// one deadline are always together and in order of insertion.
 #[derive(Debug)]
 pub(in crate::timer) struct DeadlineOrder {
     /// The earliest live entry, or [`TimerEntry::NONE`].
@@ -80,7 +80,8 @@ impl DeadlineOrder {
         self.run.len() == 0
     }
 
-    /// Takes the earliest entry off, if it is sorted; [`DeadlineOrder::find_first`] must follow.
+    /// Removes the earliest entry, if it is sorted;
+    /// [`DeadlineOrder::find_first`] must follow.
     #[inline]
     pub(in crate::timer) fn pop(&mut self) -> Option<TimerEntry> {
         let earliest = self.run.pop()?;
@@ -88,9 +89,9 @@ impl DeadlineOrder {
         Some(earliest)
     }
 
-    /// Finds the earliest entry, for the one before has been popped or has died.
+    /// Finds the earliest entry, after the previous one was popped or has died.
     ///
-    /// A caller that knows that no entry is dead says so with [`AllLive`], which
+    /// A caller that knows that no entry is dead passes [`AllLive`], which
     /// saves a look at each slot.
     #[inline]
     pub(super) fn find_first(&mut self, live: &impl Liveness) {
@@ -101,7 +102,7 @@ impl DeadlineOrder {
         }
     }
 
-    /// Fills an empty run with what comes next, and finds the earliest in it.
+    /// Fills an empty run with the next entries, and finds the earliest in it.
     #[inline(never)]
     fn fill_run(&mut self, live: &impl Liveness) {
         while self.refill(live) {
@@ -114,7 +115,7 @@ impl DeadlineOrder {
         self.clear();
     }
 
-    /// Finds the earliest entry if the one before has died.
+    /// Finds the earliest entry if the previous one has died.
     pub(super) fn replace_first(&mut self, live: &impl Liveness) {
         if live.is_live(self.first) {
             return;
@@ -155,7 +156,7 @@ impl DeadlineOrder {
         self.trim();
     }
 
-    /// Forgets all entries, for none is live.
+    /// Removes all entries, because none is live.
     pub(super) fn clear(&mut self) {
         (self.first, self.len) = (TimerEntry::NONE, 0);
         self.top_start_ns = 0;
@@ -173,8 +174,8 @@ impl DeadlineOrder {
         self.spare.trim(self.len());
     }
 
-    /// Takes the few earliest out of an unsorted top. Where timers are mostly
-    /// cancelled the others never need to be sorted.
+    /// Takes the few earliest entries out of an unsorted top. If most timers
+    /// are cancelled, the others never need to be sorted.
     fn split_top(&mut self, live: &impl Liveness) {
         let from_ns = self.first.deadline_ns;
         let span_ns = self.top.newest_last_ns().saturating_sub(from_ns);
@@ -203,8 +204,8 @@ impl DeadlineOrder {
         }
     }
 
-    /// Makes a rung of a run that has grown too long to insert into, and of
-    /// the rungs after it that are not much longer. So a later rung has
+    /// Makes a rung of a run that has become too long for insertions, and of
+    /// the following rungs that are not much longer. So each later rung has
     /// several times the entries of the one before, and there are few.
     #[cold]
     fn spill(&mut self) {
@@ -218,8 +219,8 @@ impl DeadlineOrder {
         self.push_rung(all, &AllLive);
     }
 
-    /// Puts the next entries into the run, or cuts the time they lie in into
-    /// finer buckets; `false` if there are none.
+    /// Puts the next entries into the run, or splits their time into finer
+    /// buckets; `false` if there are none.
     fn refill(&mut self, live: &impl Liveness) -> bool {
         let Some(rung) = self.rungs.last_mut() else {
             return self.open_top(live);
@@ -246,14 +247,14 @@ impl DeadlineOrder {
             return false;
         }
         let last_ns = self.open(top, live);
-        // What is added at the last deadline from now on may go to the top,
-        // since it comes after what is there.
+        // From now on, entries with the last deadline may go to the top, since
+        // they come after those already there.
         self.top_start_ns = last_ns;
         true
     }
 
-    /// Sorts a bucket, or cuts it into finer ones if it is large; the latest
-    /// deadline in it.
+    /// Sorts a bucket, or splits it into finer ones if it is large; returns the
+    /// latest deadline in it.
     fn open(&mut self, mut bucket: Bucket, live: &impl Liveness) -> u64 {
         if bucket.len() > LEN_MAX {
             return self.push_rung(bucket, live);
@@ -271,7 +272,7 @@ impl DeadlineOrder {
         self.spare.put(block);
     }
 
-    /// Cuts the time that the bucket's entries lie in into finer buckets; the
+    /// Splits the time of the bucket's entries into finer buckets; returns the
     /// latest deadline in it.
     fn push_rung(&mut self, mut bucket: Bucket, live: &impl Liveness) -> u64 {
         let Some((first_ns, last_ns)) = bucket.bounds() else {

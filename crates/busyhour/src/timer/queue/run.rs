@@ -1,13 +1,13 @@
 use super::entry::{Liveness, TimerEntry};
 
-/// The timers that come next, sorted.
+/// The next timers, sorted.
 #[derive(Debug)]
 pub(in crate::timer) struct Run {
-    /// The earliest last. The last one is live; dead ones may be in between.
+    /// The earliest is last. The last one is live; dead ones may be in between.
     entries: Vec<TimerEntry>,
     /// Entries on their way into the run, in order of insertion.
     gathered: Vec<TimerEntry>,
-    /// What they are sorted by, see [`Run::sort_gathered`].
+    /// The keys by which they are sorted, see [`Run::sort_gathered`].
     keys: Vec<u64>,
 }
 
@@ -30,7 +30,7 @@ impl Run {
         self.entries.last().copied()
     }
 
-    /// Takes the earliest off.
+    /// Removes the earliest.
     #[inline]
     pub(in crate::timer) fn pop(&mut self) -> Option<TimerEntry> {
         self.entries.pop()
@@ -41,7 +41,8 @@ impl Run {
         self.entries.first().map_or(0, |latest| latest.deadline_ns)
     }
 
-    /// Drops dead entries off the end, so that the last one is live; how many.
+    /// Removes dead entries from the end, so that the last one is live; returns
+    /// how many.
     #[inline]
     pub(super) fn drop_dead(&mut self, live: &impl Liveness) -> usize {
         let before = self.entries.len();
@@ -49,7 +50,7 @@ impl Run {
         before - self.entries.len()
     }
 
-    /// Puts a new entry where it belongs: after those with an equal deadline.
+    /// Inserts a new entry after those with an equal deadline.
     pub(in crate::timer) fn insert(&mut self, entry: TimerEntry) {
         let later = |other: &TimerEntry| other.deadline_ns > entry.deadline_ns;
         let index = self.entries.partition_point(later);
@@ -61,17 +62,17 @@ impl Run {
         self.entries.clear();
     }
 
-    /// Takes all entries off, the earliest first.
+    /// Removes all entries, the earliest first.
     pub(in crate::timer) fn drain(&mut self) -> impl Iterator<Item = TimerEntry> {
         self.entries.drain(..).rev()
     }
 
-    /// Adds to what [`Run::fill`] will make the run of.
+    /// Adds to the entries from which [`Run::fill`] will make the run.
     pub(super) fn gather(&mut self, entries: &[TimerEntry]) {
         self.gathered.extend_from_slice(entries);
     }
 
-    /// Makes the run, which must be empty, of what was gathered.
+    /// Makes the run, which must be empty, from the gathered entries.
     pub(super) fn fill(&mut self) {
         self.sort_gathered();
         let sorted = self.keys.iter().rev();

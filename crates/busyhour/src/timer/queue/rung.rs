@@ -4,8 +4,8 @@ use super::{
 };
 use std::mem;
 
-/// A stretch of time cut into buckets of equal width, a power of two, but for
-/// the last one, which takes all that is later.
+/// A span of time split into buckets of equal width, a power of two, except for
+/// the last one, which takes everything later.
 #[derive(Debug)]
 pub(in crate::timer) struct Rung {
     start_ns: u64,
@@ -17,19 +17,19 @@ pub(in crate::timer) struct Rung {
     buckets: Vec<Bucket>,
 }
 
-/// What comes next on a rung.
+/// The next entries of a rung.
 #[derive(Debug)]
 pub(in crate::timer) enum RungNext {
     /// All of a bucket.
     Bucket(Bucket),
-    /// A part of a bucket that is large and has one deadline throughout, in
-    /// order of insertion. The bucket stays and takes what is added to it.
+    /// A part of a large bucket whose entries have one deadline, in order of
+    /// insertion. The bucket stays and accepts more entries.
     Equal(Box<EntryBlock>),
 }
 
 impl Rung {
-    /// A rung for some `len` entries with deadlines from `first_ns` to
-    /// `last_ns`, made of the buckets of one that was used up.
+    /// A rung for about `len` entries with deadlines from `first_ns` to
+    /// `last_ns`, made of the buckets of a used rung.
     pub(in crate::timer) fn new(
         first_ns: u64,
         last_ns: u64,
@@ -58,7 +58,7 @@ impl Rung {
         self.len
     }
 
-    /// Whether a deadline belongs here rather than to what comes before.
+    /// Whether a deadline belongs here rather than to an earlier place.
     #[inline]
     pub(in crate::timer) fn takes(&self, deadline_ns: u64) -> bool {
         deadline_ns >= self.start_ns && self.index(deadline_ns) >= self.current
@@ -71,8 +71,8 @@ impl Rung {
         self.len += 1;
     }
 
-    /// Takes off what comes next; of a bucket with one deadline and more than
-    /// `many` entries only a block.
+    /// Removes the next entries: a bucket, or, if it has one deadline and more
+    /// than `many` entries, only a block of it.
     pub(in crate::timer) fn next(&mut self, many: usize) -> Option<RungNext> {
         let rest = self.buckets.get(self.current..)?;
         self.current += rest.iter().position(|bucket| !bucket.is_empty())?;
@@ -103,5 +103,5 @@ impl Rung {
 /// How many entries a bucket should get.
 const BUCKET_LEN: usize = 32;
 const BUCKETS_MIN: usize = 4;
-/// More would be written to at once than the caches hold.
+/// More buckets would be written at once than the caches hold.
 const BUCKETS_MAX: usize = 1024;

@@ -1,19 +1,20 @@
 use super::entry::{Liveness, TimerEntry};
 use std::{fmt, iter, mem::MaybeUninit, num::NonZero, slice};
 
-/// Names one timer of a [`TimerQueue`](crate::timer::TimerQueue) as long as it is there.
+/// Identifies one timer of a [`TimerQueue`](crate::timer::TimerQueue) while the
+/// timer is in it.
 ///
-/// A handle costs 8 bytes and never names a later timer: the slot it points
-/// at counts its uses, and is retired when the numbers are used up.
+/// A handle is 8 bytes and never identifies a later timer: its slot counts its
+/// uses, and is retired when the numbers are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueueHandle {
     slot: u32,
-    /// The stamp that the slot bore when it was claimed.
+    /// The stamp that the slot had when it was claimed.
     claimed: NonZero<u32>,
 }
 
 impl QueueHandle {
-    /// Names nothing, ever.
+    /// Identifies no timer, ever.
     pub(in crate::timer) const NEVER: Self = Self {
         slot: u32::MAX,
         claimed: NonZero::<u32>::MAX,
@@ -24,42 +25,45 @@ impl QueueHandle {
     }
 }
 
-/// Where the timers' values live: chunks of slots, so that a growing queue
-/// never copies and the memory of an emptied chunk goes back to the allocator.
+/// The values of the timers: chunks of slots, so that a growing queue never
+/// copies and the memory of an emptied chunk returns to the allocator.
 ///
 /// The slot released last is claimed first, while it is in the caches.
 pub(in crate::timer) struct TimerSlots<T> {
-    /// `None` where the memory was given back.
+    /// `None` if the memory was returned.
     chunks: Vec<Option<Chunk<T>>>,
-    /// For each chunk a number above every stamp used in memory given back.
+    /// For each chunk, a number above every stamp that was used in returned
+    /// memory.
     stamps: Vec<u32>,
     /// Released slots.
     vacant: Vec<u32>,
-    /// Slots after those, all in one chunk, to claim in turn: `fresh..fresh_end`.
+    /// Slots after those, all in one chunk, to be claimed in order:
+    /// `fresh..fresh_end`.
     fresh: u32,
     fresh_end: u32,
-    /// Chunks with memory whose slots stand nowhere above; none is occupied.
+    /// Chunks with memory whose slots are in none of the above lists; none is
+    /// occupied.
     rested: Vec<u32>,
     /// Chunks without memory.
     bare: Vec<u32>,
     /// Slots that are occupied or in `vacant`.
     in_use: usize,
-    /// So few occupied slots that it is time to look for empty chunks.
+    /// With this few occupied slots it is time to look for empty chunks.
     occupied_low: usize,
     retired_count: usize,
 }
 
-/// Deadlines lie apart from what a cancel touches.
+/// Deadlines are stored apart from what a cancel changes.
 struct Chunk<T> {
     slots: Box<[TimerSlot<T>; CHUNK_SLOTS]>,
     deadlines_ns: Box<[u64; CHUNK_SLOTS]>,
 }
 
 struct TimerSlot<T> {
-    /// Even while the timer waits in order, odd otherwise; rises with each
-    /// change. The one entry that bears the same stamp is the live one.
+    /// Even while the timer waits in order, odd otherwise; increases with each
+    /// change. The one entry with the same stamp is the live one.
     stamp: u32,
-    /// The stamp at the time of the claim, which says that `value` is there.
+    /// The stamp at the time of the claim; if it is set, `value` is there.
     claimed: Option<NonZero<u32>>,
     value: MaybeUninit<T>,
 }
@@ -94,12 +98,12 @@ impl<T> TimerSlots<T> {
         self.in_use - self.vacant.len()
     }
 
-    /// How many releases from now on [`TimerSlots::tidy`] is worth a call.
+    /// After how many releases [`TimerSlots::tidy`] is worth a call.
     pub(super) fn quiet(&self) -> usize {
         self.occupied().saturating_sub(self.occupied_low)
     }
 
-    /// Gives back memory that is not needed any more.
+    /// Returns memory that is no longer needed.
     pub(super) fn tidy(&mut self) {
         match self.occupied() {
             0 if self.retired_count == 0 => self.rest_all(),
@@ -137,8 +141,8 @@ impl<T> TimerSlots<T> {
         (handle, TimerEntry::new(deadline_ns, index, stamp))
     }
 
-    /// Takes the value out, and whether it waited, so that its entry is dead
-    /// now; `None` if the handle is out of date.
+    /// Takes the value out, and whether it waited, in which case its entry is
+    /// dead now; `None` if the handle is out of date.
     #[inline]
     pub(super) fn release(&mut self, handle: QueueHandle) -> Option<(T, bool)> {
         let slot = self.current_mut(handle)?;
@@ -158,16 +162,17 @@ impl<T> TimerSlots<T> {
         Some(value)
     }
 
-    /// Notes that an entry has left the order while its value stays.
+    /// Records that an entry has left the order while its value stays.
     pub(super) fn hold_entry(&mut self, entry: TimerEntry) -> Option<QueueHandle> {
         let handle = self.handle(entry.slot())?;
         self.stop_waiting(handle);
         Some(handle)
     }
 
-    /// Lets a timer wait for another deadline; an entry it has is dead then.
+    /// Gives a timer another deadline; its entry, if there is one, is then
+    /// dead.
     ///
-    /// The caller has seen to it that [`TimerSlots::is_worn`] is not true.
+    /// The caller must have checked that [`TimerSlots::is_worn`] is false.
     pub(in crate::timer) fn wait(
         &mut self,
         handle: QueueHandle,
@@ -181,21 +186,21 @@ impl<T> TimerSlots<T> {
         Some(entry)
     }
 
-    /// Whether the timer has been moved so often that its slot is short of stamps.
+    /// Whether the timer was moved so often that its slot is short of stamps.
     pub(super) fn is_worn(&self, handle: QueueHandle) -> bool {
         let slot = self.current(handle);
         slot.is_some_and(|slot| slot.stamp >= STAMP_WORN)
     }
 
-    /// Takes a timer off its entry, which is dead then.
+    /// Separates a timer from its entry, which is then dead.
     pub(super) fn stop_waiting(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
             slot.stamp |= 1;
         }
     }
 
-    /// Starts the stamps of a timer over that does not wait and has no entry,
-    /// not even a dead one.
+    /// Restarts the stamps of a timer that does not wait and has no entry, not
+    /// even a dead one.
     pub(super) fn restart(&mut self, handle: QueueHandle) {
         if let Some(slot) = self.current_mut(handle) {
             slot.stamp = handle.claimed.get() + 1;
@@ -239,7 +244,7 @@ impl<T> TimerSlots<T> {
         })
     }
 
-    /// The handle that names what `slot` holds now.
+    /// The handle of the timer that is in `slot` now.
     #[inline]
     fn handle(&self, slot: u32) -> Option<QueueHandle> {
         let claimed = self.slot(slot)?.claimed?;
@@ -287,7 +292,7 @@ impl<T> TimerSlots<T> {
         self.fresh - 1
     }
 
-    /// Finds a chunk of fresh slots: one that rests, or new memory.
+    /// Finds a chunk of fresh slots: an unused one, or new memory.
     #[cold]
     fn open_chunk(&mut self) {
         let rested = self.rested.pop().or_else(|| self.bare.pop());
@@ -310,8 +315,8 @@ impl<T> TimerSlots<T> {
         index as u32
     }
 
-    /// Takes chunks without an occupied slot out of use. That looks at every
-    /// vacant slot, so it is done again only when far fewer are occupied.
+    /// Retires chunks without an occupied slot. This looks at every vacant
+    /// slot, so it is repeated only when far fewer slots are occupied.
     #[cold]
     fn rest_empty(&mut self) {
         let vacant_counts = self.count_vacant();
@@ -361,7 +366,7 @@ impl<T> TimerSlots<T> {
         self.strip_surplus();
     }
 
-    /// Gives the memory of resting chunks back but for a few.
+    /// Returns the memory of unused chunks, except for a few.
     fn strip_surplus(&mut self) {
         let kept =
             (RESTED_BYTES / (CHUNK_SLOTS * (size_of::<TimerSlot<T>>() + size_of::<u64>()))).max(1);
@@ -396,7 +401,7 @@ impl<T> Chunk<T> {
     }
 }
 
-/// An array that never lies on the stack.
+/// An array that is never on the stack.
 fn boxed_array<E>(elements: impl Iterator<Item = E>) -> Box<[E; CHUNK_SLOTS]> {
     let elements: Vec<E> = elements.take(CHUNK_SLOTS).collect();
     match elements.try_into() {
@@ -413,7 +418,7 @@ impl<T> Drop for Chunk<T> {
     }
 }
 
-/// Values to drop. A drop that panics does not keep the others from being dropped.
+/// Values to drop. If a drop panics, the others are still dropped.
 struct Values<'a, T>(slice::IterMut<'a, TimerSlot<T>>);
 
 impl<T> Values<'_, T> {
@@ -440,7 +445,7 @@ impl<T> TimerSlot<T> {
         self.stamp.is_multiple_of(2)
     }
 
-    /// Takes the value out, and whether the slot must not be used again.
+    /// Takes the value out, and whether the slot must be retired.
     #[inline]
     fn vacate(&mut self) -> Option<(T, bool)> {
         self.claimed.take()?;
@@ -474,7 +479,7 @@ fn split(slot: u32) -> (usize, usize) {
 
 const CHUNK_SLOTS: usize = 1024;
 const CHUNKS_MAX: usize = (1 << 30) / CHUNK_SLOTS;
-/// Resting chunks keep their memory up to this, and one in any case.
+/// Unused chunks keep their memory up to this, and at least one does.
 const RESTED_BYTES: usize = 512 << 10;
 /// A slot is not used again once its stamp is here.
 const STAMP_RETIRED: u32 = u32::MAX / 2;

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::clock::Instant;
 
-/// A pure timer queue: values that come due, in exact order.
+/// A pure timer queue: returns values when they are due, in exact order.
 ///
 /// Order is by deadline in nanoseconds, then by insertion; rescheduling counts
 /// as a new insertion. The queue knows no clock: the owner of the loop passes
@@ -34,7 +34,7 @@ use crate::clock::Instant;
 pub struct TimerQueue<T> {
     slots: TimerSlots<T>,
     order: DeadlineOrder,
-    /// Timers out of the order whose values are kept.
+    /// Timers that are out of the order but whose values are kept.
     held: usize,
     /// How many timers may leave before it is time to [tidy up](Self::tidy).
     quiet: usize,
@@ -116,8 +116,9 @@ impl<T> TimerQueue<T> {
         std::iter::from_fn(move || self.pop_due(now))
     }
 
-    /// Takes the earliest due timer out of the order but keeps it: it is
-    /// *held*, found by its handle, until it is rescheduled or cancelled.
+    /// Takes the earliest due timer out of the order but keeps its value: the
+    /// timer is *held*, and can be found by its handle, until it is rescheduled
+    /// or cancelled.
     pub fn hold_due(&mut self, now: Instant) -> Option<(Instant, QueueHandle)> {
         let entry = self.pop_entry(now)?;
         let handle = self.slots.hold_entry(entry)?;
@@ -133,7 +134,7 @@ impl<T> TimerQueue<T> {
         Some(Instant::from_nanos(first.deadline_ns))
     }
 
-    /// When a waiting timer is due; `None` if it is held or has left.
+    /// The deadline of a waiting timer; `None` if it is held or has left.
     pub fn deadline(&self, handle: QueueHandle) -> Option<Instant> {
         self.slots.waits(handle)?.map(Instant::from_nanos)
     }
@@ -144,7 +145,7 @@ impl<T> TimerQueue<T> {
         self.slots.get(handle)
     }
 
-    /// The value of a timer, waiting or held, to change it.
+    /// Mutable access to the value of a timer, waiting or held.
     #[inline]
     pub fn get_mut(&mut self, handle: QueueHandle) -> Option<&mut T> {
         self.slots.get_mut(handle)
@@ -155,7 +156,7 @@ impl<T> TimerQueue<T> {
         self.slots.iter()
     }
 
-    /// The number of waiting timers, held ones left out.
+    /// The number of waiting timers, without held ones.
     #[inline]
     pub fn len(&self) -> usize {
         self.slots.occupied() - self.held
@@ -177,7 +178,7 @@ impl<T> TimerQueue<T> {
         self.order.pop()
     }
 
-    /// Finds the earliest timer after the one before was taken.
+    /// Finds the earliest timer after the previous one was taken.
     #[inline]
     fn find_first(&mut self) {
         self.sort_first();
@@ -187,17 +188,18 @@ impl<T> TimerQueue<T> {
         }
     }
 
-    /// Has the earliest timer at the end of the run, where it can be popped.
+    /// Moves the earliest timer to the end of the run, where it can be popped.
     #[inline]
     fn sort_first(&mut self) {
-        // With an entry for each timer none is dead, and no slot needs to be looked at.
+        // If there are as many entries as timers, none is dead, and no slot
+        // needs to be checked.
         match self.order.len() == self.len() {
             true => self.order.find_first(&AllLive),
             false => self.order.find_first(&self.slots),
         }
     }
 
-    /// Sees to the order after the timer of `handle`, or an entry of it, has
+    /// Updates the order after the timer of `handle`, or an entry of it, has
     /// left or died.
     #[inline]
     fn one_left(&mut self, handle: QueueHandle) {
@@ -207,8 +209,9 @@ impl<T> TimerQueue<T> {
         }
     }
 
-    /// Finds the earliest timer if it has died, and gives memory back. When
-    /// to look again is chosen so that the work is paid for by those that left.
+    /// Finds the earliest timer if the previous one has died, and returns
+    /// memory. The next time is chosen so that the work is paid for by the
+    /// timers that left.
     #[cold]
     fn tidy(&mut self) {
         let len = self.len();
@@ -222,13 +225,13 @@ impl<T> TimerQueue<T> {
             self.order.replace_first(&self.slots);
         }
         self.slots.tidy();
-        // With each that is cancelled there is one dead more and one timer less.
+        // Each cancel adds one dead entry and removes one timer.
         let until_many_dead = dead_max.saturating_sub(dead) / (DEAD_RATIO + 1);
         self.quiet = until_many_dead.min(self.slots.quiet()).max(1);
     }
 
-    /// Drops all that is dead, so that no entry bears a stamp of this timer
-    /// and its slot may use them again.
+    /// Drops all dead entries, so that no entry has a stamp of this timer and
+    /// its slot may reuse them.
     #[cold]
     fn renew(&mut self, handle: QueueHandle) {
         self.slots.stop_waiting(handle);
@@ -243,8 +246,8 @@ impl<T> Default for TimerQueue<T> {
     }
 }
 
-/// Dead entries are dropped once there are this many times more than timers
-/// that wait, so that a timer's share of the entries stays under 50 bytes.
+/// Dead entries are dropped once there are this many times more than waiting
+/// timers, so that the entries of a timer take less than 50 bytes.
 const DEAD_RATIO: usize = 2;
 const DEAD_MIN: usize = 256;
 
