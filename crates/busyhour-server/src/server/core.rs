@@ -31,7 +31,10 @@ use busyhour_registrar::{
 };
 use busyhour_sip::{Flow, auth::Authenticator};
 use busyhour_store::{Store, TokenRows};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    time::Duration,
+};
 
 /// The state of the server, without its handle. Devices and watchers have weak
 /// references to it, so that dropping the handle ends everything at once.
@@ -208,22 +211,24 @@ impl Core {
     pub(super) fn next_binding_id(&self) -> BindingId {
         BindingId(self.next_binding_id.fetch_add(1, Ordering::Relaxed))
     }
+}
 
-    pub(super) fn count_accepted(&self, tally: Tally, arrived_at: Instant) {
-        let counters = &self.counters.registrar;
+impl Counters {
+    /// A registration was accepted, so long after it arrived.
+    pub(super) fn count_accepted(&self, tally: Tally, took: Duration) {
+        let counters = &self.registrar;
         counters.accepted.increment();
         counters.added.add(tally.added);
         counters.refreshed.add(tally.refreshed);
         counters.removed.add(tally.removed);
-        self.counters.latency.record(self.now() - arrived_at);
+        self.latency.record(took);
     }
 
     /// Bindings have ended by themselves, or with their account.
     pub(super) fn count_ended(&self, active_count: usize, is_revoked: bool) {
-        let counters = &self.counters.registrar;
         let counter = match is_revoked {
-            true => &counters.revoked,
-            false => &counters.expired,
+            true => &self.registrar.revoked,
+            false => &self.registrar.expired,
         };
         counter.add(active_count as u64);
     }

@@ -1,9 +1,17 @@
 //! One device: its bindings, and its registrations one after the other.
 //!
-//! Everything here runs under the device's lock: requests on its strand, one after the
-//! other, and expiries on the serializer of the expiry timers. A registration that
-//! changes something goes to the store, and requests that arrive in the meantime wait,
-//! so that at most one change of a device is on its way to the disk:
+//! **One guard.** The lock guards the state, and nothing else does. The strand is no
+//! guard but a queue: it keeps a device's requests in the order in which they came, which
+//! a mutex does not, bounds how many wait, and lets no worker wait for another. The lock
+//! is needed beside it, because others look at a device too: expiry timers and
+//! connections that have ended, on one serializer for all devices, so that a million
+//! deadlines keep one worker busy and not all of them; watchers that subscribe, on their
+//! own serializers; lists over HTTP and GRUUs, on the threads that ask; and the store's
+//! thread, once the pool has ended. Under the lock nothing waits for the disk, so who
+//! finds it taken waits for microseconds.
+//!
+//! A registration that changes something goes to the store, and requests that arrive in
+//! the meantime wait, so that at most one change of a device is on its way to the disk:
 //!
 //! 1. arrive: read the request, compute the next bindings and the 200, hand
 //!    the changes to the store;
@@ -475,7 +483,8 @@ impl Device {
             }
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
-        core.count_accepted(draft.tally, device_request.arrived_at());
+        let took = core.now() - device_request.arrived_at();
+        core.counters().count_accepted(draft.tally, took);
         let (flow, protocol) = (device_request.flow(), device_request.protocol());
         core.log()
             .changed(&self.aor, flow, protocol, draft.tally, &state.bindings);
@@ -543,7 +552,8 @@ impl Device {
         self.follow_flows(core, &before, &state.bindings);
         core.store().purge(&expired.ended);
         if expired.active_count > 0 {
-            core.count_ended(expired.active_count, is_revoked);
+            let counters = core.counters();
+            counters.count_ended(expired.active_count, is_revoked);
             let left = state.bindings.active(core.now()).count();
             if let Some(last) = before.all().max_by_key(|one| one.id) {
                 let reason = match is_revoked {

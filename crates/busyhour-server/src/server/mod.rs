@@ -13,6 +13,11 @@
 //! 5. `watcher`: each watcher is a subscriber of that topic; on its own
 //!    serializer a NOTIFY is written and sent.
 //!
+//! What the parts share is in `core`. Each part has its own state, counters and methods:
+//! the responder writes and sends (`sip`), the account policy knows who may have what
+//! (`access`), the load control decides what is read and refused (`load`), the
+//! registration log says what became of registrations (`stats`).
+//!
 //! Locks are taken in this order: the table of hints; a device's or a watcher's
 //! state; the table of mailboxes; one shard of a table (devices, watchers,
 //! transactions); a hint's lines; one of a topic or of the store's queue; then
