@@ -106,7 +106,10 @@ mod tests {
             json: String::new(),
         });
         let ill = verdict(false, &[sample(0), stalled]);
-        assert_eq!(ill.unwrap_err(), "the store has been at one write for 7 s");
+        assert_eq!(
+            ill.unwrap_err(),
+            "the store has been busy with one write for 7 s"
+        );
     }
 
     #[test]
