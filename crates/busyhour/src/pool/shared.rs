@@ -396,7 +396,7 @@ impl Shared {
 
     /// Wakes threads that wait for an end.
     pub(crate) fn notify_end(&self) {
-        self.ends.ring();
+        self.ends.notify_all();
     }
 
     /// The last worker to fall asleep, or to leave, notifies the threads that

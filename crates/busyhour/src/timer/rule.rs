@@ -46,12 +46,17 @@ impl Rule {
 
     /// The run after the one that was due at `due` and ended at `now`; `None`
     /// if the delay that the callback returned stops the timer.
-    pub(super) fn next(self, due: Instant, now: Instant, told: Duration) -> Option<NextRun> {
+    pub(super) fn next(
+        self,
+        due: Instant,
+        now: Instant,
+        returned_delay: Duration,
+    ) -> Option<NextRun> {
         match self {
             Self::Rate { period, missed } => Some(missed.next(due, now, period)),
             Self::FixedDelay(gap) => Some(NextRun::at(now + gap)),
-            Self::ReturnedDelay if told.is_zero() => None,
-            Self::ReturnedDelay => Some(NextRun::at(now.max(due + told))),
+            Self::ReturnedDelay if returned_delay.is_zero() => None,
+            Self::ReturnedDelay => Some(NextRun::at(now.max(due + returned_delay))),
         }
     }
 }
@@ -130,11 +135,11 @@ mod tests {
 
     #[test]
     fn the_callback_says_when_and_whether() {
-        let told =
+        let returned_delay =
             |delay, now| Rule::ReturnedDelay.next(at(100), at(now), Duration::from_nanos(delay));
-        assert_eq!(told(0, 100), None);
-        assert_eq!(told(7, 103), Some(NextRun::at(at(107))));
-        assert_eq!(told(7, 120), Some(NextRun::at(at(120))));
+        assert_eq!(returned_delay(0, 100), None);
+        assert_eq!(returned_delay(7, 103), Some(NextRun::at(at(107))));
+        assert_eq!(returned_delay(7, 120), Some(NextRun::at(at(120))));
     }
 
     #[test]

@@ -231,7 +231,7 @@ thread_local! {
 mod tests {
     use super::*;
 
-    /// A table that grew while somebody read leaves its old array in a bag
+    /// A table that grew while a thread read leaves its old array in a bag
     /// without an event.
     #[test]
     fn an_array_that_somebody_read_is_handed_out_when_all_is() {

@@ -76,8 +76,8 @@ impl<E> SharedEvent<E> {
         }
         let node = ManuallyDrop::new(self).node.as_ptr();
         // SAFETY: this was the last reference to the node, which came from a
-        // box. The event is read once, and its memory is no longer said to
-        // hold one.
+        // box. The event is read once, and its memory no longer counts as
+        // holding one.
         unsafe {
             let event = (&raw const (*node).event).read();
             Ok((event, Room(Box::from_raw(node.cast()))))

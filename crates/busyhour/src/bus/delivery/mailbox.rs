@@ -52,7 +52,7 @@ pub(in crate::bus) struct Mailbox<E: Event> {
 /// The fields that publishers write at each event.
 struct Busy<E: Event> {
     state: SpinLock<MailboxState<E>>,
-    /// The queue's length, for publishers who wait for room.
+    /// The queue's length, for publishers that wait for room.
     len: AtomicUsize,
     /// How many items the running turn last took, some of them delivered
     /// already. Written with the lock held.
@@ -484,7 +484,7 @@ impl<E: Event> Mailbox<E> {
     /// order in all threads (`SeqCst`).
     fn announce_room(&self) {
         if self.waiting_count.load(Ordering::SeqCst) > 0 {
-            self.event_count.ring();
+            self.event_count.notify_all();
         }
     }
 

@@ -161,7 +161,7 @@ impl<E: Event> Shard<E> {
     }
 
     /// Caches the event and offers it to its subscribers. If `options` allow
-    /// waiting and a subscriber with [`Overflow::Block`] has no room, nothing
+    /// waiting and a subscriber with `Overflow::Block` has no room, nothing
     /// is changed and that subscriber is returned.
     #[inline(never)]
     pub(super) fn publish(

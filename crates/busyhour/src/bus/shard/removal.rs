@@ -5,7 +5,7 @@ use super::*;
 impl<E: Event> Shard<E> {
     /// Removes a node's state of the key and tells the subscribers; `false` if
     /// it has none. If `options` allow waiting and a subscriber with
-    /// [`Overflow::Block`] has no room, nothing is changed and that subscriber
+    /// `Overflow::Block` has no room, nothing is changed and that subscriber
     /// is returned.
     pub(in crate::bus) fn remove(
         &self,

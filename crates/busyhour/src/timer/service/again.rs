@@ -11,14 +11,14 @@ pub(in crate::timer) struct Again {
 }
 
 impl Again {
-    /// After a run whose callback returned `told`; `Err` returns the work of a
+    /// After a run whose callback returned `returned_delay`; `Err` returns the work of a
     /// timer that has run for the last time.
     pub(super) fn after_run(
         mut repeat: Box<Repeat>,
         now: Instant,
-        told: Duration,
+        returned_delay: Duration,
     ) -> Result<Self, Work> {
-        let Some(next) = repeat.advance(now, told) else {
+        let Some(next) = repeat.advance(now, returned_delay) else {
             return Err(Work::Repeat(repeat));
         };
         Ok(Self {

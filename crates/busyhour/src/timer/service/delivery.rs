@@ -77,9 +77,9 @@ impl TimerDelivery {
 
     fn repeat(&self, mut repeat: Box<Repeat>) -> (Result<Again, Work>, Option<Payload>) {
         match catch_unwind(AssertUnwindSafe(|| (repeat.run)())) {
-            Ok(told) => {
+            Ok(returned_delay) => {
                 let now = self.service.clock.now();
-                (Again::after_run(repeat, now, told), None)
+                (Again::after_run(repeat, now, returned_delay), None)
             }
             Err(payload) => (Err(Work::Repeat(repeat)), Some(payload)),
         }

@@ -193,8 +193,8 @@ pub(in crate::timer) fn panics(foreign: impl FnOnce()) -> u64 {
 
 impl Repeat {
     /// Moves on to the next run; `None` if there is none.
-    pub(super) fn advance(&mut self, now: Instant, told: Duration) -> Option<NextRun> {
-        let next = self.rule.next(self.due, now, told)?;
+    pub(super) fn advance(&mut self, now: Instant, returned_delay: Duration) -> Option<NextRun> {
+        let next = self.rule.next(self.due, now, returned_delay)?;
         self.due = next.due;
         Some(next)
     }
