@@ -521,7 +521,7 @@ fn a_stream_replays_and_then_wakes_its_task_once_for_what_comes() {
 }
 
 #[test]
-fn lanes_keep_the_order_of_each_key_and_replay_once() {
+fn partitions_keep_the_order_of_each_key_and_replay_once() {
     let (topic, log) = (cached(), Log::default());
     for line in 0..200 {
         let _ = topic.publish(level(line, 0));

@@ -138,7 +138,7 @@ impl<E: Event> TopicInner<E> {
     }
 
     /// The number of partitions, if `wanted` are asked for.
-    pub(super) fn lanes_for(&self, wanted: usize) -> usize {
+    pub(super) fn partition_count(&self, wanted: usize) -> usize {
         wanted.clamp(1, self.shards.len())
     }
 

@@ -123,7 +123,7 @@ pub(super) fn request_yield() {
 
 /// Whether the end of the turn was requested.
 #[inline(always)]
-pub(super) fn gave_way() -> bool {
+pub(super) fn is_yield_requested() -> bool {
     YIELD_REQUESTED.with(Cell::get)
 }
 

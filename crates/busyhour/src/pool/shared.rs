@@ -281,14 +281,14 @@ impl Shared {
 
     /// Makes collected tasks available to the workers before this thread runs a
     /// task inline: that task may depend on them.
-    pub(crate) fn stop_keeping(&self) {
+    pub(crate) fn expose_collected(&self) {
         if context::collects_for(self) {
-            self.call_a_worker();
+            self.wake_a_worker();
         }
     }
 
     /// Wakes a worker for this inline runner's tasks, if one is needed.
-    pub(super) fn call_a_worker(&self) {
+    pub(super) fn wake_a_worker(&self) {
         let waits = CurrentWorker::of(self).is_some_and(|current| current.worker.waiting_len() > 0);
         if waits && self.workers.sleepers.should_wake() {
             self.workers.wake_one(None);
@@ -307,7 +307,7 @@ impl Shared {
         within(self, None, || {
             let mut ran = 0;
             let mut task_cell = TaskCell::EMPTY;
-            while ran < tasks_max && !context::gave_way() && !self.is_sealed() {
+            while ran < tasks_max && !context::is_yield_requested() && !self.is_sealed() {
                 let popped = current.local(|local| {
                     let popped = local.pop(&mut task_cell);
                     if popped {

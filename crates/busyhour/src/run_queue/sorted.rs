@@ -14,7 +14,7 @@ const _: () = assert!(CAPACITY.is_power_of_two());
 pub(super) struct Sorted<E> {
     entities: [Option<E>; CAPACITY],
     ranks: [Rank; CAPACITY],
-    /// Increases without wrapping to zero; its low bits are the index of the
+    /// A running position that may wrap; its low bits are the index of the
     /// head.
     head: usize,
     len: usize,

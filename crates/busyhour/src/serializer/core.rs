@@ -340,7 +340,7 @@ impl Core {
 
     /// Runs one task on this thread, without the token, if one may start now.
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
-        self.pool().stop_keeping();
+        self.pool().expose_collected();
         let now = self.pool().clock.now();
         let mut task_cell = TaskCell::EMPTY;
         if !self.begin_here(now, &mut task_cell) {

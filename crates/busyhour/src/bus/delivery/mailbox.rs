@@ -408,8 +408,8 @@ impl<E: Event> Mailbox<E> {
     /// would never end, because the consumer cannot run while the caller waits.
     ///
     /// `revive` sends a lost turn again and returns whether that helped.
-    /// `turns` finds the threads of turns that run outside a serializer, to
-    /// detect a cycle of waits through them.
+    /// `turns` returns this subscription as the wait graph sees it, to find
+    /// cycles.
     pub(in crate::bus) fn wait_for_room(
         &self,
         executor: &dyn Executor,

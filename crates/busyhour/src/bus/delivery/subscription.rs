@@ -202,7 +202,7 @@ impl<E: Event> SubscriptionBuilder<E> {
         let count = match self.filter {
             Filter::Key { .. } => 1,
             Filter::All | Filter::Matching(_) | Filter::Having(_) => {
-                self.topic.lanes_for(partition_count)
+                self.topic.partition_count(partition_count)
             }
         };
         let shared = Arc::new(ParallelCallback::new(count, callback));

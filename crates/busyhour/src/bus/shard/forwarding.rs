@@ -75,11 +75,11 @@ impl<E: Event> Shard<E> {
     fn is_to_serve(&self) -> bool {
         let thread = thread_token();
         let mut duty = self.state.lock().outbox.enter(thread);
-        let mut patience = PATIENCE;
+        let mut yields_left = YIELDS_MAX;
         while matches!(duty, Duty::Wait) {
             thread::yield_now();
-            patience = patience.saturating_sub(1);
-            duty = self.state.lock().outbox.look_again(thread, patience);
+            yields_left = yields_left.saturating_sub(1);
+            duty = self.state.lock().outbox.look_again(thread, yields_left);
         }
         matches!(duty, Duty::Serve)
     }
@@ -95,4 +95,4 @@ fn drop_each<E>(changes: Vec<CachedChange<E>>) {
 
 /// How often a publisher yields its processor while it waits for a thread that
 /// forwards more slowly than others publish.
-const PATIENCE: u32 = 1024;
+const YIELDS_MAX: u32 = 1024;

@@ -61,10 +61,10 @@ impl<E: Event> Outbox<E> {
     /// What a thread that has waited does next. A serving thread that stops
     /// leaves the outbox to a waiting one, so each waiting thread checks before
     /// it goes on.
-    pub(super) fn look_again(&mut self, thread: usize, patience: u32) -> Duty {
+    pub(super) fn look_again(&mut self, thread: usize, yields_left: u32) -> Duty {
         let is_alone = self.waiting_count == 1;
         let is_long = self.changes.len() > LONG || is_alone && self.taken >= SHARE;
-        if patience > 0 && self.server.is_some() && is_long {
+        if yields_left > 0 && self.server.is_some() && is_long {
             return Duty::Wait;
         }
         self.waiting_count -= 1;

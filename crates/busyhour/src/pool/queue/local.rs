@@ -107,7 +107,7 @@ impl Local {
 
     #[inline(always)]
     fn switch_from(&mut self, token: Token, ran_ns: u64) -> Runnable {
-        self.queue_lane();
+        self.queue_fifo();
         let next = token.switch(&mut self.run_queue, ran_ns);
         self.fifo_is_queued &= !matches!(next, Runnable::Fifo);
         next
@@ -130,7 +130,7 @@ impl Local {
         if self.run_queue.is_empty() {
             return (!self.fifo.is_empty()).then_some(Runnable::Fifo);
         }
-        self.queue_lane();
+        self.queue_fifo();
         let next = self.run_queue.pick();
         self.fifo_is_queued &= !matches!(next, Some(Runnable::Fifo));
         next
@@ -138,7 +138,7 @@ impl Local {
 
     /// Queues the FIFO among the entities, if it has tasks.
     #[inline(always)]
-    fn queue_lane(&mut self) {
+    fn queue_fifo(&mut self) {
         if !self.fifo.is_empty() && !self.fifo_is_queued {
             self.fifo_is_queued = true;
             (self.run_queue).wake(Runnable::Fifo, &mut self.fifo_sched_state, QueueEnd::Back);

@@ -59,7 +59,7 @@ impl Shared {
         if self.phase.get() == Phase::Sealed {
             return Err(PushError::ShutDown);
         }
-        self.stop_keeping();
+        self.expose_collected();
         self.thread_context()
             .metrics()
             .add(|metrics| &metrics.inlined, 1);

@@ -167,7 +167,7 @@ impl<'a> InlineRun<'a> {
         self.worker.gauges.set_now(self.shared.clock.now());
         context::collecting(collect);
         if self.worker.waiting_len() > 1 {
-            self.shared.call_a_worker();
+            self.shared.wake_a_worker();
         }
         let mut turn_runner = TurnRunner::begin(self.shared, current);
         let began = turn_runner.now();

@@ -64,7 +64,7 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     /// Whether one more task may run; if so, the caller must run it.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> bool {
-        let may = self.tasks_left > 0 && !context::gave_way() && !self.is_over();
+        let may = self.tasks_left > 0 && !context::is_yield_requested() && !self.is_over();
         self.tasks_left -= u32::from(may);
         may
     }
