@@ -162,7 +162,8 @@ module() { # MODULE SAMPLE: all unless a number
     grep -v "^missed" "$folder/tried" >>"$work/$1/noticed" || true
     next=$folder/survivors
     mkdir -p "$next"
-    sed -n 's/^missed\t//p' "$folder/tried" | sort --unique >"$next/chosen"
+    # Deleted fields come in each group: one that an earlier group has noticed is no survivor.
+    sed -n 's/^missed\t//p' "$folder/tried" | sort --unique | comm -23 - <(cut -f2 "$work/$1/noticed" | sort --unique) >"$next/chosen"
     folder=$next
   done 3< <(tr "|" "\n" <<<"$groups")
   report "$1" "$work/$1" "$folder/chosen"
