@@ -401,6 +401,7 @@ fn a_device_registers_no_more_and_outcomes_are_counted() {
         assert_eq!(cause, expected);
         let stats = line.calls.stats();
         assert_eq!((stats.accepted, stats.rejected), counted);
+        assert_eq!(stats.sent, 3, "a token, a challenge and this");
         // What comes late changes nothing.
         (line.calls).conclude(at, &request.call, &verdict, &mut line.out);
         assert!(line.hear().is_empty());

@@ -407,6 +407,15 @@ fn a_thousand_contacts_are_not_even_compared() {
         answer.starts_with("SIP/2.0 403 Too Many Contacts\r\n"),
         "{answer}"
     );
+    // As many as can be replaced at once may be named, also where none is there.
+    let gone = |count| {
+        let one = |n| format!("<sip:a{n}@192.0.2.1>;expires=0");
+        let all: Vec<_> = (0..count).map(one).collect();
+        format!("Contact: {}", all.join(", "))
+    };
+    registrar.accept(2, &gone(20));
+    let answer = registrar.refuse(3, &gone(21));
+    assert!(answer.starts_with("SIP/2.0 403 Too Many"), "{answer}");
 }
 
 #[test]

@@ -92,6 +92,20 @@ fn a_state_that_is_known_already_is_not_told_again() {
 }
 
 #[test]
+fn another_contact_is_told_and_the_same_one_is_not() {
+    let mut watcher = Watcher::active();
+    assert_eq!(watcher.subscription.left_s(watcher.now), 600);
+    watcher.answer(1, 200);
+    watcher.subscription.device_is(Some(online(1)));
+    assert!(watcher.poll().is_some());
+    watcher.answer(2, 200);
+    watcher.subscription.device_is(Some(online(1)));
+    assert_eq!(watcher.poll(), None);
+    watcher.subscription.device_is(Some(online(2)));
+    assert_has(&watcher.poll().unwrap(), "<tuple id=\"b2\">");
+}
+
+#[test]
 fn each_contact_has_a_tuple_that_names_the_address_of_record() {
     let mut watcher = Watcher::active();
     watcher.answer(1, 200);

@@ -49,6 +49,44 @@ fn a_lamp_without_a_word_is_lit_by_new_messages_of_any_class() {
 }
 
 #[test]
+fn all_messages_may_be_urgent_and_no_more_than_all() {
+    let checked = |urgent_new, urgent_old| {
+        let voice = Some(MessageCounts {
+            new: 2,
+            old: 3,
+            urgent_new,
+            urgent_old,
+        });
+        let summary = MessageSummary {
+            voice,
+            ..MessageSummary::default()
+        };
+        summary.checked().is_ok()
+    };
+    assert!(checked(2, 3));
+    assert!(!checked(3, 3) && !checked(2, 4));
+}
+
+#[test]
+fn each_class_of_messages_has_its_own_count() {
+    let summary = |class: &str| {
+        let text = format!("Messages-Waiting: yes\r\n{class}: 7/1\r\n");
+        MessageSummary::parse(&text).unwrap()
+    };
+    let counts = Some(MessageCounts {
+        new: 7,
+        old: 1,
+        ..MessageCounts::default()
+    });
+    assert_eq!(summary("Voice-Message").voice, counts);
+    assert_eq!(summary("Fax-Message").fax, counts);
+    assert_eq!(summary("Pager-Message").pager, counts);
+    assert_eq!(summary("Multimedia-Message").multimedia, counts);
+    assert_eq!(summary("Text-Message").text, counts);
+    assert_eq!(summary("None").none, counts);
+}
+
+#[test]
 fn octets_of_iax2_hold_at_most_255_of_each() {
     let voice = |new, old| MessageSummary {
         voice: Some(MessageCounts {

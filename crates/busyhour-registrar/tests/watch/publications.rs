@@ -39,6 +39,26 @@ fn as_many_publications_live_as_may() {
     assert_eq!(publications.len(), COUNT_MAX);
 }
 
+#[test]
+fn a_body_is_as_long_as_the_policy_says_and_no_longer() {
+    let body = "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\"><note>x</note></presence>";
+    let read = |publication_len_max| {
+        let text = format!(
+            "PUBLISH sip:alice@example.com SIP/2.0\r\nEvent: presence\r\n\
+             Content-Type: application/pidf+xml\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let message = Message::parse(text.as_bytes()).unwrap();
+        let policy = WatchPolicy {
+            publication_len_max,
+            ..WatchPolicy::default()
+        };
+        Publish::read(&message, &policy).map(|publish| publish.document.is_some())
+    };
+    assert_eq!(read(body.len()), Ok(true));
+    assert_eq!(read(body.len() - 1), Err(Refusal::TooLarge));
+}
+
 /// Its tag is `t` and how many there were before, and one.
 fn publish(
     publications: &mut Publications,
