@@ -4,6 +4,8 @@
 mod document;
 #[path = "watch/life.rs"]
 mod life;
+#[path = "watch/states.rs"]
+mod states;
 #[path = "watch/publications.rs"]
 mod publications;
 

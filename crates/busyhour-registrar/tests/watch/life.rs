@@ -4,7 +4,7 @@ use super::{Watcher, alice, flow, subscribe};
 use busyhour::clock::Instant;
 use busyhour_registrar::{
     Advertised,
-    watch::{End, Subscribe, Subscription, WatchPolicy},
+    watch::{End, NotRestored, Subscribe, Subscription, WatchPolicy},
 };
 use busyhour_sip::Message;
 
@@ -64,3 +64,23 @@ fn it_knows_which_account_opened_it() {
     assert_eq!(opened.account(), Some("bob"));
     assert_eq!(opened.opened_by(None).account(), None);
 }
+
+/// A run may have used so many numbers since the row was written, and as many must be left.
+#[test]
+fn it_is_restored_while_there_are_higher_numbers_for_its_notifies() {
+    let watcher = Watcher::active();
+    let stored = watcher.subscription.stored(1);
+    let restored = |cseq: u32| {
+        let text = stored.replace("\"local_cseq\":1,", &format!("\"local_cseq\":{cseq},"));
+        assert_ne!(text, stored);
+        let (policy, none) = (WatchPolicy::default(), Advertised::default());
+        let restored = Subscription::restore(&text, 2, &policy, none, watcher.now, watcher.now);
+        restored.map(|subscription| subscription.last_cseq())
+    };
+    let most = (i32::MAX as u32) - 2 * PER_RUN;
+    assert_eq!(restored(most).ok(), Some(most + PER_RUN));
+    assert!(matches!(restored(most + 1), Err(NotRestored::CSeq)));
+}
+
+/// NOTIFYs for which a run has numbers.
+const PER_RUN: u32 = 1 << 14;
