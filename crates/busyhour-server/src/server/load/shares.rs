@@ -164,8 +164,10 @@ impl Shares {
     /// Resets all amounts, for resources that are not given back one by one.
     pub(in crate::server) fn clear(&self) {
         if self.used.swap(0, Ordering::Relaxed) > 0 {
-            let cells = self.rows.iter().flatten();
-            cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
+            // Row by row: a flattened iterator does not become one plain loop in every build.
+            for row in &self.rows {
+                row.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
+            }
         }
     }
 
