@@ -171,7 +171,7 @@ fn what_is_no_archive_is_named() {
     assert!(
         error
             .to_string()
-            .contains("text.meta: damaged at byte 0: this is no PCP archive"),
+            .contains("text.meta: damaged at byte 0: this is not a PCP archive"),
         "{error}"
     );
 }
