@@ -80,8 +80,14 @@ const LIBRARY: Layers = Layers {
 
 const PCP: Layers = Layers {
     source: "crates/busyhour-pcp/src",
-    base: &[],
-    arrows: &[],
+    base: &["error"],
+    arrows: &[
+        arrow("error", &[]),
+        arrow("format", &[]),
+        arrow("read", &["format"]),
+        arrow("render", &["format", "read"]),
+        arrow("open", &["format", "read", "render"]),
+    ],
     has_unique_types: true,
 };
 
@@ -219,7 +225,6 @@ pub const FOLDER_FILES_MAX: usize = 16;
 
 /// Folders that hold more until they have parts.
 pub const CROWDED_FOLDERS: &[&str] = &[
-    "crates/busyhour-pcp/src",
     "crates/busyhour-graphite/src",
     "crates/busyhour-sip/src/sip",
     "crates/busyhour-storm/src",

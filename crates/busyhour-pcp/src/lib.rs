@@ -6,42 +6,22 @@
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
-mod bits;
-mod catalog;
-mod domain;
+mod format;
+mod read;
+mod render;
 mod error;
-mod fields;
-mod files;
-mod frame;
-mod index;
-mod label;
-mod merge;
-mod metric;
 mod open;
-mod place;
-mod plan;
-mod prior;
-mod rate;
-mod record;
-mod records;
-mod rendering;
-mod scan;
-mod segment;
-mod shape;
-mod units;
-mod volume;
-mod window;
 
-pub use domain::Domain;
 pub use error::{Damage, Error, Problem};
-pub use fields::Version;
-pub use files::archives_in;
-pub use index::IndexEntry;
-pub use label::Label;
-pub use metric::{Instance, Metric, MetricId, Semantics, ValueType};
+pub use format::domain::Domain;
+pub use format::fields::Version;
+pub use format::index::IndexEntry;
+pub use format::label::Label;
+pub use format::metric::{Instance, Metric, MetricId, Semantics, ValueType};
+pub use format::record::{Record, Sample, Value};
+pub use format::units::Units;
 pub use open::{Archive, SeriesId};
-pub use record::{Record, Sample, Value};
-pub use records::Records;
-pub use rendering::{Counters, RenderOptions, Rendering};
-pub use units::Units;
-pub use window::Window;
+pub use read::files::archives_in;
+pub use read::records::Records;
+pub use render::rendering::{Counters, RenderOptions, Rendering};
+pub use render::window::Window;

@@ -1,20 +1,16 @@
 use super::{
     Counters, Damage, Domain, Error, IndexEntry, Label, Metric, RenderOptions, Rendering, Window,
-    catalog::Catalog,
     error::Flaw,
-    fields::Version,
-    files::Files,
-    index,
-    merge::Merge,
-    place::Places,
-    plan::Plan,
-    prior::Priors,
-    record::Head,
-    records::Records,
-    rendering::check_size,
-    scan::Scan,
-    segment::Task,
-    volume::{CHUNK_BYTES, Position, Volumes, heads},
+    format::{catalog::Catalog, fields::Version, index, record::Head},
+    read::{
+        files::Files,
+        place::Places,
+        records::Records,
+        volume::{CHUNK_BYTES, Position, Volumes, heads},
+    },
+    render::{
+        merge::Merge, plan::Plan, prior::Priors, rendering::check_size, scan::Scan, segment::Task,
+    },
 };
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use std::{
@@ -249,7 +245,7 @@ impl Archive {
             values: merge.finish(self.end.as_nanos()),
         };
         if options.counters == Counters::Rate {
-            super::rate::convert(&task.plan, &window, &mut rendering.values);
+            super::render::rate::convert(&task.plan, &window, &mut rendering.values);
         }
         Ok(rendering)
     }

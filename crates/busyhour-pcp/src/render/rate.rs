@@ -1,8 +1,8 @@
-use super::{Semantics, Window, plan::Plan};
+use crate::{Semantics, Window, render::plan::Plan};
 
 /// Turns the values of counters into their growth in a second since the
 /// moment before, as `pmrep` does.
-pub(super) fn convert(plan: &Plan, window: &Window, values: &mut [f64]) {
+pub(crate) fn convert(plan: &Plan, window: &Window, values: &mut [f64]) {
     let seconds = window.step().as_secs_f64();
     let rows = values.chunks_exact_mut(window.count());
     for (row, reading) in rows.zip(plan.columns()) {

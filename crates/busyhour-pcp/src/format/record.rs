@@ -1,26 +1,28 @@
 //! Result records: what one fetch saw.
 
-use super::{
+use crate::{
     MetricId, Problem, ValueType,
     error::Flaw,
-    fields::{Fields, Version},
-    frame::word,
+    format::{
+        fields::{Fields, Version},
+        frame::word,
+    },
 };
 use busyhour::{buffer::Buffer, clock::UnixTime};
 
 /// The head of a result record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
-    pub(super) time: UnixTime,
+pub(crate) struct Head {
+    pub(crate) time: UnixTime,
     /// Metrics in it; none in a mark record, which says that logging was interrupted.
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 impl Head {
     /// Reads the head of a record, which begins with its own length. The rest
     /// of the record need not be there.
     #[inline]
-    pub(super) fn parse(record: &[u8], version: Version) -> Result<Self, Problem> {
+    pub(crate) fn parse(record: &[u8], version: Version) -> Result<Self, Problem> {
         let mut fields = Fields(record);
         let len = fields.u32()? as usize;
         let time = fields.time(version)?;
@@ -36,7 +38,7 @@ impl Head {
 
 /// Where in a record the sets of values begin.
 #[inline]
-pub(super) fn sets_at(version: Version) -> usize {
+pub(crate) fn sets_at(version: Version) -> usize {
     match version {
         Version::V2 => 16,
         Version::V3 => 20,
@@ -46,20 +48,20 @@ pub(super) fn sets_at(version: Version) -> usize {
 /// The bytes of the value block to which `pointer` points, without its head.
 /// Pointers count words, from where the record lay in its writer's packet.
 #[inline]
-pub(super) fn block(record: &[u8], pointer: u32) -> Option<&[u8]> {
+pub(crate) fn block(record: &[u8], pointer: u32) -> Option<&[u8]> {
     let at = (pointer as usize).checked_sub(WORDS_BEFORE)? * 4;
     let block = record.get(at..)?;
     let len = word(block, 0)? & 0x00ff_ffff;
     block.get(4..len as usize)
 }
 
-/// One result record, as [`Archive::records`](super::Archive::records) gives
+/// One result record, as [`Archive::records`](crate::Archive::records) gives
 /// it. Its bytes stay pinned as long as it, or a value of it, is held.
 #[derive(Debug, Clone)]
 pub struct Record {
-    pub(super) time: UnixTime,
-    pub(super) bytes: Buffer,
-    pub(super) version: Version,
+    pub(crate) time: UnixTime,
+    pub(crate) bytes: Buffer,
+    pub(crate) version: Version,
 }
 
 /// One value in a [`Record`].
@@ -88,17 +90,17 @@ impl Value {
     /// As a number, if `value_type` is that of one and the value is long enough for it.
     pub fn number(&self, value_type: ValueType) -> Option<f64> {
         let bits = match self {
-            Self::Word(word) => super::bits::of_word(*word, value_type)?,
-            Self::Block(bytes) => super::bits::of_block(bytes, value_type)?,
+            Self::Word(word) => crate::format::bits::of_word(*word, value_type)?,
+            Self::Block(bytes) => crate::format::bits::of_block(bytes, value_type)?,
         };
-        Some(super::bits::number(bits, value_type))
+        Some(crate::format::bits::number(bits, value_type))
     }
 
     /// As text without the zero that ends it, for a value of [`ValueType::String`].
     pub fn text(&self) -> Option<String> {
         match self {
             Self::Word(_) => None,
-            Self::Block(bytes) => Some(super::fields::until_zero(bytes)),
+            Self::Block(bytes) => Some(crate::format::fields::until_zero(bytes)),
         }
     }
 }
@@ -161,12 +163,12 @@ impl Record {
 }
 
 /// The value format of values that stand in the set itself.
-pub(super) const IN_PLACE: u32 = 0;
+pub(crate) const IN_PLACE: u32 = 0;
 
 /// Words of the packet that the writer put in front.
 const WORDS_BEFORE: usize = 2;
 
 /// What was found while looking at records, with offsets into the chunk.
-pub(super) fn earlier(a: Option<Flaw>, b: Option<Flaw>) -> Option<Flaw> {
+pub(crate) fn earlier(a: Option<Flaw>, b: Option<Flaw>) -> Option<Flaw> {
     a.into_iter().chain(b).min_by_key(|flaw| flaw.offset)
 }

@@ -1,14 +1,18 @@
 //! Where in the volumes reading can begin: what the temporal index says,
 //! checked against the records themselves.
 
-use super::{
+use crate::{
     IndexEntry,
-    fields::Version,
-    files::{Files, is_compressed},
-    frame::{RECORD_BYTES_MAX, word},
-    label::LABEL_BYTES_MAX,
-    record::Head,
-    volume::{Position, Volumes, fill, label_len},
+    format::{
+        fields::Version,
+        frame::{RECORD_BYTES_MAX, word},
+        label::LABEL_BYTES_MAX,
+        record::Head,
+    },
+    read::{
+        files::{Files, is_compressed},
+        volume::{Position, Volumes, fill, label_len},
+    },
 };
 use busyhour::clock::UnixTime;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
@@ -16,7 +20,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 /// Places in the volumes where a record begins, in order. The first is the
 /// start of the first volume.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     files: Arc<Files>,
     version: Version,
     list: Vec<(Position, Option<UnixTime>)>,
@@ -25,7 +29,7 @@ pub(super) struct Places {
 impl Places {
     /// The start of each volume, and the entries of the index that lead into
     /// volumes which are not compressed.
-    pub(super) fn new(files: Arc<Files>, version: Version, index: &[IndexEntry]) -> Self {
+    pub(crate) fn new(files: Arc<Files>, version: Version, index: &[IndexEntry]) -> Self {
         let start_of = |volume| Position { volume, offset: 0 };
         let starts = (0..files.volumes.len().max(1)).map(|volume| (start_of(volume), None));
         let mut list: BTreeMap<Position, Option<UnixTime>> = starts.collect();
@@ -51,7 +55,7 @@ impl Places {
     /// The number of the last place before number `below` whose record is not later
     /// than `time`: whatever lies before it is no later either. The entries of the
     /// index are checked; the first place needs no check.
-    pub(super) fn last_until(&self, time: UnixTime, below: usize, bytes_read: &mut u64) -> usize {
+    pub(crate) fn last_until(&self, time: UnixTime, below: usize, bytes_read: &mut u64) -> usize {
         let before = self.list.iter().enumerate().take(below).skip(1).rev();
         let claimed = before.filter(|(_, (_, claim))| claim.is_none_or(|claim| claim <= time));
         let mut looked_at = claimed.take(LOOKED_AT_COUNT_MAX);
@@ -63,7 +67,7 @@ impl Places {
     }
 
     /// The records from one place to another, or to the end.
-    pub(super) fn volumes(&self, part: Range<usize>) -> Volumes {
+    pub(crate) fn volumes(&self, part: Range<usize>) -> Volumes {
         let all_end = Position {
             volume: self.files.volumes.len(),
             offset: 0,

@@ -1,9 +1,9 @@
-use super::{Metric, SeriesId, bits::Interpolation};
+use crate::{Metric, SeriesId, format::bits::Interpolation};
 use std::collections::HashMap;
 
 /// Which values are wanted, and the column of each.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     columns: Vec<Interpolation>,
     /// The first column of each metric, in order, and the end of the last.
     groups: Vec<usize>,
@@ -12,7 +12,7 @@ pub(super) struct Plan {
 
 /// The columns of one metric.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// It has one value, whatever instance the record names.
     One(u32),
     /// By instance.
@@ -22,7 +22,7 @@ pub(super) enum Wanted {
 impl Plan {
     /// A column for each of `series`, in their order. Those of one metric
     /// should stand together.
-    pub(super) fn new(metrics: &[Metric], series: &[SeriesId], wraps: bool) -> Self {
+    pub(crate) fn new(metrics: &[Metric], series: &[SeriesId], wraps: bool) -> Self {
         let mut plan = Self {
             columns: Vec::with_capacity(series.len()),
             groups: Vec::new(),
@@ -45,16 +45,16 @@ impl Plan {
         plan
     }
 
-    pub(super) fn columns(&self) -> &[Interpolation] {
+    pub(crate) fn columns(&self) -> &[Interpolation] {
         &self.columns
     }
 
     /// The columns of each metric.
-    pub(super) fn groups(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         self.groups.windows(2).map(|pair| pair[0]..pair[1])
     }
 
-    pub(super) fn wanted(&self, metric: u32) -> Option<&Wanted> {
+    pub(crate) fn wanted(&self, metric: u32) -> Option<&Wanted> {
         self.metrics.get(&metric)
     }
 
@@ -74,7 +74,7 @@ impl Plan {
 }
 
 impl Wanted {
-    pub(super) fn column(&self, instance: i32) -> Option<u32> {
+    pub(crate) fn column(&self, instance: i32) -> Option<u32> {
         match self {
             Self::One(column) => Some(*column),
             Self::ByInstance(columns) => columns.get(&instance).copied(),

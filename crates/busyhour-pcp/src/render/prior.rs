@@ -1,27 +1,29 @@
 //! Reading back from where a pass began, for series that had no sample yet at
 //! the window's start.
 
-use super::{
+use crate::{
     Damage, Error, Metric, SeriesId, Window,
-    merge::Merge,
-    place::Places,
-    plan::Plan,
-    segment::{Decoder, RawSample, Task},
+    read::place::Places,
+    render::{
+        merge::Merge,
+        plan::Plan,
+        segment::{Decoder, RawSample, Task},
+    },
 };
 use busyhour::buffer::BufferPool;
 use std::{ops::Range, sync::Arc, time::Duration};
 
 /// What a reading back needs.
-pub(super) struct Priors<'a> {
-    pub(super) places: &'a Places,
-    pub(super) buffers: &'a BufferPool,
-    pub(super) metrics: &'a [Metric],
-    pub(super) series: &'a [SeriesId],
+pub(crate) struct Priors<'a> {
+    pub(crate) places: &'a Places,
+    pub(crate) buffers: &'a BufferPool,
+    pub(crate) metrics: &'a [Metric],
+    pub(crate) series: &'a [SeriesId],
     /// Of the pass.
-    pub(super) task: &'a Task,
-    pub(super) bytes_read: u64,
+    pub(crate) task: &'a Task,
+    pub(crate) bytes_read: u64,
     /// The first damage on the way.
-    pub(super) damage: Option<Damage>,
+    pub(crate) damage: Option<Damage>,
 }
 
 /// The records between two places.
@@ -34,7 +36,7 @@ struct Block {
 impl Priors<'_> {
     /// Gives `merge` the sample before the place number `begin` for each column that
     /// needs one. Nothing is interpolated across a mark, so the search ends at a mark.
-    pub(super) fn complete(&mut self, merge: &mut Merge, begin: usize) -> Result<(), Error> {
+    pub(crate) fn complete(&mut self, merge: &mut Merge, begin: usize) -> Result<(), Error> {
         let mut wanted = merge.without_prior();
         let (mut end, mut stride) = (begin, 1);
         while end > 0 && !wanted.is_empty() {

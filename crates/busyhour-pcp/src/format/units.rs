@@ -19,7 +19,7 @@ pub struct Units {
 
 impl Units {
     /// From the packed form in which archives hold them.
-    pub(super) fn unpack(word: u32) -> Self {
+    pub(crate) fn unpack(word: u32) -> Self {
         let nibble = |shift: u32| (word >> shift) as u8 & 0xf;
         let signed = |shift: u32| (nibble(shift) << 4).cast_signed() >> 4;
         Self {

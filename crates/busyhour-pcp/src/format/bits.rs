@@ -1,18 +1,18 @@
 //! Numbers in 64 bits, whatever their type, and the arithmetic between two of
 //! them that pmSetMode(3) and pmFetch(3) describe.
 
-use super::{Semantics, ValueType};
+use crate::{Semantics, ValueType};
 
 /// Of a word that stands in the record itself.
 #[inline]
-pub(super) fn of_word(word: u32, value_type: ValueType) -> Option<u64> {
+pub(crate) fn of_word(word: u32, value_type: ValueType) -> Option<u64> {
     use ValueType::{F32, I32, U32};
     matches!(value_type, I32 | U32 | F32).then_some(u64::from(word))
 }
 
 /// Of the bytes of a value block.
 #[inline]
-pub(super) fn of_block(block: &[u8], value_type: ValueType) -> Option<u64> {
+pub(crate) fn of_block(block: &[u8], value_type: ValueType) -> Option<u64> {
     use ValueType::{F32, F64, I32, I64, U32, U64};
     match value_type {
         I64 | U64 | F64 => block.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)),
@@ -26,7 +26,7 @@ pub(super) fn of_block(block: &[u8], value_type: ValueType) -> Option<u64> {
 
 /// As a number; NaN for a type that has none.
 #[inline]
-pub(super) fn number(bits: u64, value_type: ValueType) -> f64 {
+pub(crate) fn number(bits: u64, value_type: ValueType) -> f64 {
     match value_type {
         ValueType::I32 => f64::from((bits as u32).cast_signed()),
         ValueType::U32 => f64::from(bits as u32),
@@ -40,25 +40,25 @@ pub(super) fn number(bits: u64, value_type: ValueType) -> f64 {
 
 /// A sample: when, in seconds from the archive's start, and the bits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Point {
-    pub(super) seconds: f64,
-    pub(super) bits: u64,
+pub(crate) struct Point {
+    pub(crate) seconds: f64,
+    pub(crate) bits: u64,
 }
 
 /// How values of one metric are read between samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Interpolation {
-    pub(super) value_type: ValueType,
-    pub(super) semantics: Semantics,
+pub(crate) struct Interpolation {
+    pub(crate) value_type: ValueType,
+    pub(crate) semantics: Semantics,
     /// Whether a counter that falls counts as wrapped around once.
-    pub(super) wraps: bool,
+    pub(crate) wraps: bool,
 }
 
 impl Interpolation {
     /// The value at `seconds`, which lies between the two samples, neither included.
     ///
     /// Integers are rounded as libpcp rounds them: a half is added, the rest cut off.
-    pub(super) fn between(self, prior: Point, next: Point, seconds: f64) -> f64 {
+    pub(crate) fn between(self, prior: Point, next: Point, seconds: f64) -> f64 {
         if self.semantics != Semantics::Counter {
             return number(prior.bits, self.value_type);
         }
@@ -115,7 +115,7 @@ impl Interpolation {
 
     /// The growth of a counter of this type that fell by `delta`, if it wraps; `None`
     /// if a fall does not count as growth.
-    pub(super) fn unwrap(self, delta: f64) -> Option<f64> {
+    pub(crate) fn unwrap(self, delta: f64) -> Option<f64> {
         match self.value_type {
             _ if !self.wraps => None,
             ValueType::I32 | ValueType::U32 => Some(delta + TWO_TO_32),

@@ -5,11 +5,13 @@
 //! joined. A thread that finds no chunk ends. So a small archive costs one thread's
 //! work, however many threads were offered.
 
-use super::{
+use crate::{
     Damage, Error,
-    merge::Merge,
-    segment::{Decoder, Segment, Task},
-    volume::{Chunk, Volumes},
+    read::volume::{Chunk, Volumes},
+    render::{
+        merge::Merge,
+        segment::{Decoder, Segment, Task},
+    },
 };
 use busyhour::buffer::{BufferMut, BufferPool};
 use std::{
@@ -19,7 +21,7 @@ use std::{
 };
 
 /// A pass over the volumes.
-pub(super) struct Scan {
+pub(crate) struct Scan {
     task: Task,
     buffers: BufferPool,
     reader: Mutex<Reader>,
@@ -28,10 +30,10 @@ pub(super) struct Scan {
 }
 
 /// What reading gave beside the chunks.
-pub(super) struct ScanResult {
-    pub(super) bytes_read: u64,
+pub(crate) struct ScanResult {
+    pub(crate) bytes_read: u64,
     /// The first label that did not fit.
-    pub(super) damage: Option<Damage>,
+    pub(crate) damage: Option<Damage>,
 }
 
 /// Hands out chunks. Locked before [`Joined`], never after it.
@@ -56,7 +58,7 @@ struct Joined {
 }
 
 impl Scan {
-    pub(super) fn new(task: Task, volumes: Volumes, buffers: BufferPool) -> Self {
+    pub(crate) fn new(task: Task, volumes: Volumes, buffers: BufferPool) -> Self {
         Self {
             reader: Mutex::new(Reader {
                 volumes,
@@ -78,7 +80,7 @@ impl Scan {
     }
 
     /// Decodes chunks until none is left to take.
-    pub(super) fn work(&self) {
+    pub(crate) fn work(&self) {
         let mut decoder = Decoder::new(self.task.clone());
         let mut spare = None;
         while let Some((number, chunk)) = self.take(spare.take()) {
@@ -93,7 +95,7 @@ impl Scan {
     }
 
     /// Waits for the chunks that other threads took, and gives the result once.
-    pub(super) fn finish(&self) -> Result<(Merge, ScanResult), Error> {
+    pub(crate) fn finish(&self) -> Result<(Merge, ScanResult), Error> {
         let reading = lock(&self.reader).reading();
         let mut joined = self.wait(|joined| joined.taken > 0);
         match (joined.error.take(), joined.merge.take()) {

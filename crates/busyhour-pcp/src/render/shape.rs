@@ -1,20 +1,20 @@
 //! Consecutive records mostly hold the same metrics and instances, in the
 //! same order: what was looked up for one record serves the next.
 
-use super::plan::{Plan, Wanted};
+use crate::render::plan::{Plan, Wanted};
 
 /// The column of every value of the last record.
 #[derive(Debug, Default)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     sets: Vec<SetShape>,
     slots: Vec<Slot>,
 }
 
 /// One value's place.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Slot {
-    pub(super) instance: i32,
-    pub(super) column: u32,
+pub(crate) struct Slot {
+    pub(crate) instance: i32,
+    pub(crate) column: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -27,14 +27,14 @@ struct SetShape {
 
 impl Slot {
     /// The column of a value that is not wanted.
-    pub(super) const UNWANTED: u32 = u32::MAX;
+    pub(crate) const UNWANTED: u32 = u32::MAX;
 }
 
 impl Shape {
     /// The slots for the set at `index` of the record, or `None` if its metric
     /// is not wanted. The instances in them are only what the last record had.
     #[inline]
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         plan: &Plan,
         index: usize,
@@ -87,7 +87,7 @@ impl Slot {
 
     /// The slot for `instance` of `metric`.
     #[cold]
-    pub(super) fn find(plan: &Plan, metric: u32, instance: i32) -> Self {
+    pub(crate) fn find(plan: &Plan, metric: u32, instance: i32) -> Self {
         let column = plan
             .wanted(metric)
             .and_then(|wanted: &Wanted| wanted.column(instance));

@@ -1,10 +1,12 @@
-use super::{
+use crate::{
     Error, Problem, Record,
     error::Flaw,
-    fields::Version,
-    frame::Frame,
-    record::{Head, earlier},
-    volume::{Chunk, Volumes, framing},
+    format::{
+        fields::Version,
+        frame::Frame,
+        record::{Head, earlier},
+    },
+    read::volume::{Chunk, Volumes, framing},
 };
 use busyhour::buffer::{Buffer, BufferPool};
 use std::collections::VecDeque;
@@ -21,7 +23,7 @@ pub struct Records {
 }
 
 impl Records {
-    pub(super) fn new(volumes: Volumes, version: Version, buffers: BufferPool) -> Self {
+    pub(crate) fn new(volumes: Volumes, version: Version, buffers: BufferPool) -> Self {
         Self {
             volumes,
             version,

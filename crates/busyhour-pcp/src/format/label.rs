@@ -1,7 +1,9 @@
-use super::{
+use crate::{
     Problem,
-    fields::{Fields, Version},
-    frame::frame,
+    format::{
+        fields::{Fields, Version},
+        frame::frame,
+    },
 };
 use busyhour::clock::UnixTime;
 
@@ -24,7 +26,7 @@ pub struct Label {
 
 impl Label {
     /// Reads the label at the front of a file, and says how long it is.
-    pub(super) fn parse(bytes: &[u8]) -> Result<(Self, usize), Problem> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<(Self, usize), Problem> {
         let frame = frame(bytes, 0).map_err(|problem| not_an_archive(bytes).unwrap_or(problem))?;
         let mut fields = Fields(frame.body());
         let version = match fields.u32()? {
@@ -59,7 +61,7 @@ impl Label {
 
 /// A file of another kind is told so, rather than that its first length is odd.
 fn not_an_archive(bytes: &[u8]) -> Option<Problem> {
-    let magic = super::frame::word(bytes, 4)?;
+    let magic = crate::format::frame::word(bytes, 4)?;
     let known = matches!(magic, MAGIC_V2 | MAGIC_V3);
     (!known).then_some(Problem::Magic(magic))
 }
@@ -69,4 +71,4 @@ const MAGIC_V3: u32 = 0x5005_2603;
 const FEATURES_AND_RESERVED: usize = 8;
 
 /// The longest label, that of version 3.
-pub(super) const LABEL_BYTES_MAX: usize = 808;
+pub(crate) const LABEL_BYTES_MAX: usize = 808;

@@ -1,29 +1,31 @@
 //! The metadata: descriptions of metrics and their instance domains.
 
-use super::{
+use crate::{
     Domain, Instance, Metric, MetricId, Problem, Semantics, Units, ValueType,
-    domain::Change,
     error::Flaw,
-    fields::{Fields, Version, until_zero},
-    frame::Framing,
+    format::{
+        domain::Change,
+        fields::{Fields, Version, until_zero},
+        frame::Framing,
+    },
 };
 use std::collections::{HashMap, HashSet};
 
 /// What the `.meta` file says.
 #[derive(Debug, Default)]
-pub(super) struct Catalog {
-    pub(super) metrics: Vec<Metric>,
-    pub(super) domains: HashMap<u32, Domain>,
+pub(crate) struct Catalog {
+    pub(crate) metrics: Vec<Metric>,
+    pub(crate) domains: HashMap<u32, Domain>,
     known: HashSet<MetricId>,
 }
 
 impl Catalog {
     /// Reads the records after the label, which end at `offset` of the file. Damaged
     /// records are left out; the first damage is returned as well.
-    pub(super) fn parse(bytes: &[u8], offset: u64, version: Version) -> (Self, Option<Flaw>) {
+    pub(crate) fn parse(bytes: &[u8], offset: u64, version: Version) -> (Self, Option<Flaw>) {
         let mut catalog = Self::default();
         let (mut bad_record, mut bad_frame) = (None, None);
-        let on_frame = |frame: super::frame::Frame<'_>| {
+        let on_frame = |frame: crate::format::frame::Frame<'_>| {
             if let Err(problem) = catalog.record(frame.body(), version) {
                 let offset = offset + frame.at as u64;
                 bad_record.get_or_insert(Flaw { offset, problem });
@@ -148,7 +150,12 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
 
 const FRAMING: Framing<fn(&[u8]) -> bool> = Framing {
     alignment: 1,
-    is_plausible: |body| matches!(super::frame::word(body, 0), Some(DESCRIPTION..=LABELS)),
+    is_plausible: |body| {
+        matches!(
+            crate::format::frame::word(body, 0),
+            Some(DESCRIPTION..=LABELS)
+        )
+    },
 };
 
 const DESCRIPTION: u32 = 1;

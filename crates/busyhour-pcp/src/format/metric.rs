@@ -1,4 +1,4 @@
-use super::Units;
+use crate::Units;
 use std::{fmt, sync::Arc};
 
 /// What the archive says about one metric.
@@ -44,7 +44,7 @@ pub struct Instance {
 
 impl Instance {
     /// The one instance of a metric without a domain.
-    pub(super) fn only() -> Self {
+    pub(crate) fn only() -> Self {
         Self {
             id: -1,
             name: String::new(),
@@ -97,7 +97,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    pub(super) fn from_code(code: i32) -> Self {
+    pub(crate) fn from_code(code: i32) -> Self {
         match code {
             0 => Self::I32,
             1 => Self::U32,
@@ -134,7 +134,7 @@ pub enum Semantics {
 }
 
 impl Semantics {
-    pub(super) fn from_code(code: i32) -> Self {
+    pub(crate) fn from_code(code: i32) -> Self {
         match code {
             1 => Self::Counter,
             4 => Self::Discrete,

@@ -1,38 +1,38 @@
 //! Records between two equal lengths, and how to find the next one after damage.
 
-use super::{Problem, error::Flaw};
+use crate::{Problem, error::Flaw};
 
 /// One whole record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// Where it begins in the bytes walked through.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// All of it, with its length in front and behind.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
     /// Without the lengths.
-    pub(super) fn body(&self) -> &'a [u8] {
+    pub(crate) fn body(&self) -> &'a [u8] {
         &self.bytes[LENGTH_BYTES..self.bytes.len() - LENGTH_BYTES]
     }
 }
 
 /// How the records of one kind of file lie in it.
 #[derive(Clone, Copy)]
-pub(super) struct Framing<F> {
+pub(crate) struct Framing<F> {
     /// Records begin at multiples of this many bytes.
-    pub(super) alignment: usize,
+    pub(crate) alignment: usize,
     /// Whether a body can be one: asked only when looking for the next good
     /// record after a bad one.
-    pub(super) is_plausible: F,
+    pub(crate) is_plausible: F,
 }
 
 impl<F: Fn(&[u8]) -> bool> Framing<F> {
     /// Walks through `bytes` and returns how many belong to whole records, or
     /// to damage that was skipped. Unless `is_all`, a record that the end of
     /// `bytes` cuts off is left for the next walk.
-    pub(super) fn walk<'a>(
+    pub(crate) fn walk<'a>(
         &self,
         bytes: &'a [u8],
         is_all: bool,
@@ -71,7 +71,7 @@ impl<F: Fn(&[u8]) -> bool> Framing<F> {
 }
 
 /// The record that begins at `at`.
-pub(super) fn frame(bytes: &[u8], at: usize) -> Result<Frame<'_>, Problem> {
+pub(crate) fn frame(bytes: &[u8], at: usize) -> Result<Frame<'_>, Problem> {
     let head = word(bytes, at).ok_or(Problem::Truncated)?;
     let len = head as usize;
     if !(RECORD_BYTES_MIN..=RECORD_BYTES_MAX).contains(&len) {
@@ -87,7 +87,7 @@ pub(super) fn frame(bytes: &[u8], at: usize) -> Result<Frame<'_>, Problem> {
 
 /// The big-endian word at `at`.
 #[inline]
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_be_bytes(*word))
 }
@@ -98,7 +98,7 @@ const LENGTH_BYTES: usize = 4;
 const RECORD_BYTES_MIN: usize = 12;
 
 /// No reasonable record is longer; this bounds the lengths that a file may claim.
-pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,15 @@
-use super::{Damage, Error, SeriesId, Window};
+use crate::{Damage, Error, SeriesId, Window};
 
 /// The values of some series at the moments of a [`Window`].
 #[derive(Debug, Clone)]
 pub struct Rendering {
-    pub(super) window: Window,
-    pub(super) series: Vec<SeriesId>,
+    pub(crate) window: Window,
+    pub(crate) series: Vec<SeriesId>,
     /// By series, one for each moment.
-    pub(super) values: Vec<f64>,
-    pub(super) record_count: u64,
-    pub(super) bytes_read: u64,
-    pub(super) damage: Option<Damage>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) record_count: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) damage: Option<Damage>,
 }
 
 impl Rendering {
@@ -79,7 +79,7 @@ pub struct RenderOptions {
     pub threads: usize,
 }
 
-pub(super) fn check_size(series_count: usize, window: &Window) -> Result<(), Error> {
+pub(crate) fn check_size(series_count: usize, window: &Window) -> Result<(), Error> {
     let points = series_count as u64;
     let points = points.saturating_mul(window.count() as u64);
     if points > POINTS_MAX {

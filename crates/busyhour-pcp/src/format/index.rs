@@ -1,6 +1,6 @@
-use super::{
+use crate::{
     Problem,
-    fields::{Fields, Version},
+    format::fields::{Fields, Version},
 };
 use busyhour::clock::UnixTime;
 
@@ -20,7 +20,7 @@ pub struct IndexEntry {
 
 /// Reads the entries after the label. The index only saves time, so damaged entries are
 /// skipped silently: the volumes contain the same information.
-pub(super) fn parse(bytes: &[u8], version: Version) -> Vec<IndexEntry> {
+pub(crate) fn parse(bytes: &[u8], version: Version) -> Vec<IndexEntry> {
     let len = match version {
         Version::V2 => 20,
         Version::V3 => 32,

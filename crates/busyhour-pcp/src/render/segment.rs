@@ -1,65 +1,69 @@
 //! Decoding one chunk: the values between its own samples, and what the
 //! chunks around it need to know.
 
-use super::{
+use crate::{
     Problem,
-    bits::{self, Interpolation, Point},
     error::Flaw,
-    fields::Version,
-    frame::{Frame, word},
-    plan::Plan,
-    record::{Head, IN_PLACE, block, earlier, sets_at},
-    shape::{Shape, Slot},
-    volume::{Chunk, framing, heads},
-    window::Window,
+    format::{
+        bits::{self, Interpolation, Point},
+        fields::Version,
+        frame::{Frame, word},
+        record::{Head, IN_PLACE, block, earlier, sets_at},
+    },
+    read::volume::{Chunk, framing, heads},
+    render::{
+        plan::Plan,
+        shape::{Shape, Slot},
+        window::Window,
+    },
 };
 use std::sync::Arc;
 
 /// What every chunk of one scan is decoded for.
 #[derive(Debug, Clone)]
-pub(super) struct Task {
-    pub(super) plan: Arc<Plan>,
-    pub(super) window: Window,
-    pub(super) version: Version,
+pub(crate) struct Task {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) window: Window,
+    pub(crate) version: Version,
     /// The archive's start: from there libpcp counts its seconds.
-    pub(super) origin: u64,
+    pub(crate) origin: u64,
 }
 
 /// One column's samples in a chunk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cell {
-    pub(super) first: RawSample,
-    pub(super) last: RawSample,
+pub(crate) struct Cell {
+    pub(crate) first: RawSample,
+    pub(crate) last: RawSample,
     /// How many moments of the window are at or before the last sample.
-    pub(super) passed: usize,
+    pub(crate) passed: usize,
 }
 
 /// When, in nanoseconds since 1970, and the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RawSample {
-    pub(super) time: u64,
-    pub(super) bits: u64,
+pub(crate) struct RawSample {
+    pub(crate) time: u64,
+    pub(crate) bits: u64,
 }
 
 /// A decoded chunk.
 #[derive(Debug)]
-pub(super) struct Segment {
-    pub(super) cells: Vec<Cell>,
+pub(crate) struct Segment {
+    pub(crate) cells: Vec<Cell>,
     /// The first moment for which `values` has places.
-    pub(super) from: usize,
-    pub(super) width: usize,
+    pub(crate) from: usize,
+    pub(crate) width: usize,
     /// By column, `width` each: what lies between two samples of the chunk.
-    pub(super) values: Vec<f64>,
-    pub(super) marks: Vec<u64>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) marks: Vec<u64>,
     /// The latest record.
-    pub(super) end: u64,
-    pub(super) record_count: u64,
+    pub(crate) end: u64,
+    pub(crate) record_count: u64,
     /// The first damage, counted from the chunk's start.
-    pub(super) flaw: Option<Flaw>,
+    pub(crate) flaw: Option<Flaw>,
 }
 
 /// Decodes chunks, with what it remembers from one to the next.
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     task: Task,
     shape: Shape,
 }
@@ -72,7 +76,7 @@ impl Cell {
         passed: 0,
     };
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.last == RawSample::NONE
     }
 }
@@ -99,7 +103,7 @@ impl Task {
 
     /// The value at the moment `index`, which is after `prior` and at or
     /// before `next`; NaN if there is none. `mark` is the first one after `prior`.
-    pub(super) fn value(
+    pub(crate) fn value(
         &self,
         reading: Interpolation,
         prior: Option<RawSample>,
@@ -114,7 +118,7 @@ impl Task {
         let Some(prior) = prior else {
             return f64::NAN;
         };
-        if reading.semantics == super::Semantics::Discrete {
+        if reading.semantics == crate::Semantics::Discrete {
             let is_cut = mark.is_some_and(|mark| mark <= time);
             let value = bits::number(prior.bits, reading.value_type);
             return if is_cut { f64::NAN } else { value };
@@ -184,7 +188,7 @@ impl Segment {
 }
 
 impl Decoder {
-    pub(super) fn new(task: Task) -> Self {
+    pub(crate) fn new(task: Task) -> Self {
         Self {
             task,
             shape: Shape::default(),
@@ -192,7 +196,7 @@ impl Decoder {
     }
 
     /// Decodes the records of `chunk`.
-    pub(super) fn decode(&mut self, chunk: &Chunk) -> Segment {
+    pub(crate) fn decode(&mut self, chunk: &Chunk) -> Segment {
         let mut segment = Segment::empty(&self.task);
         segment.reserve(&self.task, chunk);
         let (mut bad_frame, mut bad_record) = (None, None);
@@ -332,7 +336,7 @@ fn halves(bytes: [u8; 8]) -> (u32, u32) {
 }
 
 /// The first of the ascending `marks` that is after `time`.
-pub(super) fn first_after(marks: &[u64], time: u64) -> Option<u64> {
+pub(crate) fn first_after(marks: &[u64], time: u64) -> Option<u64> {
     let before = marks.partition_point(|mark| *mark <= time);
     marks.get(before).copied()
 }

@@ -1,4 +1,4 @@
-use super::Instance;
+use crate::Instance;
 use busyhour::clock::UnixTime;
 use std::{
     collections::{HashMap, HashSet},
@@ -14,20 +14,20 @@ pub struct Domain {
 
 /// One record about a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) at: UnixTime,
+pub(crate) struct Change {
+    pub(crate) at: UnixTime,
     /// A full record replaces what was before, a delta changes it.
-    pub(super) is_full: bool,
-    pub(super) added: Vec<Instance>,
-    pub(super) removed: Vec<i32>,
+    pub(crate) is_full: bool,
+    pub(crate) added: Vec<Instance>,
+    pub(crate) removed: Vec<i32>,
 }
 
 impl Domain {
-    pub(super) fn push(&mut self, change: Change) {
+    pub(crate) fn push(&mut self, change: Change) {
         self.changes.push(change);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
@@ -50,7 +50,7 @@ impl Domain {
 
     /// Every instance that ever existed, in the order of appearance. An instance that
     /// changed its name has its last name.
-    pub(super) fn all(&self) -> Arc<[Instance]> {
+    pub(crate) fn all(&self) -> Arc<[Instance]> {
         let mut names = HashMap::new();
         let added = || self.changes.iter().flat_map(|change| &change.added);
         for instance in added() {

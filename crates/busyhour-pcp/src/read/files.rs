@@ -1,7 +1,7 @@
 //! The only place that touches files: which belong to an archive, and their
 //! bytes, on a disk or in memory.
 
-use super::Error;
+use crate::Error;
 use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
@@ -17,13 +17,13 @@ use std::{
 
 /// The files of one archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Files {
+pub(crate) struct Files {
     /// The name that they share, with its folder.
-    pub(super) base: PathBuf,
-    pub(super) metadata: PathBuf,
-    pub(super) index: Option<PathBuf>,
+    pub(crate) base: PathBuf,
+    pub(crate) metadata: PathBuf,
+    pub(crate) index: Option<PathBuf>,
     /// The data volumes in order.
-    pub(super) volumes: Vec<PathBuf>,
+    pub(crate) volumes: Vec<PathBuf>,
     /// Of each volume, as its name says.
     numbers: Vec<u32>,
     /// What is read instead of the disk.
@@ -38,7 +38,7 @@ impl<T: Read + Seek + Send> Bytes for T {}
 impl Files {
     /// The files of the archive that `path` names: by their common name, or by the name
     /// of one of them.
-    pub(super) fn find(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn find(path: &Path) -> Result<Self, Error> {
         let not_found = || Error::NotFound { path: path.into() };
         let folder = folder(path);
         let name = path.file_name().ok_or_else(not_found)?.to_string_lossy();
@@ -56,7 +56,7 @@ impl Files {
     }
 
     /// Those among `files`, by name, that make up the archive `base`.
-    pub(super) fn in_memory(base: &str, files: HashMap<String, Vec<u8>>) -> Result<Self, Error> {
+    pub(crate) fn in_memory(base: &str, files: HashMap<String, Vec<u8>>) -> Result<Self, Error> {
         let mut names: Vec<String> = files.keys().cloned().collect();
         names.sort();
         let found = Self::of(Path::new(""), base, &names);
@@ -95,12 +95,12 @@ impl Files {
     }
 
     /// The place among the volumes of that with this number.
-    pub(super) fn volume(&self, number: u32) -> Option<usize> {
+    pub(crate) fn volume(&self, number: u32) -> Option<usize> {
         self.numbers.binary_search(&number).ok()
     }
 
     /// Bytes of all volumes as they lie on the disk.
-    pub(super) fn volume_bytes(&self) -> u64 {
+    pub(crate) fn volume_bytes(&self) -> u64 {
         let len = |path: &PathBuf| match &self.memory {
             None => path.metadata().map_or(0, |metadata| metadata.len()),
             Some(memory) => memory.get(path).map_or(0, |bytes| bytes.len() as u64),
@@ -109,7 +109,7 @@ impl Files {
     }
 
     /// The bytes of a file, decompressed if its name says that it is compressed.
-    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn Read + Send>, Error> {
+    pub(crate) fn open(&self, path: &Path) -> Result<Box<dyn Read + Send>, Error> {
         let file = self.raw(path);
         let file = file.map_err(|error| Error::unreadable(path, error))?;
         let suffix = path.extension().and_then(OsStr::to_str).unwrap_or_default();
@@ -126,14 +126,14 @@ impl Files {
     }
 
     /// The bytes of a file that is not compressed, from `offset` on.
-    pub(super) fn open_at(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+    pub(crate) fn open_at(&self, path: &Path, offset: u64) -> io::Result<Box<dyn Read + Send>> {
         let mut file = self.raw(path)?;
         file.seek(SeekFrom::Start(offset))?;
         Ok(Box::new(file))
     }
 
     /// All bytes of a file of at most `len_max`.
-    pub(super) fn read(&self, path: &Path, len_max: u64) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read(&self, path: &Path, len_max: u64) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         let read = self.open(path)?.take(len_max + 1).read_to_end(&mut bytes);
         read.map_err(|error| Error::unreadable(path, error))?;
@@ -146,7 +146,7 @@ impl Files {
 
     /// The last record of a volume that is not compressed, up to `len_max`
     /// bytes of it, if the length at the file's end leads to one.
-    pub(super) fn last_record(&self, path: &Path, len_max: usize) -> Option<Vec<u8>> {
+    pub(crate) fn last_record(&self, path: &Path, len_max: usize) -> Option<Vec<u8>> {
         if is_compressed(path) {
             return None;
         }
@@ -218,7 +218,7 @@ fn is_metadata_of(name: &str, base: &str) -> bool {
 }
 
 /// Whether a file must be read from its start.
-pub(super) fn is_compressed(path: &Path) -> bool {
+pub(crate) fn is_compressed(path: &Path) -> bool {
     let name = path.to_string_lossy();
     COMPRESSED.iter().any(|suffix| name.ends_with(suffix))
 }

@@ -1,23 +1,23 @@
 //! Joining decoded chunks in their order: what lies between the last sample
 //! of one and the first of the next.
 
-use super::{
+use crate::{
     Semantics,
     error::Flaw,
-    segment::{RawSample, Segment, Task, first_after},
+    render::segment::{RawSample, Segment, Task, first_after},
 };
 
 /// All columns, as far as the chunks were joined.
 #[derive(Debug)]
-pub(super) struct Merge {
+pub(crate) struct Merge {
     task: Task,
     joints: Vec<Joint>,
     /// By column, a value for each moment; NaN where there is none.
     values: Vec<f64>,
     marks: Vec<u64>,
-    pub(super) record_count: u64,
+    pub(crate) record_count: u64,
     /// The first damage, with its volume.
-    pub(super) flaw: Option<(usize, Flaw)>,
+    pub(crate) flaw: Option<(usize, Flaw)>,
 }
 
 /// Where one column ends for now.
@@ -30,7 +30,7 @@ struct Joint {
 }
 
 impl Merge {
-    pub(super) fn new(task: Task) -> Self {
+    pub(crate) fn new(task: Task) -> Self {
         let column_count = task.plan.columns().len();
         Self {
             joints: vec![Joint::default(); column_count],
@@ -44,7 +44,7 @@ impl Merge {
 
     /// Joins the chunk that follows the last one, and says whether a later
     /// one can still change anything.
-    pub(super) fn add(&mut self, segment: &Segment, volume: usize) -> bool {
+    pub(crate) fn add(&mut self, segment: &Segment, volume: usize) -> bool {
         self.marks.extend(&segment.marks);
         self.record_count += segment.record_count;
         if self.flaw.is_none() {
@@ -81,7 +81,7 @@ impl Merge {
 
     /// Columns whose value at the window's start depends on a sample before
     /// those that were joined.
-    pub(super) fn without_prior(&self) -> Vec<usize> {
+    pub(crate) fn without_prior(&self) -> Vec<usize> {
         let from = self.task.window.from().as_nanos();
         let joints = self.joints.iter().enumerate();
         joints
@@ -92,7 +92,7 @@ impl Merge {
 
     /// Takes in the last sample of a column before those that were joined,
     /// with no mark between.
-    pub(super) fn precede(&mut self, column: usize, prior: RawSample) {
+    pub(crate) fn precede(&mut self, column: usize, prior: RawSample) {
         let joint = &mut self.joints[column];
         let Some(first) = joint.first else {
             joint.last = Some(prior);
@@ -135,7 +135,7 @@ impl Merge {
 
     /// The values as pmFetch(3) gives them in interpolation mode, from an
     /// archive that ends at `end`.
-    pub(super) fn finish(mut self, end: u64) -> Vec<f64> {
+    pub(crate) fn finish(mut self, end: u64) -> Vec<f64> {
         let until = self.task.window.passed(end.saturating_add(SLOP_NANOS));
         for column in 0..self.joints.len() {
             if self.joints[column].passed < until {

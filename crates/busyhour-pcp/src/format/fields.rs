@@ -1,33 +1,33 @@
 //! Big-endian fields, taken one after the other.
 
-use super::Problem;
+use crate::Problem;
 use busyhour::clock::UnixTime;
 
 /// What is left of a record. Each take fails when the record is too short.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Problem> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Problem> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(Problem::Outside)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Problem> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Problem> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(super) fn i32(&mut self) -> Result<i32, Problem> {
+    pub(crate) fn i32(&mut self) -> Result<i32, Problem> {
         self.array().map(i32::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Problem> {
+    pub(crate) fn u64(&mut self) -> Result<u64, Problem> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// Seconds and a fraction, as the version writes them.
-    pub(super) fn time(&mut self, version: Version) -> Result<UnixTime, Problem> {
+    pub(crate) fn time(&mut self, version: Version) -> Result<UnixTime, Problem> {
         let (seconds, nanos) = match version {
             Version::V2 => (u64::from(self.u32()?), u64::from(self.u32()?) * 1000),
             Version::V3 => (self.seconds()?, u64::from(self.u32()?)),
@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A string in a field of fixed length, ended by the first zero.
-    pub(super) fn text(&mut self, len: usize) -> Result<String, Problem> {
+    pub(crate) fn text(&mut self, len: usize) -> Result<String, Problem> {
         self.take(len).map(until_zero)
     }
 
@@ -66,7 +66,7 @@ pub enum Version {
 }
 
 impl Version {
-    pub(super) fn number(self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         match self {
             Self::V2 => 2,
             Self::V3 => 3,
@@ -75,7 +75,7 @@ impl Version {
 }
 
 /// The bytes before the first zero, as text.
-pub(super) fn until_zero(bytes: &[u8]) -> String {
+pub(crate) fn until_zero(bytes: &[u8]) -> String {
     let len = bytes.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&bytes[..len.unwrap_or(bytes.len())]).into_owned()
 }

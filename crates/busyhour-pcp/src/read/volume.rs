@@ -1,13 +1,15 @@
 //! The data volumes, one after the other, in chunks of whole records.
 
-use super::{
+use crate::{
     Damage, Error, Problem,
     error::Flaw,
-    fields::Version,
-    files::Files,
-    frame::{Framing, RECORD_BYTES_MAX},
-    label::{LABEL_BYTES_MAX, Label},
-    record::Head,
+    format::{
+        fields::Version,
+        frame::{Framing, RECORD_BYTES_MAX},
+        label::{LABEL_BYTES_MAX, Label},
+        record::Head,
+    },
+    read::files::Files,
 };
 use busyhour::buffer::{Buffer, BufferMut, BufferPool};
 use std::{
@@ -19,7 +21,7 @@ use std::{
 };
 
 /// Reads the volumes of one archive in order, or a part of them.
-pub(super) struct Volumes {
+pub(crate) struct Volumes {
     files: Arc<Files>,
     version: Version,
     /// Where the next volume is read from.
@@ -27,18 +29,18 @@ pub(super) struct Volumes {
     end: Position,
     open: Option<Volume>,
     /// Of the volumes, decompressed.
-    pub(super) bytes_read: u64,
+    pub(crate) bytes_read: u64,
     /// The first label that did not fit.
-    pub(super) damage: Option<Damage>,
+    pub(crate) damage: Option<Damage>,
 }
 
 /// A place in the volumes: a record begins there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Position {
+pub(crate) struct Position {
     /// Which of the archive's volumes.
-    pub(super) volume: usize,
+    pub(crate) volume: usize,
     /// Bytes from the volume's start; 0 stands for the first record.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
 }
 
 /// One volume from some record on.
@@ -56,38 +58,38 @@ struct Volume {
 
 /// Whole records in a buffer of the pool.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     /// Which of the archive's volumes.
-    pub(super) volume: usize,
+    pub(crate) volume: usize,
     /// Where in it `bytes` begin.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     buffer: BufferMut,
     len: usize,
     /// Whether nothing follows, so that a record that is cut off stays so.
-    pub(super) is_last: bool,
+    pub(crate) is_last: bool,
 }
 
 impl Chunk {
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.buffer.get(..self.len).unwrap_or_default()
     }
 
     /// For values that are held on to.
-    pub(super) fn freeze(mut self) -> Buffer {
+    pub(crate) fn freeze(mut self) -> Buffer {
         self.buffer.truncate(self.len);
         self.buffer.freeze()
     }
 
     /// The memory, for the next chunk: a fresh one would cost a page fault for
     /// every page.
-    pub(super) fn into_spare(self) -> BufferMut {
+    pub(crate) fn into_spare(self) -> BufferMut {
         self.buffer
     }
 }
 
 impl Volumes {
     /// All of them.
-    pub(super) fn new(files: Arc<Files>, version: Version) -> Self {
+    pub(crate) fn new(files: Arc<Files>, version: Version) -> Self {
         let end = Position {
             volume: files.volumes.len(),
             offset: 0,
@@ -96,7 +98,7 @@ impl Volumes {
     }
 
     /// The records that begin in `part`.
-    pub(super) fn between(files: Arc<Files>, version: Version, part: Range<Position>) -> Self {
+    pub(crate) fn between(files: Arc<Files>, version: Version, part: Range<Position>) -> Self {
         Self {
             files,
             version,
@@ -110,7 +112,7 @@ impl Volumes {
 
     /// The next chunk, or `None` after the last. It is read into `spare` if
     /// that is long enough.
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         buffers: &BufferPool,
         mut spare: Option<BufferMut>,
@@ -133,7 +135,7 @@ impl Volumes {
     }
 
     /// The file of a chunk's volume.
-    pub(super) fn path(&self, volume: usize) -> &Path {
+    pub(crate) fn path(&self, volume: usize) -> &Path {
         &self.files.volumes[volume]
     }
 
@@ -249,7 +251,7 @@ impl Volume {
 }
 
 /// How long the label is with which a volume of an archive of that version begins.
-pub(super) fn label_len(head: &[u8], version: Version) -> Result<usize, Problem> {
+pub(crate) fn label_len(head: &[u8], version: Version) -> Result<usize, Problem> {
     let (label, len) = Label::parse(head)?;
     if label.version != version {
         return Err(Problem::Version {
@@ -261,7 +263,7 @@ pub(super) fn label_len(head: &[u8], version: Version) -> Result<usize, Problem>
 }
 
 /// How result records lie in a volume.
-pub(super) fn framing(version: Version) -> Framing<impl Fn(&[u8]) -> bool> {
+pub(crate) fn framing(version: Version) -> Framing<impl Fn(&[u8]) -> bool> {
     Framing {
         alignment: 4,
         is_plausible: move |body: &[u8]| {
@@ -273,7 +275,7 @@ pub(super) fn framing(version: Version) -> Framing<impl Fn(&[u8]) -> bool> {
 }
 
 fn head_of(head: &[u8], body_len: usize, version: Version) -> bool {
-    let mut fields = super::fields::Fields(head);
+    let mut fields = crate::format::fields::Fields(head);
     let _ = fields.u32();
     let time = fields.time(version);
     let count = fields.i32();
@@ -282,7 +284,7 @@ fn head_of(head: &[u8], body_len: usize, version: Version) -> bool {
 }
 
 /// The heads of the records of a chunk that have one.
-pub(super) fn heads(chunk: &Chunk, version: Version, mut on_head: impl FnMut(Head)) {
+pub(crate) fn heads(chunk: &Chunk, version: Version, mut on_head: impl FnMut(Head)) {
     framing(version).walk(
         chunk.bytes(),
         chunk.is_last,
@@ -296,7 +298,7 @@ pub(super) fn heads(chunk: &Chunk, version: Version, mut on_head: impl FnMut(Hea
 }
 
 /// Reads until `into` is full or nothing is left; says which.
-pub(super) fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<(usize, bool)> {
+pub(crate) fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<(usize, bool)> {
     let mut len = 0;
     while len < into.len() {
         match source.read(&mut into[len..]) {
@@ -310,7 +312,7 @@ pub(super) fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<(usize
 }
 
 /// As much as stays in a core's own cache while it is decoded.
-pub(super) const CHUNK_BYTES: usize = 512 << 10;
+pub(crate) const CHUNK_BYTES: usize = 512 << 10;
 
 const HEAD_BYTES_MAX: usize = 16;
 

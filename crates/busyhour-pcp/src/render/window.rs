@@ -65,14 +65,14 @@ impl Window {
     }
 
     #[inline]
-    pub(super) fn nanos(&self, index: usize) -> u64 {
+    pub(crate) fn nanos(&self, index: usize) -> u64 {
         self.from
             .saturating_add(self.step.saturating_mul(index as u64))
     }
 
     /// How many moments are at or before `nanos`.
     #[inline]
-    pub(super) fn passed(&self, nanos: u64) -> usize {
+    pub(crate) fn passed(&self, nanos: u64) -> usize {
         match nanos.checked_sub(self.from) {
             None => 0,
             Some(since) => (since / self.step)
