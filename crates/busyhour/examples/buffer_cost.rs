@@ -1,4 +1,4 @@
-//! One way of using pinned buffers, so often as told and nothing else, for
+//! Repeats one use of pinned buffers as often as given, and nothing else, for
 //! `scripts/count.sh buffer`, which counts instructions.
 //!
 //!     buffer_cost WAY COUNT

@@ -1,4 +1,4 @@
-//! A topic with a last-value cache: who comes late hears the state first.
+//! A topic with a last-value cache: a late subscriber first receives the state.
 //!
 //! Run with `cargo run -p busyhour --example bus`.
 
@@ -28,7 +28,7 @@ fn main() {
     let _ = states.publish(change(&door, "idle"));
     let _ = states.publish(change(&gate, "in use"));
 
-    // Everything that is cached comes first, each key once; then the changes.
+    // The cached events come first, each key once; then the changes.
     let watcher = states
         .subscribe()
         .replay()

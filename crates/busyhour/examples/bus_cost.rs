@@ -1,4 +1,4 @@
-//! One way of using a topic, so often as told and nothing else, for
+//! Repeats one use of a topic as often as given, and nothing else, for
 //! `scripts/count.sh bus`, which counts instructions and cache misses.
 //!
 //!     bus_cost WAY COUNT [KEYS]
@@ -52,7 +52,7 @@ fn refuse(why: &str) -> ! {
     exit(2)
 }
 
-/// A sequence that goes to the keys in no order a cache could guess.
+/// A sequence that visits the keys in an order that no cache can predict.
 fn scattered(count: u64, keys: u64) -> impl Iterator<Item = u64> {
     let numbers = (1..=count).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     numbers.map(move |number| (number >> 32) % keys)
@@ -79,7 +79,7 @@ fn folding() -> Topic<Update> {
     Topic::builder("folding").fold(NodeId(1), sum).build()
 }
 
-/// The other node has spoken of every key.
+/// The other node has published every key.
 fn publish_folded(count: u64, keys: u64) {
     let topic = folding();
     for key in 0..keys {

@@ -1,5 +1,5 @@
-//! Equal entities that yield in a loop on one worker: how equal their shares
-//! of it are, and how long one of them waited for its turn at most.
+//! Equal entities that yield in a loop on one worker: prints how equal their
+//! shares are, and how long an entity waited for its turn at most.
 //!
 //! It is the program that Linux schedulers of the time were compared with (N
 //! threads around `sched_yield`), with its count of active threads mended: they

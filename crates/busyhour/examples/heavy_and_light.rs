@@ -1,5 +1,5 @@
-//! One serializer that is always full, of tasks of a millisecond, beside a
-//! thousand light ones, on two workers: how long the light ones wait.
+//! A serializer that is always full of one-millisecond tasks, beside a thousand
+//! light ones, on two workers: prints how long the light ones wait.
 //!
 //! `cargo run --release --package busyhour --example heavy_and_light`
 

@@ -1,4 +1,4 @@
-//! The way of a packet: it lands in a pinned buffer, becomes a task on its
+//! The path of a packet: it lands in a pinned buffer, becomes a task on its
 //! device's serializer, changes a state on a topic, reaches a subscriber on a
 //! serializer of its own, and a timer ends it. All in virtual time, so that
 //! every run prints the same.

@@ -1,4 +1,5 @@
-//! A pool runs tasks in any order, on any worker, and says at the end what it did.
+//! A pool runs tasks in any order, on any worker, and reports at the end what
+//! it did.
 
 use std::{
     error::Error,

@@ -1,4 +1,5 @@
-//! The run queue: who runs next, and why a heavy entity does not starve light ones.
+//! The run queue: which entity runs next, and why a heavy one does not starve
+//! light ones.
 //!
 //! `cargo run --example run_queue`
 

@@ -1,4 +1,5 @@
-//! Tasks: closures that travel in one cache line and run where they are taken.
+//! Tasks: closures that are moved in one cache line and run on the thread that
+//! takes them.
 //!
 //! `cargo run --example task`
 

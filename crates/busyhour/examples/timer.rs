@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     service()
 }
 
-/// The queue knows no clock: its owner says what time it is.
+/// The queue has no clock: its owner passes the time.
 fn queue() {
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     let mut queue = TimerQueue::new();

@@ -1,5 +1,5 @@
-//! One way of using the timer service, so often as told and nothing else, for
-//! `scripts/count.sh timer`, which counts instructions.
+//! Repeats one use of the timer service as often as given, and nothing else,
+//! for `scripts/count.sh timer`, which counts instructions.
 //!
 //!     timer_cost WAY COUNT
 
