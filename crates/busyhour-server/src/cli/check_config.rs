@@ -47,7 +47,8 @@ impl CheckConfig {
     }
 }
 
-/// What this does not count: no store need be there, or be reached from here.
+/// The accounts that this does not count: the store need not exist, or be reachable
+/// from here.
 fn stored(store: &Store) -> String {
     let what = "bindings and accounts by command or HTTP";
     match store.durability {

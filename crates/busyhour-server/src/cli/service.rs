@@ -33,8 +33,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Opens the store, binds the addresses, serves, and says so.
-    /// Should the store end by itself, so does the server, by `ending`.
+    /// Opens the store, binds the addresses, serves, and announces it. If the store
+    /// stops by itself, the server ends through `ending`.
     pub(super) fn start(config: Config, ending: &Ending) -> Result<Self, Failure> {
         // The store first: a second server on it must not take a port before it refuses.
         let store = open_store(&config.store)?;
@@ -71,7 +71,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Takes the accounts and tokens of a newly read configuration and names what must wait.
+    /// Applies the accounts and tokens of a reloaded configuration, and names the
+    /// settings that need a restart.
     pub(super) fn reload(&self, config: Config) {
         self.accounts.replace(config.accounts.clone());
         self.server.accounts_changed();
@@ -164,7 +165,7 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
     Ok(Box::new(store.map_err(Failure::running)?))
 }
 
-/// What a server that keeps nothing leaves unread: the accounts of a database.
+/// The accounts of a database that a server in memory does not read.
 pub(super) fn unread_store(options: &config::Store) -> Option<String> {
     let is_there = options.is_postgres() || database(options).exists();
     let is_unread = options.durability == config::Durability::Memory && is_there;

@@ -10,7 +10,7 @@ use std::{
 /// The signals that a running server obeys.
 pub(super) struct Signals(iterator::Signals);
 
-/// Ends the server though nobody asked, and says why.
+/// Ends the server without a signal, for a reason.
 #[derive(Clone)]
 pub(super) struct Ending {
     reason: Arc<OnceLock<String>>,
@@ -63,11 +63,11 @@ impl Ending {
         self.signals.close();
     }
 
-    /// Why it ends, if nobody asked for that.
+    /// Why it ends, if there was no signal.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }
 }
 
-/// Exit code when somebody did not want to wait for the draining.
+/// Exit code after a second signal during draining.
 const IMPATIENT: i32 = 1;

@@ -1,9 +1,8 @@
-//! Variables of the environment that look like settings and are none.
+//! Environment variables that look like settings but are not.
 
 use super::{KEYS, Key, Problem, SettingOrigin, file::nearest};
 
-/// A slip of the hand in a variable would otherwise leave the default in place,
-/// and nobody would know.
+/// Otherwise a typing error in a variable would silently leave the default in place.
 pub(super) fn unknown_variables() -> Vec<Problem> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut unknown: Vec<String> = names.filter(|name| is_unknown(name)).collect();

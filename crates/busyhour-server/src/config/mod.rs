@@ -264,8 +264,8 @@ pub struct Loaded {
 }
 
 impl Config {
-    /// Reads `path` if given, applies `overrides` on top of it and checks the whole.
-    /// A variable of the environment that looks like a setting and is none is a warning.
+    /// Reads `path` if given, applies `overrides` on top of it and checks the whole. An
+    /// environment variable that looks like a setting but is not causes a warning.
     ///
     /// # Errors
     ///

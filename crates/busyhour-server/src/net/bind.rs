@@ -65,7 +65,7 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// So that a burst of answers hardly ever waits for the network card.
+/// Large enough that a burst of answers hardly ever waits for the network card.
 fn grow_send_buffer(socket: &Socket) {
     let forced = setsockopt(socket, sockopt::SndBufForce, &SEND_BUFFER_BYTES);
     if forced.is_err() {

@@ -1,5 +1,5 @@
-//! Which address of ours a datagram came to, and is sent from, where the socket
-//! is bound to all of them (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+//! The local address of a received or sent datagram, if the socket is bound to all
+//! addresses (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
 
 use nix::{
     cmsg_space, libc,
@@ -11,7 +11,7 @@ use std::{
     os::fd::AsFd,
 };
 
-/// Has the kernel say of each datagram to which address of ours it came.
+/// Makes the kernel report the local address of each received datagram.
 ///
 /// # Errors
 ///
@@ -24,11 +24,12 @@ pub(super) fn ask_for_local(socket: &impl AsFd, bound: SocketAddr) -> io::Result
     Ok(())
 }
 
-/// Our address as the kernel says it; `None` for what says something else, or an
+/// The local address in the kernel's control message; `None` for another message, or an
 /// address that nothing can be sent from.
 pub(super) fn local_of(message: &ControlMessageOwned) -> Option<IpAddr> {
     let address = match message {
-        // The one to answer from, which for a broadcast is not the one it went to.
+        // The address to answer from, which for a broadcast is not the destination
+        // address.
         ControlMessageOwned::Ipv4PacketInfo(info) => {
             IpAddr::from(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)))
         }
@@ -40,7 +41,7 @@ pub(super) fn local_of(message: &ControlMessageOwned) -> Option<IpAddr> {
     (!address.is_multicast() && !address.is_unspecified()).then_some(address)
 }
 
-/// What tells the kernel from which address to send.
+/// The control message that tells the kernel from which address to send.
 pub(super) enum SentFrom {
     V4(libc::in_pktinfo),
     V6(libc::in6_pktinfo),

@@ -1,9 +1,9 @@
-//! A panic in whatever deals with an arrival ends that arrival, and nothing else.
+//! A panic while handling a message drops that message, and nothing else.
 //!
-//! The thread that receives for everybody must not end because of what one sender
-//! sent. What the panic left half done lies behind locks, and each of those is
-//! taken again by the next one who needs it, as after a panic in a task of the
-//! pool. So it is caught, counted and told, and the next arrival has its turn.
+//! The thread that receives for everybody must not end because of one sender's message.
+//! State that the panic left half done is behind locks, which other threads can still
+//! take, as after a panic in a task of the pool. So the panic is caught, counted and
+//! logged, and the next message follows.
 
 use busyhour_sip::Flow;
 use std::{
@@ -47,7 +47,7 @@ impl Panics {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// A sender that knows how must not fill the log.
+    /// An attacker who can cause panics must not fill the log.
     fn is_to_be_told(&self) -> bool {
         let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = told_at.is_none_or(|told_at| told_at.elapsed() >= TOLD_EVERY);

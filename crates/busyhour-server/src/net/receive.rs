@@ -45,7 +45,7 @@ pub(super) struct Receiver {
 struct ReceiveBatch {
     /// A pinned buffer for each datagram; `None` where the pool had none.
     slots: Vec<Option<BufferMut>>,
-    /// Beside each slot, room for the rest of a datagram too long for it.
+    /// For each slot, room for the rest of a datagram that is too long for it.
     spill: Vec<u8>,
     headers: MultiHeaders<SockaddrStorage>,
     /// The datagrams of the last call.
@@ -62,15 +62,15 @@ struct ReceiveBatch {
 struct ReceivedMeta {
     len: usize,
     source: Option<SocketAddr>,
-    /// When it came, since the Unix epoch, where that is noted.
+    /// The arrival time since the Unix epoch, if the kernel records it.
     came_at: Option<Duration>,
-    /// Our address that it came to, where the socket has several.
+    /// The local address that it came to, if the socket has several.
     local: Option<IpAddr>,
 }
 
 impl Receiver {
-    /// Hands every datagram that `read_mode` wants to `deliver`, in order, until the
-    /// stop signal, and rests while it wants none.
+    /// Gives every datagram that `read_mode` wants to `deliver`, in order, until the
+    /// stop signal, and pauses while it wants none.
     pub(super) fn run(
         &self,
         pool: &TaskPool,
@@ -100,8 +100,8 @@ impl Receiver {
         }
     }
 
-    /// A few, or after a few a whole batch: who receives one at a time need not
-    /// prepare for more.
+    /// Asks for a few datagrams, or, if these were there, for a whole batch: if they
+    /// come one at a time, a batch would be prepared for nothing.
     fn receive(&self, batch: &mut ReceiveBatch) -> nix::Result<()> {
         let is_busy = batch.arrivals.len() >= FEW;
         let len = if is_busy { BATCH_LEN } else { FEW };
@@ -109,7 +109,7 @@ impl Receiver {
         batch.receive(len, &self.socket)
     }
 
-    /// A few are done with here, one by one; more are left to the pool's workers.
+    /// A few are processed here, one by one; more are left to the pool's workers.
     fn hand_on(
         &self,
         batch: &mut ReceiveBatch,
@@ -153,7 +153,7 @@ impl Receiver {
         SocketAddr::new(ip, self.local.port())
     }
 
-    /// Has the kernel note from now on when datagrams come, or no longer.
+    /// Turns the kernel's recording of arrival times on or off.
     fn stamp(&self, batch: &mut ReceiveBatch, is_wanted: bool) {
         if batch.is_stamped != is_wanted {
             let set = setsockopt(&self.socket, sockopt::ReceiveTimestampns, &is_wanted);
@@ -177,12 +177,13 @@ impl Receiver {
         }
     }
 
-    /// Leaves what comes in the kernel for a moment, in which some hundred
-    /// requests are done at most: far less than what waits inside, so that
-    /// nobody who could work lacks it.
+    /// Leaves datagrams in the kernel for a moment, in which at most some hundred
+    /// requests are processed: far fewer than wait inside, so no worker runs out of
+    /// work.
     fn rest(&self) -> Waited {
         let mut awaited = [PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
-        // A millisecond, the shortest there is; that it may fail means a look too early.
+        // One millisecond, the shortest timeout; if the call fails, the next check is
+        // only too early.
         let _ = poll(&mut awaited, 1u8);
         match awaited[0].any() {
             Some(true) => Waited::Stop,
@@ -216,7 +217,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// Whether the last call brought all that it had room for, so that there may be more.
+    /// Whether the last call filled all slots, so that there may be more.
     fn was_full(&self) -> bool {
         self.arrivals.len() == self.asked
     }
@@ -234,8 +235,8 @@ impl ReceiveBatch {
         self.arrivals.clear();
         self.asked = len;
         if self.is_stamped || self.is_told_local {
-            // Anew each time: the kernel writes how much of the room it used over
-            // how much there is.
+            // Set again each time: the kernel overwrites the size of the room with the
+            // size that it used.
             let space = cmsg_space!(TimeSpec, libc::in6_pktinfo);
             self.headers = MultiHeaders::preallocate(len, Some(space));
         }
@@ -298,8 +299,8 @@ impl ReceivedMeta {
         }
     }
 
-    /// Whether it came before `since`, and its sender has sent it again or soon
-    /// will. One that came long before tells that the clock was set.
+    /// Whether it came before `since`, so that its sender has retransmitted it or soon
+    /// will. A much earlier time means that the clock was set.
     fn is_stale(&self, since: Option<Duration>) -> bool {
         let age = since.zip(self.came_at);
         let older = age.and_then(|(since, came_at)| since.checked_sub(came_at));
@@ -307,7 +308,7 @@ impl ReceivedMeta {
     }
 }
 
-/// What comes now and came a little before is fresh.
+/// A datagram that comes now, or came a little before, is fresh.
 fn fresh_since() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().saturating_sub(STALE)
@@ -322,8 +323,8 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
 
 /// Datagrams of one call that are no sign of load.
 const FEW: usize = 8;
-/// With what it waits inside, less than the half second after which a client
-/// sends again (RFC 3261's T1): otherwise each one would be done twice.
+/// Together with the wait inside, less than the half second after which a client
+/// retransmits (RFC 3261's T1): otherwise each request would be processed twice.
 const STALE: Duration = Duration::from_millis(250);
 /// No datagram waits as long in a socket that is read.
 const CLOCK_WAS_SET: Duration = Duration::from_secs(60);

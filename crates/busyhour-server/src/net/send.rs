@@ -20,7 +20,8 @@ use std::{
 /// The bounded queue of datagrams that leave through one socket.
 pub(super) struct SendQueue {
     waiting: Mutex<Waiting>,
-    /// Datagrams on their way into the kernel; only the thread that set `Waiting::sending` locks it.
+    /// Datagrams that are being given to the kernel; only the thread that set
+    /// `Waiting::sending` locks it.
     batch: Mutex<Vec<Outgoing>>,
     capacity: usize,
 }
@@ -28,14 +29,14 @@ pub(super) struct SendQueue {
 struct Waiting {
     datagrams: VecDeque<Outgoing>,
     len_high_water: usize,
-    /// A thread is sending, and will look again before it stops.
+    /// A thread is sending, and will check again before it stops.
     sending: bool,
 }
 
 /// One datagram on its way out.
 pub(super) struct Outgoing {
     pub(super) to: SocketAddr,
-    /// Our address to send it from, where the socket has several.
+    /// The local address to send it from, if the socket has several.
     pub(super) from: Option<IpAddr>,
     pub(super) payload: Buffer,
 }
@@ -140,7 +141,8 @@ impl Sender<'_> {
         }
     }
 
-    /// As many of the first ones as the kernel takes in one call; an error is the first one's.
+    /// Sends as many of the first ones as the kernel takes in one call; an error is
+    /// about the first one.
     fn send_some(&self, batch: &[Outgoing]) -> nix::Result<usize> {
         match of_same_address(batch) {
             [one] if one.from.is_none() => self.send_one(one),

@@ -6,7 +6,7 @@ use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::Flow;
 use std::{io, time::Duration};
 
-/// SIP's sockets and those of IAX2, told apart by what a flow says.
+/// The sockets of SIP and of IAX2; a flow tells which one to use.
 ///
 /// # Examples
 ///

@@ -64,7 +64,7 @@ pub struct Udp {
 /// Which addresses to serve, and with how much room.
 #[derive(Debug, Clone)]
 pub struct UdpOptions {
-    /// What is spoken there, `SIP` or `IAX2`, for the words of an error.
+    /// The protocol, `SIP` or `IAX2`, for error messages.
     pub protocol: &'static str,
     /// The addresses; port 0 takes a free one.
     pub addresses: Vec<SocketAddr>,
@@ -131,12 +131,13 @@ impl Udp {
         })
     }
 
-    /// Starts a thread `bh-rx-<protocol>-<n>` for each socket, which calls `deliver` for
-    /// each datagram, in the order of arrival at that socket. While little comes in
-    /// the thread is an inline runner of `pool` (one of eight) and does itself what `deliver`
-    /// pushes there, which must not block: later datagrams wait for it.
-    /// `read_mode` is asked before each system call: what it does not want waits in the
-    /// kernel, or finds no room there and is lost, which is the cheapest way to lose it.
+    /// Starts a thread `bh-rx-<protocol>-<n>` for each socket, which calls `deliver`
+    /// for each datagram, in the order of arrival at that socket. While little comes in
+    /// the thread is an inline runner of `pool` (one of eight) and does itself what
+    /// `deliver` pushes there, which must not block: later datagrams wait for it.
+    /// `read_mode` is called before each system call: datagrams that it does not want
+    /// wait in the kernel, or are dropped there for lack of room, which is the cheapest
+    /// way to drop them.
     ///
     /// # Errors
     ///
@@ -175,7 +176,7 @@ impl Udp {
         }
     }
 
-    /// Whether datagrams that come to this address of ours come here.
+    /// Whether this socket receives the datagrams for this local address.
     pub fn serves(&self, local: SocketAddr) -> bool {
         self.port(local).is_some()
     }
@@ -274,7 +275,7 @@ impl Port {
         }
     }
 
-    /// What the kernel counted since the socket was made; 0 where it does not say.
+    /// The kernel's count since the socket was created; 0 if it is not available.
     fn kernel_dropped(&self) -> u64 {
         let info = getsockopt(&self.socket, MemoryInfo);
         info.map_or(0, |info| u64::from(info[libc::SK_MEMINFO_DROPS as usize]))

@@ -18,11 +18,11 @@
 //! (`access`), the load control decides what is read and refused (`load`), the
 //! registration log says what became of registrations (`stats`).
 //!
-//! Locks are taken in this order: the table of hints; a device's or a watcher's
-//! state; the table of mailboxes; one shard of a table (devices, watchers,
-//! transactions); a hint's lines; one of a topic or of the store's queue; then
-//! nothing. Those of nonces, logins, failures, lines left out of the log and the
-//! directory of accounts are taken alone, under any but the last.
+//! Locks are taken in this order: the table of hints; a device's or a watcher's state;
+//! the table of mailboxes; one shard of a table (devices, watchers, transactions); a
+//! hint's lines; a lock of a topic or of the store's queue; then none. The locks of
+//! nonces, logins, failures, suppressed log lines and the directory of accounts may be
+//! taken under any but the last, and no lock is taken under them.
 
 mod config;
 mod network;
@@ -68,8 +68,7 @@ use std::{
 
 /// A running server; a clone is another handle on the same one.
 ///
-/// It ends with its last handle, at once and as it stands; [`Server::shutdown`]
-/// ends it gently.
+/// It ends with its last handle, at once; [`Server::shutdown`] ends it gracefully.
 ///
 /// # Examples
 ///
@@ -118,7 +117,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Reads the store, takes its bindings back in and is ready to serve.
+    /// Reads the store, restores its bindings and is then ready to serve.
     ///
     /// The server stops no runtime and closes no network: both are the
     /// caller's.
@@ -141,30 +140,29 @@ impl Server {
         self.core.load().read_mode()
     }
 
-    /// Takes a message that came over `flow`: a datagram, or what the framing of
-    /// a connection cut out. Any thread may call this, several at a time. It
-    /// parses and authenticates, and leaves the rest to the pool. The answer goes
-    /// back the same way.
+    /// Handles a message that came over `flow`: a datagram, or a message of a
+    /// connection. Any thread may call this, several at a time. It parses and
+    /// authenticates, and leaves the rest to the pool. The answer goes back on the same
+    /// flow.
     pub fn message(&self, flow: Flow, message: &Buffer) {
         self.core.receive(flow, message);
     }
 
-    /// Takes what stands in a connection in place of a message, and cannot be
-    /// one: it is counted, and answered as far as it can be. Nobody knows
-    /// where the next message begins, so the connection has to end.
+    /// Handles bytes of a connection that are not a message: counts them, and answers
+    /// if possible. The beginning of the next message is unknown, so the connection has
+    /// to end.
     pub fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
         self.core.broken_stream(flow, bytes, error);
     }
 
-    /// Takes in that a connection has ended over which something was accepted:
-    /// what was registered over it cannot be reached until it is registered
-    /// again, and its watchers are told so.
+    /// A connection with an accepted request has ended: the contacts that were
+    /// registered over it are unreachable until they register again, and their watchers
+    /// are notified.
     pub fn flow_failed(&self, flow: Flow) {
         self.core.flow_failed(flow);
     }
 
-    /// As [`message`](Self::message), for a datagram that came to an address where
-    /// IAX2 is spoken.
+    /// As [`message`](Self::message), for a datagram that came to an address of IAX2.
     pub fn iax2_datagram(&self, flow: Flow, datagram: &Buffer) {
         self.core.receive_iax2(flow, datagram);
     }
@@ -186,15 +184,15 @@ impl Server {
         self.core.bindings_of(user)
     }
 
-    /// What waits in a mailbox; `None` when nobody has spoken of it.
+    /// The message counts of a mailbox; `None` if nobody has set or published them.
     pub fn mailbox(&self, id: &str) -> Option<Mailbox> {
         self.core.mailboxes().get(&Name::new(id))
     }
 
-    /// Sets what waits in a mailbox and tells its watchers; whether it was not
-    /// set before. It lasts until it is set anew or removed, and survives the
-    /// process once `done` is told of success; what a device publishes of the
-    /// mailbox stands in front of it.
+    /// Sets the message counts of a mailbox and notifies its watchers; returns whether
+    /// they were not set before. They last until they are set again or removed, and
+    /// survive the process once `done` reports success; a device's publication for the
+    /// mailbox overrides them.
     ///
     /// # Errors
     ///
@@ -208,12 +206,12 @@ impl Server {
         self.core.set_mailbox(id, summary, done)
     }
 
-    /// Forgets what was set of a mailbox and tells its watchers; `false` when
-    /// nothing is known of it, and then `done` is not called.
+    /// Removes the message counts of a mailbox and notifies its watchers; `false` if
+    /// nothing is known of the mailbox, and then `done` is not called.
     ///
     /// # Errors
     ///
-    /// [`MailboxRefusal::Published`] when only a device speaks of it.
+    /// [`MailboxRefusal::Published`] if only a device publishes it.
     pub fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal> {
         self.core.remove_mailbox(id, done)
     }
@@ -239,10 +237,10 @@ impl Server {
         self.core.hint(extension)
     }
 
-    /// Sets the devices of an extension and tells its watchers what they do
-    /// together; whether it had none before. It lasts until it is set anew or
-    /// removed, and survives the process once `done` is told of success. Devices
-    /// whose stored accounts name the extension come in addition.
+    /// Sets the devices of an extension and notifies its watchers of their combined
+    /// state; returns whether it had none before. They last until they are set again or
+    /// removed, and survive the process once `done` reports success. Devices whose
+    /// stored accounts name the extension are added.
     ///
     /// # Errors
     ///
@@ -251,9 +249,9 @@ impl Server {
         self.core.set_hint(hint, done)
     }
 
-    /// Removes what was set of a hint; `false` when there is none, and then `done`
-    /// is not called. What accounts name of it stays; where nothing is left, its
-    /// watchers are told to come again.
+    /// Removes the devices that were set for a hint; `false` if there is no such hint,
+    /// and then `done` is not called. Devices whose accounts name the extension stay;
+    /// if none are left, the watchers are asked to subscribe again.
     ///
     /// # Errors
     ///
@@ -274,15 +272,16 @@ impl Server {
         self.core.parts.accounts.directory.stored_count()
     }
 
-    /// Tells `listener` of the tokens in the store: at once, and whenever they are
-    /// others than before, by whatever program.
+    /// Calls `listener` with the tokens in the store: at once, and whenever any program
+    /// changes them.
     pub fn watch_tokens(&self, listener: TokenListener) {
         listener(&self.core.parts.tokens);
         self.core.store().watch_tokens(listener);
     }
 
-    /// Takes in that other accounts are configured than before: what those had who
-    /// are gone ends, and its watchers are told. The store tells of its own.
+    /// The accounts of the configuration have changed: the bindings, publications and
+    /// subscriptions of removed accounts end, and watchers are notified. The store
+    /// reports its own accounts.
     pub fn accounts_changed(&self) {
         self.core.revoke();
     }
@@ -292,7 +291,7 @@ impl Server {
         self.core.is_closing.load(Ordering::Acquire)
     }
 
-    /// Ends gently; `false` when the deadline passed first.
+    /// Ends gracefully; `false` if the deadline passed first.
     ///
     /// 1. Datagrams are dropped and counted from now on.
     /// 2. Watchers get a last NOTIFY that tells them to come again. Those that have
@@ -301,8 +300,8 @@ impl Server {
     /// 3. The store makes durable what it was given, and then refuses.
     /// 4. Kept responses are dropped.
     ///
-    /// The answers to what was made durable are sent by the pool: shut the
-    /// runtime down after this, and close the network after that.
+    /// The pool sends the answers to the durable changes: shut down the runtime after
+    /// this, and then close the network.
     pub fn shutdown(&self, deadline: Duration) -> bool {
         self.core.is_closing.store(true, Ordering::Release);
         self.core.end_subscriptions();

@@ -1,4 +1,4 @@
-//! The interface to the network: the server hands datagrams over, and that is all it knows.
+//! The interface to the network: the server only hands datagrams over.
 
 use busyhour::buffer::Buffer;
 use busyhour_sip::Flow;
@@ -17,9 +17,9 @@ pub trait Network: Send + Sync {
     /// connection is gone. The message is then lost, as any datagram may be.
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError>;
 
-    /// As [`send`](Self::send), for a message that is as well made anew later
-    /// from what holds then. A connection without room for it is left as it
-    /// is, and what must leave at once has more room than this.
+    /// As [`send`](Self::send), for a message that can be written again later with the
+    /// state of that time. A connection without room for it stays open; messages that
+    /// must leave at once have more room.
     ///
     /// # Errors
     ///
@@ -29,19 +29,19 @@ pub trait Network: Send + Sync {
         self.send(flow, datagram)
     }
 
-    /// Something was accepted that came this way: the client at the other end
-    /// is trusted, and keeps the connection where untrusted ones have to go.
-    /// `false` when the connection is gone. After `true` its end is told to
+    /// A request of this flow was accepted: the client is trusted, and keeps its
+    /// connection when untrusted ones are closed. `false` if the connection is gone.
+    /// After `true` its end is reported to
     /// [`Server::flow_failed`](super::Server::flow_failed).
     fn mark_trusted(&self, _flow: Flow) -> bool {
         true
     }
 
-    /// The client at the other end of a connection was told to send something at
-    /// least as often as this: when nothing comes for longer, the connection ends.
+    /// The client of a connection was told to send something at least this often: the
+    /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
 
-    /// What it has moved and lost; nothing for a network that does not count.
+    /// The counters of the network; empty for a network that does not count.
     fn stats(&self) -> NetworkStats {
         NetworkStats::default()
     }
@@ -52,11 +52,11 @@ pub trait Network: Send + Sync {
 pub enum ReadMode {
     /// Whatever is there.
     All,
-    /// What came a moment ago. The server can't keep up; what has waited long
-    /// is sent again, and one of the two is work in vain.
+    /// Only datagrams that came just now. The server can't keep up; datagrams that have
+    /// waited long are retransmitted, so processing them would be wasted.
     Fresh,
-    /// Nothing now: as many requests wait for their device as may, and what is
-    /// read would only wait behind them. Unread it costs nothing.
+    /// Nothing now: the maximum of requests waits for devices, and further ones would
+    /// only wait behind them. An unread datagram costs nothing.
     Nothing,
 }
 
@@ -88,13 +88,13 @@ pub struct NetworkStats {
     pub kernel_dropped: u64,
     /// Datagrams dropped because the packet memory was used up.
     pub dropped_no_buffer: u64,
-    /// Datagrams dropped because they had waited so long, of a server that could
-    /// not keep up, that their sender sends them again.
+    /// Datagrams dropped under overload because they had waited so long that their
+    /// sender retransmits them.
     pub dropped_stale: u64,
     /// Receive calls that failed.
     pub receive_errors: u64,
-    /// Datagrams and messages of connections whose handling panicked, which ended
-    /// them and nothing else: a fault of the program, to be reported.
+    /// Datagrams and messages whose handling panicked; only they were dropped. That is
+    /// a bug: please report it.
     pub panicked: u64,
     /// Datagrams sent.
     pub sent: u64,
@@ -114,60 +114,61 @@ pub struct NetworkStats {
     pub streams: StreamStats,
 }
 
-/// What connections have moved, and why they ended.
+/// Counters of connections, and why they ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct StreamStats {
     /// Connections now.
     pub connection_count: u64,
     /// The highest `connection_count` seen.
     pub connection_high_water: u64,
-    /// Bytes that messages which are not complete hold now.
+    /// Bytes that incomplete messages hold now.
     pub held_bytes: u64,
     /// Connections taken.
     pub accepted: u64,
-    /// Connections that the system could not give us, as without a file descriptor.
+    /// Connections that the system could not accept, for example for lack of file
+    /// descriptors.
     pub accept_errors: u64,
-    /// Connections closed at once because there were as many as there may be.
+    /// Connections closed at once because the maximum was reached.
     pub refused_full: u64,
-    /// Connections closed at once because their source had as many as it may, and
-    /// something was accepted over each.
+    /// Connections closed at once because their source had its maximum, all with an
+    /// accepted request.
     pub refused_source: u64,
-    /// Connections closed to make room for a new one of the same source: its
-    /// oldest over which nothing was ever accepted.
+    /// Connections closed to make room for a new one of the same source: its oldest
+    /// without an accepted request.
     pub displaced_source: u64,
     /// Connections over TLS closed at once because there is no certificate.
     pub refused_no_certificate: u64,
-    /// Connections over TLS closed at once because their source had as many
-    /// unfinished handshakes as it may.
+    /// Connections over TLS closed at once because their source had its maximum of
+    /// unfinished handshakes.
     pub refused_handshakes: u64,
-    /// Times when connections over TLS had to wait to be taken, since as many
-    /// handshakes were unfinished as may be.
+    /// Times when connections over TLS had to wait, because the maximum of handshakes
+    /// was unfinished.
     pub handshake_waits: u64,
-    /// Handshakes closed to make room for a new connection: the oldest, which
-    /// was not finished in the time that one needs (two seconds).
+    /// Handshakes closed to make room for a new connection: the oldest, after at least
+    /// two seconds.
     pub displaced_handshakes: u64,
-    /// Connections closed to make room for a new one: the oldest over which
-    /// nothing was ever accepted.
+    /// Connections closed to make room for a new one: the oldest without an accepted
+    /// request.
     pub displaced: u64,
     /// Connections that the peer ended.
     pub closed_by_peer: u64,
-    /// Connections closed because they brought nothing for too long.
+    /// Connections closed because they were silent for too long.
     pub closed_idle: u64,
     /// Connections closed because a message was not complete in time.
     pub closed_stalled: u64,
     /// Connections closed because the handshake of TLS was not finished in time.
     pub closed_handshake: u64,
-    /// Connections closed because what they brought cannot be a message.
+    /// Connections closed because their bytes are not a message.
     pub closed_broken: u64,
     /// Connections closed because their peer did not read.
     pub closed_unread: u64,
     /// Connections closed because the packet memory was used up.
     pub closed_no_buffer: u64,
-    /// Connections closed because incomplete messages of their source held as much
-    /// memory as they may.
+    /// Connections closed because incomplete messages of their source held the maximum
+    /// of memory.
     pub closed_source_memory: u64,
-    /// Connections closed to make room for what others bring: the one whose
-    /// message had been incomplete for longest.
+    /// Connections closed to make room for the messages of others: the one whose
+    /// message was incomplete for the longest time.
     pub displaced_memory: u64,
     /// Connections that failed while something was read, their encryption included.
     pub receive_errors: u64,
@@ -175,8 +176,8 @@ pub struct StreamStats {
     pub send_errors: u64,
     /// Messages not sent because their connection was gone.
     pub failed_flows: u64,
-    /// NOTIFY requests that found no room on their connection, and are made
-    /// anew later from what holds then.
+    /// NOTIFY requests that found no room on their connection, and are sent later with
+    /// the state of that time.
     pub put_off: u64,
     /// Handshakes of TLS that were completed.
     pub tls_handshakes: u64,
@@ -194,7 +195,7 @@ pub struct StreamStats {
     pub sent_bytes: u64,
 }
 
-/// Adds field by field; one that is forgotten does not compile.
+/// Adds field by field, so that the code does not compile if one is forgotten.
 macro_rules! sum_fields {
     ($stats:ident: $($field:ident),+ $(,)?) => {
         impl AddAssign for $stats {

@@ -1,4 +1,4 @@
-//! What nobody outside may guess, and where it comes from.
+//! Values that clients must not be able to guess, and their source.
 
 use busyhour::runtime::Runtime;
 use sha2::{Digest, Sha256};
@@ -39,7 +39,7 @@ impl Secrets {
         })
     }
 
-    /// The part of a watcher's tag that nobody can guess.
+    /// The unguessable part of a watcher's tag.
     pub(super) fn tag(&self, id: u64) -> u64 {
         let mut hash = Sha256::new();
         hash.update(self.tag_key);
@@ -47,9 +47,9 @@ impl Secrets {
         first_bytes(hash)
     }
 
-    /// Names a request by where it came from and by each of its bytes. Nobody
-    /// who lacks the key can make another one of the same name: SipHash-2-4 is
-    /// made for that, and costs a tenth of SHA-256 over a whole request.
+    /// Hashes a request: its source and each of its bytes. Without the key nobody can
+    /// make another request with the same hash: SipHash-2-4 is designed for that, and
+    /// costs a tenth of SHA-256 for a whole request.
     pub(super) fn name_of(&self, source: SocketAddr, request: &[u8]) -> u64 {
         let address = match source.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -63,8 +63,8 @@ impl Secrets {
     }
 }
 
-/// Hashes with a key of its own, made of that of tags: longer than what tags
-/// are made of, so that it is none.
+/// Hashes with a separate key, derived from the key of tags; the input is longer than
+/// that of any tag, so the result is not a tag.
 fn name_hasher(tag_key: &[u8; 32]) -> SipHasher24 {
     let mut hash = Sha256::new();
     hash.update(tag_key);

@@ -1,4 +1,4 @@
-//! Starting a server: read the store, wire the parts, take the bindings back in.
+//! Starts a server: reads the store, connects the parts, restores the bindings.
 
 use super::{
     Authentication, HintRefusal, Limits, Network, ServerConfig,
@@ -50,7 +50,8 @@ pub enum StartError {
     /// The realm cannot stand in a challenge.
     #[error("realm: {0}")]
     Realm(#[from] RealmError),
-    /// The store's accounts are all of another realm, and what is registered is theirs.
+    /// All accounts of the store belong to another realm, and some of them have
+    /// bindings.
     #[error(
         "sip.realm is `{realm}`, but the store has accounts only for `{stored}`, and starting \
          would end their registrations; set sip.realm to `{stored}`, or first add accounts \
@@ -65,7 +66,7 @@ pub enum StartError {
     /// There are no random numbers to make keys from.
     #[error(transparent)]
     Random(#[from] RandomError),
-    /// A hint of the configuration names what cannot be.
+    /// A hint of the configuration is invalid.
     #[error("hint {0}: {1}")]
     Hint(String, HintRefusal),
     /// The runtime takes no timers.
@@ -91,7 +92,7 @@ impl Core {
         let tokens = tokens(&contents);
         let parts = parts(runtime, config, network, store, accounts, steady, tokens)?;
         let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1, contents.run));
-        // First of all that is stored, so that nothing is durable without it.
+        // Stored before everything else, so that nothing is durable without it.
         core.keep_steady();
         core.restore(bindings);
         core.sweep_transactions()?;
@@ -112,8 +113,8 @@ impl Core {
         Ok(core)
     }
 
-    /// Brings back what was set by HTTP. What cannot be any more, because the
-    /// configuration has changed, stays in the store and has no effect.
+    /// Restores what was set over HTTP. Settings that are not possible any more,
+    /// because the configuration has changed, stay in the store and have no effect.
     fn restore_settings(self: &Arc<Self>, contents: &Contents) {
         for ((kind, name), value) in &contents.settings {
             let restored = match kind {
@@ -127,7 +128,7 @@ impl Core {
         }
     }
 
-    /// Keeps the accounts in memory the same as those in the store.
+    /// Keeps the accounts in memory equal to those in the store.
     fn follow_accounts(self: &Arc<Self>, revision: u64) {
         let core = Arc::downgrade(self);
         let learn = move |news| {
@@ -143,8 +144,8 @@ impl Core {
         self.store().watch_accounts(revision, Box::new(learn));
     }
 
-    /// Brings every stored binding back with what is left of its life. Limits
-    /// do not hold here: what was acknowledged is kept.
+    /// Restores every stored binding with its remaining lifetime. Limits do not apply
+    /// here: what was acknowledged is kept.
     fn restore(self: &Arc<Self>, stored: Vec<StoredBinding>) {
         let at = self.moment();
         let mut over = Vec::new();
@@ -178,8 +179,8 @@ impl Core {
         self.store().purge(&over);
     }
 
-    /// Each second, forgets the transactions that have lived long enough, looks
-    /// whether the clock was set, and says which limits were reached.
+    /// Once a second, drops expired transactions, checks whether the clock was set, and
+    /// logs which limits were reached.
     fn sweep_transactions(self: &Arc<Self>) -> Result<(), AddError> {
         let core: Weak<Self> = Arc::downgrade(self);
         let mut alerts = Alerts::default();
@@ -203,8 +204,8 @@ impl Core {
     }
 }
 
-/// A slip of the pen in the realm would revoke what every account of the store has: it
-/// looks as if all of them were gone.
+/// A typing error in the realm would end the bindings of every account of the store: it
+/// looks as if all accounts were removed.
 fn check_realm(config: &ServerConfig, contents: &Contents) -> Result<(), StartError> {
     let realm = config.authentication.realm();
     let accounts = &contents.accounts;
@@ -240,7 +241,7 @@ fn tokens(contents: &Contents) -> TokenRows {
     tokens.map(row).collect()
 }
 
-/// What a server is made of, before anything is taken back in.
+/// The parts of a server, before anything is restored.
 fn parts(
     runtime: Runtime,
     config: ServerConfig,
@@ -321,8 +322,7 @@ fn parts(
     })
 }
 
-/// Makes resources of which one source or account has its part, or so much at
-/// least.
+/// Creates resources with a share for one source and account, and a minimum.
 fn share_of(limits: &Limits, least: u64) -> impl Fn(usize) -> Shares + use<> {
     let parts = shares::Parts {
         by_source: limits.source_percent,
@@ -332,8 +332,8 @@ fn share_of(limits: &Limits, least: u64) -> impl Fn(usize) -> Shares + use<> {
     move |bound| Shares::new(bound as u64, parts)
 }
 
-/// The key is new at each start: what was sent before is worth nothing to those
-/// who overheard it, since nobody remembers any more that it was used.
+/// The key is new at each start: credentials that were overheard before it are
+/// worthless, although their use is not remembered any more.
 fn authenticator(
     runtime: &Runtime,
     config: &ServerConfig,
@@ -346,12 +346,12 @@ fn authenticator(
 }
 
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// Of a small table one may have this many entries, whatever part that is.
+/// One source or account may have at least this many entries of a small table.
 const COUNT_MIN: u64 = 16;
-/// One may have this many devices, subscriptions and publications of each table,
-/// whatever part that is: the phones of a building are one source behind its NAT.
+/// One source may have at least this many devices, subscriptions and publications: the
+/// phones of a building are one source behind its NAT.
 const PHONES_MIN: u64 = 1024;
-/// A long message and its answer have room in this.
+/// Enough for a long message and its answer.
 const BYTES_MIN: u64 = 128 << 10;
 /// Parts of the packet memory that is not for receiving: answers kept, NOTIFY
 /// requests unanswered, and long requests in work have five eighths together.

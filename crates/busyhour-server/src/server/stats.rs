@@ -1,4 +1,4 @@
-//! The one snapshot that the command line, the page and the metrics read.
+//! The statistics that the command line, the dashboard and the metrics read.
 
 pub(super) mod counters;
 pub(super) mod latency;
@@ -49,15 +49,15 @@ pub struct ServerStats {
 }
 
 impl ServerStats {
-    /// Counters of what was refused or lost for want of room, by what was full.
-    /// One that grows wants a person's attention.
+    /// Counters of requests that were refused or lost for lack of room, by limit. If
+    /// one grows, a person should look.
     pub fn limits_reached(&self) -> Vec<(&'static str, u64)> {
         let (of_all, of_one) = (self.limits_of_all(), self.limits_of_one());
         of_all.into_iter().chain(of_one).collect()
     }
 
-    /// Those of them that all share: one that grows says that somebody may have
-    /// been refused who did nothing unusual, so that the service is degraded.
+    /// The limits that all clients share: if one grows, somebody may have been refused
+    /// who did nothing unusual, so the service is degraded.
     pub fn limits_of_all(&self) -> [(&'static str, u64); 14] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
@@ -94,8 +94,8 @@ impl ServerStats {
         ]
     }
 
-    /// Those of them that one source, account, device or connection reaches by
-    /// itself: that is how the others are served, and no fault of the service.
+    /// The limits that one source, account, device or connection reaches by itself:
+    /// they protect the others, and the service is not degraded.
     pub fn limits_of_one(&self) -> [(&'static str, u64); 17] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
@@ -147,10 +147,10 @@ impl ServerStats {
     }
 }
 
-/// Requests that the HTTP side refused before it looked at what they want.
+/// Requests that the HTTP side refused before it read what they ask for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HttpStats {
-    /// Without a good token where one is needed (401).
+    /// Without a valid token although one is needed (401).
     pub unauthorized: u64,
     /// With a token that may only read (403).
     pub forbidden: u64,
@@ -171,7 +171,7 @@ pub struct HttpStats {
     pub closed_unread: u64,
 }
 
-/// Datagrams in and out, and what became of those that were no request of ours.
+/// Datagrams in and out, and what happened to those that were not valid requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TrafficStats {
     /// Datagrams handed to the server.
@@ -182,18 +182,19 @@ pub struct TrafficStats {
     pub sent: u64,
     /// Datagrams that the network had no room for.
     pub send_refused: u64,
-    /// Messages that could not be sent because their connection was gone or is
-    /// not read.
+    /// Messages that could not be sent because their connection was gone or its peer
+    /// does not read.
     pub undeliverable: u64,
     /// Datagrams not sent because no buffer was free.
     pub no_buffer: u64,
     /// Keep-alives in datagrams: line ends, empty ones, and STUN that was answered.
     pub keepalives: u64,
-    /// Not SIP at all, or STUN that is no request, and so unanswered.
+    /// Not SIP at all, or STUN other than a request; not answered.
     pub malformed_silent: u64,
     /// Requests answered with 400.
     pub malformed_answered: u64,
-    /// Requests answered because nothing here does what they ask (405, 501, 416, 481).
+    /// Requests answered because the server does not support what they ask for (405,
+    /// 501, 416, 481).
     pub unsupported: u64,
     /// OPTIONS answered.
     pub options: u64,
@@ -201,11 +202,11 @@ pub struct TrafficStats {
     pub stray_responses: u64,
     /// Requests answered from the cache of responses.
     pub retransmissions_answered: u64,
-    /// Retransmissions that came while the first was still in work.
+    /// Retransmissions that came while the first request was still in progress.
     pub retransmissions_absorbed: u64,
     /// Responses kept for retransmissions now.
     pub transaction_count: u64,
-    /// Kept responses given up early because the cache was full.
+    /// Kept responses dropped early because the cache was full.
     pub transactions_evicted: u64,
     /// Requests dropped because their device's queue was full.
     pub dropped_device_queue: u64,
@@ -223,11 +224,11 @@ pub struct TrafficStats {
     pub transaction_bytes: u64,
     /// Responses not kept because their source or account had its share of them.
     pub answers_not_kept: u64,
-    /// Requests refused with 503 because the queue stood: the server could not keep up.
+    /// Requests refused with 503 because the server could not keep up.
     pub shed: u64,
     /// Sources and users that gave wrong passwords lately.
     pub login_failure_count: u64,
-    /// Wrong passwords that found no room in the table of those.
+    /// Wrong passwords that found no room in their table.
     pub login_failures_overflowed: u64,
     /// Requests that arrived after shutdown began.
     pub dropped_shutdown: u64,
@@ -256,7 +257,7 @@ pub struct RegistrarStats {
     pub expired: u64,
     /// Bindings that ended because their account was removed, or is not there at a start.
     pub revoked: u64,
-    /// Refused unseen (403, REGREJ), after too many wrong passwords.
+    /// Refused without a check (503, REGREJ), after too many wrong passwords.
     pub logins_paused: u64,
     /// Bindings read back at the start.
     pub restored: u64,
@@ -265,7 +266,7 @@ pub struct RegistrarStats {
     pub flow_count: u64,
     /// Times when contacts of a device could no longer be reached.
     pub unreachable: u64,
-    /// Times when a silent device was asked whether it is there.
+    /// Probes of silent devices.
     pub probed: u64,
     /// Answers to that.
     pub probes_answered: u64,
@@ -285,7 +286,8 @@ pub struct RegistrarStats {
     pub interval_too_brief: u64,
     /// Answered with 403: more contacts of an address of record than may live.
     pub too_many_contacts: u64,
-    /// Answered with 513: contacts longer than are kept, or than an answer holds.
+    /// Answered with 513: contacts that are too long to store, or do not fit into an
+    /// answer.
     pub too_long: u64,
     /// Refused for another reason (400, 420, 500 for order).
     pub rejected: u64,
@@ -310,7 +312,7 @@ pub struct WatchStats {
     pub requests: u64,
     /// Subscriptions created.
     pub created: u64,
-    /// Subscriptions that the store brought back at the start.
+    /// Subscriptions that were restored from the store at the start.
     pub restored: u64,
     /// Subscriptions refreshed.
     pub refreshed: u64,
@@ -335,17 +337,17 @@ pub struct WatchStats {
     pub conflated: u64,
     /// Bytes of the NOTIFY requests that wait for their answer.
     pub unanswered_bytes: u64,
-    /// NOTIFY requests put off because their watcher's source or account had its
-    /// share of unanswered ones.
+    /// NOTIFY requests delayed because their watcher's source or account had its share
+    /// of unanswered ones.
     pub over_share: u64,
-    /// NOTIFY requests put off or not sent again because their watcher has answered
-    /// none, and others at its address neither (`limits.unproven_per_second`).
+    /// NOTIFY requests delayed or not retransmitted because neither their watcher nor
+    /// others at its address have answered any (`limits.unproven_per_second`).
     pub unproven: u64,
-    /// SUBSCRIBE requests answered 513: they name more than a subscription keeps.
+    /// SUBSCRIBE requests answered 513: they are too long to store.
     pub too_long: u64,
 }
 
-/// What devices have published, and what became of it.
+/// Publications of devices, and their outcomes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PublishStats {
     /// Publications that live now.
@@ -409,7 +411,8 @@ impl Core {
         }
     }
 
-    /// All but the runtime's, which go through every shard of every topic: too much for what is looked at each second.
+    /// All statistics except the runtime's, which visit every shard of every topic:
+    /// that would be too much once a second.
     pub(super) fn own_stats(&self) -> ServerStats {
         ServerStats {
             uptime_ns: nanos(self.now() - self.started_at),

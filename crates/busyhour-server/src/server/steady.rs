@@ -1,22 +1,23 @@
-//! The time by which leases end: calendar time that no step of the clock moves.
+//! The time by which leases end: calendar time that does not change when somebody sets
+//! the clock.
 //!
-//! A lease that is stored has to end at a moment that the next start can find
-//! again. The calendar is no such thing: who starts with a clock that is a day
-//! behind, and again after somebody has put it right, takes every binding for
-//! long over. So leases end by a calendar of the store's own, the *steady* one.
+//! A stored lease has to end at a moment that the next start can find again. Calendar
+//! time is not suitable: if a server starts with a clock that is a day behind, and
+//! again after somebody has corrected it, every binding seems to have ended long ago.
+//! So leases end by a separate calendar of the store, the *steady* one.
 //!
-//! While the machine runs it goes on with the time since the machine's boot, which
-//! nobody sets, and each start of the server on the same boot takes up the same
-//! one: whatever the clock does meanwhile, back and forth, what is left of a lease
-//! is right to the nanosecond. After another boot, or on another machine, only the
-//! calendar is left to tell how much time has passed. So the store keeps also how
-//! far the two were apart last, looked at each second, and they stay apart as far:
-//! what the clock was wrong by when the steady calendar began is taken out, and
-//! only what it is wrong by between the two boots remains. Even then nobody lives
-//! longer than was granted ([`Lease::remaining`](busyhour_registrar::Lease::remaining)).
+//! While the machine runs, the steady calendar advances with the time since the
+//! machine's boot, which nobody can set, and each start of the server on the same boot
+//! continues it: whatever happens to the clock in the meantime, the remaining lifetime
+//! of a lease is right to the nanosecond. After another boot, or on another machine,
+//! only the clock can tell how much time has passed. So the store also keeps the last
+//! difference of the two, checked each second, and applies it again: this removes the
+//! error that the clock had when the steady calendar began, and only the clock's error
+//! between the two boots remains. Even then a lease never lives longer than was granted
+//! ([`Lease::remaining`](busyhour_registrar::Lease::remaining)).
 //!
-//! A base that could not be stored does no harm: within a boot it is the same as
-//! the one before it, and after the boot it is as if the clock had not been set.
+//! If a base could not be stored, there is no harm: within a boot it equals the one
+//! before it, and after the boot the result is as if the clock had not been set.
 
 use super::core::Core;
 use busyhour::clock::{Clock, UnixTime};
@@ -36,8 +37,7 @@ pub(super) struct Steady {
     boot: Option<Box<str>>,
     /// What the steady calendar says at the boot.
     origin_ns: u64,
-    /// What the clock's calendar says of the boot, as the store knows it;
-    /// [`UNKNOWN`] where it does not.
+    /// The stored calendar time of the boot; [`UNKNOWN`] if there is none.
     stored_ns: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ struct Base {
     boot: Option<Box<str>>,
     /// What the steady calendar says at the boot.
     steady_ns: u64,
-    /// What the clock's calendar last said of the boot.
+    /// The last calendar time of the boot, by the clock.
     clock_ns: u64,
 }
 
@@ -60,7 +60,7 @@ struct Reading {
 }
 
 impl Steady {
-    /// Goes on with what the store keeps, on this boot.
+    /// Continues the stored calendar on this boot.
     fn resume(base: Option<&Base>, boot: Option<Box<str>>, now: Reading) -> Self {
         let clock_ns = now.boot_ns();
         let origin_ns = match base {
@@ -79,7 +79,7 @@ impl Steady {
         UnixTime::from_nanos(self.origin_ns) + since_boot
     }
 
-    /// What to store, when the clock was set since it was stored last.
+    /// The value to store, if the clock was set since the last one was stored.
     fn news(&self, now: Reading) -> Option<Base> {
         let clock_ns = now.boot_ns();
         let stored_ns = self.stored_ns.load(Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Base {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// The steady time of a moment of the clock's calendar, as far apart as they were.
+    /// The steady time of a calendar time, by the last difference of the two.
     fn steady_of(&self, clock_ns: u64) -> u64 {
         let apart = i128::from(self.steady_ns) - i128::from(self.clock_ns);
         let steady_ns = i128::from(clock_ns) + apart;
@@ -134,8 +134,8 @@ impl Reading {
 }
 
 impl Core {
-    /// Has the store know how far the clock and the steady calendar are apart. What
-    /// fails is tried again at the next look.
+    /// Stores the difference between the clock and the steady calendar. If that fails,
+    /// the next check tries again.
     pub(super) fn keep_steady(self: &Arc<Self>) {
         let Some(base) = self.parts.steady.news(Reading::of(self.runtime().clock())) else {
             return;
@@ -169,7 +169,7 @@ pub(super) fn resume(contents: &Contents, clock: &Clock) -> Steady {
 const NAME: &str = "steady";
 /// No calendar says so.
 const UNKNOWN: u64 = u64::MAX;
-/// A clock that is put right slowly is no reason to write each second.
+/// A clock that is slewed slowly must not cause a write each second.
 const STEP_MIN_NS: u64 = 1_000_000_000;
 
 #[cfg(test)]

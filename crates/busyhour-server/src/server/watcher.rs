@@ -42,11 +42,11 @@ struct Inner {
     subscription: Subscription,
     feed: Option<Feed>,
     expiry_timer: ExpiryTimer,
-    /// Its row in the store, as it was last made durable.
+    /// Its row in the store, as it was last written.
     row: Option<Row>,
     /// A row is on its way to the disk.
     is_storing: bool,
-    /// What its unanswered NOTIFY is charged for, in bytes.
+    /// The bytes that its unanswered NOTIFY is charged for.
     notify_bytes: u64,
     is_over: bool,
 }
@@ -55,11 +55,11 @@ struct Inner {
 struct Row {
     /// As the store has to forget it.
     ended: EndedBinding,
-    /// The CSeq number in it, or that this run of the server began with.
+    /// The CSeq number in the row, or the first one of this run of the server.
     last_cseq: u32,
 }
 
-/// Where the states come from. Dropping it ends it.
+/// The subscription on the bus that delivers the states. Dropping it ends it.
 enum Feed {
     Device(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<DeviceState>),
     Mailbox(
@@ -110,7 +110,7 @@ impl Watcher {
         self.holder
     }
 
-    /// The tag of a new watcher: its id, and what nobody can guess.
+    /// The tag of a new watcher: its id and an unguessable part.
     pub(super) fn make_tag(id: u64, secret: u64) -> String {
         format!("{id:x}-{secret:016x}")
     }
@@ -140,8 +140,8 @@ impl Watcher {
         self.serializer.len()
     }
 
-    /// Starts the feed: the state there is, then every change. Before that the
-    /// expiry timer is set, so that one that is never told anything ends all the same.
+    /// Starts the feed: the current state, then every change. The expiry timer is set
+    /// before, so that a watcher that never receives anything still ends.
     pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         let (device, package) = {
             let mut state = self.lock();
@@ -164,7 +164,8 @@ impl Watcher {
             false => {
                 state.feed = Some(feed);
                 drop(state);
-                // An account that went before the table had this was not asked for it.
+                // If the account was removed before the watcher was in the table, the
+                // walk has missed the watcher.
                 core.revoke_watcher(self);
             }
             true => {
@@ -207,7 +208,7 @@ impl Watcher {
         }
     }
 
-    /// Hears of one key of a topic; `wrap` says what its events are.
+    /// Subscribes to one key of a topic; `wrap` converts its events.
     fn listen<E: Event<Key = Name>>(
         self: &Arc<Self>,
         topic: &Topic<E>,
@@ -302,7 +303,8 @@ impl Watcher {
         if let Some(Feed::Mailbox(mailbox, _)) = &state.feed
             && *mailbox != core.mailbox_of(user_of(state.subscription.device()))
         {
-            // The account has another one now: what begins anew hears of that.
+            // The account has another mailbox now: a new subscription receives that
+            // one.
             self.push_end(End::Deactivated);
             return Err(Refusal::NoSubscription);
         }
@@ -335,8 +337,8 @@ impl Watcher {
         self.with(|core, state| state.expiry_timer.fired(core.now()));
     }
 
-    /// Does something, and then what follows from it: sends what is owed, sets
-    /// the expiry timer, or ends.
+    /// Runs `act`, and then what follows from it: sends what is owed, sets the expiry
+    /// timer, or ends.
     fn with(self: &Arc<Self>, event: impl FnOnce(&Arc<Core>, &mut Inner)) {
         let Some(core) = self.core.upgrade() else {
             return;
@@ -353,7 +355,7 @@ impl Watcher {
         if let Some(end) = state.subscription.ended() {
             let feed = self.close(&core, &mut state, end);
             drop(state);
-            // Outside the lock: the feed may be what called us.
+            // Outside the lock: the feed may be the caller.
             return drop(feed);
         }
         self.renew_row(&core, &mut state);
@@ -382,7 +384,7 @@ impl Watcher {
                 .responder()
                 .try_send(subscription.dialog().flow(), sent.datagram)
             {
-                // Whatever changes meanwhile is conflated to the last state.
+                // Changes in the meantime are conflated to the last state.
                 subscription.put_off(core.now());
                 continue;
             }
@@ -394,8 +396,8 @@ impl Watcher {
         }
     }
 
-    /// Charges its subscriber for an unanswered NOTIFY, in place of the last
-    /// one; `false` when it has its share.
+    /// Charges its subscriber for an unanswered NOTIFY, in place of the last one;
+    /// `false` if the share is used up.
     fn charge(&self, core: &Core, charged: &mut u64, bytes: u64) -> bool {
         let notifies = &core.parts.notifies;
         notifies.give_back(self.holder, std::mem::take(charged));

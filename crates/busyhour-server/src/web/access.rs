@@ -1,4 +1,4 @@
-//! Who may ask what over HTTP: hosts, tokens and their scopes.
+//! Access over HTTP: hosts, tokens and their scopes.
 //!
 //! 1. A request that names a host which is not ours is refused, whatever it
 //!    wants: a page of another site may have had its name point to us.
@@ -49,7 +49,7 @@ enum Denial {
     Misdirected,
     /// It needs a token and has none.
     Unauthorized(Scope),
-    /// It needs a token and has one that is not known.
+    /// It needs a token, but its token is unknown.
     Unknown(Scope),
     /// Its token is good, but not for this.
     Forbidden,
@@ -74,7 +74,7 @@ impl Access {
     }
 
     /// Knows these tokens of the store from now on, and no others of it. A row that
-    /// is not understood is of a newer version, and good for nothing here.
+    /// cannot be read is of a newer version, and is ignored.
     pub fn replace_stored(&self, rows: &TokenRows) {
         let tokens = rows.iter();
         let tokens = tokens.filter_map(|(name, row)| Token::of_row(name, row));
@@ -113,8 +113,8 @@ impl Access {
         }
     }
 
-    /// Whether the host that the request names is ours. One without any comes
-    /// from no browser of today.
+    /// Whether the host of the request is ours. A request without a host does not come
+    /// from a current browser.
     fn serves(&self, request: &Request) -> bool {
         let named = request.uri().host().map(str::to_owned).or_else(|| {
             let value = request.headers().get(header::HOST)?;
@@ -131,15 +131,15 @@ impl Access {
         })
     }
 
-    /// What the token of a request is good for; `None` without a good one.
+    /// The scope of a request's token; `None` without a valid token.
     fn scope(&self, headers: &HeaderMap, needed: Scope) -> Option<Scope> {
         let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         let (scheme, credentials) = value.split_once(' ')?;
         if scheme.eq_ignore_ascii_case("bearer") {
             return self.find(credentials.trim().as_bytes());
         }
-        // A browser that asked its user sends this again by itself, also for
-        // another site's page: good for looking only.
+        // A browser that has asked its user sends this again by itself, even for
+        // another site's page: so it allows only reading.
         let is_login = scheme.eq_ignore_ascii_case("basic") && needed == Scope::Read;
         let login = is_login.then(|| base64(credentials.trim()))??;
         let colon = login.iter().position(|&byte| byte == b':')?;

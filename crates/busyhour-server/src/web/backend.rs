@@ -3,7 +3,7 @@ use crate::server::{FailureView, Listed, Listing, Server, ServerStats};
 use busyhour::clock::Instant;
 use std::sync::Arc;
 
-/// What the pages show: the server, or a stand-in in tests.
+/// The backend of the pages: the server, or a fake in tests.
 pub trait Backend: Send + Sync + 'static {
     /// The one snapshot.
     fn stats(&self) -> ServerStats;
@@ -20,7 +20,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether a shutdown has begun.
     fn is_draining(&self) -> bool;
 
-    /// Where accounts are changed; without it there are none to see.
+    /// The backend for accounts; without it there are no accounts.
     fn accounts(&self) -> Option<&dyn AccountsApi> {
         None
     }

@@ -1,9 +1,9 @@
 use super::graph::sampler::Sample;
 use std::sync::Arc;
 
-/// What is good enough to serve, and yet wants attention: limits that all share
-/// and that were reached during the kept samples. One that a single source,
-/// account or device reaches is no concern of the others.
+/// A server that serves but needs attention: shared limits that were reached during the
+/// kept samples. A limit that a single source, account or device reaches does not
+/// count, since it does not affect others.
 pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
     let (before, now) = (&kept.first()?.stats, &kept.last()?.stats);
     let counts = before.limits_of_all().into_iter().zip(now.limits_of_all());
@@ -14,9 +14,9 @@ pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
 
 /// `Ok` while the server serves, else the reason for the operator.
 ///
-/// A store that has failed a change during the kept samples counts as ill:
-/// devices were told 503, and an operator should know before they all are.
-/// So does one that does not come to an end with what it was given.
+/// A store that failed to write a change during the kept samples counts as unhealthy:
+/// devices were answered 503, and an operator should know before all of them are. A
+/// store whose write takes too long counts as unhealthy, too.
 pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String> {
     if draining {
         return Err("shutting down".into());

@@ -168,7 +168,7 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
         .merge(api::failures::router(backend))
         .merge(graph::graphite::router(graphs))
         .merge(api);
-    // Who may not ask need not be listened to.
+    // A request without access is refused before its body is read.
     let gather = middleware::from_fn_with_state(load.clone(), connection::bodies::gather);
     let guard = middleware::from_fn_with_state(access, access::guard);
     let routes = routes.layer(gather).layer(guard);

@@ -1,4 +1,4 @@
-//! Tokens that let programs ask over HTTP, known by their hashes.
+//! Tokens for the HTTP interface, known by their hashes.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -65,7 +65,7 @@ impl Import {
         if !self.dry_run {
             let bar = bar(accounts.len() as u64);
             for group in accounts.chunks(GROUP_LEN) {
-                // Between two groups a running server gets its turn.
+                // Between two groups a running server can write.
                 target.admin.put(group).map_err(Failure::running)?;
                 bar.inc(group.len() as u64);
             }

@@ -136,7 +136,7 @@ impl AccountRange {
 }
 
 impl fmt::Debug for Accounts {
-    /// How many there are; who they are is nobody's business.
+    /// Only their number, since names are private.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Accounts({})", self.len())
     }

@@ -29,15 +29,15 @@ use std::{ops::Range, time::Duration};
 #[derive(Debug)]
 pub struct Connection {
     framer: StreamFramer,
-    /// Where bytes land; none while nothing is incomplete, so that a connection
-    /// that waits holds no memory.
+    /// The buffer for received bytes; `None` while no message is incomplete, so that an
+    /// idle connection holds no memory.
     room: Option<BufferMut>,
     /// How much of it is filled.
     filled: usize,
     idle: Duration,
     stalled: Duration,
     deadline: Instant,
-    /// Since when nothing came, between two messages.
+    /// Since when the connection is silent, between two messages.
     idle_since: Instant,
     phase: Phase,
 }
@@ -49,7 +49,7 @@ pub enum Heard {
     Message(Buffer),
     /// A keep-alive that wants a line end in return (RFC 5626 §3.5.1).
     Ping,
-    /// Bytes that cannot be a message, and why. Nothing else will be heard.
+    /// Bytes that are not a message, and why. Nothing more is read.
     Broken(Buffer, ParseError),
 }
 
@@ -58,9 +58,9 @@ pub enum Heard {
 pub enum Ending {
     /// It brought nothing for too long.
     Idle,
-    /// It did not bring its first message, or a whole one, in time.
+    /// The first message, or the rest of a message, did not come in time.
     Stalled,
-    /// It was broken, and the peer has had the time to read the answer.
+    /// The stream was broken, and the peer has had the time to read the answer.
     Broken,
     /// The peer said that it sends no more, and has had the time to read the answers.
     ByPeer,
@@ -103,7 +103,8 @@ impl Connection {
     pub fn room(&mut self, buffers: &BufferPool) -> Result<&mut [u8], Error> {
         let len = self.room.as_ref().map_or(0, |room| room.len());
         if self.filled == len {
-            // As bytes come: a client that announces much has to send it.
+            // The room grows as bytes come: a client cannot get memory by an
+            // announcement alone.
             let announced = self.framer.message_bytes().unwrap_or(usize::MAX);
             self.grow((2 * len).min(announced).max(ROOM_LEN), buffers)?;
         }
@@ -111,7 +112,7 @@ impl Connection {
         Ok(room.get_mut(self.filled..).unwrap_or_default())
     }
 
-    /// Takes in the first `count` bytes of the last [`room`](Self::room).
+    /// Handles the first `count` bytes of the last [`room`](Self::room).
     ///
     /// # Errors
     ///
@@ -132,20 +133,20 @@ impl Connection {
         self.hand_on(found, buffers, heard)
     }
 
-    /// Gives the memory back that [`room`](Self::room) took for bytes that did not come.
+    /// Frees the memory of [`room`](Self::room) for bytes that did not come.
     pub fn nothing_came(&mut self) {
         if self.filled == 0 {
             self.room = None;
         }
     }
 
-    /// Bytes of memory that it holds for what is not complete.
+    /// Bytes of memory that it holds for an incomplete message.
     pub fn held_bytes(&self) -> usize {
         self.room.as_ref().map_or(0, |room| room.len())
     }
 
-    /// The peer sends no more. `true` if it stays for a moment, so that what
-    /// the peer asked last is still answered: it can ask and close at once.
+    /// The peer has closed its sending direction. `true` if the connection stays for a
+    /// moment, so that the last request is still answered.
     pub fn no_more_comes(&mut self, now: Instant) -> bool {
         let asked = matches!(self.phase, Phase::Between | Phase::Within);
         if asked {
@@ -161,8 +162,8 @@ impl Connection {
         self.deadline
     }
 
-    /// As [`deadline`](Self::deadline), of one that was told to bring something at
-    /// least so often (RFC 5626 §4.4.1).
+    /// As [`deadline`](Self::deadline), for a client that was told to send something at
+    /// least this often (RFC 5626 §4.4.1).
     ///
     /// ```
     /// # use busyhour::{buffer::BufferPool, clock::Instant};
@@ -209,7 +210,7 @@ impl Connection {
         room.get(..self.filled).unwrap_or_default()
     }
 
-    /// Finds what lies in the room, and tells of the keep-alives.
+    /// Finds the messages in the room, and reports keep-alives.
     fn find(&mut self, heard: &mut dyn FnMut(Heard)) -> Found {
         let mut found = Found::default();
         let mut framer = self.framer;
@@ -249,7 +250,7 @@ impl Connection {
             (false, false) if is_whole || was != Phase::New => Phase::Between,
             (false, false) => Phase::New,
         };
-        // One who brings a byte now and then gains no time by it.
+        // A client that sends a byte now and then does not extend its time.
         let goes_on = self.phase == was && !is_whole && was != Phase::Between;
         let from_new = was == Phase::New && self.phase == Phase::Within && !is_whole;
         if goes_on || from_new {
@@ -295,8 +296,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The beginning of the next message moves to a room of its own, so that
-    /// the messages before it can go their ways.
+    /// The beginning of the next message moves to a new room, so that the earlier
+    /// messages can be handed on and freed.
     fn keep(&mut self, rest: &[u8], buffers: &BufferPool) -> Result<(), Error> {
         self.grow(rest.len().max(ROOM_LEN), buffers)?;
         let begin = self.room.as_deref_mut().unwrap_or_default();

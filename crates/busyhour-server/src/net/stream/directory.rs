@@ -31,15 +31,15 @@ impl Directory {
         self.shard(flow).get(flow).cloned()
     }
 
-    /// Marks the connection as trusted; `false` when it is not there. Under
-    /// the lock, so that the caller knows whether it was one.
+    /// Marks the connection as trusted; `false` if it is not in the directory. Done
+    /// under the lock, so that the result is reliable.
     pub(super) fn mark_trusted(&self, flow: &Flow) -> bool {
         let shard = self.shard(flow);
         let peer = shard.get(flow);
         peer.inspect(|peer| peer.mark_trusted()).is_some()
     }
 
-    /// Forgets this one, and not one that has the same flow after it.
+    /// Removes this connection, but not a later one with the same flow.
     pub(super) fn remove(&self, peer: &Arc<Peer>) {
         let mut shard = self.shard(&peer.flow);
         let is_it = |found: &Arc<Peer>| Arc::ptr_eq(found, peer);

@@ -46,14 +46,15 @@ pub(super) struct Engine {
     pub(super) deliver: Box<dyn Fn(Flow, StreamMessage) + Send>,
     connections: HashMap<u64, Entry, FixedState>,
     sources: Sources,
-    /// Connections that may have to give way, the oldest first; some of them
-    /// are trusted now.
+    /// Connections that may be closed for new ones, the oldest first; some of them are
+    /// trusted by now.
     untrusted: BTreeSet<u64>,
     /// Connections in the middle of a handshake, the oldest first.
     handshakes: BTreeSet<u64>,
-    /// Steps of handshakes that may still be taken before the others' turn.
+    /// Steps of handshakes that may still be taken before the turn of other
+    /// connections.
     handshake_turns: usize,
-    /// Tokens of connections and of listeners that rest.
+    /// Tokens of connections and of pausing listeners.
     deadlines: TimerQueue<u64>,
     next_token: u64,
 }
@@ -77,7 +78,8 @@ struct Entry {
     connection: Connection,
     /// What it holds of the memory for messages that are not complete.
     charge: Charge,
-    /// When the handshake has to be finished; none when it is, or there is none.
+    /// When the handshake has to be finished; `None` if it is finished, or there is
+    /// none.
     handshake_until: Option<Instant>,
     /// Set for the deadline, or for an earlier one.
     timer: (Instant, QueueHandle),
@@ -174,7 +176,7 @@ impl Engine {
             return self.rest(index);
         }
         for _ in 0..ACCEPTED_AT_ONCE {
-            // Whether anybody else is waiting, the kernel will tell.
+            // The kernel will report further waiting connections.
             if !self.has_room_for_handshake(index) {
                 return;
             }
@@ -188,9 +190,9 @@ impl Engine {
         }
     }
 
-    /// Where there is none, those that come next wait in the kernel: a client that is
-    /// in the middle of a handshake is served sooner, and gives way to them
-    /// only after having had time for it.
+    /// If there is none, new connections wait in the kernel: a client in the middle of
+    /// a handshake is served first, and is closed for them only after it has had time
+    /// for its handshake.
     fn has_room_for_handshake(&self, index: usize) -> bool {
         self.listeners[index].transport != Transport::Tls
             || self.handshakes.len() < self.shared.policy.handshakes_max
@@ -206,8 +208,8 @@ impl Engine {
         is_overdue.then_some(token)
     }
 
-    /// Ends the oldest handshake when there are as many as may be. So a few
-    /// sources that begin handshakes and finish none keep nobody out for long.
+    /// Ends the oldest handshake when the maximum is reached. So a few sources that
+    /// begin handshakes and finish none cannot keep others out for long.
     fn displace_handshake(&mut self) {
         if self.handshakes.len() < self.shared.policy.handshakes_max {
             return;
@@ -260,9 +262,9 @@ impl Engine {
         }
     }
 
-    /// Ends the oldest connection of which nothing was accepted yet; `false`
-    /// when there is none. So untrusted connections never keep anybody out, and nobody who
-    /// is known ever has to go.
+    /// Closes the oldest connection without an accepted request; `false` if there is
+    /// none. So untrusted connections never keep others out, and trusted connections
+    /// are never closed for new ones.
     fn displace(&mut self) -> bool {
         while let Some(token) = self.untrusted.pop_first() {
             match self.connections.remove(&token) {
@@ -394,7 +396,7 @@ impl Engine {
         noted.map_err(|OverShare| Close::SourceMemory)
     }
 
-    /// Closes connections until incomplete messages hold no more than they may.
+    /// Closes connections until incomplete messages hold no more memory than allowed.
     fn shed_memory(&mut self) {
         while let Some(token) = self.memory.excess() {
             let Some(entry) = self.connections.remove(&token) else {
@@ -411,9 +413,9 @@ impl Engine {
         counter.store(held, Ordering::Relaxed);
     }
 
-    /// A step of a handshake costs as much as a hundred messages, so only some
-    /// are taken before the others had their turn. The kernel tells of levels,
-    /// not of edges: it will tell of those that were left again.
+    /// A step of a handshake costs as much as a hundred messages, so only some are
+    /// taken before other connections have their turn. The kernel's events are
+    /// level-triggered: it will report the rest again.
     fn has_turn(&mut self, token: u64) -> bool {
         let entry = self.connections.get(&token);
         if entry.is_none_or(|entry| entry.handshake_until.is_none()) {
@@ -446,7 +448,7 @@ impl Engine {
                     entry.connection.nothing_came();
                     break;
                 }
-                // One who ends without saying so over TLS has ended all the same.
+                // A peer that ends without a TLS close_notify has ended as well.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                     return Err(Close::ByPeer);
                 }
@@ -501,7 +503,7 @@ impl Engine {
         }
     }
 
-    /// A deadline that moves back leaves the timer alone: it goes off early once.
+    /// A later deadline does not change the timer: it fires too early once.
     fn set_timer(&mut self, token: u64, entry: &mut Entry) {
         let deadline = entry.deadline();
         let (set_for, handle) = entry.timer;
@@ -530,7 +532,7 @@ impl Engine {
         };
         let deadline = entry.deadline();
         if deadline > now {
-            // It may be told meanwhile to bring something more often.
+            // The client may be told in the meantime to send something more often.
             let deadline = deadline.min(now + LOOK_PERIOD);
             entry.timer = (deadline, self.deadlines.add(deadline, token));
             self.connections.insert(token, entry);
@@ -543,7 +545,8 @@ impl Engine {
         self.end(entry, close);
     }
 
-    /// Counts why, unless that was done when it was found to be broken.
+    /// Counts the reason, unless that was done when the connection was found to be
+    /// broken.
     fn end(&mut self, entry: Entry, close: Close) {
         if entry.connection.ending() != Ending::Broken {
             add(close.counter(&self.shared.counters), 1);
@@ -555,7 +558,7 @@ impl Engine {
         }
     }
 
-    /// Takes leave of a connection that is out of the table.
+    /// Ends a connection that was removed from the table.
     fn forget(&mut self, mut entry: Entry) {
         self.deadlines.cancel(entry.timer.1);
         let source = entry.peer.flow.remote.ip();

@@ -42,7 +42,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
         // So that [::] and 0.0.0.0 can be listed beside each other.
         socket.set_only_v6(true)?;
     }
-    // What is left of connections that a server before us closed is no reason to wait.
+    // Closed connections of an earlier server (TIME_WAIT) need not delay the start.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

@@ -2,9 +2,9 @@ use super::StreamPolicy;
 use socket2::{SockRef, TcpKeepalive};
 use std::{io, net::TcpStream};
 
-/// Has the kernel find out whether there is still somebody at the other end: it
-/// asks when nothing came for a while, and gives up when nobody answers, or
-/// takes what is sent, for as long as `policy.unanswered`.
+/// Makes the kernel check whether the peer is still there: it sends keep-alives after a
+/// silence, and ends the connection if keep-alives or sent data stay unacknowledged for
+/// `policy.unanswered`.
 ///
 /// # Errors
 ///

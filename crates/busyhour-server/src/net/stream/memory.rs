@@ -15,7 +15,7 @@ use std::{
     net::IpAddr,
 };
 
-/// Where received bytes go, and which connection holds how much of it.
+/// The memory for received bytes, and how much of it each connection holds.
 pub(super) struct Memory {
     classes: [Room; 2],
     /// Sources that hold something; seeded, since sources choose themselves.
@@ -123,8 +123,8 @@ impl Memory {
         std::mem::take(charge).turn_after(self, source);
     }
 
-    /// The connection that has to go: of a class that holds too much, the one
-    /// whose message has been incomplete for longest.
+    /// The connection to close: in a class that holds too much, the one whose message
+    /// has been incomplete for the longest time.
     pub(super) fn excess(&self) -> Option<u64> {
         let room = self.classes.iter().find(|room| room.held > room.held_max)?;
         room.holders.values().next().copied()

@@ -1,10 +1,10 @@
 //! SIP over connections: TCP, and TLS on top of it (RFC 3261 §18).
 //!
-//! **Who does what.** [`Connection`] is the receiving half of one connection
-//! as a pure state machine: bytes and time in, messages and a deadline out. It
-//! finds messages by their Content-Length (§18.3) where the socket put them,
-//! in pinned buffers. One thread, `bh-stream`, waits for all sockets at once
-//! (`epoll`), reads them and keeps the deadlines in the library's timer queue.
+//! **Roles.** [`Connection`] is the receiving half of one connection as a pure state
+//! machine: bytes and time in, messages and a deadline out. It finds messages by their
+//! Content-Length (§18.3) where the socket put them, in pinned buffers. One thread,
+//! `bh-stream`, waits for all sockets at once (`epoll`), reads them and keeps the
+//! deadlines in the library's timer queue.
 //!
 //! **Out.** A thread that has something to send writes it to the socket at once and
 //! does not wait. What the kernel does not take stays in the connection's
@@ -13,44 +13,43 @@
 //! connection by its flow. A connection whose peer does not read until its
 //! outbox is full is closed.
 //!
-//! **Nothing that waits is forgotten.** A sender that finds the kernel full asks
-//! to be told of room (`EPOLLOUT`) before it gives up the outbox's lock, and the
-//! request is withdrawn under the same lock, only by one who has just seen the
-//! outbox empty. So while something waits the request stands, and since the
-//! kernel tells of levels, not of edges, room that came in between is told too.
-//! A sender that must close a connection only shuts its socket: that makes it
-//! readable, and the thread, which alone owns the connections, hears the end
-//! and takes it out of the table and the directory. A sender that found it in
-//! the directory before meets `is_closed`, or writes to a socket that is shut;
-//! both are the error that says that the flow has failed.
+//! **Nothing that waits is forgotten.** A sender that finds the kernel full asks to be
+//! told of room (`EPOLLOUT`) before it gives up the outbox's lock, and the request is
+//! withdrawn under the same lock, only by one who has just seen the outbox empty. So
+//! while something waits the request stands, and since events are level-triggered, room
+//! that came in between is reported too. A sender that must close a connection only
+//! shuts down its socket: that makes it readable, and the thread, which alone owns the
+//! connections, sees the end and removes it from the table and the directory. A sender
+//! that found it in the directory before meets `is_closed`, or writes to a socket that
+//! is shut; both are the error that says that the flow has failed.
 //!
-//! **Full.** What answers a request has to leave, so a connection without room
-//! for it ends. A NOTIFY can as well be made anew later: it may fill half of an
-//! outbox, and beyond that it is given back, and the watcher makes the next one
-//! of the state that holds then. A peer that takes nothing at all is found by
-//! the kernel, which also asks after peers that are silent.
+//! **Full.** A response has to leave, so a connection without room for it is closed. A
+//! NOTIFY can be written again later: NOTIFYs may fill half of an outbox; beyond that a
+//! NOTIFY is refused, and the watcher later writes one with the state of that time. The
+//! kernel detects a peer that accepts nothing at all, and sends keep-alives to silent
+//! peers.
 //!
-//! **Untrusted.** A connection is untrusted until the server has accepted
-//! something that came over it. When the table is full, the oldest untrusted connection
-//! gives way to the next connection, so untrusted connections keep nobody out. Whether
-//! somebody is known is written by the server's threads and read when the table
-//! is full; one who is recognised just then may still have to connect again.
+//! **Untrusted.** A connection is untrusted until the server has accepted something
+//! that came over it. When the table is full, the oldest untrusted connection is closed
+//! for the next one, so untrusted connections cannot keep others out. The server's
+//! threads set the trust, and the table reads it when it is full; a client that becomes
+//! trusted at that moment may still have to connect again.
 //!
-//! The oldest untrusted connection of a source gives way as well when that source has as
-//! many connections as it may.
+//! The oldest untrusted connection of a source is also closed when that source has its
+//! maximum of connections.
 //!
 //! **Memory.** The room for a message grows as its bytes come, at most to twice
 //! of what has come, whatever length was announced. [`Memory`](memory::Memory)
 //! keeps the sums, by source and apart for untrusted connections and those who are known,
 //! whose memory no untrusted connection can take.
 //!
-//! **Handshakes** of TLS cost the thread a thousand times as much as a message.
-//! So they are limited in number, in total and by source, and in time, and only
-//! some of their steps are taken before the other connections have their turn.
-//! Beyond the total, connections wait in the kernel: there they cost nothing,
-//! and those in the middle of a handshake get done. The oldest gives way to
-//! those that wait once it has had the time that a handshake needs, so a few
-//! sources that begin handshakes and finish none keep nobody out for long.
+//! **Handshakes** of TLS cost the thread a thousand times as much as a message. So they
+//! are limited in number, in total and by source, and in time, and only some of their
+//! steps are taken before the other connections have their turn. Beyond the total,
+//! connections wait in the kernel: there they cost nothing, and running handshakes can
+//! finish. The oldest handshake is ended for a waiting connection once it has had the
+//! time that a handshake needs, so a few sources that begin handshakes and finish none
+//! cannot keep others out for long.
 //!
 //! **Which connection.** A flow has the number of its connection beside the two
 //! addresses. A later connection between the same addresses is another flow:

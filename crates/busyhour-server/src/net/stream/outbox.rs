@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-/// What waits to be sent on one connection, in order and bounded, as is what
-/// waits on all of them.
+/// The messages that wait to be sent on one connection, in order and bounded; the total
+/// over all connections is bounded too.
 #[derive(Debug)]
 pub(super) struct Outbox {
     waiting: VecDeque<Buffer>,
@@ -30,11 +30,12 @@ pub(super) struct Outbox {
 /// How much of the room a message may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// What is left to one of whom nothing was accepted yet.
+    /// The bound for a connection without an accepted request.
     Untrusted,
     /// All.
     Whole,
-    /// Half, for what can wait: so that what cannot always finds some.
+    /// Half, for messages that can wait, so that there is always room for those that
+    /// cannot.
     Half,
 }
 
@@ -110,7 +111,7 @@ impl Outbox {
         rest.collect()
     }
 
-    /// Forgets the first `count` bytes, which have left.
+    /// Removes the first `count` bytes, which have been sent.
     pub(super) fn advance(&mut self, count: usize) {
         self.gone += count;
         while let Some(first) = self.waiting.front().filter(|one| one.len() <= self.gone) {
@@ -137,7 +138,8 @@ impl Room {
         }
     }
 
-    /// Untrusted connections leave as much to those who are known as what can wait does.
+    /// Untrusted connections leave as much room to trusted ones as messages that can
+    /// wait do.
     fn share_of_all(self, max: usize) -> usize {
         match self {
             Self::Whole => max,

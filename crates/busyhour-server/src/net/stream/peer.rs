@@ -27,7 +27,7 @@ pub(super) struct Peer {
     counters: Arc<Counters>,
     /// Something was accepted of it.
     is_known: AtomicBool,
-    /// For how many seconds it may bring nothing, where it was told; 0 where it was not.
+    /// The silence in seconds that the client was told; 0 if it was not told any.
     silence_s_max: AtomicU32,
     channel: Mutex<Channel>,
 }
@@ -35,9 +35,9 @@ pub(super) struct Peer {
 struct Channel {
     outbox: Outbox,
     tls: Option<Box<ServerConnection>>,
-    /// The kernel has been asked to say when something comes in.
+    /// The kernel was asked to report input.
     is_reading: bool,
-    /// The kernel has been asked to say when there is room.
+    /// The kernel was asked to report room.
     is_waiting: bool,
     is_closed: bool,
     /// Nothing more is to be sent after what waits.
@@ -117,8 +117,8 @@ impl Peer {
         }
     }
 
-    /// Sends at once what the kernel takes; the rest waits. A peer that has not
-    /// read until there is no room has had its time: another flow may do better.
+    /// Sends at once what the kernel takes; the rest waits. If there is no room because
+    /// the peer does not read, the connection is closed.
     pub(super) fn send(&self, message: Buffer) -> Result<(), SendError> {
         let mut channel = self.channel();
         let room = match self.is_known() {
@@ -187,7 +187,7 @@ impl Peer {
         self.flush(&mut channel);
     }
 
-    /// Nothing leaves any more; the reader hears the end.
+    /// Nothing is sent any more; the reading thread sees the end.
     pub(super) fn close(&self) {
         let mut channel = self.channel();
         self.shut(&mut channel);

@@ -51,7 +51,7 @@ pub struct StreamOptions {
     pub tcp: Vec<SocketAddr>,
     /// Addresses for TLS; port 0 takes a free one.
     pub tls: Vec<SocketAddr>,
-    /// What proves to the peers of TLS who we are; without it none can connect.
+    /// The certificate for TLS; without it no peer can connect over TLS.
     pub certificate: Option<Certificate>,
     /// Limits of all connections together.
     pub policy: StreamPolicy,

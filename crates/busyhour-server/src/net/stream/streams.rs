@@ -128,7 +128,7 @@ impl Streams {
         of_it.map(|(_, address)| *address)
     }
 
-    /// From now on new connections over TLS are shown this.
+    /// New TLS connections use this certificate from now on.
     pub fn replace_certificate(&self, certificate: Option<Certificate>) {
         self.shared.identity.replace(certificate);
     }
@@ -143,7 +143,7 @@ impl Streams {
         }
     }
 
-    /// Who is at the other end; the error is counted.
+    /// The address of the peer; an error is counted.
     fn peer(&self, flow: &Flow) -> Result<Arc<Peer>, SendError> {
         let found = self.shared.directory.find(flow);
         found.ok_or_else(|| {

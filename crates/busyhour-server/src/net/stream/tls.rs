@@ -18,7 +18,7 @@ pub struct Certificate(Arc<ServerConfig>);
 /// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be read, or holds nothing of what it should.
+    /// A file cannot be read, or does not contain what it should.
     #[error("{setting}: {path}: {problem}")]
     File {
         /// Which setting names the file.
@@ -28,7 +28,7 @@ pub enum CertificateError {
         /// What is wrong, and what to do.
         problem: String,
     },
-    /// The two files do not belong together, or the certificate is none that can be used.
+    /// The two files do not belong together, or the certificate is unusable.
     #[error(
         "sip.tls_key: {key}: cannot be used with the certificate in {certificate}: {problem}; give the key that the certificate was made for"
     )]
@@ -65,7 +65,7 @@ impl Certificate {
 }
 
 impl Certificate {
-    /// All that is wrong with the files, of which each may be missing in the configuration.
+    /// All problems of the two files; each may be missing in the configuration.
     pub fn errors(certificate: Option<&Path>, key: Option<&Path>) -> Vec<CertificateError> {
         let chain_error = certificate.and_then(|path| chain(path).err());
         let key_error = key.and_then(|path| private_key(path).err());

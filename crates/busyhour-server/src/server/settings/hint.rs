@@ -1,5 +1,5 @@
-//! One hint: it listens to its devices on the bus, on a serializer of its own,
-//! and publishes what they do together when that changes.
+//! One hint: it listens to its devices on the bus, on its own serializer, and publishes
+//! their combined state when that changes.
 
 use crate::server::core::Core;
 use busyhour::{
@@ -14,7 +14,7 @@ pub(in crate::server) struct Hint {
     extension: Name,
     /// Those that were set come first.
     pub(in crate::server) devices: Vec<Name>,
-    /// What was set of it, and where; `None` if only accounts name it.
+    /// The devices that were set, and where; `None` if only accounts name the hint.
     pub(in crate::server) set: Option<(Vec<Name>, SetBy)>,
     serializer: Serializer,
     lines: Mutex<Vec<LineState>>,
@@ -38,8 +38,8 @@ pub struct HintView {
     pub devices: Vec<Name>,
     /// What they do together.
     pub line: LineState,
-    /// It stands in the configuration, and is changed there; else HTTP or
-    /// accounts gave it.
+    /// It is defined in the configuration, and must be changed there; otherwise it
+    /// comes from HTTP or accounts.
     pub is_configured: bool,
 }
 
@@ -64,11 +64,11 @@ impl Hint {
         matches!(self.set, Some((_, SetBy::Configuration)))
     }
 
-    /// Listens to its devices from now on, and tells what they do now.
+    /// Listens to its devices from now on, and publishes their current state.
     pub(in crate::server) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         let devices = self.devices.iter().enumerate();
         let feeds = devices.map(|(index, device)| {
-            // Nothing happens to the device between the look and the subscription.
+            // The device does not change between the check and the subscription.
             core.subscribe_with_snapshot(device, || {
                 let state = core.states().get(device);
                 lock(&self.lines)[index] = LineState::of(state.as_ref());
@@ -94,8 +94,8 @@ impl Hint {
             match delivery {
                 Delivery::Event(state, _) => hint.hear(&topic, index, Some(state)),
                 Delivery::Removed(..) => hint.hear(&topic, index, None),
-                // Where there was no room for the device, it may have come and
-                // gone between the look and the subscription.
+                // If there was no room for the device, it may have come and gone
+                // between the check and the subscription.
                 Delivery::Replayed => hint.hear(&topic, index, states.get(&device).as_ref()),
                 Delivery::Lost(_) => {}
             }

@@ -1,13 +1,12 @@
-//! Hints: extensions whose state is that of some devices together.
+//! Hints: extensions whose state combines the states of some devices.
 //!
-//! What they do together is published when it changes, and watchers of the
-//! extension are subscribers of that topic like any other. The devices are those
-//! that were set, in the configuration or by HTTP, and those whose stored
-//! accounts name the extension.
+//! The combined state is published when it changes, and watchers of the extension
+//! subscribe to that topic like any other. The devices are those that were set, in the
+//! configuration or over HTTP, and those whose stored accounts name the extension.
 //!
-//! The table's lock is held while a hint is made or ended, and while the store
-//! is told, so that the last one set is the one that speaks and the one that is
-//! kept; no callback takes it.
+//! The table's lock is held while a hint is created or removed, and while the change is
+//! given to the store, so that memory and store both end with the last change; no
+//! callback takes this lock.
 
 use super::hint::{Hint, HintView, SetBy};
 use crate::server::{
@@ -59,7 +58,7 @@ pub enum HintRefusal {
     /// It has none or too many of them.
     #[error("a hint has 1 to {DEVICES_MAX} devices")]
     DeviceCount,
-    /// The configuration has it, and is changed there.
+    /// The configuration defines it, so it must be changed there.
     #[error("hint {0} is defined in the configuration file: change it there")]
     Configured(String),
     /// Nothing was set, but accounts name it.
@@ -79,7 +78,7 @@ impl HintConfig {
     /// # Errors
     ///
     /// [`HintRefusal::Extension`], [`HintRefusal::DeviceCount`] or
-    /// [`HintRefusal::Device`] for what can be on no such server.
+    /// [`HintRefusal::Device`] if the hint is not possible on such a server.
     ///
     /// ```
     /// use busyhour_registrar::Domains;
@@ -146,8 +145,8 @@ impl Hints {
         self.topic.len()
     }
 
-    /// Whether a hint may be set: one that the configuration has may not, nor
-    /// one more than there may be.
+    /// Whether a hint may be set: not if the configuration defines it, and not beyond
+    /// the limit of hints.
     fn check(&self, table: &Table, extension: &Name, set_by: SetBy) -> Result<(), HintRefusal> {
         match table.hints.get(extension) {
             _ if set_by == SetBy::Configuration => Ok(()),
@@ -167,7 +166,7 @@ impl Hints {
 }
 
 impl Table {
-    /// An account names an extension now, or does so no more.
+    /// An account names an extension now, or no longer names it.
     fn name(&mut self, extension: &Name, device: &Name, is_named: bool) {
         let named = self.named.entry(extension.clone()).or_default();
         match is_named {
@@ -179,7 +178,8 @@ impl Table {
         }
     }
 
-    /// The devices of an extension of which these are set, without doubles.
+    /// The devices of an extension: the set ones and those of accounts, without
+    /// duplicates.
     fn devices(&self, extension: &Name, set: &[Name]) -> Result<Vec<Name>, HintRefusal> {
         let named = self.named.get(extension).into_iter().flatten();
         let mut devices: Vec<Name> = Vec::new();
@@ -200,7 +200,7 @@ impl Core {
         &self.parts.hints
     }
 
-    /// Takes in a hint of the configuration, or one that the store gave back.
+    /// Adds a hint of the configuration or of the store.
     pub(in crate::server) fn take_hint(
         self: &Arc<Self>,
         config: &HintConfig,
@@ -209,7 +209,7 @@ impl Core {
         self.try_set_hint(config, set_by, || Ok(())).map(drop)
     }
 
-    /// Takes a stored setting back in, unless the configuration has the hint now.
+    /// Restores a stored setting, unless the configuration defines the hint now.
     pub(in crate::server) fn restore_hint_setting(
         self: &Arc<Self>,
         extension: &str,
@@ -223,8 +223,8 @@ impl Core {
         restored.map_err(|refusal| refusal.to_string())
     }
 
-    /// Sets a hint and stores it; whether there was none of this extension. Who
-    /// watches the address is told to come again where it becomes an extension.
+    /// Sets a hint and stores it; returns whether the extension had none before. If the
+    /// address becomes an extension, its watchers are asked to subscribe again.
     pub(in crate::server) fn set_hint(
         self: &Arc<Self>,
         config: &HintConfig,
@@ -270,8 +270,8 @@ impl Core {
         Ok(is_new)
     }
 
-    /// Removes what was set of a hint; `false` when there is none. Where nothing
-    /// is left of it, its watchers are told to come again.
+    /// Removes the devices that were set for a hint; `false` if there is no such hint.
+    /// If no devices are left, its watchers are asked to subscribe again.
     pub(in crate::server) fn remove_hint(
         self: &Arc<Self>,
         extension: &str,
@@ -292,7 +292,7 @@ impl Core {
             name: extension.to_owned(),
         };
         self.store().commit(vec![forget], done)?;
-        // Fewer than before, and those were not too many.
+        // There are fewer than before, so the limit holds.
         let devices = table.devices(&name, &[]).unwrap_or_default();
         let is_gone = devices.is_empty();
         self.make_hint(&mut table, &name, devices, None);
@@ -304,7 +304,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Takes in which extensions the accounts of the store name.
+    /// Applies the extensions that the accounts of the store name.
     pub(in crate::server) fn name_hints(self: &Arc<Self>, differences: &[Difference]) {
         let mut homeless = Vec::new();
         for difference in differences {
@@ -347,8 +347,8 @@ impl Core {
         }
     }
 
-    /// Makes a hint in place of the one there is, none of no devices. Whether
-    /// there was none.
+    /// Replaces a hint; without devices there is no hint. Returns whether there was
+    /// none before.
     fn make_hint(
         self: &Arc<Self>,
         table: &mut Table,
@@ -397,9 +397,8 @@ impl Core {
         }
     }
 
-    /// Those who watch the address hear it from another topic from now on: a
-    /// subscription that begins anew finds the right one. All of them are looked
-    /// at only where there may be one to be found.
+    /// The watchers of the address need another topic from now on: a new subscription
+    /// finds the right one. All watchers are searched only if there may be one.
     fn part_watchers(&self, extension: &str) {
         if !self.may_be_watched(extension) {
             return;
@@ -423,7 +422,7 @@ impl Core {
     }
 }
 
-/// One line for many users, and the hints that their accounts name in vain.
+/// One log line for many users whose accounts name hints without effect.
 fn warn_of_homeless(users: &[(&str, &str)]) {
     if let Some((user, hint)) = users.first() {
         let (count, reason) = (users.len(), HintRefusal::Device((*user).to_owned()));

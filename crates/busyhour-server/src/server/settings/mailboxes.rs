@@ -1,11 +1,11 @@
-//! Every mailbox that somebody has spoken of, and what waits in it.
+//! Every mailbox that was set or published, with its message counts.
 //!
-//! A count set by HTTP is stored, and lasts until it is set anew or removed.
-//! What devices publish by SIP stands in front of it for as long as their
-//! publications live (RFC 3903 calls the two hard and soft state).
+//! Counts that are set over HTTP are stored, and last until they are set again or
+//! removed. A device's publication overrides them as long as it lives (RFC 3903 calls
+//! the two hard and soft state).
 //!
-//! The table's lock is held while the store and the bus are told, so that two
-//! who change a mailbox are told in the order in which they did.
+//! The table's lock is held while a change is given to the store and published, so that
+//! two changes of a mailbox keep their order.
 
 use crate::server::{
     access::accounts::Difference,
@@ -34,7 +34,7 @@ pub(in crate::server) struct Mailboxes {
 #[derive(Default)]
 struct Table {
     slots: BTreeMap<Name, Slot>,
-    /// The mailbox that each device publishes now: an account may be given another.
+    /// The mailbox that each device publishes now: the account's mailbox may change.
     published: BTreeMap<Name, Name>,
 }
 
@@ -44,10 +44,10 @@ pub enum MailboxRefusal {
     /// The name is none.
     #[error("a mailbox has a name of {MAILBOX_RULE}")]
     Name,
-    /// What it is said to hold cannot be told to a watcher.
+    /// Its content cannot be sent to a watcher.
     #[error("{0}")]
     Summary(&'static str),
-    /// Nothing was set, but a device publishes what waits in it.
+    /// Nothing was set, but a device publishes the mailbox.
     #[error("only a device publishes this mailbox: it ends with the publication")]
     Published,
     /// There are as many as may be.
@@ -61,7 +61,7 @@ pub enum MailboxRefusal {
 #[derive(Default)]
 struct Slot {
     set: Option<Arc<MessageSummary>>,
-    /// By which addresses of record; the last one that began is believed.
+    /// The addresses of record that publish it; the one that began last counts.
     published: Vec<(Name, Arc<MessageSummary>)>,
 }
 
@@ -83,7 +83,8 @@ impl Mailboxes {
         self.topic.get(id)
     }
 
-    /// Sets what waits in a mailbox, if `keep` does; whether it was not there before.
+    /// Sets the message counts of a mailbox if `keep` accepts them; returns whether
+    /// they were not set before.
     fn set(
         &self,
         id: &str,
@@ -104,7 +105,8 @@ impl Mailboxes {
         Ok(is_new)
     }
 
-    /// Forgets what was set, if `keep` does; `false` when nothing is known of it.
+    /// Removes the message counts if `keep` accepts that; `false` if nothing is known
+    /// of the mailbox.
     fn remove(
         &self,
         id: &str,
@@ -124,9 +126,8 @@ impl Mailboxes {
         Ok(true)
     }
 
-    /// Says what the device `by` publishes of a mailbox, and of no other any
-    /// more; `None` takes back what it said.
-    /// `false` when there is no room.
+    /// Sets what the device `by` publishes for a mailbox, in place of any other
+    /// mailbox; `None` removes its publication. `false` if there is no room.
     pub(in crate::server) fn publish(
         &self,
         id: &Name,
@@ -224,7 +225,7 @@ impl Core {
         Name::new(&self.parts.accounts.directory.mailbox(username))
     }
 
-    /// MSGCOUNT for an account; `None` when nobody has spoken of its mailbox.
+    /// MSGCOUNT for an account; `None` if nothing is known of its mailbox.
     pub(in crate::server) fn message_count(&self, username: &str) -> Option<u16> {
         let mailbox = self.mailboxes().get(&self.mailbox_of(username))?;
         Some(mailbox.summary.iax2_count())
@@ -276,7 +277,7 @@ impl Core {
         removed
     }
 
-    /// Tells the watchers of accounts that were given another mailbox to come again.
+    /// Asks the watchers of accounts whose mailbox has changed to subscribe again.
     pub(in crate::server) fn move_mailboxes(&self, differences: &[Difference]) {
         let moved = differences.iter().filter(|difference| difference.has_moved);
         let moved: HashSet<&str> = moved.map(|difference| &*difference.username).collect();

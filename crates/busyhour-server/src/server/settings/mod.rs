@@ -1,4 +1,4 @@
-//! What is set by HTTP and by the configuration: mailboxes and hints.
+//! Settings that come over HTTP or from the configuration: mailboxes and hints.
 
 pub(in crate::server) mod mailboxes;
 pub(in crate::server) mod hint;

@@ -1,4 +1,4 @@
-//! From a datagram to the part that deals with it; runs on the network's threads.
+//! From a datagram to the part that handles it; runs on the network's threads.
 
 use super::{
     responder::{Response, answer_flow},
@@ -14,7 +14,7 @@ use busyhour_sip::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-/// A request that is being dealt with on the network's thread.
+/// A request that is being handled on the network's thread.
 pub(in crate::server) struct Request<'a> {
     pub(in crate::server) message: &'a Message<'a>,
     pub(in crate::server) essentials: &'a Essentials<'a>,
@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// A response can only be a watcher's, to a NOTIFY of ours.
+    /// A response can only answer one of our NOTIFYs.
     fn response(&self, message: &Message<'_>, status: u16) {
         let traffic = &self.traffic();
         if self.flows().is_probing() && answers_options(message) {
@@ -93,7 +93,8 @@ impl Core {
         let Some(watcher) = self.watchers().find(tag) else {
             return traffic.stray_responses.increment();
         };
-        // Requests leave half the room to answers: over a connection an answer comes once only.
+        // Requests leave half the room to responses: over a connection a response is
+        // not retransmitted.
         if self.is_flooded(watcher.queued_len() / 2) || !watcher.push_answer(cseq, status) {
             traffic.dropped_device_queue.increment();
         }
@@ -133,7 +134,7 @@ impl Core {
         }
     }
 
-    /// Whether it is a retransmission, which is dealt with here and now.
+    /// Whether it is a retransmission, which is answered here.
     fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: Key) -> bool {
         let traffic = &self.traffic();
         match self.transactions().seen(transaction) {
@@ -163,8 +164,9 @@ impl Core {
     }
 
     /// Phones keep their NAT open with OPTIONS, thousands of them behind one address.
-    /// An answer that is no longer than what it answers gains a forger nothing, so it
-    /// takes no token; where none is left, what SHOULD be told (RFC 3261 §11.2) is not.
+    /// An answer that is no longer than its request is useless to an attacker with a
+    /// forged address, so it takes no token; if no token is left, the answer omits what
+    /// RFC 3261 §11.2 says it SHOULD contain.
     fn answer_options(&self, request: &Request<'_>) {
         let Request { message, flow, .. } = *request;
         let is_short = |answer: &Buffer| answer.len() <= request.datagram.len();
@@ -184,7 +186,7 @@ impl Core {
         }
     }
 
-    /// OPTIONS of a device that is not there are answered as an INVITE would be
+    /// OPTIONS for a device that is not registered get the same answer as an INVITE
     /// (RFC 3261 §11.2).
     fn check_asked(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let uri = request.essentials.request_uri;
@@ -200,7 +202,8 @@ impl Core {
     fn unsupported(&self, request: &Request<'_>, method: Method<'_>) {
         self.traffic().unsupported.increment();
         let status = match method {
-            // Nothing here can be cancelled, and no dialog but ours is here.
+            // The server has nothing to cancel, and no dialogs other than
+            // subscriptions.
             Method::Cancel | Method::Bye => Status::CALL_DOES_NOT_EXIST,
             Method::Other(_) => Status::NOT_IMPLEMENTED,
             _ => Status::METHOD_NOT_ALLOWED,

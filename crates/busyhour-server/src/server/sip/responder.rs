@@ -1,4 +1,4 @@
-//! Writing and sending: every datagram leaves through here.
+//! Writes and sends: every datagram leaves through here.
 
 use super::{
     receive::Request,
@@ -19,7 +19,7 @@ use busyhour_registrar::{
 use busyhour_sip::{Flow, Message, Method, ParseError, ResponseBuilder, Status, write_hex};
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-/// A response under way, as the builder of the parser has it.
+/// A response that is being written.
 pub(in crate::server) type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
 
 /// Writes and sends for all parts of the server: it has the network, the buffers and
@@ -31,7 +31,7 @@ pub(in crate::server) struct Responder {
     transactions: Transactions,
     holders: Holders,
     unproven: Unproven,
-    /// Nobody has credentials, so nobody can prove anything by them.
+    /// The server is open: there are no credentials, so nobody can authenticate.
     is_open: bool,
 }
 
@@ -72,7 +72,7 @@ impl Responder {
         }
     }
 
-    /// Where a peer does not read, or is gone, that is its own matter.
+    /// If a peer does not read or is gone, only that peer is affected.
     fn count_unsent(&self, flow: Flow, error: SendError) {
         let traffic = &self.traffic;
         match error {
@@ -81,8 +81,8 @@ impl Responder {
         }
     }
 
-    /// As [`send`](Self::send), for what can as well be made anew later;
-    /// `false` when there is no room for it on its connection now.
+    /// As [`send`](Self::send), for a message that can be written again later; `false`
+    /// if its connection has no room now.
     pub(in crate::server) fn try_send(&self, flow: Flow, datagram: Buffer) -> bool {
         let traffic = &self.traffic;
         match self.network.try_send(flow, datagram) {
@@ -115,12 +115,12 @@ impl Responder {
         })
     }
 
-    /// As [`write`](Self::write), for an answer that tells contacts.
+    /// As [`write`](Self::write), for an answer with contacts.
     ///
     /// # Errors
     ///
-    /// [`Refusal::TooLongToAnswer`] where a datagram had to hold it and none can:
-    /// nobody would ever hear what was accepted.
+    /// [`Refusal::TooLongToAnswer`] if the answer does not fit into a datagram: the
+    /// client would never receive it.
     pub(in crate::server) fn write_contacts(
         &self,
         flow: Flow,
@@ -144,7 +144,7 @@ impl Responder {
         pinned.ok()
     }
 
-    /// What a subscription has to send now; a buffer that it lacks is counted.
+    /// What a subscription has to send now; a missing buffer is counted.
     pub(in crate::server) fn poll(&self, subscription: &mut Subscription) -> Option<Transmission> {
         let (now, buffers) = (self.now(), self.runtime.buffers());
         match with_scratch(|scratch| subscription.poll(now, scratch, buffers)) {
@@ -156,7 +156,7 @@ impl Responder {
         }
     }
 
-    /// Answers a message that is no valid request, and so is kept nowhere. The
+    /// Answers a message that is not a valid request; the answer is not kept. The
     /// reason phrase says what is wrong (RFC 3261 §21.4.1).
     pub(in crate::server) fn refuse_malformed(
         &self,
@@ -243,9 +243,8 @@ impl Responder {
         }
     }
 
-    /// Answers a request that failed here and might succeed a moment later. The
-    /// answer is kept: the client has moved on, and a late duplicate must not
-    /// do what it was told had failed.
+    /// Answers a request that failed here and might succeed a moment later. The answer
+    /// is kept: a late duplicate must not do what the client was told had failed.
     pub(in crate::server) fn fail(
         &self,
         request: &Message<'_>,
@@ -274,17 +273,17 @@ impl Responder {
         self.transactions.forget(transaction);
     }
 
-    /// The refusal of a request for which there is no room. Retry-After is in
-    /// whole seconds, so the pause is one of four, by the microsecond at which
-    /// the request came, and those who come again are spread over them.
+    /// The refusal of a request for which there is no room. Retry-After is in whole
+    /// seconds, so the pause is one of four values, chosen by the microsecond of the
+    /// request's arrival, which spreads the retries.
     pub(in crate::server) fn overloaded(&self) -> Refusal {
         let pause_s = 1 + self.now().as_nanos() / 1000 % 4;
         Refusal::Overloaded(Duration::from_secs(pause_s))
     }
 
-    /// Whether an answer may go to who has shown no right credentials there; takes
-    /// what it costs. Over a connection the client has shown that it hears.
-    /// Where nobody has credentials, nobody can.
+    /// Whether an answer may go to a source that has shown no right credentials; takes
+    /// a token for it. Over a connection the client has proved that it receives. An
+    /// open server does not limit answers, since nobody can authenticate.
     pub(in crate::server) fn may_answer(&self, flow: Flow) -> bool {
         let may = self.has_token(flow);
         if !may {
@@ -293,17 +292,18 @@ impl Responder {
         may
     }
 
-    /// The same for who can answer less, and counts itself what it does not answer.
+    /// The same for a caller that can send a shorter answer instead, and counts
+    /// unanswered requests itself.
     pub(in crate::server) fn has_token(&self, flow: Flow) -> bool {
         self.is_open || self.may_send_unproven(flow)
     }
 
-    /// Whether something may go there unproven; takes what it costs.
+    /// Whether a datagram may go to this unproven source; takes a token for it.
     pub(in crate::server) fn may_send_unproven(&self, flow: Flow) -> bool {
         flow.transport.is_reliable() || self.unproven.take(self.source(flow), self.now())
     }
 
-    /// Somebody at the other end has shown that what is sent there is heard.
+    /// The client has proved that it receives at this source.
     pub(in crate::server) fn heard_at(&self, flow: Flow) {
         if !flow.transport.is_reliable() {
             self.unproven.prove(self.source(flow), self.now());
@@ -326,7 +326,7 @@ impl Responder {
     }
 }
 
-/// Where the response to a request goes, even to one without a sound Via.
+/// The destination of the response to a request, even to one without a valid Via.
 pub(in crate::server) fn answer_flow(request: &Message<'_>, flow: Flow) -> Flow {
     request.via().map_or(flow, |via| flow.answered_by(&via))
 }
@@ -340,8 +340,8 @@ impl ToTag {
     }
 }
 
-/// Lends the thread's room to write in, empty. Room that grew beyond what is
-/// usual is given back: each thread has its own, and none shrinks by itself.
+/// Lends the thread's empty write buffer. A buffer that has grown beyond the usual size
+/// is freed: each thread has its own, and none shrinks by itself.
 fn with_scratch<R>(use_scratch: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(SCRATCH_LEN));

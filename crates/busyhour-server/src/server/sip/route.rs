@@ -1,5 +1,5 @@
-//! REGISTER, PUBLISH and SUBSCRIBE on their way to a device or a watcher: is it ours,
-//! may it, whose is it.
+//! Routes REGISTER, PUBLISH and SUBSCRIBE to a device or a watcher: checks the domain,
+//! the sender's rights and the address of record.
 
 use super::{
     receive::Request,
@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// A registration whose device left the table meanwhile.
+    /// A registration whose device has left the table in the meantime.
     pub(in crate::server) fn register_again(
         self: &Arc<Self>,
         aor: &str,
@@ -95,12 +95,12 @@ impl Core {
         self.responder().refuse(request, flow, transaction, refusal);
     }
 
-    /// Whether a device or watcher has as much waiting as it may.
+    /// Whether the queue of a device or watcher is full.
     pub(in crate::server) fn is_flooded(&self, queued_len: usize) -> bool {
         queued_len >= self.limits().device_queue_max
     }
 
-    /// The refusal when a table has no room, for anybody or for who asks; counted.
+    /// The refusal when a table has no room, for anybody or for this holder; counted.
     pub(in crate::server) fn no_room(
         &self,
         excess: Excess,
@@ -147,7 +147,8 @@ impl Core {
             return Ok(());
         }
         let account = Some(user_of(aor));
-        // Begun first: a device that was made for nothing would stay for ever.
+        // The transaction begins first: a device that was created for nothing would
+        // stay for ever.
         let Some(inbound) = self.begin(request, account)? else {
             return Ok(());
         };
@@ -158,7 +159,7 @@ impl Core {
         Ok(())
     }
 
-    /// Has a device tell what is registered; `false` when there is no room.
+    /// Makes a device publish its full registration; `false` if there is no room.
     pub(in crate::server) fn show_registration(self: &Arc<Self>, aor: &str) -> bool {
         self.is_listened.store(true, Ordering::Release);
         let Ok(device) = self.devices().open(aor, Holder::NOBODY, self) else {
@@ -190,7 +191,8 @@ impl Core {
 
     fn route_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let tag = request.essentials.to.tag();
-        // One that lives is never shed: its watcher would have to begin anew.
+        // An existing subscription is never shed: its watcher would have to subscribe
+        // anew.
         if tag.is_none() && self.load().sheds(|| true) {
             return Err(self.responder().overloaded());
         }
@@ -234,8 +236,8 @@ impl Core {
         }
     }
 
-    /// What is watched stands in the Request-URI (RFC 3261 §8.2.2.1, RFC 6665
-    /// §4.2.1): To may name anything.
+    /// The Request-URI names the watched resource (RFC 3261 §8.2.2.1, RFC 6665 §4.2.1);
+    /// To may name anything.
     fn open_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let Request { message, flow, .. } = *request;
         let uri = self.check_request_uri(request)?;
@@ -332,7 +334,8 @@ impl Core {
         }
     }
 
-    /// We are no proxy: a request for another domain ends here (RFC 3261 §10.3, step 1).
+    /// The server is not a proxy, so it refuses a request for another domain (RFC 3261
+    /// §10.3, step 1).
     fn check_request_uri<'a>(&self, request: &Request<'a>) -> Result<SipUri<'a>, Refusal> {
         let uri = request.essentials.request_uri.as_ref();
         let uri = uri

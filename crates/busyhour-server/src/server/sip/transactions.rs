@@ -1,18 +1,17 @@
-//! Absorbing retransmissions: what was answered is answered again from here,
-//! what is in work is not begun twice (RFC 3261 §17.2).
+//! Absorbs retransmissions: an answered request gets the kept answer again, and a
+//! request in progress is not begun twice (RFC 3261 §17.2).
 //!
-//! An entry lives 64 × T1 = 32 s from the arrival of its request, which is as
-//! long as its client retransmits. All entries live equally long, so that the
-//! order of arrival is the order of expiry: one queue a shard, no timer an
-//! entry. A shard that is full gives up its oldest entry, and counts it; the
-//! registrar then recognises the duplicate by its CSeq.
+//! An entry lives 64 × T1 = 32 s from the arrival of its request, which is as long as
+//! its client retransmits. All entries live equally long, so that the order of arrival
+//! is the order of expiry: one queue a shard, no timer an entry. A full shard drops its
+//! oldest entry, and counts it; then the registrar recognises a duplicate by its CSeq.
 //!
-//! Answers are pinned buffers, and so is a request in work, so both have a share
-//! by source and account ([`Memory`]). A request that must not be done twice has
-//! the room for its answer reserved when it begins, and is refused without it. Of
-//! another one an answer beyond the share is not kept: a retransmission is dealt
-//! with anew. A long request beyond its share is refused; a usual one is charged
-//! to nobody, since it costs what its place here costs.
+//! Answers and requests in progress are pinned buffers, so both have a share by source
+//! and account ([`Memory`]). A request that must not be processed twice reserves the
+//! room for its answer when it begins, and is refused if there is none. For other
+//! requests an answer beyond the share is not kept: a retransmission is processed
+//! again. A long request beyond its share is refused; a usual one is charged to nobody,
+//! since it costs as much as its entry here.
 
 use crate::server::{
     load::shares::{Excess, Holder, Shares},
@@ -44,8 +43,8 @@ pub(in crate::server) struct Transactions {
 pub(in crate::server) struct Memory {
     /// Answers.
     pub(in crate::server) answers: Shares,
-    /// An answer counts for so many bytes at least, so that as many as there is
-    /// room for use up all of `answers`.
+    /// The least number of bytes that an answer counts for, so that a full table of
+    /// answers uses up all of `answers`.
     pub(in crate::server) answer_min: u64,
     /// Long requests in work.
     pub(in crate::server) requests: Shares,
@@ -77,14 +76,14 @@ struct Entry {
     key: Key,
     begun_at: Instant,
     holder: Holder,
-    /// What its request is charged for, until it is answered.
+    /// The charge for its request, until it is answered.
     request_bytes: u64,
-    /// What its answer is charged for, from the beginning where it must be kept.
+    /// The charge for its answer; taken at the beginning if the answer must be kept.
     answer_bytes: u64,
     answer: Option<Buffer>,
 }
 
-/// What comes of a request that is dealt with once more.
+/// What happens if a request is processed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Repeated {
     /// The same as before.
@@ -93,7 +92,7 @@ pub(in crate::server) enum Repeated {
     Other,
 }
 
-/// What became of the wish to begin a transaction.
+/// The outcome of an attempt to begin a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(in crate::server) enum Begun {
@@ -101,7 +100,7 @@ pub(in crate::server) enum Begun {
     New,
     /// It was begun before.
     Known,
-    /// Its request takes more memory than there is for it.
+    /// There is not enough memory for its request.
     Refused(Excess),
 }
 
@@ -135,7 +134,7 @@ impl Transactions {
         Key(u128::from(high) << 64 | u128::from(low))
     }
 
-    /// What is known of a request, without beginning it.
+    /// The state of a request's transaction, without beginning one.
     pub(in crate::server) fn seen(&self, key: Key) -> Seen {
         self.shard(key).seen(key)
     }
@@ -161,7 +160,7 @@ impl Transactions {
         while shard.entries.len() >= self.shard_capacity {
             self.evicted.add(shard.drop_oldest(&self.memory));
         }
-        // What was forgotten pushes out nobody else's entry.
+        // An entry that is gone must not push out another one.
         if shard.order.len() >= 2 * self.shard_capacity {
             shard.forget_order();
         }
@@ -176,8 +175,8 @@ impl Transactions {
         Begun::New
     }
 
-    /// Keeps the answer of a transaction that was begun, if room was reserved for it
-    /// or it has a share left; if not, a retransmission is as new.
+    /// Keeps the answer of a transaction that was begun, if room was reserved for it or
+    /// the share allows it; otherwise a retransmission counts as a new request.
     pub(in crate::server) fn answer(&self, key: Key, answer: Buffer) {
         let mut shard = self.shard(key);
         let Some(entry) = shard.find_mut(key) else {
@@ -200,7 +199,7 @@ impl Transactions {
         entry.answer = Some(answer);
     }
 
-    /// Ends a transaction whose answer is as easily made again.
+    /// Ends a transaction whose answer can easily be written again.
     pub(in crate::server) fn forget(&self, key: Key) {
         self.shard(key).remove(key, &self.memory);
     }
@@ -336,7 +335,7 @@ impl Shard {
         }
     }
 
-    /// Drops the places in the order of what was forgotten before its time.
+    /// Removes dropped entries from the queue of arrivals.
     fn forget_order(&mut self) {
         let entries = &self.entries;
         self.order.retain(|&(begun_at, key)| {
@@ -345,8 +344,8 @@ impl Shard {
         });
     }
 
-    /// Returns how many entries that took away: none when the oldest was
-    /// forgotten before, or forgotten and begun again.
+    /// Returns how many entries that removed: none if the oldest was dropped before, or
+    /// dropped and begun again.
     fn drop_oldest(&mut self, memory: &Memory) -> u64 {
         let Some((begun_at, key)) = self.order.pop_front() else {
             return 0;
@@ -385,9 +384,10 @@ const NAMING: [HeaderName; 4] = [
 const SHARDS: usize = 64;
 /// 64 × T1 (RFC 3261 §17.1.2.2).
 const LIFE: Duration = Duration::from_secs(32);
-/// What a datagram has room for without a second buffer.
+/// The bytes of a datagram that fit without a second buffer.
 const REQUEST_LEN_USUAL: usize = 2048;
-/// Two for each one that comes, so that a shard in use shrinks by itself.
+/// Two are removed for each one that is added, so that a shard in use shrinks by
+/// itself.
 const EXPIRED_AT_ONCE: usize = 2;
 
 #[cfg(test)]
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(begun.count(), 10);
         assert_eq!(begin(99), Begun::Refused(Excess::Share));
         assert_eq!(transactions.answer_bytes(), 1000);
-        // A longer answer than was thought is kept all the same.
+        // An answer that is longer than expected is still kept.
         transactions.answer(key(0), buffers.copy_from(&[b'2'; 300]).unwrap());
         assert!(matches!(transactions.seen(key(0)), Seen::Answered(_)));
         assert_eq!(transactions.answer_bytes(), 900 + buffer_bytes(300));

@@ -1,22 +1,24 @@
-//! How much is sent to those who have not shown that they hear it.
+//! Limits datagrams to sources that have not proved that they receive them.
 //!
-//! A client that writes another's address into a datagram has the answer sent
-//! there, and it is longer than the question. So answers to datagrams without right
-//! credentials, and NOTIFYs to those who have answered none, take a token of their
-//! source; a source has so many in a second, and those of ten seconds at most.
+//! The answer to a datagram with a forged address goes to that address, and is longer
+//! than the datagram. So answers to datagrams without right credentials, and NOTIFYs to
+//! watchers that have answered none, take a token of their source. A source gets a
+//! fixed number of tokens per second, and can save those of ten seconds.
 //!
-//! Right credentials answer a nonce that was sent to their source, and a NOTIFY is
-//! answered by who has heard it. Each such proof brings the source more tokens than it
-//! has cost, so that thousands of phones behind one address register as fast as
-//! they prove themselves. A nonce that is too old or used, but was sent to the source
-//! within a day, is answered by a new one without a token: a client that has it hears there.
-//! So who forges the address of an office can take its tokens, and then the first
-//! contact of its phones waits, or their next one after a start of the server, which
-//! has a new key for nonces. Those that refresh are challenged all the same.
+//! Right credentials answer a nonce that was sent to their source, and only a client
+//! that received a NOTIFY can answer it. Each such proof brings the source more tokens
+//! than it has cost, so that thousands of phones behind one address register as fast as
+//! they authenticate. A nonce that is too old or used, but was sent to the source
+//! within a day, is answered with a new one without a token: its client receives at the
+//! source. So an attacker who forges the address of an office can use up its tokens;
+//! then the first contact of its phones has to wait, or their next one after a start of
+//! the server, which makes a new key for nonces. Phones that refresh are still
+//! challenged.
 //!
-//! A source is two cells, as where shares are counted (`load/shares.rs`), and may send while
-//! one of them has a token: so there is no table that somebody fills, and nothing to be
-//! forgotten. A cell is one word: when it was looked at, in milliseconds, and its tokens.
+//! A source has two cells, as in the counting of shares (`load/shares.rs`), and may
+//! receive while one of them has a token: so there is no table that an attacker could
+//! fill, and nothing to clean up. A cell is one word: the time of the last access, in
+//! milliseconds, and its tokens.
 
 use crate::server::load::shares::{CELLS, Cells, ROWS};
 use busyhour::clock::Instant;
@@ -62,11 +64,11 @@ impl Unproven {
         is_taken
     }
 
-    /// A source has shown that it hears what is sent there.
+    /// A source has proved that it receives.
     pub(in crate::server) fn prove(&self, source: Cells, now: Instant) {
         let most = burst(self.per_second).saturating_mul(PROVEN_BURSTS);
         for cell in self.cells(source) {
-            // One who proves itself all the time writes seldom.
+            // A source that proves itself all the time seldom writes its cells.
             let is_rich = Cell::unpack(cell.load(Ordering::Relaxed)).tokens > most / 2;
             if self.per_second > 0 && !is_rich {
                 let earn = |tokens: u32| Some(tokens.saturating_add(PROOF * TOKEN).min(most));
@@ -87,12 +89,12 @@ impl Unproven {
         changed.is_ok()
     }
 
-    /// What proofs have brought beyond the burst stays; time fills up to it alone.
+    /// Tokens of proofs beyond the burst stay; time refills only up to the burst.
     fn refill(&self, cell: Cell, now_ms: u32) -> Cell {
         let burst = burst(self.per_second);
         let passed_ms = now_ms.wrapping_sub(cell.looked_at_ms);
-        // Another thread may have looked a little later than this one. More than that
-        // is a cell at which nobody has looked for long.
+        // Another thread may have a slightly later time than this one. A larger
+        // difference means that the cell has not been used for a long time.
         if passed_ms > u32::MAX - LATER_MS_MAX {
             return cell;
         }
@@ -134,7 +136,8 @@ fn burst(per_second: u64) -> u32 {
     u32::try_from(per_second * 10 * u64::from(TOKEN)).unwrap_or(u32::MAX)
 }
 
-/// Threads read the clock one after the other, and none waits so long between.
+/// Threads read the clock at different moments, but none waits this long before it uses
+/// the time.
 const LATER_MS_MAX: u32 = 60_000;
 /// A token in the unit of cells.
 const TOKEN: u32 = 1000;

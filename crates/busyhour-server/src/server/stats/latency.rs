@@ -31,7 +31,8 @@ impl Latency {
         self.max_ns.load(Ordering::Relaxed)
     }
 
-    /// For each, the latency that so many in a thousand stayed below or at; 0 before the first.
+    /// For each given number of a thousand, the latency that this many did not exceed;
+    /// 0 before the first.
     pub(in crate::server) fn permille_ns<const N: usize>(&self, permille: [u64; N]) -> [u64; N] {
         let counts: Vec<u64> = self
             .buckets

@@ -1,5 +1,5 @@
-//! Registered contacts, and what has a name, for people and programs to read, a
-//! page at a time.
+//! Registered contacts and named things (accounts, mailboxes, hints) for people and
+//! programs, a page at a time.
 
 use crate::server::{core::Core, device::Device};
 use busyhour::{bus::Name, clock::Instant};
@@ -59,7 +59,7 @@ impl<T> NamedPage<T> {
 }
 
 impl Core {
-    /// Costs a look at every device, whatever the limit: meant for operators, not for routing.
+    /// Visits every device, whatever the limit: meant for operators, not for routing.
     pub(in crate::server) fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
         let mut devices = self.devices().all();
         devices.retain(|device| after.is_none_or(|after| device.aor() > after));

@@ -1,10 +1,10 @@
-//! What happens to registrations, in the log: who, from where, and why not. The form of
-//! the line of a failed login is documented, since other programs read it;
-//! packaging/fail2ban has one that does.
+//! Log lines about registrations: who, from where, and why not. The format of the line
+//! about a failed login is documented, since other programs read it; packaging/fail2ban
+//! has a filter for it.
 //!
-//! A client that sends much must not fill the disk: there are so many lines in a second,
-//! and a source has its share of them. What is left out is counted by source, and
-//! told once a minute.
+//! A client that sends much must not fill the disk: the number of lines per second is
+//! limited, and a source has its share of it. Suppressed lines are counted by source,
+//! and their number is logged once a minute.
 
 use super::counters::Counter;
 use crate::server::{
@@ -34,7 +34,7 @@ pub(in crate::server) struct RegistrationLog {
     lines: LogLines,
 }
 
-/// The lines of this second, and what was left out since that was last told.
+/// The lines of this second, and the lines suppressed since that was last logged.
 struct LogLines {
     logins: Shares,
     registrations: Shares,
@@ -83,8 +83,9 @@ impl RegistrationLog {
         tracing::warn!(%source, port, protocol, reason, ?user, "login failed");
     }
 
-    /// A REGISTER was refused. That of a wrong password is told as a failed login, and
-    /// one for too short a time is followed by one that is long enough.
+    /// A REGISTER was refused. A wrong password is logged as a failed login; a refusal
+    /// because of a too short expiry is not logged, since the client tries again with a
+    /// longer one.
     pub(in crate::server) fn refused(&self, message: &Message<'_>, flow: Flow, refusal: &Refusal) {
         if matches!(refusal, Refusal::IntervalTooBrief(_)) || *refusal == WRONG_PASSWORD {
             return;
@@ -96,8 +97,8 @@ impl RegistrationLog {
             _ => None,
         });
         let reason = refusal.reason();
-        // That there is no room is no mistake of the device: those of a storm would push
-        // out what is.
+        // A lack of room is not the device's mistake; under overload such entries would
+        // push out real mistakes.
         if !matches!(refusal, Refusal::Overloaded(_)) {
             self.failures
                 .note(user.unwrap_or(""), flow, "sip", reason.to_owned().into());
@@ -105,7 +106,7 @@ impl RegistrationLog {
         self.log_refused(aor, flow, "sip", reason);
     }
 
-    /// The same of a device whose address of record is known to be one.
+    /// The same for a device whose address of record is valid.
     pub(in crate::server) fn device_refused(
         &self,
         aor: &str,
@@ -126,7 +127,8 @@ impl RegistrationLog {
         }
     }
 
-    /// Contacts were added or taken back; a refresh is no news. `bindings` hold now.
+    /// Contacts were added or removed; a refresh is not logged. `bindings` are the
+    /// current ones.
     pub(in crate::server) fn changed(
         &self,
         aor: &str,
@@ -149,7 +151,7 @@ impl RegistrationLog {
         }
     }
 
-    /// Contacts ran out, or ended with their account; the last of them was registered
+    /// Contacts expired, or ended with their account; the last of them was registered
     /// over this flow.
     pub(in crate::server) fn ended(
         &self,
@@ -166,7 +168,8 @@ impl RegistrationLog {
         tracing::info!(%source, port, %transport, contacts, reason, ?aor, "registration ended");
     }
 
-    /// Begins a new second, and tells what was left out where it is time for that.
+    /// Begins a new second, and logs the number of suppressed lines if it is time for
+    /// that.
     pub(in crate::server) fn new_second(&self) {
         let lines = &self.lines;
         lines.logins.clear();
@@ -183,7 +186,7 @@ impl RegistrationLog {
         }
     }
 
-    /// Nothing is counted as left out that would not have been written.
+    /// Lines that the log level would drop anyway are not counted as suppressed.
     fn may_log_registration(&self, flow: Flow) -> bool {
         tracing::enabled!(Level::INFO) && self.may_log(&self.lines.registrations, flow)
     }
@@ -210,7 +213,8 @@ impl LogLines {
         }
     }
 
-    /// Nobody waits here: who finds the table in use counts without it.
+    /// No thread waits here: if the table is in use, a line is counted without its
+    /// source.
     fn suppress(&self, source: IpAddr) {
         if let Ok(mut suppressed) = self.suppressed.try_lock() {
             let by_source = &mut suppressed.by_source;
@@ -225,7 +229,8 @@ impl LogLines {
         self.elsewhere.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was left out, by source, and of others, if that is to be told now.
+    /// The suppressed lines by source, and those of other sources, if it is time to log
+    /// them.
     fn take_suppressed(&self, now: Instant) -> Option<(Vec<(IpAddr, u64)>, u64)> {
         let locked = self.suppressed.lock();
         let mut suppressed = locked.unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +245,7 @@ impl LogLines {
     }
 }
 
-/// Who registers chooses its name, and a line has an end.
+/// The client chooses its name, so the name is cut to a length.
 pub(in crate::server) fn shortened(text: &str) -> &str {
     match text.char_indices().nth(CHOSEN_LEN_MAX) {
         Some((end, _)) => &text[..end],
@@ -248,7 +253,7 @@ pub(in crate::server) fn shortened(text: &str) -> &str {
     }
 }
 
-/// What a wrong password and an unknown user are answered.
+/// The answer to a wrong password and to an unknown user.
 pub(in crate::server) const WRONG_PASSWORD: Refusal = Refusal::Forbidden("Wrong User Or Password");
 /// Of all sources together; one source has its share.
 const LOGINS_PER_SECOND: usize = 200;

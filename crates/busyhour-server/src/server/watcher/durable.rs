@@ -1,12 +1,12 @@
-//! Subscriptions that outlive the process: each is a row of the store.
+//! Subscriptions that survive the process: each is a row of the store.
 //!
-//! The 200 to a SUBSCRIBE leaves after the row is durable, and with it begins the
-//! feed, so that the first NOTIFY follows the 200. A refresh is taken in when its
-//! row is durable, too; until then everything goes on as before. What ends is
-//! forgotten like a binding: at leisure, and only the row that ended.
+//! The 200 to a SUBSCRIBE leaves after the row is durable, and then the feed begins, so
+//! that the first NOTIFY follows the 200. A refresh also takes effect when its row is
+//! durable; until then everything continues as before. The row of an ended subscription
+//! is deleted later, like that of a binding, and only if it has not changed.
 //!
-//! Where the store makes nobody wait there are no rows, and after a restart the
-//! first request of a watcher is answered 481, which tells it to begin anew.
+//! A store in memory has no rows: after a restart the server answers the first request
+//! of a watcher with 481, so the watcher subscribes anew.
 
 use super::{Inner, Row, Watcher};
 use crate::server::{
@@ -28,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 type CommitResult = Result<(), CommitError>;
 
 impl Watcher {
-    /// Has a new subscription stored, then answers its SUBSCRIBE and starts it.
+    /// Stores a new subscription, then answers its SUBSCRIBE and starts it.
     pub(in crate::server) fn begin(
         self: &Arc<Self>,
         core: &Arc<Core>,
@@ -74,8 +74,8 @@ impl Watcher {
         core.watchers().remove(self.id);
     }
 
-    /// Has a refresh stored before it is taken in. One at a time: a watcher that sends
-    /// the next before the answer is asked to come again.
+    /// Stores a refresh before it takes effect. One at a time: a watcher that sends the
+    /// next one before the answer is told to try again.
     pub(super) fn prolong(
         self: &Arc<Self>,
         core: &Arc<Core>,
@@ -107,8 +107,9 @@ impl Watcher {
         }
     }
 
-    /// Has the row written again after so many NOTIFYs that a crash would otherwise use
-    /// their numbers twice. One that fails is tried again after the next NOTIFY.
+    /// Writes the row again after so many NOTIFYs that their numbers would otherwise be
+    /// used twice after a crash. If that fails, it is tried again after the next
+    /// NOTIFY.
     pub(super) fn renew_row(self: &Arc<Self>, core: &Core, state: &mut Inner) {
         let subscription = &state.subscription;
         let has_outgrown = |row: &Row| subscription.has_outgrown(row.last_cseq);
@@ -120,8 +121,8 @@ impl Watcher {
         self.put_row(core, state, value, left_s, |_| ());
     }
 
-    /// Writes the row, takes in that it is written, and then calls `done` with its result;
-    /// `false` when the store takes nothing.
+    /// Writes the row, notes that it is written, and then calls `done` with the result;
+    /// `false` if the store takes no change.
     fn put_row(
         self: &Arc<Self>,
         core: &Core,
@@ -150,8 +151,8 @@ impl Watcher {
         state.is_storing
     }
 
-    /// Without a buffer for the answer nothing is done: the watcher asks again,
-    /// in the same words.
+    /// Without a buffer for the answer nothing is done: the watcher retransmits the
+    /// same request.
     pub(super) fn take_refresh(
         &self,
         core: &Core,
@@ -180,8 +181,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Calls `then` with the result of the row, on the watcher's serializer. Should the
-    /// pool have ended, then on the store's thread: the result must not be forgotten.
+    /// Calls `then` with the result of the row, on the watcher's serializer. If the
+    /// pool has ended, it runs on the store's thread: the result must not be lost.
     fn commit(
         self: &Arc<Self>,
         core: &Core,
@@ -199,9 +200,9 @@ impl Watcher {
         core.store().commit(put, Box::new(done))
     }
 
-    /// Ends with the server; the row that goes with it. Where an earlier NOTIFY is
-    /// still on its way nothing can be told, so the row stays: the watcher is told
-    /// after the restart.
+    /// Ends the subscription when the server stops; returns the row to delete. If an
+    /// earlier NOTIFY is still unanswered, no other can be sent, so the row stays: the
+    /// watcher is notified after the restart.
     fn end_with_server(self: &Arc<Self>) -> Option<BindingId> {
         let mut row = None;
         self.with(|core, state| {
@@ -256,10 +257,10 @@ impl Core {
         }
     }
 
-    /// Brings stored subscriptions back, each with what is left of its life, and
-    /// has each told the whole state, one after the other: what has changed while
-    /// nobody was there is told to all of them, and they must not answer at once.
-    /// Limits do not hold here: what was acknowledged is kept.
+    /// Restores stored subscriptions, each with its remaining lifetime, and sends each
+    /// one the full state, one after the other: all of them need it after the restart,
+    /// and they must not answer at the same time. Limits do not apply here: what was
+    /// acknowledged is kept.
     pub(in crate::server) fn restore_subscriptions(self: &Arc<Self>, rows: Vec<SoftState>) {
         let at = self.moment();
         let mut told_at = at.now;
@@ -284,7 +285,8 @@ impl Core {
             }
             told_at = told_at + TOLD_PACE;
         }
-        // All are there before the first begins, so that none gets the id of another.
+        // All are in the table before the first one begins, so that none gets the id of
+        // another.
         back.iter().for_each(|watcher| watcher.start(self));
         self.store().purge(&over);
     }
@@ -307,21 +309,22 @@ impl Core {
         Ok(watcher)
     }
 
-    /// Tells every watcher to come again, and has the rows removed of those that
-    /// could be told.
+    /// Asks every watcher to subscribe again, and deletes the rows of those that could
+    /// be told.
     pub(in crate::server) fn end_subscriptions(&self) {
         let watchers = self.watchers().all();
         let rows = watchers.iter().filter_map(Watcher::end_with_server);
         let changes: Vec<_> = rows.map(Change::RemoveSoftState).collect();
         for batch in changes.chunks(BATCH_LEN) {
-            // What stays is brought back, and its watcher says that it is over.
+            // A row that stays is restored at the next start; then its watcher answers
+            // that it is over.
             let _ = self.store().commit(batch.to_vec(), Box::new(|_| ()));
         }
     }
 }
 
 const KIND: SoftStateKind = SoftStateKind::Subscription;
-/// Four thousand watchers in a second: each answers, and some begin anew.
+/// Four thousand watchers in a second: each answers, and some subscribe anew.
 const TOLD_PACE: Duration = Duration::from_micros(250);
 /// Rows that go in one batch.
 const BATCH_LEN: usize = 1000;

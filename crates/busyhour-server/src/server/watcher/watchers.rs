@@ -1,4 +1,4 @@
-//! Every subscription that lives, found by our tag of its dialog.
+//! All live subscriptions, by our tag of the dialog.
 
 use super::Watcher;
 use crate::server::load::shares::{Excess, Shares};
@@ -38,8 +38,7 @@ impl Watchers {
         Ok(())
     }
 
-    /// Takes one back that was there before the process, also where there is no
-    /// room; those that come get higher ids.
+    /// Adds a restored watcher, even if there is no room; new watchers get higher ids.
     pub(in crate::server) fn put_back(&self, watcher: &Arc<Watcher>) {
         let id = watcher.id();
         self.last_id.fetch_max(id, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use busyhour_store::{AccountEntry, AccountView, Completion};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Where accounts are kept and changed: the server, or a stand-in in tests.
+/// The backend for accounts: the server, or a fake in tests.
 pub trait AccountsApi: Send + Sync {
     /// At most `limit` accounts behind the user `after`, by name.
     fn page(&self, after: Option<&str>, limit: usize) -> Vec<AccountView>;
@@ -36,7 +36,7 @@ pub trait AccountsApi: Send + Sync {
     /// See [`AccountError`]; then `done` is never told.
     fn put(&self, entry: AccountEntry, done: Completion) -> Result<(), AccountError>;
 
-    /// Forgets an account; as [`put`](Self::put) otherwise.
+    /// Deletes an account; otherwise as [`put`](Self::put).
     ///
     /// # Errors
     ///

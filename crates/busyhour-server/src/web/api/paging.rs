@@ -41,5 +41,5 @@ pub(in crate::web) fn limit(asked: Option<usize>) -> Result<usize, Rejection> {
 
 const PAGE_LEN: usize = 1000;
 const PAGE_LEN_MAX: usize = 100_000;
-/// What is put may be so long: an account with every hint takes less.
+/// The longest body of a PUT: an account with the maximum of hints is shorter.
 pub(in crate::web) const BODY_BYTES_MAX: usize = 64 << 10;

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 /// A change that was handed over.
 pub(in crate::web) struct PendingCommit(oneshot::Receiver<Result<(), CommitError>>);
 
-/// The answer to who asked for a change that is not kept.
+/// The answer to a change that was not stored.
 pub(in crate::web) type Rejection = (StatusCode, String);
 
 /// What the store calls, and what a request waits for.

@@ -193,7 +193,7 @@ impl<'h> HintBody<'h> {
     }
 }
 
-/// What the client has to mend: 400; what is in the way here: 409.
+/// 400 for mistakes of the client, 409 for conflicts with the server's state.
 fn status_of_mailbox(refusal: MailboxRefusal) -> StatusCode {
     match refusal {
         MailboxRefusal::Name | MailboxRefusal::Summary(_) => StatusCode::BAD_REQUEST,

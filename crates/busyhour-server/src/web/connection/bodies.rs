@@ -1,4 +1,4 @@
-//! Bodies are read whole before anybody deals with them, within time and memory.
+//! Reads bodies whole before they are handled, within limits of time and memory.
 
 use super::{
     connections::Peer,
@@ -67,7 +67,7 @@ pub(in crate::web) async fn gather(
         }
         Ok(Err(Failure::TooLong)) => refuse_long(),
         Ok(Err(Failure::NoRoom)) => refuse(&load, Excess::Bodies),
-        // Nobody reads it, unless what came was no body.
+        // The body is not read, unless there was none.
         Ok(Err(Failure::Broken)) => end(StatusCode::BAD_REQUEST, BROKEN),
         Err(_) => refuse(&load, Excess::LateBody),
     }
@@ -83,7 +83,7 @@ fn end(status: StatusCode, text: impl IntoResponse) -> Response {
     (status, [(header::CONNECTION, "close")], text).into_response()
 }
 
-/// The connection ends with the answer: nobody knows what of the body will come.
+/// The connection ends with the answer, since the rest of the body may still come.
 pub(in crate::web) fn refuse(load: &Load, excess: Excess) -> Response {
     load.count(excess);
     let (status, text) = match excess {

@@ -1,9 +1,9 @@
-//! Connections: so many at a time, so many of each source, each with bounds on
-//! what a client may take.
+//! Connections, limited in total and for each source, each with bounds on what a client
+//! may use.
 //!
-//! Those beyond get one answer: that of `/healthz`, or 503. So a program that watches over
-//! the server hears of it whatever others hold. Of these the oldest gives way, and
-//! each has little time.
+//! Connections beyond the limit get one answer: that of `/healthz`, or 503. So a
+//! monitoring program always gets its answer, whatever others hold. The oldest of these
+//! is closed for a new one, and each has little time.
 
 use super::{
     load::{Excess, Load},
@@ -30,7 +30,7 @@ use tokio::{
     time,
 };
 
-/// Who is at the other end, for every request of a connection.
+/// The address of the client, for every request of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::web) struct Peer(pub(in crate::web) SocketAddr);
 
@@ -70,7 +70,7 @@ impl Connections {
     /// Accepts no more, and gives answers in progress so much time to leave.
     pub(in crate::web) async fn end(self, patience: Duration) {
         self.accepting.abort();
-        // An aborted task lets go of what it has only when it is polled.
+        // An aborted task frees its resources only when it is polled.
         let _ = self.accepting.await;
         if let Some(living) = Arc::into_inner(self.living) {
             // A client that does not read its answer must not hold up the shutdown.

@@ -1,4 +1,4 @@
-//! A connection whose client has so much time to read what is written.
+//! A connection whose client has a limited time to read what is written.
 
 use std::{
     future::Future,
@@ -15,10 +15,10 @@ use tokio::{
 
 /// Fails with [`io::ErrorKind::TimedOut`] once writing has waited for too long.
 ///
-/// The time that it waits is taken from an account, and each 4 KiB written pay a
-/// second back, up to what there was at first. So a client that reads nothing
-/// ends after that time, one that reads a byte now and then a little later, and
-/// one that is merely slow never.
+/// Waiting uses up a time budget, and each 4 KiB that are written give back one second,
+/// up to the initial budget. So the connection of a client that reads nothing ends
+/// after that time, that of a client which reads a byte now and then a little later,
+/// and that of a slow client never.
 pub(in crate::web) struct Patient {
     stream: TcpStream,
     patience: Duration,

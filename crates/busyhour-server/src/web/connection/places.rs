@@ -1,4 +1,4 @@
-//! So much of something for all, and so much of it for each source.
+//! A resource with a bound for all, and a bound for each source.
 
 use busyhour_sip::source_of;
 use foldhash::fast::RandomState;
@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What there is, and who has taken how much of it.
+/// The bound, and how much each source has taken.
 pub(in crate::web) struct Places {
     all_max: usize,
     per_source_max: usize,
@@ -22,7 +22,7 @@ struct Taken {
     by_source: HashMap<IpAddr, usize, RandomState>,
 }
 
-/// What one has taken, given back when it is dropped.
+/// A taken amount, given back when it is dropped.
 pub(in crate::web) struct Place {
     places: Arc<Places>,
     source: IpAddr,
@@ -51,7 +51,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// When there is not so much, for all or for the source.
+    /// If there is not enough, for all or for the source.
     pub(in crate::web) fn take(
         self: &Arc<Self>,
         source: IpAddr,
