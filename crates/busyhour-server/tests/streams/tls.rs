@@ -244,7 +244,7 @@ fn what_is_wrong_with_a_file_is_said() {
     let error = error.to_string();
     assert!(error.contains("sip.tls_key: "), "{error}");
     assert!(
-        error.contains("holds no private key without a password; give a PEM file with one"),
+        error.contains("contains no private key without a password; give a PEM file with one"),
         "{error}"
     );
 
@@ -252,7 +252,7 @@ fn what_is_wrong_with_a_file_is_said() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("holds no certificate; give a PEM file with one"),
+        error.contains("contains no certificate; give a PEM file with one"),
         "{error}"
     );
 

@@ -88,7 +88,7 @@ fn a_realm_with_no_account_ends_no_registration() {
     let output = child.wait_with_output().expect("a child of ours");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &*line), (Some(1), ""), "{said}");
-    let expected = "sip.realm is `busyhuor`, but the store has accounts of `busyhour` alone";
+    let expected = "sip.realm is `busyhuor`, but the store has accounts only for `busyhour`";
     assert!(said.contains(expected), "{said}");
     let server = serve(&place, address);
     assert_eq!(server.stat("/registrar/binding_count"), 1);
