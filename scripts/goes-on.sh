@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command, and says every 20 s that it goes on and since when, where no terminal shows cargo's progress.
+# Runs a command. Where no terminal shows cargo's progress, prints every 20 s that it still runs, and since when.
 # usage: scripts/goes-on.sh WHAT COMMAND...      or, in a script: source scripts/goes-on.sh; goes_on WHAT COMMAND...
 
 goes_on() { # WHAT COMMAND...

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# What `make test` runs, in the order in which a mistake is cheapest to learn of.
-# Each step says how long it took. The first that fails ends the run.
+# What `make test` runs; the steps that find mistakes fastest come first.
+# Each step prints how long it took. The first step that fails ends the run.
 #
-# The tests wait for sockets, clocks and other programs much of the time, and a compiler for its slowest crate. Steps that
-# measure no time run beside, one after another, in target folders of their own and with what processors are left.
-# What they print is kept in target/beside/ and shown if they fail.
+# Much of the time the tests wait for sockets, clocks and other programs, and the compiler for its slowest crate. So steps
+# that measure no time run in parallel, one after another, in their own target folders, on the processors that are left.
+# Their output is in target/beside/, and is shown if they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
 logs=target/beside
 
-# A function says itself when it fails: `set -e` does not hold inside of what is looked at.
+# Functions return their failures explicitly: `set -e` has no effect inside a command whose status is checked.
 step() { # NAME COMMAND...
   local name=$1 begin=$SECONDS
   shift
@@ -65,7 +65,7 @@ formats() {
   done
 }
 
-# What still runs beside when a step fails is ended with all that it started.
+# If a step fails, ends the parallel steps and everything that they started.
 end_side_steps() {
   [ -z "${side:-}" ] || kill -- -"$side" 2>/dev/null || true
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace, and says for each test program how it ended, how long it took and what it computed.
+# Runs every test of the workspace, and prints for each test program its result, how long it took and its processor time.
 # usage: scripts/tests.sh [cargo's options, such as --package busyhour --test bus]
 #        scripts/tests.sh --list     the programs of the last run, the slowest first
 #
 # As `cargo test --workspace`, which prints either nothing or a line for each of two thousand tests. What a program
-# printed is shown if it failed, and is kept in target/tests/. Time is in seconds: by the clock, and of the processor
-# (its own and that of the programs it started). Much of the first with little of the second is waiting, so two programs
-# run at a time: no test asserts how long something took, and those of memory count what their own process allocates.
+# printed is shown if it failed, and is kept in target/tests/. Times are in seconds: elapsed time, and processor
+# time (its own and that of the programs it started). Most of the elapsed time is waiting, so two programs run at a time:
+# no test asserts how long something took, and tests of memory count what their own process allocates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
