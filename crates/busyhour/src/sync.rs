@@ -106,6 +106,13 @@ pub(crate) fn load_sequential_u64(from: &atomic::AtomicU64) -> u64 {
 
 /// Like [`load_sequential_u64`].
 #[inline(always)]
+pub(crate) fn load_sequential_usize(from: &atomic::AtomicUsize) -> usize {
+    fence_for_loom();
+    from.load(atomic::Ordering::SeqCst)
+}
+
+/// Like [`load_sequential_u64`].
+#[inline(always)]
 pub(crate) fn load_sequential_u32(from: &atomic::AtomicU32) -> u32 {
     fence_for_loom();
     from.load(atomic::Ordering::SeqCst)

@@ -3,7 +3,7 @@
 //! arguments that they check.
 
 use super::{Delivery, Event, EventStream, Subscription, Topic};
-use crate::task::{Deliveries, Executor, Rejected, Task};
+use crate::task::{Deliveries, Executor, Overflow, Rejected, Task};
 use futures_core::Stream;
 use loom::{model::Builder, thread};
 use std::{
@@ -179,6 +179,25 @@ fn loom_no_event_is_left_in_the_mailbox() {
         );
         events.sort_unstable();
         assert_eq!(events, [1, 2]);
+    });
+}
+
+/// A publisher that waits for room is woken by the consumer, which takes no
+/// lock when it hands an event out.
+#[test]
+fn loom_a_publisher_that_waits_for_room_is_woken() {
+    check(|| {
+        let (topic, flags) = (topic(), Flags::default());
+        let stream = topic.subscribe().capacity(1).overflow(Overflow::Block);
+        let mut stream = stream.stream();
+        publish(&topic, 1, &flags);
+        let publisher = {
+            let (topic, flags) = (topic.clone(), flags.clone());
+            thread::spawn(move || publish(&topic, 2, &flags))
+        };
+        assert_eq!(poll(&mut stream), Poll::Ready(true));
+        publisher.join().unwrap();
+        assert_eq!(poll(&mut stream), Poll::Ready(true));
     });
 }
 

@@ -115,13 +115,17 @@ impl<E: Event> Items<E> {
         self.origins = None;
     }
 
+    /// For how many items there is memory, that of copies included.
     pub(in crate::bus) fn capacity(&self) -> usize {
-        self.items.capacity()
+        let copies_len = self.copies.capacity() * size_of::<E>() / size_of::<Item<E>>();
+        self.items.capacity().max(copies_len)
     }
 
+    /// Frees memory beyond that of so many items. Copies keep no more bytes.
     pub(super) fn shrink_to(&mut self, capacity: usize) {
         self.items.shrink_to(capacity);
-        self.copies.shrink_to(capacity);
+        let bytes = capacity * size_of::<Item<E>>();
+        self.copies.shrink_to(bytes / size_of::<E>().max(1));
     }
 
     /// The list of origins, which is created if there is none.

@@ -13,7 +13,7 @@ use crate::{
     sync::{
         CachePadded, EventCount, SpinGuard, SpinLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        spin_loop, thread, thread_token,
+        load_sequential_u64, load_sequential_usize, spin_loop, thread, thread_token,
     },
     task::{Executor, HelpOutcome, Overflow},
 };
@@ -195,7 +195,7 @@ impl<E: Event> Mailbox<E> {
 
     #[inline(always)]
     fn unclaimed_len(&self) -> usize {
-        (self.unclaimed.load(Ordering::SeqCst) & !ENDED) as usize
+        (load_sequential_u64(&self.unclaimed) & !ENDED) as usize
     }
 
     /// The unclaimed items without those from the cache, which are delivered
@@ -483,7 +483,7 @@ impl<E: Event> Mailbox<E> {
     /// holds for `unclaimed`: the count, the change and both looks have one
     /// order in all threads (`SeqCst`).
     fn announce_room(&self) {
-        if self.waiting_count.load(Ordering::SeqCst) > 0 {
+        if load_sequential_usize(&self.waiting_count) > 0 {
             self.event_count.notify_all();
         }
     }

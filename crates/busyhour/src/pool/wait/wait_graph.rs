@@ -87,7 +87,8 @@ impl Waiter {
     fn current() -> Option<Self> {
         let entity = current_entity();
         let thread = thread_token();
-        (entity.is_some() || TURNS.with(Cell::get) > 0).then_some(Self { thread, entity })
+        (entity.is_some() || TURNS.try_with(Cell::get).is_ok_and(|turns| turns > 0))
+            .then_some(Self { thread, entity })
     }
 
     fn is_thread(&self, thread: usize) -> bool {
@@ -116,7 +117,7 @@ fn name(waiter: Option<&Arc<dyn Entity>>) -> String {
 /// Records that this thread runs a subscription's turn, or a timer's callback,
 /// while the guard lives.
 pub(crate) fn in_turn() -> InTurn {
-    TURNS.with(|turns| turns.set(turns.get() + 1));
+    change_turns(|turns| turns + 1);
     InTurn
 }
 
@@ -125,8 +126,14 @@ pub(crate) struct InTurn;
 
 impl Drop for InTurn {
     fn drop(&mut self) {
-        TURNS.with(|turns| turns.set(turns.get() - 1));
+        change_turns(|turns| turns - 1);
     }
+}
+
+/// Deliveries may be dropped by a thread whose own variables are gone already:
+/// it waits for nothing any more.
+fn change_turns(change: impl FnOnce(u32) -> u32) {
+    let _gone = TURNS.try_with(|turns| turns.set(change(turns.get())));
 }
 
 /// Records that this thread's current task or turn waits for `awaited`, unless
