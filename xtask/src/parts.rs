@@ -225,15 +225,18 @@ mod tests {
             let expected = format!("{path}:1: part `queue` of `pool` may not know `worker`");
             assert_eq!(complaints, [expected], "{text}");
         }
-        let mut tree = Tree::default();
         let module = "crates/busyhour/src/pool/mod.rs";
-        tree.add(
-            module.to_owned(),
-            "pub use worker::{Inline, Other};".to_owned(),
-        );
-        tree.add(path.to_owned(), "use crate::pool::Other;".to_owned());
-        let complaints = check_uses(&POOL, &used_by_parts(&tree, &POOL));
-        assert_eq!(complaints.len(), 1, "by way of the module: {complaints:?}");
+        for exports in [
+            "pub use worker::{Inline, Other};",
+            "pub use worker::inline::{Inline, Other};",
+        ] {
+            let mut tree = Tree::default();
+            tree.add(module.to_owned(), exports.to_owned());
+            tree.add(path.to_owned(), "use crate::pool::Other;".to_owned());
+            let complaints = check_uses(&POOL, &used_by_parts(&tree, &POOL));
+            let expected = format!("{path}:1: part `queue` of `pool` may not know `worker`");
+            assert_eq!(complaints, [expected], "{exports}");
+        }
         let own = "pub(in crate::pool) fn f() {}\nuse super::Local;\nuse self::inner::X;";
         assert_eq!(check_uses(&POOL, &used(path, own)), [""; 0]);
     }

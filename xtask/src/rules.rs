@@ -170,7 +170,7 @@ impl Parts {
     }
 }
 
-pub const PARTS: &[Parts] = &[BUFFER, POOL, TIMER, BUS];
+pub const PARTS: &[Parts] = &[BUFFER, POOL, TIMER, BUS, SIP_PARTS];
 
 const BUFFER: Parts = Parts {
     folder: "crates/busyhour/src/buffer",
@@ -220,13 +220,22 @@ const TIMER: Parts = Parts {
     ],
 };
 
+const SIP_PARTS: Parts = Parts {
+    folder: "crates/busyhour-sip/src/sip",
+    arrows: &[
+        arrow("text", &[]),
+        arrow("values", &["text", "sip"]),
+        arrow("read", &["text", "values", "sip"]),
+        arrow("build", &["text", "values", "read", "sip"]),
+    ],
+};
+
 /// Files that lie side by side in a folder of a crate's source.
 pub const FOLDER_FILES_MAX: usize = 16;
 
 /// Folders that hold more until they have parts.
 pub const CROWDED_FOLDERS: &[&str] = &[
     "crates/busyhour-graphite/src",
-    "crates/busyhour-sip/src/sip",
     "crates/busyhour-storm/src",
     "crates/busyhour-registrar/src/watch",
 ];

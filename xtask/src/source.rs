@@ -73,7 +73,8 @@ impl Source {
                 let name = name.ident.to_string();
                 self.exports.push((module.to_owned(), name));
             }
-            _ => {}
+            UseTree::Path(path) => self.export(module, &path.tree),
+            UseTree::Rename(_) | UseTree::Glob(_) => {}
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use super::response::put_body;
-use super::{HeaderName, Method, Output};
+use crate::sip::build::response::put_body;
+use crate::sip::{HeaderName, Method, Output};
 
 /// Writes a request in the order the calls are made.
 ///

@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::access::Elements;
-use super::lex::Cursor;
-use super::uri::take_port;
-use super::{HeaderName, Host, Params, ParseError};
+use crate::sip::text::lex::Cursor;
+use crate::sip::values::uri::take_port;
+use crate::sip::{Host, Params};
 
 /// One hop that the message took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +18,7 @@ pub struct Via<'a> {
     /// `branch`, `rport`, `received` and the others.
     pub params: Params<'a>,
     /// Protocol and sent-by as written.
-    pub(super) hop_text: &'a str,
+    pub(in crate::sip) hop_text: &'a str,
 }
 
 /// The `rport` parameter.
@@ -29,12 +28,6 @@ pub enum RequestedPort {
     Asked,
     /// `;rport=N` in a response.
     Answered(u16),
-}
-
-/// The Via values of a message, the latest hop first.
-#[derive(Clone, Debug)]
-pub struct ViaIter<'m, 'a> {
-    elements: Elements<'m, 'a>,
 }
 
 impl<'a> Via<'a> {
@@ -91,27 +84,12 @@ impl<'a> Via<'a> {
     }
 
     /// Whether sent-by names `address`.
-    pub(super) fn is_from(&self, address: IpAddr) -> bool {
+    pub(in crate::sip) fn is_from(&self, address: IpAddr) -> bool {
         match (self.host, address.to_canonical()) {
             (Host::V4(host), IpAddr::V4(address)) => host == address,
             (Host::V6(host), IpAddr::V6(address)) => host == address,
             _ => false,
         }
-    }
-}
-
-impl<'m, 'a> ViaIter<'m, 'a> {
-    pub(super) fn new(elements: Elements<'m, 'a>) -> Self {
-        Self { elements }
-    }
-}
-
-impl<'a> Iterator for ViaIter<'_, 'a> {
-    type Item = Result<Via<'a>, ParseError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let text = self.elements.next()?;
-        Some(Via::parse(text).ok_or(ParseError::Malformed(HeaderName::Via)))
     }
 }
 

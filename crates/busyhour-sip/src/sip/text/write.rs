@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
-use super::digits::Ipv4Text;
-use super::lex::{self, SPACE};
+use crate::sip::text::digits::Ipv4Text;
+use crate::sip::text::lex::{self, SPACE};
 
 /// Takes the bytes of a message in order.
 pub trait Output {
@@ -170,7 +170,7 @@ impl<O: Output> Write for OneLine<'_, O> {
 
 /// Appends `value` as it is if it `is_plain`, without a line end inside, and
 /// else unfolded.
-pub(super) fn put_value(out: &mut impl Output, value: &str, is_plain: bool) {
+pub(in crate::sip) fn put_value(out: &mut impl Output, value: &str, is_plain: bool) {
     match is_plain {
         true => out.put(value.as_bytes()),
         false => put_unfolded(out, value),
@@ -178,7 +178,7 @@ pub(super) fn put_value(out: &mut impl Output, value: &str, is_plain: bool) {
 }
 
 /// Appends `value`, each run of white space that holds a line end as one space.
-pub(super) fn put_unfolded(out: &mut impl Output, value: &str) {
+pub(in crate::sip) fn put_unfolded(out: &mut impl Output, value: &str) {
     let mut rest = value;
     while let Some(at) = memchr::memchr2(b'\r', b'\n', rest.as_bytes()) {
         let (before, after) = rest.split_at(at);

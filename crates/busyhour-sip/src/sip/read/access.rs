@@ -1,20 +1,11 @@
 //! Typed accessors for the headers of a message.
 
-use super::header_index::Line;
-use super::lex::{self, ListIter, VALUE, saturating_u32};
-use super::{
-    Address, CSeq, ContactIter, DigestChallenge, DigestCredentials, Event, HeaderName, MediaRange,
-    Message, ParseError, SipUri, SubscriptionState, Via, ViaIter,
+use crate::sip::read::header_index::Line;
+use crate::sip::text::lex::{self, ListIter, VALUE, saturating_u32};
+use crate::sip::{
+    Address, CSeq, ContactIter, Contacts, DigestChallenge, DigestCredentials, Event, HeaderName,
+    MediaRange, Message, ParseError, SipUri, SubscriptionState, Via, ViaIter,
 };
-
-/// The Contact headers of a message.
-#[derive(Clone, Debug)]
-pub enum Contacts<'m, 'a> {
-    /// `*`: all bindings.
-    Star,
-    /// The contacts in order; none for a message without Contact.
-    List(ContactIter<'m, 'a>),
-}
 
 /// The values of all lines of one header name, in order, trimmed.
 #[derive(Clone, Debug)]

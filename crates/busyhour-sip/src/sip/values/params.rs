@@ -1,6 +1,6 @@
 //! Parameters behind a semicolon: `;name=value`, `;name="quoted"`, `;flag`.
 
-use super::lex::Cursor;
+use crate::sip::text::lex::Cursor;
 
 /// The parameters of a header value, known to be well formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl<'a> Params<'a> {
         self.text
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Option<&'a str>> {
+    pub(in crate::sip) fn find(&self, name: &str) -> Option<Option<&'a str>> {
         let mut params = self.iter();
         params
             .find(|(param, _)| param.eq_ignore_ascii_case(name))

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 /// Reads a header value from left to right; every step says whether it fits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'a> {
+pub(in crate::sip) struct Cursor<'a> {
     text: &'a str,
     at: usize,
 }
@@ -105,7 +105,7 @@ impl<'a> ListIter<'a> {
     }
 
     /// What was not yet split.
-    pub(super) fn rest(&self) -> Option<&'a str> {
+    pub(in crate::sip) fn rest(&self) -> Option<&'a str> {
         self.rest
     }
 }
@@ -144,7 +144,7 @@ pub fn unescape(inner: &str) -> Cow<'_, str> {
 }
 
 /// Cuts white space, also that of a fold, from both ends.
-pub(super) fn trim(text: &str) -> &str {
+pub(in crate::sip) fn trim(text: &str) -> &str {
     let bytes = text.as_bytes();
     let is_dark = |byte: &u8| !is(*byte, SPACE);
     // Most values have been trimmed before.
@@ -160,19 +160,19 @@ pub(super) fn trim(text: &str) -> &str {
 
 /// The texts before and after the first `mark`. The parts of a message are short, so a
 /// search optimised for long texts would cost more than it saves.
-pub(super) fn split_once(text: &str, mark: u8) -> Option<(&str, &str)> {
+pub(in crate::sip) fn split_once(text: &str, mark: u8) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == mark)?;
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
 /// The same for the last `mark`.
-pub(super) fn rsplit_once(text: &str, mark: u8) -> Option<(&str, &str)> {
+pub(in crate::sip) fn rsplit_once(text: &str, mark: u8) -> Option<(&str, &str)> {
     let at = text.bytes().rposition(|byte| byte == mark)?;
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
 /// Where the bytes of the class that begin at `at` end.
-pub(super) fn run_end(bytes: &[u8], at: usize, class: u8) -> usize {
+pub(in crate::sip) fn run_end(bytes: &[u8], at: usize, class: u8) -> usize {
     let mut at = at;
     while bytes.get(at).is_some_and(|&byte| is(byte, class)) {
         at += 1;
@@ -180,16 +180,16 @@ pub(super) fn run_end(bytes: &[u8], at: usize, class: u8) -> usize {
     at
 }
 
-pub(super) fn is(byte: u8, class: u8) -> bool {
+pub(in crate::sip) fn is(byte: u8, class: u8) -> bool {
     CLASSES[byte as usize] & class != 0
 }
 
-pub(super) fn all(text: &str, class: u8) -> bool {
+pub(in crate::sip) fn all(text: &str, class: u8) -> bool {
     text.bytes().all(|byte| is(byte, class))
 }
 
 /// A number of decimal digits alone; beyond `u32` it stays at the largest.
-pub(super) fn saturating_u32(text: &str) -> Option<u32> {
+pub(in crate::sip) fn saturating_u32(text: &str) -> Option<u32> {
     if text.is_empty() || !all(text, DIGIT) {
         return None;
     }
@@ -226,21 +226,21 @@ fn list_comma(bytes: &[u8]) -> Option<usize> {
 }
 
 /// RFC 3261 `token`.
-pub(super) const TOKEN: u8 = 1;
+pub(in crate::sip) const TOKEN: u8 = 1;
 /// White space, the line ends of a fold included.
-pub(super) const SPACE: u8 = 2;
+pub(in crate::sip) const SPACE: u8 = 2;
 /// What may stand in a host name or an address without brackets.
-pub(super) const HOST: u8 = 4;
+pub(in crate::sip) const HOST: u8 = 4;
 /// `unreserved` and `user-unreserved`; escapes are checked apart.
-pub(super) const USER: u8 = 8;
+pub(in crate::sip) const USER: u8 = 8;
 /// `paramchar` of a URI parameter, and what a URI header adds to it.
-pub(super) const URI_PARAM: u8 = 16;
+pub(in crate::sip) const URI_PARAM: u8 = 16;
 /// Decimal digits.
-pub(super) const DIGIT: u8 = 32;
+pub(in crate::sip) const DIGIT: u8 = 32;
 /// A parameter value outside of quotes: `token` or `host`, read generously.
-pub(super) const VALUE: u8 = 64;
+pub(in crate::sip) const VALUE: u8 = 64;
 /// Letters and digits.
-pub(super) const ALPHANUM: u8 = 128;
+pub(in crate::sip) const ALPHANUM: u8 = 128;
 
 static CLASSES: [u8; 256] = classes();
 

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 /// The text of an IPv4 address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ipv4Text {
+pub(in crate::sip) struct Ipv4Text {
     text: [u8; IPV4_LEN_MAX],
     length: u8,
 }

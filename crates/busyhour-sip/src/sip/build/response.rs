@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-use super::lex::{self, VALUE};
-use super::write::put_value;
-use super::{Address, HeaderName, HeaderValue, ListIter, Message, Output, Status, Via};
+use crate::sip::text::lex::{self, VALUE};
+use crate::sip::text::write::put_value;
+use crate::sip::{Address, HeaderName, HeaderValue, ListIter, Message, Output, Status, Via};
 
 /// Writes the response to a request: first the headers that are copied from the
 /// request, then the given headers, then the body.
@@ -222,7 +222,7 @@ impl Ours {
 }
 
 /// Content-Type, Content-Length, the blank line and the body.
-pub(super) fn put_body(out: &mut impl Output, content_type: &str, body: &[u8]) {
+pub(in crate::sip) fn put_body(out: &mut impl Output, content_type: &str, body: &[u8]) {
     out.put_header("Content-Type", content_type);
     out.put_line(format_args!("Content-Length: {}", body.len()));
     out.put(b"\r\n");

@@ -1,7 +1,7 @@
 //! Media types and ranges: Accept, Content-Type (RFC 3261 §20.1, §20.15).
 
-use super::Params;
-use super::lex::Cursor;
+use crate::sip::Params;
+use crate::sip::text::lex::Cursor;
 
 /// `type/subtype` with parameters; either may be `*` in an Accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::lex::{self, ALPHANUM, Cursor, DIGIT, HOST, URI_PARAM, USER};
+use crate::sip::text::lex::{self, ALPHANUM, Cursor, DIGIT, HOST, URI_PARAM, USER};
 
 /// Any URI that may stand in a SIP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +234,7 @@ impl<'a> Host<'a> {
         Some((Self::take(cursor)?, take_port(cursor)?))
     }
 
-    pub(super) fn take(cursor: &mut Cursor<'a>) -> Option<Self> {
+    pub(in crate::sip) fn take(cursor: &mut Cursor<'a>) -> Option<Self> {
         if cursor.peek() == Some(b'[') {
             let (address, _) = cursor.rest().get(1..)?.split_once(']')?;
             *cursor = Cursor::new(cursor.rest().get(address.len() + 2..)?);
@@ -269,7 +269,7 @@ impl fmt::Display for Host<'_> {
 }
 
 /// `Some(None)` when no port stands there, `None` when a bad one does.
-pub(super) fn take_port(cursor: &mut Cursor<'_>) -> Option<Option<u16>> {
+pub(in crate::sip) fn take_port(cursor: &mut Cursor<'_>) -> Option<Option<u16>> {
     if !cursor.eat_spaced(b':') {
         return Some(None);
     }
@@ -301,7 +301,7 @@ fn read_ipv4(text: &str) -> Option<Ipv4Addr> {
 }
 
 /// Whether each `%` is followed by two hexadecimal digits.
-pub(super) fn escapes_are_sound(text: &str) -> bool {
+pub(in crate::sip) fn escapes_are_sound(text: &str) -> bool {
     if !text.bytes().any(|byte| byte == b'%') {
         return true;
     }

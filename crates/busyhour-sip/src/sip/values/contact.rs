@@ -1,7 +1,6 @@
 //! Contact values (RFC 3261 §20.10).
 
-use super::access::Elements;
-use super::{Address, HeaderName, ParseError};
+use crate::sip::{Address, text::lex::saturating_u32};
 
 /// One Contact: where a device can be reached, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +14,6 @@ pub struct Contact<'a> {
 /// A preference in thousandths, 0 to 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quality(u16);
-
-/// The Contact values of a message in order.
-#[derive(Clone, Debug)]
-pub struct ContactIter<'m, 'a> {
-    elements: Elements<'m, 'a>,
-}
 
 impl<'a> Contact<'a> {
     /// Reads one value; `None` when its grammar is broken.
@@ -37,7 +30,7 @@ impl<'a> Contact<'a> {
     /// (RFC 3261 §20.10); a value beyond `u32` counts as `u32::MAX`.
     pub fn expires(&self) -> Option<u32> {
         let value = self.address.params.find("expires")?.unwrap_or("");
-        Some(super::lex::saturating_u32(value).unwrap_or(EXPIRES_WHEN_MALFORMED))
+        Some(saturating_u32(value).unwrap_or(EXPIRES_WHEN_MALFORMED))
     }
 
     /// `+sip.instance` without its brackets (RFC 5626 §4.1).
@@ -49,7 +42,7 @@ impl<'a> Contact<'a> {
     /// `reg-id` (RFC 5626 §4.2), at least 1.
     pub fn reg_id(&self) -> Option<u32> {
         let value = self.address.params.value("reg-id")?;
-        super::lex::saturating_u32(value).filter(|id| *id > 0)
+        saturating_u32(value).filter(|id| *id > 0)
     }
 }
 
@@ -99,21 +92,6 @@ impl Quality {
 impl std::fmt::Display for Quality {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
-    }
-}
-
-impl<'m, 'a> ContactIter<'m, 'a> {
-    pub(super) fn new(elements: Elements<'m, 'a>) -> Self {
-        Self { elements }
-    }
-}
-
-impl<'a> Iterator for ContactIter<'_, 'a> {
-    type Item = Result<Contact<'a>, ParseError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let text = self.elements.next()?;
-        Some(Contact::parse(text).ok_or(ParseError::Malformed(HeaderName::Contact)))
     }
 }
 

@@ -4,16 +4,16 @@ use std::{borrow::Cow, fmt, ops::Range, sync::LazyLock};
 
 use memchr::memmem::Finder;
 
-use super::header_index::HeaderIndex;
-use super::lex::{self, DIGIT, SPACE, TOKEN};
-use super::message_index::{BLANK_LINE_LEN, MessageIndex, StartIndex};
-use super::{HeaderName, Limits, Method, Output, ParseError, Uri};
+use crate::sip::read::header_index::HeaderIndex;
+use crate::sip::read::message_index::{BLANK_LINE_LEN, MessageIndex, StartIndex};
+use crate::sip::text::lex::{self, DIGIT, SPACE, TOKEN};
+use crate::sip::{HeaderName, Limits, Method, Output, ParseError, Uri};
 
 /// A request or response that borrows the datagram it came in.
 #[derive(Clone)]
 pub struct Message<'a> {
-    pub(super) head: &'a str,
-    pub(super) index: Cow<'a, MessageIndex>,
+    pub(in crate::sip) head: &'a str,
+    pub(in crate::sip) index: Cow<'a, MessageIndex>,
     start: Start<'a>,
     body: &'a [u8],
 }
@@ -66,7 +66,7 @@ impl<'a> Message<'a> {
     }
 
     /// Reads start line and headers of `bytes`, and leaves the body alone.
-    pub(super) fn parse_head(bytes: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
+    pub(in crate::sip) fn parse_head(bytes: &'a [u8], limits: &Limits) -> Result<Self, ParseError> {
         let (head, index) = parse_head(bytes, limits)?;
         Ok(Self::of(head, Cow::Owned(index), &[]))
     }
@@ -88,7 +88,7 @@ impl<'a> Message<'a> {
         message.header(HeaderName::Via).is_some().then_some(message)
     }
 
-    pub(super) fn of(head: &'a str, index: Cow<'a, MessageIndex>, body: &'a [u8]) -> Self {
+    pub(in crate::sip) fn of(head: &'a str, index: Cow<'a, MessageIndex>, body: &'a [u8]) -> Self {
         let start = index.start.line(head);
         Self {
             head,
@@ -143,7 +143,7 @@ impl<'a> Message<'a> {
 
     /// Whether every carriage return and line feed of start line and headers
     /// ends a line, so that no value holds one.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(in crate::sip) fn is_plain(&self) -> bool {
         // No line feed stands without a carriage return before it.
         memchr::memchr_iter(b'\r', self.head.as_bytes()).count() == self.index.headers.len() + 1
     }

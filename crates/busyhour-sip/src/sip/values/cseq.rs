@@ -1,7 +1,7 @@
 //! CSeq (RFC 3261 §20.16).
 
-use super::Method;
-use super::lex::{self, Cursor, DIGIT};
+use crate::sip::Method;
+use crate::sip::text::lex::{self, Cursor, DIGIT};
 
 /// The sequence number of a request within its Call-ID, and its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

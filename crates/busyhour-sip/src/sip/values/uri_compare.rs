@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::digits::Ipv4Text;
-use super::{Host, SipUri};
+use crate::sip::text::digits::Ipv4Text;
+use crate::sip::{Host, SipUri};
 
 impl SipUri<'_> {
     /// Whether both URIs are equivalent by RFC 3261 §19.1.4: user and password

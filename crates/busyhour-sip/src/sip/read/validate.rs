@@ -1,6 +1,6 @@
 //! Whether a message has the headers that RFC 3261 §8.1.1 requires of every message.
 
-use super::{Address, Contacts, HeaderName, Message, ParseError, Start, Uri, Via};
+use crate::sip::{Address, Contacts, HeaderName, Message, ParseError, Start, Uri, Via};
 
 /// Parsed headers of a valid message, so that callers need not parse them again.
 #[derive(Clone, Copy, Debug)]

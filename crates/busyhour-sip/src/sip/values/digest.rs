@@ -1,6 +1,6 @@
 //! Digest credentials and challenges (RFC 3261 §22.4, RFC 7616).
 
-use super::lex::Cursor;
+use crate::sip::text::lex::Cursor;
 
 /// What a client sends in Authorization or Proxy-Authorization. Quoted values
 /// stand here without quotes, escapes included; absent ones are empty.

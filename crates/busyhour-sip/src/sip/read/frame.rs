@@ -1,6 +1,6 @@
 //! Messages in a byte stream (RFC 3261 §18.3).
 
-use super::{HeaderName, Limits, Message, ParseError};
+use crate::sip::{HeaderName, Limits, Message, ParseError};
 
 /// What stands at the beginning of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Where the parts of a message lie, without its bytes.
 
-use super::header_index::HeaderIndex;
-use super::{Message, Method, Start};
+use crate::sip::read::header_index::HeaderIndex;
+use crate::sip::{Message, Method, Start};
 use std::{borrow::Cow, ops::Range};
 
 /// What [`Message::parse`] found in a datagram, as offsets.
@@ -24,17 +24,17 @@ use std::{borrow::Cow, ops::Range};
 #[derive(Clone, Debug)]
 pub struct MessageIndex {
     /// Where the start line begins: line ends may stand before it.
-    pub(super) head_start: usize,
+    pub(in crate::sip) head_start: usize,
     /// Start line and headers with their line ends, without the blank line.
-    pub(super) head_len: u16,
-    pub(super) body_len: u16,
-    pub(super) start: StartIndex,
-    pub(super) headers: HeaderIndex,
+    pub(in crate::sip) head_len: u16,
+    pub(in crate::sip) body_len: u16,
+    pub(in crate::sip) start: StartIndex,
+    pub(in crate::sip) headers: HeaderIndex,
 }
 
 /// The first line, as offsets into the head.
 #[derive(Clone, Debug)]
-pub(super) enum StartIndex {
+pub(in crate::sip) enum StartIndex {
     Request { method_len: u16, uri: Range<u16> },
     Response { status: u16, reason: Range<u16> },
 }
@@ -58,7 +58,7 @@ impl MessageIndex {
 }
 
 impl StartIndex {
-    pub(super) fn line<'a>(&self, head: &'a str) -> Start<'a> {
+    pub(in crate::sip) fn line<'a>(&self, head: &'a str) -> Start<'a> {
         match self {
             Self::Request { method_len, uri } => Start::Request {
                 method: Method::new(text(head, &(0..*method_len))),
@@ -77,4 +77,4 @@ fn text<'a>(head: &'a str, range: &Range<u16>) -> &'a str {
 }
 
 /// The line end between head and body.
-pub(super) const BLANK_LINE_LEN: usize = 2;
+pub(in crate::sip) const BLANK_LINE_LEN: usize = 2;

@@ -1,7 +1,7 @@
 //! `name-addr` and `addr-spec`: From, To, Contact, Route and their kin.
 
-use super::lex::{self, Cursor, SPACE, TOKEN};
-use super::{Params, Uri};
+use crate::sip::text::lex::{self, Cursor, SPACE, TOKEN};
+use crate::sip::{Params, Uri};
 
 /// A display name, a URI and the parameters of the header around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

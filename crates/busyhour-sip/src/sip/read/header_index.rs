@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::lex::{self, SPACE, TOKEN};
-use super::{HeaderName, Limits, ParseError};
+use crate::sip::text::lex::{self, SPACE, TOKEN};
+use crate::sip::{HeaderName, Limits, ParseError};
 
 /// The header lines in order, and for each name the chain of its lines.
 ///
 /// The first [`INLINE`] lines live here, which is more than a usual message
 /// has; a longer message moves the rest to the heap.
 #[derive(Clone, Debug)]
-pub(super) struct HeaderIndex {
+pub(in crate::sip) struct HeaderIndex {
     inline: [Line; INLINE],
     spilled: Vec<Line>,
     count: u8,
@@ -20,7 +20,7 @@ pub(super) struct HeaderIndex {
 
 /// One header line as offsets into the head.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(in crate::sip) struct Line {
     pub name: HeaderName,
     /// The next line of the same name, or [`NONE`].
     next: u8,

@@ -1,7 +1,7 @@
 //! Event and Subscription-State (RFC 6665 §8.2).
 
-use super::Params;
-use super::lex::{self, Cursor, VALUE};
+use crate::sip::Params;
+use crate::sip::text::lex::{self, Cursor, VALUE};
 
 /// An event package with its templates and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
