@@ -170,7 +170,7 @@ impl Parts {
     }
 }
 
-pub const PARTS: &[Parts] = &[BUFFER, POOL, TIMER, BUS, SIP_PARTS];
+pub const PARTS: &[Parts] = &[BUFFER, POOL, TIMER, BUS, SIP_PARTS, WATCH];
 
 const BUFFER: Parts = Parts {
     folder: "crates/busyhour/src/buffer",
@@ -230,15 +230,20 @@ const SIP_PARTS: Parts = Parts {
     ],
 };
 
+const WATCH: Parts = Parts {
+    folder: "crates/busyhour-registrar/src/watch",
+    arrows: &[
+        arrow("body", &[]),
+        arrow("compositor", &["body", "watch"]),
+        arrow("notifier", &["body", "watch"]),
+    ],
+};
+
 /// Files that lie side by side in a folder of a crate's source.
 pub const FOLDER_FILES_MAX: usize = 16;
 
 /// Folders that hold more until they have parts.
-pub const CROWDED_FOLDERS: &[&str] = &[
-    "crates/busyhour-graphite/src",
-    "crates/busyhour-storm/src",
-    "crates/busyhour-registrar/src/watch",
-];
+pub const CROWDED_FOLDERS: &[&str] = &["crates/busyhour-graphite/src", "crates/busyhour-storm/src"];
 
 /// Files of models and tests, whose types are not those of the crate.
 pub const TEST_FILES: &[&str] = &["model.rs", "models.rs", "schedules.rs", "tests.rs"];

@@ -12,40 +12,25 @@
 //! receives states in order, and always the last one.
 
 mod policy;
-mod line;
-mod message_summary;
-mod state;
-mod package;
-mod xml;
-mod pidf;
-mod dialog_info;
-mod reginfo;
-mod elements;
-mod document;
-mod publish;
-mod publications;
-mod subscribe;
-mod next_hop;
-mod dialog;
-mod subscription;
-mod outstanding;
+mod body;
 mod stored;
-mod answer;
+mod compositor;
+mod notifier;
 
-pub use answer::write_accepted;
-pub use dialog::Dialog;
-pub use document::Document;
-pub use elements::Elements;
-pub use line::LineState;
-pub use message_summary::{Mailbox, MessageCounts, MessageSummary};
-pub use package::Package;
-pub use policy::WatchPolicy;
-pub use publications::{
-    EndedPublications, Granted, Keep, Plan, Publications, PublishStep, Published, Restorable,
+pub use body::document::{Document, Unreadable};
+pub use body::elements::Elements;
+pub use body::line::LineState;
+pub use body::message_summary::{Mailbox, MessageCounts, MessageSummary};
+pub use body::package::Package;
+pub use body::reginfo::{Registered, RegistrationState};
+pub use body::state::{DeviceState, ExtensionState, Published, Reachable, State, Told};
+pub use compositor::publications::{
+    EndedPublications, Granted, Keep, Plan, Publications, PublishStep, Restorable,
 };
-pub use publish::{Publish, Unreadable, write_published};
-pub use reginfo::{Registered, RegistrationState};
-pub use state::{DeviceState, ExtensionState, Reachable, State, Told};
+pub use compositor::publish::{Publish, write_published};
+pub use notifier::answer::write_accepted;
+pub use notifier::dialog::Dialog;
+pub use notifier::subscribe::Subscribe;
+pub use notifier::subscription::{End, NoBuffer, Subscription, Transmission};
+pub use policy::WatchPolicy;
 pub use stored::NotRestored;
-pub use subscribe::Subscribe;
-pub use subscription::{End, NoBuffer, Subscription, Transmission};

@@ -1,6 +1,6 @@
 //! Whether a line is idle, ringing or in use, and the combined state of several lines.
 
-use super::{DeviceState, Document};
+use crate::watch::{DeviceState, Document};
 use serde::{Deserialize, Serialize};
 
 /// The state of a line, the weakest first: of several lines the strongest one

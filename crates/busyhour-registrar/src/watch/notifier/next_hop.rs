@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 /// - when `uri` has another IP address: the other side is behind a translation
 ///   of addresses, or names a third party that has asked for nothing;
 /// - when `uri` has a name, which we do not look up, or wants another transport.
-pub(super) fn next_hop(came: Flow, keeps_flow: bool, uri: &str) -> Flow {
+pub(in crate::watch) fn next_hop(came: Flow, keeps_flow: bool, uri: &str) -> Flow {
     match datagram_address(uri) {
         Some((ip, port)) if !keeps_flow && is_same(came, ip) => Flow {
             remote: with_port(came.remote, port),

@@ -1,12 +1,12 @@
 //! The dialog of a subscription, and the head of the requests sent in it
 //! (RFC 3261 §12).
 
-use super::{
+use crate::registrar::{Advertised, Refusal};
+use crate::watch::{
     NotRestored, Subscribe,
-    next_hop::next_hop,
+    notifier::next_hop::next_hop,
     stored::{StoredDialog, last_cseq_used},
 };
-use crate::registrar::{Advertised, Refusal};
 use busyhour_sip::{Flow, HeaderName, Method, Output, RequestBuilder, Uri};
 use std::{fmt::Display, net::SocketAddr};
 
@@ -30,7 +30,11 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    pub(super) fn open(subscribe: &Subscribe<'_>, local_tag: &str, advertised: Advertised) -> Self {
+    pub(in crate::watch) fn open(
+        subscribe: &Subscribe<'_>,
+        local_tag: &str,
+        advertised: Advertised,
+    ) -> Self {
         let routes = subscribe.routes.iter().map(|route| Box::from(*route));
         let first = subscribe.routes.first().unwrap_or(&subscribe.target);
         Self {
@@ -49,7 +53,7 @@ impl Dialog {
     }
 
     /// As it is stored in this run of the server.
-    pub(super) fn stored(&self, run: u64) -> StoredDialog {
+    pub(in crate::watch) fn stored(&self, run: u64) -> StoredDialog {
         // Field by field, so that the code does not compile if one is forgotten.
         let Self {
             call_id,
@@ -83,7 +87,7 @@ impl Dialog {
 
     /// A dialog that continues in this run, with higher numbers than any that were
     /// used.
-    pub(super) fn restore(
+    pub(in crate::watch) fn restore(
         stored: StoredDialog,
         run: u64,
         advertised: Advertised,
@@ -109,14 +113,14 @@ impl Dialog {
     }
 
     /// The CSeq number of the last request.
-    pub(super) fn last_cseq(&self) -> u32 {
+    pub(in crate::watch) fn last_cseq(&self) -> u32 {
         self.local_cseq
     }
 
     /// Whether a request belongs to this dialog and is not older than the last one. The
     /// last request may come again after its answer was dropped: it asks for what is
     /// already done, and RFC 3261 §12.2.2 refuses only lower numbers.
-    pub(super) fn check(&self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
+    pub(in crate::watch) fn check(&self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
         let ours = *self.call_id == *subscribe.call_id
             && *self.remote_tag == *subscribe.from_tag
             && subscribe.to_tag == Some(&self.local_tag);
@@ -131,7 +135,7 @@ impl Dialog {
 
     /// Accepts a later request of the watcher: checks its order, and takes its Contact
     /// and flow as the new target (RFC 3261 §12.2.2).
-    pub(super) fn follow(&mut self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
+    pub(in crate::watch) fn follow(&mut self, subscribe: &Subscribe<'_>) -> Result<(), Refusal> {
         self.check(subscribe)?;
         self.remote_cseq = subscribe.cseq;
         self.target = subscribe.target.into();
@@ -159,7 +163,7 @@ impl Dialog {
     }
 
     /// What stands in our Contact where a request came: the address, and how it is reached.
-    pub(super) fn contact_address(&self, flow: Flow) -> impl Display + use<> {
+    pub(in crate::watch) fn contact_address(&self, flow: Flow) -> impl Display + use<> {
         let (address, transport) = (self.contact_at(flow), flow.transport);
         format!("{address}{}", transport.uri_suffix())
     }
@@ -175,18 +179,22 @@ impl Dialog {
     }
 
     /// The CSeq number of the next request.
-    pub(super) fn next_cseq(&mut self) -> u32 {
+    pub(in crate::watch) fn next_cseq(&mut self) -> u32 {
         self.local_cseq += 1;
         self.local_cseq
     }
 
     /// The request with the last number was not sent, so the next one gets that number.
-    pub(super) fn take_back_cseq(&mut self) {
+    pub(in crate::watch) fn take_back_cseq(&mut self) {
         self.local_cseq -= 1;
     }
 
     /// Writes a NOTIFY up to where its own headers begin.
-    pub(super) fn notify<'o, O: Output>(&self, out: &'o mut O, cseq: u32) -> RequestBuilder<'o, O> {
+    pub(in crate::watch) fn notify<'o, O: Output>(
+        &self,
+        out: &'o mut O,
+        cseq: u32,
+    ) -> RequestBuilder<'o, O> {
         let loose = self.routes.first().is_none_or(|route| is_loose(route));
         let (uri, skipped, last) = match (loose, self.routes.first()) {
             (false, Some(first)) => (&**first, 1, Some(&self.target)),

@@ -1,7 +1,7 @@
 //! How many messages wait in a mailbox (RFC 3842), as text, as JSON and as the
 //! two octets of IAX2.
 
-use super::publish::Unreadable;
+use crate::watch::Unreadable;
 use busyhour::bus::{Event, Name};
 use busyhour_sip::Uri;
 use serde::{Deserialize, Serialize};
@@ -137,7 +137,7 @@ impl MessageSummary {
     }
 
     /// Appends the body of a NOTIFY.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(in crate::watch) fn write(&self, out: &mut Vec<u8>) {
         let waiting = if self.is_waiting() { "yes" } else { "no" };
         // Writing to a Vec can't fail.
         let _ = write!(out, "Messages-Waiting: {waiting}\r\n");

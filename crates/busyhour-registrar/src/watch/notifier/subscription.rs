@@ -1,12 +1,12 @@
 //! One subscription from its SUBSCRIBE to its end.
 
-use super::{
+use crate::registrar::{Advertised, Refusal, seconds};
+use crate::watch::{
     DeviceState, Dialog, NotRestored, Package, State, Subscribe, Told, WatchPolicy,
-    outstanding::{Outstanding, T1},
-    reginfo::ToldContacts,
+    body::reginfo::ToldContacts,
+    notifier::outstanding::{Outstanding, T1},
     stored::{StoredSubscription, is_row_old},
 };
-use crate::registrar::{Advertised, Refusal, seconds};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     bus::Name,

@@ -1,7 +1,7 @@
 //! Reading a SUBSCRIBE.
 
-use super::{Package, WatchPolicy};
 use crate::registrar::{Refusal, check_require};
+use crate::watch::{Package, WatchPolicy};
 use busyhour_sip::{Contacts, Flow, HeaderName, Message, SipUri};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The states that watchers receive over the bus.
 
-use super::{LineState, Mailbox, Published, RegistrationState};
 use crate::registrar::{BindingId, Bindings, Contact};
+use crate::watch::{Document, LineState, Mailbox, RegistrationState};
 use busyhour::{
     bus::{Event, Name},
     clock::Instant,
@@ -44,6 +44,15 @@ pub struct DeviceState {
     pub contacts: Arc<[Reachable]>,
     /// What it publishes; `None` is nothing.
     pub published: Option<Arc<[Published]>>,
+}
+
+/// A published state as watchers are told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// Tells publications of one presentity apart, over all of their changes.
+    pub number: u64,
+    /// The state.
+    pub document: Arc<Document>,
 }
 
 /// What the devices of an extension do together.

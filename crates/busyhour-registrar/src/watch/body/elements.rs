@@ -8,7 +8,7 @@
 //! appears in each of its elements, and a quote becomes six bytes. So the length is
 //! bounded here as well, and checked after each step.
 
-use super::{publish::Unreadable, xml::Escaped};
+use crate::watch::{Unreadable, body::xml::Escaped};
 use roxmltree::{Attribute, Document, Node, ParsingOptions};
 use serde::{Deserialize, Serialize};
 use std::{fmt::Write as _, io::Write as _};
@@ -18,7 +18,7 @@ use std::{fmt::Write as _, io::Write as _};
 pub struct Elements(Box<str>);
 
 /// Reads a document, whose root must be `root` of `namespace`.
-pub(super) fn read<'x>(
+pub(in crate::watch) fn read<'x>(
     text: &'x str,
     namespace: &str,
     root: &str,
@@ -38,7 +38,7 @@ pub(super) fn read<'x>(
 impl Elements {
     /// The children of the root that `wanted` wants, if they take no more than
     /// `len_max` bytes.
-    pub(super) fn of(
+    pub(in crate::watch) fn of(
         document: &Document<'_>,
         wanted: impl Fn(Node<'_, '_>) -> bool,
         len_max: usize,
@@ -58,12 +58,12 @@ impl Elements {
     }
 
     /// No more bytes than this are appended, for any owner.
-    pub(super) fn len_max(&self) -> usize {
+    pub(in crate::watch) fn len_max(&self) -> usize {
         self.0.len() + self.0.matches(OWNER).count() * OWNER_LEN_MAX
     }
 
     /// Appends them; `owner` tells their ids from those of others.
-    pub(super) fn write(&self, out: &mut Vec<u8>, owner: u64) {
+    pub(in crate::watch) fn write(&self, out: &mut Vec<u8>, owner: u64) {
         let mut pieces = self.0.split(OWNER);
         out.extend_from_slice(pieces.next().unwrap_or("").as_bytes());
         for piece in pieces {
@@ -78,7 +78,7 @@ impl Elements {
     }
 
     /// Whether one of the root's children is called `name`.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in crate::watch) fn has(&self, name: &str) -> bool {
         self.0.lines().any(|line| {
             let rest = line
                 .strip_prefix('<')

@@ -1,11 +1,11 @@
 //! What one presentity's devices have published (RFC 3903): soft state, each
 //! with an entity-tag and an end.
 
-use super::{
-    Document, MessageSummary, NotRestored, Package, Publish,
+use crate::registrar::{EndedBinding, Refusal};
+use crate::watch::{
+    Document, MessageSummary, NotRestored, Package, Publish, Published,
     stored::{StoredDocument, StoredPublication},
 };
-use crate::registrar::{EndedBinding, Refusal};
 use busyhour::clock::Instant;
 use std::{sync::Arc, time::Duration};
 
@@ -13,15 +13,6 @@ use std::{sync::Arc, time::Duration};
 #[derive(Debug, Default)]
 pub struct Publications {
     list: Vec<Publication>,
-}
-
-/// A published state as watchers are told it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
-    /// Tells publications of one presentity apart, over all of their changes.
-    pub number: u64,
-    /// The state.
-    pub document: Arc<Document>,
 }
 
 /// What a PUBLISH led to.

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 /// Shows text so that it may stand in an attribute or between tags. Characters
 /// that XML 1.0 cannot hold become U+FFFD.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
+pub(in crate::watch) struct Escaped<'a>(pub(in crate::watch) &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! Writing the answer to a SUBSCRIBE.
 
-use super::Subscription;
+use crate::watch::Subscription;
 use busyhour_sip::{Flow, HeaderName, Message, Output, ResponseBuilder, Status};
 
 /// Writes the 200 to a SUBSCRIBE that came by `flow` and opens, refreshes or

@@ -1,7 +1,10 @@
 //! The event packages, each with its one body type.
 
-use super::{DeviceState, Document, Reachable, State, Told, dialog_info, pidf};
 use crate::registrar::BindingId;
+use crate::watch::{
+    DeviceState, Document, Reachable, State, Told,
+    body::{dialog_info, pidf},
+};
 
 /// An event package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,8 +71,8 @@ impl Package {
     }
 
     /// Appends the body that tells a state; of a registration see
-    /// [`RegistrationState`](super::RegistrationState).
-    pub(super) fn write_body(self, out: &mut Vec<u8>, told: Told<'_>) {
+    /// [`RegistrationState`](crate::watch::RegistrationState).
+    pub(in crate::watch) fn write_body(self, out: &mut Vec<u8>, told: Told<'_>) {
         match self {
             Self::Presence => pidf::write(out, told),
             Self::Dialog => dialog_info::write(out, told),
@@ -83,7 +86,11 @@ impl Package {
     }
 
     /// Whether the body tells one state as it tells the other.
-    pub(super) fn tells_the_same(self, one: Option<&State>, other: Option<&State>) -> bool {
+    pub(in crate::watch) fn tells_the_same(
+        self,
+        one: Option<&State>,
+        other: Option<&State>,
+    ) -> bool {
         match (one, other) {
             (Some(State::Device(one)), Some(State::Device(other))) => self.same_device(one, other),
             (Some(State::Device(device)), None) | (None, Some(State::Device(device))) => {

@@ -4,11 +4,11 @@
 //! schema allows behind the list. Of an extension it holds what its devices do
 //! together, as a dialog or two.
 
-use super::{Document, LineState, State, Told, xml::Escaped};
+use crate::watch::{Document, LineState, State, Told, body::xml::Escaped};
 use busyhour::bus::Name;
 use std::io::Write;
 
-pub(super) fn write(out: &mut Vec<u8>, told: Told<'_>) {
+pub(in crate::watch) fn write(out: &mut Vec<u8>, told: Told<'_>) {
     // Writing to a Vec can't fail.
     let _ = write!(
         out,
@@ -64,7 +64,7 @@ fn write_held(out: &mut Vec<u8>, entity: &Name) {
     );
 }
 
-pub(super) const NAMESPACE: &str = "urn:ietf:params:xml:ns:dialog-info";
+pub(in crate::watch) const NAMESPACE: &str = "urn:ietf:params:xml:ns:dialog-info";
 const TERMINATED: &[u8] = b"<dialog id=\"call\"><state>terminated</state></dialog>\r\n";
 const CONFIRMED: &[u8] = b"<dialog id=\"call\"><state>confirmed</state></dialog>\r\n";
 const EARLY: &[u8] =

@@ -1,7 +1,8 @@
 //! What a device publishes about itself: the bodies of the packages, read.
 
-use super::{
-    Elements, LineState, MessageSummary, Package, dialog_info, elements, pidf, publish::Unreadable,
+use crate::watch::{
+    Elements, LineState, MessageSummary, Package,
+    body::{dialog_info, elements, pidf},
 };
 use roxmltree::Node;
 use std::sync::Arc;
@@ -21,6 +22,11 @@ pub enum Document {
     /// What waits in a mailbox (RFC 3842).
     Messages(Arc<MessageSummary>),
 }
+
+/// Why a body cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub &'static str);
 
 impl Document {
     /// Reads the body of a package, which may take `written_len_max` bytes in
@@ -53,7 +59,7 @@ impl Document {
 
     /// The most bytes that it takes beside others in what watchers are told; a
     /// mailbox tells of one alone.
-    pub(super) fn written_len_max(&self) -> usize {
+    pub(in crate::watch) fn written_len_max(&self) -> usize {
         match self {
             Self::Presence(elements) => elements.len_max(),
             Self::Dialog { dialogs, .. } => dialogs.len_max(),

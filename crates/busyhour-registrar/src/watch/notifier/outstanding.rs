@@ -5,11 +5,11 @@ use std::time::Duration;
 
 /// A request that waits for its final response.
 #[derive(Debug)]
-pub(super) struct Outstanding {
-    pub(super) cseq: u32,
+pub(in crate::watch) struct Outstanding {
+    pub(in crate::watch) cseq: u32,
     /// It says that the subscription is over.
-    pub(super) is_last: bool,
-    pub(super) datagram: Buffer,
+    pub(in crate::watch) is_last: bool,
+    pub(in crate::watch) datagram: Buffer,
     interval: Duration,
     resend_at: Instant,
     resends_left: u32,
@@ -20,7 +20,7 @@ impl Outstanding {
     /// On a flow that `is_reliable` nothing is retransmitted (RFC 3261 §17.1.2.2). If
     /// it is not known that the watcher receives there, there are few retransmissions:
     /// the address may belong to somebody who asked for nothing.
-    pub(super) fn new(
+    pub(in crate::watch) fn new(
         cseq: u32,
         is_last: bool,
         datagram: Buffer,
@@ -44,16 +44,16 @@ impl Outstanding {
     }
 
     /// When something has to be done next.
-    pub(super) fn deadline(&self) -> Instant {
+    pub(in crate::watch) fn deadline(&self) -> Instant {
         self.resend_at.min(self.give_up_at)
     }
 
-    pub(super) fn is_hopeless(&self, now: Instant) -> bool {
+    pub(in crate::watch) fn is_hopeless(&self, now: Instant) -> bool {
         now >= self.give_up_at
     }
 
     /// The datagram, when it is time to send it again (timer E).
-    pub(super) fn resend(&mut self, now: Instant) -> Option<Buffer> {
+    pub(in crate::watch) fn resend(&mut self, now: Instant) -> Option<Buffer> {
         if now < self.resend_at {
             return None;
         }
@@ -67,13 +67,13 @@ impl Outstanding {
     }
 
     /// A provisional response slows the retransmissions down.
-    pub(super) fn slow_down(&mut self) {
+    pub(in crate::watch) fn slow_down(&mut self) {
         self.interval = T2;
     }
 }
 
 /// RFC 3261 §17.1.1.1.
-pub(super) const T1: Duration = Duration::from_millis(500);
+pub(in crate::watch) const T1: Duration = Duration::from_millis(500);
 /// Four NOTIFYs in 3.5 s: if one datagram in ten is lost, all four are lost once in ten
 /// thousand times.
 const UNHEARD_RESENDS: u32 = 3;

@@ -6,8 +6,8 @@
 //! expired or was removed. So conflated states lose nothing, and every body fits the
 //! one before it.
 
-use super::{Told, xml::Escaped};
 use crate::registrar::{BindingId, Bindings, Contact, seconds};
+use crate::watch::{Told, body::xml::Escaped};
 use busyhour::{
     bus::{Event, Name},
     clock::Instant,
@@ -40,7 +40,7 @@ pub struct Registered {
 /// What a watcher has received about a registration, which decides what it receives
 /// next.
 #[derive(Debug, Default)]
-pub(super) struct ToldContacts {
+pub(in crate::watch) struct ToldContacts {
     told: Option<Arc<[Registered]>>,
 }
 
@@ -89,12 +89,12 @@ impl Event for RegistrationState {
 
 impl ToldContacts {
     /// The watcher has been told of these contacts.
-    pub(super) fn told(&mut self, contacts: &Arc<[Registered]>) {
+    pub(in crate::watch) fn told(&mut self, contacts: &Arc<[Registered]>) {
         self.told = Some(contacts.clone());
     }
 
     /// Appends the body: whole where `is_full`, else what has changed.
-    pub(super) fn write(
+    pub(in crate::watch) fn write(
         &self,
         out: &mut Vec<u8>,
         told: Told<'_>,

@@ -1,7 +1,7 @@
 //! Reading a PUBLISH (RFC 3903 §6), and writing its answer.
 
-use super::{Document, Granted, Package, WatchPolicy};
 use crate::registrar::{Refusal, check_require};
+use crate::watch::{Document, Granted, Package, Unreadable, WatchPolicy};
 use busyhour_sip::{HeaderName, Message, Output, ResponseBuilder, Status};
 use std::net::SocketAddr;
 
@@ -17,11 +17,6 @@ pub struct Publish<'a> {
     /// The state; `None` leaves the one there is.
     pub document: Option<Document>,
 }
-
-/// Why a body cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unreadable(pub &'static str);
 
 impl<'a> Publish<'a> {
     /// Reads the headers and the body that an event state compositor acts on.

@@ -4,12 +4,12 @@
 //! A tuple of a registered contact names the address of record: anybody with an account
 //! may watch presence, but only the device's own account may see its address, in `reg`.
 
-use super::{DeviceState, Document, LineState, Reachable, State, Told, xml::Escaped};
+use crate::watch::{DeviceState, Document, LineState, Reachable, State, Told, body::xml::Escaped};
 use busyhour::bus::Name;
 use busyhour_sip::Quality;
 use std::io::Write;
 
-pub(super) fn write(out: &mut Vec<u8>, told: Told<'_>) {
+pub(in crate::watch) fn write(out: &mut Vec<u8>, told: Told<'_>) {
     // Writing to a Vec can't fail.
     let _ = write!(
         out,
@@ -87,6 +87,6 @@ fn write_tuple(out: &mut Vec<u8>, entity: &Name, reachable: &Reachable) {
     let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(entity));
 }
 
-pub(super) const NAMESPACE: &str = "urn:ietf:params:xml:ns:pidf";
+pub(in crate::watch) const NAMESPACE: &str = "urn:ietf:params:xml:ns:pidf";
 /// Every tuple needs an id, also the one for a device without contacts.
 const CLOSED: &[u8] = b"<tuple id=\"none\"><status><basic>closed</basic></status></tuple>\r\n";

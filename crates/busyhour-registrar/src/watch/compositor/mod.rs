@@ -1,0 +1,5 @@
+//! The event state compositor (RFC 3903): what a PUBLISH asks, and the
+//! publications that are kept.
+
+pub(in crate::watch) mod publish;
+pub(in crate::watch) mod publications;
