@@ -228,20 +228,9 @@ fn why_a_device_does_not_register_is_told() {
 #[test]
 fn a_device_that_does_not_answer_its_challenge_is_told() {
     let (place, server, http) = with_bob();
-    let telephone = UdpSocket::bind("127.0.0.1:0").unwrap();
-    telephone.connect(server.sip).unwrap();
-    for (user, number) in [("bob", 1), ("bob", 2), ("nobody", 3)] {
-        let address = telephone.local_addr().unwrap();
-        let request = format!(
-            "REGISTER sip:127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch=z9hG4bK{number}\r\n\
-             From: <sip:{user}@127.0.0.1>;tag=t\r\nTo: <sip:{user}@127.0.0.1>\r\n\
-             Call-ID: c{number}\r\nCSeq: 1 REGISTER\r\nContact: <sip:{user}@{address}>\r\n\
-             Content-Length: 0\r\n\r\n"
-        );
-        telephone.send(request.as_bytes()).unwrap();
-        let mut answer = [0; 2048];
-        let len = telephone.recv(&mut answer).unwrap();
-        assert!(answer[..len].starts_with(b"SIP/2.0 401 "));
+    let telephone = Telephone::new(&server);
+    for user in ["bob", "bob", "nobody"] {
+        telephone.challenge(user, "");
     }
     let reason = "asked for a password, never answered";
     let shown = good(&place, &["show", "bob", "--http", &http], "");
@@ -266,6 +255,82 @@ fn a_device_that_does_not_answer_its_challenge_is_told() {
     assert!(registers(&server, "bob", "right"));
     let all = server.get("/api/failures");
     assert!(!all.contains(reason), "{all}");
+}
+
+/// Each of these telephones is challenged as often as it asks.
+#[test]
+fn a_device_whose_credentials_never_fit_is_told() {
+    let (place, server, http) = with_bob();
+    let telephone = Telephone::new(&server);
+    let never = "asked for a password, never answered";
+    let shown = || good(&place, &["show", "bob", "--http", &http], "");
+    let credentials = |nonce: &str, response: &str, more: &str| {
+        format!(
+            "Authorization: Digest username=\"bob\", realm=\"busyhour\", nonce=\"{nonce}\", \
+             uri=\"sip:127.0.0.1\", response=\"{response}\"{more}\r\n"
+        )
+    };
+
+    // It says who it is before it is asked, and stops then.
+    telephone.challenge("bob", &credentials("", "", ""));
+    assert!(shown().contains(&format!("{never} (once)")), "{}", shown());
+    // It uses a nonce that was never sent to its address.
+    telephone.challenge("bob", &credentials("6543210f00", "0", ""));
+    let told = format!("{never} (2 times)");
+    assert!(shown().contains(&told), "{}", shown());
+
+    let nonce = telephone.challenge("bob", "");
+    for more in [
+        ", algorithm=MD5-sess, qop=auth, nc=00000001, cnonce=\"c\"",
+        ", algorithm=MD5, qop=auth-int, nc=00000001, cnonce=\"c\"",
+        ", algorithm=MD5, qop=auth",
+    ] {
+        telephone.challenge("bob", &credentials(&nonce, &"0".repeat(32), more));
+    }
+    let told = shown();
+    assert!(
+        told.contains("algorithm or qop not offered (3 times)"),
+        "{told}"
+    );
+    assert!(!told.contains(never), "it has answered: {told}");
+}
+
+/// A telephone that sends what a test says, from one address.
+struct Telephone {
+    socket: UdpSocket,
+    sent: std::cell::Cell<u32>,
+}
+
+impl Telephone {
+    fn new(server: &ServerProcess) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(server.sip).unwrap();
+        socket
+            .set_read_timeout(Some(std::time::Duration::from_secs(20)))
+            .unwrap();
+        let sent = std::cell::Cell::new(0);
+        Self { socket, sent }
+    }
+
+    /// Sends a REGISTER of `user` with these header lines more, which has to be answered
+    /// with 401, and returns the nonce of that.
+    fn challenge(&self, user: &str, more: &str) -> String {
+        let address = self.socket.local_addr().unwrap();
+        let number = self.sent.replace(self.sent.get() + 1);
+        let request = format!(
+            "REGISTER sip:127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch=z9hG4bK{number}\r\n\
+             From: <sip:{user}@127.0.0.1>;tag=t\r\nTo: <sip:{user}@127.0.0.1>\r\n\
+             Call-ID: c{number}\r\nCSeq: 1 REGISTER\r\nContact: <sip:{user}@{address}>\r\n\
+             {more}Content-Length: 0\r\n\r\n"
+        );
+        self.socket.send(request.as_bytes()).unwrap();
+        let mut answer = [0; 2048];
+        let len = self.socket.recv(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..len]).into_owned();
+        assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
+        let (_, nonce) = answer.split_once("nonce=\"").unwrap();
+        nonce.split_once('"').unwrap().0.to_owned()
+    }
 }
 
 /// Nobody serves HTTP at this address.

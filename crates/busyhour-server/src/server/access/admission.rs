@@ -15,9 +15,10 @@ use std::{sync::atomic::Ordering, time::Duration};
 enum Proof<'a> {
     /// Everybody may do everything here.
     Open,
-    /// The request had no credentials and was challenged, unless its source gets no
-    /// answers now.
-    Challenged { is_answered: bool },
+    /// The request proved nobody and was challenged, unless its source gets no answers
+    /// now. `has_tried` says that its credentials answer a challenge of ours, or that
+    /// they have a failure of their own.
+    Challenged { is_answered: bool, has_tried: bool },
     /// This user's.
     Of(&'a str),
 }
@@ -41,8 +42,10 @@ impl<'a> Sender<'a> {
 enum Admission<'a> {
     /// Right; these are they.
     Granted(DigestCredentials<'a>),
-    /// There are no readable credentials for our realm.
+    /// There are no credentials for our realm.
     Absent,
+    /// They are for another realm, or of a form that was not offered; noted as a failure.
+    Unfit,
     /// They answer no valid nonce for their source. If it was an older nonce of ours,
     /// the client receives at that source.
     Stale { is_ours: bool },
@@ -90,22 +93,27 @@ impl Core {
         let Some(authenticator) = &self.parts.authenticator else {
             return Ok(Proof::Open);
         };
-        let (is_stale, is_heard) = match self.credentials(authenticator, request)? {
+        let (is_stale, is_heard, is_noted) = match self.credentials(authenticator, request)? {
             Admission::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
             Admission::Denied => return Err(WRONG_PASSWORD),
-            Admission::Absent => (false, false),
-            Admission::Stale { is_ours } => (true, is_ours),
+            Admission::Absent => (false, false, false),
+            Admission::Unfit => (false, false, true),
+            Admission::Stale { is_ours } => (true, is_ours, false),
         };
         // Others may have used up all tokens of this source with forged addresses.
         let is_answered = is_heard || self.responder().may_answer(request.flow);
         if is_answered {
             self.challenge(authenticator, request, is_stale);
         }
-        Ok(Proof::Challenged { is_answered })
+        Ok(Proof::Challenged {
+            is_answered,
+            has_tried: is_heard || is_noted,
+        })
     }
 
-    /// Notes which users were challenged, and which have answered. Wrong credentials
-    /// are noted as failures elsewhere, or challenged again.
+    /// Notes which users were challenged, and which have answered. An Authorization
+    /// header alone is no answer: some clients send an empty one first, and the nonce
+    /// of others is never valid.
     fn note_challenged(
         &self,
         request: &Request<'_>,
@@ -113,15 +121,22 @@ impl Core {
         proof: &Result<Proof<'_>, Refusal>,
     ) {
         let Request { message, flow, .. } = *request;
-        let answers = message.header(HeaderName::Authorization).is_some();
         let is_registration = message.method().is_some_and(|it| it == Method::Register);
-        match proof {
+        match *proof {
             Ok(Proof::Open) => {}
-            _ if answers => self.log().failures.challenge_answered(user_of(aor), flow),
-            Ok(Proof::Challenged { is_answered: true }) if is_registration => {
-                self.note_challenge(user_of(aor), flow, "sip");
+            Ok(Proof::Challenged {
+                is_answered,
+                has_tried: false,
+            }) => {
+                if is_answered && is_registration {
+                    self.note_challenge(user_of(aor), flow, "sip");
+                }
             }
-            _ => {}
+            // Only the refusal of a registration is noted as a failure.
+            Err(_) if !is_registration => {}
+            Ok(Proof::Of(_) | Proof::Challenged { .. }) | Err(_) => {
+                self.log().failures.challenge_answered(user_of(aor), flow);
+            }
         }
     }
 
@@ -177,6 +192,10 @@ impl Core {
             if !is_for(credentials.uri, request, &self.parts.domains) {
                 return Err(Refusal::BadRequest(OTHER_URI.into()));
             }
+            if credentials.nonce.is_empty() {
+                // So a client of IMS names its user before it has a challenge.
+                continue;
+            }
             if let Some(left) = self.login_pause(credentials.username, flow) {
                 return Err(Refusal::LoginPaused(left));
             }
@@ -205,16 +224,24 @@ impl Core {
                     self.login_failed(flow, credentials.username, "sip", reason);
                     Admission::Denied
                 }
-                AuthOutcome::Refused(_) => Admission::Absent,
+                AuthOutcome::Refused(_) => {
+                    self.note_unfit(credentials.username, flow, OTHER_FORM);
+                    Admission::Unfit
+                }
             });
         }
-        if let Some(username) = stranger {
-            // The client is challenged again and again, and never learns what is wrong.
-            self.log()
-                .failures
-                .note(username, flow, "sip", OTHER_REALM.into());
-        }
-        Ok(Admission::Absent)
+        let Some(username) = stranger else {
+            return Ok(Admission::Absent);
+        };
+        self.note_unfit(username, flow, OTHER_REALM);
+        Ok(Admission::Unfit)
+    }
+
+    /// Such a client is challenged again and again, and never learns what is wrong.
+    fn note_unfit(&self, username: &str, flow: Flow, reason: &'static str) {
+        self.log()
+            .failures
+            .note(username, flow, "sip", reason.into());
     }
 
     /// Whether the credentials are a replay; counted if so. Without `qop` there is no
@@ -338,4 +365,5 @@ fn is_same_host(one: &Host<'_>, other: &Host<'_>) -> bool {
 }
 
 const OTHER_REALM: &str = "credentials for another realm";
+const OTHER_FORM: &str = "algorithm or qop not offered";
 const OTHER_URI: &str = "Digest Uri Is Not The Request-URI";

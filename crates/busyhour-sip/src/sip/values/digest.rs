@@ -39,22 +39,18 @@ pub struct DigestChallenge<'a> {
 
 impl<'a> DigestCredentials<'a> {
     /// Reads one value. `Some(None)` for another scheme than Digest, `None`
-    /// when the grammar is broken or a mandatory parameter is absent.
+    /// when the grammar is broken or a mandatory parameter is absent. Nonce and response
+    /// may both be empty: so a client of IMS names its user before it has a challenge
+    /// (3GPP TS 24.229, 5.1.1.2).
     pub fn parse(text: &'a str) -> Option<Option<Self>> {
         let mut this = Self::default();
         let digest = each_parameter(text, |name, value| this.set(name, value))?;
-        let whole = ![
-            this.username,
-            this.realm,
-            this.nonce,
-            this.uri,
-            this.response,
-        ]
-        .contains(&"");
+        let is_named = ![this.username, this.realm, this.uri].contains(&"");
+        let is_whole = is_named && this.nonce.is_empty() == this.response.is_empty();
         if !digest {
             return Some(None);
         }
-        whole.then_some(Some(this))
+        is_whole.then_some(Some(this))
     }
 
     /// The nonce count.
