@@ -177,31 +177,49 @@ impl Failures {
     }
 
     /// Makes room for one more entry of `user` and `holder`, and charges `holder` for
-    /// it.
+    /// it. Charges first: an entry that is refused must not replace one of others.
     fn find_place(&self, shard: &mut Vec<Noted>, user: &str, holder: Holder) -> bool {
         let of_user = |noted: &Noted| *noted.user == *user;
+        let is_charged = self.shares.take(holder, 1).is_ok()
+            || self.charge_instead(shard, holder, |noted| noted.holder == holder)
+            || self.charge_instead(shard, holder, |_| true);
+        if !is_charged {
+            return false;
+        }
         if shard.iter().filter(|noted| of_user(noted)).count() >= BY_USER_MAX {
             self.drop_oldest(shard, of_user);
         } else if shard.len() >= SHARD_LEN_MAX {
             self.drop_oldest(shard, |_| true);
         }
-        if self.shares.take(holder, 1).is_ok() {
-            return true;
-        }
-        self.drop_oldest(shard, |noted| noted.holder == holder)
-            && self.shares.take(holder, 1).is_ok()
+        true
     }
 
-    /// `false` when there is none of those.
-    fn drop_oldest(&self, shard: &mut Vec<Noted>, is_one: impl Fn(&Noted) -> bool) -> bool {
-        let ones = shard.iter().enumerate().filter(|(_, noted)| is_one(noted));
-        let oldest = ones.min_by_key(|(_, noted)| noted.failure.at);
-        let Some(index) = oldest.map(|(index, _)| index) else {
+    /// Charges `holder` for the place of the oldest of those, which leaves if `holder`
+    /// may have it.
+    fn charge_instead(
+        &self,
+        shard: &mut Vec<Noted>,
+        holder: Holder,
+        is_one: impl Fn(&Noted) -> bool,
+    ) -> bool {
+        let Some(index) = oldest(shard, is_one) else {
             return false;
         };
-        let noted = shard.swap_remove(index);
-        self.shares.give_back(noted.holder, 1);
-        true
+        let before = shard[index].holder;
+        self.shares.give_back(before, 1);
+        let is_charged = self.shares.take(holder, 1).is_ok();
+        match is_charged {
+            true => drop(shard.swap_remove(index)),
+            false => self.shares.take_anyway(before, 1),
+        }
+        is_charged
+    }
+
+    fn drop_oldest(&self, shard: &mut Vec<Noted>, is_one: impl Fn(&Noted) -> bool) {
+        if let Some(index) = oldest(shard, is_one) {
+            let noted = shard.swap_remove(index);
+            self.shares.give_back(noted.holder, 1);
+        }
     }
 
     /// Drops a user's failures from this address.
@@ -266,6 +284,12 @@ impl Noted {
             count: self.count,
         }
     }
+}
+
+fn oldest(shard: &[Noted], is_one: impl Fn(&Noted) -> bool) -> Option<usize> {
+    let ones = shard.iter().enumerate().filter(|(_, noted)| is_one(noted));
+    let oldest = ones.min_by_key(|(_, noted)| noted.failure.at);
+    oldest.map(|(index, _)| index)
 }
 
 fn newest_first(mut views: Vec<FailureView>) -> Vec<FailureView> {
@@ -353,6 +377,29 @@ mod tests {
         assert_eq!((told.len(), &*told[0].source), (1, "0.0.0.2:5060"));
         assert_eq!(failures.of("alice").len(), 1);
         assert_eq!(failures.shares.used(), 2);
+    }
+
+    #[test]
+    fn a_failure_that_is_refused_replaces_no_other() {
+        let parts = shares::Parts {
+            by_source: 10,
+            by_account: 100,
+            least: 1,
+        };
+        let failures = Failures::new(1, Shares::new(20, parts));
+        fail(&failures, "alice", 1, "wrong password", 1);
+        fail(&failures, "carol", 1, "wrong password", 2);
+        for host in 2..6 {
+            fail(&failures, "bob", host, "wrong password", u64::from(host));
+        }
+        let before = failures.of("bob");
+        fail(&failures, "bob", 1, "wrong password", 9);
+        assert_eq!(failures.of("bob"), before, "host 1 has its share");
+        assert_eq!(failures.shares.used(), 6);
+        fail(&failures, "alice", 1, "unknown account", 10);
+        let told = failures.of("alice");
+        assert_eq!((told.len(), &*told[0].reason), (1, "unknown account"));
+        assert_eq!(failures.of("carol").len(), 1);
     }
 
     #[test]
