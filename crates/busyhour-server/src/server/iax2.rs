@@ -124,7 +124,7 @@ impl Core {
     fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
         self.log()
             .failures
-            .challenge_answered(credentials.username, flow);
+            .challenge_answered(credentials.username, flow, "iax2");
         if self.login_pause(credentials.username, flow).is_some() {
             let reason = Refusal::LoginPaused(Duration::ZERO).reason().to_owned();
             self.log()

@@ -135,7 +135,9 @@ impl Core {
             // Only the refusal of a registration is noted as a failure.
             Err(_) if !is_registration => {}
             Ok(Proof::Of(_) | Proof::Challenged { .. }) | Err(_) => {
-                self.log().failures.challenge_answered(user_of(aor), flow);
+                self.log()
+                    .failures
+                    .challenge_answered(user_of(aor), flow, "sip");
             }
         }
     }

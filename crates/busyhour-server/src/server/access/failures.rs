@@ -8,7 +8,7 @@
 
 use crate::server::load::shares::{Holder, Holders, Shares};
 use busyhour::{clock::UnixTime, runtime::Runtime};
-use busyhour_sip::{Flow, Transport};
+use busyhour_sip::{Flow, Transport, source_of};
 use foldhash::quality::FixedState;
 use serde::Serialize;
 use std::{
@@ -108,8 +108,13 @@ impl FailureNotes {
     }
 
     /// A device has answered, rightly or not.
-    pub(in crate::server) fn challenge_answered(&self, user: &str, flow: Flow) {
-        self.unanswered.forget(user, flow.remote.ip());
+    pub(in crate::server) fn challenge_answered(
+        &self,
+        user: &str,
+        flow: Flow,
+        protocol: &'static str,
+    ) {
+        self.unanswered.forget(user, flow.remote.ip(), protocol);
     }
 
     fn failed(&self, flow: Flow, protocol: &'static str, reason: Cow<'static, str>) -> Failed {
@@ -222,13 +227,13 @@ impl Failures {
         }
     }
 
-    /// Drops a user's failures from this address.
-    fn forget(&self, user: &str, source: IpAddr) {
+    /// Drops a user's failures by this protocol from this address.
+    fn forget(&self, user: &str, remote: IpAddr, protocol: &'static str) {
         if self.shares.used() == 0 {
             return;
         }
         let is_from_there =
-            |noted: &mut Noted| *noted.user == *user && noted.failure.remote.ip() == source;
+            |noted: &mut Noted| *noted.user == *user && noted.failure.is_from(remote, protocol);
         for noted in self.shard(user).extract_if(.., is_from_there) {
             self.shares.give_back(noted.holder, 1);
         }
@@ -257,12 +262,18 @@ impl Failures {
     }
 }
 
+impl Failed {
+    /// Whether it came by this protocol from the source of this address.
+    fn is_from(&self, remote: IpAddr, protocol: &'static str) -> bool {
+        self.protocol == protocol && source_of(self.remote.ip()) == source_of(remote)
+    }
+}
+
 impl Noted {
     /// Whether it is the same failure, at any time and port.
     fn is(&self, user: &str, failure: &Failed) -> bool {
         *self.user == *user
-            && self.failure.remote.ip() == failure.remote.ip()
-            && self.failure.protocol == failure.protocol
+            && (self.failure).is_from(failure.remote.ip(), failure.protocol)
             && self.failure.reason == failure.reason
     }
 
@@ -328,7 +339,10 @@ mod tests {
     }
 
     fn fail(failures: &Failures, user: &str, host: u32, reason: &'static str, second: u64) {
-        let source = IpAddr::from(Ipv4Addr::from(host));
+        note(failures, user, Ipv4Addr::from(host).into(), reason, second);
+    }
+
+    fn note(failures: &Failures, user: &str, source: IpAddr, reason: &'static str, second: u64) {
         let failure = Failed {
             remote: (source, 5060).into(),
             transport: Transport::Udp,
@@ -372,11 +386,41 @@ mod tests {
         for (user, host) in [("bob", 1), ("bob", 2), ("alice", 1)] {
             fail(&failures, user, host, NEVER_ANSWERED, 1);
         }
-        failures.forget("bob", Ipv4Addr::from(1).into());
+        failures.forget("bob", Ipv4Addr::from(2).into(), "iax2");
+        assert_eq!(failures.of("bob").len(), 2, "by SIP it has not answered");
+        failures.forget("bob", Ipv4Addr::from(1).into(), "sip");
         let told = failures.of("bob");
         assert_eq!((told.len(), &*told[0].source), (1, "0.0.0.2:5060"));
         assert_eq!(failures.of("alice").len(), 1);
         assert_eq!(failures.shares.used(), 2);
+    }
+
+    #[test]
+    fn addresses_of_one_source_are_one() {
+        let failures = failures();
+        for (second, address) in [
+            "2001:db8::1",
+            "2001:db8::2",
+            "192.0.2.1",
+            "::ffff:192.0.2.1",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            note(
+                &failures,
+                "bob",
+                address.parse().unwrap(),
+                NEVER_ANSWERED,
+                second as u64,
+            );
+        }
+        let told = failures.of("bob").into_iter().map(|view| view.count);
+        assert_eq!(told.collect::<Vec<_>>(), [2, 2]);
+        for address in ["2001:db8::3", "192.0.2.1"] {
+            failures.forget("bob", address.parse().unwrap(), "sip");
+        }
+        assert_eq!(failures.of("bob"), []);
     }
 
     #[test]
