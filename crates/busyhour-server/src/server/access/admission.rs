@@ -292,9 +292,9 @@ impl Core {
     /// A device was asked for its password. Users without an account are not noted, so
     /// the table has at most as many users as there are accounts.
     pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
-        if self.parts.accounts.directory.knows(user) {
-            self.log().failures.note_challenge(user, flow, protocol);
-        }
+        let is_known = self.parts.accounts.directory.knows(user);
+        let failures = &self.log().failures;
+        failures.note_challenge(user, flow, protocol, is_known);
     }
 
     /// How long this user is refused from that source, after too many wrong passwords.

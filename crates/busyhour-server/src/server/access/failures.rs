@@ -100,11 +100,18 @@ impl FailureNotes {
     }
 
     /// Remembers that a device was asked for its password, until it
-    /// [answers](Self::challenge_answered).
-    pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
+    /// [answers](Self::challenge_answered). A user who is not `is_known` is not kept,
+    /// but takes as long.
+    pub(in crate::server) fn note_challenge(
+        &self,
+        user: &str,
+        flow: Flow,
+        protocol: &'static str,
+        is_known: bool,
+    ) {
         let failure = self.failed(flow, protocol, NEVER_ANSWERED.into());
         let holder = self.holders.of(flow.remote.ip(), None);
-        self.unanswered.note(user, holder, failure);
+        self.unanswered.note_if(is_known, user, holder, failure);
     }
 
     /// A device has answered, rightly or not.
@@ -162,22 +169,27 @@ impl Failures {
 
     /// A registration of `user` failed; `holder` is the source.
     pub(in crate::server) fn note(&self, user: &str, holder: Holder, failure: Failed) {
+        self.note_if(true, user, holder, failure);
+    }
+
+    /// Only the last step depends on `is_kept`: how long it takes must not say who has
+    /// an account.
+    fn note_if(&self, is_kept: bool, user: &str, holder: Holder, failure: Failed) {
         if user.is_empty() || user.len() > USER_LEN_MAX {
             return;
         }
+        let new = Noted {
+            user: user.into(),
+            holder,
+            failure,
+            count: 1,
+        };
         let mut shard = self.shard(user);
-        if let Some(noted) = shard.iter_mut().find(|noted| noted.is(user, &failure)) {
+        if let Some(noted) = shard.iter_mut().find(|noted| noted.is(user, &new.failure)) {
             noted.count += 1;
-            noted.failure = failure;
-            return;
-        }
-        if self.find_place(&mut shard, user, holder) {
-            shard.push(Noted {
-                user: user.into(),
-                holder,
-                failure,
-                count: 1,
-            });
+            noted.failure = new.failure;
+        } else if is_kept && self.find_place(&mut shard, user, holder) {
+            shard.push(new);
         }
     }
 
@@ -421,6 +433,23 @@ mod tests {
             failures.forget("bob", address.parse().unwrap(), "sip");
         }
         assert_eq!(failures.of("bob"), []);
+    }
+
+    #[test]
+    fn what_is_not_to_be_kept_replaces_nothing() {
+        let failures = failures();
+        let entry = |second| Failed {
+            remote: (Ipv4Addr::LOCALHOST, 5060).into(),
+            transport: Transport::Udp,
+            protocol: "sip",
+            reason: NEVER_ANSWERED.into(),
+            at: UnixTime::from_secs(second),
+        };
+        let holder = Holders::new(1).of(Ipv4Addr::LOCALHOST.into(), None);
+        failures.note_if(false, "nobody", holder, entry(1));
+        assert_eq!((failures.of("nobody"), failures.shares.used()), (vec![], 0));
+        failures.note_if(true, "bob", holder, entry(2));
+        assert_eq!(failures.of("bob").len(), 1);
     }
 
     #[test]
