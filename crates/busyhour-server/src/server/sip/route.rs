@@ -141,6 +141,11 @@ impl Core {
             .load()
             .sheds(|| !proves() && self.devices().find(aor).is_none())
         {
+            if proves() {
+                // It is not the device that stopped.
+                let failures = &self.log().failures;
+                failures.challenge_answered(user_of(aor), request.flow, "sip");
+            }
             return Err(self.responder().overloaded());
         }
         if !self.admit_registration(request, aor)? {
