@@ -5,7 +5,7 @@ use super::{
     transactions::{Key, Seen},
 };
 use crate::server::{core::Core, device::device_request::InboundRequest};
-use busyhour::buffer::Buffer;
+use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_registrar::{
     ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require, watch::Dialog,
 };
@@ -221,8 +221,8 @@ impl Request<'_> {
     }
 
     /// What a serializer needs to go on with it.
-    pub(in crate::server) fn inbound(&self, core: &Core) -> Box<InboundRequest> {
-        Box::new(InboundRequest::new(self, core.now()))
+    pub(in crate::server) fn inbound(&self, arrived_at: Instant) -> Box<InboundRequest> {
+        Box::new(InboundRequest::new(self, arrived_at))
     }
 }
 

@@ -321,16 +321,17 @@ impl Core {
         account: Option<&str>,
     ) -> Result<Option<Box<InboundRequest>>, Refusal> {
         let holder = self.holder(request.flow, account);
-        let inbound = request.inbound(self);
-        let (key, len) = (inbound.transaction, request.datagram.len());
+        let (key, len) = (request.transaction, request.datagram.len());
+        let arrived_at = self.now();
         let transactions = self.transactions();
         let repeated = match request.message.method() {
             // The bindings know the CSeq that made them.
             Some(Method::Register) => Repeated::Same,
             _ => Repeated::Other,
         };
-        match transactions.begin(key, inbound.arrived_at, holder, len, repeated) {
-            Begun::New => Ok(Some(inbound)),
+        match transactions.begin(key, arrived_at, holder, len, repeated) {
+            // Made only now: a duplicate and a refusal need no copy.
+            Begun::New => Ok(Some(request.inbound(arrived_at))),
             Begun::Known => {
                 self.traffic().retransmissions_absorbed.increment();
                 Ok(None)
