@@ -566,6 +566,10 @@ fn a_mistake_in_the_arguments_reads_as_a_sentence() {
             &["storm", "--over", "x"],
             "<TIME>': give a time such as ".into(),
         ),
+        (
+            &["digest", "x", "--threads", "0"],
+            "<N>': give a number from 1; ".into(),
+        ),
         (&["storm", "--rate", "x"], "': give a number; ".into()),
         (
             &["digest", "x", "--step", "x"],

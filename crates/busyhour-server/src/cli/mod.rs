@@ -108,7 +108,7 @@ impl Command {
 }
 
 /// What the standard library says of a value, and what to do instead.
-const PLAIN: [(&str, &str); 5] = [
+const PLAIN: [(&str, &str); 6] = [
     ("invalid digit found in string", "give a whole number"),
     (
         "cannot parse integer from empty string",
@@ -117,6 +117,10 @@ const PLAIN: [(&str, &str); 5] = [
     (
         "number too large to fit in target type",
         "the number is too large",
+    ),
+    (
+        "number would be zero for non-zero type",
+        "give a number from 1",
     ),
     (
         "invalid socket address syntax",
