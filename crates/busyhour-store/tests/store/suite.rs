@@ -330,7 +330,7 @@ fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Databa
     let store = database.open(ROOM);
     let (told, tokens) = mpsc::channel();
     store.watch_tokens(Box::new(move |rows| drop(told.send(rows.clone()))));
-    assert!(tokens.recv().unwrap().is_empty());
+    assert!(tokens.recv_timeout(PATIENCE).unwrap().is_empty());
     let (batch_told, batches) = mpsc::channel();
     let (go_on, ends) = mpsc::channel::<Instant>();
     let ends = Mutex::new(ends);
@@ -349,14 +349,16 @@ fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Databa
     let accounts: Vec<Account> = (0..4500).map(|n| account(&format!("{n:04}"))).collect();
     tool.put(&accounts).unwrap();
 
-    assert!(!batches.recv().unwrap(), "the first of five");
+    let is_last = batches.recv_timeout(PATIENCE).unwrap();
+    assert!(!is_last, "the first of five");
     tool.put_setting(SettingKind::Token, "shop", "{}").unwrap();
     go_on.send(Instant::now() + 2 * LOOK_PERIOD).unwrap();
-    assert!(tokens.recv().unwrap().contains_key("shop"));
+    let rows = tokens.recv_timeout(PATIENCE).unwrap();
+    assert!(rows.contains_key("shop"));
     let is_scan_over = batches.try_iter().any(|is_last| is_last);
     assert!(!is_scan_over, "it was told between batches");
     drop(go_on);
-    while !batches.recv().unwrap() {}
+    while !batches.recv_timeout(PATIENCE).unwrap() {}
     tool.remove_setting(SettingKind::Token, "shop").unwrap();
     let rows = tokens.recv_timeout(7 * LOOK_PERIOD);
     assert!(
