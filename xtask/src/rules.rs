@@ -93,8 +93,31 @@ const PCP: Layers = Layers {
 
 const GRAPHITE: Layers = Layers {
     source: "crates/busyhour-graphite/src",
-    base: &[],
-    arrows: &[],
+    base: &["error", "limits", "stats"],
+    arrows: &[
+        arrow("error", &[]),
+        arrow("limits", &[]),
+        arrow("stats", &[]),
+        arrow("paths", &[]),
+        arrow("data", &["paths"]),
+        arrow("request", &[]),
+        arrow("functions", &["paths", "data", "request"]),
+        arrow("find", &["paths", "request", "functions"]),
+        arrow("answer", &[]),
+        arrow("render", &["data", "request", "answer"]),
+        arrow(
+            "graphite",
+            &[
+                "paths",
+                "data",
+                "request",
+                "functions",
+                "find",
+                "answer",
+                "render",
+            ],
+        ),
+    ],
     has_unique_types: true,
 };
 
@@ -243,7 +266,7 @@ const WATCH: Parts = Parts {
 pub const FOLDER_FILES_MAX: usize = 16;
 
 /// Folders that hold more until they have parts.
-pub const CROWDED_FOLDERS: &[&str] = &["crates/busyhour-graphite/src", "crates/busyhour-storm/src"];
+pub const CROWDED_FOLDERS: &[&str] = &["crates/busyhour-storm/src"];
 
 /// Files of models and tests, whose types are not those of the crate.
 pub const TEST_FILES: &[&str] = &["model.rs", "models.rs", "schedules.rs", "tests.rs"];

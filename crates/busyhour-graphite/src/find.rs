@@ -1,11 +1,14 @@
 //! `/metrics/find`, `/metrics/expand` and the lists: places in the tree of paths.
 
 use super::{
-    Error, Index, Parameters,
+    Error,
     error::Limit,
     functions::{FUNCTIONS, Function},
-    glob::Pattern,
-    index::{Node, merged},
+    paths::{
+        glob::Pattern,
+        index::{Index, Node, merged},
+    },
+    request::parameters::Parameters,
 };
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, sync::Arc};

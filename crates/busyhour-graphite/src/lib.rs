@@ -6,39 +6,30 @@
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
-mod aggregation;
-mod answer;
-mod calendar;
 mod error;
-mod evaluator;
-mod expression;
-mod find;
-mod functions;
-mod glob;
-mod index;
 mod limits;
-mod node;
-mod parameters;
-mod parser;
-mod recorded;
-mod render;
-mod series;
-mod source;
 mod stats;
-mod telemetry;
-mod time;
+mod paths;
+mod data;
+mod request;
+mod functions;
+mod find;
+mod answer;
+mod render;
+mod graphite;
 
-pub use answer::{Answer, Graphite};
+pub use answer::Answer;
+pub use data::recorded::Recorded;
+pub use data::series::Series;
+pub use data::source::{Points, Source, Window};
+pub use data::telemetry::{Telemetry, TelemetryOptions};
 pub use error::{Error, Limit};
-pub use expression::{Argument, Call, Expression};
-pub use index::Index;
+pub use graphite::Graphite;
 pub use limits::Limits;
-pub use node::{node, unescaped};
-pub use parameters::Parameters;
-pub use recorded::Recorded;
+pub use paths::index::Index;
+pub use paths::node::{node, unescaped};
 pub use render::{Line, chart, pieces};
-pub use series::Series;
-pub use source::{Points, Source, Window};
+pub use request::expression::{Argument, Call, Expression};
+pub use request::parameters::Parameters;
+pub use request::time::{parse_interval, parse_time};
 pub use stats::GraphiteStats;
-pub use telemetry::{Telemetry, TelemetryOptions};
-pub use time::{parse_interval, parse_time};

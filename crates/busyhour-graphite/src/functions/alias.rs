@@ -1,5 +1,5 @@
 use super::{Arguments, Outcome};
-use crate::evaluator::Evaluator;
+use crate::functions::evaluator::Evaluator;
 
 pub(super) fn alias(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     let name = arguments.text(1)?.unwrap_or_default();

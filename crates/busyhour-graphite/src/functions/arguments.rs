@@ -1,9 +1,9 @@
 use super::{Function, Kind};
 use crate::{
     Call, Error, Expression, Series, Window,
-    aggregation::Aggregation,
-    evaluator::{Evaluator, shown},
-    time::parse_interval,
+    data::aggregation::Aggregation,
+    functions::evaluator::{Evaluator, shown},
+    request::time::parse_interval,
 };
 
 /// The arguments of a call, by position or by name.

@@ -1,5 +1,7 @@
 use super::{Arguments, Outcome, naming::expressions};
-use crate::{Error, Limit, Series, aggregation::Aggregation, evaluator::Evaluator};
+use crate::{
+    Error, Limit, Series, data::aggregation::Aggregation, functions::evaluator::Evaluator,
+};
 
 pub(super) fn sum(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     of_all(evaluator, arguments, "sum", Aggregation::Sum)

@@ -1,9 +1,11 @@
-//! The functions on series. One table, [`FUNCTIONS`], serves the evaluation, the check
-//! of arguments and the list that editors ask for.
+//! The functions on series, and the evaluator that calls them. One table,
+//! [`FUNCTIONS`], serves the evaluation, the check of arguments and the list that
+//! editors ask for.
 
 mod alias;
 mod arguments;
 mod combine;
+mod evaluator;
 mod moving;
 mod naming;
 mod percent;
@@ -14,6 +16,7 @@ mod table;
 mod transform;
 
 pub(super) use arguments::{Arguments, check};
+pub(super) use evaluator::Evaluator;
 pub(super) use table::{FUNCTIONS, Function, Kind, Parameter};
 
 use super::{Error, Series};

@@ -1,5 +1,7 @@
 use super::{Arguments, Outcome, arguments::Width};
-use crate::{Error, Limit, Series, Window, aggregation::Aggregation, evaluator::Evaluator};
+use crate::{
+    Error, Limit, Series, Window, data::aggregation::Aggregation, functions::evaluator::Evaluator,
+};
 
 pub(super) fn average(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     moving(

@@ -4,7 +4,9 @@ use super::{
     combine::{Common, combined, normalize},
     naming::{expressions, literal},
 };
-use crate::{Error, Expression, Series, aggregation::Aggregation, evaluator::Evaluator};
+use crate::{
+    Error, Expression, Series, data::aggregation::Aggregation, functions::evaluator::Evaluator,
+};
 
 /// Each series as a part of a hundred: of the sum of all, of a number, of one
 /// series, of the series at its side, or of the sum of those with the same nodes.

@@ -1,5 +1,5 @@
 use super::{Arguments, Outcome};
-use crate::{Series, aggregation::Aggregation, evaluator::Evaluator};
+use crate::{Series, data::aggregation::Aggregation, functions::evaluator::Evaluator};
 use std::cmp::Ordering;
 
 pub(super) fn limit(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {

@@ -1,5 +1,7 @@
 use super::Arguments;
-use crate::{Error, Series, Window, evaluator::Evaluator, time::parse_interval};
+use crate::{
+    Error, Series, Window, functions::evaluator::Evaluator, request::time::parse_interval,
+};
 
 /// Shows the values of an earlier time (with `+`, of a later one) at the current time.
 pub(super) fn time_shift(

@@ -1,5 +1,9 @@
 use super::Arguments;
-use crate::{Error, Series, aggregation::Aggregation, evaluator::Evaluator, series::span};
+use crate::{
+    Error, Series,
+    data::{aggregation::Aggregation, series::span},
+    functions::evaluator::Evaluator,
+};
 
 /// One value for each span of time.
 pub(super) fn summarize(

@@ -1,5 +1,5 @@
 use super::{Arguments, alias, combine, moving, percent, select, shift, summarize, transform};
-use crate::{Error, Series, evaluator::Evaluator};
+use crate::{Error, Series, functions::evaluator::Evaluator};
 
 /// A function as it is called, checked and listed.
 pub(crate) struct Function {

@@ -1,5 +1,5 @@
 use super::{Arguments, Outcome, naming::general};
-use crate::{Error, Series, aggregation::Aggregation, evaluator::Evaluator};
+use crate::{Error, Series, data::aggregation::Aggregation, functions::evaluator::Evaluator};
 
 pub(super) fn scale(evaluator: &mut Evaluator<'_>, arguments: &Arguments<'_>) -> Outcome {
     let factor = arguments.number(1)?.unwrap_or(1.0);

@@ -1,5 +1,5 @@
 use super::Layout;
-use crate::{Error, Series, series::span};
+use crate::{Error, Series, data::series::span};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 use super::Layout;
-use crate::{Error, Series, Window, calendar::date_time, series::span};
+use crate::{Error, Series, Window, data::series::span, request::calendar::date_time};
 use plotters::{
     chart::{ChartBuilder, SeriesLabelPosition},
     prelude::{

@@ -1,4 +1,4 @@
-use crate::{Series, calendar::date_time, series::span};
+use crate::{Series, data::series::span, request::calendar::date_time};
 use std::fmt::Write;
 
 /// A line a series: its name, times and values.

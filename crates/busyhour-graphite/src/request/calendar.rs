@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Midnight of a day in seconds since 1970; `None` if there is no such day.
-pub(super) fn midnight(year: u32, month: u32, day: u32) -> Option<i64> {
+pub(crate) fn midnight(year: u32, month: u32, day: u32) -> Option<i64> {
     let text = format!("{year:04}-{month:02}-{day:02}T00:00:00Z");
     let time = humantime::parse_rfc3339(&text).ok()?;
     let since = time.duration_since(UNIX_EPOCH).ok()?;
@@ -11,7 +11,7 @@ pub(super) fn midnight(year: u32, month: u32, day: u32) -> Option<i64> {
 }
 
 /// `2026-11-22 17:05:00`, for times from 1970 to 9999; others as plain seconds.
-pub(super) fn date_time(time: i64) -> String {
+pub(crate) fn date_time(time: i64) -> String {
     let seconds = u64::try_from(time)
         .ok()
         .filter(|seconds| *seconds < YEAR_10000);
@@ -24,17 +24,17 @@ pub(super) fn date_time(time: i64) -> String {
 }
 
 /// The year that `time` is in.
-pub(super) fn year(time: i64) -> Option<u32> {
+pub(crate) fn year(time: i64) -> Option<u32> {
     date_time(time).get(..4)?.parse().ok()
 }
 
 /// 0 for Monday.
-pub(super) fn weekday(time: i64) -> i64 {
+pub(crate) fn weekday(time: i64) -> i64 {
     // 1970 began on a Thursday.
     (time.div_euclid(DAY) + 3).rem_euclid(7)
 }
 
-pub(super) const DAY: i64 = 86_400;
+pub(crate) const DAY: i64 = 86_400;
 const YEAR_10000: u64 = 253_402_300_800;
 
 #[cfg(test)]

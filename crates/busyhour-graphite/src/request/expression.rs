@@ -1,4 +1,4 @@
-use super::{Error, Limits, parser};
+use crate::{Error, Limits, request::parser};
 
 /// One target, parsed.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-use super::Error;
+use crate::Error;
 
 /// How several values become one; missing ones are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,7 +34,7 @@ pub enum Aggregation {
 
 impl Aggregation {
     /// The aggregation that Graphite calls `name`.
-    pub(super) fn named(name: &str) -> Result<Self, Error> {
+    pub(crate) fn named(name: &str) -> Result<Self, Error> {
         let short = name.strip_suffix("Series").unwrap_or(name);
         let found = NAMES.iter().find(|(known, _)| *known == short);
         found.map(|(_, aggregation)| *aggregation).ok_or_else(|| {
@@ -47,7 +47,7 @@ impl Aggregation {
     }
 
     /// One value for `values`; `None` when nothing is known.
-    pub(super) fn of(self, values: &[Option<f64>]) -> Option<f64> {
+    pub(crate) fn of(self, values: &[Option<f64>]) -> Option<f64> {
         let known = || values.iter().flatten().copied();
         let count = known().count();
         if count == 0 {

@@ -1,6 +1,6 @@
 //! Times as Graphite writes them (*The Render URL API*, from / until).
 
-use super::{Error, calendar};
+use crate::{Error, request::calendar};
 use calendar::DAY;
 
 /// A moment in seconds since 1970, in UTC: `-1h`, `now-5min`, `1700000000`,

@@ -1,6 +1,6 @@
-use super::{Argument, Call, Error, Expression, Limits, error::Limit};
+use crate::{Argument, Call, Error, Expression, Limits, error::Limit};
 
-pub(super) fn parse(text: &str, limits: &Limits) -> Result<Expression, Error> {
+pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Expression, Error> {
     if text.len() > limits.expression_len_max {
         let (found, max) = (text.len(), limits.expression_len_max);
         let what = format!("a target has {found} bytes (at most {max}); split it into several");

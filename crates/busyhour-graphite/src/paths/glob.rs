@@ -1,8 +1,8 @@
-use super::{Error, error::Limit};
+use crate::{Error, error::Limit};
 
 /// One alternative of a path pattern: no braces, and as many nodes as its matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     tokens: Vec<Token>,
 }
@@ -21,7 +21,7 @@ enum Token {
 impl Pattern {
     /// The patterns that `expression` stands for: one for each combination of
     /// what its braces hold.
-    pub(super) fn alternatives(expression: &str) -> Result<Vec<Self>, Error> {
+    pub(crate) fn alternatives(expression: &str) -> Result<Vec<Self>, Error> {
         let braces = expression.matches('{').count();
         if expression.len() > PATTERN_LEN_MAX || braces > BRACES_MAX {
             let what = format!(
@@ -55,19 +55,19 @@ impl Pattern {
     }
 
     /// How many nodes it has.
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.text.matches('.').count() + 1
     }
 
     /// What every match begins with.
-    pub(super) fn literal_prefix(&self) -> &str {
+    pub(crate) fn literal_prefix(&self) -> &str {
         let end = self.text.find(['*', '?', '[', ']']);
         &self.text[..end.unwrap_or(self.text.len())]
     }
 
     /// Whether the whole of `path` is a match. Takes at most the product of the
     /// lengths: a later star makes the earlier ones settled.
-    pub(super) fn matches(&self, path: &str) -> bool {
+    pub(crate) fn matches(&self, path: &str) -> bool {
         let (mut token, mut rest) = (0, path.chars());
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {

@@ -1,4 +1,4 @@
-use super::{Points, aggregation::Aggregation};
+use crate::{Points, data::aggregation::Aggregation};
 
 /// Named values at even distances, as functions take and give them.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,12 +16,12 @@ pub struct Series {
     /// `None` where nothing is known.
     pub values: Vec<Option<f64>>,
     /// How values are brought together when there are more than asked for.
-    pub(super) consolidation: Aggregation,
+    pub(crate) consolidation: Aggregation,
 }
 
 impl Series {
     /// The values of a path that `expression` matched.
-    pub(super) fn fetched(path: &str, expression: &str, mut points: Points) -> Self {
+    pub(crate) fn fetched(path: &str, expression: &str, mut points: Points) -> Self {
         let step = points.step.max(1);
         // NaN and infinity are left out, since they would spoil every sum.
         for value in &mut points.values {
@@ -39,14 +39,14 @@ impl Series {
     }
 
     /// What a function made of it: a new name, which is its expression too.
-    pub(super) fn renamed(mut self, name: String) -> Self {
+    pub(crate) fn renamed(mut self, name: String) -> Self {
         self.expression.clone_from(&name);
         self.name = name;
         self
     }
 
     /// Brings each `count` neighbours together; the last ones may be fewer.
-    pub(super) fn consolidate(&mut self, count: usize) {
+    pub(crate) fn consolidate(&mut self, count: usize) {
         if count <= 1 {
             return;
         }
@@ -58,13 +58,13 @@ impl Series {
     }
 
     /// The known values.
-    pub(super) fn known(&self) -> impl Iterator<Item = f64> + '_ {
+    pub(crate) fn known(&self) -> impl Iterator<Item = f64> + '_ {
         self.values.iter().flatten().copied()
     }
 }
 
 /// Seconds that `count` values take.
-pub(super) fn span(step: i64, count: usize) -> i64 {
+pub(crate) fn span(step: i64, count: usize) -> i64 {
     step.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX))
 }
 

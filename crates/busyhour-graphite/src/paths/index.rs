@@ -1,4 +1,4 @@
-use super::{Error, glob::Pattern};
+use crate::{Error, paths::glob::Pattern};
 use std::sync::Arc;
 
 /// Every path of a source, in order, so that all that begin alike lie together.
@@ -9,12 +9,12 @@ pub struct Index {
 
 /// A place in the tree that paths make up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Node {
-    pub(super) path: String,
+pub(crate) struct Node {
+    pub(crate) path: String,
     /// Whether it has values of its own.
-    pub(super) is_leaf: bool,
+    pub(crate) is_leaf: bool,
     /// Whether others lie below it.
-    pub(super) is_branch: bool,
+    pub(crate) is_branch: bool,
 }
 
 impl Index {
@@ -34,14 +34,14 @@ impl Index {
     }
 
     /// The paths that `pattern` matches wholly.
-    pub(super) fn leaves(&self, pattern: &Pattern) -> Vec<Arc<str>> {
+    pub(crate) fn leaves(&self, pattern: &Pattern) -> Vec<Arc<str>> {
         let candidates = self.beginning_with(pattern.literal_prefix());
         let matching = candidates.iter().filter(|path| pattern.matches(path));
         matching.cloned().collect()
     }
 
     /// The nodes at the depth of `pattern` that it matches, in order.
-    pub(super) fn nodes(&self, pattern: &Pattern) -> Vec<Node> {
+    pub(crate) fn nodes(&self, pattern: &Pattern) -> Vec<Node> {
         let mut nodes: Vec<Node> = Vec::new();
         for path in self.beginning_with(pattern.literal_prefix()) {
             let Some((head, is_leaf)) = cut(path, pattern.depth()) else {
@@ -76,14 +76,14 @@ impl Node {
     }
 
     /// The last part of its path.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or_default()
     }
 }
 
 /// The same node of several patterns or sources, once. `a.b` and what lies below
 /// it may also be apart in an index: `a.b-c` sorts between the two.
-pub(super) fn merged(mut nodes: Vec<Node>) -> Vec<Node> {
+pub(crate) fn merged(mut nodes: Vec<Node>) -> Vec<Node> {
     nodes.sort_unstable();
     nodes.dedup_by(|later, first| {
         let is_same = later.path == first.path;
@@ -106,7 +106,7 @@ fn cut(path: &str, depth: usize) -> Option<(&str, bool)> {
 }
 
 /// The paths of an index that any alternative of `expression` matches.
-pub(super) fn matching(index: &Index, expression: &str) -> Result<Vec<Arc<str>>, Error> {
+pub(crate) fn matching(index: &Index, expression: &str) -> Result<Vec<Arc<str>>, Error> {
     let mut paths = Vec::new();
     for pattern in Pattern::alternatives(expression)? {
         paths.append(&mut index.leaves(&pattern));

@@ -1,4 +1,8 @@
-use super::{Error, Index, Points, Source, Window, node, stats::TelemetryStats};
+use crate::{
+    Error, Points, Source, Window,
+    paths::{index::Index, node::node},
+    stats::TelemetryStats,
+};
 use serde_json::Value;
 use std::{
     collections::VecDeque,

@@ -1,17 +1,18 @@
-use super::{
-    Call, Error, Expression, Limit, Limits, Series, Source, Window, functions, index,
+use crate::{
+    Call, Error, Expression, Limit, Limits, Series, Source, Window,
     limits::{BYTES_PER_POINT, Meter},
+    paths::index,
 };
 use std::sync::Arc;
 
 /// Evaluates the targets of one request within its limits.
-pub(super) struct Evaluator<'a> {
+pub(crate) struct Evaluator<'a> {
     sources: &'a [Arc<dyn Source>],
     meter: Meter<'a>,
 }
 
 impl<'a> Evaluator<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         sources: &'a [Arc<dyn Source>],
         limits: &'a Limits,
         is_over: &'a dyn Fn() -> bool,
@@ -21,7 +22,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The series that `expression` stands for in `window`.
-    pub(super) fn evaluate(
+    pub(crate) fn evaluate(
         &mut self,
         expression: &Expression,
         window: Window,
@@ -39,20 +40,20 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Before a function makes `count` new values.
-    pub(super) fn hold(&mut self, count: usize) -> Result<(), Error> {
+    pub(crate) fn hold(&mut self, count: usize) -> Result<(), Error> {
         self.meter
             .bytes((count as u64).saturating_mul(BYTES_PER_POINT))
     }
 
     /// Before an answer of about `count` bytes is written.
-    pub(super) fn hold_bytes(&mut self, count: u64) -> Result<(), Error> {
+    pub(crate) fn hold_bytes(&mut self, count: u64) -> Result<(), Error> {
         self.meter.bytes(count)
     }
 
     fn call(&mut self, call: &Call, window: Window) -> Result<Vec<Series>, Error> {
-        let function = functions::named(&call.name)?;
-        functions::check(function, call)?;
-        let made = (function.apply)(self, &functions::Arguments::new(function, call, window))?;
+        let function = super::named(&call.name)?;
+        super::check(function, call)?;
+        let made = (function.apply)(self, &super::Arguments::new(function, call, window))?;
         for series in &made {
             self.name(series)?;
         }
@@ -92,7 +93,7 @@ impl<'a> Evaluator<'a> {
 const NAME_LEN_MAX: usize = 64 << 10;
 
 /// An argument, for a message about it.
-pub(super) fn shown(expression: &Expression) -> String {
+pub(crate) fn shown(expression: &Expression) -> String {
     match expression {
         Expression::Path(path) => format!("`{path}`"),
         Expression::Call(call) => format!("{}(…)", call.name),

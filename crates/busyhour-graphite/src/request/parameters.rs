@@ -1,4 +1,4 @@
-use super::{Error, parse_time};
+use crate::{Error, parse_time};
 
 /// The parameters of a request: the pairs of its URL, then those of its form.
 ///
@@ -43,13 +43,13 @@ impl Parameters {
     }
 
     /// Whether `name` is given and means yes.
-    pub(super) fn flag(&self, name: &str) -> bool {
+    pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name)
             .is_some_and(|value| !matches!(value, "0" | "false" | "no"))
     }
 
     /// A whole number in a range, if given.
-    pub(super) fn whole(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, Error> {
+    pub(crate) fn whole(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, Error> {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
@@ -63,7 +63,7 @@ impl Parameters {
         })
     }
 
-    pub(super) fn time(&self, name: &str, default: &str, now: i64) -> Result<i64, Error> {
+    pub(crate) fn time(&self, name: &str, default: &str, now: i64) -> Result<i64, Error> {
         let text = self.get(name).unwrap_or(default);
         parse_time(text, now).map_err(|error| Error::Request(format!("{name}: {error}")))
     }

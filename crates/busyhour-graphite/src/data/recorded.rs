@@ -1,4 +1,4 @@
-use super::{Error, Index, Points, Source, Window};
+use crate::{Error, Points, Source, Window, paths::index::Index};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Values given once and for all: what tests, examples and fuzzers read from.

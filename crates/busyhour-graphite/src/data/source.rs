@@ -1,4 +1,4 @@
-use super::{Error, Index};
+use crate::{Error, paths::index::Index};
 use std::sync::Arc;
 
 /// Where values come from: the server's own telemetry, or a folder of archives.

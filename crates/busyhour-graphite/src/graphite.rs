@@ -1,0 +1,165 @@
+use super::{
+    Error, Limits,
+    answer::Answer,
+    data::{
+        series::Series,
+        source::{Source, Window},
+    },
+    find,
+    functions::Evaluator,
+    paths::index::Index,
+    render::{self, Format, Layout},
+    request::{expression::Expression, parameters::Parameters},
+    stats::{Counters, GraphiteStats, TelemetryStats},
+};
+use std::sync::Arc;
+
+/// The Graphite interface over some sources.
+pub struct Graphite {
+    sources: Vec<Arc<dyn Source>>,
+    limits: Limits,
+    counters: Counters,
+}
+
+impl Graphite {
+    /// Serves `sources`, each request within `limits`.
+    pub fn new(sources: Vec<Arc<dyn Source>>, limits: Limits) -> Self {
+        let counters = Counters::default();
+        Self {
+            sources,
+            limits,
+            counters,
+        }
+    }
+
+    /// Answers `/render`. `now` is in seconds since 1970; `is_over` is asked
+    /// now and then whether the request has taken too long.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; each is counted.
+    pub fn render(
+        &self,
+        parameters: &Parameters,
+        now: i64,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Answer, Error> {
+        Counters::count(&self.counters.renders);
+        self.counted(self.rendered(parameters, now, is_over))
+    }
+
+    /// Answers `/metrics/find`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; each is counted.
+    pub fn find(&self, parameters: &Parameters) -> Result<Answer, Error> {
+        Counters::count(&self.counters.lookups);
+        let found = find::find(&self.indexes(), parameters, self.limits.series_max);
+        self.counted(found.map(|found| Answer::json(&found)))
+    }
+
+    /// Answers `/metrics/expand`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; each is counted.
+    pub fn expand(&self, parameters: &Parameters) -> Result<Answer, Error> {
+        Counters::count(&self.counters.lookups);
+        let found = find::expand(&self.indexes(), parameters, self.limits.series_max);
+        self.counted(found.map(|found| Answer::json(&found)))
+    }
+
+    /// Answers `/metrics/index.json`: every path.
+    pub fn index(&self) -> Answer {
+        Counters::count(&self.counters.lookups);
+        Answer::json(&find::list(&self.indexes()))
+    }
+
+    /// Answers `/functions`: what targets may call.
+    pub fn functions(&self) -> Answer {
+        Answer::json(&find::functions())
+    }
+
+    /// Answers `/version`: the version of Graphite whose interface this is.
+    pub fn version(&self) -> Answer {
+        Answer {
+            content_type: "text/plain; charset=utf-8",
+            body: VERSION.into(),
+        }
+    }
+
+    /// Counts a request that was turned away before it came here.
+    pub fn count_busy(&self) {
+        self.counters.busy();
+    }
+
+    /// Counters of requests and refusals, with the statistics of `telemetry`.
+    pub fn stats(&self, telemetry: TelemetryStats) -> GraphiteStats {
+        self.counters.stats(telemetry)
+    }
+
+    fn rendered(
+        &self,
+        parameters: &Parameters,
+        now: i64,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Answer, Error> {
+        let format = Format::of(parameters)?;
+        let layout = Layout::of(parameters)?;
+        let window = window(parameters, now)?;
+        let mut evaluator = Evaluator::new(&self.sources, &self.limits, is_over);
+        let mut all: Vec<Series> = Vec::new();
+        for target in self.targets(parameters)? {
+            all.append(&mut evaluator.evaluate(&target, window)?);
+        }
+        evaluator.hold_bytes(format.bytes(&all, &layout))?;
+        render::render(format, all, &layout, window)
+    }
+
+    fn targets(&self, parameters: &Parameters) -> Result<Vec<Expression>, Error> {
+        let targets: Vec<&str> = parameters
+            .all("target")
+            .filter(|target| !target.is_empty())
+            .collect();
+        let (found, max) = (targets.len(), self.limits.targets_max);
+        if found > max {
+            let what = format!("{found} targets (at most {max}); split the request");
+            return Err(Error::TooLarge(super::Limit::Series, what));
+        }
+        targets
+            .iter()
+            .map(|target| Expression::parse(target, &self.limits))
+            .collect()
+    }
+
+    fn indexes(&self) -> Vec<Arc<Index>> {
+        self.sources.iter().map(|source| source.index()).collect()
+    }
+
+    fn counted(&self, outcome: Result<Answer, Error>) -> Result<Answer, Error> {
+        outcome.inspect_err(|error| self.counters.failed(error))
+    }
+}
+
+/// From the earlier of `from` and `until` to the later, as Graphite has it.
+fn window(parameters: &Parameters, now: i64) -> Result<Window, Error> {
+    if let Some(zone) = parameters.get("tz").filter(|zone| !UTC.contains(zone)) {
+        let what = format!("tz: `{zone}` is not known here; leave it out: all times are in UTC");
+        return Err(Error::Request(what));
+    }
+    let from = parameters.time("from", "-1d", now)?;
+    let until = parameters.time("until", "now", now)?;
+    if from == until {
+        return Err(Error::request(
+            "from and until are the same time; leave some between them",
+        ));
+    }
+    Ok(Window {
+        from: from.min(until),
+        until: from.max(until),
+    })
+}
+
+const VERSION: &str = "1.1.10";
+const UTC: [&str; 4] = ["UTC", "Etc/UTC", "GMT", "Zulu"];
