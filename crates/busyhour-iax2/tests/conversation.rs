@@ -340,15 +340,15 @@ fn an_answer_to_no_call_has_the_number_of_none() {
 }
 
 #[test]
-fn a_device_that_is_silent_is_asked_four_times_more_and_then_named() {
+fn a_device_that_is_silent_is_named_once_and_asked_four_times_more() {
     let mut line = Line::new();
     let regauth = line.challenged();
     let before = line.calls.stats().sent;
-    let mut unanswered = Vec::new();
-    while unanswered.is_empty() {
+    assert_eq!(line.out.take_challenged(), [(flow(7), "alice".into())]);
+    while line.calls.stats().timed_out == 0 {
         line.now = line.calls.next_deadline().expect("the call lasts");
         line.calls.expire(line.now, &mut line.out);
-        unanswered = line.out.take_unanswered();
+        assert_eq!(line.out.take_challenged(), []);
     }
     let heard = line.hear();
     for datagram in &heard {
@@ -359,7 +359,6 @@ fn a_device_that_is_silent_is_asked_four_times_more_and_then_named() {
         assert_eq!(head(datagram), again);
         assert_eq!(frame(datagram).payload, frame(&regauth).payload);
     }
-    assert_eq!(unanswered, [(flow(7), "alice".into())]);
     let stats = line.calls.stats();
     let counted = (heard.len(), stats.retransmitted, stats.sent);
     assert_eq!(counted, (4, 4, before + 4));

@@ -10,7 +10,7 @@ pub struct Actions {
     bytes: Vec<u8>,
     ends: Vec<(Flow, usize)>,
     requests: Vec<Request>,
-    unanswered: Vec<(Flow, Box<str>)>,
+    challenged: Vec<(Flow, Box<str>)>,
 }
 
 impl Actions {
@@ -37,9 +37,9 @@ impl Actions {
         std::mem::take(&mut self.requests)
     }
 
-    /// Users who were asked for a password and did not answer; they are forgotten here.
-    pub fn take_unanswered(&mut self) -> Vec<(Flow, Box<str>)> {
-        std::mem::take(&mut self.unanswered)
+    /// Users who are asked for a password now; they are forgotten here.
+    pub fn take_challenged(&mut self) -> Vec<(Flow, Box<str>)> {
+        std::mem::take(&mut self.challenged)
     }
 
     /// Forgets everything but the room.
@@ -47,7 +47,7 @@ impl Actions {
         self.bytes.clear();
         self.ends.clear();
         self.requests.clear();
-        self.unanswered.clear();
+        self.challenged.clear();
     }
 
     /// How many datagrams there are.
@@ -61,8 +61,8 @@ impl Actions {
         self.ends.push((flow, self.bytes.len()));
     }
 
-    pub(super) fn note_unanswered(&mut self, flow: Flow, username: Box<str>) {
-        self.unanswered.push((flow, username));
+    pub(super) fn note_challenged(&mut self, flow: Flow, username: Box<str>) {
+        self.challenged.push((flow, username));
     }
 
     pub(super) fn ask(&mut self, request: Request) {

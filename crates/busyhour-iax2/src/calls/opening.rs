@@ -197,7 +197,10 @@ impl Calls {
         });
         match self.policy.is_open {
             true => out.ask(self.request(&mut call, command, refresh_s)),
-            false => challenge(&mut call, at.now, out),
+            false => {
+                challenge(&mut call, at.now, out);
+                out.note_challenged(key.flow, username.into());
+            }
         }
         self.timers.reschedule(call.timer, call.deadline());
         self.stats.opened += 1;

@@ -155,7 +155,7 @@ impl Calls {
                 }
                 Err(_silent) => {
                     self.stats.timed_out += 1;
-                    self.end_unanswered(&key, out);
+                    self.remove(&key);
                 }
             }
         }
@@ -209,15 +209,6 @@ impl Calls {
                 self.stats.invalid_sent += 1;
                 reply::invalid(key.flow, frame, out);
             }
-        }
-    }
-
-    /// Ends a call whose device is silent.
-    fn end_unanswered(&mut self, key: &CallKey, out: &mut Actions) {
-        let call = self.remove(key);
-        let challenged = call.filter(|call| matches!(call.phase, Phase::Challenged { .. }));
-        if let Some(call) = challenged {
-            out.note_unanswered(key.flow, call.username);
         }
     }
 

@@ -168,7 +168,7 @@ impl Core {
                     self.responder().send(flow, datagram);
                 }
             }
-            for (flow, username) in actions.take_unanswered() {
+            for (flow, username) in actions.take_challenged() {
                 self.note_challenge(&username, flow, "iax2");
             }
             actions.take_requests()
