@@ -157,7 +157,18 @@ const STORE: Layers = Layers {
 const STORM: Layers = Layers {
     source: "crates/busyhour-storm/src",
     base: &[],
-    arrows: &[],
+    arrows: &[
+        arrow("plan", &[]),
+        arrow("wire", &["plan"]),
+        arrow("results", &[]),
+        arrow("agents", &["plan", "wire", "results"]),
+        arrow("driver", &["plan", "wire", "results", "agents"]),
+        arrow("watch_driver", &["plan", "wire", "agents"]),
+        arrow(
+            "run",
+            &["plan", "results", "agents", "driver", "watch_driver"],
+        ),
+    ],
     has_unique_types: true,
 };
 
@@ -266,7 +277,7 @@ const WATCH: Parts = Parts {
 pub const FOLDER_FILES_MAX: usize = 16;
 
 /// Folders that hold more until they have parts.
-pub const CROWDED_FOLDERS: &[&str] = &["crates/busyhour-storm/src"];
+pub const CROWDED_FOLDERS: &[&str] = &[];
 
 /// Files of models and tests, whose types are not those of the crate.
 pub const TEST_FILES: &[&str] = &["model.rs", "models.rs", "schedules.rs", "tests.rs"];

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use busyhour::clock::{Clock, Instant};
 
-use super::args::Transport;
-use super::batch::{BATCH, Inbox, Outbox};
-use super::machine::Machine;
-use super::pace::{Phase, Schedule};
-use super::progress::Counters;
-use super::socket::StormSocket;
-use super::tally::Tally;
+use super::agents::machine::Machine;
+use super::plan::args::Transport;
+use super::plan::pace::{Phase, Schedule};
+use super::results::progress::Counters;
+use super::results::tally::Tally;
+use super::wire::batch::{BATCH, Inbox, Outbox};
+use super::wire::socket::StormSocket;
 
 /// One thread's share of the storm.
 pub(super) struct Driver {

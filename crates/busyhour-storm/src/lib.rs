@@ -6,35 +6,15 @@
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
-mod args;
-mod pattern;
-mod users;
-mod register;
-mod pending;
-mod ledger;
-mod machine;
-mod engine;
-mod iax2_pending;
-mod iax2_engine;
-mod tally;
-mod pace;
-mod batch;
-mod socket;
+mod plan;
+mod wire;
+mod results;
+mod agents;
 mod driver;
-mod watch_engine;
 mod watch_driver;
-mod journal;
-mod process;
-mod progress;
-mod report;
 mod run;
 
-#[cfg(test)]
-mod engine_tests;
-#[cfg(test)]
-mod iax2_engine_tests;
-
-pub use args::{Kind, Protocol, Storm};
-pub use pattern::{Pattern, PatternError};
-pub use report::{Report, ServerUse, WatchUse};
+pub use plan::args::{Kind, Protocol, Storm};
+pub use plan::pattern::{Pattern, PatternError};
+pub use results::report::{Report, ServerUse, WatchUse};
 pub use run::{Print, StormError};

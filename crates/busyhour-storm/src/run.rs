@@ -13,20 +13,20 @@ use serde::Serialize;
 
 use super::Pattern;
 
-use super::args::{Kind, Protocol, Storm, Transport};
+use super::agents::engine::Engine;
+use super::agents::iax2_engine::Iax2Engine;
+use super::agents::machine::Machine;
+use super::agents::pending::Timing;
 use super::driver::Driver;
-use super::engine::Engine;
-use super::iax2_engine::Iax2Engine;
-use super::journal::Journal;
-use super::machine::Machine;
-use super::pace::{Pace, Phase};
-use super::pattern::PatternError;
-use super::pending::Timing;
-use super::process::{Process, Usage};
-use super::progress::{Counters, Progress};
-use super::report::{Report, ServerUse, Setting, WatchUse, ramp_table};
-use super::tally::Tally;
-use super::users::StormUsers;
+use super::plan::args::{Kind, Protocol, Storm, Transport};
+use super::plan::pace::{Pace, Phase};
+use super::plan::pattern::PatternError;
+use super::plan::users::StormUsers;
+use super::results::journal::Journal;
+use super::results::process::{Process, Usage};
+use super::results::progress::{Counters, Progress};
+use super::results::report::{Report, ServerUse, Setting, WatchUse, ramp_table};
+use super::results::tally::Tally;
 use super::watch_driver::WatchDriver;
 
 /// Why a storm ends with a failure.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use busyhour::clock::{Clock, Instant};
 
-use super::args::Transport;
-use super::batch::{Inbox, Outbox};
-use super::pending::Timing;
-use super::socket::StormSocket;
-use super::users::StormUsers;
-use super::watch_engine::WatchEngine;
+use super::agents::pending::Timing;
+use super::agents::watch_engine::WatchEngine;
+use super::plan::args::Transport;
+use super::plan::users::StormUsers;
+use super::wire::batch::{Inbox, Outbox};
+use super::wire::socket::StormSocket;
 
 /// The watchers and their socket.
 pub(super) struct WatchDriver {

@@ -9,13 +9,13 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg};
 
 /// Datagrams on their way out, end to end in one buffer.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 /// Room for one batch of datagrams that come in.
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     headers: MultiHeaders<()>,
     room: Vec<u8>,
     lengths: Vec<usize>,
@@ -137,6 +137,6 @@ fn send_batch(
 }
 
 /// Datagrams a system call.
-pub(super) const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 /// More than any answer to a REGISTER has; the rest of a longer one is cut.
 const DATAGRAM_BYTES: usize = 8 * 1024;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// One thread's end of the journal.
 #[derive(Debug, Clone)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     file: Arc<Mutex<BufWriter<File>>>,
     lines: String,
 }

@@ -4,12 +4,12 @@ use std::io;
 
 use busyhour::clock::Instant;
 
-use super::batch::Outbox;
-use super::ledger::Ledger;
-use super::tally::Tally;
+use crate::results::ledger::Ledger;
+use crate::results::tally::Tally;
+use crate::wire::batch::Outbox;
 
 /// All devices of one socket: pure, time and datagrams in, datagrams out.
-pub(super) trait Machine: Send {
+pub(crate) trait Machine: Send {
     /// Begins a registration that was due at `due`. A device that is still at
     /// its last one is passed over: `false`.
     fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool;

@@ -1,7 +1,7 @@
 //! The engine of devices and their watchers against a server made by hand.
 
 use super::*;
-use crate::args::Transport;
+use crate::plan::args::Transport;
 use std::time::Duration;
 
 const LOCAL: &str = "127.0.0.1:40001";

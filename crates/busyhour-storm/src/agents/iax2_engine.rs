@@ -9,20 +9,20 @@ use std::net::SocketAddr;
 use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
-use super::batch::Outbox;
-use super::iax2_pending::{Iax2Pending, Stage};
-use super::journal::Journal;
-use super::ledger::Ledger;
-use super::machine::Machine;
-use super::pending::{Expired, Timing};
-use super::tally::Failure;
-use super::users::StormUsers;
+use crate::agents::iax2_pending::{Iax2Pending, Stage};
+use crate::agents::machine::Machine;
+use crate::agents::pending::{Expired, Timing};
+use crate::plan::users::StormUsers;
+use crate::results::journal::Journal;
+use crate::results::ledger::Ledger;
+use crate::results::tally::Failure;
+use crate::wire::batch::Outbox;
 use busyhour_iax2::frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 use busyhour_sip::auth::challenge_response;
 
 /// All devices of one socket.
 #[derive(Debug)]
-pub(super) struct Iax2Engine {
+pub(crate) struct Iax2Engine {
     users: StormUsers,
     local: SocketAddr,
     timing: Timing,

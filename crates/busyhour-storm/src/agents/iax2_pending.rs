@@ -3,12 +3,12 @@
 use busyhour::clock::Instant;
 use busyhour::timer::QueueHandle;
 
-use super::pending::{Expired, Timing};
+use crate::agents::pending::{Expired, Timing};
 use busyhour_iax2::frames::{Command, FullFrame, Kind};
 
 /// A call that waits for its next answer.
 #[derive(Debug)]
-pub(super) struct Iax2Pending {
+pub(crate) struct Iax2Pending {
     pub index: u32,
     /// When it was due, which is where its latency begins.
     pub due: Instant,
@@ -25,7 +25,7 @@ pub(super) struct Iax2Pending {
 
 /// What the device waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// A call token, or a challenge.
     Asked,
     /// A challenge: it has shown its token.

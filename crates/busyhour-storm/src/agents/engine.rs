@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
-use super::batch::Outbox;
-use super::journal::Journal;
-use super::ledger::Ledger;
-use super::machine::Machine;
-use super::pending::{Expired, PendingRequests, Timing};
-use super::register::Register;
-use super::tally::Failure;
-use super::users::StormUsers;
+use crate::agents::machine::Machine;
+use crate::agents::pending::{Expired, PendingRequests, Timing};
+use crate::agents::register::Register;
+use crate::plan::users::StormUsers;
+use crate::results::journal::Journal;
+use crate::results::ledger::Ledger;
+use crate::results::tally::Failure;
+use crate::wire::batch::Outbox;
 use busyhour_sip::auth::{Algorithm, Answer};
 use busyhour_sip::{Contacts, DigestChallenge, HeaderName, Message, Method};
 
 /// All devices of one socket.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(crate) struct Engine {
     users: StormUsers,
     local: SocketAddr,
     timing: Timing,

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 /// The counts of one phase, mergeable over threads.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// Registrations begun.
     pub sent: u64,
     /// Registrations that ended with a sound 200 or REGACK.
@@ -33,7 +33,7 @@ pub(super) struct Tally {
 /// The part of a phase in which registrations were begun. What is acknowledged
 /// later, of a server that had too much to do, is no part of what it keeps up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Offering {
+pub(crate) struct Offering {
     /// How long it was.
     pub took: Duration,
     /// Registrations that were acknowledged in it.
@@ -42,7 +42,7 @@ pub(super) struct Offering {
 
 /// Why a registration failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// No final answer in time.
     Timeout,
     /// A 200 without the device's contact, a REGACK without name, life or address.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 /// A running process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pid: u32,
 }
 
 /// What a process has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     pub cpu: Duration,
     pub rss_bytes: u64,
     pub rss_bytes_max: u64,

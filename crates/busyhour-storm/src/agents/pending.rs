@@ -7,7 +7,7 @@ use busyhour::timer::QueueHandle;
 
 /// A registration that waits for its final answer.
 #[derive(Debug)]
-pub(super) struct PendingRequests {
+pub(crate) struct PendingRequests {
     /// When it was due, which is where its latency begins.
     pub due: Instant,
     pub cseq: u32,
@@ -24,7 +24,7 @@ pub(super) struct PendingRequests {
 
 /// The timers of a transaction over UDP (RFC 3261 §17.1.2.2).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timing {
+pub(crate) struct Timing {
     /// Timer E's first value.
     pub t1: Duration,
     /// Timer E's largest value.
@@ -56,7 +56,7 @@ impl Timing {
 /// What a timer that ran out means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Expired {
+pub(crate) enum Expired {
     /// Send again, and wait until then.
     Retransmit(Instant),
     /// Timer F.

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use super::users::StormUsers;
+use crate::plan::users::StormUsers;
 use busyhour_sip::{HeaderName, Method, RequestBuilder};
 
 /// One REGISTER of one device; the same words give the same bytes, so a
 /// retransmission need not be kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Register<'a> {
+pub(crate) struct Register<'a> {
     pub index: u32,
     pub cseq: u32,
     pub expires_s: u64,

@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-use super::Pattern;
-use super::args::Transport;
-use super::pattern::shown;
+use crate::Pattern;
+use crate::plan::args::Transport;
+use crate::plan::pattern::shown;
 use busyhour_sip::auth::Algorithm;
 
 /// The devices of one run, told apart by their index.
 #[derive(Clone, Debug)]
-pub(super) struct StormUsers {
+pub(crate) struct StormUsers {
     pub user: Pattern,
     pub password: Option<Pattern>,
     pub domain: String,

@@ -63,7 +63,7 @@ impl FromStr for Pattern {
 }
 
 /// A text that a closure writes, for names that are shown and never stored.
-pub(super) fn shown<F>(write: F) -> impl fmt::Display
+pub(crate) fn shown<F>(write: F) -> impl fmt::Display
 where
     F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result,
 {

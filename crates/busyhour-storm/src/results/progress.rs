@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::tally::Tally;
+use crate::results::tally::Tally;
 
 /// One thread's counts for the bar. Written by that thread, read by the one
 /// that draws; each is a plain figure, so nothing orders them.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     finished: AtomicU64,
     failed: AtomicU64,
     retransmitted: AtomicU64,
 }
 
 /// The bar; silent unless standard error is a terminal.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
 }
 

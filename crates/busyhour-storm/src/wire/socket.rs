@@ -11,18 +11,18 @@ use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::args::Transport;
-use super::batch::{Inbox, Outbox};
+use crate::plan::args::Transport;
+use crate::wire::batch::{Inbox, Outbox};
 use busyhour_sip::{Frame, Limits, StreamFramer};
 
 /// The way to the server and back.
-pub(super) enum StormSocket {
+pub(crate) enum StormSocket {
     Datagrams(UdpSocket),
     Connection(Connection),
 }
 
 /// A connection to the server, made again when it breaks.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     target: SocketAddr,
     /// None between a break and the next message.
     socket: Option<TcpStream>,

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use busyhour::clock::{Instant, UnixTime};
 
-use super::batch::Outbox;
-use super::engine::Engine;
-use super::machine::Machine;
-use super::pending::Timing;
-use super::tally::Failure;
-use super::users::StormUsers;
+use crate::agents::engine::Engine;
+use crate::agents::machine::Machine;
+use crate::agents::pending::Timing;
+use crate::plan::users::StormUsers;
+use crate::results::tally::Failure;
+use crate::wire::batch::Outbox;
 use busyhour_sip::auth::{Algorithm, AuthOutcome, Authenticator, Secret};
 use busyhour_sip::{HeaderName, Message, ResponseBuilder, Status};
 
@@ -26,7 +26,7 @@ fn engine(password: Option<&str>) -> Engine {
         user: "device{n}".parse().expect("a pattern"),
         password: password.map(|password| password.parse().expect("a pattern")),
         domain: "example.org".into(),
-        transport: crate::args::Transport::Udp,
+        transport: crate::plan::args::Transport::Udp,
         first: 1,
         stride: 1,
         algorithm: None,

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
-use super::batch::Outbox;
-use super::pattern::shown;
-use super::pending::{Expired, PendingRequests, Timing};
-use super::users::StormUsers;
+use crate::agents::pending::{Expired, PendingRequests, Timing};
+use crate::plan::pattern::shown;
+use crate::plan::users::StormUsers;
+use crate::wire::batch::Outbox;
 use busyhour_sip::auth::{Algorithm, Answer};
 use busyhour_sip::{
     Contacts, DigestChallenge, HeaderName, Message, Method, RequestBuilder, ResponseBuilder, Status,
@@ -20,7 +20,7 @@ use busyhour_sip::{
 /// All watchers, at one socket. Watcher `w` watches device `w % devices`, with
 /// that device's own account.
 #[derive(Debug)]
-pub(super) struct WatchEngine {
+pub(crate) struct WatchEngine {
     /// The devices, numbered as one thread would play them.
     users: StormUsers,
     devices: u32,
@@ -34,7 +34,7 @@ pub(super) struct WatchEngine {
 
 /// What happened to the watchers, counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WatchTally {
+pub(crate) struct WatchTally {
     /// Watchers whose SUBSCRIBE was answered with 200.
     pub subscribed: u64,
     /// Watchers whose SUBSCRIBE was not.

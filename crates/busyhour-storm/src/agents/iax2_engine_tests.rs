@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use busyhour::clock::Instant;
 
-use super::batch::Outbox;
-use super::iax2_engine::Iax2Engine;
-use super::machine::Machine;
-use super::pending::Timing;
-use super::tally::Failure;
-use super::users::StormUsers;
+use crate::agents::iax2_engine::Iax2Engine;
+use crate::agents::machine::Machine;
+use crate::agents::pending::Timing;
+use crate::plan::users::StormUsers;
+use crate::results::tally::Failure;
+use crate::wire::batch::Outbox;
 use busyhour_iax2::frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 use busyhour_sip::auth::challenge_response;
 
@@ -29,7 +29,7 @@ fn engine(password: Option<&str>) -> Iax2Engine {
         user: "device{n}".parse().expect("a pattern"),
         password: password.map(|password| password.parse().expect("a pattern")),
         domain: "example.org".into(),
-        transport: crate::args::Transport::Udp,
+        transport: crate::plan::args::Transport::Udp,
         first: 1,
         stride: 1,
         algorithm: None,

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use super::journal::Journal;
-use super::tally::Tally;
+use crate::results::journal::Journal;
+use crate::results::tally::Tally;
 
 /// The ledger of one machine.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     pub tally: Tally,
     pub journal: Option<Journal>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::Pattern;
+use crate::Pattern;
 use busyhour_sip::auth::Algorithm;
 
 /// Register many devices at a server and measure how it copes
@@ -129,7 +129,7 @@ pub enum Transport {
 
 impl Transport {
     /// As it stands in Via.
-    pub(super) fn in_via(self) -> &'static str {
+    pub(crate) fn in_via(self) -> &'static str {
         match self {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
@@ -137,7 +137,7 @@ impl Transport {
     }
 
     /// What it adds to the URI of a contact.
-    pub(super) fn uri_suffix(self) -> &'static str {
+    pub(crate) fn uri_suffix(self) -> &'static str {
         match self {
             Self::Udp => "",
             Self::Tcp => ";transport=tcp",
@@ -173,13 +173,13 @@ impl Protocol {
 
 impl Storm {
     /// The server.
-    pub(super) fn target(&self) -> SocketAddr {
+    pub(crate) fn target(&self) -> SocketAddr {
         let here = || SocketAddr::from(([127, 0, 0, 1], self.protocol.port()));
         self.target.unwrap_or_else(here)
     }
 
     /// Where watchers subscribe.
-    pub(super) fn watch_target(&self) -> SocketAddr {
+    pub(crate) fn watch_target(&self) -> SocketAddr {
         let target = self.target();
         let same = match self.protocol {
             Protocol::Sip => target,

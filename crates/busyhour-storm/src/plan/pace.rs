@@ -6,7 +6,7 @@ use busyhour::clock::Instant;
 
 /// How a phase offers its registrations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// By the clock, evenly spaced, whatever the server does.
     Open {
         /// Registrations a second.
@@ -21,7 +21,7 @@ pub(super) enum Pace {
 
 /// Which registrations a phase makes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Phase {
+pub(crate) struct Phase {
     pub pace: Pace,
     /// How long after the begin the first is due.
     pub after: Duration,
@@ -82,7 +82,7 @@ impl Phase {
 
 /// A phase on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     phase: Phase,
     begin: Instant,
     started: u64,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::tally::Tally;
+use crate::results::tally::Tally;
 
 /// The figures of one phase: a whole storm, or one step of a ramp.
 #[derive(Clone, Debug, Serialize)]
@@ -109,7 +109,7 @@ pub struct ServerUse {
 
 /// What was asked for, as a report repeats it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     pub protocol: &'static str,
     pub auth: bool,
     pub kind: &'static str,
@@ -118,7 +118,7 @@ pub(super) struct Setting {
 }
 
 impl Report {
-    pub(super) fn new(setting: Setting, tally: &Tally, took: Duration) -> Self {
+    pub(crate) fn new(setting: Setting, tally: &Tally, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
         let offering = tally.offering.unwrap_or_default();
         let has_any = !tally.latency_ns.is_empty();
@@ -263,7 +263,7 @@ impl fmt::Display for Report {
 }
 
 /// The steps of a ramp as one table, a step a row.
-pub(super) fn ramp_table(steps: &[Report]) -> Table {
+pub(crate) fn ramp_table(steps: &[Report]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([

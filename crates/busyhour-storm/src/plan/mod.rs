@@ -1,0 +1,6 @@
+//! What is asked of a run: flags, users, and the pace of requests.
+
+pub(crate) mod pattern;
+pub(crate) mod args;
+pub(crate) mod users;
+pub(crate) mod pace;

@@ -1,0 +1,8 @@
+//! What a run met: counts, times, the journal, and the report.
+
+pub(crate) mod tally;
+pub(crate) mod journal;
+pub(crate) mod ledger;
+pub(crate) mod progress;
+pub(crate) mod process;
+pub(crate) mod report;

@@ -1,0 +1,4 @@
+//! Datagrams and connections, in batches.
+
+pub(crate) mod batch;
+pub(crate) mod socket;
