@@ -188,7 +188,7 @@ const SERVER: Layers = Layers {
             &["config", "console", "json", "logs", "net", "server", "web"],
         ),
     ],
-    has_unique_types: false,
+    has_unique_types: true,
 };
 
 /// A module whose folders, its parts, point one way. A part may know another

@@ -5,7 +5,7 @@ use tracing_subscriber::{filter::LevelFilter, fmt};
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum LineFormat {
     /// One line for people, coloured on a terminal unless `NO_COLOR` is set.
     Text,
     /// One JSON object a line.
@@ -15,7 +15,7 @@ pub enum Format {
 /// Sends the events of this process to standard error from now on.
 ///
 /// The first call counts; later ones change nothing.
-pub fn start(level: LevelFilter, format: Format) {
+pub fn start(level: LevelFilter, format: LineFormat) {
     let lines = fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
@@ -23,8 +23,8 @@ pub fn start(level: LevelFilter, format: Format) {
         .log_internal_errors(false);
     // An error means that somebody, a test perhaps, listens already.
     let _ = match format {
-        Format::Text => lines.with_ansi(coloured()).with_target(false).try_init(),
-        Format::Json => lines.json().flatten_event(true).try_init(),
+        LineFormat::Text => lines.with_ansi(coloured()).with_target(false).try_init(),
+        LineFormat::Json => lines.json().flatten_event(true).try_init(),
     };
 }
 

@@ -12,7 +12,7 @@ mod failure;
 mod token;
 
 pub use check_config::CheckConfig;
-pub use device::Device;
+pub use device::DeviceCommand;
 pub use digest::Digest;
 pub use failure::Failure;
 pub use serve::Serve;
@@ -86,7 +86,7 @@ struct Cli {
 enum Command {
     Serve(Serve),
     CheckConfig(CheckConfig),
-    Device(Device),
+    Device(DeviceCommand),
     Token(MakeToken),
     Storm(Box<Storm>),
     Digest(Box<Digest>),

@@ -6,14 +6,14 @@ use std::{
 };
 
 /// The accounts of the configuration, replaced as a whole when it is read again.
-pub(super) struct Reloadable(RwLock<config::Accounts>);
+pub(super) struct Reloadable(RwLock<config::ConfiguredAccounts>);
 
 impl Reloadable {
-    pub(super) fn new(accounts: config::Accounts) -> Self {
+    pub(super) fn new(accounts: config::ConfiguredAccounts) -> Self {
         Self(RwLock::new(accounts))
     }
 
-    pub(super) fn replace(&self, accounts: config::Accounts) {
+    pub(super) fn replace(&self, accounts: config::ConfiguredAccounts) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = accounts;
     }
 }

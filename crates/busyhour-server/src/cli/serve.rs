@@ -79,8 +79,8 @@ fn start_logs(config: &Config) {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let format = match config.log.format {
-        LogFormat::Text => logs::Format::Text,
-        LogFormat::Json => logs::Format::Json,
+        LogFormat::Text => logs::LineFormat::Text,
+        LogFormat::Json => logs::LineFormat::Json,
     };
     logs::start(level, format);
 }

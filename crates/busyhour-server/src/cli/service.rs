@@ -1,4 +1,4 @@
-use super::{Failure, announce::announce, reload::Reloadable, signals::Ending};
+use super::{Failure, announce::announce, reload::Reloadable, signals::ShutdownTrigger};
 use crate::{
     config::{self, Config, default_database},
     net::{
@@ -35,7 +35,7 @@ pub(super) struct Service {
 impl Service {
     /// Opens the store, binds the addresses, serves, and announces it. If the store
     /// stops by itself, the server ends through `ending`.
-    pub(super) fn start(config: Config, ending: &Ending) -> Result<Self, Failure> {
+    pub(super) fn start(config: Config, ending: &ShutdownTrigger) -> Result<Self, Failure> {
         // The store first: a second server on it must not take a port before it refuses.
         let store = open_store(&config.store)?;
         if let Some(warning) = unread_store(&config.store) {

@@ -12,7 +12,7 @@ pub(super) struct Signals(iterator::Signals);
 
 /// Ends the server without a signal, for a reason.
 #[derive(Clone)]
-pub(super) struct Ending {
+pub(super) struct ShutdownTrigger {
     reason: Arc<OnceLock<String>>,
     signals: iterator::Handle,
 }
@@ -40,14 +40,14 @@ impl Signals {
     }
 
     /// What ends a [`wait`](Self::wait) from elsewhere.
-    pub(super) fn ending(&self) -> Ending {
-        Ending {
+    pub(super) fn ending(&self) -> ShutdownTrigger {
+        ShutdownTrigger {
             reason: Arc::default(),
             signals: self.0.handle(),
         }
     }
 
-    /// Sleeps until a signal comes, or an [`Ending`].
+    /// Sleeps until a signal comes, or a [`ShutdownTrigger`].
     pub(super) fn wait(&mut self) -> Signal {
         match self.0.forever().next() {
             Some(SIGHUP) => Signal::Reload,
@@ -56,7 +56,7 @@ impl Signals {
     }
 }
 
-impl Ending {
+impl ShutdownTrigger {
     /// Ends the server; the first reason is the one that is told.
     pub(super) fn because(&self, reason: String) {
         let _ = self.reason.set(reason);

@@ -1,6 +1,6 @@
 use super::{
     Failure,
-    device::{Accounts, Creation, Place},
+    device::{AccountLocation, AccountStore, Creation},
 };
 use crate::{
     console,
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct MakeToken {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<TokenAction>,
 
     /// The name of the token: the program or person that uses it
     #[arg(value_name = "NAME", required = true)]
@@ -27,15 +27,15 @@ pub struct MakeToken {
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    Add(Add),
-    List(List),
-    Remove(Remove),
+enum TokenAction {
+    Add(AddToken),
+    List(ListTokens),
+    Remove(RemoveToken),
 }
 
 /// Make a token and keep its hash in the store; a running server accepts it
 #[derive(Debug, Args)]
-struct Add {
+struct AddToken {
     /// The name of the token: the program or person that uses it
     #[arg(value_name = "NAME")]
     name: String,
@@ -51,23 +51,23 @@ struct Add {
     creation: Creation,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
 /// List the names and scopes of the tokens in the store
 #[derive(Debug, Args)]
-struct List {
+struct ListTokens {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
 /// Remove a token from the store
 #[derive(Debug, Args)]
-struct Remove {
+struct RemoveToken {
     /// The name of the token
     #[arg(value_name = "NAME")]
     name: String,
@@ -77,7 +77,7 @@ struct Remove {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
 #[derive(Debug, Args)]
@@ -109,9 +109,9 @@ impl MakeToken {
     /// read or written.
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
-            Some(Action::Add(command)) => command.run(),
-            Some(Action::List(command)) => command.run(),
-            Some(Action::Remove(command)) => command.run(),
+            Some(TokenAction::Add(command)) => command.run(),
+            Some(TokenAction::List(command)) => command.run(),
+            Some(TokenAction::Remove(command)) => command.run(),
             None => print(self.name.unwrap_or_default(), &self.form),
         }
     }
@@ -132,7 +132,7 @@ fn print(name: String, form: &Form) -> Result<(), Failure> {
     say(format_args!("{text}\n\n{words}\n\n{entry}"))
 }
 
-impl Add {
+impl AddToken {
     fn run(self) -> Result<(), Failure> {
         let (token, text) = make(self.name, self.form.scope.scope())?;
         let mut target = self.place.open_or_create(&self.creation)?;
@@ -158,7 +158,7 @@ impl Add {
     }
 }
 
-impl List {
+impl ListTokens {
     fn run(self) -> Result<(), Failure> {
         let mut target = self.place.open()?;
         let tokens = tokens(&mut target)?;
@@ -178,7 +178,7 @@ impl List {
     }
 }
 
-impl Remove {
+impl RemoveToken {
     fn run(self) -> Result<(), Failure> {
         let mut target = self.place.open()?;
         let (name, store) = (&self.name, target.store.clone());
@@ -218,7 +218,7 @@ fn make(name: String, scope: Scope) -> Result<(Token, String), Failure> {
 }
 
 /// Those that this version understands, by name.
-fn tokens(target: &mut Accounts) -> Result<BTreeMap<String, Token>, Failure> {
+fn tokens(target: &mut AccountStore) -> Result<BTreeMap<String, Token>, Failure> {
     let rows = target.admin.settings(SettingKind::Token);
     let rows = rows.map_err(Failure::running)?;
     let token = |(name, row): (String, String)| {

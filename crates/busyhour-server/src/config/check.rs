@@ -97,7 +97,8 @@ fn identity(loaded: &Loaded) -> Vec<Problem> {
 
 /// Both settings, with their values, at the place of one that somebody wrote.
 fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
-    let value = |path| super::Key::find(path).map_or(String::new(), |key| key.show(&loaded.config));
+    let value =
+        |path| super::SettingKey::find(path).map_or(String::new(), |key| key.show(&loaded.config));
     let written = loaded.origins.get(lower).or(loaded.origins.get(upper));
     // Defaults are in order, so one of the two was written.
     let origin = written

@@ -1,6 +1,6 @@
 //! Environment variables that look like settings but are not.
 
-use super::{KEYS, Key, Problem, SettingOrigin, file::nearest};
+use super::{KEYS, Problem, SettingKey, SettingOrigin, file::nearest};
 
 /// Otherwise a typing error in a variable would silently leave the default in place.
 pub(super) fn unknown_variables() -> Vec<Problem> {
@@ -31,7 +31,7 @@ fn is_of_service(rest: &str) -> bool {
 }
 
 fn problem(name: String) -> Problem {
-    let known: Vec<String> = KEYS.iter().map(Key::environment).collect();
+    let known: Vec<String> = KEYS.iter().map(SettingKey::environment).collect();
     // The common beginning would make every name alike.
     let known: Vec<&str> = known.iter().map(|name| &name[PREFIX.len()..]).collect();
     let hint = nearest(&name[PREFIX.len()..], &known);

@@ -1,8 +1,8 @@
 use super::{
-    KEYS, Key, Loaded, Problem, SettingOrigin,
+    KEYS, Loaded, Problem, SettingKey, SettingOrigin,
     tables::{
         accounts,
-        entry::{Entry, Reported},
+        entry::{Reported, TableEntry},
         hints, tokens,
     },
 };
@@ -63,7 +63,7 @@ impl Reader<'_> {
             return self.report(value.span(), format!("{section}: write it as [{section}]"));
         };
         for (name, value) in table {
-            match Key::find(&format!("{section}.{}", name.get_ref())) {
+            match SettingKey::find(&format!("{section}.{}", name.get_ref())) {
                 Some(key) => self.setting(key, value),
                 None => {
                     let kind = format!("setting in [{section}]");
@@ -73,7 +73,7 @@ impl Reader<'_> {
         }
     }
 
-    fn setting(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>) {
+    fn setting(&mut self, key: &'static SettingKey, value: &Spanned<DeValue<'_>>) {
         let set = match text_of(value.get_ref()) {
             Some(text) => key.set(&mut self.loaded.config, &text),
             None => Err(key.refusal(self.text.get(value.span()).unwrap_or_default())),
@@ -92,7 +92,7 @@ impl Reader<'_> {
 
     fn accounts(&mut self, value: &Spanned<DeValue<'_>>) {
         let mut users = HashSet::new();
-        let read = |entry: &mut Entry<'_>| accounts::read(entry, &mut users);
+        let read = |entry: &mut TableEntry<'_>| accounts::read(entry, &mut users);
         for (_, account) in self.entries("account", accounts::FIELDS, value, read) {
             // Its user was not there before.
             let _ = self.loaded.config.accounts.add(account);
@@ -113,7 +113,7 @@ impl Reader<'_> {
 
     fn hints(&mut self, value: &Spanned<DeValue<'_>>) {
         let mut extensions = HashSet::new();
-        let read = |entry: &mut Entry<'_>| Ok(hints::read(entry, &mut extensions));
+        let read = |entry: &mut TableEntry<'_>| Ok(hints::read(entry, &mut extensions));
         for (span, hint) in self.entries("hint", hints::FIELDS, value, read) {
             self.loaded.config.hints.extend(hint.whole());
             let origin = self.origin(span);
@@ -133,7 +133,7 @@ impl Reader<'_> {
         what: &str,
         fields: &[&'static str],
         value: &Spanned<DeValue<'_>>,
-        mut read: impl FnMut(&mut Entry<'_>) -> Result<T, Reported>,
+        mut read: impl FnMut(&mut TableEntry<'_>) -> Result<T, Reported>,
     ) -> Vec<(Range<usize>, T)> {
         let Some(elements) = value.get_ref().as_array() else {
             self.report(value.span(), format!("{what}: write it as [[{what}]]"));
@@ -141,7 +141,7 @@ impl Reader<'_> {
         };
         let mut entries = Vec::new();
         for element in elements {
-            let mistakes = match Entry::new(element, fields) {
+            let mistakes = match TableEntry::new(element, fields) {
                 Ok(mut entry) => {
                     let made = read(&mut entry).ok();
                     entries.extend(made.map(|made| (element.span(), made)));
@@ -180,7 +180,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text form that [`Key::set`] takes; `None` for what no setting can be.
+/// The text form that [`SettingKey::set`] takes; `None` for what no setting can be.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -202,7 +202,7 @@ fn is_section(name: &str) -> bool {
 }
 
 fn sections() -> Vec<&'static str> {
-    let mut sections: Vec<_> = KEYS.iter().map(Key::section).collect();
+    let mut sections: Vec<_> = KEYS.iter().map(SettingKey::section).collect();
     sections.dedup();
     sections.extend(["account", "account_range", "hint", "token"]);
     sections
@@ -210,7 +210,7 @@ fn sections() -> Vec<&'static str> {
 
 fn names_in(section: &str) -> Vec<&'static str> {
     let keys = KEYS.iter().filter(|key| key.section() == section);
-    keys.map(Key::name).collect()
+    keys.map(SettingKey::name).collect()
 }
 
 /// The known word most like `found`, if any is like enough to be a slip of the hand.

@@ -11,7 +11,7 @@ use busyhour_store::masked;
 
 /// One setting: its row serves the file, the environment, the flags, the
 /// checks, the printed configuration and the reference alike.
-pub struct Key {
+pub struct SettingKey {
     /// Section and name, such as `sip.listen`.
     pub path: &'static str,
     /// The values it may take.
@@ -22,7 +22,7 @@ pub struct Key {
     show: fn(&Config) -> String,
 }
 
-impl Key {
+impl SettingKey {
     /// The row for `path`, if there is one.
     pub fn find(path: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.path == path)
@@ -71,15 +71,15 @@ impl Key {
 }
 
 /// Every setting, in the order of the reference.
-pub const KEYS: &[Key] = &[
-    Key {
+pub const KEYS: &[SettingKey] = &[
+    SettingKey {
         path: "sip.listen",
         allowed: Allowed::Addresses,
         help: "Addresses for SIP over UDP; port 0 takes a free port",
         assign: |config, text| put(&mut config.sip.listen, addresses(text)),
         show: |config| join(&config.sip.listen),
     },
-    Key {
+    SettingKey {
         path: "sip.tcp",
         allowed: Allowed::Text(
             "same, or an IP address and port such as 127.0.0.1:5060, or several separated by commas, or off",
@@ -88,7 +88,7 @@ pub const KEYS: &[Key] = &[
         assign: |config, text| put(&mut config.sip.tcp, stream_listen(text)),
         show: |config| show_stream_listen(&config.sip.tcp),
     },
-    Key {
+    SettingKey {
         path: "sip.tls",
         allowed: Allowed::Text(
             "an IP address and port such as 127.0.0.1:5061, or several separated by commas, or off",
@@ -97,21 +97,21 @@ pub const KEYS: &[Key] = &[
         assign: |config, text| put(&mut config.sip.tls, addresses_or(OFF, text)),
         show: |config| join_or(OFF, &config.sip.tls),
     },
-    Key {
+    SettingKey {
         path: "sip.tls_certificate",
         allowed: Allowed::Text("the path of a PEM file, or off"),
         help: "The server's certificate and its chain, the server's own first; SIGHUP reads it again",
         assign: |config, text| put(&mut config.sip.tls_certificate, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.sip.tls_certificate.as_ref()),
     },
-    Key {
+    SettingKey {
         path: "sip.tls_key",
         allowed: Allowed::Text("the path of a PEM file, or off"),
         help: "The private key of the certificate, without a password; SIGHUP reads it again",
         assign: |config, text| put(&mut config.sip.tls_key, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.sip.tls_key.as_ref()),
     },
-    Key {
+    SettingKey {
         path: "sip.idle_seconds",
         // Longer than the time between the keep-alives that we ask for.
         allowed: whole(180, 604_800, "seconds"),
@@ -119,49 +119,49 @@ pub const KEYS: &[Key] = &[
         assign: |config, text| put(&mut config.sip.idle_seconds, text.parse().ok()),
         show: |config| config.sip.idle_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.stalled_seconds",
         allowed: whole(1, 3600, "seconds"),
         help: "How long a connection may take to send its first message, and to complete each later one",
         assign: |config, text| put(&mut config.sip.stalled_seconds, text.parse().ok()),
         show: |config| config.sip.stalled_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.handshake_seconds",
         allowed: whole(1, 3600, "seconds"),
         help: "How long the handshake of a TLS connection may last",
         assign: |config, text| put(&mut config.sip.handshake_seconds, text.parse().ok()),
         show: |config| config.sip.handshake_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.keepalive_seconds",
         allowed: whole(1, 32_767, "seconds"),
         help: "Idle time on a connection before TCP sends a keep-alive",
         assign: |config, text| put(&mut config.sip.keepalive_seconds, text.parse().ok()),
         show: |config| config.sip.keepalive_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.unanswered_seconds",
         allowed: whole(3, 3600, "seconds"),
         help: "Time without an answer to a TCP keep-alive or to sent data before the connection is closed",
         assign: |config, text| put(&mut config.sip.unanswered_seconds, text.parse().ok()),
         show: |config| config.sip.unanswered_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.probe_seconds",
         allowed: whole(0, 86_400, "seconds"),
         help: "Time between two probes (OPTIONS, POKE) of a silent device on UDP or IAX2; 0 turns probes off",
         assign: |config, text| put(&mut config.sip.probe_seconds, text.parse().ok()),
         show: |config| config.sip.probe_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.domains",
         allowed: Allowed::Hosts,
         help: "Domains of the addresses of record; with none, the server accepts every host that a request names",
         assign: |config, text| put(&mut config.sip.domains, hosts(text)),
         show: |config| config.sip.domains.join(","),
     },
-    Key {
+    SettingKey {
         path: "sip.advertised",
         allowed: Allowed::Text(
             "an IP address and port such as 192.0.2.1:5060, or several separated by commas, all but one for a network such as 10.0.0.0/8=10.0.0.1:5060, or off",
@@ -170,70 +170,70 @@ pub const KEYS: &[Key] = &[
         assign: |config, text| put(&mut config.sip.advertised, advertised_or(OFF, text)),
         show: |config| show_advertised_or(OFF, &config.sip.advertised),
     },
-    Key {
+    SettingKey {
         path: "sip.realm",
         allowed: Allowed::Text("1 to 100 characters without quotes, backslashes or controls"),
         help: "Realm of the digest challenges; hashed secrets depend on it",
         assign: |config, text| put(&mut config.sip.realm, realm(text)),
         show: |config| config.sip.realm.clone(),
     },
-    Key {
+    SettingKey {
         path: "sip.auth",
         allowed: Allowed::OneOf(&["digest", "open"]),
         help: "Who may register: only accounts with the right password (digest), or anybody (open)",
         assign: |config, text| put(&mut config.sip.auth, auth(text)),
         show: |config| format!("{:?}", config.sip.auth).to_lowercase(),
     },
-    Key {
+    SettingKey {
         path: "sip.algorithms",
         allowed: Allowed::SomeOf(&["MD5", "SHA-256", "SHA-512-256"]),
         help: "Digest algorithms offered, the preferred one first; many phones know only MD5",
         assign: |config, text| put(&mut config.sip.algorithms, algorithms(text)),
         show: |config| join(&config.sip.algorithms),
     },
-    Key {
+    SettingKey {
         path: "sip.min_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Shortest lifetime of a binding; a request for less is answered 423",
         assign: |config, text| put(&mut config.registration.expires_min, seconds(text)),
         show: |config| config.registration.expires_min.as_secs().to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Lifetime of a binding whose request names no expiry",
         assign: |config, text| put(&mut config.registration.expires_default, seconds(text)),
         show: |config| config.registration.expires_default.as_secs().to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.max_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Longest lifetime of a binding; a request for more gets this",
         assign: |config, text| put(&mut config.registration.expires_max, seconds(text)),
         show: |config| config.registration.expires_max.as_secs().to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.max_contacts",
         allowed: whole(1, 1000, "contacts"),
         help: "Contacts that one address of record may have at a time",
         assign: |config, text| put(&mut config.registration.contacts_max, text.parse().ok()),
         show: |config| config.registration.contacts_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.receive_buffer_kib",
         allowed: whole(64, 1_048_576, "KiB"),
         help: "Receive buffer that each socket requests from the kernel",
         assign: |config, text| put(&mut config.sip.receive_buffer_kib, text.parse().ok()),
         show: |config| config.sip.receive_buffer_kib.to_string(),
     },
-    Key {
+    SettingKey {
         path: "sip.send_queue",
         allowed: whole(64, 16_777_216, "datagrams"),
         help: "Datagrams that may wait to be sent, for each socket; more are dropped and counted",
         assign: |config, text| put(&mut config.sip.send_queue, text.parse().ok()),
         show: |config| config.sip.send_queue.to_string(),
     },
-    Key {
+    SettingKey {
         path: "iax2.listen",
         allowed: Allowed::Text(
             "an IP address and port such as 127.0.0.1:4569, or several separated by commas, or off",
@@ -245,98 +245,98 @@ pub const KEYS: &[Key] = &[
             false => join(&config.iax2.listen),
         },
     },
-    Key {
+    SettingKey {
         path: "iax2.call_token",
         allowed: Allowed::OneOf(&["required", "optional"]),
         help: "Whether IAX2 devices must return a call token, which proves their address; very old ones cannot",
         assign: |config, text| put(&mut config.iax2.call_tokens, call_tokens(text)),
         show: |config| format!("{:?}", config.iax2.call_tokens).to_lowercase(),
     },
-    Key {
+    SettingKey {
         path: "watch.min_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Shortest lifetime of a subscription or publication; a request for less is answered 423",
         assign: |config, text| put(&mut config.watch.expires_min, seconds(text)),
         show: |config| config.watch.expires_min.as_secs().to_string(),
     },
-    Key {
+    SettingKey {
         path: "watch.default_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Lifetime of a subscription or publication whose request names no expiry",
         assign: |config, text| put(&mut config.watch.expires_default, seconds(text)),
         show: |config| config.watch.expires_default.as_secs().to_string(),
     },
-    Key {
+    SettingKey {
         path: "watch.max_expires_seconds",
         allowed: SECONDS_OF_LIFE,
         help: "Longest lifetime of a subscription or publication; a request for more gets this",
         assign: |config, text| put(&mut config.watch.expires_max, seconds(text)),
         show: |config| config.watch.expires_max.as_secs().to_string(),
     },
-    Key {
+    SettingKey {
         path: "watch.notify_interval_milliseconds",
         allowed: whole(0, 60_000, "milliseconds"),
         help: "Shortest time between two NOTIFYs of changes to one watcher; of the changes in between, only the last is sent",
         assign: |config, text| put(&mut config.watch.notify_interval, milliseconds(text)),
         show: |config| config.watch.notify_interval.as_millis().to_string(),
     },
-    Key {
+    SettingKey {
         path: "watch.max_publication_bytes",
         allowed: whole(256, 32_768, "bytes"),
         help: "Longest body of a publication; a longer one is answered 413",
         assign: |config, text| put(&mut config.watch.publication_len_max, text.parse().ok()),
         show: |config| config.watch.publication_len_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.devices",
         allowed: whole(1, 100_000_000, "devices"),
         help: "Addresses of record with bindings or work in progress",
         assign: |config, text| put(&mut config.limits.devices_max, text.parse().ok()),
         show: |config| config.limits.devices_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.transactions",
         allowed: whole(64, 16_777_216, "responses"),
         help: "Responses kept for retransmitted requests",
         assign: |config, text| put(&mut config.limits.transactions_max, text.parse().ok()),
         show: |config| config.limits.transactions_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.nonces",
         allowed: whole(1024, 100_000_000, "nonces"),
         help: "Nonces whose last use is remembered; beyond that, devices are challenged once more",
         assign: |config, text| put(&mut config.limits.nonces_max, text.parse().ok()),
         show: |config| config.limits.nonces_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.watchers",
         allowed: whole(0, 100_000_000, "subscriptions"),
         help: "Subscriptions at a time",
         assign: |config, text| put(&mut config.limits.watchers_max, text.parse().ok()),
         show: |config| config.limits.watchers_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.mailboxes",
         allowed: whole(0, 100_000_000, "mailboxes"),
         help: "Mailboxes with a known state; more are refused, over HTTP with 409, over SIP with 503",
         assign: |config, text| put(&mut config.limits.mailboxes_max, text.parse().ok()),
         show: |config| config.limits.mailboxes_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.hints",
         allowed: whole(0, 10_000_000, "hints"),
         help: "Hints, including those of accounts and of the configuration; more are refused, over HTTP with 409",
         assign: |config, text| put(&mut config.limits.hints_max, text.parse().ok()),
         show: |config| config.limits.hints_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.publications",
         allowed: whole(0, 100_000_000, "publications"),
         help: "Publications at a time; more are answered 503",
         assign: |config, text| put(&mut config.limits.publications_max, text.parse().ok()),
         show: |config| config.limits.publications_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.publications_per_device",
         allowed: whole(1, 64, "publications"),
         help: "Publications of one address of record at a time; more are answered 480",
@@ -348,21 +348,21 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.limits.publications_per_device_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.device_queue",
         allowed: whole(1, 65536, "datagrams"),
         help: "Requests that may wait for one device; more are dropped, or answered 503 over a connection",
         assign: |config, text| put(&mut config.limits.device_queue_max, text.parse().ok()),
         show: |config| config.limits.device_queue_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.connections",
         allowed: whole(1, 1_000_000, "connections"),
         help: "SIP connections at a time; one more closes the oldest connection without an accepted request",
         assign: |config, text| put(&mut config.sip.connections_max, text.parse().ok()),
         show: |config| config.sip.connections_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.connections_per_source",
         allowed: whole(1, 1_000_000, "connections"),
         help: "SIP connections from one IPv4 address or IPv6 network of 64 bits",
@@ -374,21 +374,21 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.sip.connections_per_source_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.connection_queue_kib",
         allowed: whole(64, 65_536, "KiB"),
         help: "Bytes that may wait to be sent on one connection; NOTIFYs may use half of them, and are sent later beyond that",
         assign: |config, text| put(&mut config.sip.connection_queue_kib, text.parse().ok()),
         show: |config| config.sip.connection_queue_kib.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.connection_memory_mib",
         allowed: whole(8, 65_536, "MiB"),
         help: "Memory for incomplete messages of connections; half of it is reserved for connections with an accepted request",
         assign: |config, text| put(&mut config.sip.connection_memory_mib, text.parse().ok()),
         show: |config| config.sip.connection_memory_mib.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.connection_memory_per_source_kib",
         allowed: whole(256, 1_048_576, "KiB"),
         help: "The share of limits.connection_memory_mib of one IPv4 address or IPv6 network of 64 bits; half of that without an accepted request",
@@ -400,28 +400,28 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.sip.connection_memory_per_source_kib.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.handshakes",
         allowed: whole(1, 1_000_000, "handshakes"),
         help: "Unfinished TLS handshakes at a time; one more ends the oldest if it has lasted over two seconds, otherwise waits in the kernel",
         assign: |config, text| put(&mut config.sip.handshakes_max, text.parse().ok()),
         show: |config| config.sip.handshakes_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.handshakes_per_source",
         allowed: whole(1, 1_000_000, "handshakes"),
         help: "Unfinished TLS handshakes from one IPv4 address or IPv6 network of 64 bits; more are closed, and counted",
         assign: |config, text| put(&mut config.sip.handshakes_per_source_max, text.parse().ok()),
         show: |config| config.sip.handshakes_per_source_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.iax2_calls",
         allowed: whole(16, 16_777_216, "calls"),
         help: "Registrations over IAX2 in progress; more are not answered, and counted",
         assign: |config, text| put(&mut config.limits.iax2_calls_max, text.parse().ok()),
         show: |config| config.limits.iax2_calls_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.iax2_calls_per_source",
         allowed: whole(1, 32_767, "calls"),
         help: "Registrations over IAX2 in progress from one IP address",
@@ -433,42 +433,42 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.limits.iax2_calls_per_source_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.iax2_records",
         allowed: whole(16, 16_777_216, "calls"),
         help: "Ended IAX2 calls that are remembered for at most 10 s, to recognise late duplicates",
         assign: |config, text| put(&mut config.limits.iax2_records_max, text.parse().ok()),
         show: |config| config.limits.iax2_records_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.source_percent",
         allowed: whole(1, 100, "percent"),
         help: "The part of a limit that one IPv4 address or IPv6 network of 64 bits may hold, but at least 1,024 devices, subscriptions and publications; set 100 behind a proxy or one NAT",
         assign: |config, text| put(&mut config.limits.source_percent, text.parse().ok()),
         show: |config| config.limits.source_percent.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.account_percent",
         allowed: whole(1, 100, "percent"),
         help: "The part of a limit that one account may hold",
         assign: |config, text| put(&mut config.limits.account_percent, text.parse().ok()),
         show: |config| config.limits.account_percent.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.dialog_bytes",
         allowed: whole(512, 65_535, "bytes"),
         help: "Bytes that a subscription keeps of its SUBSCRIBE: route, addresses, names; a longer one is answered 513",
         assign: |config, text| put(&mut config.limits.dialog_bytes_max, text.parse().ok()),
         show: |config| config.limits.dialog_bytes_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.unproven_per_second",
         allowed: whole(0, 100_000, "datagrams"),
         help: "Answers in a second to one source that shows no right credentials, and NOTIFYs before its first answer; ten times as many at once; 0 means no limit",
         assign: |config, text| put(&mut config.limits.unproven_per_second, text.parse().ok()),
         show: |config| config.limits.unproven_per_second.to_string(),
     },
-    Key {
+    SettingKey {
         path: "limits.contact_bytes",
         allowed: whole(512, 16_384, "bytes"),
         help: "Bytes that a binding keeps of its REGISTER: contact, path, names; a longer one is answered 513",
@@ -480,7 +480,7 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.registration.contact_bytes_max.to_string(),
     },
-    Key {
+    SettingKey {
         path: "http.listen",
         allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
         help: "Address for the dashboard, the HTTP API and the metrics, or off",
@@ -492,14 +492,14 @@ pub const KEYS: &[Key] = &[
                 .map_or(OFF.into(), |address| address.to_string())
         },
     },
-    Key {
+    SettingKey {
         path: "http.max_connections",
         allowed: whole(1, 65_536, "connections"),
         help: "HTTP connections at a time; on further ones the server answers /healthz, and 503 to everything else",
         assign: |config, text| put(&mut config.http.max_connections, text.parse().ok()),
         show: |config| config.http.max_connections.to_string(),
     },
-    Key {
+    SettingKey {
         path: "http.max_connections_per_source",
         allowed: whole(1, 65_536, "connections"),
         help: "HTTP connections from one IPv4 address or IPv6 network of 64 bits; a reverse proxy needs more, since it is one source for all its users",
@@ -511,14 +511,14 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.http.max_connections_per_source.to_string(),
     },
-    Key {
+    SettingKey {
         path: "http.hosts",
         allowed: Allowed::Hosts,
         help: "Names that the Host header of a request may have, besides IP addresses and localhost",
         assign: |config, text| put(&mut config.http.hosts, hosts(text)),
         show: |config| config.http.hosts.join(","),
     },
-    Key {
+    SettingKey {
         path: "graphite.archives",
         allowed: Allowed::Text("the path of a folder, or off"),
         help: "Folder of PCP archives that the Graphite interface serves beside the server's own values",
@@ -528,77 +528,77 @@ pub const KEYS: &[Key] = &[
             folder.map_or(OFF.into(), |folder| folder.display().to_string())
         },
     },
-    Key {
+    SettingKey {
         path: "graphite.archive_step_seconds",
         allowed: whole(1, 86_400, "seconds"),
         help: "Seconds between two values of an archive's series",
         assign: |config, text| put(&mut config.graphite.archive_step_seconds, text.parse().ok()),
         show: |config| config.graphite.archive_step_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.sample_seconds",
         allowed: whole(1, 3600, "seconds"),
         help: "Seconds between two samples of the server's own values",
         assign: |config, text| put(&mut config.graphite.sample_seconds, text.parse().ok()),
         show: |config| config.graphite.sample_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.history_mib",
         allowed: whole(1, 65_536, "MiB"),
         help: "Memory for samples; the oldest are dropped first, and counted",
         assign: |config, text| put(&mut config.graphite.history_mib, text.parse().ok()),
         show: |config| config.graphite.history_mib.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.max_points",
         allowed: whole(1000, 1_000_000_000, "values"),
         help: "Values that one request may fetch; more are refused with 413",
         assign: |config, text| put(&mut config.graphite.max_points, text.parse().ok()),
         show: |config| config.graphite.max_points.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.max_series",
         allowed: whole(1, 1_000_000, "series"),
         help: "Series that one request may match; more are refused with 413",
         assign: |config, text| put(&mut config.graphite.max_series, text.parse().ok()),
         show: |config| config.graphite.max_series.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.max_range_days",
         allowed: whole(1, 36_500, "days"),
         help: "Time that one request may span; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.max_range_days, text.parse().ok()),
         show: |config| config.graphite.max_range_days.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.max_memory_mib",
         allowed: whole(1, 65_536, "MiB"),
         help: "Memory that one request may use; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.max_memory_mib, text.parse().ok()),
         show: |config| config.graphite.max_memory_mib.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.max_depth",
         allowed: whole(1, 128, "calls"),
         help: "Depth of nested calls in a target; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.max_depth, text.parse().ok()),
         show: |config| config.graphite.max_depth.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.timeout_seconds",
         allowed: whole(1, 3600, "seconds"),
         help: "Time that one request may take; more is refused with 413",
         assign: |config, text| put(&mut config.graphite.timeout_seconds, text.parse().ok()),
         show: |config| config.graphite.timeout_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "graphite.max_running",
         allowed: whole(1, 1024, "requests"),
         help: "Requests evaluated at once; further ones wait",
         assign: |config, text| put(&mut config.graphite.max_running, text.parse().ok()),
         show: |config| config.graphite.max_running.to_string(),
     },
-    Key {
+    SettingKey {
         path: "store.path",
         allowed: Allowed::Text("the path of the SQLite file, or default"),
         help: "The SQLite database for bindings and accounts; the server creates its folder",
@@ -608,35 +608,35 @@ pub const KEYS: &[Key] = &[
             path.map_or(DEFAULT.into(), |path| path.display().to_string())
         },
     },
-    Key {
+    SettingKey {
         path: "store.url",
         allowed: Allowed::DatabaseUrl,
         help: "A PostgreSQL database for bindings and accounts, instead of the file",
         assign: |config, text| put(&mut config.store.url, url_or(OFF, text)),
         show: |config| config.store.url.as_deref().map_or(OFF.into(), masked),
     },
-    Key {
+    SettingKey {
         path: "store.url_file",
         allowed: Allowed::Text("the path of a file with such a URL, or off"),
         help: "A file with the URL of the database, instead of store.url",
         assign: |config, text| put(&mut config.store.url_file, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.store.url_file.as_ref()),
     },
-    Key {
+    SettingKey {
         path: "store.durability",
         allowed: Allowed::OneOf(&["full", "process", "memory"]),
         help: "What an acknowledged registration survives: a power cut (full), kill -9 (process), or nothing (memory)",
         assign: |config, text| put(&mut config.store.durability, durability(text)),
         show: |config| format!("{:?}", config.store.durability).to_lowercase(),
     },
-    Key {
+    SettingKey {
         path: "store.queue",
         allowed: whole(64, 16_777_216, "changes"),
         help: "Changes that may wait for the disk; beyond that, registrations are answered 503",
         assign: |config, text| put(&mut config.store.queue, text.parse().ok()),
         show: |config| config.store.queue.to_string(),
     },
-    Key {
+    SettingKey {
         path: "runtime.workers",
         allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
         help: "Worker threads; auto is one for each core",
@@ -648,28 +648,28 @@ pub const KEYS: &[Key] = &[
                 .map_or(AUTO.into(), |count| count.to_string())
         },
     },
-    Key {
+    SettingKey {
         path: "runtime.buffer_budget_mib",
         allowed: whole(8, 1_048_576, "MiB"),
         help: "Memory for datagrams in both directions; beyond that, datagrams are dropped and counted",
         assign: |config, text| put(&mut config.runtime.buffer_budget_mib, text.parse().ok()),
         show: |config| config.runtime.buffer_budget_mib.to_string(),
     },
-    Key {
+    SettingKey {
         path: "runtime.drain_seconds",
         allowed: whole(0, 3600, "seconds"),
         help: "Time that a shutdown may take to finish queued work",
         assign: |config, text| put(&mut config.runtime.drain_seconds, text.parse().ok()),
         show: |config| config.runtime.drain_seconds.to_string(),
     },
-    Key {
+    SettingKey {
         path: "log.level",
         allowed: Allowed::OneOf(&["error", "warn", "info", "debug", "trace"]),
         help: "The least severe log lines that are written to standard error",
         assign: |config, text| put(&mut config.log.level, level(text)),
         show: |config| format!("{:?}", config.log.level).to_lowercase(),
     },
-    Key {
+    SettingKey {
         path: "log.format",
         allowed: Allowed::OneOf(&["text", "json"]),
         help: "Log lines for people (text), or one JSON object a line (json)",

@@ -32,11 +32,11 @@ mod store_url;
 mod values;
 
 pub use allowed::Allowed;
-pub use keys::{KEYS, Key};
+pub use keys::{KEYS, SettingKey};
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
 pub use problem::{Problem, Problems, SettingOrigin};
-pub use tables::accounts::{Account, AccountRange, Accounts};
+pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::graphite::Graphite;
 
 use crate::server::{Authentication, HintConfig, Limits, ServerConfig};
@@ -76,7 +76,7 @@ pub struct Config {
     /// What is logged, and how.
     pub log: Log,
     /// Who may register.
-    pub accounts: Accounts,
+    pub accounts: ConfiguredAccounts,
     /// Who may ask over HTTP: each `[[token]]`.
     pub tokens: Vec<Token>,
     /// Extensions that stand for devices.
@@ -381,7 +381,7 @@ impl Config {
 
     /// The settings that `other` has otherwise; accounts are no setting.
     pub fn differences<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'static str> + 'a {
-        let differ = |key: &&Key| key.show(self) != key.show(other);
+        let differ = |key: &&SettingKey| key.show(self) != key.show(other);
         KEYS.iter().filter(differ).map(|key| key.path)
     }
 }

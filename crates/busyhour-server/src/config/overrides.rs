@@ -1,7 +1,7 @@
-use super::{Config, KEYS, Key, Loaded, Problem, SettingOrigin};
+use super::{Config, KEYS, Loaded, Problem, SettingKey, SettingOrigin};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 
-/// Settings given by environment variables and flags: one of each for every [`Key`].
+/// Settings given by environment variables and flags: one of each for every [`SettingKey`].
 ///
 /// A flag wins over its variable, and both over the file.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +27,7 @@ impl Overrides {
 }
 
 impl Override {
-    fn read(key: &'static Key, matches: &ArgMatches) -> Option<Self> {
+    fn read(key: &'static SettingKey, matches: &ArgMatches) -> Option<Self> {
         let value = matches.get_one::<String>(key.path)?.clone();
         let origin = match matches.value_source(key.path)? {
             ValueSource::EnvVariable => SettingOrigin::Environment(key.environment()),
@@ -42,7 +42,7 @@ impl Override {
 
     fn apply(&self, loaded: &mut Loaded) -> Result<(), Problem> {
         let refuse = |message| Problem::new(self.origin.clone(), message);
-        let key = Key::find(self.path).ok_or_else(|| refuse("unknown setting".into()))?;
+        let key = SettingKey::find(self.path).ok_or_else(|| refuse("unknown setting".into()))?;
         if let Err(refusal) = key.set(&mut loaded.config, &self.value) {
             loaded.invalid.insert(key.path);
             return Err(refuse(refusal));
@@ -97,13 +97,13 @@ impl FromArgMatches for StoreOverrides {
     }
 }
 
-fn store_keys() -> impl Iterator<Item = &'static Key> {
-    let says_where = |key: &&Key| key.section() == "store" || key.path == "sip.realm";
+fn store_keys() -> impl Iterator<Item = &'static SettingKey> {
+    let says_where = |key: &&SettingKey| key.section() == "store" || key.path == "sip.realm";
     KEYS.iter().filter(says_where)
 }
 
 /// Values are taken as text here and checked with the file's, so that one run reports all.
-fn argument(key: &'static Key) -> Arg {
+fn argument(key: &'static SettingKey) -> Arg {
     Arg::new(key.path)
         .long(key.flag())
         .env(key.environment())
@@ -116,7 +116,7 @@ fn argument(key: &'static Key) -> Arg {
         .hide_env_values(true)
 }
 
-fn long_help(key: &Key) -> String {
+fn long_help(key: &SettingKey) -> String {
     let default = key.show(&Config::default());
     let default = if default.is_empty() { "none" } else { &default };
     format!(

@@ -1,4 +1,4 @@
-use super::{Allowed, KEYS, Key, Loaded, tables::tokens::hex};
+use super::{Allowed, KEYS, Loaded, SettingKey, tables::tokens::hex};
 use std::fmt::Write;
 
 /// The configuration as TOML: each setting is explained, and says where its
@@ -19,7 +19,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     out
 }
 
-fn setting(out: &mut String, loaded: &Loaded, key: &Key) {
+fn setting(out: &mut String, loaded: &Loaded, key: &SettingKey) {
     let value = literal(key, &key.show(&loaded.config));
     let origin = loaded.origins.get(key.path);
     let origin = origin.map_or("default".to_owned(), |origin| origin.to_string());
@@ -32,7 +32,7 @@ fn setting(out: &mut String, loaded: &Loaded, key: &Key) {
 }
 
 /// Text that is a number is written as one, several addresses as an array.
-fn literal(key: &Key, text: &str) -> String {
+fn literal(key: &SettingKey, text: &str) -> String {
     match key.allowed {
         Allowed::Addresses | Allowed::Hosts | Allowed::SomeOf(_) => {
             let values = text.split(',').filter(|value| !value.is_empty());

@@ -1,7 +1,7 @@
 use super::{
     BATCH_LEN, Datagram,
     local::local_of,
-    stats::{Counters, add},
+    stats::{SocketCounters, add},
 };
 use crate::server::ReadMode;
 use busyhour::{
@@ -36,7 +36,7 @@ pub(super) struct Receiver {
     pub(super) socket: Arc<UdpSocket>,
     pub(super) local: SocketAddr,
     pub(super) buffers: BufferPool,
-    pub(super) counters: Arc<Counters>,
+    pub(super) counters: Arc<SocketCounters>,
     /// Readable once the receiver shall end.
     pub(super) stop: Arc<EventFd>,
 }

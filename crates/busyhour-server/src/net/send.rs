@@ -1,7 +1,7 @@
 use super::{
     BATCH_LEN,
     local::SentFrom,
-    stats::{Counters, add},
+    stats::{SocketCounters, add},
 };
 use busyhour::buffer::Buffer;
 use nix::{
@@ -57,7 +57,12 @@ impl SendQueue {
     /// Queues one datagram and, unless another thread is sending, sends all that wait.
     ///
     /// Returns `false` when the queue was full; the datagram is dropped then.
-    pub(super) fn send(&self, socket: &UdpSocket, counters: &Counters, outgoing: Outgoing) -> bool {
+    pub(super) fn send(
+        &self,
+        socket: &UdpSocket,
+        counters: &SocketCounters,
+        outgoing: Outgoing,
+    ) -> bool {
         match self.queue(outgoing) {
             Queued::Full => {
                 add(&counters.dropped_send_queue, 1);
@@ -89,9 +94,9 @@ impl SendQueue {
         }
     }
 
-    fn drain(&self, socket: &UdpSocket, counters: &Counters) {
+    fn drain(&self, socket: &UdpSocket, counters: &SocketCounters) {
         let mut batch = lock(&self.batch);
-        let sender = Sender { socket, counters };
+        let sender = SocketSender { socket, counters };
         while self.take_batch(&mut batch) {
             sender.send(&batch);
             batch.clear();
@@ -123,12 +128,12 @@ enum Queued {
 }
 
 /// The socket, for as long as one thread drains the queue.
-struct Sender<'a> {
+struct SocketSender<'a> {
     socket: &'a UdpSocket,
-    counters: &'a Counters,
+    counters: &'a SocketCounters,
 }
 
-impl Sender<'_> {
+impl SocketSender<'_> {
     /// Sends the whole batch; a datagram that the kernel refuses is counted and passed over.
     fn send(&self, mut batch: &[Outgoing]) {
         while let Some(first) = batch.first() {

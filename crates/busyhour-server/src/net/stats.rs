@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of one socket; each is written by one thread at a time.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct SocketCounters {
     pub(super) received: AtomicU64,
     pub(super) received_bytes: AtomicU64,
     pub(super) receive_calls: AtomicU64,
@@ -19,7 +19,7 @@ pub(super) struct Counters {
     pub(super) send_errors: AtomicU64,
 }
 
-impl Counters {
+impl SocketCounters {
     pub(super) fn read(&self) -> NetworkStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NetworkStats {

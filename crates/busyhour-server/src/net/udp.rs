@@ -3,7 +3,7 @@ use super::{
     bind::bind,
     receive::Receiver,
     send::{Outgoing, SendQueue},
-    stats::Counters,
+    stats::SocketCounters,
 };
 use crate::server::{Network, NetworkStats, ReadMode, SendError};
 use busyhour::{
@@ -88,7 +88,7 @@ struct Port {
     socket: Arc<UdpSocket>,
     local: SocketAddr,
     queue: SendQueue,
-    counters: Arc<Counters>,
+    counters: Arc<SocketCounters>,
 }
 
 impl UdpOptions {

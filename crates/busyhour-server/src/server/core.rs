@@ -4,7 +4,7 @@ use super::{
     Limits, ServerConfig,
     access::{account_policy::AccountPolicy, logins::Logins, nonces::Nonces},
     device::{devices::Devices, flows::Flows},
-    iax2::Iax2,
+    iax2::Iax2Calls,
     load::{
         heavy_hitters::HeavyHitters,
         load_control::LoadControl,
@@ -39,7 +39,7 @@ use std::{
 /// The state of the server, without its handle. Devices and watchers have weak
 /// references to it, so that dropping the handle ends everything at once.
 pub(super) struct Core {
-    pub(super) parts: Parts,
+    pub(super) parts: CoreParts,
     pub(super) next_binding_id: AtomicU64,
     /// See [`Contents::run`](busyhour_store::Contents::run).
     pub(super) run: u64,
@@ -52,11 +52,11 @@ pub(super) struct Core {
     load: LoadControl,
     /// A walk over what accounts have that have gone waits, and has not begun.
     pub(super) is_revocation_due: AtomicBool,
-    counters: Counters,
+    counters: ServerCounters,
 }
 
 /// What a server is made of, in the order in which it is made.
-pub(super) struct Parts {
+pub(super) struct CoreParts {
     pub(super) runtime: Runtime,
     pub(super) config: ServerConfig,
     pub(super) responder: Responder,
@@ -82,7 +82,7 @@ pub(super) struct Parts {
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) nonces: Nonces,
-    pub(super) iax2: Iax2,
+    pub(super) iax2: Iax2Calls,
     pub(super) secrets: Secrets,
     pub(super) steady: Steady,
     /// As they were in the store at the start.
@@ -90,7 +90,7 @@ pub(super) struct Parts {
 }
 
 /// Everything that is counted, but for traffic.
-pub(super) struct Counters {
+pub(super) struct ServerCounters {
     pub(super) registrar: RegistrarCounters,
     pub(super) watch: WatchCounters,
     pub(super) publish: PublishCounters,
@@ -100,7 +100,7 @@ pub(super) struct Counters {
 }
 
 impl Core {
-    pub(super) fn new(parts: Parts, first_binding_id: u64, run: u64) -> Self {
+    pub(super) fn new(parts: CoreParts, first_binding_id: u64, run: u64) -> Self {
         Self {
             next_binding_id: AtomicU64::new(first_binding_id),
             run,
@@ -112,7 +112,7 @@ impl Core {
             load: LoadControl::new(&parts.runtime),
             is_revocation_due: AtomicBool::new(false),
             parts,
-            counters: Counters {
+            counters: ServerCounters {
                 registrar: RegistrarCounters::default(),
                 watch: WatchCounters::default(),
                 publish: PublishCounters::default(),
@@ -182,11 +182,11 @@ impl Core {
         &self.parts.responder.traffic
     }
 
-    pub(super) fn iax2(&self) -> &Iax2 {
+    pub(super) fn iax2(&self) -> &Iax2Calls {
         &self.parts.iax2
     }
 
-    pub(super) fn counters(&self) -> &Counters {
+    pub(super) fn counters(&self) -> &ServerCounters {
         &self.counters
     }
 
@@ -213,7 +213,7 @@ impl Core {
     }
 }
 
-impl Counters {
+impl ServerCounters {
     /// A registration was accepted, so long after it arrived.
     pub(super) fn count_accepted(&self, tally: Tally, took: Duration) {
         let counters = &self.registrar;

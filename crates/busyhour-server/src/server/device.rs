@@ -42,7 +42,7 @@ use self::{
 use super::{
     core::Core,
     load::shares::Holder,
-    sip::{responder::answer_flow, transactions::Key},
+    sip::{responder::answer_flow, transactions::TransactionKey},
 };
 use busyhour::{
     buffer::Buffer,
@@ -80,11 +80,11 @@ pub(super) struct Device {
     is_known: AtomicBool,
     /// A `publish_full` waits on the strand, and has not begun.
     is_shown_soon: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<DeviceInner>,
 }
 
 #[derive(Default)]
-struct State {
+struct DeviceInner {
     bindings: Bindings,
     pending: Option<Box<Pending>>,
     /// What few devices have, and those seldom.
@@ -139,16 +139,16 @@ struct RegistrationDraft {
 /// What the device is told then.
 enum Answer {
     /// The 200 of a transaction, and where it goes.
-    Sip(Key, Flow, Buffer),
+    Sip(TransactionKey, Flow, Buffer),
     /// What a call makes a REGACK of.
     Iax2(CallId, RequestOutcome),
 }
 
 impl Device {
     pub(super) fn new(aor: Box<str>, hash: u64, holder: Holder, core: &Arc<Core>) -> Self {
-        let state = State {
+        let state = DeviceInner {
             has_subscribers: core.has_subscribers(&aor),
-            ..State::default()
+            ..DeviceInner::default()
         };
         Self {
             aor,
@@ -244,7 +244,7 @@ impl Device {
     fn register(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        state: &mut State,
+        state: &mut DeviceInner,
         device_request: DeviceRequest,
     ) {
         if !matches!(device_request, DeviceRequest::Publish(_)) {
@@ -263,7 +263,7 @@ impl Device {
     fn register_sip(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        state: &mut State,
+        state: &mut DeviceInner,
         inbound: Box<InboundRequest>,
     ) {
         let message = inbound.message();
@@ -284,7 +284,7 @@ impl Device {
     fn register_iax2(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        state: &mut State,
+        state: &mut DeviceInner,
         inbound: Box<Iax2InboundRequest>,
     ) {
         let policy = &*core.accounts().of(&self.aor);
@@ -370,7 +370,7 @@ impl Device {
     fn commit(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        state: &mut State,
+        state: &mut DeviceInner,
         pending: Pending,
         changes: Vec<Change>,
     ) {
@@ -401,7 +401,7 @@ impl Device {
     fn commit_at_once(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        state: &mut State,
+        state: &mut DeviceInner,
         pending: Pending,
         changes: Vec<Change>,
     ) {
@@ -457,7 +457,7 @@ impl Device {
     }
 
     /// The requested change is durable, or there was nothing to change.
-    fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut State, pending: Pending) {
+    fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut DeviceInner, pending: Pending) {
         let Pending {
             device_request,
             draft,
@@ -498,7 +498,7 @@ impl Device {
     }
 
     /// The store did not take the change: the bindings stay as they were.
-    fn fail(&self, core: &Arc<Core>, state: &mut State) {
+    fn fail(&self, core: &Arc<Core>, state: &mut DeviceInner) {
         let Some(pending) = state.pending.take() else {
             return;
         };
@@ -520,7 +520,7 @@ impl Device {
     /// Brings the device into its state between two events: without expired bindings,
     /// without anything of a removed account, with the next deadline set, without state
     /// that nobody listens to, and removed from the table if nothing is left.
-    fn finish_transition(self: &Arc<Self>, core: &Arc<Core>, state: &mut State) {
+    fn finish_transition(self: &Arc<Self>, core: &Arc<Core>, state: &mut DeviceInner) {
         if state.pending.is_some() {
             return;
         }
@@ -540,7 +540,7 @@ impl Device {
         }
     }
 
-    fn expire(self: &Arc<Self>, core: &Core, state: &mut State) {
+    fn expire(self: &Arc<Self>, core: &Core, state: &mut DeviceInner) {
         let is_revoked = core.accounts().is_revoked(&self.aor);
         self.expire_publications(core, state, is_revoked);
         let until = end_of_life(core, is_revoked);
@@ -567,7 +567,7 @@ impl Device {
         }
     }
 
-    fn retire(self: &Arc<Self>, core: &Core, state: &mut State) {
+    fn retire(self: &Arc<Self>, core: &Core, state: &mut DeviceInner) {
         state.is_retired = true;
         core.devices().remove(self);
     }
@@ -577,14 +577,14 @@ impl Device {
         Name::new(&self.aor)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DeviceInner> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl State {
+impl DeviceInner {
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }

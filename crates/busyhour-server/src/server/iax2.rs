@@ -36,30 +36,30 @@ use std::{
 };
 
 /// Every call of the server.
-pub(super) struct Iax2 {
-    shards: Box<[Shard]>,
+pub(super) struct Iax2Calls {
+    shards: Box<[CallShard]>,
     hasher: FixedState,
     /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
     call_count: AtomicUsize,
 }
 
-struct Shard {
-    state: Mutex<State>,
+struct CallShard {
+    state: Mutex<CallsInner>,
     /// Where the expiry timer of the shard fires.
     serializer: Serializer,
 }
 
-struct State {
+struct CallsInner {
     calls: Calls,
     expiry_timer: ExpiryTimer,
 }
 
-impl Iax2 {
+impl Iax2Calls {
     pub(super) fn new(runtime: &Runtime, key: [u8; 32], seed: u64, policy: &Policy) -> Self {
         let keys = Keys::new(key);
         let policy = of_shard(policy);
-        let shard = |number| Shard {
-            state: Mutex::new(State {
+        let shard = |number| CallShard {
+            state: Mutex::new(CallsInner {
                 calls: Calls::new(keys.clone(), number, policy.clone()),
                 expiry_timer: ExpiryTimer::default(),
             }),
@@ -178,7 +178,7 @@ impl Core {
         }
     }
 
-    fn set_calls_alarm(self: &Arc<Self>, index: usize, state: &mut State) {
+    fn set_calls_alarm(self: &Arc<Self>, index: usize, state: &mut CallsInner) {
         let Some(deadline) = state.calls.next_deadline() else {
             return;
         };
@@ -271,8 +271,8 @@ impl Core {
     }
 }
 
-impl Shard {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CallShard {
+    fn lock(&self) -> MutexGuard<'_, CallsInner> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -4,14 +4,14 @@ use super::{
     Authentication, HintRefusal, Limits, Network, ServerConfig,
     access::{
         account_policy::AccountPolicy,
-        accounts::Directory,
+        accounts::AccountDirectory,
         failures::{self, FailureNotes, Failures},
         logins::{self, Logins},
         nonces::Nonces,
     },
-    core::{Core, Parts},
+    core::{Core, CoreParts},
     device::{devices::Devices, flows::Flows},
-    iax2::{self, Iax2},
+    iax2::{self, Iax2Calls},
     load::{
         alerts::Alerts,
         heavy_hitters::HeavyHitters,
@@ -21,7 +21,7 @@ use super::{
     settings::{hint::SetBy, hints::Hints, mailboxes::Mailboxes},
     sip::{
         responder::Responder,
-        transactions::{Memory, Transactions},
+        transactions::{TransactionMemory, Transactions},
         unproven::Unproven,
     },
     stats::registration_log::RegistrationLog,
@@ -250,7 +250,7 @@ fn parts(
     accounts: Vec<Account>,
     steady: Steady,
     tokens: TokenRows,
-) -> Result<Parts, StartError> {
+) -> Result<CoreParts, StartError> {
     let realm = config.authentication.realm();
     let secrets = Secrets::new(&runtime)?;
     let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
@@ -262,7 +262,7 @@ fn parts(
     let budget = runtime.buffers().stats().budget_bytes;
     let transactions = Transactions::new(
         limits.transactions_max,
-        Memory {
+        TransactionMemory {
             answers: bytes((budget / ANSWERS_PART) as usize),
             answer_min: budget / ANSWERS_PART / limits.transactions_max as u64,
             requests: bytes((budget / REQUESTS_PART) as usize),
@@ -278,11 +278,11 @@ fn parts(
         Unproven::new(limits.unproven_per_second),
         is_open,
     );
-    let directory = Directory::new(realm, accounts, config.accounts.clone());
+    let directory = AccountDirectory::new(realm, accounts, config.accounts.clone());
     let table = || Failures::new(device_seed, count(failures::CAPACITY));
     let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
     let log = RegistrationLog::new(runtime.clone(), holders.clone(), failures, &count);
-    Ok(Parts {
+    Ok(CoreParts {
         states: runtime.topic("device-state").cached().build(),
         registrations: runtime.topic("registration").build(),
         domains: config.domains(),
@@ -312,7 +312,7 @@ fn parts(
             count(limits.nonces_max),
             Authenticator::NONCE_LIFE.as_secs(),
         ),
-        iax2: Iax2::new(&runtime, random_key(&runtime)?, device_seed, &policy),
+        iax2: Iax2Calls::new(&runtime, random_key(&runtime)?, device_seed, &policy),
         secrets,
         steady,
         tokens,

@@ -40,10 +40,10 @@ pub(super) struct Watcher {
 
 struct Inner {
     subscription: Subscription,
-    feed: Option<Feed>,
+    feed: Option<StateSubscription>,
     expiry_timer: ExpiryTimer,
     /// Its row in the store, as it was last written.
-    row: Option<Row>,
+    row: Option<SubscriptionRow>,
     /// A row is on its way to the disk.
     is_storing: bool,
     /// The bytes that its unanswered NOTIFY is charged for.
@@ -52,7 +52,7 @@ struct Inner {
 }
 
 /// A row of the store.
-struct Row {
+struct SubscriptionRow {
     /// As the store has to forget it.
     ended: EndedBinding,
     /// The CSeq number in the row, or the first one of this run of the server.
@@ -60,7 +60,7 @@ struct Row {
 }
 
 /// The subscription on the bus that delivers the states. Dropping it ends it.
-enum Feed {
+enum StateSubscription {
     Device(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<DeviceState>),
     Mailbox(
         Name,
@@ -154,8 +154,8 @@ impl Watcher {
         let feed = self.feed(core, &device, package);
         // A hint that came or went in between did not see this feed.
         let is_extension = core.hints().contain(user_of(&device));
-        if matches!(feed, Feed::Device(_)) && is_extension
-            || matches!(feed, Feed::Extension(_)) && !is_extension
+        if matches!(feed, StateSubscription::Device(_)) && is_extension
+            || matches!(feed, StateSubscription::Extension(_)) && !is_extension
         {
             self.push_end(End::Deactivated);
         }
@@ -175,22 +175,27 @@ impl Watcher {
         }
     }
 
-    fn feed(self: &Arc<Self>, core: &Arc<Core>, device: &Name, package: Package) -> Feed {
+    fn feed(
+        self: &Arc<Self>,
+        core: &Arc<Core>,
+        device: &Name,
+        package: Package,
+    ) -> StateSubscription {
         match package {
             Package::Presence | Package::Dialog if core.hints().contain(user_of(device)) => {
                 let extension = Name::new(user_of(device));
                 let topic = core.hints().topic();
-                Feed::Extension(self.listen(topic, extension, State::Extension))
+                StateSubscription::Extension(self.listen(topic, extension, State::Extension))
             }
             Package::Presence | Package::Dialog => {
                 let listen = || self.listen(core.states(), device.clone(), State::Device);
-                Feed::Device(core.subscribe_with_snapshot(device, listen))
+                StateSubscription::Device(core.subscribe_with_snapshot(device, listen))
             }
             Package::MessageSummary => {
                 let mailbox = core.mailbox_of(user_of(device));
                 let topic = core.mailboxes().topic();
                 let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
-                Feed::Mailbox(mailbox, feed)
+                StateSubscription::Mailbox(mailbox, feed)
             }
             Package::Registration => {
                 let feed = core
@@ -203,7 +208,7 @@ impl Watcher {
                     // A device with contacts has its place, so this one has none.
                     self.push_state(State::Registration(RegistrationState::none(device)));
                 }
-                Feed::Registration(feed)
+                StateSubscription::Registration(feed)
             }
         }
     }
@@ -300,7 +305,7 @@ impl Watcher {
         message: &Message<'_>,
         inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
-        if let Some(Feed::Mailbox(mailbox, _)) = &state.feed
+        if let Some(StateSubscription::Mailbox(mailbox, _)) = &state.feed
             && *mailbox != core.mailbox_of(user_of(state.subscription.device()))
         {
             // The account has another mailbox now: a new subscription receives that
@@ -427,7 +432,7 @@ impl Watcher {
         }
     }
 
-    fn close(&self, core: &Core, state: &mut Inner, end: End) -> Option<Feed> {
+    fn close(&self, core: &Core, state: &mut Inner, end: End) -> Option<StateSubscription> {
         let counters = &core.counters().watch;
         match end {
             End::Unsubscribed => counters.unsubscribed.increment(),

@@ -6,7 +6,7 @@
 //! 3. Changing needs a token of the scope `write` as `Authorization: Bearer`,
 //!    which no browser sends by itself, so that no page can borrow it.
 
-use super::{Scope, Token, connection::connections::Peer};
+use super::{Scope, Token, connection::connections::ClientAddress};
 use crate::server::HttpStats;
 use axum::{
     Extension,
@@ -178,7 +178,7 @@ impl Access {
 /// Lets a request pass, or answers it.
 pub(super) async fn guard(
     State(access): State<Arc<Access>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(ClientAddress(peer)): Extension<ClientAddress>,
     request: Request,
     next: Next,
 ) -> Response {

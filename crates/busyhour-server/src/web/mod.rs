@@ -40,7 +40,7 @@ pub use token::{Scope, Token};
 use axum::middleware;
 use connection::{connections::Connections, load::Load};
 use graph::{
-    graphs::{Charted, Sampling},
+    graphs::{Charted, GraphSampling},
     sampler::Sampler,
 };
 use std::{
@@ -58,7 +58,7 @@ pub struct Web {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// Ends with the server's own values.
-    _sampling: Sampling,
+    _sampling: GraphSampling,
 }
 
 /// Where and to whom to serve.

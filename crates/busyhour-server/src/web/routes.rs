@@ -2,8 +2,8 @@ use super::{
     Backend,
     connection::{
         bodies,
-        connections::Peer,
-        load::{Excess, Load},
+        connections::ClientAddress,
+        load::{Load, Overuse},
     },
     graph::sampler::{Feed, Sample, Sampler},
     health, metrics, page,
@@ -56,7 +56,7 @@ pub struct BindingView {
 
 /// What every handler may reach.
 #[derive(Clone)]
-struct Shared {
+struct RouterState {
     backend: Arc<dyn Backend>,
     sampler: Arc<Sampler>,
     load: Arc<Load>,
@@ -71,7 +71,7 @@ pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc
         .route("/api/bindings", get(bindings))
         .route("/metrics", get(prometheus))
         .route("/healthz", get(healthz))
-        .with_state(Shared {
+        .with_state(RouterState {
             backend,
             sampler,
             load,
@@ -87,17 +87,17 @@ async fn dashboard() -> impl IntoResponse {
     (headers, Html(page::html()))
 }
 
-async fn stats(State(shared): State<Shared>) -> impl IntoResponse {
+async fn stats(State(shared): State<RouterState>) -> impl IntoResponse {
     Json(shared.backend.stats())
 }
 
 async fn events(
-    State(shared): State<Shared>,
-    Extension(Peer(peer)): Extension<Peer>,
+    State(shared): State<RouterState>,
+    Extension(ClientAddress(peer)): Extension<ClientAddress>,
     headers: HeaderMap,
 ) -> Response {
     let Ok(place) = shared.load.events.take(peer.ip(), 1) else {
-        return bodies::refuse(&shared.load, Excess::Events);
+        return bodies::refuse(&shared.load, Overuse::Events);
     };
     let feed = shared.sampler.feed(last_seen(&headers));
     let events = samples(feed).map(move |sample| {
@@ -110,13 +110,16 @@ async fn events(
 }
 
 #[derive(Deserialize)]
-struct PageQuery {
+struct BindingQuery {
     user: Option<String>,
     after: Option<String>,
     limit: Option<usize>,
 }
 
-async fn bindings(State(shared): State<Shared>, Query(query): Query<PageQuery>) -> Response {
+async fn bindings(
+    State(shared): State<RouterState>,
+    Query(query): Query<BindingQuery>,
+) -> Response {
     if let Some(user) = query.user {
         return Json(shared.backend.bindings_of(&user)).into_response();
     }
@@ -128,14 +131,14 @@ async fn bindings(State(shared): State<Shared>, Query(query): Query<PageQuery>) 
     Json(shared.backend.bindings(query.after.as_deref(), limit)).into_response()
 }
 
-async fn prometheus(State(shared): State<Shared>) -> Response {
+async fn prometheus(State(shared): State<RouterState>) -> Response {
     match metrics::text(&shared.backend.stats()) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
-async fn healthz(State(shared): State<Shared>) -> (StatusCode, String) {
+async fn healthz(State(shared): State<RouterState>) -> (StatusCode, String) {
     match health::verdict(shared.backend.is_draining(), &shared.sampler.kept()) {
         Ok(()) => {
             let concerns = health::concerns(&shared.sampler.kept());

@@ -35,7 +35,7 @@ pub struct Token {
 
 /// As it stands in a row of the store, under its name.
 #[derive(Serialize, Deserialize)]
-struct Row {
+struct TokenRow {
     scope: Scope,
     sha256: [u8; 32],
 }
@@ -53,12 +53,12 @@ impl Token {
     /// What a store keeps of it under its name.
     pub fn row(&self) -> String {
         let (scope, sha256) = (self.scope, self.sha256);
-        serde_json::to_string(&Row { scope, sha256 }).unwrap_or_default()
+        serde_json::to_string(&TokenRow { scope, sha256 }).unwrap_or_default()
     }
 
     /// From what a store keeps; `None` when that is of a newer version.
     pub fn of_row(name: &str, row: &str) -> Option<Self> {
-        let Row { scope, sha256 } = serde_json::from_str(row).ok()?;
+        let TokenRow { scope, sha256 } = serde_json::from_str(row).ok()?;
         let name = name.to_owned();
         Some(Self {
             name,

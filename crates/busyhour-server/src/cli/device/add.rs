@@ -1,11 +1,11 @@
-use super::{Creation, Failure, Place, password, say};
+use super::{AccountLocation, Creation, Failure, password, say};
 use busyhour_store::AccountEntry;
 use clap::Args;
 
 /// Add an account, so that a device can register
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(super) struct Add {
+pub(super) struct AddDevice {
     /// The user name: the user part of the address of record, and the digest user name
     #[arg(value_name = "USER")]
     user: String,
@@ -46,10 +46,10 @@ pub(super) struct Add {
     creation: Creation,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
-impl Add {
+impl AddDevice {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut entry = AccountEntry {
             password: None,

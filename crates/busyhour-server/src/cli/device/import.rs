@@ -1,4 +1,4 @@
-use super::{Accounts, Creation, Failure, Place, say};
+use super::{AccountLocation, AccountStore, Creation, Failure, say};
 use crate::json;
 use busyhour_store::{Account, AccountEntry};
 use clap::{Args, ValueEnum};
@@ -23,7 +23,7 @@ pub(super) struct Import {
 
     /// The format of the file [default: by the ending of its name]
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<ImportFormat>,
 
     /// Check the file, and change nothing
     #[arg(long)]
@@ -37,11 +37,11 @@ pub(super) struct Import {
     creation: Creation,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
+enum ImportFormat {
     /// A header line, and a line a device
     Csv,
     /// An array of objects
@@ -56,8 +56,8 @@ impl Import {
         let text =
             read(&self.file).map_err(|error| Failure::running(format!("{name}: {error}")))?;
         let entries = match format {
-            Format::Csv => from_csv(&text),
-            Format::Json => from_json(&text),
+            ImportFormat::Csv => from_csv(&text),
+            ImportFormat::Json => from_json(&text),
         };
         let entries = entries.map_err(|reason| Failure::usage(format!("{name}: {reason}")))?;
         let accounts = check(&name, entries, &self.place.realm()?)?;
@@ -74,22 +74,22 @@ impl Import {
         self.report(accounts.len(), &target, begun)
     }
 
-    fn format(&self) -> Result<Format, Failure> {
+    fn format(&self) -> Result<ImportFormat, Failure> {
         let extension = self
             .file
             .extension()
             .and_then(|extension| extension.to_str());
         match (self.format, extension) {
             (Some(format), _) => Ok(format),
-            (None, Some("csv")) => Ok(Format::Csv),
-            (None, Some("json")) => Ok(Format::Json),
+            (None, Some("csv")) => Ok(ImportFormat::Csv),
+            (None, Some("json")) => Ok(ImportFormat::Json),
             _ => Err(Failure::usage(UNKNOWN_FORMAT)),
         }
     }
 
-    fn report(&self, count: usize, target: &Accounts, begun: Instant) -> Result<(), Failure> {
+    fn report(&self, count: usize, target: &AccountStore, begun: Instant) -> Result<(), Failure> {
         let seconds = begun.elapsed().as_secs_f64();
-        let Accounts { realm, store, .. } = target;
+        let AccountStore { realm, store, .. } = target;
         match (self.json, self.dry_run) {
             (true, dry_run) => say(serde_json::json!({
                 "devices": count, "realm": realm, "store": store,

@@ -1,24 +1,24 @@
-use super::{Accounts, Failure, Place, say};
+use super::{AccountLocation, AccountStore, Failure, say};
 use busyhour_store::{Account, AccountView};
 use clap::Args;
 use comfy_table::{Table, presets};
 
 /// List the accounts of devices
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct ListDevices {
     /// Print one JSON object: store, realm and devices
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
-impl List {
+impl ListDevices {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut accounts = self.place.open()?;
         let views: Vec<AccountView> = accounts.all()?.iter().map(Account::view).collect();
-        let Accounts { realm, store, .. } = accounts;
+        let AccountStore { realm, store, .. } = accounts;
         if self.json {
             let object = serde_json::json!({ "store": store, "realm": realm, "devices": views });
             let text = serde_json::to_string_pretty(&object).map_err(Failure::running)?;

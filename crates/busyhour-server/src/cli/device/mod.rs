@@ -26,21 +26,21 @@ use std::{net::SocketAddr, path::PathBuf};
 /// List and change the accounts of devices
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, arg_required_else_help = true)]
-pub struct Device {
+pub struct DeviceCommand {
     #[command(subcommand)]
-    action: Action,
+    action: DeviceAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    Add(add::Add),
-    List(list::List),
+enum DeviceAction {
+    Add(add::AddDevice),
+    List(list::ListDevices),
     Show(show::Show),
-    Remove(remove::Remove),
+    Remove(remove::RemoveDevices),
     Import(import::Import),
 }
 
-impl Device {
+impl DeviceCommand {
     /// Does what the subcommand says.
     ///
     /// # Errors
@@ -48,18 +48,18 @@ impl Device {
     /// What was asked wrongly, is not there, or could not be read or written.
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
-            Action::Add(command) => command.run(),
-            Action::List(command) => command.run(),
-            Action::Show(command) => command.run(),
-            Action::Remove(command) => command.run(),
-            Action::Import(command) => command.run(),
+            DeviceAction::Add(command) => command.run(),
+            DeviceAction::List(command) => command.run(),
+            DeviceAction::Show(command) => command.run(),
+            DeviceAction::Remove(command) => command.run(),
+            DeviceAction::Import(command) => command.run(),
         }
     }
 }
 
 /// Where the accounts are, as the server's configuration says.
 #[derive(Debug, Args)]
-pub(super) struct Place {
+pub(super) struct AccountLocation {
     /// The server's configuration file, which names the store and the realm
     #[arg(long, short, value_name = "FILE", env = "BUSYHOUR_CONFIG")]
     config: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub(super) struct Creation {
 }
 
 /// An open store and the realm of the server that uses it.
-pub(super) struct Accounts {
+pub(super) struct AccountStore {
     pub(super) admin: Box<dyn AccountAdmin>,
     realm: String,
     /// As every command names it: its path, or its URL without the password.
@@ -86,7 +86,7 @@ pub(super) struct Accounts {
     http: Option<SocketAddr>,
 }
 
-impl Place {
+impl AccountLocation {
     /// The realm of the server, which hashes are of.
     fn realm(&self) -> Result<String, Failure> {
         let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
@@ -94,19 +94,19 @@ impl Place {
     }
 
     /// Opens the store, which must be there.
-    pub(super) fn open(&self) -> Result<Accounts, Failure> {
+    pub(super) fn open(&self) -> Result<AccountStore, Failure> {
         self.open_or(WhenMissing::Refuse)
     }
 
     /// Opens the store, and makes it where that is wanted.
-    pub(super) fn open_or_create(&self, creation: &Creation) -> Result<Accounts, Failure> {
+    pub(super) fn open_or_create(&self, creation: &Creation) -> Result<AccountStore, Failure> {
         self.open_or(match creation.create {
             true => WhenMissing::Create,
             false => WhenMissing::Refuse,
         })
     }
 
-    fn open_or(&self, when_missing: WhenMissing) -> Result<Accounts, Failure> {
+    fn open_or(&self, when_missing: WhenMissing) -> Result<AccountStore, Failure> {
         let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
         for warning in &loaded.warnings {
             console::print_error(format_args!("busyhour: warning: {warning}"));
@@ -115,7 +115,7 @@ impl Place {
         if config.store.durability == Durability::Memory {
             return Err(Failure::usage(IN_MEMORY));
         }
-        Ok(Accounts {
+        Ok(AccountStore {
             admin: open(&config.store, when_missing)?,
             realm: config.sip.realm,
             store: store_name(&config.store),
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-impl Accounts {
+impl AccountStore {
     /// The accounts of the realm, by name.
     fn all(&mut self) -> Result<Vec<Account>, Failure> {
         let mut accounts = self.admin.all().map_err(Failure::running)?;

@@ -1,19 +1,19 @@
-use super::{Failure, Place, say};
+use super::{AccountLocation, Failure, say};
 use clap::Args;
 
 /// Remove accounts: their devices can no longer register
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(super) struct Remove {
+pub(super) struct RemoveDevices {
     /// Their user names
     #[arg(value_name = "USER", required = true)]
     users: Vec<String>,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
-impl Remove {
+impl RemoveDevices {
     /// Removes those that are there, also when another is not.
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut accounts = self.place.open()?;

@@ -11,7 +11,7 @@ use std::{
 
 /// Which server is asked.
 #[derive(Debug, Args)]
-pub(super) struct Server {
+pub(super) struct ApiServer {
     /// HTTP address of the running server, which knows the bindings and failed
     /// registrations [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS")]
@@ -20,7 +20,7 @@ pub(super) struct Server {
 
 /// A registration that failed, as `/api/failures` has it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Failed {
+pub(super) struct FailedRegistration {
     pub(super) at_unix_seconds: i64,
     pub(super) source: String,
     pub(super) transport: String,
@@ -28,7 +28,7 @@ pub(super) struct Failed {
     pub(super) count: u64,
 }
 
-impl Server {
+impl ApiServer {
     /// The failures of a user, the last one first, as JSON; or why nobody knows.
     pub(super) fn failures(
         &self,
@@ -97,7 +97,7 @@ impl Registered {
     }
 }
 
-impl Failed {
+impl FailedRegistration {
     /// One line for people.
     pub(super) fn line(&self) -> String {
         let at = jiff::Timestamp::from_second(self.at_unix_seconds);

@@ -1,6 +1,6 @@
 use super::{
-    Accounts, Failure, Place, say,
-    server::{Failed, Registered, Server},
+    AccountLocation, AccountStore, Failure, say,
+    server::{ApiServer, FailedRegistration, Registered},
 };
 use busyhour_store::AccountView;
 use clap::Args;
@@ -19,10 +19,10 @@ pub(super) struct Show {
     json: bool,
 
     #[command(flatten)]
-    server: Server,
+    server: ApiServer,
 
     #[command(flatten)]
-    place: Place,
+    place: AccountLocation,
 }
 
 impl Show {
@@ -41,9 +41,8 @@ impl Show {
             return self.show_json(&view, &accounts.store, failures.ok(), bindings);
         }
         let failures = match &failures {
-            Ok(list) => {
-                lines(list, Failed::line).unwrap_or("none that the server remembers".into())
-            }
+            Ok(list) => lines(list, FailedRegistration::line)
+                .unwrap_or("none that the server remembers".into()),
             Err(reason) => format!("unknown: {reason}"),
         };
         let registered = match &bindings {
@@ -77,9 +76,9 @@ impl Show {
     }
 
     /// There is no account; but the server may know who tried under this name.
-    fn missing(&self, accounts: &Accounts, failures: Option<Value>) -> Failure {
+    fn missing(&self, accounts: &AccountStore, failures: Option<Value>) -> Failure {
         let missing = accounts.missing(&self.user);
-        match failures.and_then(|list| lines(&list, Failed::line)) {
+        match failures.and_then(|list| lines(&list, FailedRegistration::line)) {
             Some(failed) => missing.and(format_args!("failures    {failed}")),
             None => missing,
         }

@@ -12,7 +12,7 @@ use busyhour::{buffer::BufferPool, pool::TaskPool};
 use busyhour_pcp::{Archive, Counters, Error, RenderOptions, archives_in};
 use clap::Args;
 use job::Job;
-use output::{Format, Output};
+use output::{Output, OutputFormat};
 use selection::Selection;
 use std::{
     num::NonZeroUsize,
@@ -95,7 +95,7 @@ impl Digest {
             options: self.options(threads, archives.len()),
             buffers: BufferPool::builder().build().map_err(Failure::running)?,
             pool: pool.map_err(Failure::running)?,
-            keeps_values: self.format() != Format::Lines,
+            keeps_values: self.format() != OutputFormat::Lines,
         };
         let output = Output::new(self.format(), self.raw);
         let mut output = output.map_err(Failure::running)?;
@@ -128,12 +128,12 @@ impl Digest {
         }
     }
 
-    fn format(&self) -> Format {
+    fn format(&self) -> OutputFormat {
         match &self.plot {
-            _ if self.json => Format::Json,
-            _ if self.csv => Format::Csv,
-            Some(file) => Format::Plot(file.clone()),
-            None => Format::Lines,
+            _ if self.json => OutputFormat::Json,
+            _ if self.csv => OutputFormat::Csv,
+            Some(file) => OutputFormat::Plot(file.clone()),
+            None => OutputFormat::Lines,
         }
     }
 }

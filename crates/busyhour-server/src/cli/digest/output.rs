@@ -10,7 +10,7 @@ use std::{
 
 /// What becomes of the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum OutputFormat {
     /// They are only counted.
     Lines,
     Json,
@@ -51,17 +51,17 @@ struct Series<'a> {
 }
 
 impl Output {
-    pub(super) fn new(format: Format, is_raw: bool) -> Result<Self, String> {
+    pub(super) fn new(format: OutputFormat, is_raw: bool) -> Result<Self, String> {
         let sink = match format {
-            Format::Lines => Sink::Lines,
-            Format::Json => Sink::Json(BufWriter::new(io::stdout().lock())),
-            Format::Csv => {
+            OutputFormat::Lines => Sink::Lines,
+            OutputFormat::Json => Sink::Json(BufWriter::new(io::stdout().lock())),
+            OutputFormat::Csv => {
                 let mut writer = csv::Writer::from_writer(io::stdout().lock());
                 let header = writer.write_record(COLUMNS);
                 header.map_err(|error| format!("standard output: {error}"))?;
                 Sink::Csv(Box::new(writer))
             }
-            Format::Plot(file) => Sink::Plot(Plot::new(file)),
+            OutputFormat::Plot(file) => Sink::Plot(Plot::new(file)),
         };
         Ok(Self { sink, is_raw })
     }

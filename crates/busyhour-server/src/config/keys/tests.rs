@@ -13,7 +13,7 @@ fn every_default_is_allowed_and_survives_its_text_form() {
 #[test]
 fn a_refused_value_is_named_with_what_is_allowed() {
     let mut config = Config::default();
-    let key = Key::find("sip.auth").unwrap();
+    let key = SettingKey::find("sip.auth").unwrap();
     let refusal = key.set(&mut config, "basic").unwrap_err();
     assert_eq!(
         refusal,
@@ -24,7 +24,7 @@ fn a_refused_value_is_named_with_what_is_allowed() {
 #[test]
 fn bounds_are_kept() {
     let mut config = Config::default();
-    let key = Key::find("sip.max_contacts").unwrap();
+    let key = SettingKey::find("sip.max_contacts").unwrap();
     for text in ["0", "1001", "-1", "ten", "", "1.5"] {
         assert!(key.set(&mut config, text).is_err(), "{text}");
     }

@@ -1,4 +1,4 @@
-use super::entry::{Entry, Reported};
+use super::entry::{Reported, TableEntry};
 use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
 use busyhour_store::{MAILBOX_RULE, check_username, is_mailbox_name};
 use std::{
@@ -10,9 +10,9 @@ use std::{
 ///
 /// ```
 /// use busyhour_sip::auth::Secret;
-/// use busyhour_server::config::{AccountRange, Accounts};
+/// use busyhour_server::config::{AccountRange, ConfiguredAccounts};
 ///
-/// let mut accounts = Accounts::default();
+/// let mut accounts = ConfiguredAccounts::default();
 /// accounts.add_range(AccountRange {
 ///     prefix: "device".into(),
 ///     first: 1,
@@ -24,7 +24,7 @@ use std::{
 /// assert!(accounts.secret("device12001").is_none());
 /// ```
 #[derive(Clone, PartialEq, Default)]
-pub struct Accounts {
+pub struct ConfiguredAccounts {
     by_user: HashMap<String, Secret>,
     /// Only those that are not called as their user is.
     mailboxes: HashMap<String, String>,
@@ -59,7 +59,7 @@ pub struct AccountRange {
     pub secret: Secret,
 }
 
-impl Accounts {
+impl ConfiguredAccounts {
     /// Adds one account.
     ///
     /// # Errors
@@ -135,20 +135,20 @@ impl AccountRange {
     }
 }
 
-impl fmt::Debug for Accounts {
+impl fmt::Debug for ConfiguredAccounts {
     /// Only their number, since names are private.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Accounts({})", self.len())
+        write!(f, "ConfiguredAccounts({})", self.len())
     }
 }
 
 /// Reads an `[[account]]`; `users` are those that came before.
 pub(in crate::config) fn read(
-    entry: &mut Entry<'_>,
+    entry: &mut TableEntry<'_>,
     users: &mut HashSet<String>,
 ) -> Result<Account, Reported> {
     let user = entry
-        .required("user", Entry::text)
+        .required("user", TableEntry::text)
         .and_then(|name| entry.check(user(name)))
         .and_then(|user| match users.insert(user.clone()) {
             true => Ok(user),
@@ -167,19 +167,19 @@ pub(in crate::config) fn read(
 }
 
 /// Reads an `[[account_range]]`.
-pub(in crate::config) fn read_range(entry: &mut Entry<'_>) -> Result<AccountRange, Reported> {
+pub(in crate::config) fn read_range(entry: &mut TableEntry<'_>) -> Result<AccountRange, Reported> {
     let prefix = entry
-        .required("prefix", Entry::text)
+        .required("prefix", TableEntry::text)
         .and_then(|prefix| entry.check(user(prefix)));
     let first = entry.whole("first").map(|first| first.unwrap_or(1));
     let first = first.and_then(|first| entry.check(within("first", first, 0, 1 << 53)));
     let count = entry
-        .required("count", Entry::whole)
+        .required("count", TableEntry::whole)
         .and_then(|count| entry.check(within("count", count, 1, 10_000_000)));
     let digits = entry.whole("digits").map(Option::unwrap_or_default);
     let digits = digits.and_then(|digits| entry.check(within("digits", digits, 0, 16)));
     let password = entry
-        .required("password", Entry::text)
+        .required("password", TableEntry::text)
         .and_then(|password| entry.check(not_empty(password)));
     Ok(AccountRange {
         prefix: prefix?,
@@ -191,7 +191,7 @@ pub(in crate::config) fn read_range(entry: &mut Entry<'_>) -> Result<AccountRang
 }
 
 /// A password, or else hashes.
-fn secret(entry: &mut Entry<'_>) -> Result<Secret, Reported> {
+fn secret(entry: &mut TableEntry<'_>) -> Result<Secret, Reported> {
     let password = entry.text("password");
     let hashes = [
         hash(entry, Algorithm::Md5, "md5"),
@@ -215,7 +215,7 @@ fn secret(entry: &mut Entry<'_>) -> Result<Secret, Reported> {
 }
 
 fn hash(
-    entry: &mut Entry<'_>,
+    entry: &mut TableEntry<'_>,
     algorithm: Algorithm,
     field: &'static str,
 ) -> Result<Option<(Algorithm, HexDigest)>, Reported> {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_single_account_wins_over_a_range() {
-        let mut accounts = Accounts::default();
+        let mut accounts = ConfiguredAccounts::default();
         accounts.add_range(range(0));
         accounts.add(single("d9")).unwrap();
         assert!(accounts.secret("d9") == Some(&Secret::plaintext("single")));
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_user_can_be_there_once() {
-        let mut accounts = Accounts::default();
+        let mut accounts = ConfiguredAccounts::default();
         accounts.add(single("alice")).unwrap();
         let refusal = accounts.add(single("alice")).unwrap_err();
         assert_eq!(refusal, "user `alice` already exists");

@@ -6,7 +6,7 @@ use toml::{
 };
 
 /// One element of an array of tables, read field by field, so that no mistake hides another.
-pub(in crate::config) struct Entry<'e> {
+pub(in crate::config) struct TableEntry<'e> {
     table: &'e DeTable<'e>,
     span: Range<usize>,
     /// Fields that stand there under a name which is nearly theirs.
@@ -21,7 +21,7 @@ pub(in crate::config) type Mistake = (Range<usize>, String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) struct Reported;
 
-impl<'e> Entry<'e> {
+impl<'e> TableEntry<'e> {
     /// Names every field that is none of `known`.
     pub(in crate::config) fn new(
         element: &'e Spanned<DeValue<'e>>,

@@ -1,4 +1,4 @@
-use super::entry::{Entry, Reported};
+use super::entry::{Reported, TableEntry};
 use crate::server::{HintConfig, HintRefusal};
 use busyhour_registrar::Domains;
 use std::collections::HashSet;
@@ -13,15 +13,15 @@ pub(in crate::config) struct WrittenHint {
 
 /// Reads a `[[hint]]`; `extensions` are those that came before.
 pub(in crate::config) fn read(
-    entry: &mut Entry<'_>,
+    entry: &mut TableEntry<'_>,
     extensions: &mut HashSet<String>,
 ) -> WrittenHint {
-    let extension = entry.required("extension", Entry::text);
+    let extension = entry.required("extension", TableEntry::text);
     let extension = extension.and_then(|extension| match extensions.insert(extension.clone()) {
         true => Ok(extension),
         false => Err(entry.mistake(format!("hint `{extension}` already exists"))),
     });
-    let devices: Result<_, Reported> = entry.required("devices", Entry::texts);
+    let devices: Result<_, Reported> = entry.required("devices", TableEntry::texts);
     WrittenHint {
         extension: extension.ok(),
         devices: devices.ok(),

@@ -1,16 +1,16 @@
-use super::entry::{Entry, Reported};
+use super::entry::{Reported, TableEntry};
 use crate::web::{Scope, Token};
 
 /// Reads a `[[token]]`.
-pub(in crate::config) fn read(entry: &mut Entry<'_>) -> Result<Token, Reported> {
+pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<Token, Reported> {
     let name = entry
-        .required("name", Entry::text)
+        .required("name", TableEntry::text)
         .and_then(|name| entry.check(name_of(name)));
     let scope = entry
-        .required("scope", Entry::text)
+        .required("scope", TableEntry::text)
         .and_then(|text| entry.check(scope(&text)));
     let sha256 = entry
-        .required("sha256", Entry::text)
+        .required("sha256", TableEntry::text)
         .and_then(|text| entry.check(sha256(&text).ok_or(NO_HASH.into())));
     Ok(Token {
         name: name?,

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What happened to connections; the fields of [`StreamStats`].
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct ConnectionCounters {
     pub(super) connection_count: AtomicU64,
     pub(super) connection_high_water: AtomicU64,
     pub(super) held_bytes: AtomicU64,
@@ -40,7 +40,7 @@ pub(super) struct Counters {
     pub(super) panics: Panics,
 }
 
-impl Counters {
+impl ConnectionCounters {
     pub(super) fn read(&self) -> StreamStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StreamStats {

@@ -8,14 +8,14 @@ use std::{
 };
 
 /// Every connection by its flow, in shards with a lock each.
-pub(super) struct Directory {
-    shards: Box<[Mutex<Shard>]>,
+pub(super) struct ConnectionDirectory {
+    shards: Box<[Mutex<ConnectionShard>]>,
     hasher: RandomState,
 }
 
-type Shard = HashMap<Flow, Arc<Peer>, RandomState>;
+type ConnectionShard = HashMap<Flow, Arc<Peer>, RandomState>;
 
-impl Directory {
+impl ConnectionDirectory {
     pub(super) fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -48,7 +48,7 @@ impl Directory {
         }
     }
 
-    fn shard(&self, flow: &Flow) -> MutexGuard<'_, Shard> {
+    fn shard(&self, flow: &Flow) -> MutexGuard<'_, ConnectionShard> {
         let hash = self.hasher.hash_one(flow);
         // The low bits choose a place within the shard.
         let index = (hash >> 48) as usize % SHARDS;

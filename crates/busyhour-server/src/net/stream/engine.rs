@@ -1,10 +1,10 @@
 use super::{
     Connection, Ending, Heard, StreamMessage, StreamPolicy,
-    counters::Counters,
-    directory::Directory,
+    counters::ConnectionCounters,
+    directory::ConnectionDirectory,
     listener::Listener,
     liveness::watch_over,
-    memory::{Charge, Class, Memory, OverShare},
+    memory::{Charge, Class, OverShare, StreamMemory},
     outbox::Outbox,
     peer::{Peer, is_passing},
     sources::Sources,
@@ -37,14 +37,14 @@ use std::{
 
 /// What the thread of all connections works on.
 pub(super) struct Engine {
-    pub(super) shared: Shared,
+    pub(super) shared: EngineShared,
     pub(super) listeners: Vec<Listener>,
-    memory: Memory,
+    memory: StreamMemory,
     /// The one answer to all pings.
     pong: Option<Buffer>,
     pub(super) clock: Clock,
     pub(super) deliver: Box<dyn Fn(Flow, StreamMessage) + Send>,
-    connections: HashMap<u64, Entry, FixedState>,
+    connections: HashMap<u64, ConnectionEntry, FixedState>,
     sources: Sources,
     /// Connections that may be closed for new ones, the oldest first; some of them are
     /// trusted by now.
@@ -61,10 +61,10 @@ pub(super) struct Engine {
 
 /// What the thread shares with those who send.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct EngineShared {
     pub(super) epoll: Arc<Epoll>,
-    pub(super) directory: Arc<Directory>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) directory: Arc<ConnectionDirectory>,
+    pub(super) counters: Arc<ConnectionCounters>,
     pub(super) identity: Arc<Identity>,
     pub(super) policy: StreamPolicy,
     /// What waits to be sent on all connections.
@@ -73,7 +73,7 @@ pub(super) struct Shared {
     pub(super) stop: Arc<EventFd>,
 }
 
-struct Entry {
+struct ConnectionEntry {
     peer: Arc<Peer>,
     connection: Connection,
     /// What it holds of the memory for messages that are not complete.
@@ -87,9 +87,9 @@ struct Entry {
 
 impl Engine {
     pub(super) fn new(
-        shared: Shared,
+        shared: EngineShared,
         listeners: Vec<Listener>,
-        memory: Memory,
+        memory: StreamMemory,
         clock: Clock,
         deliver: Box<dyn Fn(Flow, StreamMessage) + Send>,
     ) -> Self {
@@ -284,7 +284,7 @@ impl Engine {
     /// The same among the connections of one source.
     fn displace_of(&mut self, remote: SocketAddr) -> bool {
         while let Some(token) = self.sources.pop_stranger(remote) {
-            let is_known = |entry: &Entry| entry.peer.is_known();
+            let is_known = |entry: &ConnectionEntry| entry.peer.is_known();
             if self.connections.get(&token).is_none_or(is_known) {
                 continue;
             }
@@ -347,7 +347,7 @@ impl Engine {
         if shakes_hands {
             self.handshakes.insert(token);
         }
-        let entry = Entry {
+        let entry = ConnectionEntry {
             peer,
             connection,
             charge: Charge::default(),
@@ -382,8 +382,8 @@ impl Engine {
         }
     }
 
-    fn note_memory(&mut self, entry: &mut Entry) -> Result<(), Close> {
-        let Entry {
+    fn note_memory(&mut self, entry: &mut ConnectionEntry) -> Result<(), Close> {
+        let ConnectionEntry {
             peer,
             connection,
             charge,
@@ -426,7 +426,7 @@ impl Engine {
         has_turn
     }
 
-    fn note_handshake(&mut self, entry: &mut Entry) {
+    fn note_handshake(&mut self, entry: &mut ConnectionEntry) {
         if entry.handshake_until.is_some() && !entry.peer.is_handshaking() {
             entry.handshake_until = None;
             self.handshakes.remove(&entry.peer.token);
@@ -435,7 +435,7 @@ impl Engine {
     }
 
     /// Reads once what the kernel has, and all that was encrypted in it.
-    fn read(&self, entry: &mut Entry) -> Result<(), Close> {
+    fn read(&self, entry: &mut ConnectionEntry) -> Result<(), Close> {
         let goes_on = entry.peer.pump().map_err(|_| Close::Failed)?;
         loop {
             let buffers = self.memory.buffers(entry.peer.class());
@@ -461,16 +461,16 @@ impl Engine {
         goes_on.then_some(()).ok_or(Close::ByPeer)
     }
 
-    fn no_more_comes(&self, entry: &mut Entry) -> Result<(), Close> {
+    fn no_more_comes(&self, entry: &mut ConnectionEntry) -> Result<(), Close> {
         let stays = entry.connection.no_more_comes(self.clock.now());
         let stays = stays && entry.peer.stop_reading();
         stays.then_some(()).ok_or(Close::ByPeer)
     }
 
-    fn hear(&self, entry: &mut Entry, count: usize) -> Result<(), Close> {
+    fn hear(&self, entry: &mut ConnectionEntry, count: usize) -> Result<(), Close> {
         let counters = &self.shared.counters;
         add(&counters.received_bytes, count);
-        let Entry {
+        let ConnectionEntry {
             peer, connection, ..
         } = entry;
         let (now, buffers) = (self.clock.now(), self.memory.buffers(peer.class()));
@@ -504,7 +504,7 @@ impl Engine {
     }
 
     /// A later deadline does not change the timer: it fires too early once.
-    fn set_timer(&mut self, token: u64, entry: &mut Entry) {
+    fn set_timer(&mut self, token: u64, entry: &mut ConnectionEntry) {
         let deadline = entry.deadline();
         let (set_for, handle) = entry.timer;
         if deadline < set_for {
@@ -547,7 +547,7 @@ impl Engine {
 
     /// Counts the reason, unless that was done when the connection was found to be
     /// broken.
-    fn end(&mut self, entry: Entry, close: Close) {
+    fn end(&mut self, entry: ConnectionEntry, close: Close) {
         if entry.connection.ending() != Ending::Broken {
             add(close.counter(&self.shared.counters), 1);
         }
@@ -559,7 +559,7 @@ impl Engine {
     }
 
     /// Ends a connection that was removed from the table.
-    fn forget(&mut self, mut entry: Entry) {
+    fn forget(&mut self, mut entry: ConnectionEntry) {
         self.deadlines.cancel(entry.timer.1);
         let source = entry.peer.flow.remote.ip();
         self.memory.release(&mut entry.charge, source);
@@ -588,7 +588,7 @@ impl Drop for Engine {
     }
 }
 
-impl Entry {
+impl ConnectionEntry {
     fn deadline(&self) -> Instant {
         let deadline = match self.peer.silence_max() {
             Some(silence_max) => self.connection.deadline_within(silence_max),
@@ -618,7 +618,7 @@ enum Close {
 }
 
 impl Close {
-    fn counter(self, counters: &Counters) -> &std::sync::atomic::AtomicU64 {
+    fn counter(self, counters: &ConnectionCounters) -> &std::sync::atomic::AtomicU64 {
         match self {
             Self::ByPeer => &counters.closed_by_peer,
             Self::Failed => &counters.receive_errors,

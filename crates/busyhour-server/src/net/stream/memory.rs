@@ -16,8 +16,8 @@ use std::{
 };
 
 /// The memory for received bytes, and how much of it each connection holds.
-pub(super) struct Memory {
-    classes: [Room; 2],
+pub(super) struct StreamMemory {
+    classes: [ClassMemory; 2],
     /// Sources that hold something; seeded, since sources choose themselves.
     sources: HashMap<IpAddr, [usize; 2], RandomState>,
     source_max: usize,
@@ -25,7 +25,7 @@ pub(super) struct Memory {
 }
 
 /// What one class of connections has.
-struct Room {
+struct ClassMemory {
     buffers: BufferPool,
     held: usize,
     held_max: usize,
@@ -53,7 +53,7 @@ pub(super) struct Charge {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OverShare;
 
-impl Memory {
+impl StreamMemory {
     /// Two pools of half the memory each.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Memory {
     pub(super) fn new(policy: &StreamPolicy) -> Result<Self, Error> {
         let bytes = policy.memory_bytes_max / 2;
         Ok(Self {
-            classes: [Room::new(bytes)?, Room::new(bytes)?],
+            classes: [ClassMemory::new(bytes)?, ClassMemory::new(bytes)?],
             sources: HashMap::default(),
             source_max: policy.memory_per_source_bytes_max,
             last_turn: 0,
@@ -133,7 +133,7 @@ impl Memory {
 
 impl Charge {
     /// Takes it out of the sums; the turn it had, if it held anything.
-    fn turn_after(self, memory: &mut Memory, source: IpAddr) -> Option<u64> {
+    fn turn_after(self, memory: &mut StreamMemory, source: IpAddr) -> Option<u64> {
         if self.bytes == 0 {
             return None;
         }
@@ -152,7 +152,7 @@ impl Charge {
     }
 }
 
-impl Room {
+impl ClassMemory {
     fn new(bytes: usize) -> Result<Self, Error> {
         let buffers = BufferPool::builder().budget_bytes(bytes as u64);
         Ok(Self {
@@ -168,13 +168,13 @@ impl Room {
 mod tests {
     use super::*;
 
-    fn memory() -> Memory {
+    fn memory() -> StreamMemory {
         let policy = StreamPolicy {
             memory_bytes_max: 16 << 20,
             memory_per_source_bytes_max: 2 << 20,
             ..StreamPolicy::default()
         };
-        Memory::new(&policy).unwrap()
+        StreamMemory::new(&policy).unwrap()
     }
 
     fn source(number: u8) -> IpAddr {

@@ -39,7 +39,7 @@
 //! maximum of connections.
 //!
 //! **Memory.** The room for a message grows as its bytes come, at most to twice
-//! of what has come, whatever length was announced. [`Memory`](memory::Memory)
+//! of what has come, whatever length was announced. [`StreamMemory`](memory::StreamMemory)
 //! keeps the sums, by source and apart for untrusted connections and those who are known,
 //! whose memory no untrusted connection can take.
 //!

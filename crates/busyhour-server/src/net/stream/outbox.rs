@@ -29,7 +29,7 @@ pub(super) struct Outbox {
 
 /// How much of the room a message may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum RoomShare {
     /// The bound for a connection without an accepted request.
     Untrusted,
     /// All.
@@ -65,7 +65,7 @@ impl Outbox {
     /// `false`, and nothing is taken, when it would not fit. Where nothing waits
     /// it does: the kernel may take it at once, whatever waits elsewhere. If the
     /// kernel does not, [`is_over`](Self::is_over) tells.
-    pub(super) fn push(&mut self, message: Buffer, room: Room) -> bool {
+    pub(super) fn push(&mut self, message: Buffer, room: RoomShare) -> bool {
         let cost = cost_bytes(&message);
         let fits = |sum: usize, max: usize| self.is_empty() || sum <= max;
         if !fits(
@@ -129,7 +129,7 @@ impl Outbox {
     }
 }
 
-impl Room {
+impl RoomShare {
     fn share_of_one(self, max: usize) -> usize {
         match self {
             Self::Untrusted => max.min(UNTRUSTED_BYTES_MAX),
@@ -182,14 +182,14 @@ mod tests {
         let buffers = BufferPool::builder().build().unwrap();
         let all = Arc::default();
         let mut outbox = outbox(2, &all);
-        assert!(outbox.push(buffers.copy_from(b"abcd").unwrap(), Room::Whole));
-        assert!(outbox.push(buffers.copy_from(b"ef").unwrap(), Room::Whole));
-        assert!(!outbox.push(buffers.copy_from(b"xyz").unwrap(), Room::Whole));
+        assert!(outbox.push(buffers.copy_from(b"abcd").unwrap(), RoomShare::Whole));
+        assert!(outbox.push(buffers.copy_from(b"ef").unwrap(), RoomShare::Whole));
+        assert!(!outbox.push(buffers.copy_from(b"xyz").unwrap(), RoomShare::Whole));
         outbox.advance(3);
         let left: Vec<u8> = outbox.pieces().iter().flat_map(|p| p.to_vec()).collect();
         assert_eq!(left, b"def");
         outbox.advance(1);
-        assert!(outbox.push(buffers.copy_from(b"gh").unwrap(), Room::Whole));
+        assert!(outbox.push(buffers.copy_from(b"gh").unwrap(), RoomShare::Whole));
         outbox.advance(4);
         assert!(outbox.is_empty());
         assert_eq!(all.load(Ordering::Relaxed), 0);
@@ -203,12 +203,12 @@ mod tests {
         let message = buffers.copy_from(b"abcd").unwrap();
         let all = Arc::default();
         let (mut one, mut other) = (outbox(2, &all), outbox(2, &all));
-        assert!(one.push(message.clone(), Room::Whole));
-        assert!(one.push(message.clone(), Room::Whole));
-        assert!(other.push(message.clone(), Room::Whole));
-        assert!(!other.push(message.clone(), Room::Whole));
+        assert!(one.push(message.clone(), RoomShare::Whole));
+        assert!(one.push(message.clone(), RoomShare::Whole));
+        assert!(other.push(message.clone(), RoomShare::Whole));
+        assert!(!other.push(message.clone(), RoomShare::Whole));
         drop(one);
-        assert!(other.push(message, Room::Whole));
+        assert!(other.push(message, RoomShare::Whole));
     }
 
     #[test]
@@ -219,10 +219,10 @@ mod tests {
         let all = Arc::default();
         let mut proxy = Outbox::new(&policy, Arc::default(), Arc::clone(&all));
         for _ in 0..2 * UNTRUSTED_BYTES_MAX / message.len() {
-            assert!(proxy.push(message.clone(), Room::Whole));
+            assert!(proxy.push(message.clone(), RoomShare::Whole));
         }
         let mut untrusted = Outbox::new(&policy, Arc::default(), all);
-        let taken = (0..100).take_while(|_| untrusted.push(message.clone(), Room::Untrusted));
+        let taken = (0..100).take_while(|_| untrusted.push(message.clone(), RoomShare::Untrusted));
         assert_eq!(taken.count(), UNTRUSTED_BYTES_MAX / message.len());
     }
 
@@ -234,15 +234,15 @@ mod tests {
         let (all, source) = (Arc::default(), Arc::<AtomicUsize>::default());
         let of_source = || Outbox::new(&policy, Arc::clone(&source), Arc::clone(&all));
         let (mut one, mut two) = (of_source(), of_source());
-        while one.push(message.clone(), Room::Whole) {}
+        while one.push(message.clone(), RoomShare::Whole) {}
         assert!(
-            two.push(message.clone(), Room::Whole),
+            two.push(message.clone(), RoomShare::Whole),
             "the kernel may take it"
         );
         assert!(two.is_over());
         let mut other = Outbox::new(&policy, Arc::default(), Arc::clone(&all));
         for _ in 0..10 {
-            assert!(other.push(message.clone(), Room::Whole));
+            assert!(other.push(message.clone(), RoomShare::Whole));
         }
         drop((one, two));
         assert_eq!(source.load(Ordering::Relaxed), 0);
@@ -259,7 +259,8 @@ mod tests {
             };
             let mut outbox = Outbox::new(&policy, Arc::default(), Arc::default());
             let room = (mebibytes << 20) / cost_bytes(&message);
-            let taken = (0..2 * room).take_while(|_| outbox.push(message.clone(), Room::Whole));
+            let taken =
+                (0..2 * room).take_while(|_| outbox.push(message.clone(), RoomShare::Whole));
             assert_eq!(taken.count(), room);
         }
     }
@@ -269,11 +270,11 @@ mod tests {
         let buffers = BufferPool::builder().build().unwrap();
         let message = buffers.copy_from(b"abcd").unwrap();
         let mut outbox = outbox(3, &Arc::default());
-        assert!(outbox.push(message.clone(), Room::Half));
-        assert!(!outbox.push(message.clone(), Room::Half));
-        assert!(outbox.push(message.clone(), Room::Whole));
-        assert!(outbox.push(message.clone(), Room::Whole));
-        assert!(!outbox.push(message, Room::Whole));
+        assert!(outbox.push(message.clone(), RoomShare::Half));
+        assert!(!outbox.push(message.clone(), RoomShare::Half));
+        assert!(outbox.push(message.clone(), RoomShare::Whole));
+        assert!(outbox.push(message.clone(), RoomShare::Whole));
+        assert!(!outbox.push(message, RoomShare::Whole));
     }
 
     #[test]
@@ -282,10 +283,10 @@ mod tests {
         let message = buffers.copy_from(b"abcd").unwrap();
         let all = Arc::default();
         let (mut hog, mut other) = (outbox(3, &all), outbox(3, &all));
-        while hog.push(message.clone(), Room::Whole) {}
-        assert!(other.push(message.clone(), Room::Half));
+        while hog.push(message.clone(), RoomShare::Whole) {}
+        assert!(other.push(message.clone(), RoomShare::Half));
         assert!(other.is_over(), "the kernel did not take it");
-        assert!(!other.push(message, Room::Whole));
+        assert!(!other.push(message, RoomShare::Whole));
         other.advance(4);
         assert!(!other.is_over());
     }

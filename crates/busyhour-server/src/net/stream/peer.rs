@@ -1,7 +1,7 @@
 use super::{
-    counters::Counters,
+    counters::ConnectionCounters,
     memory::Class,
-    outbox::{Outbox, Room},
+    outbox::{Outbox, RoomShare},
 };
 use crate::{net::stats::add, server::SendError};
 use busyhour::buffer::Buffer;
@@ -24,7 +24,7 @@ pub(super) struct Peer {
     pub(super) token: u64,
     socket: TcpStream,
     epoll: Arc<Epoll>,
-    counters: Arc<Counters>,
+    counters: Arc<ConnectionCounters>,
     /// Something was accepted of it.
     is_known: AtomicBool,
     /// The silence in seconds that the client was told; 0 if it was not told any.
@@ -59,7 +59,7 @@ impl Peer {
         token: u64,
         socket: TcpStream,
         tls: Option<Box<ServerConnection>>,
-        (epoll, counters): (Arc<Epoll>, Arc<Counters>),
+        (epoll, counters): (Arc<Epoll>, Arc<ConnectionCounters>),
         outbox: Outbox,
     ) -> Self {
         Self {
@@ -122,8 +122,8 @@ impl Peer {
     pub(super) fn send(&self, message: Buffer) -> Result<(), SendError> {
         let mut channel = self.channel();
         let room = match self.is_known() {
-            true => Room::Whole,
-            false => Room::Untrusted,
+            true => RoomShare::Whole,
+            false => RoomShare::Untrusted,
         };
         let sent = self.push(&mut channel, message, room);
         if sent == Err(SendError::Full) {
@@ -134,14 +134,19 @@ impl Peer {
 
     /// As [`send`](Self::send), but without room the connection goes on.
     pub(super) fn try_send(&self, message: Buffer) -> Result<(), SendError> {
-        let sent = self.push(&mut self.channel(), message, Room::Half);
+        let sent = self.push(&mut self.channel(), message, RoomShare::Half);
         if sent == Err(SendError::Full) {
             add(&self.counters.put_off, 1);
         }
         sent
     }
 
-    fn push(&self, channel: &mut Channel, message: Buffer, room: Room) -> Result<(), SendError> {
+    fn push(
+        &self,
+        channel: &mut Channel,
+        message: Buffer,
+        room: RoomShare,
+    ) -> Result<(), SendError> {
         if channel.is_closed || channel.ends {
             return Err(SendError::FlowFailed);
         }
@@ -162,7 +167,7 @@ impl Peer {
     pub(super) fn answer_ping(&self, pong: Buffer) {
         let mut channel = self.channel();
         let may_send = !channel.is_closed && !channel.ends && channel.outbox.is_empty();
-        if may_send && channel.outbox.push(pong, Room::Half) {
+        if may_send && channel.outbox.push(pong, RoomShare::Half) {
             self.flush(&mut channel);
         }
     }
@@ -305,7 +310,11 @@ impl Peer {
 }
 
 impl Channel {
-    fn flush(&mut self, mut socket: &TcpStream, counters: &Counters) -> io::Result<Flushed> {
+    fn flush(
+        &mut self,
+        mut socket: &TcpStream,
+        counters: &ConnectionCounters,
+    ) -> io::Result<Flushed> {
         loop {
             let written = match &mut self.tls {
                 Some(tls) if tls.wants_write() => tls.write_tls(&mut socket).map(|_| 0),

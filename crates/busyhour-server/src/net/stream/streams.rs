@@ -1,9 +1,9 @@
 use super::{
     Certificate, StreamOptions, StreamPolicy,
-    directory::Directory,
-    engine::{Engine, Shared},
+    directory::ConnectionDirectory,
+    engine::{Engine, EngineShared},
     listener::Listener,
-    memory::Memory,
+    memory::StreamMemory,
     peer::Peer,
     tls::Identity,
 };
@@ -28,7 +28,7 @@ use std::{
 
 /// The connections of a server.
 pub struct Streams {
-    shared: Shared,
+    shared: EngineShared,
     addresses: Vec<(Transport, SocketAddr)>,
     /// Until the thread takes them.
     listeners: Mutex<Vec<Listener>>,
@@ -67,7 +67,7 @@ impl Streams {
         }
         let addresses = listeners.iter().map(|one| (one.transport, one.address));
         let addresses: Vec<_> = addresses.collect();
-        let shared = Shared::new(options.policy, options.certificate);
+        let shared = EngineShared::new(options.policy, options.certificate);
         let shared = shared.map_err(|source| BindError {
             protocol: "SIP",
             transport: Transport::Tcp,
@@ -104,7 +104,7 @@ impl Streams {
         let engine = Engine::new(
             self.shared.clone(),
             listeners,
-            Memory::new(&self.shared.policy).map_err(io::Error::other)?,
+            StreamMemory::new(&self.shared.policy).map_err(io::Error::other)?,
             clock.clone(),
             Box::new(deliver),
         );
@@ -194,12 +194,12 @@ impl Drop for Streams {
     }
 }
 
-impl Shared {
+impl EngineShared {
     fn new(policy: StreamPolicy, certificate: Option<Certificate>) -> io::Result<Self> {
         let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
         Ok(Self {
             epoll: Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?),
-            directory: Arc::new(Directory::new()),
+            directory: Arc::new(ConnectionDirectory::new()),
             counters: Arc::default(),
             identity: Arc::new(Identity::new(certificate)),
             policy,

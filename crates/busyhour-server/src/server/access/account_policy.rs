@@ -1,7 +1,7 @@
 //! What the server knows of accounts, and what follows from it for who has one: how much
 //! it may register, and whether what it has is to end.
 
-use super::accounts::Directory;
+use super::accounts::AccountDirectory;
 use busyhour_registrar::{RegistrationPolicy, user_of};
 use std::{
     borrow::Cow,
@@ -10,7 +10,7 @@ use std::{
 
 /// The accounts, and the policy of registrations.
 pub(in crate::server) struct AccountPolicy {
-    pub(in crate::server) directory: Directory,
+    pub(in crate::server) directory: AccountDirectory,
     registration: RegistrationPolicy,
     /// Everybody may register, with an account or without.
     is_open: bool,
@@ -24,7 +24,7 @@ pub(in crate::server) struct AccountPolicy {
 
 impl AccountPolicy {
     pub(in crate::server) fn new(
-        directory: Directory,
+        directory: AccountDirectory,
         registration: RegistrationPolicy,
         is_open: bool,
     ) -> Self {

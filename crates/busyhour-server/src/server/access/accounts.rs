@@ -35,7 +35,7 @@ impl Accounts for NoAccounts {
 /// The accounts a server asks: the store's first, then its configuration's.
 ///
 /// All accounts of the store; the store reports each change.
-pub(in crate::server) struct Directory {
+pub(in crate::server) struct AccountDirectory {
     realm: String,
     stored: RwLock<Stored>,
     configured: Arc<dyn Accounts>,
@@ -50,7 +50,7 @@ struct Stored {
     limited_count: usize,
 }
 
-impl Directory {
+impl AccountDirectory {
     pub(in crate::server) fn new(
         realm: &str,
         accounts: Vec<Account>,
@@ -252,9 +252,9 @@ impl Difference {
     }
 }
 
-impl fmt::Debug for Directory {
+impl fmt::Debug for AccountDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Directory")
+        f.debug_struct("AccountDirectory")
             .field("stored_count", &self.stored_count())
             .finish_non_exhaustive()
     }
@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn limits_are_found_as_accounts_come_and_go() {
-        let directory = Directory::new("r", vec![account("a", Some(2))], Arc::new(NoAccounts));
+        let directory =
+            AccountDirectory::new("r", vec![account("a", Some(2))], Arc::new(NoAccounts));
         assert_eq!(directory.contacts_max("a"), Some(2));
         directory.learn(AccountNews::Put(account("b", None)));
         directory.learn(AccountNews::Put(account("a", None)));
@@ -295,7 +296,8 @@ mod tests {
 
     #[test]
     fn accounts_of_another_realm_are_no_accounts() {
-        let directory = Directory::new("other", vec![account("a", None)], Arc::new(NoAccounts));
+        let directory =
+            AccountDirectory::new("other", vec![account("a", None)], Arc::new(NoAccounts));
         directory.learn(AccountNews::Put(account("b", None)));
         assert_eq!(directory.stored_count(), 0);
     }
@@ -303,7 +305,7 @@ mod tests {
     #[test]
     fn a_range_replaces_what_lies_between_its_ends_and_nothing_else() {
         let names = ["a", "b", "c", "d"].map(|name| account(name, Some(1)));
-        let directory = Directory::new("r", names.to_vec(), Arc::new(NoAccounts));
+        let directory = AccountDirectory::new("r", names.to_vec(), Arc::new(NoAccounts));
         let key = |username: &str| AccountKey {
             username: username.into(),
             realm: "r".into(),
@@ -331,7 +333,7 @@ mod tests {
     fn pages_follow_one_another() {
         let names = ["c", "a", "d", "b"];
         let accounts = names.map(|name| account(name, None)).to_vec();
-        let directory = Directory::new("r", accounts, Arc::new(NoAccounts));
+        let directory = AccountDirectory::new("r", accounts, Arc::new(NoAccounts));
         let page = |after| directory.page(after, 2);
         let users = |page: Vec<Account>| page.into_iter().map(|one| one.username);
         assert!(users(page(None)).eq(["a", "b"]));

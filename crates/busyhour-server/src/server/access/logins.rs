@@ -24,21 +24,21 @@ use std::{
 
 /// Who failed lately.
 pub(in crate::server) struct Logins {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<LoginShard>]>,
     hasher: FixedState,
     shares: Shares,
     overflowed: AtomicU64,
 }
 
 #[derive(Default)]
-struct Shard {
-    table: HashTable<Failures>,
+struct LoginShard {
+    table: HashTable<LoginFailures>,
     /// When the old ones were last looked for.
     swept_at: Option<Instant>,
 }
 
 /// The failures of one source with one user name, known by their hash.
-struct Failures {
+struct LoginFailures {
     hash: u64,
     holder: Holder,
     count: u32,
@@ -84,7 +84,7 @@ impl Logins {
             return failures.add(now);
         }
         if self.find_place(&mut shard, holder, now) {
-            let failures = Failures {
+            let failures = LoginFailures {
                 hash,
                 holder,
                 count: 1,
@@ -96,7 +96,7 @@ impl Logins {
 
     /// Takes a place in a shard for `holder`. If it has used its share, the place of
     /// its oldest failure is taken; shards are bounded, so this search is short.
-    fn find_place(&self, shard: &mut Shard, holder: Holder, now: Instant) -> bool {
+    fn find_place(&self, shard: &mut LoginShard, holder: Holder, now: Instant) -> bool {
         if shard.is_full() {
             shard.sweep(now, &self.shares);
         }
@@ -148,14 +148,14 @@ impl Logins {
         self.hasher.hash_one((source_of(source), username))
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, LoginShard> {
         // The hash table inside uses the highest and the lowest bits; the shard uses
         // others.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 
-impl Shard {
+impl LoginShard {
     fn is_full(&self) -> bool {
         self.table.len() >= SHARD_LEN_MAX
     }
@@ -186,7 +186,7 @@ impl Shard {
     }
 }
 
-impl Failures {
+impl LoginFailures {
     fn add(&mut self, now: Instant) {
         if self.is_old(now) {
             self.count = 0;
@@ -200,7 +200,7 @@ impl Failures {
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<LoginShard>) -> MutexGuard<'_, LoginShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -20,7 +20,7 @@ use std::{
 
 /// The nonces that were used.
 pub(in crate::server) struct Nonces {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<NonceShard>]>,
     shard_capacity: usize,
     life_s: u64,
     shares: Shares,
@@ -45,7 +45,7 @@ pub(in crate::server) struct Use<'n> {
 }
 
 #[derive(Default)]
-struct Shard {
+struct NonceShard {
     last: HashMap<u64, Last, FixedState>,
     /// In the order of their first use.
     order: VecDeque<(u64, u64, Holder)>,
@@ -125,12 +125,12 @@ impl Nonces {
         self.over_share.get()
     }
 
-    fn shard(&self, key: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: u64) -> MutexGuard<'_, NonceShard> {
         lock(&self.shards[(key >> 56) as usize % SHARDS])
     }
 }
 
-impl Shard {
+impl NonceShard {
     fn note(&mut self, key: u64, used: &Use<'_>, at_s: u32) {
         self.last.insert(key, Last::of(used, at_s));
         self.order.push_back((used.issued_s, key, used.holder));
@@ -189,7 +189,7 @@ fn seconds(now_s: u64) -> u32 {
     u32::try_from(now_s).unwrap_or(u32::MAX)
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<NonceShard>) -> MutexGuard<'_, NonceShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::server::{
     core::Core,
-    sip::{receive::Request, transactions::Key},
+    sip::{receive::Request, transactions::TransactionKey},
 };
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_iax2::{CallId, RequestOutcome};
@@ -17,7 +17,7 @@ pub(in crate::server) struct InboundRequest {
     datagram: Buffer,
     index: MessageIndex,
     pub(in crate::server) flow: Flow,
-    pub(in crate::server) transaction: Key,
+    pub(in crate::server) transaction: TransactionKey,
     pub(in crate::server) arrived_at: Instant,
 }
 
@@ -40,7 +40,7 @@ pub(in crate::server) enum DeviceRequest {
 /// Names a request after it has gone.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::server) enum RequestId {
-    Sip(Key),
+    Sip(TransactionKey),
     Iax2(CallId),
 }
 

@@ -22,7 +22,7 @@ use std::{
 
 /// The table of devices, in shards with a lock each.
 pub(in crate::server) struct Devices {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<DeviceShard>]>,
     strands: Box<[Serializer]>,
     /// The serializer of the expiry timers: however many deadlines come at one instant,
     /// they keep only one worker busy.
@@ -32,12 +32,12 @@ pub(in crate::server) struct Devices {
 }
 
 #[derive(Default)]
-struct Shard {
-    table: HashTable<Entry>,
+struct DeviceShard {
+    table: HashTable<DeviceEntry>,
     expiry_timer: ExpiryTimer,
 }
 
-struct Entry {
+struct DeviceEntry {
     device: Arc<Device>,
     /// When the device has to be woken: far in the future if nothing ends.
     deadline: Instant,
@@ -116,7 +116,7 @@ impl Devices {
     /// Takes a device out of the table.
     pub(in crate::server) fn remove(&self, device: &Arc<Device>) {
         let mut shard = self.shard(device.hash());
-        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.device, device);
+        let is_it = |entry: &DeviceEntry| Arc::ptr_eq(&entry.device, device);
         if let Ok(entry) = shard.table.find_entry(device.hash(), is_it) {
             entry.remove();
             self.shares.give_back(device.holder(), 1);
@@ -142,7 +142,7 @@ impl Devices {
         &self.strands[hash as usize % STRANDS]
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, DeviceShard> {
         lock(&self.shards[shard_of(hash)])
     }
 }
@@ -155,14 +155,19 @@ impl Core {
         deadline: Instant,
     ) {
         let mut shard = self.devices().shard(device.hash());
-        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.device, device);
+        let is_it = |entry: &DeviceEntry| Arc::ptr_eq(&entry.device, device);
         if let Some(entry) = shard.table.find_mut(device.hash(), is_it) {
             entry.deadline = deadline;
             self.set_devices_alarm(shard_of(device.hash()), &mut shard, deadline);
         }
     }
 
-    fn set_devices_alarm(self: &Arc<Self>, index: usize, shard: &mut Shard, deadline: Instant) {
+    fn set_devices_alarm(
+        self: &Arc<Self>,
+        index: usize,
+        shard: &mut DeviceShard,
+        deadline: Instant,
+    ) {
         if shard.expiry_timer.fires_by(deadline) {
             return;
         }
@@ -198,16 +203,16 @@ impl Core {
     }
 }
 
-impl Shard {
+impl DeviceShard {
     fn find(&self, hash: u64, aor: &str) -> Option<Arc<Device>> {
-        let is_it = |entry: &Entry| entry.device.aor() == aor;
+        let is_it = |entry: &DeviceEntry| entry.device.aor() == aor;
         let entry = self.table.find(hash, is_it)?;
         Some(entry.device.clone())
     }
 
     fn insert(&mut self, device: Device) -> Arc<Device> {
         let device = Arc::new(device);
-        let entry = Entry {
+        let entry = DeviceEntry {
             device: device.clone(),
             deadline: Instant::FAR_FUTURE,
         };
@@ -236,7 +241,7 @@ impl Shard {
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<DeviceShard>) -> MutexGuard<'_, DeviceShard> {
     shard
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())

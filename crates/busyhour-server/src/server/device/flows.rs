@@ -27,41 +27,41 @@ use std::{
 
 /// The devices of every flow, in shards with a lock each.
 pub(in crate::server) struct Flows {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<FlowShard>]>,
     hasher: FixedState,
     is_probing: bool,
 }
 
-struct Shard {
-    table: HashMap<Flow, Devices>,
+struct FlowShard {
+    table: HashMap<Flow, FlowDevices>,
     /// Flows of datagrams that are probed; `None` if probes are off.
     probes: Option<Probes>,
 }
 
 /// The devices of one flow: nearly always one, and a hundred thousand behind a proxy.
-enum Devices {
-    One(Place, Weak<Device>),
-    Many(BTreeMap<Place, Weak<Device>>),
+enum FlowDevices {
+    One(TellOrder, Weak<Device>),
+    Many(BTreeMap<TellOrder, Weak<Device>>),
 }
 
 /// The hash of a device's address of record, which gives the order in which devices are
 /// told, so that every run with the same seed is the same; and its address in memory,
 /// in case two have the same hash.
-type Place = (u64, usize);
+type TellOrder = (u64, usize);
 
 /// Whom to tell of a flow.
 enum Told {
     /// Those that it had when it ended.
-    Former(Devices),
+    Former(FlowDevices),
     /// The devices of a flow, from the first or after this place.
-    Present(Option<Place>),
+    Present(Option<TellOrder>),
 }
 
 impl Flows {
     /// Without an interval there are no probes, and flows of datagrams are not stored.
     pub(in crate::server) fn new(seed: u64, interval: Duration) -> Self {
         let is_probing = !interval.is_zero();
-        let shard = || Shard {
+        let shard = || FlowShard {
             table: HashMap::new(),
             probes: is_probing.then(|| Probes::new(interval)),
         };
@@ -83,7 +83,7 @@ impl Flows {
         let mut shard = self.shard(hash);
         let (place, weak) = (place(device), Arc::downgrade(device));
         match shard.table.entry(flow) {
-            Entry::Vacant(vacant) => drop(vacant.insert(Devices::One(place, weak))),
+            Entry::Vacant(vacant) => drop(vacant.insert(FlowDevices::One(place, weak))),
             Entry::Occupied(mut devices) => devices.get_mut().insert(place, weak),
         }
         if let Some(probes) = &mut shard.probes
@@ -132,19 +132,19 @@ impl Flows {
     }
 
     /// Some devices of a flow behind this place, and the place of the last of them.
-    fn some_behind(&self, flow: &Flow, place: Option<Place>) -> Portion {
+    fn some_behind(&self, flow: &Flow, place: Option<TellOrder>) -> Portion {
         let shard = self.shard(self.hasher.hash_one(flow));
         let devices = shard.table.get(flow);
         devices.map_or_else(Portion::default, |devices| devices.some_behind(place))
     }
 
     /// Ends a flow: the devices it had.
-    fn end(&self, flow: Flow) -> Option<Devices> {
+    fn end(&self, flow: Flow) -> Option<FlowDevices> {
         let mut shard = self.shard(self.hasher.hash_one(flow));
         shard.table.remove(&flow)
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, FlowShard> {
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
@@ -294,10 +294,10 @@ pub(in crate::server) fn ack_of_pong(datagram: &[u8]) -> Option<FullFrame<'stati
 
 /// Devices to be told in one turn, and the place of the last of them; `None` when
 /// there are no more.
-type Portion = (Vec<Arc<Device>>, Option<Place>);
+type Portion = (Vec<Arc<Device>>, Option<TellOrder>);
 
-impl Devices {
-    fn insert(&mut self, place: Place, device: Weak<Device>) {
+impl FlowDevices {
+    fn insert(&mut self, place: TellOrder, device: Weak<Device>) {
         match self {
             Self::Many(devices) => drop(devices.insert(place, device)),
             Self::One(known, _) if *known == place => *self = Self::One(place, device),
@@ -309,7 +309,7 @@ impl Devices {
     }
 
     /// Whether none is left.
-    fn remove(&mut self, place: Place) -> bool {
+    fn remove(&mut self, place: TellOrder) -> bool {
         match self {
             Self::One(known, _) => *known == place,
             Self::Many(devices) => {
@@ -319,7 +319,7 @@ impl Devices {
         }
     }
 
-    fn some_behind(&self, place: Option<Place>) -> Portion {
+    fn some_behind(&self, place: Option<TellOrder>) -> Portion {
         match self {
             Self::One(known, device) if place.is_none_or(|place| place < *known) => {
                 (device.upgrade().into_iter().collect(), None)
@@ -348,13 +348,13 @@ impl Devices {
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<FlowShard>) -> MutexGuard<'_, FlowShard> {
     shard
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn place(device: &Arc<Device>) -> Place {
+fn place(device: &Arc<Device>) -> TellOrder {
     (device.hash(), Arc::as_ptr(device) as usize)
 }
 

@@ -1,6 +1,6 @@
 //! What a device publishes about itself, in turn with its registrations.
 
-use super::{Device, Draft, Pending, State, end_of_life};
+use super::{Device, DeviceInner, Draft, Pending, end_of_life};
 use super::{
     device_request::{DeviceRequest, InboundRequest},
     publish::PublicationDraft,
@@ -18,7 +18,7 @@ impl Device {
     pub(super) fn take_publication(
         self: &Arc<Self>,
         core: &Arc<Core>,
-        state: &mut State,
+        state: &mut DeviceInner,
         inbound: Box<InboundRequest>,
     ) {
         let message = inbound.message();
@@ -40,7 +40,7 @@ impl Device {
     pub(super) fn accept_publication(
         &self,
         core: &Core,
-        state: &mut State,
+        state: &mut DeviceInner,
         inbound: &InboundRequest,
         draft: PublicationDraft,
     ) {
@@ -74,7 +74,7 @@ impl Device {
     }
 
     /// Tells the watchers of a package what the device publishes now.
-    fn tell(&self, core: &Core, state: &State, package: Package) {
+    fn tell(&self, core: &Core, state: &DeviceInner, package: Package) {
         match package {
             Package::Presence | Package::Dialog => self.publish(core, state),
             Package::MessageSummary => core.publish_mailbox(&self.name(), state.messages()),
@@ -83,7 +83,12 @@ impl Device {
         }
     }
 
-    pub(super) fn expire_publications(&self, core: &Core, state: &mut State, is_revoked: bool) {
+    pub(super) fn expire_publications(
+        &self,
+        core: &Core,
+        state: &mut DeviceInner,
+        is_revoked: bool,
+    ) {
         let Some(rare) = &mut state.rare else {
             return;
         };

@@ -25,23 +25,23 @@ pub(in crate::server) struct PublicationDraft {
     /// The package whose watchers see a difference.
     pub(in crate::server) changed: Option<Package>,
     /// The place of a new one.
-    pub(in crate::server) place: Option<Place>,
+    pub(in crate::server) place: Option<ReservedPublication>,
 }
 
 /// A reserved place among the publications, given back unless it is used.
-pub(in crate::server) struct Place {
+pub(in crate::server) struct ReservedPublication {
     core: Weak<Core>,
     holder: Option<Holder>,
 }
 
-impl Place {
+impl ReservedPublication {
     /// A publication lives there from now on.
     pub(in crate::server) fn take_up(mut self) {
         self.holder = None;
     }
 }
 
-impl Drop for Place {
+impl Drop for ReservedPublication {
     fn drop(&mut self) {
         if let (Some(holder), Some(core)) = (self.holder, self.core.upgrade()) {
             core.parts.publications.give_back(holder, 1);
@@ -100,10 +100,10 @@ impl Core {
         device: &Name,
         holder: Holder,
         flow: Flow,
-    ) -> Result<Place, Refusal> {
+    ) -> Result<ReservedPublication, Refusal> {
         let taken = self.parts.publications.take(holder, 1);
         taken.map_err(|excess| self.no_room(excess, flow, Some(user_of(device))))?;
-        Ok(Place {
+        Ok(ReservedPublication {
             core: Arc::downgrade(self),
             holder: Some(holder),
         })

@@ -1,6 +1,6 @@
 //! What the bus is told of a device.
 
-use super::{Device, State};
+use super::{Device, DeviceInner};
 use crate::server::core::Core;
 use busyhour::bus::Name;
 use busyhour_registrar::watch::{DeviceState, RegistrationState};
@@ -74,13 +74,13 @@ impl Device {
         self.finish_transition(&core, &mut state);
     }
 
-    pub(super) fn publish(&self, core: &Core, state: &State) {
+    pub(super) fn publish(&self, core: &Core, state: &DeviceInner) {
         if state.has_subscribers {
             self.publish_as(&self.name(), core, state);
         }
     }
 
-    fn publish_as(&self, name: &Name, core: &Core, state: &State) {
+    fn publish_as(&self, name: &Name, core: &Core, state: &DeviceInner) {
         match DeviceState::of(name, &state.bindings, state.told(), core.now()) {
             Some(state) => {
                 // A watcher that lags is brought up to date from the cache.
@@ -94,7 +94,7 @@ impl Device {
 
     /// What is registered has changed; watchers of the device's state see a
     /// difference if it `is_visible`.
-    pub(super) fn publish_registration(&self, core: &Core, state: &State, is_visible: bool) {
+    pub(super) fn publish_registration(&self, core: &Core, state: &DeviceInner, is_visible: bool) {
         if !state.has_subscribers {
             return;
         }

@@ -5,7 +5,7 @@
 //! it is unreachable. The device registers again over its next connection (RFC 5626
 //! §4.5), which makes the contact reachable again.
 
-use super::{Device, Draft, State};
+use super::{Device, DeviceInner, Draft};
 use crate::server::core::Core;
 use busyhour_registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored};
 use busyhour_sip::Flow;
@@ -45,7 +45,7 @@ impl Device {
     }
 
     /// Sets the current bindings, and enters them in their flows.
-    pub(super) fn hold(self: &Arc<Self>, core: &Core, state: &mut State, next: Bindings) {
+    pub(super) fn hold(self: &Arc<Self>, core: &Core, state: &mut DeviceInner, next: Bindings) {
         let before = std::mem::replace(&mut state.bindings, next);
         self.follow_flows(core, &before, &state.bindings);
     }
@@ -66,7 +66,7 @@ impl Device {
     pub(super) fn set_reachable(
         &self,
         core: &Core,
-        state: &mut State,
+        state: &mut DeviceInner,
         flow: Flow,
         is_reachable: bool,
     ) {

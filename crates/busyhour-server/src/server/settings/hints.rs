@@ -30,7 +30,7 @@ use thiserror::Error;
 /// The table of hints, in the order of their extensions.
 pub(in crate::server) struct Hints {
     topic: Topic<ExtensionState>,
-    table: Mutex<Table>,
+    table: Mutex<HintTable>,
     count_max: usize,
 }
 
@@ -117,7 +117,7 @@ impl HintConfig {
 }
 
 #[derive(Default)]
-struct Table {
+struct HintTable {
     hints: BTreeMap<Name, Arc<Hint>>,
     /// For each extension that stored accounts name, the devices of those accounts.
     named: BTreeMap<Name, BTreeSet<Name>>,
@@ -147,7 +147,7 @@ impl Hints {
 
     /// Whether a hint may be set: not if the configuration defines it, and not beyond
     /// the limit of hints.
-    fn check(&self, table: &Table, extension: &Name, set_by: SetBy) -> Result<(), HintRefusal> {
+    fn check(&self, table: &HintTable, extension: &Name, set_by: SetBy) -> Result<(), HintRefusal> {
         match table.hints.get(extension) {
             _ if set_by == SetBy::Configuration => Ok(()),
             Some(known) if known.is_configured() => {
@@ -158,14 +158,14 @@ impl Hints {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, HintTable> {
         self.table
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Table {
+impl HintTable {
     /// An account names an extension now, or no longer names it.
     fn name(&mut self, extension: &Name, device: &Name, is_named: bool) {
         let named = self.named.entry(extension.clone()).or_default();
@@ -351,7 +351,7 @@ impl Core {
     /// none before.
     fn make_hint(
         self: &Arc<Self>,
-        table: &mut Table,
+        table: &mut HintTable,
         extension: &Name,
         devices: Vec<Name>,
         set: Option<(Vec<Name>, SetBy)>,

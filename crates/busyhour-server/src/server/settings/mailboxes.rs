@@ -27,12 +27,12 @@ use thiserror::Error;
 /// The table of mailboxes, in the order of their names.
 pub(in crate::server) struct Mailboxes {
     topic: Topic<Mailbox>,
-    table: Mutex<Table>,
+    table: Mutex<MailboxTable>,
     count_max: usize,
 }
 
 #[derive(Default)]
-struct Table {
+struct MailboxTable {
     slots: BTreeMap<Name, Slot>,
     /// The mailbox that each device publishes now: the account's mailbox may change.
     published: BTreeMap<Name, Name>,
@@ -158,7 +158,7 @@ impl Mailboxes {
         self.make_room(&self.lock(), id).is_ok()
     }
 
-    fn take_back(&self, table: &mut Table, id: &Name, by: &Name) {
+    fn take_back(&self, table: &mut MailboxTable, id: &Name, by: &Name) {
         table.published.remove(by);
         if let Some(slot) = table.slots.get_mut(id) {
             slot.published.retain(|(owner, _)| owner != by);
@@ -176,14 +176,14 @@ impl Mailboxes {
         self.lock().slots.len()
     }
 
-    fn make_room(&self, table: &Table, id: &Name) -> Result<(), MailboxRefusal> {
+    fn make_room(&self, table: &MailboxTable, id: &Name) -> Result<(), MailboxRefusal> {
         match table.slots.len() >= self.count_max && !table.slots.contains_key(id) {
             true => Err(MailboxRefusal::Full(self.count_max)),
             false => Ok(()),
         }
     }
 
-    fn tell(&self, table: &mut Table, id: &Name) {
+    fn tell(&self, table: &mut MailboxTable, id: &Name) {
         let Some(slot) = table.slots.get(id) else {
             return;
         };
@@ -199,7 +199,7 @@ impl Mailboxes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, MailboxTable> {
         self.table
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -2,7 +2,7 @@
 
 use super::{
     responder::{Response, answer_flow},
-    transactions::{Key, Seen},
+    transactions::{Seen, TransactionKey},
 };
 use crate::server::{core::Core, device::device_request::InboundRequest};
 use busyhour::{buffer::Buffer, clock::Instant};
@@ -20,7 +20,7 @@ pub(in crate::server) struct Request<'a> {
     pub(in crate::server) essentials: &'a Essentials<'a>,
     pub(in crate::server) datagram: &'a Buffer,
     pub(in crate::server) flow: Flow,
-    pub(in crate::server) transaction: Key,
+    pub(in crate::server) transaction: TransactionKey,
 }
 
 impl Core {
@@ -135,7 +135,7 @@ impl Core {
     }
 
     /// Whether it is a retransmission, which is answered here.
-    fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: Key) -> bool {
+    fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: TransactionKey) -> bool {
         let traffic = &self.traffic();
         match self.transactions().seen(transaction) {
             Seen::New => false,

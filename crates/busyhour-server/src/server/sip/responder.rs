@@ -2,7 +2,7 @@
 
 use super::{
     receive::Request,
-    transactions::{Key, Transactions},
+    transactions::{TransactionKey, Transactions},
     unproven::Unproven,
 };
 use crate::server::{
@@ -95,14 +95,24 @@ impl Responder {
 
     /// As [`answer`](Self::answer), for a request that was accepted: the client that
     /// sent it is trusted on its connection. `false` when that is gone.
-    pub(in crate::server) fn accept(&self, transaction: Key, flow: Flow, answer: Buffer) -> bool {
+    pub(in crate::server) fn accept(
+        &self,
+        transaction: TransactionKey,
+        flow: Flow,
+        answer: Buffer,
+    ) -> bool {
         let is_there = self.network.mark_trusted(flow);
         self.answer(transaction, flow, answer);
         is_there
     }
 
     /// Sends the answer of a transaction and keeps it for retransmissions.
-    pub(in crate::server) fn answer(&self, transaction: Key, flow: Flow, answer: Buffer) {
+    pub(in crate::server) fn answer(
+        &self,
+        transaction: TransactionKey,
+        flow: Flow,
+        answer: Buffer,
+    ) {
         self.transactions.answer(transaction, answer.clone());
         self.send(flow, answer);
     }
@@ -211,7 +221,7 @@ impl Responder {
         &self,
         request: &Message<'_>,
         flow: Flow,
-        transaction: Key,
+        transaction: TransactionKey,
         status: Status,
         finish: impl FnOnce(Response<'_, '_, '_>),
     ) -> Option<Buffer> {
@@ -231,7 +241,7 @@ impl Responder {
         &self,
         request: &Message<'_>,
         flow: Flow,
-        transaction: Key,
+        transaction: TransactionKey,
         refusal: &Refusal,
     ) {
         self.transactions.forget(transaction);
@@ -249,7 +259,7 @@ impl Responder {
         &self,
         request: &Message<'_>,
         flow: Flow,
-        transaction: Key,
+        transaction: TransactionKey,
         refusal: &Refusal,
     ) {
         if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
@@ -261,7 +271,7 @@ impl Responder {
         &self,
         request: &Message<'_>,
         flow: Flow,
-        transaction: Key,
+        transaction: TransactionKey,
         refusal: &Refusal,
     ) -> Option<Buffer> {
         let tag = self.to_tag(transaction);
@@ -269,7 +279,7 @@ impl Responder {
     }
 
     /// Gives a transaction up without an answer: the client will try again.
-    pub(in crate::server) fn abandon(&self, transaction: Key) {
+    pub(in crate::server) fn abandon(&self, transaction: TransactionKey) {
         self.transactions.forget(transaction);
     }
 
@@ -319,7 +329,7 @@ impl Responder {
     }
 
     /// Our tag in To, the same for each retransmission of a request.
-    pub(in crate::server) fn to_tag(&self, transaction: Key) -> ToTag {
+    pub(in crate::server) fn to_tag(&self, transaction: TransactionKey) -> ToTag {
         let mut digits = [0; 16];
         write_hex(&mut digits, &transaction.hash().to_be_bytes());
         ToTag(digits)

@@ -4,7 +4,7 @@
 use super::{
     receive::Request,
     responder::answer_flow,
-    transactions::{Begun, Key, Repeated},
+    transactions::{Begun, Repeated, TransactionKey},
 };
 use crate::server::{
     core::Core,
@@ -69,7 +69,7 @@ impl Core {
         &self,
         request: &Message<'_>,
         flow: Flow,
-        transaction: Key,
+        transaction: TransactionKey,
         refusal: &Refusal,
     ) {
         let counters = &self.counters().registrar;
@@ -88,7 +88,7 @@ impl Core {
         &self,
         request: &Message<'_>,
         flow: Flow,
-        transaction: Key,
+        transaction: TransactionKey,
         refusal: &Refusal,
     ) {
         self.counters().watch.rejected.increment();

@@ -7,7 +7,7 @@
 //! oldest entry, and counts it; then the registrar recognises a duplicate by its CSeq.
 //!
 //! Answers and requests in progress are pinned buffers, so both have a share by source
-//! and account ([`Memory`]). A request that must not be processed twice reserves the
+//! and account ([`TransactionMemory`]). A request that must not be processed twice reserves the
 //! room for its answer when it begins, and is refused if there is none. For other
 //! requests an answer beyond the share is not kept: a retransmission is processed
 //! again. A long request beyond its share is refused; a usual one is charged to nobody,
@@ -31,16 +31,16 @@ use std::{
 
 /// The responses kept for retransmitted requests.
 pub(in crate::server) struct Transactions {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<TransactionShard>]>,
     shard_capacity: usize,
     hashers: [FixedState; 2],
-    memory: Memory,
+    memory: TransactionMemory,
     evicted: Counter,
     not_kept: Counter,
 }
 
 /// The bytes of pinned buffers that transactions hold.
-pub(in crate::server) struct Memory {
+pub(in crate::server) struct TransactionMemory {
     /// Answers.
     pub(in crate::server) answers: Shares,
     /// The least number of bytes that an answer counts for, so that a full table of
@@ -53,7 +53,7 @@ pub(in crate::server) struct Memory {
 /// The name of a transaction: a keyed hash of everything that tells one request
 /// from another, long enough that two never share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::server) struct Key(u128);
+pub(in crate::server) struct TransactionKey(u128);
 
 /// What is known of a request.
 #[derive(Debug)]
@@ -67,13 +67,13 @@ pub(in crate::server) enum Seen {
 }
 
 #[derive(Default)]
-struct Shard {
-    entries: HashTable<Entry>,
-    order: VecDeque<(Instant, Key)>,
+struct TransactionShard {
+    entries: HashTable<TransactionEntry>,
+    order: VecDeque<(Instant, TransactionKey)>,
 }
 
-struct Entry {
-    key: Key,
+struct TransactionEntry {
+    key: TransactionKey,
     begun_at: Instant,
     holder: Holder,
     /// The charge for its request, until it is answered.
@@ -107,7 +107,11 @@ pub(in crate::server) enum Begun {
 impl Transactions {
     /// Room for about `capacity` entries and so much memory; `seeds` make the
     /// names unguessable.
-    pub(in crate::server) fn new(capacity: usize, memory: Memory, seeds: [u64; 2]) -> Self {
+    pub(in crate::server) fn new(
+        capacity: usize,
+        memory: TransactionMemory,
+        seeds: [u64; 2],
+    ) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shard_capacity: capacity.div_ceil(SHARDS).max(1),
@@ -121,7 +125,11 @@ impl Transactions {
     /// The name of a request's transaction. Call-ID and CSeq are in it beside
     /// the branch, since old clients give none; so is the source, since an
     /// answer must not go to a client that guesses a branch.
-    pub(in crate::server) fn key(&self, request: &Message<'_>, source: SocketAddr) -> Key {
+    pub(in crate::server) fn key(
+        &self,
+        request: &Message<'_>,
+        source: SocketAddr,
+    ) -> TransactionKey {
         let [low, high] = self.hashers.each_ref().map(|hasher| {
             let mut state = hasher.build_hasher();
             source.hash(&mut state);
@@ -131,18 +139,18 @@ impl Transactions {
             }
             state.finish()
         });
-        Key(u128::from(high) << 64 | u128::from(low))
+        TransactionKey(u128::from(high) << 64 | u128::from(low))
     }
 
     /// The state of a request's transaction, without beginning one.
-    pub(in crate::server) fn seen(&self, key: Key) -> Seen {
+    pub(in crate::server) fn seen(&self, key: TransactionKey) -> Seen {
         self.shard(key).seen(key)
     }
 
     /// Begins a transaction of `holder` with a request of `len` bytes.
     pub(in crate::server) fn begin(
         &self,
-        key: Key,
+        key: TransactionKey,
         now: Instant,
         holder: Holder,
         len: usize,
@@ -164,7 +172,7 @@ impl Transactions {
         if shard.order.len() >= 2 * self.shard_capacity {
             shard.forget_order();
         }
-        shard.insert(Entry {
+        shard.insert(TransactionEntry {
             key,
             begun_at: now,
             holder,
@@ -177,7 +185,7 @@ impl Transactions {
 
     /// Keeps the answer of a transaction that was begun, if room was reserved for it or
     /// the share allows it; otherwise a retransmission counts as a new request.
-    pub(in crate::server) fn answer(&self, key: Key, answer: Buffer) {
+    pub(in crate::server) fn answer(&self, key: TransactionKey, answer: Buffer) {
         let mut shard = self.shard(key);
         let Some(entry) = shard.find_mut(key) else {
             return;
@@ -200,7 +208,7 @@ impl Transactions {
     }
 
     /// Ends a transaction whose answer can easily be written again.
-    pub(in crate::server) fn forget(&self, key: Key) {
+    pub(in crate::server) fn forget(&self, key: TransactionKey) {
         self.shard(key).remove(key, &self.memory);
     }
 
@@ -242,12 +250,12 @@ impl Transactions {
         self.evicted.get()
     }
 
-    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: TransactionKey) -> MutexGuard<'_, TransactionShard> {
         lock(&self.shards[(key.0 >> 64) as usize % SHARDS])
     }
 }
 
-impl Memory {
+impl TransactionMemory {
     /// Room for a request and, where it must be kept, for its answer.
     fn take(&self, holder: Holder, len: usize, repeated: Repeated) -> Result<[u64; 2], Excess> {
         let request_bytes = match len > REQUEST_LEN_USUAL {
@@ -272,7 +280,7 @@ impl Memory {
         Ok([request_bytes, answer_bytes])
     }
 
-    fn give_back_request(&self, entry: &mut Entry) {
+    fn give_back_request(&self, entry: &mut TransactionEntry) {
         let bytes = std::mem::take(&mut entry.request_bytes);
         if bytes > 0 {
             self.requests.give_back(entry.holder, bytes);
@@ -284,7 +292,7 @@ impl Memory {
     }
 
     /// The entry is gone.
-    fn give_back(&self, mut entry: Entry) {
+    fn give_back(&self, mut entry: TransactionEntry) {
         self.give_back_request(&mut entry);
         if entry.answer_bytes > 0 {
             self.answers.give_back(entry.holder, entry.answer_bytes);
@@ -297,8 +305,8 @@ pub(in crate::server) fn buffer_bytes(len: usize) -> u64 {
     (len + len / 3 + 64) as u64
 }
 
-impl Shard {
-    fn seen(&self, key: Key) -> Seen {
+impl TransactionShard {
+    fn seen(&self, key: TransactionKey) -> Seen {
         match self.find(key).map(|entry| &entry.answer) {
             None => Seen::New,
             Some(None) => Seen::InWork,
@@ -306,27 +314,27 @@ impl Shard {
         }
     }
 
-    fn find(&self, key: Key) -> Option<&Entry> {
+    fn find(&self, key: TransactionKey) -> Option<&TransactionEntry> {
         self.entries.find(key.hash(), |entry| entry.key == key)
     }
 
-    fn find_mut(&mut self, key: Key) -> Option<&mut Entry> {
+    fn find_mut(&mut self, key: TransactionKey) -> Option<&mut TransactionEntry> {
         self.entries.find_mut(key.hash(), |entry| entry.key == key)
     }
 
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: TransactionEntry) {
         self.order.push_back((entry.begun_at, entry.key));
-        let hash = |entry: &Entry| entry.key.hash();
+        let hash = |entry: &TransactionEntry| entry.key.hash();
         self.entries.insert_unique(entry.key.hash(), entry, hash);
     }
 
-    fn remove(&mut self, key: Key, memory: &Memory) {
+    fn remove(&mut self, key: TransactionKey, memory: &TransactionMemory) {
         if let Ok(entry) = self.entries.find_entry(key.hash(), |e| e.key == key) {
             memory.give_back(entry.remove().0);
         }
     }
 
-    fn expire(&mut self, now: Instant, count_max: usize, memory: &Memory) {
+    fn expire(&mut self, now: Instant, count_max: usize, memory: &TransactionMemory) {
         for _ in 0..count_max {
             match self.order.front() {
                 Some((begun_at, _)) if *begun_at + LIFE <= now => self.drop_oldest(memory),
@@ -339,18 +347,18 @@ impl Shard {
     fn forget_order(&mut self) {
         let entries = &self.entries;
         self.order.retain(|&(begun_at, key)| {
-            let is_it = |entry: &Entry| entry.key == key && entry.begun_at == begun_at;
+            let is_it = |entry: &TransactionEntry| entry.key == key && entry.begun_at == begun_at;
             entries.find(key.hash(), is_it).is_some()
         });
     }
 
     /// Returns how many entries that removed: none if the oldest was dropped before, or
     /// dropped and begun again.
-    fn drop_oldest(&mut self, memory: &Memory) -> u64 {
+    fn drop_oldest(&mut self, memory: &TransactionMemory) -> u64 {
         let Some((begun_at, key)) = self.order.pop_front() else {
             return 0;
         };
-        let is_it = |entry: &Entry| entry.key == key && entry.begun_at == begun_at;
+        let is_it = |entry: &TransactionEntry| entry.key == key && entry.begun_at == begun_at;
         match self.entries.find_entry(key.hash(), is_it) {
             Ok(entry) => {
                 memory.give_back(entry.remove().0);
@@ -361,14 +369,14 @@ impl Shard {
     }
 }
 
-impl Key {
+impl TransactionKey {
     /// Half of it, which tells those of one table apart, and is our tag in To.
     pub(in crate::server) fn hash(self) -> u64 {
         self.0 as u64
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<TransactionShard>) -> MutexGuard<'_, TransactionShard> {
     shard
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -396,17 +404,17 @@ mod tests {
     use crate::server::load::shares::{Holders, Parts};
     use busyhour::buffer::BufferPool;
 
-    fn key(number: u128) -> Key {
-        Key(number << 64 | number)
+    fn key(number: u128) -> TransactionKey {
+        TransactionKey(number << 64 | number)
     }
 
-    fn memory(bytes: u64) -> Memory {
+    fn memory(bytes: u64) -> TransactionMemory {
         let parts = Parts {
             by_source: 10,
             by_account: 10,
             least: 1,
         };
-        Memory {
+        TransactionMemory {
             answers: Shares::new(bytes, parts),
             answer_min: 100,
             requests: Shares::new(bytes, parts),
@@ -417,7 +425,7 @@ mod tests {
         Transactions::new(capacity, memory(1 << 30), [1, 2])
     }
 
-    fn begin(transactions: &Transactions, key: Key, now: Instant) -> bool {
+    fn begin(transactions: &Transactions, key: TransactionKey, now: Instant) -> bool {
         transactions.begin(key, now, Holder::NOBODY, 500, Repeated::Same) == Begun::New
     }
 
@@ -456,7 +464,7 @@ mod tests {
     #[test]
     fn a_full_shard_gives_up_its_oldest_and_counts_it() {
         let transactions = transactions(SHARDS);
-        let same_shard = |number: u128| Key(number << 70 | number);
+        let same_shard = |number: u128| TransactionKey(number << 70 | number);
         assert!(begin(&transactions, same_shard(1), at(0)));
         assert!(begin(&transactions, same_shard(2), at(1)));
         assert!(matches!(transactions.seen(same_shard(1)), Seen::New));
@@ -467,7 +475,7 @@ mod tests {
     #[test]
     fn what_is_forgotten_takes_nobody_elses_place() {
         let transactions = transactions(SHARDS * 4);
-        let same_shard = |number: u128| Key(number << 70 | number);
+        let same_shard = |number: u128| TransactionKey(number << 70 | number);
         assert!(begin(&transactions, same_shard(1), at(0)));
         for number in 2..100 {
             assert!(begin(&transactions, same_shard(number), at(1)));

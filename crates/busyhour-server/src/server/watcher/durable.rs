@@ -8,7 +8,7 @@
 //! A store in memory has no rows: after a restart the server answers the first request
 //! of a watcher with 481, so the watcher subscribes anew.
 
-use super::{Inner, Row, Watcher};
+use super::{Inner, SubscriptionRow, Watcher};
 use crate::server::{
     core::Core, device::device_request::InboundRequest, sip::responder::answer_flow,
 };
@@ -60,7 +60,7 @@ impl Watcher {
             self.give_up(&core);
             return core.fail_arrival(inbound);
         }
-        self.lock().row = Some(Row::new(row, 0));
+        self.lock().row = Some(SubscriptionRow::new(row, 0));
         let flow = answer_flow(&inbound.message(), inbound.flow);
         core.responder().accept(inbound.transaction, flow, answer);
         self.start(&core);
@@ -112,7 +112,7 @@ impl Watcher {
     /// NOTIFY.
     pub(super) fn renew_row(self: &Arc<Self>, core: &Core, state: &mut Inner) {
         let subscription = &state.subscription;
-        let has_outgrown = |row: &Row| subscription.has_outgrown(row.last_cseq);
+        let has_outgrown = |row: &SubscriptionRow| subscription.has_outgrown(row.last_cseq);
         if state.is_storing || !state.row.as_ref().is_some_and(has_outgrown) {
             return;
         }
@@ -142,7 +142,7 @@ impl Watcher {
                 match (&result, state.is_over) {
                     (Err(_), _) => {}
                     (Ok(()), true) => core.store().purge(&[stored.ended()]),
-                    (Ok(()), false) => state.row = Some(Row::new(&stored, last_cseq)),
+                    (Ok(()), false) => state.row = Some(SubscriptionRow::new(&stored, last_cseq)),
                 }
             });
             done(result);
@@ -226,13 +226,13 @@ impl Watcher {
         let holder = core.holder(subscription.dialog().flow(), subscription.account());
         let watcher = Self::new(id, &tag, holder, core, subscription);
         let mut state = watcher.lock();
-        state.row = Some(Row::new(row, state.subscription.last_cseq()));
+        state.row = Some(SubscriptionRow::new(row, state.subscription.last_cseq()));
         drop(state);
         Some(Arc::new(watcher))
     }
 }
 
-impl Row {
+impl SubscriptionRow {
     fn new(row: &SoftState, last_cseq: u32) -> Self {
         let ended = row.ended();
         Self { ended, last_cseq }

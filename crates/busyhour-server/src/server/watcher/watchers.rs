@@ -12,7 +12,7 @@ use std::{
 
 /// The table of watchers, in shards with a lock each.
 pub(in crate::server) struct Watchers {
-    shards: Box<[Mutex<Table>]>,
+    shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
     shares: Shares,
 }
@@ -75,17 +75,17 @@ impl Watchers {
         self.shares.used() as usize
     }
 
-    fn shard(&self, id: u64) -> MutexGuard<'_, Table> {
+    fn shard(&self, id: u64) -> MutexGuard<'_, WatcherTable> {
         lock(&self.shards[id as usize % SHARDS])
     }
 }
 
-fn lock(shard: &Mutex<Table>) -> MutexGuard<'_, Table> {
+fn lock(shard: &Mutex<WatcherTable>) -> MutexGuard<'_, WatcherTable> {
     shard
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-type Table = HashMap<u64, Arc<Watcher>>;
+type WatcherTable = HashMap<u64, Arc<Watcher>>;
 
 const SHARDS: usize = 64;

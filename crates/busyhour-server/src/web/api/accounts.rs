@@ -74,7 +74,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
 
 async fn list(State(backend): State<Arc<dyn Backend>>, Query(query): Query<PageQuery>) -> Response {
     #[derive(Serialize)]
-    struct List {
+    struct AccountList {
         accounts: Vec<AccountView>,
     }
     let limit = match query.limit() {
@@ -87,7 +87,7 @@ async fn list(State(backend): State<Arc<dyn Backend>>, Query(query): Query<PageQ
     let accounts = api.page(query.after.as_deref(), limit);
     let last = accounts.last().filter(|_| accounts.len() == limit);
     let next = last.map(|account| account.user.clone());
-    let list = List { accounts };
+    let list = AccountList { accounts };
     Json(Page { list, next }).into_response()
 }
 

@@ -31,13 +31,13 @@ async fn list(
     Query(query): Query<FailureQuery>,
 ) -> Response {
     #[derive(Serialize)]
-    struct List {
+    struct FailureList {
         failures: Vec<FailureView>,
     }
     match limit(query.limit) {
         Ok(limit) => {
             let failures = backend.failures(query.user.as_deref(), limit);
-            Json(List { failures }).into_response()
+            Json(FailureList { failures }).into_response()
         }
         Err(rejection) => rejection.into_response(),
     }

@@ -21,7 +21,7 @@ use busyhour_registrar::watch::{LineState, Mailbox, MessageSummary};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-type Shared = State<Arc<dyn SettingsApi>>;
+type SharedSettings = State<Arc<dyn SettingsApi>>;
 
 pub(in crate::web) fn router(api: Arc<dyn SettingsApi>) -> Router {
     Router::new()
@@ -60,9 +60,9 @@ struct HintRequest {
     devices: Vec<String>,
 }
 
-async fn mailboxes(State(api): Shared, Query(query): Query<PageQuery>) -> Response {
+async fn mailboxes(State(api): SharedSettings, Query(query): Query<PageQuery>) -> Response {
     #[derive(Serialize)]
-    struct List<'m> {
+    struct MailboxList<'m> {
         mailboxes: Vec<MailboxBody<'m>>,
     }
     let limit = match query.limit() {
@@ -72,18 +72,18 @@ async fn mailboxes(State(api): Shared, Query(query): Query<PageQuery>) -> Respon
     let page = api.mailboxes(query.after.as_deref(), limit);
     let mailboxes = page.items.iter().map(MailboxBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
-    let list = List { mailboxes };
+    let list = MailboxList { mailboxes };
     Json(Page { list, next }).into_response()
 }
 
-async fn mailbox(State(api): Shared, Path(id): Path<String>) -> Response {
+async fn mailbox(State(api): SharedSettings, Path(id): Path<String>) -> Response {
     match api.mailbox(&id) {
         Some(mailbox) => Json(MailboxBody::of(&mailbox)).into_response(),
         None => no_mailbox(&id),
     }
 }
 
-async fn put_mailbox(State(api): Shared, Path(id): Path<String>, body: Bytes) -> Response {
+async fn put_mailbox(State(api): SharedSettings, Path(id): Path<String>, body: Bytes) -> Response {
     let summary = match serde_json::from_slice(&body) {
         Ok(summary) => summary,
         Err(error) => return bad_body(&error),
@@ -103,7 +103,7 @@ async fn put_mailbox(State(api): Shared, Path(id): Path<String>, body: Bytes) ->
     }
 }
 
-async fn delete_mailbox(State(api): Shared, Path(id): Path<String>) -> Response {
+async fn delete_mailbox(State(api): SharedSettings, Path(id): Path<String>) -> Response {
     let (done, result) = completion();
     match api.remove_mailbox(&id, done) {
         Ok(true) => removed(result).await,
@@ -112,9 +112,9 @@ async fn delete_mailbox(State(api): Shared, Path(id): Path<String>) -> Response 
     }
 }
 
-async fn hints(State(api): Shared, Query(query): Query<PageQuery>) -> Response {
+async fn hints(State(api): SharedSettings, Query(query): Query<PageQuery>) -> Response {
     #[derive(Serialize)]
-    struct List<'h> {
+    struct HintList<'h> {
         hints: Vec<HintBody<'h>>,
     }
     let limit = match query.limit() {
@@ -124,18 +124,22 @@ async fn hints(State(api): Shared, Query(query): Query<PageQuery>) -> Response {
     let page = api.hints(query.after.as_deref(), limit);
     let hints = page.items.iter().map(HintBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
-    let list = List { hints };
+    let list = HintList { hints };
     Json(Page { list, next }).into_response()
 }
 
-async fn hint(State(api): Shared, Path(extension): Path<String>) -> Response {
+async fn hint(State(api): SharedSettings, Path(extension): Path<String>) -> Response {
     match api.hint(&extension) {
         Some(hint) => Json(HintBody::of(&hint)).into_response(),
         None => no_hint(&extension),
     }
 }
 
-async fn put_hint(State(api): Shared, Path(extension): Path<String>, body: Bytes) -> Response {
+async fn put_hint(
+    State(api): SharedSettings,
+    Path(extension): Path<String>,
+    body: Bytes,
+) -> Response {
     let wanted: HintRequest = match serde_json::from_slice(&body) {
         Ok(wanted) => wanted,
         Err(error) => return bad_body(&error),
@@ -157,7 +161,7 @@ async fn put_hint(State(api): Shared, Path(extension): Path<String>, body: Bytes
     }
 }
 
-async fn delete_hint(State(api): Shared, Path(extension): Path<String>) -> Response {
+async fn delete_hint(State(api): SharedSettings, Path(extension): Path<String>) -> Response {
     let (done, result) = completion();
     match api.remove_hint(&extension, done) {
         Ok(true) => removed(result).await,

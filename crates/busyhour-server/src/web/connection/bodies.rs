@@ -1,8 +1,8 @@
 //! Reads bodies whole before they are handled, within limits of time and memory.
 
 use super::{
-    connections::Peer,
-    load::{Excess, Load},
+    connections::ClientAddress,
+    load::{Load, Overuse},
 };
 use crate::web::{api::paging::BODY_BYTES_MAX, graph::graphite::FORM_BYTES_MAX};
 use axum::{
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 /// Why there is no whole body.
-enum Failure {
+enum BodyFailure {
     /// Longer than any handler takes.
     TooLong,
     /// There is no memory for it.
@@ -30,7 +30,7 @@ enum Failure {
 /// Lets a request pass once its body is there, or answers it.
 pub(in crate::web) async fn gather(
     State(load): State<Arc<Load>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(ClientAddress(peer)): Extension<ClientAddress>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -41,18 +41,18 @@ pub(in crate::web) async fn gather(
         return refuse_long();
     }
     let Ok(mut place) = load.bodies.take(peer.ip(), 0) else {
-        return refuse(&load, Excess::Bodies);
+        return refuse(&load, Overuse::Bodies);
     };
     let (head, body) = request.into_parts();
     let mut pieces = body.into_data_stream();
     let mut whole = Vec::new();
     let read = async {
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|_| Failure::Broken)?;
+            let piece = piece.map_err(|_| BodyFailure::Broken)?;
             if whole.len() + piece.len() > BYTES_MAX {
-                return Err(Failure::TooLong);
+                return Err(BodyFailure::TooLong);
             }
-            place.grow(piece.len()).map_err(|_| Failure::NoRoom)?;
+            place.grow(piece.len()).map_err(|_| BodyFailure::NoRoom)?;
             whole.extend_from_slice(&piece);
         }
         Ok(())
@@ -65,11 +65,11 @@ pub(in crate::web) async fn gather(
             drop(place);
             answer
         }
-        Ok(Err(Failure::TooLong)) => refuse_long(),
-        Ok(Err(Failure::NoRoom)) => refuse(&load, Excess::Bodies),
+        Ok(Err(BodyFailure::TooLong)) => refuse_long(),
+        Ok(Err(BodyFailure::NoRoom)) => refuse(&load, Overuse::Bodies),
         // The body is not read, unless there was none.
-        Ok(Err(Failure::Broken)) => end(StatusCode::BAD_REQUEST, BROKEN),
-        Err(_) => refuse(&load, Excess::LateBody),
+        Ok(Err(BodyFailure::Broken)) => end(StatusCode::BAD_REQUEST, BROKEN),
+        Err(_) => refuse(&load, Overuse::LateBody),
     }
 }
 
@@ -84,10 +84,10 @@ fn end(status: StatusCode, text: impl IntoResponse) -> Response {
 }
 
 /// The connection ends with the answer, since the rest of the body may still come.
-pub(in crate::web) fn refuse(load: &Load, excess: Excess) -> Response {
+pub(in crate::web) fn refuse(load: &Load, excess: Overuse) -> Response {
     load.count(excess);
     let (status, text) = match excess {
-        Excess::LateBody => (StatusCode::REQUEST_TIMEOUT, LATE),
+        Overuse::LateBody => (StatusCode::REQUEST_TIMEOUT, LATE),
         _ => (StatusCode::SERVICE_UNAVAILABLE, FULL),
     };
     let headers = [(header::CONNECTION, "close"), (header::RETRY_AFTER, "1")];

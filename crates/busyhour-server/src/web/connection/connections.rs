@@ -6,9 +6,9 @@
 //! is closed for a new one, and each has little time.
 
 use super::{
-    load::{Excess, Load},
+    load::{Load, Overuse},
     patient::Patient,
-    places::Place,
+    places::Reservation,
 };
 use axum::{
     Extension, Router,
@@ -32,7 +32,7 @@ use tokio::{
 
 /// The address of the client, for every request of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::web) struct Peer(pub(in crate::web) SocketAddr);
+pub(in crate::web) struct ClientAddress(pub(in crate::web) SocketAddr);
 
 /// Accepts and serves until [`end`](Self::end).
 pub(in crate::web) struct Connections {
@@ -83,23 +83,23 @@ impl Acceptor {
     async fn run(mut self) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => self.admit(stream, Peer(peer)),
+                Ok((stream, peer)) => self.admit(stream, ClientAddress(peer)),
                 Err(error) => rest_after(&error).await,
             }
         }
     }
 
-    fn admit(&mut self, stream: TcpStream, peer: Peer) {
+    fn admit(&mut self, stream: TcpStream, peer: ClientAddress) {
         match self.load.connections.take(peer.0.ip(), 1) {
             Ok(place) => self.serve(stream, peer, place),
             Err(why) => {
-                self.load.count(Excess::Connections(why));
+                self.load.count(Overuse::Connections(why));
                 self.serve_health(stream, peer);
             }
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: Peer, place: Place) {
+    fn serve(&self, stream: TcpStream, peer: ClientAddress, place: Reservation) {
         let routes = self.routes.clone().layer(Extension(peer));
         let connection = builder().serve_connection(
             TokioIo::new(self.patient(stream)),
@@ -113,7 +113,7 @@ impl Acceptor {
         });
     }
 
-    fn serve_health(&mut self, stream: TcpStream, peer: Peer) {
+    fn serve_health(&mut self, stream: TcpStream, peer: ClientAddress) {
         let routes = self.routes.clone().layer(Extension(peer));
         let routes = routes.layer(middleware::from_fn(health_only));
         let connection = builder().keep_alive(false).serve_connection(
@@ -134,7 +134,7 @@ impl Acceptor {
     fn patient(&self, stream: TcpStream) -> Patient {
         let load = self.load.clone();
         Patient::new(stream, self.load.patience, move || {
-            load.count(Excess::Unread);
+            load.count(Overuse::Unread);
         })
     }
 }

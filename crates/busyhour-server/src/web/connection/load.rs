@@ -25,7 +25,7 @@ pub(in crate::web) struct Load {
 
 /// What a client took too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::web) enum Excess {
+pub(in crate::web) enum Overuse {
     Connections(NoPlace),
     Events,
     Bodies,
@@ -51,7 +51,7 @@ impl Load {
     }
 
     /// Counts it, and says it at once, and then once a minute.
-    pub(in crate::web) fn count(&self, excess: Excess) {
+    pub(in crate::web) fn count(&self, excess: Overuse) {
         let index = excess.index();
         let refused = 1 + self.refused[index].fetch_add(1, Ordering::Relaxed);
         let told_at = &self.told_at[index];
@@ -65,20 +65,20 @@ impl Load {
 
     /// These numbers beside those that were counted elsewhere.
     pub(in crate::web) fn stats(&self, others: HttpStats) -> HttpStats {
-        let of = |excess: Excess| self.refused[excess.index()].load(Ordering::Relaxed);
+        let of = |excess: Overuse| self.refused[excess.index()].load(Ordering::Relaxed);
         HttpStats {
-            refused_full: of(Excess::Connections(NoPlace::Full)),
-            refused_source: of(Excess::Connections(NoPlace::Source)),
-            refused_events: of(Excess::Events),
-            refused_bodies: of(Excess::Bodies),
-            late_bodies: of(Excess::LateBody),
-            closed_unread: of(Excess::Unread),
+            refused_full: of(Overuse::Connections(NoPlace::Full)),
+            refused_source: of(Overuse::Connections(NoPlace::Source)),
+            refused_events: of(Overuse::Events),
+            refused_bodies: of(Overuse::Bodies),
+            late_bodies: of(Overuse::LateBody),
+            closed_unread: of(Overuse::Unread),
             ..others
         }
     }
 }
 
-impl Excess {
+impl Overuse {
     fn index(self) -> usize {
         match self {
             Self::Connections(NoPlace::Full) => 0,

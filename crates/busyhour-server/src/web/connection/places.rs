@@ -23,7 +23,7 @@ struct Taken {
 }
 
 /// A taken amount, given back when it is dropped.
-pub(in crate::web) struct Place {
+pub(in crate::web) struct Reservation {
     places: Arc<Places>,
     source: IpAddr,
     amount: usize,
@@ -56,8 +56,8 @@ impl Places {
         self: &Arc<Self>,
         source: IpAddr,
         amount: usize,
-    ) -> Result<Place, NoPlace> {
-        let mut place = Place {
+    ) -> Result<Reservation, NoPlace> {
+        let mut place = Reservation {
             places: self.clone(),
             source: source_of(source),
             amount: 0,
@@ -70,7 +70,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl Reservation {
     /// Takes more.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
         taken.all -= self.amount;

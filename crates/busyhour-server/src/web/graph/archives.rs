@@ -22,7 +22,7 @@ pub struct Archives {
 
 #[derive(Default)]
 struct Opened {
-    archives: BTreeMap<PathBuf, Arc<Entry>>,
+    archives: BTreeMap<PathBuf, Arc<CachedArchive>>,
     index: Arc<Index>,
 }
 
@@ -34,7 +34,7 @@ struct Size {
 }
 
 /// An archive as it was when it was last read.
-struct Entry {
+struct CachedArchive {
     archive: Archive,
     size: Size,
     paths: BTreeMap<Arc<str>, SeriesId>,
@@ -58,7 +58,7 @@ impl Archives {
     }
 
     /// The archive that has `path`.
-    fn entry(&self, path: &str) -> Option<Arc<Entry>> {
+    fn entry(&self, path: &str) -> Option<Arc<CachedArchive>> {
         let opened = self.opened();
         let mut entries = opened.archives.values();
         entries
@@ -100,8 +100,8 @@ impl Archives {
         &self,
         base: &Path,
         size: Size,
-        before: Option<&Arc<Entry>>,
-    ) -> Result<Arc<Entry>, busyhour_pcp::Error> {
+        before: Option<&Arc<CachedArchive>>,
+    ) -> Result<Arc<CachedArchive>, busyhour_pcp::Error> {
         if let Some(before) = before.filter(|before| before.size == size) {
             return Ok(before.clone());
         }
@@ -111,7 +111,7 @@ impl Archives {
         let paths = series
             .map(|id| (path(&root, &archive, id).into(), id))
             .collect();
-        Ok(Arc::new(Entry {
+        Ok(Arc::new(CachedArchive {
             archive,
             size,
             paths,
@@ -134,7 +134,7 @@ impl Source for Archives {
 
     fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error> {
         let mut points = vec![Points::default(); paths.len()];
-        let entries: Vec<Arc<Entry>> = self.opened().archives.values().cloned().collect();
+        let entries: Vec<Arc<CachedArchive>> = self.opened().archives.values().cloned().collect();
         for entry in entries {
             let wanted = paths.iter().enumerate();
             let wanted = wanted.filter_map(|(place, path)| Some((place, *entry.paths.get(path)?)));
@@ -150,7 +150,7 @@ impl Source for Archives {
     }
 }
 
-impl Entry {
+impl CachedArchive {
     /// The part of `window` that the archive covers.
     fn within(&self, window: Window, step: i64) -> Option<(i64, i64)> {
         let (start, end) = window.aligned(step);

@@ -1,6 +1,6 @@
 //! Routes of the Graphite interface: parameters in, [`Graphs`] asked, answers out.
 
-use super::graphs::{Failure, Graphs};
+use super::graphs::{Graphs, RenderFailure};
 use axum::{
     Json, Router,
     body::Bytes,
@@ -102,7 +102,7 @@ fn parameters(query: Option<String>, form: &Bytes) -> Parameters {
     Parameters::parse(query.as_deref().unwrap_or_default(), form)
 }
 
-fn respond(outcome: Result<Answer, Failure>) -> Response {
+fn respond(outcome: Result<Answer, RenderFailure>) -> Response {
     match outcome {
         Ok(answer) => {
             let headers = [
@@ -119,22 +119,22 @@ fn respond(outcome: Result<Answer, Failure>) -> Response {
     }
 }
 
-fn told(failure: &Failure) -> (StatusCode, String) {
+fn told(failure: &RenderFailure) -> (StatusCode, String) {
     match failure {
-        Failure::Graphite(error @ Error::Request(_)) => {
+        RenderFailure::Graphite(error @ Error::Request(_)) => {
             (StatusCode::BAD_REQUEST, error.to_string())
         }
-        Failure::Graphite(error @ Error::TooLarge(..)) => {
+        RenderFailure::Graphite(error @ Error::TooLarge(..)) => {
             (StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
         }
-        Failure::Graphite(error @ Error::Source(_)) => {
+        RenderFailure::Graphite(error @ Error::Source(_)) => {
             (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
-        Failure::Busy => (
+        RenderFailure::Busy => (
             StatusCode::SERVICE_UNAVAILABLE,
             "too many requests are in progress; try again later".into(),
         ),
-        Failure::Lost => (
+        RenderFailure::Lost => (
             StatusCode::INTERNAL_SERVER_ERROR,
             "the request ended without an answer; the log says why".into(),
         ),

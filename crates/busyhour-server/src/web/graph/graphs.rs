@@ -43,7 +43,7 @@ pub struct GraphOptions {
 
 /// Why a request got no answer.
 #[derive(Debug)]
-pub(in crate::web) enum Failure {
+pub(in crate::web) enum RenderFailure {
     /// The request, or what it asked for.
     Graphite(Error),
     /// All places are taken, or the server is shutting down.
@@ -53,7 +53,7 @@ pub(in crate::web) enum Failure {
 }
 
 /// Takes samples until it is dropped.
-pub(in crate::web) struct Sampling {
+pub(in crate::web) struct GraphSampling {
     timers: Timers,
     timer: TimerHandle,
 }
@@ -81,7 +81,7 @@ impl Graphs {
     }
 
     /// Takes a sample of the snapshot now and then every step.
-    pub(in crate::web) fn sample(self: &Arc<Self>, backend: Arc<dyn Backend>) -> Sampling {
+    pub(in crate::web) fn sample(self: &Arc<Self>, backend: Arc<dyn Backend>) -> GraphSampling {
         let (telemetry, clock) = (self.telemetry.clone(), self.clock.clone());
         let take = move || {
             let now = seconds(&clock);
@@ -99,7 +99,7 @@ impl Graphs {
             .timers
             .every(Duration::from_secs(step), &self.pool, take);
         let timers = self.timers.clone();
-        Sampling { timers, timer }
+        GraphSampling { timers, timer }
     }
 
     /// Runs one request on the pool.
@@ -107,7 +107,7 @@ impl Graphs {
         self: Arc<Self>,
         parameters: Parameters,
         ask: Ask,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, RenderFailure> {
         let deadline = self.clock.now() + self.options.duration_max;
         let place = time::timeout(
             self.options.duration_max,
@@ -115,7 +115,7 @@ impl Graphs {
         );
         let Ok(Ok(place)) = place.await else {
             self.graphite.count_busy();
-            return Err(Failure::Busy);
+            return Err(RenderFailure::Busy);
         };
         let (answer, answered) = oneshot::channel();
         let graphs = self.clone();
@@ -128,12 +128,12 @@ impl Graphs {
         };
         if self.pool.try_push(task).is_err() {
             self.graphite.count_busy();
-            return Err(Failure::Busy);
+            return Err(RenderFailure::Busy);
         }
         answered
             .await
-            .map_err(|_| Failure::Lost)?
-            .map_err(Failure::Graphite)
+            .map_err(|_| RenderFailure::Lost)?
+            .map_err(RenderFailure::Graphite)
     }
 
     /// What needs no evaluation.
@@ -146,7 +146,7 @@ impl Graphs {
     }
 }
 
-impl Drop for Sampling {
+impl Drop for GraphSampling {
     fn drop(&mut self) {
         // A sample that is being taken now is the last one.
         let _ = self.timers.cancel(&self.timer);
