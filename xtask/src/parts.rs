@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    rules::{Arrow, CROWDED_FOLDERS, FOLDER_FILES_MAX, LAYERS, PARTS, Parts},
+    rules::{Arrow, FOLDER_FILES_MAX, LAYERS, PARTS, Parts},
     tidy::{RustFile, Tree},
 };
 
@@ -145,22 +145,13 @@ fn crowded_folders(tree: &Tree) -> Vec<String> {
         *counts.entry(folder).or_default() += 1;
     }
     let is_full = |count: usize| count > FOLDER_FILES_MAX;
-    let mut complaints = Vec::new();
-    for (folder, count) in counts.iter().filter(|(_, count)| is_full(**count)) {
-        if !CROWDED_FOLDERS.contains(folder) {
-            complaints.push(format!(
-                "{folder}: {count} files; at most {FOLDER_FILES_MAX}: give its parts folders of their own"
-            ));
-        }
-    }
-    for folder in CROWDED_FOLDERS {
-        if !counts.get(folder).is_some_and(|count| is_full(*count)) {
-            complaints.push(format!(
-                "{folder}: listed in CROWDED_FOLDERS and is not crowded"
-            ));
-        }
-    }
-    complaints
+    let full = counts.iter().filter(|(_, count)| is_full(**count));
+    let complaint = |(folder, count)| {
+        format!(
+            "{folder}: {count} files; at most {FOLDER_FILES_MAX}: give its parts folders of their own"
+        )
+    };
+    full.map(complaint).collect()
 }
 
 /// The paths that a file names, from the root of its crate, with the line of each.

@@ -276,9 +276,6 @@ const WATCH: Parts = Parts {
 /// Files that lie side by side in a folder of a crate's source.
 pub const FOLDER_FILES_MAX: usize = 16;
 
-/// Folders that hold more until they have parts.
-pub const CROWDED_FOLDERS: &[&str] = &[];
-
 /// Files of models and tests, whose types are not those of the crate.
 pub const TEST_FILES: &[&str] = &["model.rs", "models.rs", "schedules.rs", "tests.rs"];
 
