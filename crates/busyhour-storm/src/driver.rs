@@ -14,7 +14,7 @@ use super::results::tally::Tally;
 use super::wire::batch::{BATCH, Inbox, Outbox};
 use super::wire::socket::StormSocket;
 
-/// One thread's share of the storm.
+/// The devices and the socket of one thread.
 pub(super) struct Driver {
     socket: StormSocket,
     machine: Box<dyn Machine>,
@@ -54,8 +54,9 @@ impl Driver {
         let mut schedule = Schedule::new(phase, begin);
         let mut inbox = Inbox::new();
         loop {
-            // What has come is heard before anything counts as late: where the
-            // storm is the limit, it must show in what it offers.
+            // Reads all answers that have arrived before anything counts as
+            // late. If the storm itself is too slow, the offered rate must
+            // show it.
             let idle = self.receive_all(&mut inbox) == 0;
             let now = self.clock.now();
             self.begin_due(&mut schedule, now);
@@ -75,7 +76,8 @@ impl Driver {
         }
     }
 
-    /// What became of the last registration of a device.
+    /// Whether the last registration of a device was acknowledged, if that is
+    /// known.
     pub fn is_registered(&self, index: u32) -> Option<bool> {
         self.machine.is_registered(index)
     }
@@ -107,8 +109,8 @@ impl Driver {
         sum
     }
 
-    /// A refused port is what a server that was killed looks like; its
-    /// answers may still come after a restart, so it is counted and no more.
+    /// A refused port usually means that the server was killed. Answers may
+    /// still come after a restart, so the error is only counted.
     fn receive(&mut self, inbox: &mut Inbox) -> usize {
         let Self {
             socket,
@@ -141,7 +143,7 @@ impl Driver {
     }
 }
 
-/// Batches that come in for one that goes out, at most.
+/// The most batches that are received for each batch that is sent.
 const BATCHES: usize = 16;
-/// The progress is shown meanwhile.
+/// The longest sleep; the counts for the progress bar are updated after it.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);

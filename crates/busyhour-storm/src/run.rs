@@ -1,4 +1,4 @@
-//! A storm from its arguments to its report.
+//! Runs a storm, from its arguments to its report.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -32,12 +32,12 @@ use super::watch_driver::WatchDriver;
 /// Why a storm ends with a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum StormError {
-    /// No socket towards the target.
+    /// The target cannot be reached.
     #[error("cannot reach {target}: {source}")]
     Unreachable {
         /// The target.
         target: std::net::SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The journal can't be opened or written.
@@ -46,23 +46,23 @@ pub enum StormError {
     /// The report can't be written.
     #[error("{0}")]
     Output(String),
-    /// IAX2 is spoken over UDP alone.
+    /// IAX2 runs only over UDP.
     #[error("IAX2 does not run over TCP: leave out --transport tcp or --protocol iax2")]
     NoConnections,
-    /// `--auth` lacks its colon.
+    /// `--auth` has no colon.
     #[error("--auth needs USER:PASSWORD")]
     NoColon,
-    /// A pattern in `--auth` is broken.
+    /// A pattern in `--auth` is invalid.
     #[error("--auth: {0}")]
     Auth(#[from] PatternError),
-    /// The report was printed, and not all is well in it.
+    /// The report was printed, but registrations failed.
     #[error("{failed} of {sent} registrations failed{advice}")]
     Failed {
         /// Registrations that failed.
         failed: u64,
         /// Registrations begun.
         sent: u64,
-        /// What to do, where the reason is known; begins a line of its own.
+        /// What to do, if the reason is known; it begins a new line.
         advice: &'static str,
     },
     /// Not every watcher could subscribe.
@@ -73,15 +73,16 @@ pub enum StormError {
         /// Watchers that tried.
         watchers: u64,
     },
-    /// The report was printed, and in the end some watchers were wrong.
+    /// The report was printed, but some watchers had a wrong state at the
+    /// end.
     #[error("{wrong} of {watchers} watchers have a wrong state")]
     Untrue {
-        /// Watchers who believe what is not so.
+        /// Watchers with a wrong state.
         wrong: u64,
         /// All watchers.
         watchers: u64,
     },
-    /// A ramp whose first step failed already.
+    /// The first step of a ramp failed already.
     #[error("even the first step of the ramp failed")]
     NoCeiling,
 }
@@ -90,8 +91,8 @@ pub enum StormError {
 pub type Print<'a> = &'a dyn Fn(String) -> Result<(), String>;
 
 impl Storm {
-    /// Runs the storm, gives the report to `print` and judges it. `print` says in a
-    /// sentence why it could not write.
+    /// Runs the storm, passes the report to `print` and judges the result. If
+    /// `print` cannot write, it returns a sentence that says why.
     ///
     /// # Errors
     /// When the storm could not be made, or a registration failed.
@@ -106,7 +107,7 @@ impl Storm {
         }
     }
 
-    /// The pace that the arguments ask for.
+    /// The pace that the arguments request.
     fn pace(&self) -> Pace {
         let even = || f64::from(self.devices) / self.over.as_secs_f64().max(1e-6);
         match self.closed {
@@ -153,10 +154,11 @@ impl Storm {
 
     fn usual_timing(&self) -> Timing {
         match self.transport {
-            // Nothing is lost over a connection, so what is late there says
-            // that the step is over the ceiling, and is no failure.
+            // Over a connection nothing is lost. A late answer there means
+            // that the step is over the ceiling, and is not a failure.
             Transport::Tcp => Timing::over_connection(self.t1),
-            // A step over the ceiling need not wait for timer F to say so.
+            // If a step is over the ceiling, it must not wait long for timer
+            // F to show it.
             Transport::Udp if self.ramp => {
                 let timing = Timing::with_t1(self.t1);
                 let give_up = timing.give_up.min(RAMP_PATIENCE);
@@ -173,7 +175,7 @@ struct Running {
     clock: Clock,
     drivers: Vec<Driver>,
     watch: Option<WatchDriver>,
-    /// Devices used by new registrations so far, over all threads.
+    /// Devices that new registrations have used so far, over all threads.
     used: u32,
 }
 
@@ -215,7 +217,7 @@ impl Running {
         })
     }
 
-    /// Watchers are there before what they shall see.
+    /// The watchers subscribe before the devices register.
     fn subscribe(&mut self) -> Result<(), StormError> {
         let Some(watch) = &mut self.watch else {
             return Ok(());
@@ -230,7 +232,7 @@ impl Running {
         }
     }
 
-    /// Refreshes need something to refresh.
+    /// Registers the devices that will refresh.
     fn warm_up(&mut self) -> Result<(), StormError> {
         if self.args.kind == Kind::Insert {
             return Ok(());
@@ -261,7 +263,7 @@ impl Running {
         report.watch.map_or(Ok(()), |watch| judge_watchers(&watch))
     }
 
-    /// Raises the rate until a step fails; the step before it is the ceiling.
+    /// Raises the rate until a step fails; the last good rate is the ceiling.
     fn ramp(&mut self, print: Print<'_>) -> Result<(), StormError> {
         let mut steps: Vec<Report> = Vec::new();
         let mut per_second = self.args.rate.unwrap_or(RAMP_START_PER_SECOND);
@@ -292,7 +294,8 @@ impl Running {
         }
     }
 
-    /// New registrations take new devices at each step, refreshes the same.
+    /// New registrations use new devices in each step; refreshes use the same
+    /// devices.
     fn step(&mut self, per_second: f64) -> Phase {
         let count = (per_second * self.args.step.as_secs_f64()).ceil() as u64;
         let once = self.each_device_once(Pace::Open { per_second });
@@ -312,7 +315,7 @@ impl Running {
         }
     }
 
-    /// A phase, with the server's use of CPU and memory beside it.
+    /// Runs a phase, and measures the server's CPU time and memory during it.
     fn measured(&mut self, phase: Phase) -> Result<(Report, Tally), StormError> {
         let process = self.args.pid.map(Process::new);
         let before = process.and_then(Process::usage);
@@ -330,9 +333,9 @@ impl Running {
         Ok((report, tally))
     }
 
-    /// Those whom the server no longer knows, though they never heard of an end,
-    /// are wrong too. It tells those whom it knows once more, so that this comes
-    /// after all else.
+    /// Counts the watchers whose subscription the server has lost without
+    /// ending it; they are wrong, too. The server sends one more NOTIFY to
+    /// all others, so this comes last.
     fn count_forgotten(&mut self, told: &mut WatchUse) {
         let Some(mut watch) = self.watch.take() else {
             return;
@@ -344,8 +347,8 @@ impl Running {
         self.watch = Some(watch);
     }
 
-    /// Runs a phase while the watchers listen, and until they have heard all;
-    /// gives with the rest how often they had been notified before.
+    /// Runs a phase while the watchers receive, until no more NOTIFYs come.
+    /// The last value is the number of NOTIFYs before the phase.
     fn watched(&mut self, phase: Phase) -> Result<(Tally, Duration, Option<u64>), StormError> {
         let Some(mut watch) = self.watch.take() else {
             let (tally, took) = self.blow(phase)?;
@@ -384,7 +387,8 @@ impl Running {
         }
     }
 
-    /// Threads take turns with the devices.
+    /// The threads take the devices in turn, so the device's number gives its
+    /// thread.
     fn is_registered(&self, device: u32) -> Option<bool> {
         let threads = self.drivers.len() as u32;
         let driver = self.drivers.get((device % threads) as usize)?;
@@ -450,17 +454,18 @@ impl Running {
         }
     }
 
-    /// The report as it was asked for.
+    /// The report in the requested format.
     fn text(&self, value: &impl Serialize, table: impl FnOnce() -> String) -> String {
         match self.args.json {
-            // Reports hold numbers and names alone, which JSON can always take.
+            // Reports contain only numbers and names, which JSON can always
+            // represent.
             true => serde_json::to_string_pretty(value).unwrap_or_default(),
             false => table(),
         }
     }
 }
 
-/// Whether a step of a ramp kept up.
+/// Whether the server kept up in a step of a ramp.
 fn holds(step: &Report) -> bool {
     let offered = step.offered.unwrap_or(0.0);
     step.is_clean()
@@ -478,7 +483,7 @@ fn judge_watchers(watch: &WatchUse) -> Result<(), StormError> {
     }
 }
 
-/// The watchers, where some are wanted, with a socket of their own.
+/// Makes the watchers with their own socket, if any are wanted.
 fn watch(
     args: &Storm,
     clock: &Clock,
@@ -525,18 +530,21 @@ fn bracketed(address: IpAddr) -> String {
     }
 }
 
-/// The standard library's hasher keys are the operating system's random numbers.
+/// The standard library's hasher takes its keys from the operating system's
+/// random numbers.
 fn random() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-/// Registrations under way while devices that shall refresh are registered.
+/// Registrations in progress at a time while the devices that will refresh
+/// are registered.
 const WARM_UP_SLOTS: usize = 64;
 const RAMP_START_PER_SECOND: f64 = 1_000.0;
 const RAMP_FACTOR: f64 = 1.5;
-/// A step whose last answer comes this much later than its time is behind.
+/// A step fails if less than this part of the offered rate was acknowledged.
 const RAMP_KEEPS_UP: f64 = 0.9;
-/// Nor does a step count whose devices wait longer than for one retransmission.
+/// A step fails if its 99th percentile reaches the time of the first
+/// retransmission.
 const RAMP_P99_US_MAX: f64 = 500_000.0;
 /// Timer F of a ramp over datagrams.
 const RAMP_PATIENCE: Duration = Duration::from_secs(4);

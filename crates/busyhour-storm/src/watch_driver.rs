@@ -42,21 +42,22 @@ impl WatchDriver {
         })
     }
 
-    /// Subscribes so many watchers and waits until each was told something or
-    /// failed; no longer than a while for a server that tells nothing.
+    /// Lets `count` watchers subscribe, and waits until each has received a
+    /// NOTIFY or failed. The wait is limited, for a server that sends no
+    /// NOTIFY.
     pub fn subscribe(&mut self, count: u32) {
         self.ask(count, |engine, now, _, out| engine.subscribe(now, out));
     }
 
-    /// Has each watcher that is right about its device ask whether the server
-    /// knows it still, and waits as [`WatchDriver::subscribe`] does.
+    /// Lets each watcher whose state is correct ask whether the server still
+    /// has its subscription, and waits as [`WatchDriver::subscribe`] does.
     pub fn ask_again(&mut self, truth: impl Fn(u32) -> Option<bool>) {
         self.ask(self.engine.len(), |engine, now, index, out| {
             engine.ask_again(now, index, &truth, out);
         });
     }
 
-    /// Asks `count` times, some at a time.
+    /// Calls `one` for `count` watchers, a limited number at a time.
     fn ask(&mut self, count: u32, one: impl Fn(&mut WatchEngine, Instant, u32, &mut Outbox)) {
         let mut inbox = Inbox::new();
         let (mut asked, mut heard_at) = (0, self.clock.now());
@@ -118,11 +119,11 @@ impl WatchDriver {
     }
 }
 
-/// Subscriptions under way at a time.
+/// Subscriptions in progress at a time.
 const SLOTS: usize = 64;
-/// A server that has told nothing for so long has told all: what was lost comes
-/// again within four seconds.
+/// If no NOTIFY has come for this time, all have come: lost ones are
+/// retransmitted within four seconds.
 const QUIET: Duration = Duration::from_secs(5);
-/// What was lost is sent again for 32 s (RFC 3261's timer F).
+/// A lost request is retransmitted for 32 s (timer F of RFC 3261).
 const PATIENCE: Duration = Duration::from_secs(40);
 const LONGEST_WAIT: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Whole storms over loopback against a registrar of a few lines.
+//! Complete storms over loopback, against a registrar of a few lines.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -71,7 +71,8 @@ fn serve(socket: &UdpSocket, deaf_to: u64, stop: &AtomicBool, accepted: &AtomicU
             .to_tag("t")
             .header(HeaderName::Contact, format_args!("{contact};expires=60"))
             .finish();
-        // Before it is sent: the storm may be over as soon as it has this.
+        // Counted before the answer is sent: the storm may end as soon as it
+        // has the answer.
         accepted.fetch_add(1, Ordering::Relaxed);
         socket.send_to(&out, source).expect("sent");
     }

@@ -1,4 +1,5 @@
-//! The devices speaking SIP as one pure machine.
+//! The SIP devices of one socket as a pure state machine, without socket and
+//! clock.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,16 +30,17 @@ pub(crate) struct Engine {
     ledger: Ledger,
 }
 
-/// What a device keeps between two registrations.
+/// The state of a device between two registrations.
 #[derive(Debug, Default)]
 struct Device {
     cseq: u32,
-    /// What became of its last registration.
+    /// Whether its last registration was acknowledged, if that is known.
     is_registered: Option<bool>,
     nonce: Option<Box<Nonce>>,
 }
 
-/// A challenge that a device may use again, as a telephone does.
+/// The last challenge of the server. The device answers it again in later
+/// requests, as a phone does.
 #[derive(Debug)]
 struct Nonce {
     realm: String,
@@ -126,7 +128,8 @@ impl Engine {
         });
     }
 
-    /// Asks for the life the server wants, once.
+    /// Registers once more, with the shortest lifetime that the server
+    /// accepts.
     fn too_brief(&mut self, now: Instant, index: u32, response: &Message<'_>, out: &mut Outbox) {
         let least = response.min_expires().ok().flatten().map(u64::from);
         let asked = self
@@ -139,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Another transaction of the same registration.
+    /// Starts another transaction of the same registration.
     fn again(
         &mut self,
         now: Instant,
@@ -198,7 +201,7 @@ impl Engine {
         self.devices[index].cseq
     }
 
-    /// Uses the nonce of the last challenge, if there was one.
+    /// Authorizes the request with the last challenge, if there was one.
     fn authorize_again(&mut self, index: u32) -> Option<Box<str>> {
         let password = self.users.password(index)?;
         let nonce = self.devices.get_mut(index as usize)?.nonce.as_deref_mut()?;
@@ -222,7 +225,8 @@ impl Engine {
         known.is_some_and(|known| self.users.algorithm.is_none_or(|wanted| wanted == known))
     }
 
-    /// The transaction of a response to a REGISTER of this run.
+    /// The device and the transaction that a response to a REGISTER of this
+    /// run answers.
     fn transaction_of(&self, response: &Message<'_>) -> Option<(u32, u32)> {
         response.status()?;
         let (index, number) = self.users.of_branch(response.via().ok()?.branch()?)?;
@@ -314,7 +318,8 @@ impl Machine for Engine {
         &mut self.ledger
     }
 
-    /// What became of a registration that failed, nobody here knows.
+    /// A failed registration gives `None`: the server may have accepted it
+    /// all the same.
     fn is_registered(&self, index: u32) -> Option<bool> {
         self.devices.get(index as usize)?.is_registered
     }
@@ -344,7 +349,7 @@ impl Nonce {
     }
 }
 
-/// Whether `shown` reads as `text`, without building it.
+/// Whether `shown` displays as `text`, without building a string.
 fn shows(shown: impl std::fmt::Display, text: &str) -> bool {
     struct Rest<'a>(&'a str);
     impl std::fmt::Write for Rest<'_> {

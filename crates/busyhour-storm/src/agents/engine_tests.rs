@@ -1,4 +1,4 @@
-//! The engine against a server made of response builders.
+//! Tests of the engine; response builders act as the server.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn engine(password: Option<&str>) -> Engine {
     Engine::new(users, LOCAL.parse().expect("an address"), timing, None)
 }
 
-/// The only datagram in `out`, which is cleared.
+/// Returns the only datagram in `out`, and clears `out`.
 fn only(out: &mut Outbox) -> Vec<u8> {
     let all: Vec<Vec<u8>> = out.iter().map(<[u8]>::to_vec).collect();
     out.clear();

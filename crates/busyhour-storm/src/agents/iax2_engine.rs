@@ -1,7 +1,7 @@
-//! The devices speaking IAX2 (RFC 5456) as one pure machine.
+//! The IAX2 (RFC 5456) devices of one socket as a pure state machine.
 //!
-//! Each registration is a call with a number of its own. Numbers are used in
-//! turn, so that one comes again as late as can be.
+//! Each registration is a call with its own number. The numbers are used in
+//! turn, so that each is reused as late as possible.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -79,7 +79,7 @@ impl Iax2Engine {
         }
     }
 
-    /// The first frame again, with the token.
+    /// Sends the first frame again, with the call token.
     fn vouch(
         &mut self,
         now: Instant,
@@ -126,8 +126,8 @@ impl Iax2Engine {
         self.transmit(now, call, Stage::Proved, &elements, out);
     }
 
-    /// The registration counts when it says whose it is, for how long, and
-    /// from where.
+    /// A registration counts only if the answer has the user name, the
+    /// lifetime and the address that the server saw.
     fn accepted(&mut self, now: Instant, call: u16, elements: &Elements<'_>) {
         let Some(pending) = self.flights.get(&call) else {
             return;
@@ -151,8 +151,9 @@ impl Iax2Engine {
         }
     }
 
-    /// Whether an address may be ours: a translator on the way may change
-    /// everything but the kind; on loopback there is none.
+    /// Whether an address may be ours. A NAT may change everything but the IP
+    /// version. There is no NAT on loopback, so the address must be the same
+    /// there.
     fn is_ours(&self, seen: SocketAddr) -> bool {
         match self.local.ip().is_loopback() {
             true => seen == self.local,
@@ -207,7 +208,8 @@ impl Iax2Engine {
         }
     }
 
-    /// Whether there was such a call; its number may be used again.
+    /// Ends a call, whose number may then be used again; `false` if there was
+    /// no such call.
     fn end(&mut self, call: u16) -> bool {
         let Some(pending) = self.flights.remove(&call) else {
             return false;
@@ -295,7 +297,8 @@ impl Machine for Iax2Engine {
         &mut self.ledger
     }
 
-    /// What became of a registration that failed, nobody here knows.
+    /// A failed registration gives `None`: the server may have accepted it
+    /// all the same.
     fn is_registered(&self, index: u32) -> Option<bool> {
         self.registered.contains(&index).then_some(true)
     }
@@ -314,5 +317,5 @@ fn acknowledge(frame: &FullFrame<'_>, out: &mut Outbox) {
     out.push(|bytes| ack.write(bytes));
 }
 
-/// Call numbers have 15 bits, and 0 is none.
+/// Call numbers have 15 bits; 0 is not a call number.
 const LAST_CALL: u16 = 0x7fff;

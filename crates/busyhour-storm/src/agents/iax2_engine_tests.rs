@@ -1,4 +1,4 @@
-//! The IAX2 engine against answers made frame by frame.
+//! Tests of the IAX2 engine, with answers that are made frame by frame.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn engine(password: Option<&str>) -> Iax2Engine {
     Iax2Engine::new(users, local(), timing, None)
 }
 
-/// The only datagram in `out`, which is cleared.
+/// Returns the only datagram in `out`, and clears `out`.
 fn only(out: &mut Outbox) -> Vec<u8> {
     let all: Vec<Vec<u8>> = out.iter().map(<[u8]>::to_vec).collect();
     out.clear();
@@ -89,7 +89,8 @@ fn regack(to: &[u8], name: &[u8], from: SocketAddr) -> Vec<u8> {
     answer(to, Command::RegisterAck, &elements)
 }
 
-/// Up to the frame that answers the challenge.
+/// Registers up to the frame that answers the challenge, and returns that
+/// frame.
 fn proved(engine: &mut Iax2Engine, out: &mut Outbox) -> Vec<u8> {
     engine.register(at(0), at(0), 6, out);
     let asked = only(out);

@@ -1,4 +1,4 @@
-//! A registration by IAX2 under way: a call of the device's, from its side.
+//! A registration by IAX2 in progress: one call, as the device sees it.
 
 use busyhour::clock::Instant;
 use busyhour::timer::QueueHandle;
@@ -10,12 +10,12 @@ use busyhour_iax2::frames::{Command, FullFrame, Kind};
 #[derive(Debug)]
 pub(crate) struct Iax2Pending {
     pub index: u32,
-    /// When it was due, which is where its latency begins.
+    /// When the registration was due; its latency counts from this time.
     pub due: Instant,
     pub stage: Stage,
     pub timer: QueueHandle,
     begun_at: Instant,
-    /// The server's number of the call, 0 before it has one.
+    /// The server's call number; 0 until it is known.
     peer_call: u16,
     /// The last frame, which is sent again until it is answered.
     datagram: Vec<u8>,
@@ -26,11 +26,12 @@ pub(crate) struct Iax2Pending {
 /// What the device waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// A call token, or a challenge.
+    /// The device has sent its first frame; it waits for a call token or a
+    /// challenge.
     Asked,
-    /// A challenge: it has shown its token.
+    /// The device has sent the call token; it waits for a challenge.
     Vouched,
-    /// The verdict: it has shown its password.
+    /// The device has answered the challenge; it waits for the result.
     Proved,
 }
 
@@ -49,7 +50,8 @@ impl Iax2Pending {
         }
     }
 
-    /// The next frame of ours: the first again, or the second.
+    /// Writes the device's next frame: the first one again, or the second
+    /// one.
     pub fn compose(&mut self, now: Instant, call: u16, stage: Stage, elements: &[u8]) -> &[u8] {
         self.stage = stage;
         let number = u8::from(stage == Stage::Proved);
@@ -68,25 +70,26 @@ impl Iax2Pending {
         &self.datagram
     }
 
-    /// The challenge names the server's number.
+    /// Notes the server's call number, which the challenge contains.
     pub fn learn(&mut self, peer_call: u16) {
         self.peer_call = peer_call;
     }
 
-    /// A frame was sent for the first time; gives the time of its first
-    /// retransmission.
+    /// Notes that a frame was sent for the first time; returns the time of
+    /// its first retransmission.
     pub fn begin(&mut self, now: Instant, timing: &Timing) -> Instant {
         self.interval = timing.t1;
         self.give_up = now + timing.give_up;
         now + timing.t1
     }
 
-    /// The server has the frame: what comes next is up to it.
+    /// The server has acknowledged the frame, so it is not sent again.
+    /// Returns the time at which the device gives up.
     pub fn acknowledged(&self) -> Instant {
         self.give_up
     }
 
-    /// The wait doubles; at its end nothing is sent any more.
+    /// Doubles the wait. After the last wait nothing is sent any more.
     pub fn expire(&mut self, now: Instant, timing: &Timing) -> Expired {
         if now >= self.give_up {
             return Expired::GiveUp;
@@ -95,7 +98,7 @@ impl Iax2Pending {
         Expired::Retransmit((now + self.interval).min(self.give_up))
     }
 
-    /// The last frame, marked as sent before.
+    /// Returns the last frame, marked as a retransmission.
     pub fn again(&mut self) -> &[u8] {
         if let Some(octet) = self.datagram.get_mut(RETRANSMITTED_AT) {
             *octet |= RETRANSMITTED;

@@ -1,4 +1,5 @@
-//! What the driver asks of the devices, whatever protocol they speak.
+//! The interface between the driver and the devices; it is the same for all
+//! protocols.
 
 use std::io;
 
@@ -8,16 +9,18 @@ use crate::results::ledger::Ledger;
 use crate::results::tally::Tally;
 use crate::wire::batch::Outbox;
 
-/// All devices of one socket: pure, time and datagrams in, datagrams out.
+/// All devices of one socket. A machine does no I/O: it takes times and
+/// datagrams, and returns datagrams.
 pub(crate) trait Machine: Send {
-    /// Begins a registration that was due at `due`. A device that is still at
-    /// its last one is passed over: `false`.
+    /// Starts a registration that was due at `due`. Returns `false`, and
+    /// starts nothing, if the last registration of the device is still in
+    /// progress.
     fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool;
 
-    /// Takes one datagram that came back.
+    /// Takes one received datagram.
     fn receive(&mut self, now: Instant, datagram: &[u8], out: &mut Outbox);
 
-    /// Sends again what was not answered in time, or gives it up.
+    /// Sends unanswered requests again when they are due, or gives them up.
     fn expire(&mut self, now: Instant, out: &mut Outbox);
 
     /// When [`expire`](Self::expire) has something to do.
@@ -26,11 +29,11 @@ pub(crate) trait Machine: Send {
     /// Registrations under way.
     fn in_flight(&self) -> usize;
 
-    /// What it writes down.
+    /// The machine's counts and journal.
     fn ledger(&mut self) -> &mut Ledger;
 
-    /// Whether the last registration of a device was acknowledged; `None` while
-    /// it is under way, or when there was none.
+    /// Whether the last registration of a device was acknowledged; `None`
+    /// while it is in progress, if there was none, or if nobody can know.
     fn is_registered(&self, index: u32) -> Option<bool>;
 
     /// The counts so far.
@@ -38,12 +41,12 @@ pub(crate) trait Machine: Send {
         &mut self.ledger().tally
     }
 
-    /// Writes out what the journal holds back.
+    /// Writes the buffered lines of the journal to its file.
     fn flush_journal(&mut self) -> io::Result<()> {
         self.ledger().flush()
     }
 
-    /// Hands out the counts so far and begins anew.
+    /// Returns the counts so far, and starts again at zero.
     fn take_tally(&mut self) -> Tally {
         std::mem::replace(self.tally(), Tally::new())
     }

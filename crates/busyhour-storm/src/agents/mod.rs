@@ -1,4 +1,5 @@
-//! Registering and watching as state machines: time and messages in, messages out.
+//! State machines that register and watch: they take times and messages, and
+//! return messages.
 
 pub(crate) mod register;
 pub(crate) mod pending;

@@ -1,4 +1,4 @@
-//! A registration under way, and when it is sent again.
+//! A registration in progress, and when its request is sent again.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use busyhour::timer::QueueHandle;
 /// A registration that waits for its final answer.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
-    /// When it was due, which is where its latency begins.
+    /// When the registration was due; its latency counts from this time.
     pub due: Instant,
     pub cseq: u32,
     /// How long until the next retransmission.
     interval: Duration,
-    /// When the transaction under way is given up.
+    /// When the current transaction is given up.
     give_up: Instant,
     pub timer: QueueHandle,
     pub expires_s: u64,
     pub authorization: Option<Box<str>>,
-    /// A challenge was answered: a second one means the secret is wrong.
+    /// A challenge was answered. If a second one comes, the secret is wrong.
     pub answered: bool,
 }
 
@@ -34,7 +34,8 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Over a connection nothing is sent again; timer F is as over UDP.
+    /// Over a connection nothing is sent again. Timer F is the same as over
+    /// UDP.
     pub fn over_connection(t1: Duration) -> Self {
         let give_up = t1 * 64;
         Self {
@@ -53,13 +54,13 @@ impl Timing {
     }
 }
 
-/// What a timer that ran out means.
+/// What to do when a timer has run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Expired {
-    /// Send again, and wait until then.
+    /// Send the request again; the timer runs out next at this time.
     Retransmit(Instant),
-    /// Timer F.
+    /// Timer F has run out: give up.
     GiveUp,
 }
 
@@ -77,14 +78,14 @@ impl PendingRequests {
         }
     }
 
-    /// A transaction begins; gives the time of its first retransmission.
+    /// Begins a transaction; returns the time of its first retransmission.
     pub fn begin(&mut self, now: Instant, timing: &Timing) -> Instant {
         self.interval = timing.t1;
         self.give_up = now + timing.give_up;
         now + timing.t1
     }
 
-    /// Timer E doubles up to T2; nothing is sent once timer F has run out.
+    /// Doubles timer E up to T2. Nothing is sent once timer F has run out.
     pub fn expire(&mut self, now: Instant, timing: &Timing) -> Expired {
         if now >= self.give_up {
             return Expired::GiveUp;
@@ -93,7 +94,8 @@ impl PendingRequests {
         Expired::Retransmit((now + self.interval).min(self.give_up))
     }
 
-    /// A provisional answer: from here on T2 apart.
+    /// Notes a provisional response: from now on the retransmissions are T2
+    /// apart.
     pub fn proceed(&mut self, timing: &Timing) {
         self.interval = timing.t2;
     }

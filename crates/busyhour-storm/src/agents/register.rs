@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use crate::plan::users::StormUsers;
 use busyhour_sip::{HeaderName, Method, RequestBuilder};
 
-/// One REGISTER of one device; the same words give the same bytes, so a
-/// retransmission need not be kept.
+/// One REGISTER of one device. The same values always give the same bytes, so
+/// the message need not be stored for a retransmission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Register<'a> {
     pub index: u32,

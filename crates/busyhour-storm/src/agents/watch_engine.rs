@@ -1,6 +1,8 @@
-//! Watchers of the devices as one pure machine: each subscribes once, answers
-//! its NOTIFYs, and believes what the last one said. In the end it asks again,
-//! since one that the server has forgotten hears nothing and looks content.
+//! All watchers of the devices as a pure state machine. Each watcher
+//! subscribes once, answers its NOTIFYs and keeps the state that the last one
+//! contained. At the end each watcher subscribes again: if the server has
+//! lost its subscription, the watcher receives no NOTIFY and would look
+//! correct otherwise.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -17,11 +19,11 @@ use busyhour_sip::{
     Contacts, DigestChallenge, HeaderName, Message, Method, RequestBuilder, ResponseBuilder, Status,
 };
 
-/// All watchers, at one socket. Watcher `w` watches device `w % devices`, with
-/// that device's own account.
+/// All watchers, at one socket. Watcher `w` watches device `w % devices` and
+/// uses the account of that device.
 #[derive(Debug)]
 pub(crate) struct WatchEngine {
-    /// The devices, numbered as one thread would play them.
+    /// The devices, numbered as if one thread played all of them.
     users: StormUsers,
     devices: u32,
     local: SocketAddr,
@@ -32,18 +34,18 @@ pub(crate) struct WatchEngine {
     pub tally: WatchTally,
 }
 
-/// What happened to the watchers, counted.
+/// Counts of what happened to the watchers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WatchTally {
     /// Watchers whose SUBSCRIBE was answered with 200.
     pub subscribed: u64,
-    /// Watchers whose SUBSCRIBE was not.
+    /// Watchers whose SUBSCRIBE failed.
     pub failed: u64,
-    /// NOTIFY requests, each once.
+    /// NOTIFY requests without retransmissions.
     pub notified: u64,
-    /// NOTIFY requests that came again.
+    /// Retransmitted NOTIFY requests.
     pub again: u64,
-    /// Subscriptions that the server ended, or no longer knows.
+    /// Subscriptions that the server ended or has lost.
     pub ended: u64,
     /// Datagrams that belong to no watcher.
     pub unexpected: u64,
@@ -58,13 +60,13 @@ struct Watcher {
     pending: Option<PendingRequests>,
     cseq: u32,
     notified_cseq: u32,
-    /// A SUBSCRIBE was sent, and since then no NOTIFY has come.
+    /// A SUBSCRIBE was sent, and no NOTIFY has come since.
     awaits_notify: bool,
-    /// Whether the device can be reached, as the last NOTIFY said.
+    /// Whether the device can be reached, according to the last NOTIFY.
     told: Option<bool>,
-    /// From the first 200 on.
+    /// The dialog; the first 200 makes it.
     dialog: Option<Dialog>,
-    /// The server ended the subscription, or no longer knows it.
+    /// The server ended the subscription or has lost it.
     has_ended: bool,
 }
 
@@ -72,7 +74,7 @@ struct Watcher {
 #[derive(Debug)]
 struct Dialog {
     tag: Box<str>,
-    /// Its Contact, where requests in the dialog go.
+    /// The server's Contact, to which requests in the dialog go.
     target: Box<str>,
 }
 
@@ -102,16 +104,16 @@ impl WatchEngine {
         }
     }
 
-    /// One more watcher subscribes.
+    /// Lets one more watcher subscribe.
     pub fn subscribe(&mut self, now: Instant, out: &mut Outbox) {
         let index = self.watchers.len() as u32;
         self.watchers.push(Watcher::default());
         self.begin(now, index, out);
     }
 
-    /// Has a watcher subscribe again in its dialog, if it is right about its
-    /// device: whether the server knows it still. One that it does not know has
-    /// ended.
+    /// Lets a watcher subscribe again in its dialog, if its state of the
+    /// device is correct. This shows whether the server still has the
+    /// subscription. If it does not, the subscription counts as ended.
     pub fn ask_again(
         &mut self,
         now: Instant,
@@ -131,7 +133,8 @@ impl WatchEngine {
         let Some(watcher) = self.watchers.get_mut(index as usize) else {
             return;
         };
-        // One that is still told nothing of what it asked before is counted.
+        // A watcher that still waits for the NOTIFY of an earlier SUBSCRIBE
+        // is already counted.
         self.in_flight += usize::from(!watcher.awaits_notify);
         watcher.awaits_notify = true;
         watcher.cseq += 1;
@@ -151,7 +154,7 @@ impl WatchEngine {
         }
     }
 
-    /// Sends again what was not answered in time, or gives it up.
+    /// Sends unanswered requests again when they are due, or gives them up.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
         let timing = self.timing;
         while let Some((_, handle)) = self.timers.hold_due(now) {
@@ -175,7 +178,7 @@ impl WatchEngine {
         self.timers.next_deadline()
     }
 
-    /// Subscriptions that are not answered yet, or of which nothing was told.
+    /// Subscriptions whose SUBSCRIBE has no answer yet, or no NOTIFY.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -185,9 +188,9 @@ impl WatchEngine {
         self.watchers.len() as u32
     }
 
-    /// Watchers who believe of their device what is not `truth` of its index,
-    /// where that is known; and those whose subscription is over, who would not
-    /// hear of a change.
+    /// Counts the watchers that are wrong. Their state of the device differs
+    /// from `truth` of its index, where that is known; or their subscription
+    /// has ended, so that they would miss a change.
     pub fn wrong(&self, truth: impl Fn(u32) -> Option<bool>) -> u64 {
         let wrong = (0..self.len()).filter(|index| self.is_wrong(*index, &truth));
         wrong.count() as u64
@@ -228,7 +231,7 @@ impl WatchEngine {
 
     fn answered(&mut self, now: Instant, response: &Message<'_>, out: &mut Outbox) {
         let Some(index) = self.transaction_of(response) else {
-            // The answer to a request that was sent again, most likely.
+            // Most likely the answer to a retransmitted request.
             return;
         };
         match response.status().unwrap_or(0) {
@@ -308,7 +311,7 @@ impl WatchEngine {
         };
         self.timers.cancel(pending.timer);
         self.in_flight -= 1;
-        // A NOTIFY that comes all the same ends nothing that is counted.
+        // If a NOTIFY still comes, it does not reduce the count again.
         watcher.awaits_notify = false;
         match watcher.dialog {
             None => self.tally.failed += 1,
@@ -375,7 +378,8 @@ impl WatchEngine {
         }
     }
 
-    /// Where its next SUBSCRIBE goes: to the address of record, or in the dialog.
+    /// The target of the next SUBSCRIBE: the address of record, or in a
+    /// dialog the server's Contact.
     fn target(&self, index: u32) -> impl Display + '_ {
         let watcher = self.watchers.get(index as usize);
         let dialog = watcher.and_then(|watcher| watcher.dialog.as_ref());
@@ -390,7 +394,7 @@ impl WatchEngine {
         self.watchers.get_mut(index as usize)?.pending.as_mut()
     }
 
-    /// The watcher whose transaction under way a response answers.
+    /// The watcher whose current transaction a response answers.
     fn transaction_of(&self, response: &Message<'_>) -> Option<u32> {
         let (index, cseq) = self.users.of_branch(response.via().ok()?.branch()?)?;
         let pending = self.watchers.get(index as usize)?.pending.as_ref()?;
@@ -413,7 +417,7 @@ fn says_open(body: &[u8]) -> bool {
     memchr::memmem::find(body, b"<basic>open</basic>").is_some()
 }
 
-/// Longer than a storm.
+/// Longer than any storm.
 const EXPIRES_S: u64 = 7200;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The engine of devices and their watchers against a server made by hand.
+//! Tests of the engines of devices and watchers, against a server written by
+//! hand.
 
 use super::*;
 use crate::plan::args::Transport;

@@ -128,7 +128,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// As it stands in Via.
+    /// The name of the transport in Via.
     pub(crate) fn in_via(self) -> &'static str {
         match self {
             Self::Udp => "UDP",
@@ -136,7 +136,7 @@ impl Transport {
         }
     }
 
-    /// What it adds to the URI of a contact.
+    /// The parameter for this transport in the URI of a contact.
     pub(crate) fn uri_suffix(self) -> &'static str {
         match self {
             Self::Udp => "",
@@ -155,7 +155,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As it stands in reports.
+    /// The name in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sip => "sip",
@@ -199,7 +199,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As it stands in reports.
+    /// The name in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -228,13 +228,14 @@ fn algorithm(text: &str) -> Result<Algorithm, String> {
     named.ok_or_else(|| format!("known are {}", known()))
 }
 
-/// A device is numbered in 32 bits and takes some 40 bytes.
+/// A device has a number of 32 bits and takes some 40 bytes.
 const MOST_DEVICES: i64 = 100_000_000;
-/// A watcher takes some 200 bytes, and all of them one socket.
+/// A watcher takes some 200 bytes, and all watchers share one socket.
 const MOST_WATCHERS: i64 = 1_000_000;
 
-/// clap takes `{n}` for a line's end, so an escape sequence that does nothing
-/// stands within; where the output is no terminal it is taken away.
+/// clap replaces `{n}` by a line break. An escape sequence without effect
+/// inside of the braces prevents that; clap removes it where the output is no
+/// terminal.
 const AFTER_HELP: &str = "\
 Examples:
   busyhour storm                                 12,000 devices over one minute

@@ -1,4 +1,4 @@
-//! What is asked of a run: flags, users, and the pace of requests.
+//! The plan of a run: flags, users, and the pace of requests.
 
 pub(crate) mod pattern;
 pub(crate) mod args;

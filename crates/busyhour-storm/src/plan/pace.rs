@@ -7,37 +7,39 @@ use busyhour::clock::Instant;
 /// How a phase offers its registrations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// By the clock, evenly spaced, whatever the server does.
+    /// Evenly spaced by the clock, even if the server does not keep up.
     Open {
         /// Registrations a second.
         per_second: f64,
     },
-    /// As many as this are under way; an answer makes room for the next.
+    /// A fixed number of registrations in progress; each answer lets the next
+    /// one begin.
     Closed {
-        /// Registrations under way.
+        /// Registrations in progress at a time.
         slots: usize,
     },
 }
 
-/// Which registrations a phase makes.
+/// The registrations of a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Phase {
     pub pace: Pace,
-    /// How long after the begin the first is due.
+    /// The time from the begin of the phase until the first registration is
+    /// due.
     pub after: Duration,
-    /// How many at most.
+    /// The largest number of registrations.
     pub count: u64,
-    /// For how long at most.
+    /// The longest time during which registrations begin.
     pub duration: Duration,
     /// The index of the first device.
     pub first: u32,
-    /// After this many devices the first comes again.
+    /// The number of devices. After the last one, the first is next.
     pub devices: u32,
 }
 
 impl Phase {
-    /// What one thread of several does of it: its turn of every device, and
-    /// its share of the pace.
+    /// The share of one thread: its part of the devices, which the threads
+    /// take in turn, and its part of the pace.
     pub fn share(self, thread: u32, threads: u32) -> Self {
         let part = |whole: u64| {
             whole / u64::from(threads) + u64::from(u64::from(thread) < whole % u64::from(threads))
@@ -69,7 +71,7 @@ impl Phase {
         }
     }
 
-    /// How many registrations it will make, where that can be told.
+    /// How many registrations the phase will make, if that is known.
     pub fn expected(&self) -> u64 {
         match self.pace {
             Pace::Open { per_second } => self
@@ -80,7 +82,7 @@ impl Phase {
     }
 }
 
-/// A phase on its way.
+/// A phase in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     phase: Phase,
@@ -105,8 +107,8 @@ impl Schedule {
         Some((self.phase.first.wrapping_add(turn as u32), due))
     }
 
-    /// When the next registration is due: `None` once all are begun, or while
-    /// a closed loop is full.
+    /// When the next registration is due; `None` if all have begun, or while
+    /// a closed loop has no free slot.
     pub fn next_due(&self, now: Instant, in_flight: usize) -> Option<Instant> {
         if self.started >= self.phase.count || self.is_over(now) {
             return None;

@@ -24,13 +24,14 @@ struct Number {
     after: String,
 }
 
-/// Braces that are no `{n}` or `{n:DIGITS}`, or more than one pair.
+/// Braces that are not `{n}` or `{n:DIGITS}`, or more than one pair of
+/// braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write {{n}} for the device's number, or {{n:06}} for six digits, at most once")]
 pub struct PatternError;
 
 impl Pattern {
-    /// The text for one number, shown without building a string.
+    /// Displays the text for one number without building a string.
     pub fn with(&self, number: u64) -> impl fmt::Display + '_ {
         shown(move |f| {
             f.write_str(&self.before)?;
@@ -62,7 +63,8 @@ impl FromStr for Pattern {
     }
 }
 
-/// A text that a closure writes, for names that are shown and never stored.
+/// A text that a closure writes, for names that are displayed and never
+/// stored.
 pub(crate) fn shown<F>(write: F) -> impl fmt::Display
 where
     F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result,

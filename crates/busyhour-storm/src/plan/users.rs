@@ -1,4 +1,4 @@
-//! Who the devices are: everything about them that no message changes.
+//! The identities of the devices, which do not change during a run.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use crate::plan::args::Transport;
 use crate::plan::pattern::shown;
 use busyhour_sip::auth::Algorithm;
 
-/// The devices of one run, told apart by their index.
+/// The devices of one run; an index identifies each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct StormUsers {
     pub user: Pattern,
@@ -18,17 +18,19 @@ pub(crate) struct StormUsers {
     pub transport: Transport,
     /// The number of device 0.
     pub first: u64,
-    /// From one device's number to the next: threads take turns.
+    /// The difference between the numbers of a device and the next one: the
+    /// threads take the devices in turn.
     pub stride: u32,
-    /// Answer challenges of this algorithm alone.
+    /// Answer only challenges of this algorithm.
     pub algorithm: Option<Algorithm>,
     pub expires_s: u64,
-    /// Tells this run's Call-IDs, tags and branches from any other's.
+    /// Distinguishes the Call-IDs, tags and branches of this run from those
+    /// of other runs.
     pub run: u32,
 }
 
 impl StormUsers {
-    /// The devices that one thread of several plays.
+    /// The devices of one of several threads.
     pub fn of_thread(&self, thread: u32) -> Self {
         let first = self.first.saturating_add(u64::from(thread));
         Self {
@@ -63,12 +65,12 @@ impl StormUsers {
         shown(move |f| write!(f, "{:08x}.{index}@storm", self.run))
     }
 
-    /// The transaction's name; [`StormUsers::of_branch`] reads it.
+    /// The branch of a transaction; [`StormUsers::of_branch`] parses it.
     pub fn branch(&self, index: u32, cseq: u32) -> impl Display + '_ {
         shown(move |f| write!(f, "z9hG4bK{:08x}.{index}.{cseq}", self.run))
     }
 
-    /// Device and CSeq of a branch of this run.
+    /// The device and the CSeq of a branch, if the branch is of this run.
     pub fn of_branch(&self, branch: &str) -> Option<(u32, u32)> {
         let (run, rest) = branch.strip_prefix("z9hG4bK")?.split_once('.')?;
         let (index, cseq) = rest.split_once('.')?;

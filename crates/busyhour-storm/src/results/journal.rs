@@ -1,9 +1,10 @@
-//! The record for crash tests: what was offered, what was acknowledged.
+//! The journal for crash tests: which registrations were offered and which
+//! were acknowledged.
 //!
-//! One line each, `offered AOR` before the first datagram leaves and
-//! `acknowledged AOR CSEQ` when the 200 is in. Lines reach the file before the
-//! next batch of datagrams is read, without an fsync: the storm outlives the
-//! server that a test kills.
+//! Each line is one event: `offered AOR` before the first datagram is sent,
+//! and `acknowledged AOR CSEQ` when the 200 has arrived. The lines are
+//! written to the file before the next batch of datagrams is read. They need
+//! no fsync, since a crash test kills the server and not the storm.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One thread's end of the journal.
+/// The journal of one thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
     file: Arc<Mutex<BufWriter<File>>>,
@@ -19,7 +20,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Appends to `path`, which is created if need be.
+    /// Opens the file at `path` for appending, and creates it if it does not
+    /// exist.
     ///
     /// # Errors
     /// When it can't be opened.

@@ -1,4 +1,4 @@
-//! What a machine writes down: its counts, and the journal of a crash test.
+//! The counts of a machine, and its journal for crash tests.
 
 use std::io;
 
@@ -20,10 +20,10 @@ impl Ledger {
         }
     }
 
-    /// Writes out what the journal holds back.
+    /// Writes the buffered lines of the journal to its file.
     ///
     /// # Errors
-    /// When its file takes no more.
+    /// When the file cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.journal.as_mut().map_or(Ok(()), Journal::flush)
     }

@@ -1,4 +1,4 @@
-//! What a run met: counts, times, the journal, and the report.
+//! The results of a run: counts, times, the journal, and the report.
 
 pub(crate) mod tally;
 pub(crate) mod journal;

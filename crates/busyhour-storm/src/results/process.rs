@@ -22,7 +22,7 @@ impl Process {
         Self { pid }
     }
 
-    /// `None` when the process is gone or may not be looked at.
+    /// `None` if the process has ended or must not be read.
     pub fn usage(self) -> Option<Usage> {
         let status = self.read("status")?;
         let kib = |key: &str| Some(field(&status, key)?.parse::<u64>().ok()? * 1024);
@@ -33,7 +33,7 @@ impl Process {
         })
     }
 
-    /// Its own and that of all it has started and that still runs.
+    /// The CPU time of the process and of all its descendants that still run.
     fn cpu_of_tree(self) -> Option<Duration> {
         let mut sum = self.cpu()?;
         let mut children = self.children();
@@ -44,7 +44,7 @@ impl Process {
         Some(sum)
     }
 
-    /// None where the kernel does not say.
+    /// The child processes; none where the kernel does not list them.
     fn children(self) -> Vec<Self> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
         let of_thread = |path: std::path::PathBuf| fs::read_to_string(path.join("children"));
@@ -59,8 +59,9 @@ impl Process {
             .collect()
     }
 
-    /// The scheduler's nanoseconds of every thread where the kernel keeps
-    /// them, else its ticks. Threads that ended are only in the ticks.
+    /// The nanoseconds that the scheduler counts for every thread, where the
+    /// kernel keeps them; otherwise the ticks. Only the ticks include threads
+    /// that have ended.
     fn cpu(self) -> Option<Duration> {
         let ticks = ticks(&self.read("stat")?)?;
         let precise = self.scheduled().unwrap_or_default();
@@ -85,8 +86,8 @@ impl Process {
     }
 }
 
-/// User and system time, fields 14 and 15. The name in brackets may hold
-/// anything, so counting begins behind it.
+/// User and system time, fields 14 and 15. The name in brackets may contain
+/// anything, so counting begins after it.
 fn ticks(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -100,9 +101,11 @@ fn field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
     line.get(key.len()..)?.split_whitespace().next()
 }
 
-/// Fixed in Linux's interface, whatever the kernel's own clock does.
+/// Linux's interface fixes this value, whatever the frequency of the kernel's
+/// own clock is.
 const TICKS_PER_SECOND: u64 = 100;
-/// Two clocks that differ by more than this don't count the same threads.
+/// If two clocks differ by more than this, they do not count the same
+/// threads.
 const TICKS_TOLERANCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -123,7 +126,8 @@ mod tests {
             .expect("sleep");
         let here = Process::new(std::process::id());
         let is_found = || (here.children().iter()).any(|found| found.pid == child.id());
-        // The list may miss one while another ends, as those of other tests do.
+        // The list may miss a process while another one ends, for example a
+        // child of another test.
         let found = (0..1000).any(|_| is_found());
         child.kill().expect("it runs");
         child.wait().expect("it ends");

@@ -1,4 +1,4 @@
-//! The bar that moves while the storm blows.
+//! The progress bar of a storm.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -8,8 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::results::tally::Tally;
 
-/// One thread's counts for the bar. Written by that thread, read by the one
-/// that draws; each is a plain figure, so nothing orders them.
+/// The counts of one thread for the bar. Only that thread writes them, and
+/// only the thread that draws the bar reads them. The numbers do not depend
+/// on each other, so no memory ordering is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     finished: AtomicU64,
@@ -40,7 +41,8 @@ impl Progress {
         Self { bar }
     }
 
-    /// Moves the bar until `is_over`; a thread that ends wakes this one up.
+    /// Moves the bar until `is_over`. A thread that ends wakes the calling
+    /// thread.
     pub fn follow(&self, counters: &[Counters], is_over: impl Fn() -> bool) {
         while !is_over() {
             self.update(counters);

@@ -1,4 +1,4 @@
-//! What a storm found out, as a table and as JSON.
+//! The results of a storm, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,21 +14,21 @@ use crate::results::tally::Tally;
 pub struct Report {
     /// `sip` or `iax2`.
     pub protocol: &'static str,
-    /// Whether the devices proved who they are.
+    /// Whether the devices used authentication.
     pub auth: bool,
     /// `insert` or `refresh`.
     pub kind: &'static str,
-    /// Registrations a second that were offered; absent in a closed loop.
+    /// The offered rate, in registrations a second; absent in a closed loop.
     pub offered: Option<f64>,
-    /// Registrations kept under way; absent in an open loop.
+    /// Registrations kept in progress; absent in an open loop.
     pub closed: Option<u32>,
-    /// How long it took, to the last answer.
+    /// The time from the begin to the last answer.
     pub seconds: f64,
     /// Registrations begun.
     pub sent: u64,
-    /// Registrations that a sound 200 or REGACK ended.
+    /// Registrations that ended with a valid 200 or REGACK.
     pub acknowledged: u64,
-    /// Datagrams sent again.
+    /// Retransmitted datagrams.
     pub retransmitted: u64,
     /// Challenges answered.
     pub challenged: u64,
@@ -38,56 +38,58 @@ pub struct Report {
     pub failures: BTreeMap<String, u64>,
     /// Answers that came after their registration had ended.
     pub late: u64,
-    /// Datagrams that answer nothing of ours.
+    /// Datagrams that answer no request of this run.
     pub unexpected: u64,
     /// Sends and receives that the system refused.
     pub socket_errors: u64,
-    /// Acknowledged a second.
+    /// Registrations acknowledged a second.
     pub register_per_s: f64,
-    /// Begun a second while registrations were offered. Less than `offered` says
-    /// that the storm was the limit, or that its devices were still under way.
+    /// Registrations begun a second while they were offered. If this is less
+    /// than `offered`, the storm was too slow, or its devices were still busy
+    /// with earlier registrations.
     pub begun_per_s: f64,
-    /// Acknowledged a second while registrations were offered: of a server that
-    /// is offered more than it can take, what gets through.
+    /// Registrations acknowledged a second while they were offered. This is
+    /// the throughput of a server that is offered more than it can process.
     pub goodput_per_s: f64,
-    /// Latency from due to acknowledged, in microseconds; nothing when none was
-    /// acknowledged.
+    /// The median latency, from due to acknowledged, in microseconds; absent
+    /// if nothing was acknowledged.
     pub p50_us: Option<f64>,
-    /// 99 of 100 were faster.
+    /// The latency that 99 of 100 registrations did not exceed.
     pub p99_us: Option<f64>,
-    /// 999 of 1,000 were faster.
+    /// The latency that 999 of 1,000 registrations did not exceed.
     pub p99_9_us: Option<f64>,
-    /// The slowest.
+    /// The longest latency.
     pub max_us: Option<f64>,
-    /// What it cost the server, where its process id was given.
+    /// What the phase cost the server; absent without its process id.
     #[serde(flatten)]
     pub server: Option<ServerUse>,
-    /// What the watchers were told, where there were any.
+    /// What the watchers received, if there were any.
     #[serde(flatten)]
     pub watch: Option<WatchUse>,
 }
 
-/// What the watchers of a phase were told.
+/// What the watchers received during a phase.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WatchUse {
-    /// How many watched.
+    /// The number of watchers.
     pub watchers: u64,
-    /// NOTIFY requests that came, each once.
+    /// NOTIFY requests without retransmissions.
     pub notified: u64,
-    /// Those a second, up to the last one.
+    /// NOTIFY requests a second, up to the last one.
     pub notify_per_s: f64,
-    /// NOTIFY requests that came again.
+    /// Retransmitted NOTIFY requests.
     pub notified_again: u64,
-    /// Subscriptions that the server ended, or did not know any more in the end.
+    /// Subscriptions that the server ended, or had lost by the end.
     pub watchers_ended: u64,
-    /// Watchers who believe of their device what is not so, a while after the last
-    /// NOTIFY, and those whose subscription is over.
+    /// Watchers that have a wrong state of their device a while after the
+    /// last NOTIFY, and watchers whose subscription has ended.
     pub watchers_wrong: u64,
-    /// From the last answer to a device to the last NOTIFY, in milliseconds; 0
-    /// when that came before.
+    /// From the last answer to a device to the last NOTIFY, in milliseconds;
+    /// 0 if the last NOTIFY came first.
     pub told_after_ms: f64,
-    /// CPU time of the server for each NOTIFY, in microseconds: of all it did,
-    /// registrations included; absent without its process id.
+    /// CPU time of the server for each NOTIFY, in microseconds. It includes
+    /// everything that the server did, also the registrations. Absent without
+    /// its process id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_notify: Option<f64>,
 }
@@ -103,11 +105,11 @@ pub struct ServerUse {
     pub cpu_us_per_register: f64,
     /// Resident memory at the end.
     pub rss_bytes: u64,
-    /// The most there ever was.
+    /// The largest resident memory.
     pub rss_bytes_max: u64,
 }
 
-/// What was asked for, as a report repeats it.
+/// The options of the run, as a report repeats them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub protocol: &'static str,
@@ -262,7 +264,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The steps of a ramp as one table, a step a row.
+/// The steps of a ramp as one table, with one row for each step.
 pub(crate) fn ramp_table(steps: &[Report]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);

@@ -1,42 +1,43 @@
-//! What happened, counted.
+//! The counts of a phase.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The counts of one phase, mergeable over threads.
+/// The counts of one phase; the counts of several threads can be added.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     /// Registrations begun.
     pub sent: u64,
-    /// Registrations that ended with a sound 200 or REGACK.
+    /// Registrations that ended with a valid 200 or REGACK.
     pub acknowledged: u64,
     /// Datagrams that were sent again.
     pub retransmitted: u64,
     /// Challenges that were answered.
     pub challenged: u64,
-    /// Registrations that ended otherwise.
+    /// Registrations that failed, by reason.
     pub failed: BTreeMap<Failure, u64>,
     /// Answers to a transaction that was over.
     pub late: u64,
-    /// Datagrams that answer nothing of ours.
+    /// Datagrams that answer no request of this run.
     pub unexpected: u64,
     /// Sends and receives that the system refused.
     pub socket_errors: u64,
-    /// From due to acknowledged, in nanoseconds.
+    /// Latency from due to acknowledged, in nanoseconds.
     pub latency_ns: Histogram<u64>,
-    /// Where things stood when the last registration had been begun.
+    /// Present once the last registration has begun.
     pub offering: Option<Offering>,
 }
 
-/// The part of a phase in which registrations were begun. What is acknowledged
-/// later, of a server that had too much to do, is no part of what it keeps up.
+/// The part of a phase in which registrations began. What an overloaded
+/// server acknowledges later does not count, since the server does not
+/// sustain that rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offering {
-    /// How long it was.
+    /// How long this part was.
     pub took: Duration,
-    /// Registrations that were acknowledged in it.
+    /// Registrations that were acknowledged in this part.
     pub acknowledged: u64,
 }
 
@@ -45,13 +46,15 @@ pub(crate) struct Offering {
 pub(crate) enum Failure {
     /// No final answer in time.
     Timeout,
-    /// A 200 without the device's contact, a REGACK without name, life or address.
+    /// A 200 without the device's contact, or a REGACK without user name,
+    /// lifetime or address.
     NotListed,
-    /// A challenge, and no password to answer it with.
+    /// The server sent a challenge, and there is no password to answer it
+    /// with.
     Unanswerable,
     /// REGREJ, with its cause code.
     Rejected(u32),
-    /// INVAL: the server knows nothing of the call.
+    /// INVAL: the server does not know the call.
     Invalid,
     /// All call numbers were in use.
     NoCall,
@@ -75,7 +78,8 @@ impl Failure {
 }
 
 impl Tally {
-    /// What to do about registrations that were refused; empty where nobody knows.
+    /// What to do about refused registrations; empty if the reason is
+    /// unknown.
     pub fn advice(&self, has_password: bool) -> &'static str {
         use Failure::{Rejected, Status, Unanswerable};
         let is_refused =
@@ -103,8 +107,8 @@ impl Tally {
         }
     }
 
-    /// No registration will be begun any more, so long after the first was due;
-    /// only the first call counts.
+    /// Notes that no more registrations will begin, and how long after the
+    /// first one was due. Only the first call counts.
     pub fn end_offering(&mut self, took: Duration) {
         let acknowledged = self.acknowledged;
         self.offering.get_or_insert(Offering { took, acknowledged });
@@ -117,7 +121,7 @@ impl Tally {
     pub fn acknowledge(&mut self, latency: Duration) {
         self.acknowledged += 1;
         let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        // The histogram grows as needed, so no value is beyond it.
+        // The histogram grows as needed, so every value fits.
         let _ = self.latency_ns.record(nanos);
     }
 
@@ -148,7 +152,7 @@ impl Tally {
 }
 
 impl Offering {
-    /// Of threads that offered side by side.
+    /// Adds the parts of threads that offered registrations at the same time.
     fn sum(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (one, other) else {
             return one.or(other);
@@ -159,7 +163,7 @@ impl Offering {
         })
     }
 
-    /// So many of something in it, a second.
+    /// Converts a count in this part into a rate a second.
     pub fn per_s(&self, count: u64) -> f64 {
         count as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
     }

@@ -1,4 +1,5 @@
-//! Many datagrams a system call, to and from one connected socket.
+//! Sends and receives many datagrams in one system call, on one connected
+//! socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::UdpSocket;
@@ -7,14 +8,14 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg};
 
-/// Datagrams on their way out, end to end in one buffer.
+/// Datagrams to be sent, one after another in one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-/// Room for one batch of datagrams that come in.
+/// Room for one batch of received datagrams.
 pub(crate) struct Inbox {
     headers: MultiHeaders<()>,
     room: Vec<u8>,
@@ -45,8 +46,8 @@ impl Outbox {
         self.ends.clear();
     }
 
-    /// Sends all, and forgets them. A datagram that the system refuses counts
-    /// as lost, as it would on the socket; gives how many those were.
+    /// Sends all datagrams and empties the outbox. A datagram that the system
+    /// refuses counts as lost. Returns the number of lost datagrams.
     pub fn send(&mut self, socket: &UdpSocket) -> u64 {
         let slices: Vec<[IoSlice<'_>; 1]> = self
             .iter()
@@ -71,7 +72,7 @@ impl Inbox {
         }
     }
 
-    /// Takes what is there without waiting; `Ok(0)` when nothing is.
+    /// Receives what is there, without waiting; `Ok(0)` if nothing is there.
     ///
     /// # Errors
     /// What the socket reports, such as a port that nobody listens on.
@@ -136,7 +137,8 @@ fn send_batch(
     lost
 }
 
-/// Datagrams a system call.
+/// The most datagrams in one system call.
 pub(crate) const BATCH: usize = 64;
-/// More than any answer to a REGISTER has; the rest of a longer one is cut.
+/// Larger than any answer to a REGISTER. The end of a longer datagram is cut
+/// off.
 const DATAGRAM_BYTES: usize = 8 * 1024;

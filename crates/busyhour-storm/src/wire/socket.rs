@@ -1,5 +1,4 @@
-//! What carries the messages of one thread: a socket for datagrams, or one
-//! connection.
+//! The transport of one thread: a socket for datagrams, or one connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -15,16 +14,16 @@ use crate::plan::args::Transport;
 use crate::wire::batch::{Inbox, Outbox};
 use busyhour_sip::{Frame, Limits, StreamFramer};
 
-/// The way to the server and back.
+/// The transport of the messages to the server and back.
 pub(crate) enum StormSocket {
     Datagrams(UdpSocket),
     Connection(Connection),
 }
 
-/// A connection to the server, made again when it breaks.
+/// A connection to the server. It is made again when it breaks.
 pub(crate) struct Connection {
     target: SocketAddr,
-    /// None between a break and the next message.
+    /// `None` between a break and the next message.
     socket: Option<TcpStream>,
     framer: StreamFramer,
     received: Vec<u8>,
@@ -48,15 +47,16 @@ impl StormSocket {
         }
     }
 
-    /// Makes a broken connection again, so that what is timed afterwards does
-    /// not begin with that. Without success the first message tries once more.
+    /// Makes a broken connection again, so that the next measurement does not
+    /// begin with that. If this fails, the first message tries again.
     pub fn make_ready(&mut self) {
         if let Self::Connection(connection) = self {
             connection.make_ready();
         }
     }
 
-    /// Sends all and empties the outbox; gives how many messages were lost.
+    /// Sends all messages and empties the outbox; returns the number of lost
+    /// messages.
     pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
         match self {
             Self::Datagrams(socket) => outbox.send(socket),
@@ -67,8 +67,8 @@ impl StormSocket {
         }
     }
 
-    /// Takes what is there without waiting, datagrams by way of `inbox`; gives
-    /// how many messages that were.
+    /// Receives what is there, without waiting, datagrams through `inbox`.
+    /// Returns the number of messages.
     ///
     /// # Errors
     /// What the socket reports, such as a port that nobody listens on.
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Takes the messages over, if there is a connection or can be one.
+    /// Queues the messages, if there is a connection or one can be made.
     fn queue(&mut self, outbox: &mut Outbox) -> u64 {
         self.make_ready();
         let mut lost = 0;
@@ -191,7 +191,7 @@ impl Connection {
         Ok(count)
     }
 
-    /// What was under way on it is lost.
+    /// Drops the connection; the messages in progress on it are lost.
     fn broken(&mut self, error: io::Error) -> io::Error {
         self.socket = None;
         self.framer = StreamFramer::new(Limits::default());
@@ -214,8 +214,9 @@ fn open(target: SocketAddr) -> io::Result<UdpSocket> {
         Type::DGRAM,
         Some(Protocol::UDP),
     )?;
-    // Who is told of one change ten thousand times at once must hear them all.
-    // The system may grant less; what does not fit is retransmitted.
+    // Ten thousand watchers may be notified of one change at once, and all
+    // NOTIFYs must fit. The system may grant less; NOTIFYs that do not fit
+    // are retransmitted.
     if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_BYTES).is_err() {
         let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
     }
@@ -228,8 +229,8 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 /// The kernel counts a datagram as some 2 KiB.
 const RECEIVE_BUFFER_BYTES: usize = 32 << 20;
 const READ_BYTES: usize = 64 << 10;
-/// The kernel asks again after one second and after three: a server that is
-/// busy with others may take as long.
+/// The kernel tries again after one second and after three. A busy server may
+/// take as long.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
