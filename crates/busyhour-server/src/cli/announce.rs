@@ -1,14 +1,14 @@
-//! What a server says on standard output when it is ready.
+//! What the server prints on standard output when it is ready.
 
 use super::service::{Service, store_name};
 use crate::config::{Auth, Durability, LogFormat, LogLevel};
 use busyhour_sip::Transport;
 use std::io::{self, Write};
 
-/// For people first, unless they asked for a log that is not for them, and last
-/// the one line for programs.
+/// First come lines for people, unless the log format is for programs. The last line is
+/// for programs.
 pub(super) fn announce(service: &Service) {
-    // Nobody reading is no reason not to serve.
+    // If nobody reads standard output, the server still serves.
     let _ = write(&mut io::stdout().lock(), service);
 }
 

@@ -22,11 +22,11 @@ pub struct CheckConfig {
 }
 
 impl CheckConfig {
-    /// Prints one line when all is well.
+    /// Prints one line if the configuration is valid.
     ///
     /// # Errors
     ///
-    /// Every problem of the configuration, a line each.
+    /// All problems of the configuration, one on each line.
     pub fn run(self) -> Result<(), Failure> {
         let loaded = Config::check(self.file.as_deref(), &self.overrides)?;
         let unread = unread_store(&loaded.config.store);
@@ -47,8 +47,8 @@ impl CheckConfig {
     }
 }
 
-/// The accounts that this does not count: the store need not exist, or be reachable
-/// from here.
+/// Names the store, whose accounts are not counted: it need not exist, and this machine
+/// need not reach it.
 fn stored(store: &Store) -> String {
     let what = "bindings and accounts by command or HTTP";
     match store.durability {

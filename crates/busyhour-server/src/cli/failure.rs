@@ -1,7 +1,7 @@
 use crate::{config::Problems, console};
 use std::{fmt::Display, process::ExitCode};
 
-/// Why the program ends with another code than 0.
+/// Why the program ends with an exit code other than 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     code: u8,
@@ -25,13 +25,14 @@ impl Failure {
         }
     }
 
-    /// The same with one more line to say.
+    /// The same failure with one more line.
     pub(super) fn and(mut self, line: impl Display) -> Self {
         self.message = format!("{}\n{line}", self.message);
         self
     }
 
-    /// Writes the message to standard error, each line marked, and gives the exit code.
+    /// Writes the message to standard error, marks each line, and returns the exit
+    /// code.
     pub(super) fn report(self) -> ExitCode {
         for line in self.message.lines() {
             console::print_error(format_args!("busyhour: {line}"));

@@ -1,4 +1,4 @@
-//! The command line: one subcommand a file, each an argument struct with a `run`.
+//! The command line: each subcommand has one file, and an argument struct with `run`.
 
 mod serve;
 mod service;
@@ -33,8 +33,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A mistake in the arguments as the one line that every failure is; help and
-/// version are printed, and end the program.
+/// Reports a mistake in the arguments in one line, as every failure. Help and version
+/// are printed, and end the program.
 fn refused(error: clap::Error) -> Failure {
     use clap::error::ErrorKind;
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
@@ -53,8 +53,7 @@ fn refused(error: clap::Error) -> Failure {
     Failure::usage(format!("{line}; see --help"))
 }
 
-/// What stands below a colon is a list, and what stands in brackets belongs to what is
-/// before it.
+/// Lines below a colon are a list. Brackets belong to the text before them.
 fn one_line<'t>(lines: impl Iterator<Item = &'t str>) -> String {
     let (mut joined, mut is_list) = (String::new(), false);
     for line in lines {
@@ -107,7 +106,7 @@ impl Command {
     }
 }
 
-/// What the standard library says of a value, and what to do instead.
+/// The standard library's message about a value, and ours, which says what to do.
 const PLAIN: [(&str, &str); 6] = [
     ("invalid digit found in string", "give a whole number"),
     (

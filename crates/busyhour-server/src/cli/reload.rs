@@ -5,7 +5,7 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-/// The accounts of the configuration, replaced as a whole when it is read again.
+/// The accounts of the configuration. A reload replaces all of them at once.
 pub(super) struct Reloadable(RwLock<config::ConfiguredAccounts>);
 
 impl Reloadable {

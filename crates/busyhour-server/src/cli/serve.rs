@@ -33,8 +33,8 @@ impl Serve {
     ///
     /// # Errors
     ///
-    /// What is wrong with the configuration, what could not be started, why the
-    /// store ended, or what could not be finished in time.
+    /// Why the configuration is invalid, what could not be started, why the store
+    /// ended, or what could not be finished in time.
     pub fn run(self) -> Result<(), Failure> {
         let config = self.config.as_deref();
         if self.print_config {
@@ -59,7 +59,8 @@ impl Serve {
         }
     }
 
-    /// Until a signal asks for the end; one that asks for a reload is obeyed here.
+    /// Waits for a signal that ends the server; a signal that requests a reload is
+    /// handled here.
     fn wait(&self, signals: &mut Signals, service: &Service) {
         while signals.wait() == Signal::Reload {
             match Config::load(self.config.as_deref(), &self.overrides) {
@@ -85,7 +86,7 @@ fn start_logs(config: &Config) {
     logs::start(level, format);
 }
 
-/// Does nothing unless systemd started the program and waits to hear.
+/// Does nothing unless systemd started the program and expects notifications.
 fn tell_service_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::warn!(%error, "the service manager cannot be notified");

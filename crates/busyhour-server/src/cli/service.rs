@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A server and all it runs on.
+/// A server and everything that it uses.
 pub(super) struct Service {
     pub(super) config: Config,
     pub(super) network: Arc<Sockets>,
@@ -33,10 +33,11 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Opens the store, binds the addresses, serves, and announces it. If the store
-    /// stops by itself, the server ends through `ending`.
+    /// Opens the store, binds the addresses, serves, and prints that it is ready. If
+    /// the store stops by itself, the server ends through `ending`.
     pub(super) fn start(config: Config, ending: &ShutdownTrigger) -> Result<Self, Failure> {
-        // The store first: a second server on it must not take a port before it refuses.
+        // The store comes first: a second server on the same store must be refused
+        // before it takes a port.
         let store = open_store(&config.store)?;
         if let Some(warning) = unread_store(&config.store) {
             tracing::warn!("{warning}");
@@ -89,8 +90,8 @@ impl Service {
         }
     }
 
-    /// New connections are shown the certificate that the files hold now. One
-    /// that cannot be used leaves the old one in place.
+    /// Reads the certificate again for new connections. If the new one cannot be used,
+    /// the old one stays.
     fn reload_certificate(&self) {
         match read_certificate(&self.config.sip) {
             Ok(None) => {}
@@ -104,18 +105,18 @@ impl Service {
         }
     }
 
-    /// Ends gently within the configured time.
+    /// Shuts down within the configured time.
     ///
-    /// 1. The server takes no more requests, tells watchers to come again and
-    ///    makes durable what it was given.
-    /// 2. The runtime runs what is queued, the last answers among it.
-    /// 3. The sockets close, and the dashboard last, so that it shows the rest.
+    /// 1. The server takes no more requests, asks watchers to subscribe again, and makes
+    ///    the changes that it has accepted durable.
+    /// 2. The runtime runs what is queued, including the last answers.
+    /// 3. The sockets close. The dashboard closes last, so that it shows the other steps.
     pub(super) fn stop(self) -> Result<(), Failure> {
         let deadline = Duration::from_secs(u64::from(self.config.runtime.drain_seconds));
         tracing::info!(seconds = deadline.as_secs(), "draining");
         let begun = Instant::now();
         let durable = self.server.shutdown(deadline);
-        // What one part took of the time, the next has not.
+        // Each part has only the time that the parts before it left.
         let left = deadline.saturating_sub(begun.elapsed());
         let report = self.runtime.shutdown(left);
         self.network.stop_receiving();
@@ -136,7 +137,7 @@ impl Service {
         )))
     }
 
-    /// Accounts of the configuration and of the database.
+    /// The number of accounts in the configuration and in the database.
     pub(super) fn account_count(&self) -> u64 {
         self.config.accounts.len() + self.server.stored_account_count() as u64
     }
@@ -165,7 +166,7 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
     Ok(Box::new(store.map_err(Failure::running)?))
 }
 
-/// The accounts of a database that a server in memory does not read.
+/// The accounts of a database that a server without a database does not read.
 pub(super) fn unread_store(options: &config::Store) -> Option<String> {
     let is_there = options.is_postgres() || database(options).exists();
     let is_unread = options.durability == config::Durability::Memory && is_there;
@@ -187,12 +188,13 @@ pub(super) fn store_name(options: &config::Store) -> String {
     }
 }
 
-/// Where the bindings are.
+/// Where the database file is.
 pub(super) fn database(options: &config::Store) -> PathBuf {
     options.path.clone().unwrap_or_else(default_database)
 }
 
-/// A folder made here is for the server's user alone: the database holds hashes of passwords.
+/// A folder that is made here is only for the server's user: the database holds hashes
+/// of passwords.
 pub(super) fn make_folder(database: &Path) -> Result<(), Failure> {
     let Some(folder) = database
         .parent()
@@ -209,7 +211,7 @@ pub(super) fn make_folder(database: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Binds the addresses of both protocols, with as much room for each socket.
+/// Binds the addresses of both protocols; each socket has the same buffers.
 fn bind(config: &Config) -> Result<Sockets, Failure> {
     let bind = |protocol, addresses: &[_]| {
         let options = UdpOptions {
@@ -255,7 +257,7 @@ fn seconds(count: u32) -> Duration {
     Duration::from_secs(count.into())
 }
 
-/// What TLS shows; nothing where TLS is not served.
+/// The certificate for TLS; `None` if TLS is not served.
 fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, CertificateError> {
     match (&sip.tls_certificate, &sip.tls_key) {
         (Some(certificate), Some(key)) if !sip.tls.is_empty() => {
@@ -300,8 +302,8 @@ fn start_web(
     })
 }
 
-/// The folder of archives, if there is one to serve. Their records have buffers
-/// of their own, so that reading them takes none from the packets.
+/// The folder of archives, if there is one to serve. Its records have their own
+/// buffers, so that reading them takes no buffers from packets.
 fn archives(
     options: &config::Graphite,
     runtime: &Runtime,
@@ -316,7 +318,7 @@ fn archives(
     Ok(vec![Arc::new(archives)])
 }
 
-/// For a body over HTTP, and for a client to go on reading.
+/// The time for a body over HTTP, and for a client to continue reading.
 const HTTP_PATIENCE: Duration = Duration::from_secs(15);
-/// Some megabytes for each worker that reads.
+/// Some megabytes for each worker that reads archives.
 const ARCHIVE_BUFFER_BYTES: u64 = 256 << 20;

@@ -7,17 +7,17 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicBool},
 };
 
-/// The signals that a running server obeys.
+/// The signals that a running server handles.
 pub(super) struct Signals(iterator::Signals);
 
-/// Ends the server without a signal, for a reason.
+/// Ends the server for a reason, without a signal.
 #[derive(Clone)]
 pub(super) struct ShutdownTrigger {
     reason: Arc<OnceLock<String>>,
     signals: iterator::Handle,
 }
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// SIGTERM or SIGINT.
@@ -27,19 +27,19 @@ pub(super) enum Signal {
 }
 
 impl Signals {
-    /// From now on the signals wait for [`wait`](Self::wait), and a second
-    /// request to end is obeyed at once, by the signal handler itself.
+    /// From now on the signals wait for [`wait`](Self::wait). A second request to end
+    /// takes effect at once, in the signal handler itself.
     pub(super) fn listen() -> io::Result<Self> {
         let asked_before = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
-            // In this order: the first request only sets the flag for the second.
+            // The order matters: the first request only sets the flag for the second.
             flag::register_conditional_shutdown(signal, IMPATIENT, asked_before.clone())?;
             flag::register(signal, asked_before.clone())?;
         }
         iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Self)
     }
 
-    /// What ends a [`wait`](Self::wait) from elsewhere.
+    /// A handle that ends a [`wait`](Self::wait) from elsewhere.
     pub(super) fn ending(&self) -> ShutdownTrigger {
         ShutdownTrigger {
             reason: Arc::default(),
@@ -47,7 +47,7 @@ impl Signals {
         }
     }
 
-    /// Sleeps until a signal comes, or a [`ShutdownTrigger`].
+    /// Sleeps until a signal or a [`ShutdownTrigger`] comes.
     pub(super) fn wait(&mut self) -> Signal {
         match self.0.forever().next() {
             Some(SIGHUP) => Signal::Reload,
@@ -57,17 +57,17 @@ impl Signals {
 }
 
 impl ShutdownTrigger {
-    /// Ends the server; the first reason is the one that is told.
+    /// Ends the server. If there are several reasons, the first one is reported.
     pub(super) fn because(&self, reason: String) {
         let _ = self.reason.set(reason);
         self.signals.close();
     }
 
-    /// Why it ends, if there was no signal.
+    /// Why the server ends, if no signal ended it.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }
 }
 
-/// Exit code after a second signal during draining.
+/// The exit code after a second signal during draining.
 const IMPATIENT: i32 = 1;

@@ -100,13 +100,13 @@ enum ScopeName {
 }
 
 impl MakeToken {
-    /// Prints a new token, and what belongs into the configuration; or does to the
-    /// store what the subcommand says.
+    /// Prints a new token and the lines for the configuration; or runs the subcommand
+    /// on the store.
     ///
     /// # Errors
     ///
-    /// When the name is no name, there are no random numbers, or the store cannot be
-    /// read or written.
+    /// When the name is invalid, the system has no random numbers, or the store cannot
+    /// be read or written.
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
             Some(TokenAction::Add(command)) => command.run(),
@@ -205,7 +205,7 @@ impl ScopeName {
     }
 }
 
-/// A new token, and what its bearer has to say.
+/// Makes a token, and the text that its bearer must send.
 fn make(name: String, scope: Scope) -> Result<(Token, String), Failure> {
     if name.is_empty() || name.len() > NAME_LEN_MAX {
         let message = format!("name: give 1 to {NAME_LEN_MAX} characters");
@@ -217,7 +217,7 @@ fn make(name: String, scope: Scope) -> Result<(Token, String), Failure> {
     Ok((Token::new(name, scope, &text), text))
 }
 
-/// Those that this version understands, by name.
+/// The tokens that this version can read, by name.
 fn tokens(target: &mut AccountStore) -> Result<BTreeMap<String, Token>, Failure> {
     let rows = target.admin.settings(SettingKind::Token);
     let rows = rows.map_err(Failure::running)?;

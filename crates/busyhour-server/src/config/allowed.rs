@@ -39,8 +39,8 @@ impl Allowed {
         }
     }
 
-    /// Why what was found is refused. A URL is not shown, wherever it was written: with a
-    /// mistake in it, nothing tells its password from the rest.
+    /// Why a value is refused. A URL is never shown, wherever it was written: if it has
+    /// a mistake, its password cannot be told from the rest.
     pub(super) fn refusal(self, found: &str) -> String {
         match self {
             Self::DatabaseUrl => match PostgresOptions::check_url(found.trim()) {

@@ -3,7 +3,7 @@ use crate::net::{Certificate, CertificateError};
 use busyhour_registrar::Domains;
 use std::net::IpAddr;
 
-/// Relations between settings that are each valid alone.
+/// Checks relations between settings that are each valid alone.
 pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     let (sip, watch) = (&loaded.config.registration, &loaded.config.watch);
     let ordered = [
@@ -23,7 +23,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
         ),
     ];
     let mut problems = identity(loaded);
-    // A relation means something only where both settings are valid.
+    // A relation has a meaning only if both settings are valid.
     let is_valid = |path: &str| !loaded.invalid.contains(path);
     let ordered = ordered
         .iter()
@@ -35,12 +35,12 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     problems
 }
 
-/// A server whose hints name what cannot be does not start.
+/// If a hint is invalid, the server does not start.
 fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
     let is_valid = |path: &str| !loaded.invalid.contains(path);
     let domains = match is_valid("sip.domains") && is_valid("sip.listen") {
         true => loaded.config.server().domains(),
-        // Anywhere, until it is known where.
+        // Any address, until the server's own is known.
         false => Domains::default().at(Some(IpAddr::from([127, 0, 0, 1]))),
     };
     loaded.hints.iter().flat_map(move |(hint, origin)| {
@@ -49,7 +49,7 @@ fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
     })
 }
 
-/// The certificate and the key of TLS can be read and belong together.
+/// Checks that the certificate and the key of TLS can be read and belong together.
 pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     let sip = &loaded.config.sip;
     if sip.tls.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     errors.map(problem).collect()
 }
 
-/// The file that has the URL of the database must have one.
+/// Checks that the file for the URL of the database has one.
 fn store_url(loaded: &Loaded) -> Option<Problem> {
     let problem = loaded.config.store.database_url().err()?;
     let origin = loaded.origins.get(URL_FILE).cloned();
@@ -76,7 +76,7 @@ fn store_url(loaded: &Loaded) -> Option<Problem> {
     Some(Problem::new(origin, format!("{URL_FILE}: {problem}")))
 }
 
-/// TLS needs a certificate and its key.
+/// Checks that TLS has a certificate and its key.
 fn identity(loaded: &Loaded) -> Vec<Problem> {
     let sip = &loaded.config.sip;
     let files = [
@@ -95,12 +95,12 @@ fn identity(loaded: &Loaded) -> Vec<Problem> {
     missing.map(problem).collect()
 }
 
-/// Both settings, with their values, at the place of one that somebody wrote.
+/// Names both settings with their values, at the place of one that was set.
 fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
     let value =
         |path| super::SettingKey::find(path).map_or(String::new(), |key| key.show(&loaded.config));
     let written = loaded.origins.get(lower).or(loaded.origins.get(upper));
-    // Defaults are in order, so one of the two was written.
+    // The defaults are in order, so at least one of the two was set.
     let origin = written
         .cloned()
         .unwrap_or(SettingOrigin::WholeFile("defaults".into()));
@@ -163,9 +163,9 @@ mod tests {
         for (problem, expected) in problems.iter().zip(expected) {
             assert!(problem.starts_with(expected), "{problem}");
         }
-        // Where the server has no domain, its address is one.
+        // If the server has no domain, its address is the domain.
         assert!(parse(&hint("104", "\"alice\"")).is_ok());
-        // Whose is a user where it has no address either?
+        // Without domain and address, the user has no address of record.
         let text = "[sip]\nlisten = \"0.0.0.0:5060\"\n".to_owned() + &hint("104", "\"alice\"");
         let problem = parse(&text).unwrap_err().to_string();
         assert!(problem.contains("hint `104`: device `alice`"), "{problem}");

@@ -2,7 +2,8 @@
 
 use super::{KEYS, Problem, SettingKey, SettingOrigin, file::nearest};
 
-/// Otherwise a typing error in a variable would silently leave the default in place.
+/// Without this check, a typing mistake in a variable would silently leave the default
+/// in place.
 pub(super) fn unknown_variables() -> Vec<Problem> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut unknown: Vec<String> = names.filter(|name| is_unknown(name)).collect();
@@ -18,8 +19,8 @@ fn is_unknown(name: &str) -> bool {
     !is_known && !is_of_service(rest)
 }
 
-/// Kubernetes tells each container of every service so, and one of ours may be
-/// called busyhour or busyhour-sip.
+/// Kubernetes gives each container such variables for every service, and the service of
+/// this server may be called busyhour or busyhour-sip.
 fn is_of_service(rest: &str) -> bool {
     let is_port = |after: &str| after.starts_with(|first: char| first.is_ascii_digit());
     let rest = format!("_{rest}");
@@ -32,7 +33,7 @@ fn is_of_service(rest: &str) -> bool {
 
 fn problem(name: String) -> Problem {
     let known: Vec<String> = KEYS.iter().map(SettingKey::environment).collect();
-    // The common beginning would make every name alike.
+    // All names have the same prefix, which would make them all look alike.
     let known: Vec<&str> = known.iter().map(|name| &name[PREFIX.len()..]).collect();
     let hint = nearest(&name[PREFIX.len()..], &known);
     let hint = hint.map_or(String::new(), |near| {

@@ -24,19 +24,19 @@ pub(super) fn read(name: &str, text: &str, loaded: &mut Loaded) -> Vec<Problem> 
     for error in &errors {
         reader.syntax(error);
     }
-    // After a syntax error the rest is a guess, and its problems would mislead.
+    // After a syntax error the parser guesses the rest, and its problems would mislead.
     match errors.is_empty() {
         true => reader.document(document.get_ref()),
         false => reader.loaded.is_unread = true,
     }
-    // Tables come in the order of their names; people read in the order of the file.
+    // The parser returns tables sorted by name; people read in the order of the file.
     reader
         .problems
         .sort_by_key(|problem| problem.origin.position());
     reader.problems
 }
 
-/// One pass over one file: what it sets goes to `loaded`, what is wrong to `problems`.
+/// One pass over one file: it writes settings to `loaded` and mistakes to `problems`.
 struct Reader<'a> {
     name: &'a str,
     text: &'a str,
@@ -94,7 +94,7 @@ impl Reader<'_> {
         let mut users = HashSet::new();
         let read = |entry: &mut TableEntry<'_>| accounts::read(entry, &mut users);
         for (_, account) in self.entries("account", accounts::FIELDS, value, read) {
-            // Its user was not there before.
+            // `read` has checked that no earlier account has this user.
             let _ = self.loaded.config.accounts.add(account);
         }
     }
@@ -127,7 +127,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What `read` makes of the elements of an array of tables; each mistake in them is a problem.
+    /// Reads the elements of an array of tables with `read`; each mistake in them is a
+    /// problem.
     fn entries<T>(
         &mut self,
         what: &str,
@@ -180,7 +181,8 @@ impl Reader<'_> {
     }
 }
 
-/// The text form that [`SettingKey::set`] takes; `None` for what no setting can be.
+/// The text form that [`SettingKey::set`] takes; `None` for a value that no setting
+/// has.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -213,7 +215,8 @@ fn names_in(section: &str) -> Vec<&'static str> {
     keys.map(SettingKey::name).collect()
 }
 
-/// The known word most like `found`, if any is like enough to be a slip of the hand.
+/// The known word most like `found`, if one is so similar that `found` may be a typing
+/// mistake.
 pub(super) fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let likeness = |word: &&&str| (strsim::jaro_winkler(found, word) * 1000.0) as u32;
     let best = known.iter().max_by_key(likeness)?;

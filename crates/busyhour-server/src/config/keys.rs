@@ -9,8 +9,8 @@ use super::{
 };
 use busyhour_store::masked;
 
-/// One setting: its row serves the file, the environment, the flags, the
-/// checks, the printed configuration and the reference alike.
+/// One setting. The same row serves the file, the environment, the flags, the checks,
+/// the printed configuration and the reference.
 pub struct SettingKey {
     /// Section and name, such as `sip.listen`.
     pub path: &'static str,
@@ -113,7 +113,7 @@ pub const KEYS: &[SettingKey] = &[
     },
     SettingKey {
         path: "sip.idle_seconds",
-        // Longer than the time between the keep-alives that we ask for.
+        // Longer than the time between the keep-alives that the server requests.
         allowed: whole(180, 604_800, "seconds"),
         help: "How long a connection may be silent before it is closed",
         assign: |config, text| put(&mut config.sip.idle_seconds, text.parse().ok()),
@@ -682,7 +682,7 @@ const fn whole(min: u64, max: u64, unit: &'static str) -> Allowed {
     Allowed::Whole { min, max, unit }
 }
 
-/// RFC 3261 allows up to 2^32-1; a year is more than any phone means.
+/// RFC 3261 allows up to 2^32-1; no phone needs more than a year.
 const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
     min: 1,
     max: 31_536_000,

@@ -52,18 +52,18 @@ use std::{
 };
 use tables::hints::WrittenHint;
 
-/// Everything `busyhour serve` can be told.
+/// All settings of `busyhour serve`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     /// The SIP registrar and its transport.
     pub sip: Sip,
     /// The IAX2 registrar.
     pub iax2: Iax2,
-    /// Lives and counts of bindings; part of the `[sip]` section.
+    /// Lifetimes and limits of bindings; part of the `[sip]` section.
     pub registration: RegistrationPolicy,
-    /// Lives of subscriptions and publications: the `[watch]` section.
+    /// Lifetimes of subscriptions and publications: the `[watch]` section.
     pub watch: WatchPolicy,
-    /// Bounds of every table: the `[limits]` section.
+    /// Limits of all tables: the `[limits]` section.
     pub limits: Limits,
     /// The dashboard, its API and the metrics.
     pub http: Http,
@@ -77,9 +77,9 @@ pub struct Config {
     pub log: Log,
     /// Who may register.
     pub accounts: ConfiguredAccounts,
-    /// Who may ask over HTTP: each `[[token]]`.
+    /// The tokens for HTTP: each `[[token]]`.
     pub tokens: Vec<Token>,
-    /// Extensions that stand for devices.
+    /// Extensions whose state combines the states of devices.
     pub hints: Vec<HintConfig>,
 }
 
@@ -90,23 +90,24 @@ pub struct Sip {
     pub listen: Vec<SocketAddr>,
     /// TCP addresses to serve.
     pub tcp: StreamListen,
-    /// TLS addresses to serve, port 0 takes a free one; none serves no TLS.
+    /// TLS addresses to serve; port 0 takes a free one. Empty: TLS is not served.
     pub tls: Vec<SocketAddr>,
     /// The PEM file of our certificate and its chain.
     pub tls_certificate: Option<PathBuf>,
     /// The PEM file of our certificate's private key.
     pub tls_key: Option<PathBuf>,
-    /// For how long a connection may bring nothing, in seconds.
+    /// The longest time in which a connection brings nothing, in seconds.
     pub idle_seconds: u32,
-    /// For how long a message on a connection may be incomplete, in seconds.
+    /// The longest time in which a message on a connection is incomplete, in seconds.
     pub stalled_seconds: u32,
     /// For how long a handshake of TLS may last, in seconds.
     pub handshake_seconds: u32,
-    /// After how long without anything the kernel asks whether a peer is there, in seconds.
+    /// The time without traffic after which the kernel probes the peer, in seconds.
     pub keepalive_seconds: u32,
-    /// For how long a peer may leave unanswered what is sent, in seconds.
+    /// The longest time in which a peer acknowledges nothing of what is sent, in
+    /// seconds.
     pub unanswered_seconds: u32,
-    /// How often silent devices are asked whether they are there, in seconds; 0 is never.
+    /// How often silent devices are probed, in seconds; 0 is never.
     pub probe_seconds: u32,
     /// Connections at a time.
     pub connections_max: usize,
@@ -116,81 +117,84 @@ pub struct Sip {
     pub handshakes_max: usize,
     /// Unfinished handshakes of TLS at a time from one IP address.
     pub handshakes_per_source_max: usize,
-    /// What may wait to be sent on one connection, in KiB.
+    /// The most data that may wait to be sent on one connection, in KiB.
     pub connection_queue_kib: usize,
-    /// What connections may bring that is not dealt with yet, in MiB.
+    /// The most received data of all connections that is not processed yet, in MiB.
     pub connection_memory_mib: usize,
-    /// What one source may hold of that with messages that are not complete, in KiB.
+    /// The most data of incomplete messages from one source, in KiB.
     pub connection_memory_per_source_kib: usize,
-    /// Hosts whose addresses of record are ours; empty takes whatever host a request names.
+    /// Hosts whose addresses of record are ours; if empty, any host in a request is.
     pub domains: Vec<String>,
-    /// The addresses to name in Contact and Via, where they are not those that
-    /// requests come to.
+    /// The addresses to name in Contact and Via, if requests come to other addresses.
     pub advertised: Advertised,
     /// The realm of digest challenges; account hashes depend on it.
     pub realm: String,
-    /// Whether requests must prove who sent them.
+    /// Whether requests must authenticate.
     pub auth: Auth,
     /// Digest algorithms offered, the preferred one first.
     pub algorithms: Vec<Algorithm>,
-    /// Kernel receive buffer to ask for, in KiB, per socket.
+    /// The kernel's receive buffer for each socket, in KiB.
     pub receive_buffer_kib: usize,
-    /// Datagrams that may wait to be sent, per socket; more are dropped and counted.
+    /// Datagrams that may wait to be sent on each socket; more are dropped and counted.
     pub send_queue: usize,
 }
 
-/// Where connections are taken.
+/// Where TCP connections are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamListen {
-    /// Where datagrams are, too; what has port 0 takes a free port of its own.
+    /// The addresses for datagrams; where these have port 0, TCP takes a free port of
+    /// its own.
     Same,
-    /// At these addresses; none serves none.
+    /// These addresses; if empty, TCP is not served.
     At(Vec<SocketAddr>),
 }
 
 /// The `[iax2]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Iax2 {
-    /// UDP addresses to serve, port 0 takes a free one; none serves no IAX2.
+    /// UDP addresses to serve; port 0 takes a free one. Empty: IAX2 is not served.
     pub listen: Vec<SocketAddr>,
     /// Whether devices must show that they receive at their address.
     pub call_tokens: CallTokens,
 }
 
-/// Whether a request must prove who sent it.
+/// Whether a request must authenticate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
     /// RFC 7616 digest, for the configured accounts only.
     Digest,
-    /// Anybody may register anything. For closed networks and load tests.
+    /// Anybody may register anything. Use it for closed networks and load tests.
     Open,
 }
 
 /// The `[http]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Http {
-    /// The address of the dashboard; `None` serves none.
+    /// The address of the dashboard; `None`: no dashboard.
     pub listen: Option<SocketAddr>,
-    /// Connections served at once; on further ones only `/healthz` is answered.
+    /// Connections served at once; connections beyond the limit get an answer only to
+    /// `/healthz`.
     pub max_connections: usize,
-    /// The same for one IP address.
+    /// Connections served at once for one IP address.
     pub max_connections_per_source: usize,
-    /// Names that requests may call the server by, beside addresses and `localhost`.
+    /// Host names that requests may use for the server, beside addresses and
+    /// `localhost`.
     pub hosts: Vec<String>,
 }
 
 /// The `[store]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Store {
-    /// The SQLite file; `None` is [`default_database`].
+    /// The SQLite file; `None` uses [`default_database`].
     pub path: Option<PathBuf>,
-    /// A PostgreSQL database instead, by its URL.
+    /// The URL of a PostgreSQL database, instead of the SQLite file.
     pub url: Option<String>,
-    /// A file with its URL instead, so that no password stands where others see it.
+    /// A file that contains the URL, so that other users cannot see the password.
     pub url_file: Option<PathBuf>,
     /// What an acknowledged registration survives.
     pub durability: Durability,
-    /// Changes that may wait for the disk; more are answered 503.
+    /// Changes that may wait for the disk; if there are more, requests are answered
+    /// 503.
     pub queue: usize,
 }
 
@@ -208,10 +212,10 @@ pub enum Durability {
 /// The `[runtime]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runtime {
-    /// Worker threads; `None` is one a core.
+    /// Worker threads; `None`: one for each core.
     pub workers: Option<usize>,
-    /// Memory for datagrams and what is sent, in MiB; beyond it datagrams are
-    /// dropped and counted.
+    /// Memory for datagrams and for messages to be sent, in MiB; beyond it, datagrams
+    /// are dropped and counted.
     pub buffer_budget_mib: usize,
     /// How long a shutdown may drain, in seconds.
     pub drain_seconds: u32,
@@ -251,15 +255,17 @@ pub enum LogFormat {
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// Setting path to origin; absent means the embedded default.
+    /// The path of each setting and its origin; an absent setting has the embedded
+    /// default.
     pub origins: BTreeMap<&'static str, SettingOrigin>,
-    /// Each hint as it was written, and where it stands.
+    /// Each hint as it was written, and its place.
     hints: Vec<(WrittenHint, SettingOrigin)>,
-    /// The file's text is unknown: relations between its settings cannot be judged.
+    /// The file's text is unknown, so that relations between its settings cannot be
+    /// checked.
     is_unread: bool,
     /// Settings whose value is not allowed.
     invalid: BTreeSet<&'static str>,
-    /// What is allowed and yet is probably not meant: sentences for the operator.
+    /// Allowed settings that are probably a mistake: sentences for the operator.
     pub warnings: Vec<String>,
 }
 
@@ -274,7 +280,7 @@ impl Config {
         Self::gather(path, overrides, |_| Vec::new())
     }
 
-    /// As [`load`](Self::load), and a certificate that TLS cannot show is a problem too.
+    /// As [`load`](Self::load); a certificate that TLS cannot use is a problem, too.
     ///
     /// # Errors
     ///
@@ -283,7 +289,8 @@ impl Config {
         Self::gather(path, overrides, check::certificate)
     }
 
-    /// As [`load_to_serve`](Self::load_to_serve), and an unknown variable is a problem too.
+    /// As [`load_to_serve`](Self::load_to_serve); an unknown variable is a problem,
+    /// too.
     ///
     /// # Errors
     ///
@@ -293,7 +300,7 @@ impl Config {
         Problems::none_or(environment::unknown_variables()).map(|()| loaded)
     }
 
-    /// With what `more` finds wrong.
+    /// Collects all problems, including those that `more` finds.
     fn gather(
         path: Option<&Path>,
         overrides: &Overrides,
@@ -362,7 +369,8 @@ impl Config {
         (loaded, problems)
     }
 
-    /// What the server itself needs to know, without who may register.
+    /// The part of the configuration that the server itself needs, without the
+    /// accounts.
     pub fn server(&self) -> ServerConfig {
         ServerConfig {
             domains: self.sip.domains.clone(),
@@ -379,7 +387,7 @@ impl Config {
         }
     }
 
-    /// The settings that `other` has otherwise; accounts are no setting.
+    /// The settings that differ in `other`; accounts are not settings.
     pub fn differences<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'static str> + 'a {
         let differ = |key: &&SettingKey| key.show(self) != key.show(other);
         KEYS.iter().filter(differ).map(|key| key.path)
@@ -402,8 +410,8 @@ impl Sip {
         }
     }
 
-    /// The address that devices of a server without domains are at: the first that
-    /// it listens at, unless that is a wildcard.
+    /// The host of the devices if the server has no domains: the first address that it
+    /// listens at, unless that is a wildcard.
     fn home(&self) -> Option<IpAddr> {
         let first = self.listen.first().map(SocketAddr::ip);
         first.filter(|address| !address.is_unspecified())

@@ -1,9 +1,9 @@
 use super::{Config, KEYS, Loaded, Problem, SettingKey, SettingOrigin};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 
-/// Settings given by environment variables and flags: one of each for every [`SettingKey`].
+/// Settings from environment variables and flags; every [`SettingKey`] has one of each.
 ///
-/// A flag wins over its variable, and both over the file.
+/// A flag overrides its variable; both override the file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides(Vec<Override>);
 
@@ -102,7 +102,8 @@ fn store_keys() -> impl Iterator<Item = &'static SettingKey> {
     KEYS.iter().filter(says_where)
 }
 
-/// Values are taken as text here and checked with the file's, so that one run reports all.
+/// Values are taken as text and checked together with the file, so that one run reports
+/// all problems.
 fn argument(key: &'static SettingKey) -> Arg {
     Arg::new(key.path)
         .long(key.flag())
@@ -110,7 +111,7 @@ fn argument(key: &'static SettingKey) -> Arg {
         .value_name(key.name().to_uppercase())
         .help(key.help)
         .long_help(long_help(key))
-        // There are too many for a short help.
+        // The settings are too many for a short help.
         .hide_short_help(true)
         .help_heading(format!("Settings of [{}]", key.section()))
         .hide_env_values(true)

@@ -12,7 +12,7 @@ pub fn default_database() -> PathBuf {
         .join("busyhour.db")
 }
 
-/// systemd separates several state folders by colons.
+/// The first folder; systemd separates several state folders by colons.
 fn first_of(directories: String) -> Option<PathBuf> {
     let first = directories
         .split(':')

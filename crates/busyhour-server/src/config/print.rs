@@ -1,8 +1,8 @@
 use super::{Allowed, KEYS, Loaded, SettingKey, tables::tokens::hex};
 use std::fmt::Write;
 
-/// The configuration as TOML: each setting is explained, and says where its
-/// value came from.
+/// The configuration as TOML. Each setting has an explanation and the origin of its
+/// value.
 pub(super) fn print(loaded: &Loaded) -> String {
     let mut out = String::from(HEAD);
     let mut section = "";
@@ -31,7 +31,7 @@ fn setting(out: &mut String, loaded: &Loaded, key: &SettingKey) {
     );
 }
 
-/// Text that is a number is written as one, several addresses as an array.
+/// Writes a number as a number, and several addresses as an array.
 fn literal(key: &SettingKey, text: &str) -> String {
     match key.allowed {
         Allowed::Addresses | Allowed::Hosts | Allowed::SomeOf(_) => {
@@ -159,7 +159,7 @@ mod tests {
     fn the_packaged_file_is_what_the_defaults_print_and_says_where_the_database_is() {
         let packaged = include_str!("../../../../packaging/busyhour.toml");
         let loaded = Config::parse("busyhour.toml", "", &Overrides::default()).unwrap();
-        // The user of a command has another home than the server.
+        // The user who runs a command has another home folder than the server.
         let path = "path = \"/var/lib/busyhour/busyhour.db\"   # as the unit";
         let default = "path = \"default\"                         # default";
         assert_eq!(

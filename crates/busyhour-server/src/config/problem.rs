@@ -5,7 +5,7 @@ use std::{fmt, io, path::Path};
 pub enum SettingOrigin {
     /// A place in the file; line and column count from 1, the column in characters.
     File {
-        /// The file as it was named.
+        /// The name of the file, as the user gave it.
         file: String,
         /// The line.
         line: usize,
@@ -74,7 +74,7 @@ impl SettingOrigin {
         }
     }
 
-    /// Line and column, for sorting; what has none comes first.
+    /// Line and column, for sorting; a problem without them comes first.
     pub(super) fn position(&self) -> (usize, usize) {
         match self {
             Self::File { line, column, .. } => (*line, *column),

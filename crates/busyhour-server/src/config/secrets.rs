@@ -1,10 +1,10 @@
-//! Who may read the file that holds passwords.
+//! Checks who may read the file that holds passwords.
 
 use super::{Config, Loaded, SettingOrigin};
 use busyhour_store::masked;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-/// A sentence when the file at `path` holds secrets and every user can read it.
+/// A warning if the file at `path` holds secrets and every user can read it.
 pub(super) fn warning(path: &Path, config: &Config) -> Option<String> {
     let found = fs::metadata(path).ok()?;
     let is_open = found.mode() & READABLE_BY_ALL != 0;
@@ -16,7 +16,7 @@ pub(super) fn warning(path: &Path, config: &Config) -> Option<String> {
     })
 }
 
-/// A sentence when a password stands in the arguments of this very process.
+/// A warning if a password is in the arguments of this process.
 pub(super) fn argument_warning(loaded: &Loaded) -> Option<String> {
     let origin = loaded.origins.get("store.url")?;
     let is_argument = matches!(origin, SettingOrigin::Flag(_));
@@ -29,7 +29,7 @@ pub(super) fn argument_warning(loaded: &Loaded) -> Option<String> {
     })
 }
 
-/// A sentence when every user can read the file that has the URL.
+/// A warning if every user can read the file that has the URL.
 pub(super) fn url_file_warning(config: &Config) -> Option<String> {
     let path = config.store.url_file.as_deref()?;
     let url = config.store.database_url().ok()??;
@@ -42,7 +42,7 @@ pub(super) fn url_file_warning(config: &Config) -> Option<String> {
     })
 }
 
-/// A hash is as good as the password of the digest that it is for.
+/// A hash is a secret, too: it can replace the password of the digest that it is for.
 fn holds_secrets(config: &Config) -> bool {
     !config.accounts.is_empty() || has_password(config)
 }

@@ -1,15 +1,15 @@
-//! The URL of the database, wherever it is written.
+//! The URL of the database, from whichever setting has it.
 
 use super::Store;
 use busyhour_store::PostgresOptions;
 use std::fs;
 
 impl Store {
-    /// The URL of the PostgreSQL database; `None` where it is a file of SQLite's.
+    /// The URL of the PostgreSQL database; `None` if the store is an SQLite file.
     ///
     /// # Errors
     ///
-    /// A sentence when the file that should have it has none.
+    /// When the file for the URL has none.
     pub fn database_url(&self) -> Result<Option<String>, String> {
         match (&self.url, &self.url_file) {
             (Some(url), _) => Ok(Some(url.clone())),
@@ -24,7 +24,7 @@ impl Store {
         }
     }
 
-    /// Whether it is a PostgreSQL database.
+    /// Whether the store is a PostgreSQL database.
     pub fn is_postgres(&self) -> bool {
         self.url.is_some() || self.url_file.is_some()
     }

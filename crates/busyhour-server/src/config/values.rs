@@ -1,4 +1,4 @@
-//! Settings from their text form; `None` when it is not allowed.
+//! Parses settings from their text form; `None` if the text is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel, StreamListen};
 use busyhour_iax2::CallTokens;
@@ -28,7 +28,7 @@ pub(super) fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
     text.split(',').map(|one| one.trim().parse().ok()).collect()
 }
 
-/// As [`addresses`], and none for `word`.
+/// As [`addresses`], and no addresses for `word`.
 pub(super) fn addresses_or(word: &str, text: &str) -> Option<Vec<SocketAddr>> {
     if text == word {
         return Some(Vec::new());
@@ -50,7 +50,7 @@ pub(super) fn show_stream_listen(listen: &StreamListen) -> String {
     }
 }
 
-/// As [`join`], and `word` for none.
+/// As [`join`], and `word` for no values.
 pub(super) fn join_or<T: ToString>(word: &str, values: &[T]) -> String {
     match values.is_empty() {
         true => word.into(),
@@ -120,14 +120,14 @@ pub(super) fn show_advertised_or(word: &str, advertised: &Advertised) -> String 
 pub(super) fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {
     match text {
         "" => None,
-        // It has a password, perhaps, which would be shown with the path.
+        // A URL may have a password, which would be shown with the path.
         text if text.contains("://") => None,
         text if text == word => Some(None),
         text => Some(Some(text.into())),
     }
 }
 
-/// A database of PostgreSQL, or the word for none.
+/// The URL of a PostgreSQL database, or none for `word`.
 pub(super) fn url_or(word: &str, text: &str) -> Option<Option<String>> {
     if text == word {
         return Some(None);
@@ -136,7 +136,8 @@ pub(super) fn url_or(word: &str, text: &str) -> Option<Option<String>> {
     Some(Some(text.to_owned()))
 }
 
-/// A realm goes into a quoted string unescaped, so what would end it is refused here.
+/// A realm is put into a quoted string without escapes, so characters that would end
+/// the string are refused here.
 pub(super) fn realm(text: &str) -> Option<String> {
     let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
     let fits = (1..=100).contains(&text.chars().count());

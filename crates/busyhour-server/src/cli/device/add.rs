@@ -64,8 +64,8 @@ impl AddDevice {
         };
         let hashes = [&entry.md5, &entry.sha256, &entry.sha512_256];
         let needs_password = hashes.iter().all(|hash| hash.is_none());
-        // Checked before a database is created, and before a person types a password
-        // for nothing.
+        // Checked before a database is created, and before a person types a password in
+        // vain.
         match needs_password {
             true => entry.check_before_password(),
             false => entry.clone().check(&self.place.realm()?).map(drop),

@@ -65,7 +65,7 @@ impl Import {
         if !self.dry_run {
             let bar = bar(accounts.len() as u64);
             for group in accounts.chunks(GROUP_LEN) {
-                // Between two groups a running server can write.
+                // A running server can write between two groups.
                 target.admin.put(group).map_err(Failure::running)?;
                 bar.inc(group.len() as u64);
             }
@@ -105,14 +105,14 @@ impl Import {
     }
 }
 
-/// A device of a file, with the line or element where it stands.
+/// A device of a file, and the line or element where the device is.
 struct Placed {
     place: String,
-    /// Or what is wrong with its form.
+    /// The account, or what is wrong with its form.
     entry: Result<AccountEntry, String>,
 }
 
-/// All of them, or every mistake: a line each, as many as anybody reads.
+/// Returns all accounts, or all mistakes: one on each line, up to a limit.
 fn check(name: &str, entries: Vec<Placed>, realm: &str) -> Result<Vec<Account>, Failure> {
     let (mut accounts, mut mistakes) = (Vec::with_capacity(entries.len()), Vec::new());
     let mut seen = HashSet::new();
@@ -136,7 +136,7 @@ fn check(name: &str, entries: Vec<Placed>, realm: &str) -> Result<Vec<Account>, 
     }
 }
 
-/// A line of a CSV file; what is empty is not given.
+/// A line of a CSV file; an empty field is not given.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -216,11 +216,11 @@ impl Line {
     }
 }
 
-/// What is wrong with a field, without the value, which may be a password.
+/// What is wrong with a field. The value is left out, since it may be a password.
 fn reason(error: &csv::Error) -> String {
     match error.kind() {
         csv::ErrorKind::Deserialize { err, .. } => match err.field() {
-            // The one number of a line.
+            // `max_contacts` is the only number in a line.
             Some(_) => "max_contacts: give a whole number".to_owned(),
             None => err.kind().to_string(),
         },
@@ -247,7 +247,7 @@ fn from_json(text: &str) -> Result<Vec<Placed>, String> {
     Ok(elements.into_iter().map(placed).collect())
 }
 
-/// The lines of a text, for pieces of it that are asked for in their order.
+/// The lines of a text. The pieces must be looked up in their order.
 struct Lines<'t> {
     text: &'t str,
     offset: usize,
@@ -282,7 +282,7 @@ fn read(file: &Path) -> io::Result<String> {
     fs::read_to_string(file)
 }
 
-/// Silent unless standard error is a terminal.
+/// A progress bar; silent unless standard error is a terminal.
 fn bar(total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);
     match ProgressStyle::with_template(TEMPLATE) {

@@ -1,4 +1,4 @@
-//! `busyhour device`: accounts of the store, beside a running server or without one.
+//! `busyhour device` changes accounts of the store, whether a server runs or not.
 
 mod add;
 mod import;
@@ -41,11 +41,12 @@ enum DeviceAction {
 }
 
 impl DeviceCommand {
-    /// Does what the subcommand says.
+    /// Runs the subcommand.
     ///
     /// # Errors
     ///
-    /// What was asked wrongly, is not there, or could not be read or written.
+    /// A mistake in the arguments, an account that does not exist, or a store that
+    /// cannot be read or written.
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
             DeviceAction::Add(command) => command.run(),
@@ -80,25 +81,25 @@ pub(super) struct Creation {
 pub(super) struct AccountStore {
     pub(super) admin: Box<dyn AccountAdmin>,
     realm: String,
-    /// As every command names it: its path, or its URL without the password.
+    /// The store as every command names it: its path, or its URL without the password.
     pub(super) store: String,
-    /// Where the server that uses it has its HTTP.
+    /// The HTTP address of the server that uses the store.
     http: Option<SocketAddr>,
 }
 
 impl AccountLocation {
-    /// The realm of the server, which hashes are of.
+    /// The realm of the server. The hashes of passwords depend on it.
     fn realm(&self) -> Result<String, Failure> {
         let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
         Ok(loaded.config.sip.realm)
     }
 
-    /// Opens the store, which must be there.
+    /// Opens the store, which must exist.
     pub(super) fn open(&self) -> Result<AccountStore, Failure> {
         self.open_or(WhenMissing::Refuse)
     }
 
-    /// Opens the store, and makes it where that is wanted.
+    /// Opens the store, and creates it if that was requested.
     pub(super) fn open_or_create(&self, creation: &Creation) -> Result<AccountStore, Failure> {
         self.open_or(match creation.create {
             true => WhenMissing::Create,
@@ -161,7 +162,7 @@ fn open(
     open_accounts(&path, when_missing).map_err(refused)
 }
 
-/// Where nothing is, the wrong place is the likelier mistake.
+/// If the store does not exist, the path is most likely wrong.
 fn refused(error: StoreError) -> Failure {
     match error {
         StoreError::Missing { .. } => Failure::running(format!("{error}{ELSEWHERE}")),

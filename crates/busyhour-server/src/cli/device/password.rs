@@ -1,9 +1,10 @@
-//! A password from a person or a program; never from an argument, which others see.
+//! Reads a password from a person or a program; never from an argument, since other
+//! users can see arguments.
 
 use super::Failure;
 use std::io::{self, IsTerminal};
 
-/// Asks twice on a terminal, and takes the first line otherwise.
+/// Asks twice on a terminal; otherwise takes the first line.
 pub(super) fn read(user: &str) -> Result<String, Failure> {
     match io::stdin().is_terminal() {
         true => ask(user),

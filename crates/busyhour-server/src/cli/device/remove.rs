@@ -14,7 +14,7 @@ pub(super) struct RemoveDevices {
 }
 
 impl RemoveDevices {
-    /// Removes those that are there, also when another is not.
+    /// Removes the accounts that exist, even if others do not exist.
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut accounts = self.place.open()?;
         let mut outcome = Ok(());

@@ -1,5 +1,5 @@
-//! What a running server remembers of a device: asked for over HTTP, since the store
-//! does not keep it.
+//! What a running server remembers of a device. The command asks for it over HTTP,
+//! since the store does not contain it.
 
 use clap::Args;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ pub(super) struct ApiServer {
     http: Option<SocketAddr>,
 }
 
-/// A registration that failed, as `/api/failures` has it.
+/// A registration that failed, in the form of `/api/failures`.
 #[derive(Debug, Deserialize)]
 pub(super) struct FailedRegistration {
     pub(super) at_unix_seconds: i64,
@@ -29,7 +29,7 @@ pub(super) struct FailedRegistration {
 }
 
 impl ApiServer {
-    /// The failures of a user, the last one first, as JSON; or why nobody knows.
+    /// The failures of a user, the last one first, as JSON; or why they are unknown.
     pub(super) fn failures(
         &self,
         user: &str,
@@ -38,7 +38,7 @@ impl ApiServer {
         self.list("failures", user, listen)
     }
 
-    /// The bindings of a user's addresses of record, as JSON; or why nobody knows.
+    /// The bindings of a user's addresses of record, as JSON; or why they are unknown.
     pub(super) fn bindings(
         &self,
         user: &str,
@@ -47,7 +47,7 @@ impl ApiServer {
         self.list("bindings", user, listen)
     }
 
-    /// The list that `/api/NAME` has of a user.
+    /// Requests the list of a user from `/api/NAME`.
     fn list(
         &self,
         name: &str,
@@ -68,7 +68,7 @@ impl ApiServer {
     }
 }
 
-/// A binding, as `/api/bindings` has it.
+/// A binding, in the form of `/api/bindings`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Registered {
     aor: String,
@@ -118,7 +118,7 @@ impl FailedRegistration {
     }
 }
 
-/// A wildcard is reached over the loopback.
+/// A server that listens on a wildcard address is reached over the loopback.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -133,7 +133,7 @@ fn ask(address: SocketAddr, name: &str, user: &str) -> io::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
-    // By HTTP/1.0, so that the answer is in one piece and ends with the connection.
+    // HTTP/1.0 sends the answer in one piece and ends the connection after it.
     let request = format!("GET /api/{name}?user={query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();

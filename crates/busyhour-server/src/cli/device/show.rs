@@ -34,7 +34,7 @@ impl Show {
             return Err(self.missing(&accounts, failures.ok()));
         };
         let view = account.view();
-        // A server that did not answer is not asked again.
+        // If the server did not answer, it is not asked again.
         let bindings = (failures.as_ref().ok())
             .and_then(|_| self.server.bindings(&self.user, accounts.http).ok());
         if self.json {
@@ -75,7 +75,8 @@ impl Show {
         say(lines.join("\n"))
     }
 
-    /// There is no account; but the server may know who tried under this name.
+    /// There is no account, but the server may know of failed registrations under this
+    /// name.
     fn missing(&self, accounts: &AccountStore, failures: Option<Value>) -> Failure {
         let missing = accounts.missing(&self.user);
         match failures.and_then(|list| lines(&list, FailedRegistration::line)) {
@@ -84,7 +85,7 @@ impl Show {
         }
     }
 
-    /// Without a server that answers, failures and bindings are null.
+    /// If no server answers, failures and bindings are null.
     fn show_json(
         &self,
         view: &AccountView,
@@ -100,8 +101,8 @@ impl Show {
     }
 }
 
-/// A list of the server's, each on a line of its own, below the first; `None` when
-/// it is empty.
+/// A list from the server. Each element is on its own line below the first; `None` if
+/// the list is empty.
 fn lines<T: DeserializeOwned>(list: &Value, line: fn(&T) -> String) -> Option<String> {
     let list: Vec<T> = serde_json::from_value(list.clone()).unwrap_or_default();
     let lines: Vec<String> = list.iter().map(line).collect();

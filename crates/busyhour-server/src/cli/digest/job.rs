@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is to be done with each archive.
+/// How each archive is rendered.
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) from: Option<TimeArgument>,
@@ -21,7 +21,7 @@ pub(super) struct Job {
     pub(super) options: RenderOptions,
     pub(super) buffers: BufferPool,
     pub(super) pool: TaskPool,
-    /// Whether the values are written, or only their number.
+    /// Whether the values are kept, or only their number.
     pub(super) keeps_values: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Digested {
     pub(super) archive: Archive,
     pub(super) series_count: usize,
     pub(super) took: Duration,
-    /// Nothing when only the number is wanted.
+    /// Absent if only the number is wanted.
     pub(super) rendering: Option<Rendering>,
     /// The first damage in any of its files.
     pub(super) damage: Option<Error>,
@@ -92,7 +92,7 @@ impl Job {
         for (index, path) in archives.iter().enumerate() {
             let (job, path, sender) = (self.clone(), path.clone(), sender.clone());
             let pushed = self.pool.push(move || {
-                // Nobody waits for it any more when the receiver is gone.
+                // If the receiver is gone, no one waits for the result any more.
                 let _ = sender.send((index, job.digest(&path)));
             });
             debug_assert!(pushed.is_ok(), "the pool has no bound and runs");
@@ -153,7 +153,7 @@ fn receive(
     }
 }
 
-/// A pattern that matches nothing is a slip of the hand more often than not.
+/// A pattern that matches nothing is usually a typing mistake.
 fn no_metric(pattern: &str, names: &BTreeSet<String>) -> String {
     let likeness = |name: &&String| (strsim::jaro_winkler(pattern, name) * 1000.0) as u32;
     let nearest = names.iter().max_by_key(likeness);
@@ -167,7 +167,7 @@ fn lines(problems: &[Error]) -> String {
     lines.join("\n")
 }
 
-/// Of a thousand.
+/// Out of a thousand.
 const LIKE_ENOUGH: u32 = 800;
-/// So that threads do not wait for each other at the end of every batch.
+/// Enough archives that threads do not wait for each other at the end of every batch.
 const ARCHIVES_A_THREAD: usize = 4;

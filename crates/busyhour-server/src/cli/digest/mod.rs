@@ -1,4 +1,4 @@
-//! `busyhour digest`: archives rendered in parallel.
+//! `busyhour digest` renders archives in parallel.
 
 mod job;
 mod time_argument;
@@ -77,8 +77,8 @@ impl Digest {
     ///
     /// # Errors
     ///
-    /// What is wrong with the arguments, which archive cannot be read and why,
-    /// or where one is damaged; what is good of it has been written then.
+    /// A mistake in the arguments, an archive that cannot be read, or where an archive
+    /// is damaged. What could be read of a damaged archive has been written.
     pub fn run(self) -> Result<(), Failure> {
         let selection = Selection::new(&self.metrics).map_err(Failure::usage)?;
         let archives = self.archives()?;
@@ -115,7 +115,8 @@ impl Digest {
         Ok(archives)
     }
 
-    /// A single archive is shared by the threads; many are shared out.
+    /// The threads share a single archive; of many archives, each thread renders its
+    /// own.
     fn options(&self, threads: usize, archive_count: usize) -> RenderOptions {
         RenderOptions {
             counters: if self.raw {
@@ -147,7 +148,7 @@ fn step(text: &str) -> Result<Duration, String> {
     Ok(step)
 }
 
-/// A file whose name says what picture it is to be.
+/// A file whose name ends with the format of the picture.
 fn picture(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match plot::is_png(&path).is_some() {

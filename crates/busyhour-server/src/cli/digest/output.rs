@@ -8,17 +8,17 @@ use std::{
     path::PathBuf,
 };
 
-/// What becomes of the values.
+/// Where the values go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutputFormat {
-    /// They are only counted.
+    /// Values are only counted.
     Lines,
     Json,
     Csv,
     Plot(PathBuf),
 }
 
-/// Where archives are written to, one after the other.
+/// Where archives are written, one after another.
 pub(super) struct Output {
     sink: Sink,
     is_raw: bool,
@@ -66,8 +66,8 @@ impl Output {
         Ok(Self { sink, is_raw })
     }
 
-    /// Writes one archive, and the line about it: to standard output when
-    /// nothing else goes there.
+    /// Writes one archive and the line about it. The line goes to standard output if no
+    /// values go there.
     pub(super) fn add(&mut self, digested: &Digested) -> Result<(), String> {
         let line = line(digested);
         let archive = &digested.archive;
@@ -81,11 +81,12 @@ impl Output {
             _ => return console::print(line),
         };
         console::print_error(line);
-        // Nobody reading any more is no failure: `| head` is a way to use it.
+        // If the reader has closed the pipe, this is not a failure: `| head` is a
+        // normal use.
         forgive_closed_pipe(written)
     }
 
-    /// Writes what is still held back.
+    /// Writes everything that is still buffered.
     pub(super) fn finish(self) -> Result<(), String> {
         let written = match self.sink {
             Sink::Json(mut out) => out.flush(),
@@ -97,7 +98,7 @@ impl Output {
     }
 }
 
-/// In the words of pmwebd, which the seed timed.
+/// The line has the form of pmwebd's, which the seed measured.
 fn line(digested: &Digested) -> String {
     format!(
         "[{}] digested {} metrics, in {:.3}ms",
@@ -148,7 +149,7 @@ fn series<'a>(
             true => metric.units.per_second(),
             false => metric.units.to_string(),
         },
-        // JSON has no infinity either.
+        // JSON has no infinity.
         values: rendering
             .points(index)
             .map(|value| value.filter(|value| value.is_finite()))

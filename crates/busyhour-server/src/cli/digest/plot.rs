@@ -10,10 +10,10 @@ use std::{
 /// Lines over time, collected from all archives and drawn at the end.
 pub(super) struct Plot {
     file: PathBuf,
-    /// Of the first archive, for the title.
+    /// The name of the first archive, for the title.
     name: Option<String>,
     lines: Vec<(String, Vec<Line>)>,
-    /// Seconds since 1970, of all windows.
+    /// The time of all windows, in seconds since 1970.
     times: Option<Range<f64>>,
 }
 
@@ -27,7 +27,7 @@ impl Plot {
         }
     }
 
-    /// Takes in the series of one archive.
+    /// Adds the series of one archive.
     pub(super) fn add(&mut self, archive: &Archive, rendering: &Rendering) -> Result<(), String> {
         if self.lines.len() + rendering.series().len() > LINES_MAX {
             return Err(format!(
@@ -48,7 +48,7 @@ impl Plot {
         Ok(())
     }
 
-    /// Writes the file: PNG or SVG, as its name says.
+    /// Writes the file as PNG or SVG, depending on its name.
     pub(super) fn draw(self) -> Result<(), String> {
         let Self {
             file,
@@ -59,7 +59,7 @@ impl Plot {
         let said = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
         let is_png = is_png(&file).unwrap_or(false);
         let times = times.unwrap_or(0.0..1.0);
-        // A window of one moment is drawn as a second.
+        // A window of one moment is drawn as one second.
         let times = times.start..times.end.max(times.start + 1.0);
         let picture = chart(lines, times, &name.unwrap_or_default(), SIZE, is_png);
         let picture = picture.map_err(|error| said(&error))?;
@@ -67,7 +67,7 @@ impl Plot {
     }
 }
 
-/// Whether the name asks for PNG; `None` when it asks for no picture of ours.
+/// Whether the name ends as that of a PNG; `None` if it ends as none of our formats.
 pub(super) fn is_png(file: &Path) -> Option<bool> {
     let suffix = file.extension()?.to_str()?;
     match suffix.to_ascii_lowercase().as_str() {
@@ -79,5 +79,5 @@ pub(super) fn is_png(file: &Path) -> Option<bool> {
 
 const SIZE: (u32, u32) = (1200, 600);
 
-/// As many as a reader may still follow.
+/// A reader can still follow this many lines.
 const LINES_MAX: usize = 100;

@@ -1,7 +1,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// A bar of archives; silent unless standard error is a terminal.
+/// A progress bar of archives; silent unless standard error is a terminal.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
@@ -13,18 +13,18 @@ impl Progress {
         Self(bar)
     }
 
-    /// One archive more is done; `megabytes` were read so far.
+    /// Notes that one more archive is done; `megabytes` were read so far.
     pub(super) fn advance(&self, megabytes: u64) {
         self.0.set_message(format!("{megabytes} MB"));
         self.0.inc(1);
     }
 
-    /// Draws the time that has passed.
+    /// Draws the elapsed time.
     pub(super) fn tick(&self) {
         self.0.tick();
     }
 
-    /// Lines that are printed now do not run into the bar.
+    /// Ends the bar, so that lines printed later do not run into it.
     pub(super) fn finish(&self) {
         self.0.finish_and_clear();
     }

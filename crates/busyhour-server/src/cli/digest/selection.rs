@@ -19,7 +19,7 @@ struct Pattern {
 }
 
 impl Selection {
-    /// All series without a pattern, else those that match any.
+    /// Without a pattern, selects all series; otherwise those that match any pattern.
     pub(super) fn new(patterns: &[String]) -> Result<Self, String> {
         let patterns = patterns.iter().map(|text| {
             let glob = Glob::new(text);
@@ -35,14 +35,14 @@ impl Selection {
         })
     }
 
-    /// The patterns that matched in no archive so far.
+    /// The patterns that have matched in no archive so far.
     pub(super) fn unmatched(&self) -> impl Iterator<Item = &str> {
         let patterns = self.patterns.iter();
         let unmatched = patterns.filter(|pattern| !pattern.has_matched.load(Ordering::Relaxed));
         unmatched.map(|pattern| &*pattern.text)
     }
 
-    /// Those of one archive.
+    /// The selected series of one archive.
     pub(super) fn of(&self, archive: &Archive) -> Vec<SeriesId> {
         let mut series = archive.series();
         if !self.patterns.is_empty() {
@@ -51,7 +51,7 @@ impl Selection {
         series
     }
 
-    /// Each pattern is tried, so that one which never matches is known.
+    /// Tries every pattern, so that a pattern that never matches is known.
     fn wants(&self, archive: &Archive, id: SeriesId) -> bool {
         let names = &archive.metrics()[id.metric].names;
         let full = series_name(archive, id);

@@ -3,19 +3,19 @@ use busyhour_pcp::Archive;
 use jiff::{Timestamp, civil, tz::TimeZone};
 use std::{str::FromStr, time::Duration};
 
-/// A time as people give it to a command.
+/// A time as a user gives it to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimeArgument {
-    /// At that time.
+    /// At this time.
     At(UnixTime),
-    /// So long before the archive's end.
+    /// This long before the archive's end.
     BeforeEnd(Duration),
-    /// So long after the archive's start.
+    /// This long after the archive's start.
     AfterStart(Duration),
 }
 
 impl TimeArgument {
-    /// For this archive.
+    /// The time in this archive.
     pub(super) fn resolve(self, archive: &Archive) -> UnixTime {
         match self {
             Self::At(time) => time,

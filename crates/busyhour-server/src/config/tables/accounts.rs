@@ -26,36 +26,36 @@ use std::{
 #[derive(Clone, PartialEq, Default)]
 pub struct ConfiguredAccounts {
     by_user: HashMap<String, Secret>,
-    /// Only those that are not called as their user is.
+    /// Contains only the mailboxes that do not have the name of their user.
     mailboxes: HashMap<String, String>,
     ranges: Vec<AccountRange>,
 }
 
-/// One account, as `[[account]]` gives it.
+/// One account, from an `[[account]]`.
 #[derive(Clone, PartialEq)]
 pub struct Account {
-    /// The user part of its address of record, which is its digest user name too.
+    /// The user part of its address of record, and its digest user name.
     pub user: String,
-    /// What it proves itself with.
+    /// The password or hashes with which it authenticates.
     pub secret: Secret,
-    /// Its mailbox; `None` is the one called as the user is.
+    /// Its mailbox; `None`: the mailbox has the name of the user.
     pub mailbox: Option<String>,
 }
 
-/// Many accounts that differ in a number only, as `[[account_range]]` gives them.
+/// Many accounts that differ only in a number, from an `[[account_range]]`.
 ///
 /// A range costs the same memory whatever its count.
 #[derive(Clone, PartialEq)]
 pub struct AccountRange {
-    /// What stands before the number.
+    /// The text before the number.
     pub prefix: String,
     /// The first number.
     pub first: u64,
     /// How many numbers.
     pub count: u64,
-    /// Digits the number is filled to with zeros; 0 fills none.
+    /// The number of digits; zeros fill missing ones. 0 adds no zeros.
     pub digits: usize,
-    /// The secret all of them share.
+    /// The secret that all of them share.
     pub secret: Secret,
 }
 
@@ -64,7 +64,7 @@ impl ConfiguredAccounts {
     ///
     /// # Errors
     ///
-    /// A sentence when the user is there already.
+    /// When the user exists already.
     pub fn add(&mut self, account: Account) -> Result<(), String> {
         match self.by_user.entry(account.user) {
             hash_map::Entry::Occupied(known) => {
@@ -80,7 +80,8 @@ impl ConfiguredAccounts {
         }
     }
 
-    /// Adds a range; where ranges overlap the first one counts, and single accounts before any.
+    /// Adds a range. Single accounts come before ranges; where ranges overlap, the
+    /// first one counts.
     pub fn add_range(&mut self, range: AccountRange) {
         self.ranges.push(range);
     }
@@ -93,18 +94,18 @@ impl ConfiguredAccounts {
         })
     }
 
-    /// The mailbox of `user`, where it is not called as the user is.
+    /// The mailbox of `user`, if it does not have the name of the user.
     pub fn mailbox(&self, user: &str) -> Option<&str> {
         self.mailboxes.get(user).map(String::as_str)
     }
 
-    /// How many accounts there are; those given twice count twice.
+    /// The number of accounts; an account that was given twice counts twice.
     pub fn len(&self) -> u64 {
         let ranged: u64 = self.ranges.iter().map(|range| range.count).sum();
         ranged + self.by_user.len() as u64
     }
 
-    /// Whether nobody can register.
+    /// Whether there is no account.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -136,13 +137,13 @@ impl AccountRange {
 }
 
 impl fmt::Debug for ConfiguredAccounts {
-    /// Only their number, since names are private.
+    /// Prints only the number of accounts, since names are private.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ConfiguredAccounts({})", self.len())
     }
 }
 
-/// Reads an `[[account]]`; `users` are those that came before.
+/// Reads an `[[account]]`; `users` are the earlier ones.
 pub(in crate::config) fn read(
     entry: &mut TableEntry<'_>,
     users: &mut HashSet<String>,
@@ -190,7 +191,7 @@ pub(in crate::config) fn read_range(entry: &mut TableEntry<'_>) -> Result<Accoun
     })
 }
 
-/// A password, or else hashes.
+/// Reads a password, or else hashes.
 fn secret(entry: &mut TableEntry<'_>) -> Result<Secret, Reported> {
     let password = entry.text("password");
     let hashes = [

@@ -9,20 +9,20 @@ use toml::{
 pub(in crate::config) struct TableEntry<'e> {
     table: &'e DeTable<'e>,
     span: Range<usize>,
-    /// Fields that stand there under a name which is nearly theirs.
+    /// Fields whose names in the file are almost right.
     misspelt: Vec<&'static str>,
     mistakes: Vec<Mistake>,
 }
 
-/// What is wrong, and where in the file.
+/// A mistake: its place in the file, and what is wrong.
 pub(in crate::config) type Mistake = (Range<usize>, String);
 
-/// There is no value, and a mistake says why.
+/// There is no value; the mistake was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) struct Reported;
 
 impl<'e> TableEntry<'e> {
-    /// Names every field that is none of `known`.
+    /// Reports every field that is not one of `known`.
     pub(in crate::config) fn new(
         element: &'e Spanned<DeValue<'e>>,
         known: &[&'static str],
@@ -77,7 +77,7 @@ impl<'e> TableEntry<'e> {
         })
     }
 
-    /// What `field` must have.
+    /// The value of `field`, which must be given.
     pub(in crate::config) fn required<T>(
         &mut self,
         field: &'static str,
@@ -89,7 +89,7 @@ impl<'e> TableEntry<'e> {
         }
     }
 
-    /// What is right, or else a mistake more.
+    /// Returns a valid value, or else adds a mistake.
     pub(in crate::config) fn check<T>(
         &mut self,
         checked: Result<T, String>,
@@ -97,7 +97,7 @@ impl<'e> TableEntry<'e> {
         checked.map_err(|message| self.mistake(message))
     }
 
-    /// Says what is wrong with the entry as a whole.
+    /// Adds a mistake in the entry as a whole.
     pub(in crate::config) fn mistake(&mut self, message: impl Into<String>) -> Reported {
         self.mistakes.push((self.span.clone(), message.into()));
         Reported

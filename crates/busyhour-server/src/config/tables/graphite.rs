@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 /// The `[graphite]` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graphite {
-    /// A folder of PCP archives; `None` serves the server's own values alone.
+    /// A folder of PCP archives; `None`: only the server's own values are served.
     pub archives: Option<PathBuf>,
     /// Seconds between two values of an archive's series.
     pub archive_step_seconds: u32,
@@ -21,7 +21,7 @@ pub struct Graphite {
     pub max_range_days: u32,
     /// Memory one request may use, in MiB.
     pub max_memory_mib: u64,
-    /// Calls within calls that a target may have.
+    /// How deep calls in a target may be nested.
     pub max_depth: usize,
     /// Seconds one request may take.
     pub timeout_seconds: u32,
@@ -30,7 +30,7 @@ pub struct Graphite {
 }
 
 impl Graphite {
-    /// What the interface itself needs to know.
+    /// The options of the Graphite interface itself.
     pub fn options(&self) -> GraphOptions {
         GraphOptions {
             limits: Limits {

@@ -3,15 +3,15 @@ use crate::server::{HintConfig, HintRefusal};
 use busyhour_registrar::Domains;
 use std::collections::HashSet;
 
-/// A `[[hint]]` as written. Whether it can be depends on `sip.domains`, too; what
-/// is `None` was reported.
+/// A `[[hint]]` as written. Whether it is valid depends on `sip.domains`, too. A field
+/// that is `None` has a mistake, which was reported.
 #[derive(Debug, Clone)]
 pub(in crate::config) struct WrittenHint {
     extension: Option<String>,
     devices: Option<Vec<String>>,
 }
 
-/// Reads a `[[hint]]`; `extensions` are those that came before.
+/// Reads a `[[hint]]`; `extensions` are the earlier ones.
 pub(in crate::config) fn read(
     entry: &mut TableEntry<'_>,
     extensions: &mut HashSet<String>,
@@ -29,7 +29,7 @@ pub(in crate::config) fn read(
 }
 
 impl WrittenHint {
-    /// The hint, if all of it was written.
+    /// The hint, if nothing in it is missing.
     pub(in crate::config) fn whole(&self) -> Option<HintConfig> {
         Some(HintConfig {
             extension: self.extension.clone()?,
@@ -37,7 +37,7 @@ impl WrittenHint {
         })
     }
 
-    /// Every mistake in what was written, for a server of these domains.
+    /// Every mistake in the hint, for a server with these domains.
     pub(in crate::config) fn mistakes(&self, domains: &Domains) -> Vec<String> {
         let hint = HintConfig {
             extension: self.extension.clone().unwrap_or_default(),

@@ -19,7 +19,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<Token, Repor
     })
 }
 
-/// Thirty-two bytes in hexadecimal digits.
+/// Writes thirty-two bytes in hexadecimal digits.
 pub(in crate::config) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
