@@ -1,10 +1,10 @@
 //! Access over HTTP: hosts, tokens and their scopes.
 //!
-//! 1. A request that names a host which is not ours is refused, whatever it
-//!    wants: a page of another site may have had its name point to us.
-//! 2. Reading is free from this machine, and for others needs a token.
-//! 3. Changing needs a token of the scope `write` as `Authorization: Bearer`,
-//!    which no browser sends by itself, so that no page can borrow it.
+//! 1. A request for a host that is not this server is refused in any case: a page of
+//!    another site may have let its name point to this server.
+//! 2. Reading needs no token on this machine; from elsewhere it needs one.
+//! 3. Changing needs a token of the scope `write` as `Authorization: Bearer`. No browser
+//!    sends this by itself, so no other page can misuse it.
 
 use super::{Scope, Token, connection::connections::ClientAddress};
 use crate::server::HttpStats;
@@ -26,7 +26,7 @@ use std::{
 };
 use subtle::ConstantTimeEq;
 
-/// The hosts that are ours and the tokens that are good.
+/// The server's own host names, and the valid tokens.
 #[derive(Default)]
 pub struct Access {
     hosts: Vec<String>,
@@ -42,10 +42,10 @@ struct Tokens {
     stored: Vec<Token>,
 }
 
-/// Why a request may not be.
+/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 enum Denial {
-    /// The host it names is not ours.
+    /// The request names a host that is not this server.
     Misdirected,
     /// It needs a token and has none.
     Unauthorized(Scope),
@@ -56,7 +56,7 @@ enum Denial {
 }
 
 impl Access {
-    /// Serves `hosts` beside addresses and `localhost`, and knows `tokens`.
+    /// Serves `hosts` beside addresses and `localhost`, and accepts `tokens`.
     pub fn new(hosts: Vec<String>, tokens: Vec<Token>) -> Self {
         Self {
             hosts,
@@ -68,13 +68,13 @@ impl Access {
         }
     }
 
-    /// Knows these tokens of the configuration from now on, and no others of it.
+    /// Replaces the accepted tokens of the configuration.
     pub fn replace_tokens(&self, tokens: Vec<Token>) {
         self.write().configured = tokens;
     }
 
-    /// Knows these tokens of the store from now on, and no others of it. A row that
-    /// cannot be read is of a newer version, and is ignored.
+    /// Replaces the accepted tokens of the store. A row that cannot be read was
+    /// written by a newer version, and is ignored.
     pub fn replace_stored(&self, rows: &TokenRows) {
         let tokens = rows.iter();
         let tokens = tokens.filter_map(|(name, row)| Token::of_row(name, row));
@@ -86,7 +86,7 @@ impl Access {
         self.tokens.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was refused so far.
+    /// The counts of refused requests.
     pub fn stats(&self) -> HttpStats {
         HttpStats {
             unauthorized: self.unauthorized.load(Ordering::Relaxed),
@@ -113,8 +113,8 @@ impl Access {
         }
     }
 
-    /// Whether the host of the request is ours. A request without a host does not come
-    /// from a current browser.
+    /// Whether the request names a host of this server. A request without a host does
+    /// not come from a current browser.
     fn serves(&self, request: &Request) -> bool {
         let named = request.uri().host().map(str::to_owned).or_else(|| {
             let value = request.headers().get(header::HOST)?;
@@ -138,15 +138,15 @@ impl Access {
         if scheme.eq_ignore_ascii_case("bearer") {
             return self.find(credentials.trim().as_bytes());
         }
-        // A browser that has asked its user sends this again by itself, even for
-        // another site's page: so it allows only reading.
+        // A browser whose user has entered a token sends it again by itself, even for
+        // another site's page. So Basic allows only reading.
         let is_login = scheme.eq_ignore_ascii_case("basic") && needed == Scope::Read;
         let login = is_login.then(|| base64(credentials.trim()))??;
         let colon = login.iter().position(|&byte| byte == b':')?;
         self.find(&login[colon + 1..])
     }
 
-    /// Compares with every token, each in the same time whatever differs.
+    /// Compares with every token; the time does not depend on where they differ.
     fn find(&self, token: &[u8]) -> Option<Scope> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +188,7 @@ pub(super) async fn guard(
     }
 }
 
-/// Graphite's requests may be forms, which only read.
+/// Graphite's requests may be forms, although they only read.
 fn needed(method: &Method, path: &str) -> Scope {
     let is_form = || method == Method::POST && FORMS.contains(&path.trim_end_matches('/'));
     let only_reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || is_form();
@@ -198,7 +198,7 @@ fn needed(method: &Method, path: &str) -> Scope {
     }
 }
 
-/// Whether there are credentials of a kind that would do.
+/// Whether the request has credentials of a kind that could give this scope.
 fn shows_token(headers: &HeaderMap, needed: Scope) -> bool {
     let value = headers.get(header::AUTHORIZATION);
     let scheme = value.and_then(|value| value.as_bytes().get(..BEARER_LEN));

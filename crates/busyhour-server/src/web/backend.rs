@@ -8,8 +8,8 @@ pub trait Backend: Send + Sync + 'static {
     /// The one snapshot.
     fn stats(&self) -> ServerStats;
 
-    /// At least `limit` bindings where there are so many, in the order of their
-    /// addresses of record, beginning after the address of record `after`.
+    /// At least `limit` bindings, if there are as many, sorted by address of record,
+    /// beginning after the address of record `after`.
     fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage;
 
     /// All bindings of the addresses of record of `user`.
@@ -20,19 +20,18 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether a shutdown has begun.
     fn is_draining(&self) -> bool;
 
-    /// The backend for accounts; without it there are no accounts.
+    /// The backend for accounts; `None` if there are no accounts.
     fn accounts(&self) -> Option<&dyn AccountsApi> {
         None
     }
 
-    /// Registrations of `user` that failed lately, or of all, the last one first:
-    /// `limit` at most.
+    /// At most `limit` registrations that failed recently, the last one first; only
+    /// those of `user`, if given.
     fn failures(&self, _user: Option<&str>, _limit: usize) -> Vec<FailureView> {
         Vec::new()
     }
 
-    /// Where mailboxes and hints are read and changed; without one there are no
-    /// such paths.
+    /// The backend for mailboxes and hints; `None` if there are no such paths.
     fn api(&self) -> Option<Arc<dyn SettingsApi>> {
         None
     }

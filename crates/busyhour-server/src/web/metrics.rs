@@ -1,6 +1,6 @@
-//! The snapshot for Prometheus, walked field by field, so that a statistic
-//! added to any component is a metric at once and under a name that says where
-//! it comes from.
+//! The snapshot for Prometheus. It is walked field by field, so that each new
+//! statistic of a component becomes a metric, with a name that shows where it comes
+//! from.
 //!
 //! `registrar.accepted` of `/api/stats` is `busyhour_registrar_accepted_total`;
 //! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; times are
@@ -33,11 +33,11 @@ struct Families(BTreeMap<String, Family>);
 
 #[derive(Debug)]
 struct Family {
-    /// Path in the snapshot, as the help says it.
+    /// The path in the snapshot, which the help text shows.
     path: String,
     kind: MetricType,
     unit: Option<Unit>,
-    /// The owner's name, where there are several, and the value.
+    /// The samples: the owner's name, if there are several owners, and the value.
     samples: Vec<(Option<String>, f64)>,
 }
 
@@ -57,7 +57,7 @@ impl Families {
                 Value::Number(number) => self.add(path, owner, number.as_f64().unwrap_or(0.0)),
                 Value::Object(fields) => self.walk(path, owner, fields),
                 Value::Array(elements) => self.walk_each(path, elements),
-                // Text belongs to /api/stats; Prometheus holds numbers.
+                // Texts are only in /api/stats; Prometheus stores numbers.
                 Value::String(_) | Value::Bool(_) | Value::Null => {}
             }
         }
@@ -117,13 +117,13 @@ impl Family {
     }
 }
 
-/// What the name of a field says about its values.
+/// What the name of a field shows about its values.
 struct Shape {
-    /// The name without its unit, which Prometheus wants last.
+    /// The name without its unit, since Prometheus wants the unit last.
     stem: String,
     kind: MetricType,
     unit: Option<Unit>,
-    /// From the field's unit to the metric's.
+    /// The factor from the field's unit to the metric's.
     scale: f64,
 }
 
@@ -148,7 +148,7 @@ impl Shape {
     }
 }
 
-/// The naming rule of the snapshot: these go both ways, all else only grows.
+/// The naming rule of the snapshot: these fields rise and fall; all others only rise.
 fn is_gauge(field: &str) -> bool {
     if COUNTED_BYTES.contains(&field) {
         return false;
@@ -165,7 +165,7 @@ fn is_gauge(field: &str) -> bool {
     last.iter().any(|suffix| field.ends_with(suffix))
 }
 
-/// Byte totals since the start, which the rule would take for gauges.
+/// Byte totals since the start, which the naming rule would take for gauges.
 const COUNTED_BYTES: [&str; 2] = ["received_bytes", "sent_bytes"];
 
 #[cfg(test)]

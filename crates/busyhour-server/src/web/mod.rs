@@ -13,9 +13,9 @@
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](busyhour_graphite) |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
 //!
-//! One thread, `bh-http`, runs all of it but the evaluation of Graphite's
-//! requests: those take a worker's time, two at a time unless told otherwise.
-//! [`Access`] says who may ask what.
+//! One thread, `bh-http`, does everything except the evaluation of Graphite's
+//! requests. Those run on the pool's workers, two at a time by default. [`Access`]
+//! decides which requests are allowed.
 
 mod access;
 mod token;
@@ -57,11 +57,11 @@ pub struct Web {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// Ends with the server's own values.
+    /// Ends the sampling of the server's own values.
     _sampling: GraphSampling,
 }
 
-/// Where and to whom to serve.
+/// The address to serve at, and the access rules and limits.
 pub struct WebOptions {
     /// The address to bind.
     pub address: SocketAddr,
@@ -69,9 +69,9 @@ pub struct WebOptions {
     pub connections_max: usize,
     /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
     pub connections_per_source_max: usize,
-    /// For a whole body, and for a client to go on reading what is written.
+    /// The time for a complete body, and for a client to continue reading.
     pub patience: Duration,
-    /// Who may ask what.
+    /// The access rules.
     pub access: Arc<Access>,
 }
 
@@ -122,14 +122,15 @@ impl Web {
         })
     }
 
-    /// The address in use, with the port the system chose where 0 was asked for.
+    /// The address in use, with the port that the system chose if port 0 was given.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Drop for Web {
-    /// Ends the event streams, lets answers in progress leave and waits for the thread.
+    /// Ends the event streams, lets answers in progress be sent, and waits for the
+    /// thread.
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -139,7 +140,7 @@ impl Drop for Web {
     }
 }
 
-/// What the routes show, and to whom.
+/// The data for the routes, and the access rules.
 struct Served {
     backend: Arc<dyn Backend>,
     graphs: Arc<Graphs>,
@@ -173,7 +174,7 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
     let guard = middleware::from_fn_with_state(access, access::guard);
     let routes = routes.layer(gather).layer(guard);
     let connections = Connections::start(listener, load, routes);
-    // Either a stop was asked for or the owner is gone; both mean the same.
+    // Either a stop was requested or the owner is gone; both end the server.
     let _ = stopped.await;
     sampling.abort();
     connections.end(DRAIN).await;

@@ -38,7 +38,7 @@ pub struct BindingView {
     pub aor: String,
     /// The contact URI as the device wrote it.
     pub contact: String,
-    /// Preference in thousandths; `None` where the device gave none.
+    /// Preference in thousandths; `None` if the device gave none.
     pub q_milli: Option<u16>,
     /// Call-ID of the registration.
     pub call_id: String,
@@ -46,15 +46,15 @@ pub struct BindingView {
     pub cseq: u32,
     /// Where the registration came from.
     pub source: String,
-    /// Whether messages reach the device, as far as is known.
+    /// Whether messages reach the device, as far as the server knows.
     pub reachable: bool,
     /// Seconds until it runs out.
     pub expires_in_seconds: u64,
-    /// What the device calls itself.
+    /// The device's User-Agent.
     pub user_agent: String,
 }
 
-/// What every handler may reach.
+/// The state that every handler can use.
 #[derive(Clone)]
 struct RouterState {
     backend: Arc<dyn Backend>,
@@ -101,7 +101,7 @@ async fn events(
     };
     let feed = shared.sampler.feed(last_seen(&headers));
     let events = samples(feed).map(move |sample| {
-        // Taken for as long as the stream lives.
+        // The place stays taken for as long as the stream exists.
         let _taken = &place;
         Ok::<_, Infallible>(event(&sample))
     });
@@ -148,14 +148,14 @@ async fn healthz(State(shared): State<RouterState>) -> (StatusCode, String) {
     }
 }
 
-/// A browser that reconnects says which sample it saw last.
+/// The number of the last sample that a reconnecting browser has seen.
 fn last_seen(headers: &HeaderMap) -> u64 {
     let id = headers.get("last-event-id");
     id.and_then(|id| id.to_str().ok()?.parse().ok())
         .unwrap_or(0)
 }
 
-/// A reader too slow for the live samples skips those it missed.
+/// A reader that is too slow for the live samples skips those that it missed.
 fn samples(feed: Feed) -> impl Stream<Item = Arc<Sample>> {
     let live = BroadcastStream::new(feed.live).filter_map(Result::ok);
     stream::iter(feed.past).chain(live)

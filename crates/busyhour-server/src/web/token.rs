@@ -1,19 +1,19 @@
-//! Tokens for the HTTP interface, known by their hashes.
+//! Tokens for the HTTP interface; the server stores their hashes.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What a token lets its bearer do.
+/// What a token allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Look at everything that is shown.
+    /// Read everything.
     Read,
-    /// Change things, and look.
+    /// Read everything and change things.
     Write,
 }
 
-/// A token as the server knows it: by its hash.
+/// A token as the server stores it: by its hash.
 ///
 /// ```
 /// use busyhour_server::web::{Scope, Token};
@@ -25,15 +25,15 @@ pub enum Scope {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
-    /// What people call it.
+    /// The name that people use for it.
     pub name: String,
-    /// What its bearer may do.
+    /// What the token allows.
     pub scope: Scope,
     /// SHA-256 of the token.
     pub sha256: [u8; 32],
 }
 
-/// As it stands in a row of the store, under its name.
+/// The value of the token's row in the store; the key is its name.
 #[derive(Serialize, Deserialize)]
 struct TokenRow {
     scope: Scope,
@@ -50,13 +50,13 @@ impl Token {
         }
     }
 
-    /// What a store keeps of it under its name.
+    /// The row for the store.
     pub fn row(&self) -> String {
         let (scope, sha256) = (self.scope, self.sha256);
         serde_json::to_string(&TokenRow { scope, sha256 }).unwrap_or_default()
     }
 
-    /// From what a store keeps; `None` when that is of a newer version.
+    /// Reads a row of the store; `None` if a newer version wrote it.
     pub fn of_row(name: &str, row: &str) -> Option<Self> {
         let TokenRow { scope, sha256 } = serde_json::from_str(row).ok()?;
         let name = name.to_owned();

@@ -29,11 +29,11 @@ pub trait AccountsApi: Send + Sync {
     /// One account.
     fn find(&self, user: &str) -> Option<AccountView>;
 
-    /// Stores an account; `done` is told when it is durable and in effect.
+    /// Stores an account; `done` is called when the account is durable and in effect.
     ///
     /// # Errors
     ///
-    /// See [`AccountError`]; then `done` is never told.
+    /// See [`AccountError`]; `done` is not called then.
     fn put(&self, entry: AccountEntry, done: Completion) -> Result<(), AccountError>;
 
     /// Deletes an account; otherwise as [`put`](Self::put).
@@ -135,7 +135,7 @@ async fn put(
     let stored = settle(api.put(entry, done), result).await;
     match (stored, api.find(&user)) {
         (Ok(()), Some(account)) => (status, Json(account)).into_response(),
-        // Removed by somebody else in the meantime.
+        // Another request has removed it in the meantime.
         (Ok(()), None) => status.into_response(),
         (Err(refusal), _) => refusal.into_response(),
     }
@@ -155,7 +155,7 @@ async fn remove(State(backend): State<Arc<dyn Backend>>, Path(user): Path<String
     }
 }
 
-/// Waits until a change is durable, or says why it is not.
+/// Waits until a change is durable, or answers why it is not.
 async fn settle(
     handed_over: Result<(), AccountError>,
     result: PendingCommit,

@@ -1,4 +1,5 @@
-//! Registrations that failed lately, over HTTP: why a device does not register.
+//! Registrations that failed recently, over HTTP: they show why a device does not
+//! register.
 
 use super::paging::limit;
 use crate::server::FailureView;
@@ -12,7 +13,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Whose failures are asked for, and how many.
+/// The user whose failures are requested, and the number of failures.
 #[derive(Deserialize)]
 struct FailureQuery {
     user: Option<String>,

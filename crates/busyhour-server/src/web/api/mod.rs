@@ -1,4 +1,4 @@
-//! The API beside the statistics: accounts, failures, mailboxes and hints.
+//! The routes of the API for accounts, failures, mailboxes and hints.
 
 pub(in crate::web) mod accounts;
 pub(in crate::web) mod failures;

@@ -1,17 +1,17 @@
-//! What the lists of the API have in common.
+//! Paging, which all lists of the API share.
 
 use super::pending_commit::Rejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-/// Which page is asked for.
+/// The requested page.
 #[derive(Deserialize)]
 pub(in crate::web) struct PageQuery {
     pub(in crate::web) after: Option<String>,
     limit: Option<usize>,
 }
 
-/// A page of a list, which has a name of its own.
+/// A page of a list; the list has its own name.
 #[derive(Serialize)]
 pub(in crate::web) struct Page<T> {
     #[serde(flatten)]
@@ -21,13 +21,13 @@ pub(in crate::web) struct Page<T> {
 }
 
 impl PageQuery {
-    /// How much of it.
+    /// The requested number of entries.
     pub(in crate::web) fn limit(&self) -> Result<usize, Rejection> {
         limit(self.limit)
     }
 }
 
-/// How much of a list is asked for.
+/// Checks the requested number of entries.
 pub(in crate::web) fn limit(asked: Option<usize>) -> Result<usize, Rejection> {
     let limit = asked.unwrap_or(PAGE_LEN);
     match (1..=PAGE_LEN_MAX).contains(&limit) {
@@ -41,5 +41,5 @@ pub(in crate::web) fn limit(asked: Option<usize>) -> Result<usize, Rejection> {
 
 const PAGE_LEN: usize = 1000;
 const PAGE_LEN_MAX: usize = 100_000;
-/// The longest body of a PUT: an account with the maximum of hints is shorter.
+/// The longest body of a PUT: an account with the most hints is shorter.
 pub(in crate::web) const BODY_BYTES_MAX: usize = 64 << 10;

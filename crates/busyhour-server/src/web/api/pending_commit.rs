@@ -1,16 +1,16 @@
-//! The wait of a request for the store.
+//! A request that waits for the store.
 
 use axum::http::StatusCode;
 use busyhour_store::{CommitError, Completion};
 use tokio::sync::oneshot;
 
-/// A change that was handed over.
+/// A change that was passed to the store.
 pub(in crate::web) struct PendingCommit(oneshot::Receiver<Result<(), CommitError>>);
 
 /// The answer to a change that was not stored.
 pub(in crate::web) type Rejection = (StatusCode, String);
 
-/// What the store calls, and what a request waits for.
+/// The callback for the store, and what a request waits for.
 pub(in crate::web) fn completion() -> (Completion, PendingCommit) {
     let (told, result) = oneshot::channel();
     // The client may be gone.

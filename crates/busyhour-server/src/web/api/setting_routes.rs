@@ -97,7 +97,7 @@ async fn put_mailbox(State(api): SharedSettings, Path(id): Path<String>, body: B
         (Ok(()), Some(mailbox)) => {
             (set_status(is_new), Json(MailboxBody::of(&mailbox))).into_response()
         }
-        // Removed by somebody else meanwhile.
+        // Another request has removed it in the meantime.
         (Ok(()), None) => set_status(is_new).into_response(),
         (Err(lost), _) => lost.into_response(),
     }
@@ -155,7 +155,7 @@ async fn put_hint(
     };
     match (result.settle().await, api.hint(&hint.extension)) {
         (Ok(()), Some(hint)) => (set_status(is_new), Json(HintBody::of(&hint))).into_response(),
-        // Removed by somebody else meanwhile.
+        // Another request has removed it in the meantime.
         (Ok(()), None) => set_status(is_new).into_response(),
         (Err(lost), _) => lost.into_response(),
     }

@@ -1,19 +1,19 @@
-//! What the HTTP API may read and change: mailboxes and hints.
+//! The interface through which the HTTP API reads and changes mailboxes and hints.
 
 use crate::server::{HintConfig, HintRefusal, HintView, MailboxRefusal, NamedPage, Server};
 use busyhour_registrar::watch::{Mailbox, MessageSummary};
 use busyhour_store::Completion;
 
-/// Mailboxes and hints; the server, or a stand-in in tests. Each method is the
-/// server's of the same name, and its errors are those.
+/// The backend for mailboxes and hints: the server, or a fake in tests. Each method
+/// calls the server's method of the same name and returns its errors.
 pub trait SettingsApi: Send + Sync {
-    /// What waits in a mailbox.
+    /// The message counts of a mailbox.
     fn mailbox(&self, id: &str) -> Option<Mailbox>;
 
     /// At most `limit` mailboxes behind the name `after`.
     fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox>;
 
-    /// Sets what waits in a mailbox; whether it was not there before.
+    /// Sets the message counts of a mailbox. Returns whether it is new.
     fn set_mailbox(
         &self,
         id: &str,
@@ -21,7 +21,7 @@ pub trait SettingsApi: Send + Sync {
         done: Completion,
     ) -> Result<bool, MailboxRefusal>;
 
-    /// Forgets what was set; `false` when there is nothing.
+    /// Removes the message counts that were set; `false` if there are none.
     fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal>;
 
     /// A hint.
@@ -30,10 +30,10 @@ pub trait SettingsApi: Send + Sync {
     /// At most `limit` hints behind the extension `after`.
     fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView>;
 
-    /// Sets the devices of an extension; whether it had none before.
+    /// Sets the devices of an extension. Returns whether the hint is new.
     fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal>;
 
-    /// Removes what was set of a hint; `false` when there is none.
+    /// Removes what was set for a hint; `false` if there is none.
     fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal>;
 }
 

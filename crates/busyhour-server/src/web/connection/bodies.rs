@@ -1,4 +1,5 @@
-//! Reads bodies whole before they are handled, within limits of time and memory.
+//! Reads complete bodies before the requests are handled, within limits of time and
+//! memory.
 
 use super::{
     connections::ClientAddress,
@@ -17,17 +18,17 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
-/// Why there is no whole body.
+/// Why there is no complete body.
 enum BodyFailure {
     /// Longer than any handler takes.
     TooLong,
     /// There is no memory for it.
     NoRoom,
-    /// The client went away.
+    /// The client closed the connection.
     Broken,
 }
 
-/// Lets a request pass once its body is there, or answers it.
+/// Lets a request pass once its body has been read, or answers it.
 pub(in crate::web) async fn gather(
     State(load): State<Arc<Load>>,
     Extension(ClientAddress(peer)): Extension<ClientAddress>,
@@ -60,7 +61,7 @@ pub(in crate::web) async fn gather(
     match timeout(load.patience, read).await {
         Ok(Ok(())) => {
             let request = Request::from_parts(head, Body::from(whole));
-            // Its memory is taken until it is answered.
+            // The body's memory stays reserved until the request is answered.
             let answer = next.run(request).await;
             drop(place);
             answer
@@ -73,7 +74,7 @@ pub(in crate::web) async fn gather(
     }
 }
 
-/// It would be refused again, so nothing says when to come back.
+/// The same request would be refused again, so the answer has no Retry-After.
 fn refuse_long() -> Response {
     let text = format!("the body is too long; send at most {BYTES_MAX} bytes\n");
     end(StatusCode::PAYLOAD_TOO_LARGE, text)
@@ -83,7 +84,7 @@ fn end(status: StatusCode, text: impl IntoResponse) -> Response {
     (status, [(header::CONNECTION, "close")], text).into_response()
 }
 
-/// The connection ends with the answer, since the rest of the body may still come.
+/// The answer ends the connection, since the rest of the body may still come.
 pub(in crate::web) fn refuse(load: &Load, excess: Overuse) -> Response {
     load.count(excess);
     let (status, text) = match excess {
@@ -94,7 +95,7 @@ pub(in crate::web) fn refuse(load: &Load, excess: Overuse) -> Response {
     (status, headers, text).into_response()
 }
 
-/// The most that any handler takes.
+/// The longest body that a handler takes.
 const BYTES_MAX: usize = if FORM_BYTES_MAX > BODY_BYTES_MAX {
     FORM_BYTES_MAX
 } else {

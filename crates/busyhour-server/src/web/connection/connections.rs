@@ -1,9 +1,10 @@
 //! Connections, limited in total and for each source, each with bounds on what a client
 //! may use.
 //!
-//! Connections beyond the limit get one answer: that of `/healthz`, or 503. So a
-//! monitoring program always gets its answer, whatever others hold. The oldest of these
-//! is closed for a new one, and each has little time.
+//! A connection beyond the limit gets one answer: that of `/healthz`, or 503. So a
+//! monitoring program always gets its answer, whatever other clients do. If there are
+//! too many of these connections, the oldest one is closed for a new one. Each has
+//! little time.
 
 use super::{
     load::{Load, Overuse},
@@ -40,18 +41,18 @@ pub(in crate::web) struct Connections {
     living: Arc<GracefulShutdown>,
 }
 
-/// What the accepting task has.
+/// The state of the task that accepts connections.
 struct Acceptor {
     listener: TcpListener,
     routes: Router,
     living: Arc<GracefulShutdown>,
     load: Arc<Load>,
-    /// Connections beyond those that there may be, the oldest first.
+    /// Connections beyond the limit, the oldest first.
     spare: VecDeque<AbortHandle>,
 }
 
 impl Connections {
-    /// Serves as many as `load` has places for, and some more a little.
+    /// Serves as many connections as `load` allows, and gives some more one answer.
     pub(in crate::web) fn start(listener: TcpListener, load: Arc<Load>, routes: Router) -> Self {
         let living = Arc::new(GracefulShutdown::new());
         let acceptor = Acceptor {
@@ -67,7 +68,7 @@ impl Connections {
         }
     }
 
-    /// Accepts no more, and gives answers in progress so much time to leave.
+    /// Accepts no more connections; answers in progress have this time to be sent.
     pub(in crate::web) async fn end(self, patience: Duration) {
         self.accepting.abort();
         // An aborted task frees its resources only when it is polled.
@@ -107,7 +108,7 @@ impl Acceptor {
         );
         let connection = self.living.watch(connection);
         tokio::spawn(async move {
-            // What goes wrong with one connection is its client's affair.
+            // An error of one connection concerns only its client.
             let _ = connection.await;
             drop(place);
         });
@@ -158,7 +159,7 @@ async fn health_only(request: Request, next: Next) -> Response {
     }
 }
 
-/// A client that went away costs nothing; too many open files need time.
+/// A client that closed its connection needs no pause; too many open files do.
 async fn rest_after(error: &io::Error) {
     let is_of_client = matches!(
         error.kind(),
@@ -170,16 +171,16 @@ async fn rest_after(error: &io::Error) {
     }
 }
 
-/// For the whole head of a request, and so for an idle connection too.
+/// The time for the complete head of a request, and so for an idle connection, too.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(15);
-/// Of the head of a request; hyper answers a longer one with 431.
+/// The longest head of a request; hyper answers a longer one with 431.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const REST: Duration = Duration::from_secs(1);
 const FULL: &str = "too many connections; close some, or raise http.max_connections \
     or http.max_connections_per_source\n";
-/// Connections beyond those that there may be.
+/// The most connections beyond the limit.
 const SPARE_MAX: usize = 16;
-/// For all that happens on one of them.
+/// The time for everything on one of them.
 const SPARE_TIME_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

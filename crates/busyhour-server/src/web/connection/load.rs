@@ -1,4 +1,4 @@
-//! What clients may take of the HTTP side, and what was refused.
+//! The limits of what HTTP clients may use, and counts of what was refused.
 
 use super::places::{NoPlace, Places};
 use crate::server::HttpStats;
@@ -10,20 +10,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much there is of each, and what was counted.
+/// The limits, what is in use, and the counts.
 pub(in crate::web) struct Load {
     pub(in crate::web) connections: Arc<Places>,
-    /// Streams of events, which hold a connection for as long as they like.
+    /// Event streams; each holds a connection for as long as its client wants.
     pub(in crate::web) events: Arc<Places>,
-    /// Bytes of bodies that are being read or dealt with.
+    /// Bytes of bodies that are being read or processed.
     pub(in crate::web) bodies: Arc<Places>,
-    /// For a whole body, and for a client to read what is written.
+    /// The time for a complete body, and for a client to read its answer.
     pub(in crate::web) patience: Duration,
     refused: [AtomicU64; 6],
     told_at: [Mutex<Option<Instant>>; 6],
 }
 
-/// What a client took too much of.
+/// The limit that a client has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::web) enum Overuse {
     Connections(NoPlace),
@@ -50,7 +50,8 @@ impl Load {
         }
     }
 
-    /// Counts it, and says it at once, and then once a minute.
+    /// Counts a refusal. Logs the first one at once, and later ones at most once a
+    /// minute.
     pub(in crate::web) fn count(&self, excess: Overuse) {
         let index = excess.index();
         let refused = 1 + self.refused[index].fetch_add(1, Ordering::Relaxed);
@@ -63,7 +64,7 @@ impl Load {
         }
     }
 
-    /// These numbers beside those that were counted elsewhere.
+    /// Adds these counts to those that were counted elsewhere.
     pub(in crate::web) fn stats(&self, others: HttpStats) -> HttpStats {
         let of = |excess: Overuse| self.refused[excess.index()].load(Ordering::Relaxed);
         HttpStats {
@@ -102,7 +103,7 @@ impl Overuse {
     }
 }
 
-/// Bytes of bodies of all requests together; a source has a tenth.
+/// Bytes of the bodies of all requests together; one source may use a tenth.
 const BODIES_BYTES_MAX: usize = 16 << 20;
-/// Between two lines about the same limit.
+/// The time between two log lines about the same limit.
 const QUIET: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What a client may take: connections, time, bodies, places.
+//! Limits for HTTP clients: connections, time, bodies, places.
 
 pub(in crate::web) mod connections;
 pub(in crate::web) mod patient;

@@ -15,17 +15,17 @@ use tokio::{
 
 /// Fails with [`io::ErrorKind::TimedOut`] once writing has waited for too long.
 ///
-/// Waiting uses up a time budget, and each 4 KiB that are written give back one second,
-/// up to the initial budget. So the connection of a client that reads nothing ends
-/// after that time, that of a client which reads a byte now and then a little later,
-/// and that of a slow client never.
+/// Waiting uses up a time budget, and each 4 KiB that are written give back one
+/// second, up to the initial budget. If a client reads nothing, its connection ends
+/// after that time. If it reads a byte now and then, the connection ends a little
+/// later. If it reads slowly but steadily, the connection never ends.
 pub(in crate::web) struct Patient {
     stream: TcpStream,
     patience: Duration,
     left: Duration,
     waits_since: Option<Instant>,
     timeout: Option<Pin<Box<Sleep>>>,
-    /// Called when the time is over.
+    /// Called when the time budget is used up.
     gives_up: Box<dyn Fn() + Send>,
 }
 

@@ -1,4 +1,4 @@
-//! A resource with a bound for all, and a bound for each source.
+//! A resource with a limit for all sources together and a limit for each source.
 
 use busyhour_sip::source_of;
 use foldhash::fast::RandomState;
@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The bound, and how much each source has taken.
+/// The limits, and how much each source has taken.
 pub(in crate::web) struct Places {
     all_max: usize,
     per_source_max: usize,
@@ -18,7 +18,8 @@ pub(in crate::web) struct Places {
 #[derive(Default)]
 struct Taken {
     all: usize,
-    /// Sources that have something; seeded, since sources choose themselves.
+    /// What each source has taken. The hash is seeded, since clients choose their
+    /// addresses.
     by_source: HashMap<IpAddr, usize, RandomState>,
 }
 
@@ -29,12 +30,12 @@ pub(in crate::web) struct Reservation {
     amount: usize,
 }
 
-/// Why there is no more.
+/// Why nothing was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::web) enum NoPlace {
-    /// All is taken.
+    /// Everything is taken.
     Full,
-    /// The source has its share.
+    /// The source has taken its share.
     Source,
 }
 
@@ -47,11 +48,11 @@ impl Places {
         })
     }
 
-    /// Takes so much for a source.
+    /// Takes this amount for a source.
     ///
     /// # Errors
     ///
-    /// If there is not enough, for all or for the source.
+    /// If not enough is left, in total or for the source.
     pub(in crate::web) fn take(
         self: &Arc<Self>,
         source: IpAddr,
@@ -75,7 +76,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// As [`Places::take`]; nothing more is taken then.
+    /// As [`Places::take`]; the amount stays the same then.
     pub(in crate::web) fn grow(&mut self, amount: usize) -> Result<(), NoPlace> {
         let mut taken = self.places.taken();
         let of_source = taken.by_source.get(&self.source).copied().unwrap_or(0);

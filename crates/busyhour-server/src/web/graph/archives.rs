@@ -10,8 +10,8 @@ use std::{
 
 /// The PCP archives of a folder: `archive.<file>.<metric>.<instance>`.
 ///
-/// The folder is looked at for each request, so that archives come, grow and go
-/// while the server runs; one that has not changed is not read again.
+/// The folder is read for each request, so that archives can be added, grow and be
+/// removed while the server runs. An archive that has not changed is not read again.
 pub struct Archives {
     folder: PathBuf,
     step_seconds: i64,
@@ -26,14 +26,15 @@ struct Opened {
     index: Arc<Index>,
 }
 
-/// How many files an archive has, and how many bytes are in them: it only grows.
+/// The number of files in an archive, and the number of bytes in them; both only
+/// grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Size {
     files: u64,
     bytes: u64,
 }
 
-/// An archive as it was when it was last read.
+/// An archive in the state in which it was last read.
 struct CachedArchive {
     archive: Archive,
     size: Size,
@@ -57,7 +58,7 @@ impl Archives {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The archive that has `path`.
+    /// The archive that contains `path`.
     fn entry(&self, path: &str) -> Option<Arc<CachedArchive>> {
         let opened = self.opened();
         let mut entries = opened.archives.values();
@@ -66,8 +67,9 @@ impl Archives {
             .cloned()
     }
 
-    /// Opens what is new or has grown, and forgets what is gone. What cannot be
-    /// read is left out and logged: the rest of the folder still serves.
+    /// Opens archives that are new or have grown, and forgets removed ones. An
+    /// archive that cannot be read is left out and logged, so that the rest of the
+    /// folder is still served.
     fn refresh(&self, opened: &mut Opened) {
         let found = busyhour_pcp::archives_in(&self.folder).unwrap_or_else(|error| {
             tracing::warn!(%error, folder = %self.folder.display(), "archives cannot be listed");
@@ -175,7 +177,7 @@ impl CachedArchive {
         };
         let moment = |time: i64| UnixTime::from_secs(u64::try_from(time).unwrap_or(0));
         let distance = Duration::from_secs(u64::try_from(step).unwrap_or(1));
-        // A rate needs the moment before the first.
+        // A rate needs the moment before the first one.
         let moments = busyhour_pcp::Window::new(moment(start - step), moment(end - step), distance);
         let options = RenderOptions {
             threads: THREADS_MAX,
@@ -199,7 +201,7 @@ impl CachedArchive {
     }
 }
 
-/// The size of every file in `folder` by its name; an unreadable folder has none.
+/// The size of every file in `folder`, by name; empty if the folder cannot be read.
 fn sizes(folder: &Path) -> BTreeMap<String, u64> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sized = |entry: std::fs::DirEntry| {
@@ -243,7 +245,7 @@ fn seconds(time: UnixTime) -> i64 {
 }
 
 const ROOT: &str = "archive";
-/// More than a year of daily archives of some hosts.
+/// More than a year of daily archives from several hosts.
 const ARCHIVES_MAX: usize = 4096;
-/// The machine has fewer; the renderer takes no more than it has.
+/// The renderer takes no more threads than the machine has.
 const THREADS_MAX: usize = 64;

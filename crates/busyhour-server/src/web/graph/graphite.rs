@@ -1,4 +1,5 @@
-//! Routes of the Graphite interface: parameters in, [`Graphs`] asked, answers out.
+//! The routes of the Graphite interface: they parse parameters, ask [`Graphs`], and
+//! answer.
 
 use super::graphs::{Graphs, RenderFailure};
 use axum::{
@@ -88,8 +89,8 @@ async fn version(State(graphs): State<Arc<Graphs>>) -> Response {
     respond(Ok(graphs.graphite().version()))
 }
 
-/// Series here have no tags beside their paths, and nobody reports events;
-/// editors and annotations ask for both.
+/// Series have no tags beside their paths, and there are no events. Editors and
+/// annotations ask for both, so the answer is an empty list.
 async fn nothing() -> Json<[String; 0]> {
     Json([])
 }
@@ -141,5 +142,5 @@ fn told(failure: &RenderFailure) -> (StatusCode, String) {
     }
 }
 
-/// A form with as many targets as a request may have, and long ones, fits.
+/// A form with the most targets that a request may have, even long ones, fits.
 pub(in crate::web) const FORM_BYTES_MAX: usize = 1 << 20;

@@ -15,9 +15,8 @@ use tokio::{
     time,
 };
 
-/// The Graphite interface and what its requests run on: the pool's workers,
-/// a few at a time, so that a large one keeps neither the pages waiting nor
-/// every worker busy.
+/// The Graphite interface. Its requests run on the pool's workers, a few at a time,
+/// so that a large request neither delays the pages nor keeps every worker busy.
 pub struct Graphs {
     graphite: Graphite,
     telemetry: Arc<Telemetry>,
@@ -28,23 +27,23 @@ pub struct Graphs {
     places: Arc<Semaphore>,
 }
 
-/// What the Graphite interface may use.
+/// The limits of the Graphite interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphOptions {
-    /// Of one request.
+    /// The limits of one request.
     pub limits: Limits,
-    /// Of one request, from its arrival.
+    /// The longest time of one request, from its arrival.
     pub duration_max: Duration,
-    /// Requests that run at a time; others wait.
+    /// Requests that run at a time; other requests wait.
     pub running_max: usize,
     /// The server's own values.
     pub telemetry: TelemetryOptions,
 }
 
-/// Why a request got no answer.
+/// Why a request got no result.
 #[derive(Debug)]
 pub(in crate::web) enum RenderFailure {
-    /// The request, or what it asked for.
+    /// An error in the request or in its evaluation.
     Graphite(Error),
     /// All places are taken, or the server is shutting down.
     Busy,
@@ -80,12 +79,13 @@ impl Graphs {
         })
     }
 
-    /// Takes a sample of the snapshot now and then every step.
+    /// Takes a sample of the snapshot now, and then one after every step.
     pub(in crate::web) fn sample(self: &Arc<Self>, backend: Arc<dyn Backend>) -> GraphSampling {
         let (telemetry, clock) = (self.telemetry.clone(), self.clock.clone());
         let take = move || {
             let now = seconds(&clock);
-            // The snapshot is plain numbers and texts: there is always a form of it.
+            // The snapshot contains only plain numbers and texts, so it can always be
+            // serialized.
             telemetry.record(
                 now,
                 &serde_json::to_value(backend.stats()).unwrap_or_default(),
@@ -120,7 +120,7 @@ impl Graphs {
         let (answer, answered) = oneshot::channel();
         let graphs = self.clone();
         let task = move || {
-            // It is taken until the task ends, also when the client is gone.
+            // The place stays taken until the task ends, even if the client has gone.
             let _place = place;
             let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
             // The client may be gone.
@@ -136,7 +136,7 @@ impl Graphs {
             .map_err(RenderFailure::Graphite)
     }
 
-    /// What needs no evaluation.
+    /// The parts that need no evaluation.
     pub(in crate::web) fn graphite(&self) -> &Graphite {
         &self.graphite
     }
@@ -148,12 +148,12 @@ impl Graphs {
 
 impl Drop for GraphSampling {
     fn drop(&mut self) {
-        // A sample that is being taken now is the last one.
+        // A sample that is being taken now is still recorded.
         let _ = self.timers.cancel(&self.timer);
     }
 }
 
-/// A backend whose snapshot has the Graphite interface in it.
+/// A backend whose snapshot includes the counts of the Graphite interface.
 pub(in crate::web) struct Charted {
     pub(in crate::web) backend: Arc<dyn Backend>,
     pub(in crate::web) graphs: Arc<Graphs>,

@@ -11,20 +11,20 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 
-/// Takes one snapshot a second, however many look, so that a hundred open pages
-/// cost the server what one costs. Keeps the last two minutes.
+/// Takes one snapshot a second for all readers together, so that a hundred open pages
+/// cost the server the same as one. Keeps the last two minutes.
 pub(in crate::web) struct Sampler(Mutex<History>);
 
 struct History {
     samples: VecDeque<Arc<Sample>>,
-    /// Taken away when sampling ends, which ends every subscriber's stream.
+    /// Removed when sampling ends; this ends the streams of all subscribers.
     live: Option<broadcast::Sender<Arc<Sample>>>,
     taken: u64,
 }
 
-/// One snapshot, with its text, which every reader shares.
+/// One snapshot with its text, which all readers share.
 pub(in crate::web) struct Sample {
-    /// Counts from 1; the id of its event.
+    /// The number of the sample, counted from 1; it is the id of the event.
     pub(in crate::web) number: u64,
     pub(in crate::web) stats: ServerStats,
     pub(in crate::web) json: String,
@@ -37,7 +37,7 @@ pub(in crate::web) struct Feed {
 }
 
 impl Sampler {
-    /// Samples from now on, until the task is aborted.
+    /// Takes samples from now on, until the task is aborted.
     pub(in crate::web) fn start(backend: Arc<dyn Backend>) -> (Arc<Self>, Sampling) {
         let sampler = Arc::new(Self(Mutex::new(History {
             samples: VecDeque::with_capacity(HISTORY_LEN),
@@ -59,7 +59,7 @@ impl Sampler {
         let missed = history.samples.iter().filter(|sample| sample.number > seen);
         Feed {
             past: missed.cloned().collect(),
-            // After the end: a stream that ends at once.
+            // After the end, this stream ends at once.
             live: live.map_or_else(|| broadcast::channel(1).1, broadcast::Sender::subscribe),
         }
     }
@@ -84,7 +84,7 @@ impl Sampler {
         }
         history.samples.push_back(sample.clone());
         if let Some(live) = &history.live {
-            // Nobody listening is no error.
+            // If nobody listens, this is not an error.
             let _ = live.send(sample);
         }
     }
@@ -119,7 +119,7 @@ async fn sample_forever(sampler: Arc<Sampler>, backend: Arc<dyn Backend>) {
 
 const PERIOD: Duration = Duration::from_secs(1);
 const HISTORY_LEN: usize = 120;
-/// Samples a slow reader may fall behind before it skips some.
+/// The number of samples by which a slow reader may fall behind before it skips some.
 const LAG_MAX: usize = 16;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The dashboard as one document: markup, style and script are files of their
-//! own beside this one and are put together here, so that a browser asks once.
+//! The dashboard as one document. Markup, style and script are separate files in this
+//! folder; they are joined here, so that a browser sends only one request.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,8 @@ pub(super) fn html() -> &'static str {
     &HTML
 }
 
-/// Nothing from elsewhere, whatever the page might be made to contain.
+/// Forbids everything from elsewhere, even if someone could inject content into the
+/// page.
 pub(super) const SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
      script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
