@@ -1,11 +1,11 @@
-//! What `cargo test` tries of a property that must hold for any bytes at all;
-//! the fuzz target of the same name looks for more of them with the same body.
+//! Checks in `cargo test` a property that must hold for any bytes. The fuzz target of
+//! the same name searches further with the same body.
 
 use std::{fs, path::Path, thread};
 
-/// Calls `hold` with every seed of the target and with `tries` others: changed,
-/// cut, doubled and joined seeds, and bytes out of the blue. The same ones each
-/// time. A failure shows them.
+/// Calls `hold` with every seed of the target and with `tries` other inputs: changed,
+/// cut, doubled and joined seeds, and random bytes. The inputs are the same each
+/// time. If the property fails, the input is shown.
 pub fn hold_for(target: &str, tries: usize, hold: impl Fn(&[u8])) {
     let seeds = seeds(target);
     let scale = std::env::var("BUSYHOUR_TEST_SCALE");
@@ -18,7 +18,7 @@ pub fn hold_for(target: &str, tries: usize, hold: impl Fn(&[u8])) {
     }
 }
 
-/// What the fuzzer begins with; a target of operations has none.
+/// The inputs with which the fuzzer begins; a target of operations has none.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let program = root.join("fuzz_targets").join(target).with_extension("rs");
@@ -78,7 +78,7 @@ impl Choices {
         }
     }
 
-    /// Every second one has a meaning to some parser.
+    /// Every second byte has a meaning in some parser.
     fn byte(&mut self) -> u8 {
         match self.below(2) {
             0 => TELLING[self.below(TELLING.len())],

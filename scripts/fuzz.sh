@@ -24,7 +24,7 @@ passes="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 passes+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
 passes+=" -Cllvm-args=-sanitizer-coverage-pc-table"
 passes+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
-# With a target named, build scripts and macros stay without counters.
+# `--target` is given, so build scripts and macros get no coverage counters.
 RUSTFLAGS="--cfg fuzzing -Ccodegen-units=1 $passes" \
     cargo build --release --manifest-path fuzz/Cargo.toml --target "$triple" "${binaries[@]}"
 
@@ -36,7 +36,7 @@ fuzz() { # TARGET [libFuzzer options]
         -artifact_prefix="$artifacts" -print_final_stats=1)
     [ ! -f "fuzz/$name.dict" ] || options+=(-dict="fuzz/$name.dict")
     [ ! -d "fuzz/seeds/$name" ] || folders+=("fuzz/seeds/$name")
-    # A file among the options is a crash to replay, not a folder to learn from.
+    # A file among the options is a crash to replay, not a folder of inputs.
     for option in "$@"; do [ ! -f "$option" ] || folders=(); done
     echo "fuzz: $name for $seconds s"
     "fuzz/target/$triple/release/$name" "${options[@]}" "$@" "${folders[@]}"

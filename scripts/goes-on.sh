@@ -16,7 +16,7 @@ goes_on() { # WHAT COMMAND...
 
 say_that_it_goes_on() { # WHAT: until it is killed, or the script ends
   local begin=$SECONDS never
-  # A pipe that nobody writes to: `sleep` would be a process, which outlives this one.
+  # A pipe without a writer: `sleep` would be a process that outlives this one.
   exec {never}<> <(:)
   while ! read -r -t 20 -u "$never" && kill -0 $$ 2>/dev/null; do
     printf '%s: %s s so far\n' "$what" $((SECONDS - begin)) >&2

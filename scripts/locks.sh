@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 stale=()
 for lock in $(git ls-files '*Cargo.lock'); do
   folder=$(dirname "$lock")
-  # Only this platform's crates are downloaded; the lock is checked for all.
+  # Only the crates of this platform are downloaded; the lock is checked for all platforms.
   platform=$(rustc -vV | sed -n 's/^host: //p')
   (cd "$folder" && cargo metadata --locked --quiet --format-version 1 --filter-platform "$platform" >/dev/null) ||
     stale+=("$folder")

@@ -42,12 +42,12 @@ calls|busyhour-iax2|calls conversation|lib
 END
 }
 
-# cargo starts each test program through this: the library's own program runs the module's tests alone.
+# cargo starts each test program through this script: the library's own program runs only the module's tests.
 run_program() { # PROGRAM ARGUMENTS...
   local name=${1##*/}
   case "$name" in
     busyhour-*|busyhour_*-*) exec "$@" "$MUTANTS_MODULE::" ;;
-    # Any bytes at all, by the hundred thousand, tell little of a change, and take half a minute.
+    # Hundreds of thousands of random inputs show little about a change, and take half a minute.
     sip-*) exec "$@" --skip any_bytes_hold --skip every_changed_byte_of_a_seed_holds ;;
     *) exec "$@" ;;
   esac
@@ -61,7 +61,7 @@ install() {
   cargo install --locked cargo-mutants@27.1.0 --root "$tools" --target-dir "$tools/build"
 }
 
-# Every file is newer than what was built of it: cargo compares times.
+# Every file gets a newer time than the programs built from it, since cargo compares times.
 copy_tree() {
   rm -rf "$work/tree" && mkdir -p "$work/tree"
   git archive HEAD | tar --extract --touch --directory "$work/tree"
@@ -72,13 +72,13 @@ mutate() { # OPTIONS...
   (cd "$work/tree" && "$tool" mutants --dir "$work/tree" --package "$package" "${not_built[@]}" "$@")
 }
 
-# Models for loom and shuttle are not in the program that the tests run.
+# The test programs do not contain the models for loom and shuttle.
 not_built=(--exclude '**/model.rs' --exclude '**/models.rs' --exclude '**/schedules.rs' --exclude-re '(\b|_)models?::' --exclude-re 'impl Debug'
   --exclude-re '<impl fmt::Debug')
 
 pattern() { sed 's/[][\.|$(){}?+*^/]/\\&/g; s/.*/^&$/'; } # an expression that matches the line alone
 
-# Those of the list that the last run has ended. A run that was interrupted has its files, too.
+# The results of the last run. An interrupted run has its files, too.
 harvest() { # FOLDER
   local kind
   for kind in caught missed timeout unviable; do
@@ -98,7 +98,7 @@ try() { # FOLDER TEST...: every mutant left of the folder
   left "$folder" | pattern >"$folder/patterns"
   [ -s "$folder/patterns" ] || return 0
   while read -r name; do options+=(--re "$name"); done <"$folder/patterns"
-  # No expression keeps deleted fields away: those of other files stay out by their file.
+  # Regular expressions do not exclude deleted fields, so deleted fields in other files are excluded by file.
   while read -r name; do options+=(--file "$name"); done < <(left "$folder" | cut --delimiter : --fields 1 | sort --unique)
   for name in "$@"; do
     case "$name" in
@@ -120,7 +120,8 @@ code() { # COMMIT: the module's, without its own tests
   done
 }
 
-# What was tried at another commit. Where the module is as it was, tests were added: the survivors alone meet them.
+# Changes that were tried at another commit. If the module is unchanged, only tests were added, so only the survivors
+# are tried again.
 forget() { # FOLDER
   local before tried
   before=$(cat "$1/commit" 2>/dev/null) || before=
@@ -150,7 +151,7 @@ module() { # MODULE SAMPLE: all unless a number
   [ "$(cat "$folder/commit" 2>/dev/null)" = "$commit" ] || forget "$folder"
   echo "$commit" >"$folder/commit"
   mutate --file "crates/$package/src/$1/**" --file "crates/$package/src/$1.rs" --list >"$folder/all"
-  # The order of hashes is as good as a random one, and the same each time.
+  # The order of the hashes is as good as random, and is the same each time.
   while read -r name; do echo "$(printf %s "$name" | cksum) $name"; done <"$folder/all" | sort --numeric-sort |
     cut --delimiter ' ' --fields 3- | awk -v sample="$sample" 'sample == "all" || NR <= sample' >"$folder/sample"
   touch "$folder/again" && sort --unique "$folder/sample" "$folder/again" >"$folder/chosen"
@@ -162,17 +163,17 @@ module() { # MODULE SAMPLE: all unless a number
     grep -v "^missed" "$folder/tried" >>"$work/$1/noticed" || true
     next=$folder/survivors
     mkdir -p "$next"
-    # Deleted fields come in each group: one that an earlier group has noticed is no survivor.
+    # Deleted fields are in each group; if an earlier group has noticed one, it is no survivor.
     sed -n 's/^missed\t//p' "$folder/tried" | sort --unique | comm -23 - <(cut -f2 "$work/$1/noticed" | sort --unique) >"$next/chosen"
     folder=$next
   done 3< <(tr "|" "\n" <<<"$groups")
   report "$1" "$work/$1" "$folder/chosen"
 }
 
-# As a row of the record, and the survivors that the record says nothing about.
+# Prints a row for the record, and the survivors that the record does not explain.
 report() { # MODULE FOLDER SURVIVORS
   local folder=$2 tried unviable timeout survivors name short
-  # Deleted fields come whether they were chosen or not, and so twice.
+  # Deleted fields are listed whether they were chosen or not, so some are listed twice.
   cat <(sed 's/^/missed\t/' "$3") "$folder/noticed" | sort --unique >"$folder/result"
   tried=$(wc -l <"$folder/result") unviable=$(count "$folder/result" unviable) timeout=$(count "$folder/result" timeout)
   survivors=$(count "$folder/result" missed)
@@ -199,7 +200,7 @@ copy_tree
 export CARGO_TARGET_DIR=$work/build CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0
 export BUSYHOUR_TEST_DIVISOR=${BUSYHOUR_TEST_DIVISOR:-10} PROPTEST_CASES=${PROPTEST_CASES:-64}
 export BUSYHOUR_SIM_SEEDS=${BUSYHOUR_SIM_SEEDS:-20}
-# A failure of a changed program is neither worth a search for its smallest case nor to be kept.
+# If a changed program fails, its smallest failing case is neither searched for nor stored.
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 PROPTEST_MAX_SHRINK_ITERS=0
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 export "CARGO_TARGET_${host}_RUNNER=$root/scripts/mutants.sh --program"

@@ -42,7 +42,7 @@ trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm
 credentials=()
 [ "$auth" = open ] || credentials=(--auth 'device{n}:secret')
 storm() { "$binary" storm --target "127.0.0.1:$port" --t1 20s "${credentials[@]}" "$@"; }
-# The first device is answered when the server is up.
+# The server answers the first device once it is ready.
 for _ in $(seq 60); do
   storm --devices 1 --first 900001 --rate 1 >/dev/null 2>&1 && break
   kill -0 "$server" 2>/dev/null || { cat "$scratch/serve" "$scratch/log" >&2; exit 1; }
@@ -58,7 +58,7 @@ callgrind_control --dump "$server" >/dev/null 2>&1
 profile=$(find "$scratch" -name 'out.*' -size +1k | sort | tail -n 1)
 callgrind_annotate --threshold=100 --show-percs=no --auto=no "$profile" 2>/dev/null |
   awk -v registrations="$registrations" '
-    # A frame that was entered before the counting began is charged with all that it called.
+    # If a function was entered before counting began, it is charged with everything that it called.
     /PROGRAM TOTALS|__rust_begin_short_backtrace|start_thread|thread_start|clone.S/ { next }
     $1 ~ /^[0-9,]+$/ {
       count = $1; gsub(",", "", count)

@@ -25,7 +25,7 @@ main() {
   done
 }
 
-# Of functions, types, traits and constants; fields and variants come with their type.
+# Counts functions, types, traits and constants; fields and variants belong to their type.
 names() { # FILE
   sed -nE 's/^(#\[non_exhaustive\] )?pub (const |async |unsafe )*(fn|struct|enum|trait|type|const) ([^(<:]|<[^>]*>|::)*::([A-Za-z_0-9]+).*/\5/p' "$1" | sort -u
 }

@@ -29,7 +29,7 @@ package() { # OPTIONS...: what is not committed is packaged as it is
   cargo package --workspace --exclude xtask --allow-dirty --config target/publish-profiles.toml "$@" >"$log" 2>&1
 }
 
-# Those of the workspace, which no package has: so dependencies that were built for the tests need not be built again.
+# Profiles of the workspace, which no package contains, so that dependencies built for the tests are not built again.
 profiles() { sed -n '/^\[profile\.dev/,/^$/p' Cargo.toml; }
 
 check() { # CRATE
@@ -41,7 +41,7 @@ check() { # CRATE
   for name in description license keywords categories; do
     grep --quiet "^$name\(\.workspace\)\? = " "crates/$1/Cargo.toml" || fail "$1: its manifest has no $name"
   done
-  # Tests and their data stay here: they need files of other crates.
+  # Tests and their data are not packaged: they need files of other crates.
   ! tar --list --gzip --file "$archive" | grep "^$1-$version/tests/" || fail "$1: its package has tests"
   echo "publish: $1: $(stat -c %s "$archive") bytes"
 }

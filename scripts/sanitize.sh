@@ -26,16 +26,16 @@ case "$sanitizer" in
   address)
     export RUSTFLAGS="-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"
     [ $# -gt 0 ] || arguments+=(--lib --tests)
-    # Leaks are not counted: in the hostile tests a user's hook keeps the service alive that holds the hook.
+    # Leaks are not reported: in the tests of misuse a user's hook keeps the service alive that holds the hook.
     export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0:detect_stack_use_after_return=1}"
     ;;
   thread)
     export RUSTFLAGS="-Zsanitizer=thread"
     arguments+=(-Zbuild-std)
-    # Sources that are no component of the toolchain are found by this variable alone.
+    # Only this variable lets cargo find sources that are not a component of the toolchain.
     __CARGO_TESTS_ONLY_SRC_ROOT=$(scripts/std-sources.sh)
     export __CARGO_TESTS_ONLY_SRC_ROOT TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=0}"
-    # Those where threads meet, but for bus_short_lives, which makes a hundred thousand topics on one thread.
+    # The tests in which threads meet, except bus_short_lives, which makes a hundred thousand topics on one thread.
     [ $# -gt 0 ] || set -- soak pool pool_corners inline_runner pool_options pool_turns serializer serializer_corners \
       serializer_stats timers timer_async runtime buffer_threads bus_threads bus_turns bus_waiting bus_remove bus_drops \
       bus_forward bus_in_hand bus_panic

@@ -24,7 +24,7 @@ command -v apt-get >/dev/null || fail "this machine has no apt-get to take Debia
 archive=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -E '/debian/?$' | head -n 1) || true
 [ -n "$archive" ] || fail "apt knows no Debian archive"
 
-# A list of packages of its own: what the machine installs from is left as it is.
+# A separate list of packages, so that the machine's own list stays as it is.
 mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial" "$root"
 for suite in sid trixie-backports; do
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $suite main"

@@ -1,5 +1,5 @@
-//! Any bytes as the files of an archive: nothing panics, nothing grows without
-//! bound, and damage is one error after the last good record.
+//! Any bytes as the files of an archive: nothing panics, memory stays within bounds,
+//! and damage is one error after the last good record.
 #![no_main]
 
 #[path = "../../crates/busyhour-pcp/tests/archive/properties.rs"]

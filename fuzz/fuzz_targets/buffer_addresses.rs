@@ -1,5 +1,5 @@
-//! Bytes as operations on a pool of pinned buffers, right ones and wrong ones:
-//! the pool agrees with a flat list after each.
+//! Bytes as valid and invalid operations on a pool of pinned buffers: after each
+//! operation the pool agrees with a flat list.
 #![no_main]
 
 #[path = "../../crates/busyhour/tests/model/buffer.rs"]

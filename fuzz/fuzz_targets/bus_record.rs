@@ -1,5 +1,5 @@
-//! Any bytes as a record of the bus: nothing panics, what was read is within
-//! the limits, and it is written back byte by byte.
+//! Any bytes as a record of the bus: nothing panics, the parsed record is within the
+//! limits, and writing it gives the same bytes.
 #![no_main]
 
 #[path = "../../crates/busyhour/tests/model/record.rs"]

@@ -1,5 +1,5 @@
-//! Any text as a target and as times of a Graphite request: nothing panics,
-//! and what is answered stays within the limits.
+//! Any text as a target and as times of a Graphite request: nothing panics, and the
+//! answer stays within the limits.
 #![no_main]
 
 #[path = "../../crates/busyhour-graphite/tests/graphite/properties.rs"]

@@ -1,5 +1,5 @@
-//! Any bytes as an IAX2 frame: nothing panics, and what was read is written
-//! back octet by octet.
+//! Any bytes as an IAX2 frame: nothing panics, and writing the parsed frame gives the
+//! same octets.
 #![no_main]
 
 #[path = "../../crates/busyhour-iax2/tests/frames/properties.rs"]

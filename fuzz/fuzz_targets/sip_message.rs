@@ -1,5 +1,5 @@
-//! Any bytes as a SIP message: nothing panics, and what was read can be
-//! written and read again.
+//! Any bytes as a SIP message: nothing panics, and a parsed message can be written
+//! and parsed again.
 #![no_main]
 
 #[path = "../../crates/busyhour-sip/tests/sip/properties.rs"]

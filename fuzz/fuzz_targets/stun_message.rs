@@ -1,5 +1,5 @@
-//! Any bytes as STUN: nothing panics, and an answer is sound, short and never
-//! answered itself.
+//! Any bytes as STUN: nothing panics, and an answer is valid, short and never gets an
+//! answer itself.
 #![no_main]
 
 #[path = "../../crates/busyhour-sip/tests/stun/properties.rs"]

@@ -1,12 +1,13 @@
-//! The crates of the product: what each knows, and that each stands alone.
+//! The crates of the product: which crates each one depends on, and that each can be
+//! used alone.
 
 use crate::{
     rules::{CRATES, LAYERS},
     tidy::{MAP, TextFile, Tree},
 };
 
-/// Each crate's manifest, and the table of crates in ARCHITECTURE.md, say what
-/// the rules say; each crate has layers and a README.
+/// Checks that each crate's manifest, and the table of crates in ARCHITECTURE.md,
+/// agree with the rules, and that each crate has layers and a README.
 pub fn check_crates(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     let text = |path: &str| tree.text.iter().find(|file| file.path == path);
@@ -45,7 +46,8 @@ pub fn check_crates(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// The product's crates among the dependencies of a manifest, those of tests left out.
+/// The product's crates among the dependencies of a manifest, without those for
+/// tests.
 fn known_crates(manifest: &str) -> Vec<&str> {
     let lines = manifest
         .lines()
@@ -59,7 +61,7 @@ fn known_crates(manifest: &str) -> Vec<&str> {
     names
 }
 
-/// Names as the tables of ARCHITECTURE.md have them.
+/// Names in the form of the tables in ARCHITECTURE.md.
 pub fn listed(modules: &[&str]) -> String {
     match modules {
         [] => "–".to_owned(),

@@ -1,5 +1,5 @@
-//! The folders of a module: which of them each one knows, and how many files
-//! lie side by side.
+//! The folders of a module: which folders each one uses, and how many files each one
+//! contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::{
     tidy::{RustFile, Tree},
 };
 
-/// Complaints about the folders inside of crates.
+/// Checks the folders inside of crates; returns complaints.
 pub fn check_parts(tree: &Tree) -> Vec<String> {
     let mut complaints = crowded_folders(tree);
     for parts in PARTS {
@@ -21,7 +21,7 @@ pub fn check_parts(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// A part that knows another one, and where it says so first. A part is a
+/// A part that uses another one, and the first place where it does. A part is a
 /// folder of the module; the files beside the folders are the module itself.
 type Used = BTreeMap<(String, String), String>;
 
@@ -53,7 +53,7 @@ fn used_by_parts(tree: &Tree, parts: &Parts) -> Used {
     used
 }
 
-/// What the module shows of its parts as its own, and the part of each.
+/// The items that the module re-exports from its parts, and the part of each.
 fn exports(tree: &Tree, parts: &Parts) -> BTreeMap<String, String> {
     let path = format!("{}/mod.rs", parts.folder);
     let module = tree.rust.iter().find(|file| file.path == path);
@@ -96,7 +96,8 @@ fn unused(parts: &Parts, used: &Used) -> Vec<String> {
         .collect()
 }
 
-/// The rows of a README's table `| part | what | knows |` say what the arrows say.
+/// Checks that the rows of a README's table `| part | what | knows |` agree with the
+/// arrows.
 fn check_table(tree: &Tree, path: &str, arrows: &[Arrow]) -> Vec<String> {
     let Some(page) = tree.text.iter().find(|file| file.path == path) else {
         return vec![format!("{path}: there is none")];

@@ -1,5 +1,5 @@
-//! What the tree must look like: edit this file when the design changes, and
-//! ARCHITECTURE.md with it.
+//! The rules for the source tree. If the design changes, edit this file and
+//! ARCHITECTURE.md.
 
 /// A module of a crate and the modules of the same crate it may know.
 pub struct Arrow {
@@ -7,8 +7,8 @@ pub struct Arrow {
     pub may_use: &'static [&'static str],
 }
 
-/// A crate of the product and the other crates of the product it may know; the
-/// same as its manifest and as the table in ARCHITECTURE.md say.
+/// A crate of the product and the other crates of the product that it may depend on.
+/// The crate's manifest and the table in ARCHITECTURE.md must agree with this.
 pub const CRATES: &[Arrow] = &[
     arrow("busyhour", &[]),
     arrow("busyhour-pcp", &["busyhour"]),
@@ -42,13 +42,14 @@ pub const CRATES: &[Arrow] = &[
     ),
 ];
 
-/// A crate whose modules point one way. One without arrows is too small for it.
+/// A crate whose modules depend in one direction only. A crate without arrows is too
+/// small for this.
 pub struct Layers {
     pub source: &'static str,
-    /// Known by every module of the crate.
+    /// Modules that every module of the crate may use.
     pub base: &'static [&'static str],
     pub arrows: &'static [Arrow],
-    /// No two of its types share a name.
+    /// Whether all types of the crate must have different names.
     pub has_unique_types: bool,
 }
 
@@ -191,8 +192,9 @@ const SERVER: Layers = Layers {
     has_unique_types: true,
 };
 
-/// A module whose folders, its parts, point one way. A part may know another
-/// part; one that knows the files beside the folders may know the module itself.
+/// A module whose folders, its parts, depend in one direction only. A part may use
+/// another part. If it uses the files beside the folders, it may use the module
+/// itself.
 pub struct Parts {
     pub folder: &'static str,
     pub arrows: &'static [Arrow],
@@ -273,10 +275,10 @@ const WATCH: Parts = Parts {
     ],
 };
 
-/// Files that lie side by side in a folder of a crate's source.
+/// The most files in one folder of a crate's source.
 pub const FOLDER_FILES_MAX: usize = 16;
 
-/// Files of models and tests, whose types are not those of the crate.
+/// Files of models and tests; their types do not count as types of the crate.
 pub const TEST_FILES: &[&str] = &["model.rs", "models.rs", "schedules.rs", "tests.rs"];
 
 /// The only files that may hold `unsafe`, each with its reason.
@@ -403,7 +405,7 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Folders of components: each has an example of the same name.
+/// Folders of components; each component has an example of the same name.
 pub const COMPONENTS: &[&str] = &[
     "buffer",
     "task",
@@ -419,7 +421,7 @@ pub const COMPONENTS: &[&str] = &[
 pub const FILE_LINES_MAX: usize = 700;
 pub const FUNCTION_LINES_MEDIAN_MAX: usize = 10;
 
-/// Words that must not stand in anything we ship, and why.
+/// Words that must not be in any shipped file, each with the reason.
 pub const FORBIDDEN_WORDS: &[(&str, &str)] = &[
     (concat!("todo", "!("), "unfinished code"),
     (concat!("unimplemented", "!("), "unfinished code"),

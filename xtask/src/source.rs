@@ -1,5 +1,5 @@
-//! One Rust file read as a syntax tree: what it imports, where it is unsafe,
-//! how long its functions are. Code under `#[cfg(test)]` does not count.
+//! One Rust file, read as a syntax tree: its imports, its unsafe code, and the
+//! lengths of its functions. Code under `#[cfg(test)]` does not count.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// A function and how many lines it spans, signature included.
+/// A function and the number of its lines, signature included.
 pub struct Function {
     pub name: String,
     pub line: usize,
     pub lines: usize,
 }
 
-/// What tidy wants to know about a file.
+/// The facts about a file that tidy needs.
 #[derive(Default)]
 pub struct Source {
     /// Imports and paths as they are written, if they begin with `crate`,
@@ -29,9 +29,10 @@ pub struct Source {
     pub functions: Vec<Function>,
     /// Structs, enums, traits, unions and aliases, with the line of each.
     pub types: Vec<(String, usize)>,
-    /// What a `pub use` names by a module of its own, as `part::Item`.
+    /// The items that a `pub use` re-exports from a module of the file, as
+    /// `part::Item`.
     pub exports: Vec<(String, String)>,
-    /// How many modules with a body lie around what is visited.
+    /// The number of modules with a body around the current item.
     inline_depth: usize,
 }
 
@@ -78,7 +79,7 @@ impl Source {
         }
     }
 
-    /// Notes a path as if it stood at the top of the file.
+    /// Records a path as if it were at the top of the file.
     fn mention(&mut self, mut path: Vec<String>, line: usize) {
         let is_local = |path: &[String]| path.first().is_none_or(|first| first != "crate");
         if is_local(&path) && self.inline_depth > 0 {
@@ -194,7 +195,7 @@ impl<'ast> Visit<'ast> for Source {
         }
     }
 
-    /// Who may see an item is no use of the module that may.
+    /// A `pub(in path)` does not count as a use of the module that it names.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

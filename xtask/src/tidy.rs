@@ -1,4 +1,4 @@
-//! The checks of `cargo xtask tidy`. Each returns complaints, one line each.
+//! The checks of `cargo xtask tidy`. Each check returns complaints, one line each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -238,7 +238,7 @@ fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
     complaints
 }
 
-/// The modules of its crate that a file names, with the line of each.
+/// The modules of its crate that a file uses, with the line of each.
 fn modules_of(file: &RustFile) -> BTreeSet<(String, usize)> {
     let paths = known_paths(file).into_iter();
     paths
@@ -269,7 +269,7 @@ fn unused_arrows(tree: &Tree, layers: &Layers) -> Vec<String> {
     complaints
 }
 
-/// The table of modules in ARCHITECTURE.md says of each module what it knows.
+/// Checks that the table of modules in ARCHITECTURE.md lists what each module uses.
 fn check_map(tree: &Tree, layers: &Layers) -> Vec<String> {
     let Some(map) = tree.text.iter().find(|file| file.path == MAP) else {
         return vec![format!("{MAP}: there is none")];
@@ -305,7 +305,8 @@ fn check_map(tree: &Tree, layers: &Layers) -> Vec<String> {
 pub const MAP: &str = "ARCHITECTURE.md";
 const GLOSSARY: &str = "GLOSSARY.md";
 
-/// Each step of a walk in ARCHITECTURE.md names a file and a function of it.
+/// Checks that each step of a walk in ARCHITECTURE.md names a file and a function in
+/// it.
 fn check_walks(tree: &Tree) -> Vec<String> {
     let Some(map) = tree.text.iter().find(|file| file.path == MAP) else {
         return Vec::new();
@@ -327,7 +328,7 @@ fn check_walks(tree: &Tree) -> Vec<String> {
         let mut parts = step.split('`').step_by(2);
         let (file, function) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         let path = format!("{folder}/{file}");
-        // A step in another crate says which: `busyhour-sip/src/message.rs`.
+        // A step in another crate names the crate: `busyhour-sip/src/message.rs`.
         let elsewhere = format!("crates/{file}");
         let is_there = (tree.rust.iter()).any(|source| {
             (source.path == path || source.path == elsewhere)
@@ -347,7 +348,7 @@ fn check_walks(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Each file that the glossary names exists.
+/// Checks that each file in the glossary exists.
 fn check_glossary(tree: &Tree) -> Vec<String> {
     let Some(glossary) = tree.text.iter().find(|file| file.path == GLOSSARY) else {
         return vec![format!("{GLOSSARY}: there is none")];
@@ -362,7 +363,7 @@ fn check_glossary(tree: &Tree) -> Vec<String> {
                 else {
                     return false;
                 };
-                // Inside of any crate, or with the crate's name before it.
+                // The path is inside of any crate, or begins with the crate's name.
                 [inside, format!("{name}/src/{inside}").as_str()]
                     .iter()
                     .any(|path| *path == file || (file.ends_with('/') && path.starts_with(file)))
@@ -375,7 +376,8 @@ fn check_glossary(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// One noun, one meaning: each name of a type occurs once in the crate.
+/// Checks that each type name occurs once in the crate, so that one noun has one
+/// meaning.
 fn check_type_names(tree: &Tree, layers: &Layers) -> Vec<String> {
     let is_counted = |file: &&RustFile| {
         layers.has_unique_types
@@ -399,7 +401,7 @@ fn check_type_names(tree: &Tree, layers: &Layers) -> Vec<String> {
     complaints
 }
 
-/// The top-level module a file belongs to; none for the crate's root files.
+/// The top-level module of a file; `None` for the crate's root files.
 fn module_of<'a>(path: &'a str, layers: &Layers) -> Option<&'a str> {
     let inside = path.strip_prefix(layers.source)?.strip_prefix('/')?;
     let module = inside.split('/').next()?.trim_end_matches(".rs");

@@ -1,5 +1,5 @@
-//! The table of calls under any frames at all, and under more calls than there
-//! are numbers.
+//! The table of calls with arbitrary frames, and with more calls than there are
+//! numbers.
 
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_iax2::{
@@ -39,7 +39,7 @@ enum Operation {
     Wait(u16),
 }
 
-/// The table, and what its devices have heard of it.
+/// The table, and what its devices have received from it.
 struct Table {
     calls: Calls,
     now: Instant,
@@ -186,7 +186,8 @@ impl Table {
         self.now = end;
     }
 
-    /// Takes what was sent, each a sound frame; how many octets that were.
+    /// Receives what was sent and checks that each frame is valid; returns the number
+    /// of octets.
     fn hear(&mut self) -> usize {
         self.requests.extend(self.out.take_requests());
         let frames = self.out.take_frames();

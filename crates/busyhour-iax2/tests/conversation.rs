@@ -1,5 +1,5 @@
-//! A registration as the device hears it, with each number of each frame, and what is
-//! counted of it.
+//! A registration as the device sees it, with each number of each frame, and with the
+//! counters.
 
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_iax2::{
@@ -63,7 +63,8 @@ impl Line {
         }
     }
 
-    /// The elements of a first frame, with the token that comes for one without.
+    /// The elements of a first frame, with the call token that the server sends for a
+    /// frame without one.
     fn vouched(&mut self) -> Vec<u8> {
         let answer = self.ask(&hello(&first(&[])));
         let elements = Elements::parse(frame(&answer).payload).expect("sound");
@@ -89,7 +90,7 @@ fn frame(datagram: &[u8]) -> FullFrame<'_> {
     }
 }
 
-/// Everything but the elements.
+/// The frame without its elements.
 fn head(datagram: &[u8]) -> FullFrame<'static> {
     let FullFrame {
         source_call,
@@ -190,7 +191,8 @@ fn each_answer_bears_the_numbers_of_its_call() {
     let regack = line.hear().remove(0);
     assert_eq!(head(&regack), of_call(250, 1, 2, Command::RegisterAck));
 
-    // It has not said that it has REGACK: the call lasts, and REGACK comes again.
+    // The device has not acknowledged REGACK, so the call stays, and REGACK is sent
+    // again.
     let again = FullFrame {
         is_retransmitted: true,
         ..of_call(250, 1, 2, Command::RegisterAck)
@@ -401,7 +403,7 @@ fn a_device_registers_no_more_and_outcomes_are_counted() {
         let stats = line.calls.stats();
         assert_eq!((stats.accepted, stats.rejected), counted);
         assert_eq!(stats.sent, 3, "a token, a challenge and this");
-        // What comes late changes nothing.
+        // A late frame changes nothing.
         (line.calls).conclude(at, &request.call, &verdict, &mut line.out);
         assert!(line.hear().is_empty());
     }

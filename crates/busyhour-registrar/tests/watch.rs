@@ -1,4 +1,5 @@
-//! One watcher's subscription: what it is sent, when, and how it ends (RFC 6665).
+//! The subscription of one watcher: which NOTIFYs it gets, when, and how it ends (RFC
+//! 6665).
 
 #[path = "watch/document.rs"]
 mod document;
@@ -137,7 +138,7 @@ fn dialog_bodies_are_full_and_count_their_versions() {
     assert_has(&notify, "contacts=\"1\"");
 }
 
-/// Whoever subscribes names the place, and may be somebody else.
+/// The SUBSCRIBE names the address for NOTIFYs, which may belong to someone else.
 #[test]
 fn where_nobody_was_heard_an_unanswered_notify_is_sent_four_times() {
     let mut watcher = Watcher::active();

@@ -19,7 +19,7 @@ fn source(folder: &Path) -> Archives {
     Archives::new(folder, STEP, buffers, pool)
 }
 
-/// All that the archive has, by the way of Graphite and by its own.
+/// All series of the archive, once through Graphite and once directly.
 #[test]
 fn every_series_has_a_path_and_the_values_of_the_archive() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn every_series_has_a_path_and_the_values_of_the_archive() {
     let mut own: Vec<Vec<Option<f64>>> = Vec::new();
     own.extend((0..series.len()).map(|at| rendering.points(at).skip(1).collect()));
     let mut ours: Vec<Vec<Option<f64>>> = points.into_iter().map(|points| points.values).collect();
-    // Paths are in the order of their text, series in the order of metrics.
+    // Paths are sorted by text, series in the order of the metrics.
     let key = |values: &Vec<Option<f64>>| format!("{values:?}");
     own.sort_by_key(key);
     ours.sort_by_key(key);

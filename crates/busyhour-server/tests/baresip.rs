@@ -1,6 +1,6 @@
-//! A real telephone, Debian's baresip, without a screen: it registers with
-//! digest, subscribes to its mailbox and to another's presence, publishes its
-//! own, and is told what changes.
+//! A real telephone, Debian's baresip, without a screen. It registers with digest,
+//! subscribes to its mailbox and to another user's presence, publishes its own
+//! presence, and receives NOTIFYs.
 
 mod support;
 
@@ -33,24 +33,25 @@ password = \"else\"
 struct Telephone {
     child: Child,
     place: Place,
-    /// At what it has printed.
+    /// How often its output has been read.
     looks: u32,
 }
 
 impl Telephone {
-    /// One of alice's, with a lamp for messages and bob among her contacts.
+    /// alice's telephone, with a lamp for messages and bob among her contacts.
     fn alice(server: &ServerProcess, options: &str) -> Self {
         let contacts = "\"Bob\" <sip:bob@example.com>;presence=p2p\n";
         Self::start(server, "alice", "something", options, contacts)
     }
 
-    /// One of bob's, who knows nobody.
+    /// bob's telephone, without contacts.
     fn bob(server: &ServerProcess) -> Self {
         Self::start(server, "bob", "else", ";mwi=no", "")
     }
 
-    /// Registered. This telephone now and then begins without sending anything
-    /// at all, or without end tells itself to subscribe, and is then begun anew.
+    /// Starts a telephone and waits until it has registered. baresip sometimes starts
+    /// without sending anything, or repeats its own subscribe command without end;
+    /// then it is started again.
     fn start(
         server: &ServerProcess,
         user: &str,
@@ -96,7 +97,7 @@ impl Telephone {
     }
 
     fn end(&mut self) {
-        // Gone already is as good as ended here.
+        // A process that has ended already is fine here.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -105,7 +106,7 @@ impl Telephone {
         std::fs::read_to_string(self.place.path("output")).unwrap_or_default()
     }
 
-    /// Waits until it has printed a line with all of `words`; fails when it ends first.
+    /// Waits until it has printed a line with all of `words`; fails if it ends first.
     fn wait_for(&mut self, words: &[&str]) {
         let path = self.place.path("output");
         let has_all = |line: &str| words.iter().all(|word| line.contains(word));
@@ -119,8 +120,8 @@ impl Telephone {
         wait_until(is_printed, || format!("no {words:?} in:\n{}", output()));
     }
 
-    /// Begins anew where it turns in a circle or has been silent for long: it
-    /// does nothing else any more.
+    /// Starts the telephone again if it repeats itself or has been silent for long:
+    /// it does nothing useful any more then.
     fn awaken(&mut self) {
         self.assert_lives();
         self.looks += 1;
@@ -130,7 +131,7 @@ impl Telephone {
         }
     }
 
-    /// Fails when it has ended.
+    /// Fails if it has ended.
     fn assert_lives(&mut self) {
         let output = self.output();
         assert_lives(&mut self.child, &output);
@@ -151,7 +152,7 @@ impl Drop for Telephone {
 
 fn begin(place: &Place) -> Child {
     let output = File::create(place.path("output")).expect("a writable temporary folder");
-    // Line by line, so that what it prints is there to be read.
+    // Line by line, so that its output can be read at once.
     let child = Command::new("stdbuf")
         .args(["-oL", "baresip", "-f"])
         .arg(place.path("."))
@@ -174,7 +175,7 @@ fn a_telephone_registers_and_is_told_of_its_messages() {
     let mut telephone = Telephone::alice(&server, ";mwi=yes");
     telephone.wait_for(&["Voice-Message: 2/8 (0/0)"]);
     assert!(telephone.output().contains("Messages-Waiting: yes"));
-    // One that had to be begun anew has left another behind.
+    // A telephone that was started again has left an older one behind.
     assert!(server.stat("/registrar/binding_count") >= 1);
     put(&server, "/api/mailboxes/alice", r#"{"voice":{"old":10}}"#);
     telephone.wait_for(&["Voice-Message: 0/10 (0/0)"]);
@@ -190,7 +191,7 @@ fn a_telephone_publishes_and_watches() {
         alices.assert_lives();
         count >= 1
     });
-    // That bob cannot be reached.
+    // The NOTIFY says that bob cannot be reached.
     server.wait_for("/watch/confirmed", |count| count >= 1);
     let mut bobs = Telephone::bob(&server);
     alices.wait_for(&["<sip:bob@example.com> changed status", "Online"]);
@@ -205,9 +206,10 @@ fn put(server: &ServerProcess, path: &str, body: &str) {
     response.expect("an answer that is no refusal");
 }
 
-/// So often no telephone subscribes that goes on.
+/// A working telephone never subscribes this often.
 const SUBSCRIBING_MAX: usize = 20;
-/// Looks at a telephone that does not do what is awaited before it is begun anew.
+/// How often the output is read before a telephone that does not make progress is
+/// started again.
 const LOOKS_MAX: u32 = 2_000;
 
 /// Only what a telephone without sound needs.

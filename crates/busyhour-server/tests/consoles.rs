@@ -1,11 +1,10 @@
-//! Real telephones without a screen, Debian's linphonec and twinkle-console:
-//! they register with digest, refresh and unregister, subscribe, publish, and
-//! are told what changes.
+//! Real telephones without a screen, Debian's linphonec and twinkle-console. They
+//! register with digest, refresh and unregister, subscribe, publish, and receive
+//! NOTIFYs.
 //!
-//! Debian 12's linphone knows no message waiting, and twinkle watches others
-//! only with a screen: its subscription here is that to its mailbox. On a
-//! machine that has no address but loopback's, linphone takes itself for one
-//! without a network, and stays silent.
+//! Debian 12's linphone does not support message waiting, and twinkle watches others
+//! only with a screen; here it subscribes to its mailbox. If a machine has only
+//! loopback addresses, linphone assumes that there is no network, and sends nothing.
 
 mod support;
 
@@ -57,7 +56,7 @@ fn twinkle(server: &ServerProcess) -> Console {
     Console::start("twinkle-console", &[], "twinkle-console", place)
 }
 
-/// For RTP, though nobody calls.
+/// For RTP, although no one calls.
 fn even_port() -> u16 {
     std::iter::repeat_with(free_port)
         .find(|port| port % 2 == 0)
@@ -81,7 +80,7 @@ fn linphone(server: &ServerProcess, expires_s: u32) -> Console {
              [friend_0]\nurl=\"Bob\" <sip:bob@example.com>\npol=accept\nsubscribe=1\n"
         ),
     );
-    // Without it linphone begins without its database, and with complaints.
+    // Without this folder linphone starts without its database, and logs errors.
     fs::create_dir_all(place.path(".local/share/linphone")).unwrap();
     Console::start("linphonec", &["-c", "linphonerc"], "linphone-cli", place)
 }
@@ -123,7 +122,7 @@ fn linphone_registers_publishes_and_sees_what_twinkle_publishes() {
     let server = place.server(CONFIGURATION);
     let mut alices = linphone(&server, 600);
     wait_for(&server, &mut alices, "/registrar/added", 1);
-    // Which it does once it knows that it is registered.
+    // It does so once it knows that it is registered.
     wait_for(&server, &mut alices, "/publish/created", 1);
     alices.say("status register");
     alices.wait_for("registered, identity=sip:alice@example.com duration=600");
@@ -164,8 +163,8 @@ fn assert_nothing_was_rejected(server: &ServerProcess) {
     assert_eq!(rejected.map(|pointer| server.stat(pointer)), [0; 3]);
 }
 
-/// linphone looks which address it would use to talk to the world, and is
-/// silent if that is loopback's or none. Nothing is sent for this.
+/// linphone checks which address it would use towards the Internet. It sends nothing
+/// if there is none, or if it is a loopback address. The check itself sends nothing.
 fn assert_is_on_a_network() {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
     let address = socket
@@ -178,7 +177,7 @@ fn assert_is_on_a_network() {
     );
 }
 
-/// Waits until a counter is at least so high; fails when the phone ends first.
+/// Waits until a counter is at least `least`; fails if the phone ends first.
 fn wait_for(server: &ServerProcess, phone: &mut Console, pointer: &str, least: u64) {
     server.wait_for(pointer, |count| {
         phone.assert_lives();
@@ -186,7 +185,7 @@ fn wait_for(server: &ServerProcess, phone: &mut Console, pointer: &str, least: u
     });
 }
 
-/// Waits until twinkle wrote into its log that it was sent these lines.
+/// Waits until twinkle has logged a received message with these lines.
 fn wait_for_message(phone: &mut Console, words: &str) {
     let log = phone.place.path(".twinkle/twinkle.log");
     let read = || fs::read_to_string(&log).unwrap_or_default();

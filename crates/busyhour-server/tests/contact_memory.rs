@@ -1,5 +1,5 @@
-//! What a contact takes while nothing happens, counted in bytes, and that many
-//! which end at one instant all end.
+//! The memory of an idle contact, counted in bytes. Many contacts that end at one
+//! instant all end.
 
 #[path = "support/exchange.rs"]
 mod exchange;
@@ -28,11 +28,11 @@ fn a_contact_takes_less_than_400_bytes_and_all_of_it_comes_back() {
     assert_eq!(stats.registrar.binding_count, 0);
     assert_eq!(stats.registrar.device_count, 0);
     let back = -end.bytes_current / i64::from(4 * MANY);
-    // The tables themselves stay.
+    // The tables themselves stay allocated.
     assert!(back > each / 2, "{back} bytes of {each} came back");
 }
 
-/// A server in virtual time, which nobody listens to.
+/// A server in virtual time whose messages no one receives.
 struct World {
     runtime: Runtime,
     server: Server,
@@ -51,7 +51,7 @@ impl World {
         Self { runtime, server }
     }
 
-    /// Registers a batch, a while after the one before and to end with it. By
+    /// Registers a batch some time after the last one, so that both end together. At
     /// the end nothing is kept for retransmissions any more.
     fn register(&self, batch: u32) {
         let life = LIFE - PAUSE * batch;
@@ -92,8 +92,8 @@ fn register(number: u32, life: Duration) -> String {
     )
 }
 
-/// A quarter of them all, which are more in each part of the server's table
-/// than one ring of its alarm wakes.
+/// A quarter of all contacts. In each part of the server's table they are more than
+/// one expiry of its timer handles.
 const MANY: u32 = 22_000;
 const LIFE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(60);

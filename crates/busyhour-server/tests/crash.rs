@@ -1,4 +1,5 @@
-//! `kill -9` in the middle of a storm, again and again: what was acknowledged is there.
+//! Runs `kill -9` again and again in the middle of a storm: every acknowledged
+//! registration is there afterwards.
 
 mod support;
 
@@ -31,7 +32,7 @@ fn every_acknowledged_binding_survives_kills_and_none_appears_from_nowhere() {
     let seed = random.seed;
     let place = Place::new();
     let journal = place.file("journal", "");
-    // One that nobody else is given while the server is away.
+    // A port that no other program gets while the server is down.
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let mut server = serve(&place, address);
     let mut storm = storm(address, &journal);
@@ -70,7 +71,7 @@ fn watchers_hear_of_changes_after_a_kill_as_before_it() {
         server.kill();
         server = serve_with(&place, address, OPEN);
         assert_eq!(server.stat("/watch/restored"), 1, "life {life}");
-        // The state is told anew at once, though nothing has changed.
+        // The lamp gets the state again at once, although it has not changed.
         lamp.told();
         let phone = Phone::new(address);
         let contact = |expires_s: u32| {
@@ -87,7 +88,7 @@ fn watchers_hear_of_changes_after_a_kill_as_before_it() {
     assert!(server.stop().success());
 }
 
-/// A telephone that speaks by datagram, and the number of the last NOTIFY it took in.
+/// A telephone over UDP, and the CSeq of the last NOTIFY that it accepted.
 struct Phone(UdpSocket, Cell<u64>);
 
 impl Phone {
@@ -104,7 +105,8 @@ impl Phone {
         self.0.send(text.as_bytes()).unwrap();
     }
 
-    /// The next message that begins so. While there is no server, the system says so.
+    /// The next message that begins with `begin`. While there is no server, the
+    /// system reports an error.
     fn next(&self, begin: &str) -> String {
         let mut room = [0; 65_536];
         loop {
@@ -120,7 +122,7 @@ impl Phone {
         }
     }
 
-    /// The next NOTIFY with a higher number than those before, which is answered.
+    /// The next NOTIFY with a higher CSeq than the earlier ones; it is answered.
     fn told(&self) -> String {
         let notify = self.next("NOTIFY ");
         let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
@@ -160,7 +162,8 @@ fn request(phone: &Phone, method: &str, number: &str, headers: &str) -> String {
     )
 }
 
-/// The server on the address that the storm sends to, now and after each kill.
+/// Starts the server on the address to which the storm sends, first and after each
+/// kill.
 fn serve(place: &Place, sip: SocketAddr) -> ServerProcess {
     serve_with(place, sip, CONFIGURATION)
 }
@@ -207,7 +210,8 @@ fn storm(target: SocketAddr, journal: &Path) -> Child {
     command.spawn().expect("the storm starts")
 }
 
-/// Moments of killing, as numbers of acknowledgements: one in each part of the storm.
+/// The moments of the kills, as numbers of acknowledgements: one in each part of the
+/// storm.
 fn moments(random: &mut Random) -> [usize; KILLS] {
     let part = DEVICES / (KILLS + 1);
     std::array::from_fn(|kill| kill * part + 1 + random.below(part))
@@ -258,7 +262,7 @@ fn bindings(server: &ServerProcess) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// What the storm offered, and what was acknowledged to it.
+/// The registrations that the storm offered, and those that were acknowledged.
 #[derive(Default)]
 struct Journal {
     offered: BTreeSet<String>,
@@ -269,7 +273,7 @@ impl Journal {
     fn read(path: &Path) -> Self {
         let mut journal = Self::default();
         let text = fs::read_to_string(path).unwrap();
-        // The last line may be half written; it counts once it is whole.
+        // The last line may be incomplete; it counts once it is complete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         for line in whole.lines() {
             match line.split(' ').collect::<Vec<_>>()[..] {

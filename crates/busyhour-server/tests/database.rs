@@ -1,4 +1,4 @@
-//! The files of the database as an operator may treat them while the server runs.
+//! What operators may do to the files of the database while the server runs.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{Place, ServerProcess, busyhour, wait_until};
 
 const OPEN: &str = "[sip]\nauth = \"open\"\n";
 
-/// One registration of a new contact by the storm; whether it was acknowledged.
+/// Registers a new contact with the storm; returns whether it was acknowledged.
 fn registers(server: &ServerProcess) -> bool {
     let mut command = busyhour();
     command.args(["storm", "--devices", "1", "--over", "1ms"]);
@@ -27,7 +27,8 @@ fn health(server: &ServerProcess) -> (u16, String) {
     (answer.status().as_u16(), text)
 }
 
-/// Waits until the health check names this, and checks that nothing is acknowledged then.
+/// Waits until the health check names this file, and checks that nothing is
+/// acknowledged then.
 fn assert_lost(server: &ServerProcess, name: &str, fate: &str) {
     let is_told = || {
         let (status, text) = health(server);
@@ -45,7 +46,7 @@ fn a_file_that_is_moved_away_stops_acknowledgements_until_it_is_back() {
         let server = place.server(OPEN);
         assert!(registers(&server));
         fs::rename(place.path(name), place.path("away")).unwrap();
-        // At once, not only when the loss has been noticed by the way.
+        // At once, not only after the server has noticed the loss by chance.
         assert!(!registers(&server), "{name}: {}", server.log());
         assert_lost(&server, name, "was deleted");
         fs::rename(place.path("away"), place.path(name)).unwrap();
@@ -73,7 +74,7 @@ fn the_lock_is_for_the_servers_user_alone_and_names_who_holds_it() {
     let place = Place::new();
     let lock = place.file("busyhour.db.lock", "4194305");
     fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-    // As another user might, where the file may be read by all.
+    // As another user might do it, if all users may read the file.
     let held = File::open(&lock).unwrap();
     held.lock().unwrap();
     let output = place.serve().output().unwrap();
@@ -98,7 +99,7 @@ fn a_lock_that_is_deleted_does_not_let_two_servers_share_a_database() {
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(words.contains("in use by process"), "{words}");
     assert!(registers(&first));
-    // Another server was quicker to make it.
+    // Another server has made the lock file first.
     fs::rename(place.file("other.lock", ""), &lock).unwrap();
     assert_lost(&first, "busyhour.db.lock", "another server may use");
 }

@@ -1,4 +1,5 @@
-//! Accounts as an operator meets them: by commands and over HTTP, with a server that runs.
+//! Accounts as an operator changes them: by commands and over HTTP, while a server
+//! runs.
 
 mod support;
 
@@ -19,7 +20,7 @@ fn device(place: &Place, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with this on its standard input.
+/// Runs a command with this text on its standard input.
 fn run(mut command: Command, input: &str) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
@@ -27,7 +28,7 @@ fn run(mut command: Command, input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its arguments reads nothing.
+    // A command that refuses its arguments does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -48,7 +49,7 @@ fn bad(place: &Place, words: &[&str], input: &str) -> (Option<i32>, String) {
     (output.status.code(), words)
 }
 
-/// One registration by the storm; whether it was acknowledged.
+/// Registers once with the storm; returns whether it was acknowledged.
 fn registers(server: &ServerProcess, user: &str, password: &str) -> bool {
     let mut command = busyhour();
     command.args(["storm", "--devices", "1", "--over", "10ms"]);
@@ -135,7 +136,7 @@ fn mistakes_are_usage_and_change_nothing() {
     assert_eq!(listed["devices"], json!([]));
 }
 
-/// No password is read, and no database is made, for a device that there cannot be.
+/// If a device is invalid, the command reads no password and makes no database.
 #[test]
 fn a_device_is_refused_before_its_password_is_asked_for() {
     let place = Place::new();
@@ -158,7 +159,7 @@ fn a_device_is_refused_before_its_password_is_asked_for() {
     assert!(!place.path("busyhour.db").exists());
 }
 
-/// A server that knows bob and his password, and where its HTTP is.
+/// A server with an account for bob, and its HTTP address.
 fn with_bob() -> (Place, ServerProcess, String) {
     let place = Place::new();
     let server = place.server("");
@@ -224,7 +225,8 @@ fn why_a_device_does_not_register_is_told() {
     server.wait_for_log("registration added source=127.0.0.1 port=");
 }
 
-/// A telephone without a password, or with one for another server, stops when it is asked.
+/// A telephone without a password, or with the password of another server, stops when
+/// it is challenged.
 #[test]
 fn a_device_that_does_not_answer_its_challenge_is_told() {
     let (place, server, http) = with_bob();
@@ -240,14 +242,15 @@ fn a_device_that_does_not_answer_its_challenge_is_told() {
     let shown: Value = serde_json::from_str(&good(&place, &words, "")).unwrap();
     assert_eq!(shown["failures"][0]["reason"], reason, "{shown}");
     assert_eq!(shown["failures"][0]["count"], 2, "{shown}");
-    // Only of who has an account, since anybody could fill the memory otherwise.
+    // Only for users who have an account; otherwise anyone could fill the memory.
     let all: Value = serde_json::from_str(&server.get("/api/failures")).unwrap();
     assert_eq!(all["failures"], shown["failures"], "{all}");
     assert_eq!(
         server.get("/api/failures?user=nobody"),
         r#"{"failures":[]}"#
     );
-    // Who answers is no such device, whether rightly or not.
+    // A telephone that answers the challenge is not listed, whether the answer is
+    // right or wrong.
     assert!(!registers(&server, "bob", "wrong"));
     let shown = good(&place, &["show", "bob", "--http", &http], "");
     assert!(!shown.contains(reason), "{shown}");
@@ -257,7 +260,7 @@ fn a_device_that_does_not_answer_its_challenge_is_told() {
     assert!(!all.contains(reason), "{all}");
 }
 
-/// Each of these telephones is challenged as often as it asks.
+/// Each of these telephones is challenged as often as it sends a request.
 #[test]
 fn a_device_whose_credentials_never_fit_is_told() {
     let (place, server, http) = with_bob();
@@ -271,7 +274,7 @@ fn a_device_whose_credentials_never_fit_is_told() {
         )
     };
 
-    // It says who it is before it is asked, and stops then.
+    // It sends its user name before it is challenged, and stops then.
     telephone.challenge("bob", &credentials("", "", ""));
     assert!(shown().contains(&format!("{never} (once)")), "{}", shown());
     // It uses a nonce that was never sent to its address.
@@ -295,7 +298,7 @@ fn a_device_whose_credentials_never_fit_is_told() {
     assert!(!told.contains(never), "it has answered: {told}");
 }
 
-/// A telephone that sends what a test says, from one address.
+/// A telephone that sends what a test gives it, from one address.
 struct Telephone {
     socket: UdpSocket,
     sent: std::cell::Cell<u32>,
@@ -312,8 +315,8 @@ impl Telephone {
         Self { socket, sent }
     }
 
-    /// Sends a REGISTER of `user` with these header lines more, which has to be answered
-    /// with 401, and returns the nonce of that.
+    /// Sends a REGISTER of `user` with these additional header lines, which must be
+    /// answered with 401, and returns the nonce of the answer.
     fn challenge(&self, user: &str, more: &str) -> String {
         let address = self.socket.local_addr().unwrap();
         let number = self.sent.replace(self.sent.get() + 1);
@@ -333,7 +336,7 @@ impl Telephone {
     }
 }
 
-/// Nobody serves HTTP at this address.
+/// No server listens for HTTP at this address.
 const NOBODY: &str = "127.0.0.1:1";
 
 #[test]
@@ -424,7 +427,7 @@ fn accounts_over_http_need_a_token_and_hold_at_once() {
     assert!(!registers(&server, "alice", "other"));
 }
 
-/// A limit of an account holds beside the server's.
+/// A limit of an account applies together with the server's limit.
 #[test]
 fn an_account_may_have_fewer_contacts_than_others() {
     let place = Place::new();
@@ -435,14 +438,14 @@ fn an_account_may_have_fewer_contacts_than_others() {
     );
     good(&place, &["add", "many"], "x\n");
     let server = place.server("");
-    // Two storms register from two ports, and so two contacts.
+    // Two storms register from two ports, so they have two contacts.
     assert!(registers(&server, "few", "x"));
     assert!(!registers(&server, "few", "x"));
     assert!(registers(&server, "many", "x"));
     assert!(registers(&server, "many", "x"));
 }
 
-/// Nothing is worse than a command that succeeds in the wrong place.
+/// A command must not succeed on the wrong database.
 #[test]
 fn every_command_names_its_store_and_none_makes_one_unasked() {
     let place = Place::new();
@@ -487,7 +490,7 @@ fn every_command_names_its_store_and_none_makes_one_unasked() {
     assert!(said.contains("busyhour:***@127.0.0.1:1/busyhour"), "{said}");
 }
 
-/// As the reference writes it, on a server that nobody configured.
+/// As the reference describes it, on a server without configuration.
 #[test]
 fn hints_name_users_where_the_server_has_no_domain() {
     let place = Place::new();
@@ -518,7 +521,7 @@ fn hints_name_users_where_the_server_has_no_domain() {
     }
 }
 
-/// What does nothing must not look as if it did.
+/// A command that changes nothing must not look as if it did.
 #[test]
 fn a_hint_of_an_account_that_can_be_nowhere_is_named_in_the_log() {
     let place = Place::new();

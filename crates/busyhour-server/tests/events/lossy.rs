@@ -1,7 +1,7 @@
-//! A device publishes and others watch over a network that loses, doubles,
-//! delays and reorders. What must hold, whatever the seed: nobody hears an older
-//! state after a newer one, versions only grow, and when quiet has returned
-//! everybody holds the last state that was acknowledged.
+//! A device publishes and others watch over a network that loses, doubles, delays and
+//! reorders datagrams. For every seed: no watcher gets an older state after a newer
+//! one, versions only grow, and after the faults have ended every watcher has the
+//! last acknowledged state.
 
 use crate::{
     random::Random,
@@ -25,7 +25,7 @@ struct Lossy {
     world: World,
     random: Random,
     now_ms: u64,
-    /// By the time of arrival, and then in the order of sending.
+    /// Sorted by time of arrival, and then in the order of sending.
     way: BTreeMap<(u64, u64), (To, String)>,
     sent_count: u64,
     publisher: Publisher,
@@ -95,7 +95,8 @@ impl Lossy {
             last > 0 && self.publisher.pending.is_none(),
             "seed {seed}: {last}"
         );
-        // Who was not reached for 32 s was given up, and learns it when it asks.
+        // A watcher that was not reached for 32 s was given up. It finds out when it
+        // sends a request.
         let beliefs: Vec<_> = self.watchers.iter().collect();
         let lost: Vec<_> = beliefs
             .into_iter()
@@ -126,8 +127,8 @@ impl Lossy {
     fn send(&mut self, to: To, datagram: String) {
         let (copies, delay_ms) = match self.is_quiet {
             true => (1, 10),
-            // Watchers are given up after 32 s and may come again; a publisher is
-            // spared that, or its runs would end for want of luck.
+            // Watchers are given up after 32 s and may subscribe again. A publisher
+            // is not given up, since its runs would end by bad luck.
             false if datagram.contains("NOTIFY") => {
                 (self.random.pick(&[0, 0, 0, 1, 1, 1, 1, 1, 1, 2]), 400)
             }
@@ -241,7 +242,8 @@ impl Lossy {
     }
 }
 
-/// Whether the server knows a watcher still, who asks in its dialog.
+/// Whether the server still has the dialog of a watcher; the watcher sends a request
+/// in it.
 fn lives(world: &mut World, id: &str) -> bool {
     let (answer, _) = world.subscribe(id, "alice", "Event: dialog\r\n");
     let lives = answer.starts_with("SIP/2.0 200 ");
@@ -257,7 +259,7 @@ fn document(number: u64) -> String {
     )
 }
 
-/// The number in the id of the dialog; 0 without one.
+/// The number in the id of the dialog; 0 without an id.
 fn number(notify: &str) -> u64 {
     let Some((_, rest)) = body(notify).split_once("<dialog id=\"p1-n") else {
         return 0;

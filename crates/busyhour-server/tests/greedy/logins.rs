@@ -7,8 +7,8 @@ use crate::{
 };
 use std::{fs, path::Path, process::Command, time::Instant};
 
-/// Whoever writes the address of a phone into datagrams never sees the answers
-/// that go there, and so has no nonce for it.
+/// If an attacker forges the address of a phone, the answers go to the phone. So the
+/// attacker has no nonce for that address.
 #[test]
 fn forged_datagrams_lock_no_phone_out() {
     let place = Place::new();
@@ -30,8 +30,8 @@ fn forged_datagrams_lock_no_phone_out() {
     assert_eq!(server.stat("/registrar/logins_paused"), 0);
 }
 
-/// Each wrong password is a line that fail2ban finds the address in, until there
-/// are too many of one source in a second.
+/// Each wrong password is a log line in which fail2ban finds the address, until one
+/// source sends too many in a second.
 #[test]
 fn failed_logins_are_logged_with_their_source_and_flood_no_log() {
     let place = Place::new();
@@ -79,7 +79,8 @@ fn a_line_of_a_failed_login_has_an_end_whatever_the_user_is_called() {
     assert!((128..400).contains(&len), "{len}");
 }
 
-/// Whoever fails in many names fills neither the log nor what is remembered of others.
+/// A source that fails under many names fills neither the log nor the memory for
+/// others.
 #[test]
 fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
     let place = Place::new();
@@ -96,7 +97,7 @@ fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
         let register = register.replace("sip:example.com", "sip:else.where");
         greedy.send(&register.replace("To: <sip:user1@", &format!("To: <sip:u{count}@")));
         if count % 100 == 0 {
-            // What is answered was read after all before it.
+            // The answered request was read after all earlier ones.
             let options = pacer.request("OPTIONS", "sip:example.com", "sip:example.com", "");
             pacer.challenge(&options);
         }
@@ -117,7 +118,8 @@ fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
     assert!(of_other.contains("wrong password"), "{of_other}");
 }
 
-/// Who asks in the names of others and never answers leaves room for what else is remembered.
+/// A source that sends requests under others' names, and never answers, leaves room
+/// in the table.
 #[test]
 fn challenges_that_nobody_answers_have_an_end_for_one_source() {
     let place = Place::new();
@@ -131,7 +133,7 @@ fn challenges_that_nobody_answers_have_an_end_for_one_source() {
         let register = greedy.register_request();
         greedy.send(&register.replace("sip:user1@", &format!("sip:user{number}@")));
         if number % 100 == 0 {
-            // What is answered was read after all before it.
+            // The answered request was read after all earlier ones.
             let options = pacer.request("OPTIONS", "sip:example.com", "sip:example.com", "");
             pacer.challenge(&options);
         }
@@ -145,7 +147,7 @@ fn challenges_that_nobody_answers_have_an_end_for_one_source() {
     assert!(of_other.contains("never answered"), "{of_other}");
 }
 
-/// Each registration with a nonce of its own, so that one has to be remembered.
+/// Each registration has its own nonce, so that one entry must be kept for each.
 #[test]
 fn one_account_uses_so_many_nonces_and_no_more() {
     let place = Place::new();
@@ -174,8 +176,8 @@ fn banned(log: &Path, date: &[&str]) -> Vec<String> {
     found.lines().map(str::to_owned).collect()
 }
 
-/// Where the log goes, what stands before a line there, and how fail2ban looks
-/// for the date: the journal gives it beside the line, which stays as it is.
+/// The destination of the log, the text before each line, and how fail2ban finds the
+/// date. The journal stores the date beside the line, and does not change the line.
 const FORMS: [(&str, &str, &[&str]); 4] = [
     ("file", "", &[]),
     ("journal", "host busyhour[1]: ", &["--datepattern={NONE}"]),

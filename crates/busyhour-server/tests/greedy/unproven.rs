@@ -19,7 +19,8 @@ fn a_source_without_credentials_is_answered_so_often_and_no_more() {
         let register = greedy.register_request();
         greedy.send(&register);
         if count % 100 == 0 {
-            // Whoever proves itself is heard, and all before it has been read by then.
+            // A request with credentials is answered; all earlier requests have been
+            // read by then.
             let register = pacer.register_request();
             pacer.ask(&register);
         }
@@ -27,10 +28,10 @@ fn a_source_without_credentials_is_answered_so_often_and_no_more() {
     server.wait_for("/traffic/unproven_not_answered", |count| count > 1000);
     let challenged = server.stat("/registrar/challenged");
     let rest = begun.elapsed().as_secs() * 20 + 20;
-    // Those of the pacer are among them.
+    // The requests that set the pace are among them.
     assert!(challenged <= 200 + 20 + rest, "{challenged} of {rest}");
     bystander::is_served(&server, 3, "user2");
-    // A phone of that source registers all the same, since it asks again.
+    // A phone of that source can still register, since it sends its request again.
     let register = greedy.register_request();
     let answer = greedy.ask(&register);
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
@@ -68,7 +69,8 @@ fn options_that_are_as_long_as_their_answer_are_all_answered() {
         assert!(!is_long || answer.contains("Allow: REGISTER"), "{answer}");
     }
     assert_eq!(server.stat("/traffic/unproven_not_answered"), 0);
-    // What would be longer than the question is not sent: that is for forgers.
+    // An answer that is longer than its request is not sent: an attacker could use it
+    // against others.
     for _ in 0..100 {
         let options = phone.request("OPTIONS", "sip:a.b", "sip:a.b", "");
         phone.send(
@@ -80,7 +82,7 @@ fn options_that_are_as_long_as_their_answer_are_all_answered() {
     server.wait_for("/traffic/unproven_not_answered", |count| count > 50);
 }
 
-/// With `open` nobody proves anything, and so the address may be of somebody else.
+/// With `open` no request has credentials, so its address may belong to someone else.
 #[test]
 fn notifys_to_who_answers_none_have_a_pace() {
     let place = Place::new();
@@ -98,7 +100,7 @@ fn notifys_to_who_answers_none_have_a_pace() {
     let rest = begun.elapsed().as_secs() + 1;
     assert!(sent <= 10 + rest, "{sent} of {rest}");
     bystander::is_served(&server, 3, "user2");
-    // Whoever answers is told: each answer pays for more than one.
+    // A watcher that answers gets its NOTIFYs: each answer allows more than one.
     let deadline = begun + std::time::Duration::from_secs(60);
     let mut told = 0;
     while told < 100 && greedy.notified_until(deadline).is_some() {

@@ -1,5 +1,6 @@
-//! The stores: what was acknowledged is there again, whatever became of the
-//! server in between. Those that need a database server are tests of the server.
+//! Tests of the stores: everything that was acknowledged is there again, whatever
+//! happened to the server in between. Tests that need a database server are among the
+//! tests of the server.
 
 #[path = "../../../busyhour-server/tests/support/random.rs"]
 mod random;
@@ -10,7 +11,7 @@ mod suite;
 #[path = "../../../busyhour-server/tests/support/waiting.rs"]
 mod waiting;
 
-/// What the tests of the server use as well.
+/// Helpers that the tests of the server use as well.
 mod support {
     pub(crate) use super::{random, waiting::wait_until};
 }

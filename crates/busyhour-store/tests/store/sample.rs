@@ -1,4 +1,4 @@
-//! Changes to try stores with.
+//! Changes for testing stores.
 
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, EndedBinding, Lease};
@@ -6,7 +6,7 @@ use busyhour_sip::{Flow, Transport, auth::Secret};
 use busyhour_store::{Account, AccountNews, Change, CommitError, Store, StoredBinding};
 use std::sync::mpsc;
 
-/// Hands over a batch and waits for its fate.
+/// Commits a batch and waits for its result.
 pub fn commit(store: &dyn Store, changes: Vec<Change>) -> Result<(), CommitError> {
     let (told, fate) = mpsc::channel();
     let done = move |outcome| told.send(outcome).unwrap();
@@ -14,11 +14,11 @@ pub fn commit(store: &dyn Store, changes: Vec<Change>) -> Result<(), CommitError
     fate.recv().unwrap()
 }
 
-/// What a store tells of accounts, in the order of telling.
+/// What a store reports about accounts, in the order of the reports.
 pub fn follow(store: &dyn Store) -> mpsc::Receiver<AccountNews> {
     let (told, news) = mpsc::channel();
     let revision = store.load().unwrap().account_revision;
-    // Who asked may have gone before the store.
+    // The receiver may have gone before the store.
     let listener = move |one| drop(told.send(one));
     store.watch_accounts(revision, Box::new(listener));
     news
