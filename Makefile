@@ -33,4 +33,4 @@ tidy: ## Check what the compiler does not
 	@cargo xtask tidy
 
 clean: ## Remove what builds left behind
-	@cargo clean
+	@cargo clean && rm -rf bench/target bench/engines/*/target fuzz/target

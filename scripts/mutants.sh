@@ -5,7 +5,7 @@
 # usage: scripts/mutants.sh [--sample COUNT] MODULE...   COUNT changes of each module, the same ones at the same commit
 #        scripts/mutants.sh --list                       the modules
 #
-# Each change costs an incremental build and a run: some 5 to 30 s, one after another, so a module takes from minutes to
+# Each change costs an incremental build and a run: some 2 to 30 s, one after another, so a module takes from minutes to
 # hours. A run that was ended goes on where it was if the commit is the same; at another commit it goes on with the
 # survivors if the module is the same, and begins again otherwise. The committed tree is looked at, in a copy below
 # target/mutants; what is changed and not committed is left out.

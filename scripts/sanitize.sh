@@ -12,7 +12,7 @@
 # standard library is built with the tests, and no report is left out.
 #
 # What ThreadSanitizer does not follow is a fence. The library orders its data by acquire and release on the words
-# themselves, so that it can. That the fences of the gate (a compiler fence on one side, membarrier on the other) and of
+# themselves, so that it can. That the fences of the biased lock (a compiler fence on one side, membarrier on the other) and of
 # the epochs let nobody in twice is what the loom models show.
 set -euo pipefail
 cd "$(dirname "$0")/.."
