@@ -49,8 +49,6 @@ pub struct Layers {
     /// Modules that every module of the crate may use.
     pub base: &'static [&'static str],
     pub arrows: &'static [Arrow],
-    /// Whether all types of the crate must have different names.
-    pub has_unique_types: bool,
 }
 
 pub const LAYERS: &[Layers] = &[
@@ -76,7 +74,6 @@ const LIBRARY: Layers = Layers {
         arrow("bus", &["task", "pool", "timer"]),
         arrow("runtime", &["buffer", "pool", "serializer", "bus", "timer"]),
     ],
-    has_unique_types: true,
 };
 
 const PCP: Layers = Layers {
@@ -89,7 +86,6 @@ const PCP: Layers = Layers {
         arrow("render", &["format", "read"]),
         arrow("open", &["format", "read", "render"]),
     ],
-    has_unique_types: true,
 };
 
 const GRAPHITE: Layers = Layers {
@@ -119,7 +115,6 @@ const GRAPHITE: Layers = Layers {
             ],
         ),
     ],
-    has_unique_types: true,
 };
 
 const SIP: Layers = Layers {
@@ -131,28 +126,24 @@ const SIP: Layers = Layers {
         arrow("auth", &["sip"]),
         arrow("flow", &["sip"]),
     ],
-    has_unique_types: true,
 };
 
 const REGISTRAR: Layers = Layers {
     source: "crates/busyhour-registrar/src",
     base: &[],
     arrows: &[arrow("registrar", &[]), arrow("watch", &["registrar"])],
-    has_unique_types: true,
 };
 
 const IAX2: Layers = Layers {
     source: "crates/busyhour-iax2/src",
     base: &[],
     arrows: &[arrow("frames", &[]), arrow("calls", &["frames"])],
-    has_unique_types: true,
 };
 
 const STORE: Layers = Layers {
     source: "crates/busyhour-store/src",
     base: &[],
     arrows: &[],
-    has_unique_types: true,
 };
 
 const STORM: Layers = Layers {
@@ -170,7 +161,6 @@ const STORM: Layers = Layers {
             &["plan", "results", "agents", "driver", "watch_driver"],
         ),
     ],
-    has_unique_types: true,
 };
 
 const SERVER: Layers = Layers {
@@ -189,7 +179,6 @@ const SERVER: Layers = Layers {
             &["config", "console", "json", "logs", "net", "server", "web"],
         ),
     ],
-    has_unique_types: true,
 };
 
 /// A module whose folders, its parts, depend in one direction only. A part may use

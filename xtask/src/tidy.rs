@@ -380,8 +380,7 @@ fn check_glossary(tree: &Tree) -> Vec<String> {
 /// meaning.
 fn check_type_names(tree: &Tree, layers: &Layers) -> Vec<String> {
     let is_counted = |file: &&RustFile| {
-        layers.has_unique_types
-            && file.path.starts_with(layers.source)
+        file.path.starts_with(layers.source)
             && !TEST_FILES
                 .iter()
                 .any(|name| file.path.ends_with(&format!("/{name}")))

@@ -20,14 +20,14 @@ use busyhour::{
 /// Only a failure waits so long.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Its clock stands still: by no other clock is a guest's visit always a short one.
+/// Its clock stands still: by no other clock is an inline runner's visit always a short one.
 fn pool(workers: usize) -> TaskPool {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(workers).clock(clock);
     pool.build().unwrap()
 }
 
-/// Until all workers sleep: else the guest leaves everything to them.
+/// Until all workers sleep: else the inline runner leaves everything to them.
 fn await_sleep(pool: &TaskPool) {
     let is_awake = |stats: PoolStats| stats.idle_worker_count < stats.worker_count;
     while is_awake(pool.stats()) {
@@ -36,10 +36,10 @@ fn await_sleep(pool: &TaskPool) {
 }
 
 /// On which thread a task ran that was the only one of its visit.
-fn visit(guest: &mut InlineRunner, pool: &TaskPool) -> ThreadId {
+fn visit(runner: &mut InlineRunner, pool: &TaskPool) -> ThreadId {
     await_sleep(pool);
     let (sender, receiver) = mpsc::channel();
-    guest.run(|| {
+    runner.run(|| {
         let send = move || sender.send(thread::current().id()).unwrap();
         pool.push(send).unwrap();
     });
@@ -51,14 +51,14 @@ fn here() -> ThreadId {
 }
 
 #[test]
-fn what_a_guest_pushes_has_run_on_its_thread_when_run_returns() {
+fn what_an_inline_runner_pushes_has_run_on_its_thread_when_run_returns() {
     let pool = pool(2);
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     for number in 0..100 {
         await_sleep(&pool);
         let (sender, receiver) = mpsc::channel();
-        guest.run(|| {
+        runner.run(|| {
             let task = move || sender.send((number, here())).unwrap();
             match number % 2 {
                 0 => serializer.push(task).unwrap(),
@@ -75,11 +75,11 @@ fn what_a_guest_pushes_has_run_on_its_thread_when_run_returns() {
 #[test]
 fn a_task_that_waits_for_another_of_its_visit_does_not_wait_for_ever() {
     let pool = pool(1);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     let (done, is_done) = mpsc::channel();
     await_sleep(&pool);
-    guest.run(|| {
+    runner.run(|| {
         let wait = move || done.send(receiver.recv_timeout(LONG)).unwrap();
         pool.push(wait).unwrap();
         pool.push(move || sender.send(7).unwrap()).unwrap();
@@ -90,7 +90,7 @@ fn a_task_that_waits_for_another_of_its_visit_does_not_wait_for_ever() {
 #[test]
 fn a_task_that_waits_for_what_it_pushes_does_not_wait_for_ever() {
     let pool = pool(1);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let (done, is_done) = mpsc::channel();
     let inner = pool.clone();
     let task = move || {
@@ -99,21 +99,21 @@ fn a_task_that_waits_for_what_it_pushes_does_not_wait_for_ever() {
         done.send(receiver.recv_timeout(LONG)).unwrap();
     };
     await_sleep(&pool);
-    guest.run(|| pool.push(task).unwrap());
+    runner.run(|| pool.push(task).unwrap());
     assert_eq!(is_done.recv_timeout(LONG), Ok(Ok(7)));
 }
 
 #[test]
-fn a_task_that_is_awaited_may_wait_for_what_was_gathered_before() {
+fn a_task_that_is_awaited_may_wait_for_what_was_collected_before() {
     let pool = pool(1);
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     for is_ordered in [false, true] {
         let (sender, receiver) = mpsc::channel();
         let wait = move || receiver.recv_timeout(LONG);
         await_sleep(&pool);
         let mut heard = None;
-        guest.run(|| {
+        runner.run(|| {
             pool.push(move || sender.send(7).unwrap()).unwrap();
             heard = Some(match is_ordered {
                 true => serializer.push_wait(wait),
@@ -125,13 +125,13 @@ fn a_task_that_is_awaited_may_wait_for_what_was_gathered_before() {
 }
 
 #[test]
-fn what_a_guest_pushes_to_another_pool_wakes_that_one() {
+fn what_an_inline_runner_pushes_to_another_pool_wakes_that_one() {
     let (home, abroad) = (pool(1), pool(1));
-    let mut guest = home.inline_runner();
+    let mut runner = home.inline_runner();
     let (sender, receiver) = mpsc::channel();
     await_sleep(&home);
     await_sleep(&abroad);
-    guest.run(|| {
+    runner.run(|| {
         abroad.push(move || sender.send(7).unwrap()).unwrap();
         assert_eq!(receiver.recv_timeout(LONG), Ok(7));
         assert_eq!(abroad.push_wait(|| 8), Ok(8));
@@ -141,7 +141,7 @@ fn what_a_guest_pushes_to_another_pool_wakes_that_one() {
 #[test]
 fn while_no_worker_sleeps_all_is_left_to_them() {
     let pool = pool(1);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let (release, released) = mpsc::channel::<()>();
     let (started, has_started) = mpsc::channel();
     pool.push(move || {
@@ -151,7 +151,7 @@ fn while_no_worker_sleeps_all_is_left_to_them() {
     .unwrap();
     has_started.recv_timeout(LONG).unwrap();
     let (sender, receiver) = mpsc::channel();
-    guest.run(|| pool.push(move || sender.send(here()).unwrap()).unwrap());
+    runner.run(|| pool.push(move || sender.send(here()).unwrap()).unwrap());
     assert!(receiver.try_recv().is_err(), "its only worker is busy");
     drop(release);
     assert_ne!(receiver.recv_timeout(LONG).unwrap(), here());
@@ -163,14 +163,14 @@ fn nobody_waited_while_nothing_was_pushed() {
     let pool = TaskPool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     for _ in 0..3 {
         clock
             .as_virtual()
             .unwrap()
             .advance(Duration::from_secs(3600));
         await_sleep(&pool);
-        guest.run(|| serializer.push(|| ()).unwrap());
+        runner.run(|| serializer.push(|| ()).unwrap());
     }
     let stats = pool.stats();
     assert_eq!((stats.processed, stats.wait_ns.count()), (3, 3));
@@ -178,13 +178,13 @@ fn nobody_waited_while_nothing_was_pushed() {
 }
 
 #[test]
-fn a_guest_may_wait_for_its_own_by_push_wait() {
+fn an_inline_runner_may_wait_for_its_own_by_push_wait() {
     let pool = pool(1);
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let mut answers = Vec::new();
     await_sleep(&pool);
-    guest.run(|| {
+    runner.run(|| {
         serializer.push(|| ()).unwrap();
         answers.push(serializer.push_wait(|| 1).unwrap());
         answers.push(pool.push_wait(|| 2).unwrap());
@@ -195,43 +195,43 @@ fn a_guest_may_wait_for_its_own_by_push_wait() {
 #[test]
 fn a_panic_of_a_task_is_counted_and_goes_no_further() {
     let pool = pool(1);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     await_sleep(&pool);
-    guest.run(|| pool.push(|| resume_unwind(Box::new("on purpose"))).unwrap());
+    runner.run(|| pool.push(|| resume_unwind(Box::new("on purpose"))).unwrap());
     assert_eq!(pool.stats().panicked, 1);
-    assert_eq!(visit(&mut guest, &pool), here());
+    assert_eq!(visit(&mut runner, &pool), here());
 }
 
 #[test]
 fn what_was_pushed_before_a_panic_of_the_host_is_left_to_the_workers() {
     let pool = pool(1);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     await_sleep(&pool);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        guest.run(|| {
+        runner.run(|| {
             pool.push(move || sender.send(here()).unwrap()).unwrap();
             resume_unwind(Box::new("on purpose"));
         });
     }));
     assert!(panicked.is_err());
     assert_ne!(receiver.recv_timeout(LONG).unwrap(), here());
-    assert_eq!(visit(&mut guest, &pool), here());
+    assert_eq!(visit(&mut runner, &pool), here());
     assert!(pool.shutdown(LONG).is_clean());
 }
 
 #[test]
-fn one_guest_too_many_leaves_its_tasks_to_the_workers() {
+fn one_inline_runner_too_many_leaves_its_tasks_to_the_workers() {
     let pool = pool(1);
-    let mut guests: Vec<_> = (0..9).map(|_| pool.inline_runner()).collect();
-    let ninth = guests.last_mut().unwrap();
+    let mut runners: Vec<_> = (0..9).map(|_| pool.inline_runner()).collect();
+    let ninth = runners.last_mut().unwrap();
     assert_ne!(visit(ninth, &pool), here());
-    guests.truncate(7);
+    runners.truncate(7);
     assert_eq!(visit(&mut pool.inline_runner(), &pool), here());
 }
 
 #[test]
-fn a_simulated_pool_takes_what_a_guest_pushes_as_from_anybody() {
+fn a_simulated_pool_takes_what_an_inline_runner_pushes_as_from_anybody() {
     let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
     pool.inline_runner().run(|| pool.push(|| ()).unwrap());
     assert_eq!(pool.stats().processed, 0);
@@ -240,7 +240,7 @@ fn a_simulated_pool_takes_what_a_guest_pushes_as_from_anybody() {
 }
 
 #[test]
-fn inside_a_task_a_guest_only_gathers() {
+fn inside_a_task_an_inline_runner_only_collects() {
     let pool = pool(2);
     let (sender, receiver) = mpsc::channel();
     let (done, is_done) = mpsc::channel();
@@ -261,15 +261,15 @@ fn inside_a_task_a_guest_only_gathers() {
 }
 
 #[test]
-fn what_a_guest_leaves_is_done_when_it_is_gone() {
+fn what_an_inline_runner_leaves_is_done_when_it_is_gone() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
     let serializer = pool.serializer("calls").build().unwrap();
     let (sender, receiver) = mpsc::channel();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     await_sleep(&pool);
-    guest.run(|| {
+    runner.run(|| {
         for number in 0..3 {
             let (clock, sender) = (clock.clone(), sender.clone());
             let task = move || {
@@ -282,7 +282,7 @@ fn what_a_guest_leaves_is_done_when_it_is_gone() {
             serializer.push(task).unwrap();
         }
     });
-    drop(guest);
+    drop(runner);
     let ran = (0..3).map(|_| receiver.recv_timeout(LONG).unwrap());
     assert!(ran.eq(0..3));
 }
@@ -292,19 +292,19 @@ fn after_a_long_run_the_workers_do_the_work_for_a_while() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let pass = |time| {
         let clock = clock.clone();
         move || clock.as_virtual().unwrap().advance(time)
     };
     await_sleep(&pool);
-    guest.run(|| pool.push(pass(Duration::from_micros(900))).unwrap());
-    assert_eq!(visit(&mut guest, &pool), here());
+    runner.run(|| pool.push(pass(Duration::from_micros(900))).unwrap());
+    assert_eq!(visit(&mut runner, &pool), here());
     await_sleep(&pool);
-    guest.run(|| pool.push(pass(Duration::from_millis(2))).unwrap());
-    assert_ne!(visit(&mut guest, &pool), here());
+    runner.run(|| pool.push(pass(Duration::from_millis(2))).unwrap());
+    assert_ne!(visit(&mut runner, &pool), here());
     pass(Duration::from_millis(100))();
-    assert_eq!(visit(&mut guest, &pool), here());
+    assert_eq!(visit(&mut runner, &pool), here());
 }
 
 #[test]
@@ -313,10 +313,10 @@ fn a_visit_ends_and_leaves_the_rest_to_the_workers_in_order() {
     let pool = TaskPool::builder().workers(2).clock(clock.clone());
     let pool = pool.build().unwrap();
     let serializer = pool.serializer("calls").build().unwrap();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     await_sleep(&pool);
-    guest.run(|| {
+    runner.run(|| {
         for number in 0..20 {
             let (clock, sender) = (clock.clone(), sender.clone());
             let task = move || {
@@ -338,14 +338,14 @@ fn a_visit_ends_and_leaves_the_rest_to_the_workers_in_order() {
 }
 
 #[test]
-fn a_shutdown_waits_for_the_task_of_a_guest() {
+fn a_shutdown_waits_for_the_task_of_an_inline_runner() {
     let pool = pool(1);
     let (started, has_started) = mpsc::channel();
     let ended = Arc::new(AtomicBool::new(false));
     let host = {
         let (pool, ended) = (pool.clone(), Arc::clone(&ended));
         thread::spawn(move || {
-            let mut guest = pool.inline_runner();
+            let mut runner = pool.inline_runner();
             await_sleep(&pool);
             let inner = pool.clone();
             let task = move || {
@@ -353,7 +353,7 @@ fn a_shutdown_waits_for_the_task_of_a_guest() {
                 await_refusal(&inner);
                 inner.push(move || ended.store(true, SeqCst)).unwrap();
             };
-            guest.run(|| pool.push(task).unwrap());
+            runner.run(|| pool.push(task).unwrap());
         })
     };
     has_started.recv_timeout(LONG).unwrap();
@@ -375,41 +375,41 @@ fn await_refusal(pool: &TaskPool) {
 }
 
 #[test]
-fn a_shutdown_from_a_guests_task_does_not_wait_for_itself() {
+fn a_shutdown_from_the_task_of_an_inline_runner_does_not_wait_for_itself() {
     let pool = pool(2);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
     let inner = pool.clone();
     let task = move || sender.send(inner.shutdown(LONG)).unwrap();
     await_sleep(&pool);
-    guest.run(|| pool.push(task).unwrap());
+    runner.run(|| pool.push(task).unwrap());
     let report = receiver.try_recv().unwrap();
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(pool.push(|| ()), Err(PushError::ShutDown));
 }
 
 #[test]
-fn a_shutdown_while_gathering_does_not_wait_for_itself() {
+fn a_shutdown_while_collecting_does_not_wait_for_itself() {
     let pool = pool(2);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     await_sleep(&pool);
     let mut report = None;
-    guest.run(|| report = Some(pool.shutdown(LONG)));
+    runner.run(|| report = Some(pool.shutdown(LONG)));
     assert!(report.unwrap().is_clean());
 }
 
 #[test]
-fn after_a_shutdown_a_guest_gathers_and_is_refused() {
+fn after_a_shutdown_an_inline_runner_collects_and_is_refused() {
     let pool = pool(1);
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     assert!(pool.shutdown(LONG).is_clean());
     let mut outcome = Ok(());
-    guest.run(|| outcome = pool.push(|| ()));
+    runner.run(|| outcome = pool.push(|| ()));
     assert_eq!(outcome, Err(PushError::ShutDown));
 }
 
 #[test]
-fn a_guest_does_not_keep_a_pool_from_ending() {
+fn an_inline_runner_does_not_keep_a_pool_from_ending() {
     let (sender, receiver) = mpsc::channel::<()>();
     let pool = TaskPool::builder().workers(1);
     let pool = pool
@@ -418,8 +418,8 @@ fn a_guest_does_not_keep_a_pool_from_ending() {
         })
         .build()
         .unwrap();
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     await_sleep(&pool);
-    guest.run(|| drop(pool));
+    runner.run(|| drop(pool));
     assert_eq!(receiver.recv_timeout(LONG), Ok(()));
 }

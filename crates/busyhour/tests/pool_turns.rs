@@ -190,16 +190,16 @@ fn a_serializer_that_is_pushed_to_from_outside_waits_for_one_long_task() {
 }
 
 #[test]
-fn a_guest_with_many_tasks_gives_way() {
+fn an_inline_runner_with_many_tasks_gives_way() {
     let (pool, clock) = virtual_pool();
     let light = Light::new(&pool, &clock);
     let heavy = pool.serializer("heavy").capacity(20_000).build();
     let heavy = heavy.expect("a serializer");
-    let mut guest = pool.inline_runner();
+    let mut runner = pool.inline_runner();
     while pool.stats().idle_worker_count < 1 {
         std::thread::yield_now();
     }
-    guest.run(|| flood(&light, 10_000, TASK, |task| heavy.push(task).expect("room")));
+    runner.run(|| flood(&light, 10_000, TASK, |task| heavy.push(task).expect("room")));
     assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
     let longest = light.longest(200);
     assert!(longest <= TASK + WAIT_MAX, "waited {longest:?}");

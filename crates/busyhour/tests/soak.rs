@@ -149,7 +149,7 @@ fn round(seed: u64) {
             let (site, mut random) = (site.clone(), Random(seed ^ (number + 1) << 32));
             thread::spawn(move || match number % 2 {
                 0 => (0..PUSHES).for_each(|_| site.act(&mut random)),
-                _ => act_as_guest(&site, &mut random),
+                _ => act_as_inline_runner(&site, &mut random),
             })
         })
         .collect();
@@ -162,12 +162,12 @@ fn round(seed: u64) {
 }
 
 /// Several acts a visit, now and then.
-fn act_as_guest(site: &Site, random: &mut Random) {
-    let mut guest = site.pool.inline_runner();
+fn act_as_inline_runner(site: &Site, random: &mut Random) {
+    let mut runner = site.pool.inline_runner();
     let mut left = PUSHES;
     while left > 0 {
         let acts = left.min(1 + random.below(8) / 6 * random.below(4));
-        guest.run(|| (0..acts).for_each(|_| site.act(random)));
+        runner.run(|| (0..acts).for_each(|_| site.act(random)));
         left -= acts;
     }
 }

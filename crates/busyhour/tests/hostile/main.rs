@@ -7,7 +7,7 @@
 mod bombs;
 mod buffers;
 mod bus;
-mod guest;
+mod inline_runner;
 mod heap;
 mod pool;
 mod run_queue;
