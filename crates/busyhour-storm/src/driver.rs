@@ -1,4 +1,4 @@
-//! Moves bytes between one machine and one socket until a phase is over.
+//! Moves bytes between one agent and one socket until a phase is over.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use busyhour::clock::{Clock, Instant};
 
-use super::agents::machine::Machine;
+use super::agents::registering_agent::RegisteringAgent;
 use super::plan::args::Transport;
 use super::plan::pace::{Phase, Schedule};
 use super::results::progress::Counters;
@@ -14,16 +14,16 @@ use super::results::tally::Tally;
 use super::wire::batch::{BATCH, Inbox, Outbox};
 use super::wire::socket::StormSocket;
 
-/// The devices and the socket of one thread.
+/// The agent and the socket of one thread.
 pub(super) struct Driver {
     socket: StormSocket,
-    machine: Box<dyn Machine>,
+    agent: Box<dyn RegisteringAgent>,
     clock: Clock,
     outbox: Outbox,
 }
 
 impl Driver {
-    /// `machine` makes the devices for the local address of the new socket.
+    /// `agent` makes the agent for the local address of the new socket.
     ///
     /// # Errors
     /// When no socket can be had or the target can't be reached from here.
@@ -31,13 +31,13 @@ impl Driver {
         target: SocketAddr,
         transport: Transport,
         clock: Clock,
-        machine: impl FnOnce(SocketAddr) -> Box<dyn Machine>,
+        agent: impl FnOnce(SocketAddr) -> Box<dyn RegisteringAgent>,
     ) -> io::Result<Self> {
         let socket = StormSocket::new(target, transport)?;
-        let machine = machine(socket.local_addr()?);
+        let agent = agent(socket.local_addr()?);
         Ok(Self {
             socket,
-            machine,
+            agent,
             clock,
             outbox: Outbox::default(),
         })
@@ -60,14 +60,14 @@ impl Driver {
             let idle = self.receive_all(&mut inbox) == 0;
             let now = self.clock.now();
             self.begin_due(&mut schedule, now);
-            self.machine.expire(now, &mut self.outbox);
+            self.agent.expire(now, &mut self.outbox);
             self.send();
-            self.machine.flush_journal()?;
-            counters.show(self.machine.tally());
+            self.agent.flush_journal()?;
+            counters.show(self.agent.tally());
             if schedule.is_over(now) {
-                self.machine.tally().end_offering(now - begin);
-                if self.machine.in_flight() == 0 {
-                    return Ok((self.machine.take_tally(), self.clock.now()));
+                self.agent.tally().end_offering(now - begin);
+                if self.agent.in_flight() == 0 {
+                    return Ok((self.agent.take_tally(), self.clock.now()));
                 }
             }
             if idle {
@@ -79,21 +79,21 @@ impl Driver {
     /// Whether the last registration of a device was acknowledged, if that is
     /// known.
     pub fn is_registered(&self, index: u32) -> Option<bool> {
-        self.machine.is_registered(index)
+        self.agent.is_registered(index)
     }
 
     fn begin_due(&mut self, schedule: &mut Schedule, now: Instant) {
         for _ in 0..BATCH {
-            let Some((index, due)) = schedule.next(now, self.machine.in_flight()) else {
+            let Some((index, due)) = schedule.next(now, self.agent.in_flight()) else {
                 return;
             };
-            self.machine.register(now, due, index, &mut self.outbox);
+            self.agent.register(now, due, index, &mut self.outbox);
         }
     }
 
     fn send(&mut self) {
         if !self.outbox.is_empty() {
-            self.machine.tally().socket_errors += self.socket.send(&mut self.outbox);
+            self.agent.tally().socket_errors += self.socket.send(&mut self.outbox);
         }
     }
 
@@ -114,17 +114,17 @@ impl Driver {
     fn receive(&mut self, inbox: &mut Inbox) -> usize {
         let Self {
             socket,
-            machine,
+            agent,
             clock,
             outbox,
         } = self;
         let mut now = None;
         let received = socket.receive(inbox, &mut |message| {
             let now = *now.get_or_insert_with(|| clock.now());
-            machine.receive(now, message, outbox);
+            agent.receive(now, message, outbox);
         });
         if received.is_err() {
-            self.machine.tally().socket_errors += 1;
+            self.agent.tally().socket_errors += 1;
         }
         self.send();
         received.unwrap_or(0)
@@ -133,8 +133,8 @@ impl Driver {
     /// Sleeps until a datagram comes or something is due.
     fn wait(&self, schedule: &Schedule) {
         let now = self.clock.now();
-        let due = schedule.next_due(now, self.machine.in_flight());
-        let next = [due, self.machine.next_deadline()]
+        let due = schedule.next_due(now, self.agent.in_flight());
+        let next = [due, self.agent.next_deadline()]
             .into_iter()
             .flatten()
             .min();

@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::Pattern;
 
-use super::agents::engine::Engine;
-use super::agents::iax2_engine::Iax2Engine;
-use super::agents::machine::Machine;
+use super::agents::iax2_agent::Iax2Agent;
 use super::agents::pending::Timing;
+use super::agents::registering_agent::RegisteringAgent;
+use super::agents::sip_agent::SipAgent;
 use super::driver::Driver;
 use super::plan::args::{Kind, Protocol, Storm, Transport};
 use super::plan::pace::{Pace, Phase};
@@ -195,13 +195,13 @@ impl Running {
         let driver = |thread| {
             let users = users.of_thread(thread);
             let (timing, journal) = (args.timing(), journal.clone());
-            let machine = |local| -> Box<dyn Machine> {
+            let agent = |local| -> Box<dyn RegisteringAgent> {
                 match args.protocol {
-                    Protocol::Sip => Box::new(Engine::new(users, local, timing, journal)),
-                    Protocol::Iax2 => Box::new(Iax2Engine::new(users, local, timing, journal)),
+                    Protocol::Sip => Box::new(SipAgent::new(users, local, timing, journal)),
+                    Protocol::Iax2 => Box::new(Iax2Agent::new(users, local, timing, journal)),
                 }
             };
-            Driver::new(args.target(), args.transport, clock.clone(), machine)
+            Driver::new(args.target(), args.transport, clock.clone(), agent)
         };
         let drivers = (0..args.threads).map(driver).collect::<io::Result<_>>();
         let drivers = drivers.map_err(|source| StormError::Unreachable {
@@ -223,7 +223,7 @@ impl Running {
             return Ok(());
         };
         watch.subscribe(self.args.watchers);
-        match watch.engine.tally.failed {
+        match watch.agent.tally.failed {
             0 => Ok(()),
             failed => Err(StormError::NotSubscribed {
                 failed,
@@ -341,7 +341,7 @@ impl Running {
             return;
         };
         watch.ask_again(|device| self.is_registered(device));
-        let ended = watch.engine.tally.ended;
+        let ended = watch.agent.tally.ended;
         told.watchers_wrong += ended - told.watchers_ended;
         told.watchers_ended = ended;
         self.watch = Some(watch);
@@ -354,7 +354,7 @@ impl Running {
             let (tally, took) = self.blow(phase)?;
             return Ok((tally, took, None));
         };
-        let notified_before = watch.engine.tally.notified;
+        let notified_before = watch.agent.tally.notified;
         let stop = AtomicBool::new(false);
         let blown = thread::scope(|scope| {
             scope.spawn(|| watch.listen(&stop));
@@ -370,18 +370,18 @@ impl Running {
         let tally = self
             .watch
             .as_ref()
-            .map_or_else(Default::default, |watch| watch.engine.tally);
+            .map_or_else(Default::default, |watch| watch.agent.tally);
         let notified = tally.notified - notified_before;
         let last_s = (tally.last_at - begin).as_secs_f64();
         let each = |server: ServerUse| 1e6 * server.cpu_s / notified.max(1) as f64;
-        let engine = self.watch.as_ref().map(|watch| &watch.engine);
+        let agent = self.watch.as_ref().map(|watch| &watch.agent);
         WatchUse {
             watchers: self.args.watchers.into(),
             notified,
             notify_per_s: notified as f64 / last_s.max(f64::MIN_POSITIVE),
             notified_again: tally.again,
             watchers_ended: tally.ended,
-            watchers_wrong: engine.map_or(0, |engine| engine.wrong(|d| self.is_registered(d))),
+            watchers_wrong: agent.map_or(0, |agent| agent.wrong(|d| self.is_registered(d))),
             told_after_ms: (last_s - report.seconds).max(0.0) * 1e3,
             cpu_us_per_notify: report.server.map(each),
         }

@@ -8,16 +8,16 @@ use std::time::Duration;
 use busyhour::clock::{Clock, Instant};
 
 use super::agents::pending::Timing;
-use super::agents::watch_engine::WatchEngine;
+use super::agents::watch_agent::WatchAgent;
 use super::plan::args::Transport;
 use super::plan::users::StormUsers;
 use super::wire::batch::{Inbox, Outbox};
 use super::wire::socket::StormSocket;
 
-/// The watchers and their socket.
+/// The watching agent and its socket.
 pub(super) struct WatchDriver {
     socket: StormSocket,
-    pub engine: WatchEngine,
+    pub agent: WatchAgent,
     clock: Clock,
     outbox: Outbox,
 }
@@ -33,10 +33,10 @@ impl WatchDriver {
         timing: Timing,
     ) -> io::Result<Self> {
         let socket = StormSocket::new(target, Transport::Udp)?;
-        let engine = WatchEngine::new(users, devices, socket.local_addr()?, timing);
+        let agent = WatchAgent::new(users, devices, socket.local_addr()?, timing);
         Ok(Self {
             socket,
-            engine,
+            agent,
             clock,
             outbox: Outbox::default(),
         })
@@ -46,29 +46,29 @@ impl WatchDriver {
     /// NOTIFY or failed. The wait is limited, for a server that sends no
     /// NOTIFY.
     pub fn subscribe(&mut self, count: u32) {
-        self.ask(count, |engine, now, _, out| engine.subscribe(now, out));
+        self.ask(count, |agent, now, _, out| agent.subscribe(now, out));
     }
 
     /// Lets each watcher whose state is correct ask whether the server still
     /// has its subscription, and waits as [`WatchDriver::subscribe`] does.
     pub fn ask_again(&mut self, truth: impl Fn(u32) -> Option<bool>) {
-        self.ask(self.engine.len(), |engine, now, index, out| {
-            engine.ask_again(now, index, &truth, out);
+        self.ask(self.agent.len(), |agent, now, index, out| {
+            agent.ask_again(now, index, &truth, out);
         });
     }
 
     /// Calls `one` for `count` watchers, a limited number at a time.
-    fn ask(&mut self, count: u32, one: impl Fn(&mut WatchEngine, Instant, u32, &mut Outbox)) {
+    fn ask(&mut self, count: u32, one: impl Fn(&mut WatchAgent, Instant, u32, &mut Outbox)) {
         let mut inbox = Inbox::new();
         let (mut asked, mut heard_at) = (0, self.clock.now());
-        while asked < count || self.engine.in_flight() > 0 {
+        while asked < count || self.agent.in_flight() > 0 {
             let now = self.clock.now();
-            heard_at = heard_at.max(self.engine.tally.last_at);
+            heard_at = heard_at.max(self.agent.tally.last_at);
             if now >= heard_at + PATIENCE {
                 return;
             }
-            while asked < count && self.engine.in_flight() < SLOTS {
-                one(&mut self.engine, now, asked, &mut self.outbox);
+            while asked < count && self.agent.in_flight() < SLOTS {
+                one(&mut self.agent, now, asked, &mut self.outbox);
                 asked += 1;
             }
             self.step(now, &mut inbox);
@@ -86,7 +86,7 @@ impl WatchDriver {
                 continue;
             }
             let stopped_at = *stopped_at.get_or_insert(now);
-            let quiet_since = self.engine.tally.last_at.max(stopped_at);
+            let quiet_since = self.agent.tally.last_at.max(stopped_at);
             if now >= quiet_since + QUIET || now >= stopped_at + PATIENCE {
                 return;
             }
@@ -94,26 +94,26 @@ impl WatchDriver {
     }
 
     fn step(&mut self, now: Instant, inbox: &mut Inbox) {
-        self.engine.expire(now, &mut self.outbox);
+        self.agent.expire(now, &mut self.outbox);
         self.send();
-        let (engine, outbox) = (&mut self.engine, &mut self.outbox);
-        let mut take = |datagram: &[u8]| engine.receive(now, datagram, outbox);
+        let (agent, outbox) = (&mut self.agent, &mut self.outbox);
+        let mut take = |datagram: &[u8]| agent.receive(now, datagram, outbox);
         match self.socket.receive(inbox, &mut take) {
             Ok(0) => self.wait(now),
             Ok(_) => self.send(),
-            Err(_) => self.engine.tally.socket_errors += 1,
+            Err(_) => self.agent.tally.socket_errors += 1,
         }
     }
 
     fn send(&mut self) {
         if !self.outbox.is_empty() {
-            self.engine.tally.socket_errors += self.socket.send(&mut self.outbox);
+            self.agent.tally.socket_errors += self.socket.send(&mut self.outbox);
         }
     }
 
     /// Sleeps until a datagram comes or something is due.
     fn wait(&self, now: Instant) {
-        let next = self.engine.next_deadline();
+        let next = self.agent.next_deadline();
         let timeout = next.map_or(LONGEST_WAIT, |next| (next - now).min(LONGEST_WAIT));
         self.socket.wait(timeout);
     }

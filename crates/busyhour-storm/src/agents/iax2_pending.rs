@@ -28,11 +28,11 @@ pub(crate) struct Iax2Pending {
 pub(crate) enum Stage {
     /// The device has sent its first frame; it waits for a call token or a
     /// challenge.
-    Asked,
+    Requested,
     /// The device has sent the call token; it waits for a challenge.
-    Vouched,
+    TokenSent,
     /// The device has answered the challenge; it waits for the result.
-    Proved,
+    ChallengeAnswered,
 }
 
 impl Iax2Pending {
@@ -40,7 +40,7 @@ impl Iax2Pending {
         Self {
             index,
             due,
-            stage: Stage::Asked,
+            stage: Stage::Requested,
             timer,
             begun_at: now,
             peer_call: 0,
@@ -54,7 +54,7 @@ impl Iax2Pending {
     /// one.
     pub fn compose(&mut self, now: Instant, call: u16, stage: Stage, elements: &[u8]) -> &[u8] {
         self.stage = stage;
-        let number = u8::from(stage == Stage::Proved);
+        let number = u8::from(stage == Stage::ChallengeAnswered);
         let frame = FullFrame {
             source_call: call,
             destination_call: self.peer_call,

@@ -1,15 +1,15 @@
-//! State machines that register and watch: they take times and messages, and
-//! return messages.
+//! Agents play devices and watchers. An agent is a pure state machine: it takes
+//! the time and datagrams, and returns datagrams.
 
 pub(crate) mod register;
 pub(crate) mod pending;
-pub(crate) mod machine;
-pub(crate) mod engine;
+pub(crate) mod registering_agent;
+pub(crate) mod sip_agent;
 pub(crate) mod iax2_pending;
-pub(crate) mod iax2_engine;
-pub(crate) mod watch_engine;
+pub(crate) mod iax2_agent;
+pub(crate) mod watch_agent;
 
 #[cfg(test)]
-mod engine_tests;
+mod sip_agent_tests;
 #[cfg(test)]
-mod iax2_engine_tests;
+mod iax2_agent_tests;

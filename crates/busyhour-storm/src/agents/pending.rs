@@ -7,7 +7,7 @@ use busyhour::timer::QueueHandle;
 
 /// A registration that waits for its final answer.
 #[derive(Debug)]
-pub(crate) struct PendingRequests {
+pub(crate) struct PendingRequest {
     /// When the registration was due; its latency counts from this time.
     pub due: Instant,
     pub cseq: u32,
@@ -64,7 +64,7 @@ pub(crate) enum Expired {
     GiveUp,
 }
 
-impl PendingRequests {
+impl PendingRequest {
     pub fn new(due: Instant, cseq: u32, expires_s: u64, timer: QueueHandle) -> Self {
         Self {
             due,

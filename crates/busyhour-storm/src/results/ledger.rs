@@ -1,11 +1,11 @@
-//! The counts of a machine, and its journal for crash tests.
+//! The counts of an agent, and its journal for crash tests.
 
 use std::io;
 
 use crate::results::journal::Journal;
 use crate::results::tally::Tally;
 
-/// The ledger of one machine.
+/// The ledger of one agent.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub tally: Tally,

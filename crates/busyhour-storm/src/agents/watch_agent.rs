@@ -1,4 +1,4 @@
-//! All watchers of the devices as a pure state machine. Each watcher
+//! Plays the watchers of all devices: a pure state machine. Each watcher
 //! subscribes once, answers its NOTIFYs and keeps the state that the last one
 //! contained. At the end each watcher subscribes again: if the server has
 //! lost its subscription, the watcher receives no NOTIFY and would look
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
-use crate::agents::pending::{Expired, PendingRequests, Timing};
+use crate::agents::pending::{Expired, PendingRequest, Timing};
 use crate::plan::pattern::shown;
 use crate::plan::users::StormUsers;
 use crate::wire::batch::Outbox;
@@ -19,10 +19,10 @@ use busyhour_sip::{
     Contacts, DigestChallenge, HeaderName, Message, Method, RequestBuilder, ResponseBuilder, Status,
 };
 
-/// All watchers, at one socket. Watcher `w` watches device `w % devices` and
+/// Plays all watchers, at one socket. Watcher `w` watches device `w % devices` and
 /// uses the account of that device.
 #[derive(Debug)]
-pub(crate) struct WatchEngine {
+pub(crate) struct WatchAgent {
     /// The devices, numbered as if one thread played all of them.
     users: StormUsers,
     devices: u32,
@@ -57,7 +57,7 @@ pub(crate) struct WatchTally {
 
 #[derive(Debug, Default)]
 struct Watcher {
-    pending: Option<PendingRequests>,
+    pending: Option<PendingRequest>,
     cseq: u32,
     notified_cseq: u32,
     /// A SUBSCRIBE was sent, and no NOTIFY has come since.
@@ -90,7 +90,7 @@ impl Dialog {
     }
 }
 
-impl WatchEngine {
+impl WatchAgent {
     pub fn new(users: StormUsers, devices: u32, local: SocketAddr, timing: Timing) -> Self {
         Self {
             users,
@@ -138,7 +138,7 @@ impl WatchEngine {
         self.in_flight += usize::from(!watcher.awaits_notify);
         watcher.awaits_notify = true;
         watcher.cseq += 1;
-        watcher.pending = Some(PendingRequests::new(now, watcher.cseq, EXPIRES_S, timer));
+        watcher.pending = Some(PendingRequest::new(now, watcher.cseq, EXPIRES_S, timer));
         self.transmit(now, index, out);
     }
 
@@ -345,7 +345,7 @@ impl WatchEngine {
         &self,
         index: u32,
         watcher: &Watcher,
-        pending: &PendingRequests,
+        pending: &PendingRequest,
         bytes: &mut Vec<u8>,
     ) {
         let Self { users, local, .. } = self;
@@ -390,7 +390,7 @@ impl WatchEngine {
         })
     }
 
-    fn pending(&mut self, index: u32) -> Option<&mut PendingRequests> {
+    fn pending(&mut self, index: u32) -> Option<&mut PendingRequest> {
         self.watchers.get_mut(index as usize)?.pending.as_mut()
     }
 
@@ -421,5 +421,5 @@ fn says_open(body: &[u8]) -> bool {
 const EXPIRES_S: u64 = 7200;
 
 #[cfg(test)]
-#[path = "watch_engine_tests.rs"]
+#[path = "watch_agent_tests.rs"]
 mod tests;

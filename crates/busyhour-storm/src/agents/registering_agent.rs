@@ -1,5 +1,5 @@
-//! The interface between the driver and the devices; it is the same for all
-//! protocols.
+//! The interface between the driver and the agents that register devices; it
+//! is the same for all protocols.
 
 use std::io;
 
@@ -9,9 +9,9 @@ use crate::results::ledger::Ledger;
 use crate::results::tally::Tally;
 use crate::wire::batch::Outbox;
 
-/// All devices of one socket. A machine does no I/O: it takes times and
+/// Plays all devices of one socket. It does no I/O: it takes the time and
 /// datagrams, and returns datagrams.
-pub(crate) trait Machine: Send {
+pub(crate) trait RegisteringAgent: Send {
     /// Starts a registration that was due at `due`. Returns `false`, and
     /// starts nothing, if the last registration of the device is still in
     /// progress.
@@ -29,7 +29,7 @@ pub(crate) trait Machine: Send {
     /// Registrations under way.
     fn in_flight(&self) -> usize;
 
-    /// The machine's counts and journal.
+    /// The agent's counts and journal.
     fn ledger(&mut self) -> &mut Ledger;
 
     /// Whether the last registration of a device was acknowledged; `None`

@@ -1,12 +1,12 @@
-//! Tests of the engine; response builders act as the server.
+//! Tests of the SIP agent; response builders act as the server.
 
 use std::time::Duration;
 
 use busyhour::clock::{Instant, UnixTime};
 
-use crate::agents::engine::Engine;
-use crate::agents::machine::Machine;
 use crate::agents::pending::Timing;
+use crate::agents::registering_agent::RegisteringAgent;
+use crate::agents::sip_agent::SipAgent;
 use crate::plan::users::StormUsers;
 use crate::results::tally::Failure;
 use crate::wire::batch::Outbox;
@@ -21,7 +21,7 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-fn engine(password: Option<&str>) -> Engine {
+fn agent(password: Option<&str>) -> SipAgent {
     let users = StormUsers {
         user: "device{n}".parse().expect("a pattern"),
         password: password.map(|password| password.parse().expect("a pattern")),
@@ -34,7 +34,7 @@ fn engine(password: Option<&str>) -> Engine {
         run: 0xbeef,
     };
     let timing = Timing::with_t1(Duration::from_millis(500));
-    Engine::new(users, LOCAL.parse().expect("an address"), timing, None)
+    SipAgent::new(users, LOCAL.parse().expect("an address"), timing, None)
 }
 
 /// Returns the only datagram in `out`, and clears `out`.
@@ -84,10 +84,10 @@ fn header(request: &[u8], name: HeaderName) -> Option<String> {
 
 #[test]
 fn a_registration_ends_with_its_own_contact_and_latency_counts_from_due() {
-    let (mut engine, mut out) = (engine(None), Outbox::default());
-    assert!(engine.register(at(30), at(10), 4, &mut out));
+    let (mut agent, mut out) = (agent(None), Outbox::default());
+    assert!(agent.register(at(30), at(10), 4, &mut out));
     assert!(
-        !engine.register(at(30), at(30), 4, &mut out),
+        !agent.register(at(30), at(30), 4, &mut out),
         "one at a time"
     );
     let request = only(&mut out);
@@ -95,13 +95,13 @@ fn a_registration_ends_with_its_own_contact_and_latency_counts_from_due() {
         header(&request, HeaderName::To).as_deref(),
         Some("<sip:device5@example.org>")
     );
-    engine.receive(at(40), &ok(&request), &mut out);
-    assert_eq!((engine.tally().acknowledged, engine.in_flight()), (1, 0));
-    assert_eq!(engine.next_deadline(), None);
-    let latency = engine.tally().latency_ns.max();
+    agent.receive(at(40), &ok(&request), &mut out);
+    assert_eq!((agent.tally().acknowledged, agent.in_flight()), (1, 0));
+    assert_eq!(agent.next_deadline(), None);
+    let latency = agent.tally().latency_ns.max();
     assert!((29_900_000..30_100_000).contains(&latency), "{latency}");
-    engine.receive(at(41), &ok(&request), &mut out);
-    assert_eq!((engine.tally().acknowledged, engine.tally().late), (1, 1));
+    agent.receive(at(41), &ok(&request), &mut out);
+    assert_eq!((agent.tally().acknowledged, agent.tally().late), (1, 1));
 }
 
 #[test]
@@ -126,11 +126,11 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
         );
         server.verify(NOW, HERE, "REGISTER", &credentials, Some(&secret))
     };
-    let (mut engine, mut out) = (engine(Some("pw{n}")), Outbox::default());
-    engine.register(at(0), at(0), 4, &mut out);
+    let (mut agent, mut out) = (agent(Some("pw{n}")), Outbox::default());
+    agent.register(at(0), at(0), 4, &mut out);
     let first = only(&mut out);
     assert_eq!(header(&first, HeaderName::Authorization), None);
-    engine.receive(
+    agent.receive(
         at(1),
         &answer(&first, Status::UNAUTHORIZED, &challenges),
         &mut out,
@@ -146,8 +146,8 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
         header(&second, HeaderName::CSeq).as_deref(),
         Some("2 REGISTER")
     );
-    engine.receive(at(2), &ok(&second), &mut out);
-    engine.register(at(3), at(3), 4, &mut out);
+    agent.receive(at(2), &ok(&second), &mut out);
+    agent.register(at(3), at(3), 4, &mut out);
     assert_eq!(
         judge(&only(&mut out)),
         AuthOutcome::Accepted {
@@ -155,7 +155,7 @@ fn a_challenge_is_answered_and_its_nonce_used_again() {
         }
     );
     assert_eq!(
-        (engine.tally().challenged, engine.tally().acknowledged),
+        (agent.tally().challenged, agent.tally().acknowledged),
         (1, 1)
     );
 }
@@ -167,35 +167,35 @@ fn a_second_challenge_means_a_wrong_secret_unless_it_is_stale() {
             format!("Digest realm=\"r\", nonce=\"n\", algorithm=MD5, qop=\"auth\", stale={stale}");
         vec![(HeaderName::WwwAuthenticate, value)]
     };
-    let (mut engine, mut out) = (engine(Some("pw")), Outbox::default());
-    engine.register(at(0), at(0), 0, &mut out);
+    let (mut agent, mut out) = (agent(Some("pw")), Outbox::default());
+    agent.register(at(0), at(0), 0, &mut out);
     for stale in ["false", "true", "true"] {
         let request = only(&mut out);
-        engine.receive(
+        agent.receive(
             at(1),
             &answer(&request, Status::UNAUTHORIZED, &challenge(stale)),
             &mut out,
         );
     }
     let request = only(&mut out);
-    engine.receive(
+    agent.receive(
         at(2),
         &answer(&request, Status::UNAUTHORIZED, &challenge("false")),
         &mut out,
     );
-    assert_eq!(engine.tally().failed.get(&Failure::Status(401)), Some(&1));
-    assert!(out.is_empty() && engine.in_flight() == 0);
+    assert_eq!(agent.tally().failed.get(&Failure::Status(401)), Some(&1));
+    assert!(out.is_empty() && agent.in_flight() == 0);
 }
 
 /// RFC 3261 §17.1.2.2: 500 ms, 1 s, 2 s, then every 4 s, until 32 s.
 #[test]
 fn retransmissions_follow_timer_e_and_end_with_timer_f() {
-    let (mut engine, mut out) = (engine(None), Outbox::default());
-    engine.register(at(0), at(0), 0, &mut out);
+    let (mut agent, mut out) = (agent(None), Outbox::default());
+    agent.register(at(0), at(0), 0, &mut out);
     let first = only(&mut out);
     let mut sent_at = Vec::new();
-    while let Some(deadline) = engine.next_deadline() {
-        engine.expire(deadline, &mut out);
+    while let Some(deadline) = agent.next_deadline() {
+        agent.expire(deadline, &mut out);
         if !out.is_empty() {
             assert_eq!(only(&mut out), first, "the same bytes again");
             sent_at.push((deadline - Instant::ZERO).as_millis());
@@ -207,68 +207,68 @@ fn retransmissions_follow_timer_e_and_end_with_timer_f() {
             500, 1500, 3500, 7500, 11500, 15500, 19500, 23500, 27500, 31500
         ]
     );
-    assert_eq!(engine.tally().failed.get(&Failure::Timeout), Some(&1));
-    assert_eq!(engine.tally().retransmitted, 10);
+    assert_eq!(agent.tally().failed.get(&Failure::Timeout), Some(&1));
+    assert_eq!(agent.tally().retransmitted, 10);
 }
 
 #[test]
 fn a_provisional_answer_slows_the_retransmissions() {
-    let (mut engine, mut out) = (engine(None), Outbox::default());
-    engine.register(at(0), at(0), 0, &mut out);
+    let (mut agent, mut out) = (agent(None), Outbox::default());
+    agent.register(at(0), at(0), 0, &mut out);
     let request = only(&mut out);
-    engine.receive(at(1), &answer(&request, Status::TRYING, &[]), &mut out);
-    engine.expire(at(500), &mut out);
+    agent.receive(at(1), &answer(&request, Status::TRYING, &[]), &mut out);
+    agent.expire(at(500), &mut out);
     only(&mut out);
-    assert_eq!(engine.next_deadline(), Some(at(4500)));
+    assert_eq!(agent.next_deadline(), Some(at(4500)));
 }
 
 #[test]
 fn too_brief_asks_for_what_the_server_wants() {
-    let (mut engine, mut out) = (engine(None), Outbox::default());
-    engine.register(at(0), at(0), 0, &mut out);
+    let (mut agent, mut out) = (agent(None), Outbox::default());
+    agent.register(at(0), at(0), 0, &mut out);
     let least = |seconds: &str| [(HeaderName::MinExpires, seconds.to_owned())];
-    engine.receive(
+    agent.receive(
         at(1),
         &answer(&only(&mut out), Status::INTERVAL_TOO_BRIEF, &least("90")),
         &mut out,
     );
     let second = only(&mut out);
     assert_eq!(header(&second, HeaderName::Expires).as_deref(), Some("90"));
-    engine.receive(
+    agent.receive(
         at(2),
         &answer(&second, Status::INTERVAL_TOO_BRIEF, &least("90")),
         &mut out,
     );
-    assert_eq!(engine.tally().failed.get(&Failure::Status(423)), Some(&1));
+    assert_eq!(agent.tally().failed.get(&Failure::Status(423)), Some(&1));
 }
 
 #[test]
 fn what_is_no_acknowledgement_does_not_count_as_one() {
-    let (mut engine, mut out) = (engine(None), Outbox::default());
-    engine.register(at(0), at(0), 0, &mut out);
+    let (mut agent, mut out) = (agent(None), Outbox::default());
+    agent.register(at(0), at(0), 0, &mut out);
     let request = only(&mut out);
     let stranger = String::from_utf8(ok(&request))
         .expect("text")
         .replace("beef", "beed");
     for datagram in [&b"noise"[..], stranger.as_bytes(), &request] {
-        engine.receive(at(1), datagram, &mut out);
+        agent.receive(at(1), datagram, &mut out);
     }
-    assert_eq!((engine.tally().unexpected, engine.in_flight()), (3, 1));
-    engine.receive(at(2), &answer(&request, Status::OK, &[]), &mut out);
-    assert_eq!(engine.tally().failed.get(&Failure::NotListed), Some(&1));
-    assert_eq!(engine.tally().acknowledged, 0);
+    assert_eq!((agent.tally().unexpected, agent.in_flight()), (3, 1));
+    agent.receive(at(2), &answer(&request, Status::OK, &[]), &mut out);
+    assert_eq!(agent.tally().failed.get(&Failure::NotListed), Some(&1));
+    assert_eq!(agent.tally().acknowledged, 0);
 }
 
 #[test]
 fn without_a_password_a_challenge_is_a_failure() {
-    let (mut engine, mut out) = (engine(None), Outbox::default());
-    engine.register(at(0), at(0), 0, &mut out);
+    let (mut agent, mut out) = (agent(None), Outbox::default());
+    agent.register(at(0), at(0), 0, &mut out);
     let value = "Digest realm=\"r\", nonce=\"n\"".to_owned();
     let challenge = answer(
         &only(&mut out),
         Status::UNAUTHORIZED,
         &[(HeaderName::WwwAuthenticate, value)],
     );
-    engine.receive(at(1), &challenge, &mut out);
-    assert_eq!(engine.tally().failed.get(&Failure::Status(401)), Some(&1));
+    agent.receive(at(1), &challenge, &mut out);
+    assert_eq!(agent.tally().failed.get(&Failure::Status(401)), Some(&1));
 }

@@ -1,5 +1,5 @@
-//! The SIP devices of one socket as a pure state machine, without socket and
-//! clock.
+//! Registers the devices of one socket by SIP: a pure state machine, without
+//! socket and clock.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
-use crate::agents::machine::Machine;
-use crate::agents::pending::{Expired, PendingRequests, Timing};
+use crate::agents::pending::{Expired, PendingRequest, Timing};
 use crate::agents::register::Register;
+use crate::agents::registering_agent::RegisteringAgent;
 use crate::plan::users::StormUsers;
 use crate::results::journal::Journal;
 use crate::results::ledger::Ledger;
@@ -18,14 +18,14 @@ use crate::wire::batch::Outbox;
 use busyhour_sip::auth::{Algorithm, Answer};
 use busyhour_sip::{Contacts, DigestChallenge, HeaderName, Message, Method};
 
-/// All devices of one socket.
+/// Plays all SIP devices of one socket.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct SipAgent {
     users: StormUsers,
     local: SocketAddr,
     timing: Timing,
     devices: Vec<Device>,
-    flights: HashMap<u32, PendingRequests>,
+    pending_requests: HashMap<u32, PendingRequest>,
     timers: TimerQueue<u32>,
     ledger: Ledger,
 }
@@ -51,7 +51,7 @@ struct Nonce {
     uses: u32,
 }
 
-impl Engine {
+impl SipAgent {
     pub fn new(
         users: StormUsers,
         local: SocketAddr,
@@ -63,7 +63,7 @@ impl Engine {
             local,
             timing,
             devices: Vec::new(),
-            flights: HashMap::new(),
+            pending_requests: HashMap::new(),
             timers: TimerQueue::new(),
             ledger: Ledger::new(journal),
         }
@@ -81,7 +81,7 @@ impl Engine {
     }
 
     fn proceed(&mut self, index: u32) {
-        if let Some(pending) = self.flights.get_mut(&index) {
+        if let Some(pending) = self.pending_requests.get_mut(&index) {
             pending.proceed(&self.timing);
         }
     }
@@ -113,7 +113,7 @@ impl Engine {
             return self.fail(index, status);
         };
         let spent = self
-            .flights
+            .pending_requests
             .get(&index)
             .is_none_or(|pending| pending.answered && !challenge.stale);
         if spent || self.users.password.is_none() {
@@ -133,7 +133,7 @@ impl Engine {
     fn too_brief(&mut self, now: Instant, index: u32, response: &Message<'_>, out: &mut Outbox) {
         let least = response.min_expires().ok().flatten().map(u64::from);
         let asked = self
-            .flights
+            .pending_requests
             .get(&index)
             .map_or(0, |pending| pending.expires_s);
         match least.filter(|least| *least > asked) {
@@ -148,10 +148,10 @@ impl Engine {
         now: Instant,
         index: u32,
         out: &mut Outbox,
-        change: impl FnOnce(&mut PendingRequests),
+        change: impl FnOnce(&mut PendingRequest),
     ) {
         let cseq = self.next_cseq(index);
-        if let Some(pending) = self.flights.get_mut(&index) {
+        if let Some(pending) = self.pending_requests.get_mut(&index) {
             pending.cseq = cseq;
             change(pending);
         }
@@ -159,7 +159,7 @@ impl Engine {
     }
 
     fn transmit(&mut self, now: Instant, index: u32, out: &mut Outbox) {
-        if let Some(pending) = self.flights.get_mut(&index) {
+        if let Some(pending) = self.pending_requests.get_mut(&index) {
             let next = pending.begin(now, &self.timing);
             self.timers.reschedule(pending.timer, next);
             self.write(index, out);
@@ -167,7 +167,7 @@ impl Engine {
     }
 
     fn write(&self, index: u32, out: &mut Outbox) {
-        let Some(pending) = self.flights.get(&index) else {
+        let Some(pending) = self.pending_requests.get(&index) else {
             return;
         };
         let register = Register {
@@ -186,8 +186,8 @@ impl Engine {
         self.ledger.tally.fail(failure);
     }
 
-    fn end(&mut self, index: u32) -> Option<PendingRequests> {
-        let pending = self.flights.remove(&index)?;
+    fn end(&mut self, index: u32) -> Option<PendingRequest> {
+        let pending = self.pending_requests.remove(&index)?;
         self.timers.cancel(pending.timer);
         Some(pending)
     }
@@ -249,16 +249,16 @@ impl Engine {
     }
 }
 
-impl Machine for Engine {
+impl RegisteringAgent for SipAgent {
     fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool {
-        if self.flights.contains_key(&index) {
+        if self.pending_requests.contains_key(&index) {
             return false;
         }
         let cseq = self.next_cseq(index);
         let timer = self.timers.add(Instant::FAR_FUTURE, index);
-        let mut pending = PendingRequests::new(due, cseq, self.users.expires_s, timer);
+        let mut pending = PendingRequest::new(due, cseq, self.users.expires_s, timer);
         pending.authorization = self.authorize_again(index);
-        self.flights.insert(index, pending);
+        self.pending_requests.insert(index, pending);
         self.ledger.tally.sent += 1;
         if let Some(journal) = &mut self.ledger.journal {
             journal.offered(self.users.aor(index));
@@ -277,7 +277,7 @@ impl Machine for Engine {
             return;
         };
         let current = self
-            .flights
+            .pending_requests
             .get(&index)
             .is_some_and(|pending| pending.cseq == cseq);
         if current {
@@ -292,7 +292,7 @@ impl Machine for Engine {
             let Some(&index) = self.timers.get(handle) else {
                 return;
             };
-            let Some(pending) = self.flights.get_mut(&index) else {
+            let Some(pending) = self.pending_requests.get_mut(&index) else {
                 continue;
             };
             match pending.expire(now, &self.timing) {
@@ -311,7 +311,7 @@ impl Machine for Engine {
     }
 
     fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.pending_requests.len()
     }
 
     fn ledger(&mut self) -> &mut Ledger {

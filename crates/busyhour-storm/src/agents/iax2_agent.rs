@@ -1,4 +1,5 @@
-//! The IAX2 (RFC 5456) devices of one socket as a pure state machine.
+//! Registers the devices of one socket by IAX2 (RFC 5456): a pure state
+//! machine, without socket and clock.
 //!
 //! Each registration is a call with its own number. The numbers are used in
 //! turn, so that each is reused as late as possible.
@@ -10,8 +11,8 @@ use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
 use crate::agents::iax2_pending::{Iax2Pending, Stage};
-use crate::agents::machine::Machine;
 use crate::agents::pending::{Expired, Timing};
+use crate::agents::registering_agent::RegisteringAgent;
 use crate::plan::users::StormUsers;
 use crate::results::journal::Journal;
 use crate::results::ledger::Ledger;
@@ -20,9 +21,9 @@ use crate::wire::batch::Outbox;
 use busyhour_iax2::frames::{Command, Element, ElementWriter, Elements, Frame, FullFrame, Kind};
 use busyhour_sip::auth::challenge_response;
 
-/// All devices of one socket.
+/// Plays all IAX2 devices of one socket.
 #[derive(Debug)]
-pub(crate) struct Iax2Engine {
+pub(crate) struct Iax2Agent {
     users: StormUsers,
     local: SocketAddr,
     timing: Timing,
@@ -31,13 +32,13 @@ pub(crate) struct Iax2Engine {
     busy: HashSet<u32>,
     /// Devices whose last registration was acknowledged.
     registered: HashSet<u32>,
-    flights: HashMap<u16, Iax2Pending>,
+    pending_calls: HashMap<u16, Iax2Pending>,
     free_calls: VecDeque<u16>,
     timers: TimerQueue<u16>,
     ledger: Ledger,
 }
 
-impl Iax2Engine {
+impl Iax2Agent {
     pub fn new(
         users: StormUsers,
         local: SocketAddr,
@@ -51,7 +52,7 @@ impl Iax2Engine {
             begun: Vec::new(),
             busy: HashSet::new(),
             registered: HashSet::new(),
-            flights: HashMap::new(),
+            pending_calls: HashMap::new(),
             free_calls: (1..=LAST_CALL).collect(),
             timers: TimerQueue::new(),
             ledger: Ledger::new(journal),
@@ -61,8 +62,8 @@ impl Iax2Engine {
     fn answered(&mut self, now: Instant, frame: &FullFrame<'_>, out: &mut Outbox) {
         let elements = Elements::parse(frame.payload).unwrap_or_default();
         match frame.kind {
-            Kind::Iax(Command::CallToken) => self.vouch(now, frame, &elements, out),
-            Kind::Iax(Command::RegisterAuth) => self.prove(now, frame, &elements, out),
+            Kind::Iax(Command::CallToken) => self.send_call_token(now, frame, &elements, out),
+            Kind::Iax(Command::RegisterAuth) => self.answer_challenge(now, frame, &elements, out),
             Kind::Iax(Command::RegisterAck) => {
                 acknowledge(frame, out);
                 self.accepted(now, frame.destination_call, &elements);
@@ -80,7 +81,7 @@ impl Iax2Engine {
     }
 
     /// Sends the first frame again, with the call token.
-    fn vouch(
+    fn send_call_token(
         &mut self,
         now: Instant,
         frame: &FullFrame<'_>,
@@ -88,18 +89,18 @@ impl Iax2Engine {
         out: &mut Outbox,
     ) {
         let call = frame.destination_call;
-        let is_awaited = |pending: &Iax2Pending| pending.stage == Stage::Asked;
+        let is_awaited = |pending: &Iax2Pending| pending.stage == Stage::Requested;
         let token = elements.data(Element::CallToken);
-        match (token, self.flights.get(&call).is_some_and(is_awaited)) {
+        match (token, self.pending_calls.get(&call).is_some_and(is_awaited)) {
             (Some(token), true) => {
                 let elements = self.request(call, Element::CallToken, token);
-                self.transmit(now, call, Stage::Vouched, &elements, out);
+                self.transmit(now, call, Stage::TokenSent, &elements, out);
             }
             _ => self.ledger.tally.late += 1,
         }
     }
 
-    fn prove(
+    fn answer_challenge(
         &mut self,
         now: Instant,
         frame: &FullFrame<'_>,
@@ -107,10 +108,10 @@ impl Iax2Engine {
         out: &mut Outbox,
     ) {
         let call = frame.destination_call;
-        let Some(pending) = self.flights.get_mut(&call) else {
+        let Some(pending) = self.pending_calls.get_mut(&call) else {
             return;
         };
-        if pending.stage == Stage::Proved {
+        if pending.stage == Stage::ChallengeAnswered {
             self.ledger.tally.late += 1;
             return;
         }
@@ -123,13 +124,13 @@ impl Iax2Engine {
         let result = challenge_response(challenge, &password);
         let elements = self.request(call, Element::Md5Result, result.as_bytes());
         self.ledger.tally.challenged += 1;
-        self.transmit(now, call, Stage::Proved, &elements, out);
+        self.transmit(now, call, Stage::ChallengeAnswered, &elements, out);
     }
 
     /// A registration counts only if the answer has the user name, the
     /// lifetime and the address that the server saw.
     fn accepted(&mut self, now: Instant, call: u16, elements: &Elements<'_>) {
-        let Some(pending) = self.flights.get(&call) else {
+        let Some(pending) = self.pending_calls.get(&call) else {
             return;
         };
         let name = self.users.user(pending.index).to_string();
@@ -163,7 +164,10 @@ impl Iax2Engine {
 
     fn request(&self, call: u16, element: Element, data: &[u8]) -> Vec<u8> {
         let mut elements = Vec::with_capacity(96);
-        let index = self.flights.get(&call).map_or(0, |pending| pending.index);
+        let index = self
+            .pending_calls
+            .get(&call)
+            .map_or(0, |pending| pending.index);
         let refresh_s = u16::try_from(self.users.expires_s).unwrap_or(u16::MAX);
         ElementWriter::new(&mut elements)
             .text(Element::Username, &self.users.user(index).to_string())
@@ -180,7 +184,7 @@ impl Iax2Engine {
         elements: &[u8],
         out: &mut Outbox,
     ) {
-        if let Some(pending) = self.flights.get_mut(&call) {
+        if let Some(pending) = self.pending_calls.get_mut(&call) {
             let datagram = pending.compose(now, call, stage, elements);
             out.push(|bytes| bytes.extend_from_slice(datagram));
             let next = pending.begin(now, &self.timing);
@@ -189,14 +193,14 @@ impl Iax2Engine {
     }
 
     fn wait(&mut self, call: u16) {
-        if let Some(pending) = self.flights.get(&call) {
+        if let Some(pending) = self.pending_calls.get(&call) {
             self.timers
                 .reschedule(pending.timer, pending.acknowledged());
         }
     }
 
     fn send_again(&mut self, call: u16, out: &mut Outbox) {
-        if let Some(pending) = self.flights.get_mut(&call) {
+        if let Some(pending) = self.pending_calls.get_mut(&call) {
             self.ledger.tally.retransmitted += 1;
             out.push(|bytes| bytes.extend_from_slice(pending.again()));
         }
@@ -211,7 +215,7 @@ impl Iax2Engine {
     /// Ends a call, whose number may then be used again; `false` if there was
     /// no such call.
     fn end(&mut self, call: u16) -> bool {
-        let Some(pending) = self.flights.remove(&call) else {
+        let Some(pending) = self.pending_calls.remove(&call) else {
             return false;
         };
         self.timers.cancel(pending.timer);
@@ -229,7 +233,7 @@ impl Iax2Engine {
     }
 }
 
-impl Machine for Iax2Engine {
+impl RegisteringAgent for Iax2Agent {
     fn register(&mut self, now: Instant, due: Instant, index: u32, out: &mut Outbox) -> bool {
         if self.busy.contains(&index) {
             return false;
@@ -245,10 +249,10 @@ impl Machine for Iax2Engine {
         };
         let timer = self.timers.add(Instant::FAR_FUTURE, call);
         self.busy.insert(index);
-        self.flights
+        self.pending_calls
             .insert(call, Iax2Pending::new(index, due, now, timer));
         let elements = self.request(call, Element::CallToken, &[]);
-        self.transmit(now, call, Stage::Asked, &elements, out);
+        self.transmit(now, call, Stage::Requested, &elements, out);
         true
     }
 
@@ -257,7 +261,7 @@ impl Machine for Iax2Engine {
             self.ledger.tally.unexpected += 1;
             return;
         };
-        if self.flights.contains_key(&frame.destination_call) {
+        if self.pending_calls.contains_key(&frame.destination_call) {
             return self.answered(now, &frame, out);
         }
         self.ledger.tally.late += 1;
@@ -271,7 +275,7 @@ impl Machine for Iax2Engine {
             let Some(&call) = self.timers.get(handle) else {
                 return;
             };
-            let Some(pending) = self.flights.get_mut(&call) else {
+            let Some(pending) = self.pending_calls.get_mut(&call) else {
                 self.timers.cancel(handle);
                 continue;
             };
@@ -290,7 +294,7 @@ impl Machine for Iax2Engine {
     }
 
     fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.pending_calls.len()
     }
 
     fn ledger(&mut self) -> &mut Ledger {

@@ -1,5 +1,4 @@
-//! Tests of the engines of devices and watchers, against a server written by
-//! hand.
+//! Tests of the watching agent; the test writes the server's messages itself.
 
 use super::*;
 use crate::plan::args::Transport;
@@ -7,7 +6,7 @@ use std::time::Duration;
 
 const LOCAL: &str = "127.0.0.1:40001";
 
-fn engine(devices: u32) -> WatchEngine {
+fn agent(devices: u32) -> WatchAgent {
     let users = StormUsers {
         user: "device{n}".parse().expect("a pattern"),
         password: None,
@@ -20,7 +19,7 @@ fn engine(devices: u32) -> WatchEngine {
         run: 0xbeef,
     };
     let timing = Timing::with_t1(Duration::from_millis(500));
-    WatchEngine::new(users, devices, LOCAL.parse().expect("an address"), timing)
+    WatchAgent::new(users, devices, LOCAL.parse().expect("an address"), timing)
 }
 
 fn taken(out: &mut Outbox) -> Vec<String> {
@@ -60,9 +59,9 @@ fn notify(watcher: u32, cseq: u32, basic: &str, state: &str) -> Vec<u8> {
 
 #[test]
 fn a_watcher_believes_the_last_notify_and_answers_each() {
-    let (mut engine, mut out) = (engine(2), Outbox::default());
+    let (mut agent, mut out) = (agent(2), Outbox::default());
     for _ in 0..3 {
-        engine.subscribe(Instant::ZERO, &mut out);
+        agent.subscribe(Instant::ZERO, &mut out);
     }
     let requests = taken(&mut out);
     assert!(requests[2].starts_with("SUBSCRIBE sip:device1@example.org SIP/2.0\r\n"));
@@ -73,65 +72,65 @@ fn a_watcher_believes_the_last_notify_and_answers_each() {
         Ok(())
     );
     for request in &requests {
-        engine.receive(Instant::ZERO, &ok(request), &mut out);
+        agent.receive(Instant::ZERO, &ok(request), &mut out);
     }
     assert_eq!(
-        (engine.tally.subscribed, engine.in_flight()),
+        (agent.tally.subscribed, agent.in_flight()),
         (3, 3),
         "nothing told yet"
     );
     for watcher in 0..3 {
-        engine.receive(
+        agent.receive(
             Instant::ZERO,
             &notify(watcher, 1, "closed", "active"),
             &mut out,
         );
     }
-    assert_eq!(engine.in_flight(), 0);
-    engine.receive(Instant::ZERO, &notify(0, 3, "open", "active"), &mut out);
-    engine.receive(Instant::ZERO, &notify(0, 2, "closed", "active"), &mut out);
+    assert_eq!(agent.in_flight(), 0);
+    agent.receive(Instant::ZERO, &notify(0, 3, "open", "active"), &mut out);
+    agent.receive(Instant::ZERO, &notify(0, 2, "closed", "active"), &mut out);
     assert_eq!(taken(&mut out).len(), 5);
-    assert_eq!((engine.tally.notified, engine.tally.again), (4, 1));
+    assert_eq!((agent.tally.notified, agent.tally.again), (4, 1));
     assert_eq!(
-        engine.wrong(|device| Some(device == 0)),
+        agent.wrong(|device| Some(device == 0)),
         1,
         "watcher 2 of device 0"
     );
-    assert_eq!(engine.wrong(|_| None), 0);
+    assert_eq!(agent.wrong(|_| None), 0);
 }
 
 #[test]
 fn what_belongs_to_nobody_is_481_and_an_end_is_counted_once() {
-    let (mut engine, mut out) = (engine(1), Outbox::default());
-    engine.receive(Instant::ZERO, &notify(0, 1, "open", "active"), &mut out);
+    let (mut agent, mut out) = (agent(1), Outbox::default());
+    agent.receive(Instant::ZERO, &notify(0, 1, "open", "active"), &mut out);
     assert!(taken(&mut out)[0].starts_with("SIP/2.0 481 "));
-    engine.subscribe(Instant::ZERO, &mut out);
-    engine.receive(Instant::ZERO, &ok(&taken(&mut out)[0]), &mut out);
+    agent.subscribe(Instant::ZERO, &mut out);
+    agent.receive(Instant::ZERO, &ok(&taken(&mut out)[0]), &mut out);
     for cseq in [1, 2] {
         let last = notify(0, cseq, "open", "terminated;reason=timeout");
-        engine.receive(Instant::ZERO, &last, &mut out);
+        agent.receive(Instant::ZERO, &last, &mut out);
     }
-    assert_eq!((engine.tally.ended, engine.tally.unexpected), (1, 1));
-    assert_eq!(engine.wrong(|_| Some(true)), 1, "it would hear no more");
+    assert_eq!((agent.tally.ended, agent.tally.unexpected), (1, 1));
+    assert_eq!(agent.wrong(|_| Some(true)), 1, "it would hear no more");
 }
 
 #[test]
 fn a_watcher_that_the_server_forgot_is_wrong_and_one_it_knows_is_right() {
-    let (mut engine, mut out) = (engine(3), Outbox::default());
+    let (mut agent, mut out) = (agent(3), Outbox::default());
     for index in 0..3 {
-        engine.subscribe(Instant::ZERO, &mut out);
-        engine.receive(Instant::ZERO, &ok(&taken(&mut out)[0]), &mut out);
+        agent.subscribe(Instant::ZERO, &mut out);
+        agent.receive(Instant::ZERO, &ok(&taken(&mut out)[0]), &mut out);
         let told = notify(index, 1, "open", "active");
-        engine.receive(Instant::ZERO, &told, &mut out);
+        agent.receive(Instant::ZERO, &told, &mut out);
         out.clear();
     }
     let truth = |device| Some(device != 2);
-    assert_eq!((engine.in_flight(), engine.wrong(truth)), (0, 1));
-    for index in 0..engine.len() {
-        engine.ask_again(Instant::ZERO, index, truth, &mut out);
+    assert_eq!((agent.in_flight(), agent.wrong(truth)), (0, 1));
+    for index in 0..agent.len() {
+        agent.ask_again(Instant::ZERO, index, truth, &mut out);
     }
     let asked = taken(&mut out);
-    assert_eq!((asked.len(), engine.in_flight()), (2, 2), "{asked:?}");
+    assert_eq!((asked.len(), agent.in_flight()), (2, 2), "{asked:?}");
     assert!(
         asked[0].starts_with("SUBSCRIBE sip:here@192.0.2.1 SIP/2.0\r\n"),
         "{asked:?}"
@@ -139,38 +138,38 @@ fn a_watcher_that_the_server_forgot_is_wrong_and_one_it_knows_is_right() {
     assert!(asked[0].contains("To: <sip:device1@example.org>;tag=t\r\n"));
     assert!(asked[0].contains("CSeq: 2 SUBSCRIBE\r\n"));
     let gone = response(&asked[0], Status::CALL_DOES_NOT_EXIST);
-    engine.receive(Instant::ZERO, &gone, &mut out);
-    engine.receive(Instant::ZERO, &ok(&asked[1]), &mut out);
-    assert_eq!(engine.in_flight(), 1, "it is to be told again");
+    agent.receive(Instant::ZERO, &gone, &mut out);
+    agent.receive(Instant::ZERO, &ok(&asked[1]), &mut out);
+    assert_eq!(agent.in_flight(), 1, "it is to be told again");
     let told = notify(1, 2, "open", "active");
-    engine.receive(Instant::ZERO, &told, &mut out);
-    assert_eq!((engine.in_flight(), engine.wrong(truth)), (0, 2));
-    let tally = engine.tally;
+    agent.receive(Instant::ZERO, &told, &mut out);
+    assert_eq!((agent.in_flight(), agent.wrong(truth)), (0, 2));
+    let tally = agent.tally;
     assert_eq!((tally.subscribed, tally.ended, tally.failed), (3, 1, 0));
 }
 
 #[test]
 fn a_notify_after_a_refusal_leaves_the_count_as_it_is() {
-    let (mut engine, mut out) = (engine(1), Outbox::default());
-    engine.subscribe(Instant::ZERO, &mut out);
+    let (mut agent, mut out) = (agent(1), Outbox::default());
+    agent.subscribe(Instant::ZERO, &mut out);
     let refused = response(&taken(&mut out)[0], Status::FORBIDDEN);
-    engine.receive(Instant::ZERO, &refused, &mut out);
+    agent.receive(Instant::ZERO, &refused, &mut out);
     let told = notify(0, 1, "open", "active");
-    engine.receive(Instant::ZERO, &told, &mut out);
-    assert_eq!((engine.in_flight(), engine.tally.failed), (0, 1));
+    agent.receive(Instant::ZERO, &told, &mut out);
+    assert_eq!((agent.in_flight(), agent.tally.failed), (0, 1));
 }
 
 #[test]
 fn a_subscribe_that_nobody_answers_is_sent_again_and_given_up() {
-    let (mut engine, mut out) = (engine(1), Outbox::default());
-    engine.subscribe(Instant::ZERO, &mut out);
+    let (mut agent, mut out) = (agent(1), Outbox::default());
+    agent.subscribe(Instant::ZERO, &mut out);
     let mut sent = 0;
-    while let Some(deadline) = engine.next_deadline() {
-        if engine.in_flight() == 0 {
+    while let Some(deadline) = agent.next_deadline() {
+        if agent.in_flight() == 0 {
             break;
         }
-        engine.expire(deadline, &mut out);
+        agent.expire(deadline, &mut out);
         sent += taken(&mut out).len();
     }
-    assert_eq!((sent, engine.tally.failed, engine.in_flight()), (11, 1, 0));
+    assert_eq!((sent, agent.tally.failed, agent.in_flight()), (11, 1, 0));
 }

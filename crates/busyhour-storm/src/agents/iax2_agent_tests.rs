@@ -1,13 +1,13 @@
-//! Tests of the IAX2 engine, with answers that are made frame by frame.
+//! Tests of the IAX2 agent, with answers that are made frame by frame.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use busyhour::clock::Instant;
 
-use crate::agents::iax2_engine::Iax2Engine;
-use crate::agents::machine::Machine;
+use crate::agents::iax2_agent::Iax2Agent;
 use crate::agents::pending::Timing;
+use crate::agents::registering_agent::RegisteringAgent;
 use crate::plan::users::StormUsers;
 use crate::results::tally::Failure;
 use crate::wire::batch::Outbox;
@@ -24,7 +24,7 @@ fn local() -> SocketAddr {
     LOCAL.parse().expect("an address")
 }
 
-fn engine(password: Option<&str>) -> Iax2Engine {
+fn agent(password: Option<&str>) -> Iax2Agent {
     let users = StormUsers {
         user: "device{n}".parse().expect("a pattern"),
         password: password.map(|password| password.parse().expect("a pattern")),
@@ -37,7 +37,7 @@ fn engine(password: Option<&str>) -> Iax2Engine {
         run: 0xbeef,
     };
     let timing = Timing::with_t1(Duration::from_millis(500));
-    Iax2Engine::new(users, local(), timing, None)
+    Iax2Agent::new(users, local(), timing, None)
 }
 
 /// Returns the only datagram in `out`, and clears `out`.
@@ -91,29 +91,29 @@ fn regack(to: &[u8], name: &[u8], from: SocketAddr) -> Vec<u8> {
 
 /// Registers up to the frame that answers the challenge, and returns that
 /// frame.
-fn proved(engine: &mut Iax2Engine, out: &mut Outbox) -> Vec<u8> {
-    engine.register(at(0), at(0), 6, out);
+fn proved(agent: &mut Iax2Agent, out: &mut Outbox) -> Vec<u8> {
+    agent.register(at(0), at(0), 6, out);
     let asked = only(out);
     let token = answer(
         &asked,
         Command::CallToken,
         &[(Element::CallToken, b"t0ken")],
     );
-    engine.receive(at(1), &token, out);
-    let vouched = only(out);
-    let elements = Elements::parse(frame(&vouched).payload).expect("sound");
+    agent.receive(at(1), &token, out);
+    let with_token = only(out);
+    let elements = Elements::parse(frame(&with_token).payload).expect("sound");
     assert_eq!(elements.data(Element::CallToken), Some(&b"t0ken"[..]));
-    assert_eq!(frame(&vouched).outbound, 0);
+    assert_eq!(frame(&with_token).outbound, 0);
     let challenge = [(Element::Challenge, &b"1234"[..])];
-    let challenge = answer(&vouched, Command::RegisterAuth, &challenge);
-    engine.receive(at(2), &challenge, out);
+    let challenge = answer(&with_token, Command::RegisterAuth, &challenge);
+    agent.receive(at(2), &challenge, out);
     only(out)
 }
 
 #[test]
 fn a_device_shows_its_token_then_its_password_and_acknowledges_the_end() {
-    let (mut engine, mut out) = (engine(Some("secret{n}")), Outbox::default());
-    let proof = proved(&mut engine, &mut out);
+    let (mut agent, mut out) = (agent(Some("secret{n}")), Outbox::default());
+    let proof = proved(&mut agent, &mut out);
     let proof_frame = frame(&proof);
     assert_eq!((proof_frame.outbound, proof_frame.inbound), (1, 1));
     assert_eq!(proof_frame.destination_call, 900);
@@ -121,82 +121,82 @@ fn a_device_shows_its_token_then_its_password_and_acknowledges_the_end() {
     assert_eq!(elements.text(Element::Username), Some("device7"));
     let result = challenge_response("1234", "secret7");
     assert_eq!(elements.text(Element::Md5Result), Some(result.as_str()));
-    engine.receive(at(5), &regack(&proof, b"device7", local()), &mut out);
+    agent.receive(at(5), &regack(&proof, b"device7", local()), &mut out);
     let ack = only(&mut out);
     assert_eq!(frame(&ack).kind, Kind::Iax(Command::Ack));
     assert_eq!((frame(&ack).outbound, frame(&ack).inbound), (2, 2));
-    assert_eq!((engine.in_flight(), engine.tally().acknowledged), (0, 1));
+    assert_eq!((agent.in_flight(), agent.tally().acknowledged), (0, 1));
 }
 
 #[test]
 fn an_unsound_end_is_a_failure() {
     let elsewhere = "192.0.2.1:5".parse().expect("an address");
     for (name, from) in [(&b"device8"[..], local()), (b"device7", elsewhere)] {
-        let (mut engine, mut out) = (engine(Some("secret")), Outbox::default());
-        let proof = proved(&mut engine, &mut out);
-        engine.receive(at(5), &regack(&proof, name, from), &mut out);
-        let failures = &engine.tally().failed;
+        let (mut agent, mut out) = (agent(Some("secret")), Outbox::default());
+        let proof = proved(&mut agent, &mut out);
+        agent.receive(at(5), &regack(&proof, name, from), &mut out);
+        let failures = &agent.tally().failed;
         assert_eq!(failures.get(&Failure::NotListed), Some(&1));
     }
 }
 
 #[test]
 fn refusals_are_told_apart() {
-    let (mut engine, mut out) = (engine(Some("secret")), Outbox::default());
-    let proof = proved(&mut engine, &mut out);
+    let (mut agent, mut out) = (agent(Some("secret")), Outbox::default());
+    let proof = proved(&mut agent, &mut out);
     let regrej = answer(
         &proof,
         Command::RegisterReject,
         &[(Element::CauseCode, &[29])],
     );
-    engine.receive(at(5), &regrej, &mut out);
+    agent.receive(at(5), &regrej, &mut out);
     assert_eq!(frame(&only(&mut out)).kind, Kind::Iax(Command::Ack));
-    let proof = proved(&mut engine, &mut out);
+    let proof = proved(&mut agent, &mut out);
     let inval = answer(&proof, Command::Invalid, &[]);
-    engine.receive(at(5), &inval, &mut out);
-    let failures = &engine.tally().failed;
+    agent.receive(at(5), &inval, &mut out);
+    let failures = &agent.tally().failed;
     assert_eq!(failures.get(&Failure::Rejected(29)), Some(&1));
     assert_eq!(failures.get(&Failure::Invalid), Some(&1));
 }
 
 #[test]
 fn a_challenge_without_a_password_ends_the_registration() {
-    let (mut engine, mut out) = (engine(None), Outbox::default());
-    engine.register(at(0), at(0), 0, &mut out);
+    let (mut agent, mut out) = (agent(None), Outbox::default());
+    agent.register(at(0), at(0), 0, &mut out);
     let asked = only(&mut out);
     let challenge = [(Element::Challenge, &b"1234"[..])];
     let challenge = answer(&asked, Command::RegisterAuth, &challenge);
-    engine.receive(at(1), &challenge, &mut out);
-    assert_eq!(engine.tally().failed.get(&Failure::Unanswerable), Some(&1));
+    agent.receive(at(1), &challenge, &mut out);
+    assert_eq!(agent.tally().failed.get(&Failure::Unanswerable), Some(&1));
 }
 
 #[test]
 fn what_is_not_answered_is_sent_again_and_then_given_up() {
-    let (mut engine, mut out) = (engine(Some("secret")), Outbox::default());
-    let proof = proved(&mut engine, &mut out);
-    engine.expire(at(501), &mut out);
+    let (mut agent, mut out) = (agent(Some("secret")), Outbox::default());
+    let proof = proved(&mut agent, &mut out);
+    agent.expire(at(501), &mut out);
     assert!(out.is_empty(), "not before its time");
-    engine.expire(at(502), &mut out);
+    agent.expire(at(502), &mut out);
     let again = only(&mut out);
     assert!(frame(&again).is_retransmitted);
     assert_eq!(again[4..], proof[4..], "but for the mark the same");
     let in_work = answer(&proof, Command::Ack, &[]);
-    engine.receive(at(600), &in_work, &mut out);
-    engine.expire(at(31_000), &mut out);
+    agent.receive(at(600), &in_work, &mut out);
+    agent.expire(at(31_000), &mut out);
     assert!(out.is_empty(), "the server has it");
-    engine.expire(at(33_000), &mut out);
-    assert_eq!(engine.tally().failed.get(&Failure::Timeout), Some(&1));
+    agent.expire(at(33_000), &mut out);
+    assert_eq!(agent.tally().failed.get(&Failure::Timeout), Some(&1));
 }
 
 #[test]
 fn a_device_is_in_one_call_at_a_time_and_numbers_run_out() {
-    let (mut engine, mut out) = (engine(Some("secret")), Outbox::default());
-    assert!(engine.register(at(0), at(0), 0, &mut out));
-    assert!(!engine.register(at(0), at(0), 0, &mut out));
+    let (mut agent, mut out) = (agent(Some("secret")), Outbox::default());
+    assert!(agent.register(at(0), at(0), 0, &mut out));
+    assert!(!agent.register(at(0), at(0), 0, &mut out));
     for index in 1..0x8000 {
-        assert!(engine.register(at(0), at(0), index, &mut out));
+        assert!(agent.register(at(0), at(0), index, &mut out));
         out.clear();
     }
-    assert_eq!(engine.in_flight(), 0x7fff);
-    assert_eq!(engine.tally().failed.get(&Failure::NoCall), Some(&1));
+    assert_eq!(agent.in_flight(), 0x7fff);
+    assert_eq!(agent.tally().failed.get(&Failure::NoCall), Some(&1));
 }
