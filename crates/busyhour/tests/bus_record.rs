@@ -6,9 +6,15 @@ mod any_bytes;
 #[path = "model/record.rs"]
 mod model;
 
-use busyhour::bus::{BitField, DecodeError, ElementId, Limits, Name, Record, Value};
+use busyhour::bus::{
+    BitField, DecodeError, Delivery, ElementId, Limits, Name, Record, RecordKey, RecordPattern,
+    Topic, Value,
+};
 use proptest::{collection::vec, prelude::*};
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 fn values() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -143,6 +149,85 @@ fn bits_and_flags_match_when_all_that_is_wanted_is_set() {
     assert!(!Value::Flags(1).matches(&Value::U32(1)));
     assert!(BitField::default().iter().next().is_none());
     assert_eq!(BitField::from_bytes(&[1, 0]), None);
+}
+
+#[test]
+fn two_sorts_of_one_subject_are_two_keys() {
+    let records: Topic<Record> = Topic::builder("records").cached().build();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&heard);
+    let of_first = records.subscribe().key(RecordKey::new(1, "SIP/door"));
+    let _subscription = of_first.start(move |delivery| {
+        log.lock().unwrap().push(match delivery {
+            Delivery::Event(record, _) => (record.sort(), record.len()),
+            _ => (0, 0),
+        });
+    });
+    for sort in [1, 2] {
+        let record = Record::new(sort, "SIP/door").with(ElementId(sort), Value::U32(7));
+        assert_eq!(records.publish(record).delivered, u64::from(sort == 1));
+    }
+    assert_eq!(records.len(), 2);
+    for sort in [1, 2] {
+        let record = records.get(&RecordKey::new(sort, "SIP/door")).unwrap();
+        assert_eq!(record.get(ElementId(sort)), Some(&Value::U32(7)));
+    }
+    assert_eq!(records.remove(&RecordKey::new(1, "SIP/door")).key_count, 1);
+    assert_eq!(records.snapshot().len(), 1);
+    assert_eq!(*heard.lock().unwrap(), [(1, 1), (0, 0)]);
+}
+
+#[test]
+fn a_pattern_asks_for_sort_subject_existence_and_values() {
+    let (caller, flags) = (ElementId(1), ElementId(2));
+    let record = Record::new(7, "line/1")
+        .with(caller, Value::Text("555".into()))
+        .with(flags, Value::Flags(0b0110));
+    let any = RecordPattern::new;
+    let matching = [
+        any(),
+        any().sort(7).subject("line/1"),
+        any().exists(caller).exists(flags),
+        any().having(flags, Value::Flags(0b0010)).exists(caller),
+        any().having(caller, Value::Text("555".into())),
+    ];
+    assert!(matching.iter().all(|pattern| pattern.matches(&record)));
+    let others = [
+        any().sort(8),
+        any().subject("line/2"),
+        any().exists(ElementId(3)),
+        any().exists(caller).exists(ElementId(3)),
+        any().having(flags, Value::Flags(0b1000)),
+        any().having(caller, Value::Text("556".into())),
+        any().having(caller, Value::Flags(0)),
+        any().sort(7).subject("line/1").exists(ElementId(0)),
+    ];
+    assert!(!others.iter().any(|pattern| pattern.matches(&record)));
+}
+
+#[test]
+fn a_cached_record_is_found_by_any_of_its_elements() {
+    let records: Topic<Record> = Topic::builder("records").cached().build();
+    let number = |line: u32| Value::U32(line);
+    for line in 0..200 {
+        let record = Record::new(7, format!("line/{line}")).with(ElementId(1), number(line));
+        _ = records.publish(record);
+    }
+    for line in [0, 57, 199] {
+        let wanted = RecordPattern::new().having(ElementId(1), number(line));
+        let found = records.find(|record| wanted.matches(record)).unwrap();
+        assert_eq!(*found.subject(), Name::from(format!("line/{line}")));
+    }
+    let newer = Record::new(7, "line/57").with(ElementId(1), number(1_000));
+    _ = records.publish(newer);
+    _ = records.remove(&RecordKey::new(7, "line/199"));
+    for gone in [57, 199, 200] {
+        let wanted = RecordPattern::new().having(ElementId(1), number(gone));
+        assert!(records.find(|record| wanted.matches(record)).is_none());
+    }
+    let with_text = Topic::<Record>::builder("not cached").build();
+    _ = with_text.publish(Record::new(1, "x"));
+    assert!(with_text.find(|_| true).is_none());
 }
 
 #[test]

@@ -76,7 +76,9 @@ pub use delivery::{Attribute, EventStream, Subscription, SubscriptionBuilder};
 pub use message::Message;
 pub use name::Name;
 pub use nodes::NodeId;
-pub use record::{BitField, DecodeError, Element, ElementId, Limits, Record, Value};
+pub use record::{
+    BitField, DecodeError, Element, ElementId, Limits, Record, RecordKey, RecordPattern, Value,
+};
 pub use topic::{
     Forward, ForwardError, Published, Registry, Removed, Router, Topic, TopicBuilder, TtlError,
 };

@@ -188,8 +188,6 @@ pub enum Reason {
     Full,
     /// The executor is shutting down or has shut down.
     ShutDown,
-    /// The executor is suspended and does not queue tasks.
-    Suspended,
 }
 
 impl fmt::Display for Reason {
@@ -197,7 +195,6 @@ impl fmt::Display for Reason {
         out.write_str(match self {
             Self::Full => "the queue is full",
             Self::ShutDown => "the executor is shut down",
-            Self::Suspended => "the executor is suspended",
         })
     }
 }

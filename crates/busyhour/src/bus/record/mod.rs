@@ -1,9 +1,13 @@
 //! The schemaless event: a sort, a subject, and information elements.
 
 mod element;
+mod key;
+mod pattern;
 mod wire;
 
 pub use element::{BitField, Element, ElementId, Value};
+pub use key::RecordKey;
+pub use pattern::RecordPattern;
 pub use wire::{DecodeError, Limits};
 
 use super::{Event, Name};
@@ -11,15 +15,15 @@ use super::{Event, Name};
 /// An event whose type is known only at run time: for C, for the wire, and for
 /// programs that add a sort of event without a Rust type.
 ///
-/// It has a sort (a number), a subject (its key on a topic) and information
-/// elements, each with a number of its own and one of five types. Elements are
-/// kept in the order of their numbers, so equal records are equal in memory
-/// and on the wire.
+/// It has a sort (a number) and a subject, which are its [key](RecordKey) on a
+/// topic, and information elements, each with a number of its own and one of
+/// five types. Elements are kept in the order of their numbers, so equal records
+/// are equal in memory and on the wire.
 ///
 /// # Examples
 ///
 /// ```
-/// use busyhour::bus::{ElementId, Limits, Record, Topic, Value};
+/// use busyhour::bus::{ElementId, Limits, Record, RecordKey, Topic, Value};
 ///
 /// const STATE: ElementId = ElementId(1);
 /// const CALLS: ElementId = ElementId(2);
@@ -34,14 +38,14 @@ use super::{Event, Name};
 ///
 /// let records = Topic::builder("records").cached().build();
 /// _ = records.publish(record);
-/// assert_eq!(records.get(&"SIP/door".into()).unwrap().sort(), 7);
+/// let last = records.get(&RecordKey::new(7, "SIP/door")).unwrap();
+/// assert_eq!(last.get(CALLS), Some(&Value::U32(2)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("ast_event", "information element"))]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
-    sort: u16,
-    subject: Name,
+    key: RecordKey,
     /// By number, each once.
     elements: Vec<Element>,
 }
@@ -50,8 +54,7 @@ impl Record {
     /// A record without elements.
     pub fn new(sort: u16, subject: impl Into<Name>) -> Self {
         Self {
-            sort,
-            subject: subject.into(),
+            key: RecordKey::new(sort, subject),
             elements: Vec::new(),
         }
     }
@@ -83,12 +86,12 @@ impl Record {
 
     /// The sort of the event.
     pub fn sort(&self) -> u16 {
-        self.sort
+        self.key.sort
     }
 
-    /// The subject: the key of the record on a topic.
+    /// What the event is about.
     pub fn subject(&self) -> &Name {
-        &self.subject
+        &self.key.subject
     }
 
     /// The value of an element.
@@ -112,25 +115,6 @@ impl Record {
         self.elements.is_empty()
     }
 
-    /// Whether this record has every element of `pattern` with a value that
-    /// [matches](Value::matches); sort and subject are not looked at.
-    ///
-    /// ```
-    /// use busyhour::bus::{ElementId, Record, Value};
-    ///
-    /// let id = ElementId(1);
-    /// let event = Record::new(7, "a").with(id, Value::Flags(0b0110));
-    /// assert!(event.matches(&Record::new(0, "").with(id, Value::Flags(0b0010))));
-    /// assert!(!event.matches(&Record::new(0, "").with(id, Value::Flags(0b1000))));
-    /// ```
-    pub fn matches(&self, pattern: &Self) -> bool {
-        let has = |wanted: &Element| {
-            let value = self.get(wanted.id);
-            value.is_some_and(|value| value.matches(&wanted.value))
-        };
-        pattern.iter().all(has)
-    }
-
     fn place_of(&self, id: ElementId) -> Result<usize, usize> {
         self.elements
             .binary_search_by_key(&id, |element| element.id)
@@ -138,9 +122,9 @@ impl Record {
 }
 
 impl Event for Record {
-    type Key = Name;
+    type Key = RecordKey;
 
-    fn key(&self) -> &Name {
-        &self.subject
+    fn key(&self) -> &RecordKey {
+        &self.key
     }
 }

@@ -68,9 +68,9 @@ impl Record {
     /// [`DecodeError::TooLarge`] if a length does not fit the format.
     pub fn encode(&self) -> Result<Vec<u8>, DecodeError> {
         let mut bytes = Vec::with_capacity(64);
-        bytes.extend(self.sort.to_be_bytes());
-        bytes.extend(length(self.subject.len(), u16::to_be_bytes)?);
-        bytes.extend(self.subject.as_bytes());
+        bytes.extend(self.sort().to_be_bytes());
+        bytes.extend(length(self.subject().len(), u16::to_be_bytes)?);
+        bytes.extend(self.subject().as_bytes());
         bytes.extend(length(self.elements.len(), u16::to_be_bytes)?);
         for element in &self.elements {
             element.encode(&mut bytes)?;

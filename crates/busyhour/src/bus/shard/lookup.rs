@@ -44,6 +44,14 @@ impl<E: Event> Shard<E> {
         wanted.map(|change| change.event.key().clone()).collect()
     }
 
+    /// The first last event that satisfies `is_wanted`, oldest change first.
+    pub(in crate::bus) fn find(&self, is_wanted: &dyn Fn(&E) -> bool) -> Option<E> {
+        let changes = Changes::in_order(self.all_changes());
+        let mut live = changes.as_slice().iter().filter(|it| !it.is_removed());
+        let found = live.find(|change| is_wanted(&change.event))?;
+        Some(E::clone(&found.event))
+    }
+
     fn all_changes(&self) -> Vec<CachedChange<E>> {
         let mut state = self.state.lock();
         let cache = self.cache(&mut state);

@@ -319,6 +319,36 @@ impl<E: Event> Topic<E> {
         events
     }
 
+    /// The last event of some key that satisfies `is_wanted`: of those, the
+    /// first in the order of [`Topic::snapshot`].
+    ///
+    /// It looks at every key until it has found one; [`Topic::get`] finds a key
+    /// at once. `is_wanted` runs under no lock; a panic in it goes on to the
+    /// caller.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Event, Topic};
+    /// # #[derive(Clone, Debug, PartialEq)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// _ = ticks.publish(Tick(3));
+    /// _ = ticks.publish(Tick(8));
+    /// assert_eq!(ticks.find(|tick| tick.0 > 5), Some(Tick(8)));
+    /// assert_eq!(ticks.find(|tick| tick.0 > 8), None);
+    /// ```
+    #[doc(alias = "ast_event_get_cached")]
+    pub fn find(&self, is_wanted: impl Fn(&E) -> bool) -> Option<E> {
+        let mut shards = self.0.shards().iter();
+        shards.find_map(|shard| shard.find(&is_wanted))
+    }
+
     /// The number of keys with a last value.
     pub fn len(&self) -> usize {
         self.0.shards().iter().map(|shard| shard.len()).sum()
