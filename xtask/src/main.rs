@@ -6,6 +6,7 @@ use std::{
 };
 
 mod crates;
+mod invariants;
 mod parts;
 mod rules;
 mod source;
@@ -18,7 +19,8 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   tidy     Check what the compiler does not: dependency arrows between modules
-           and between the parts of a module, files in a folder, the map and the walks of ARCHITECTURE.md, the files of GLOSSARY.md,
+           and between the parts of a module, files in a folder, the map, the walks
+           and the invariants of ARCHITECTURE.md, the files of GLOSSARY.md,
            names of types, the list of files that may hold unsafe code,
            unfinished code, paths of machines, lengths of files and functions,
            a component's example.
@@ -48,7 +50,7 @@ fn report(complaints: &[String]) -> ExitCode {
         eprintln!("tidy: {complaint}");
     }
     if complaints.is_empty() {
-        println!("tidy: the house is clean");
+        println!("tidy: no complaints");
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

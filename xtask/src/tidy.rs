@@ -11,6 +11,7 @@ use ignore::WalkBuilder;
 
 use crate::{
     crates::{check_crates, listed},
+    invariants::check_invariants,
     parts::{check_parts, known_paths},
     rules::{
         COMPONENTS, FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers,
@@ -50,6 +51,7 @@ pub fn check(root: &Path) -> Vec<String> {
     complaints.extend(check_parts(&tree));
     complaints.extend(check_crates(&tree));
     complaints.extend(check_walks(&tree));
+    complaints.extend(check_invariants(&tree));
     complaints.extend(check_glossary(&tree));
     complaints.extend(stale_unsafe_entries(&tree));
     complaints
