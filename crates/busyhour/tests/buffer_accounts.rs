@@ -1,4 +1,5 @@
-//! What a pool tells about its memory, and that it gives it back.
+//! What a pool reports about its memory, and that it returns unused memory to
+//! the system.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ fn a_dump_names_owners_and_the_oldest_first() {
 }
 
 #[test]
-fn one_in_three_buffers_is_traced_until_it_is_released() {
+fn one_buffer_in_three_is_traced_until_it_is_released() {
     let pool = BufferPool::builder().trace_one_in(3).build().unwrap();
     let held: Vec<Buffer> = (0..30).map(|_| pool.copy_from(&[0; 10]).unwrap()).collect();
     let traced = |pool: &BufferPool| {
@@ -68,7 +69,7 @@ fn exactly_every_nth_buffer_is_traced_whatever_its_length() {
 }
 
 #[test]
-fn the_high_water_of_the_budget_stays_when_the_memory_comes_back() {
+fn the_high_water_mark_of_the_budget_stays_when_memory_is_returned() {
     const LONG: u64 = 131_072;
     let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
     let used = || (pool.stats().used_bytes, pool.stats().used_bytes_high_water);
@@ -83,13 +84,17 @@ fn the_high_water_of_the_budget_stays_when_the_memory_comes_back() {
     held.push(pool.copy_from(&[0; 100_000]).unwrap());
     assert_eq!(used(), (2 * LONG, 3 * LONG));
     assert!(pool.alloc(1 << 20).is_err(), "over the budget");
-    assert_eq!(used().1, 3 * LONG, "what was refused was not used");
+    assert_eq!(
+        used().1,
+        3 * LONG,
+        "a refused buffer does not count as used"
+    );
     held.extend((0..3).map(|_| pool.copy_from(&[0; 100_000]).unwrap()));
     assert_eq!(used(), (5 * LONG, 5 * LONG));
 }
 
 #[test]
-fn a_burst_gives_its_memory_back() {
+fn memory_of_a_burst_is_returned() {
     let pool = BufferPool::builder().build().unwrap();
     let burst: Vec<Buffer> = (0..100_000)
         .map(|_| pool.copy_from(&[1; 700]).unwrap())
@@ -103,7 +108,7 @@ fn a_burst_gives_its_memory_back() {
 }
 
 #[test]
-fn a_budget_is_a_limit_that_can_be_reached_and_left() {
+fn a_budget_refuses_when_it_is_used_up_and_grants_again_after_a_release() {
     let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
     for len in [64, 1000, 5000, 65_536, 100_000, 1 << 20] {
         let held: Vec<_> = std::iter::from_fn(|| pool.alloc(len).ok()).collect();
@@ -116,7 +121,7 @@ fn a_budget_is_a_limit_that_can_be_reached_and_left() {
 }
 
 #[test]
-fn a_refusal_says_what_was_asked_for_what_is_used_and_the_budget() {
+fn a_refusal_names_the_requested_the_used_and_the_allowed_bytes() {
     let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
     let held = pool.alloc(1 << 19).unwrap();
     let refused = pool.alloc(600_000).unwrap_err();
@@ -138,7 +143,7 @@ fn a_refusal_says_what_was_asked_for_what_is_used_and_the_budget() {
 }
 
 #[test]
-fn bytes_go_both_ways_without_a_copy() {
+fn bytes_are_converted_in_both_directions_without_a_copy() {
     let pool = BufferPool::builder().build().unwrap();
     let buffer = pool.copy_from(b"from the pool").unwrap();
     let address = buffer.as_ptr();
@@ -165,7 +170,7 @@ fn bytes_go_both_ways_without_a_copy() {
 }
 
 #[test]
-fn a_small_rest_of_a_big_buffer_moves_and_a_big_one_stays() {
+fn a_small_rest_of_a_big_buffer_is_copied_and_a_big_rest_is_not() {
     let pool = BufferPool::builder().build().unwrap();
     let whole = pool.copy_from(&[7; 4000]).unwrap();
     let stays = pool.compact(whole.slice(..3000)).unwrap();

@@ -1,5 +1,6 @@
-//! Random allocation, pinning and release by interior, cut-off, stale and
-//! foreign addresses, checked against a flat list of live buffers.
+//! Allocates, pins and releases at random, by addresses inside of buffers,
+//! beyond the used part, of released buffers and of other memory; compares with
+//! a flat list of live buffers.
 
 #[path = "../../../fuzz/any_bytes.rs"]
 mod any_bytes;
@@ -38,7 +39,7 @@ fn len() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// Mostly around the edges of a buffer and of its block.
+/// Mostly near the ends of a buffer and of its block.
 fn address() -> impl Strategy<Value = Address> {
     let offset = prop_oneof![
         4 => Just(0isize),
@@ -49,8 +50,8 @@ fn address() -> impl Strategy<Value = Address> {
     (any::<usize>(), offset).prop_map(|(which, offset)| Address { which, offset })
 }
 
-/// Cases to try: many more in a long run than in every build, and fewer under a
-/// memory checker.
+/// How many cases to try: many more in a long run than in every build, and
+/// fewer under a memory checker.
 fn cases() -> u32 {
     let number = |name| {
         std::env::var(name)
@@ -81,6 +82,6 @@ proptest! {
 }
 
 #[test]
-fn operations_of_any_bytes_agree_with_a_flat_list() {
+fn operations_made_of_any_bytes_agree_with_a_flat_list() {
     any_bytes::hold_for("buffer_addresses", cases() as usize, model::hold);
 }

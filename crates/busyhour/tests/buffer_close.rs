@@ -1,6 +1,8 @@
-//! The address space of a pool goes with the pool: with its last handle, or with the last buffer that outlived it.
+//! A pool's address space is unmapped with its last handle, or with the last buffer that
+//! outlives the pool.
 //!
-//! A program of its own, since it looks at the whole process's mappings.
+//! This is a test program of its own, since it looks at the mappings of the whole
+//! process.
 
 #![cfg(target_os = "linux")]
 
@@ -19,14 +21,14 @@ fn is_mapped(address: usize) -> bool {
 }
 
 #[test]
-fn a_closed_pool_leaves_no_address_space_behind() {
+fn a_closed_pool_leaves_no_address_space_mapped() {
     let pool = BufferPool::builder().build().unwrap();
     let packet = pool.copy_from(b"packet").unwrap();
     let address = packet.as_ptr().addr();
     assert!(is_mapped(address));
     drop(packet);
     drop(pool);
-    assert!(!is_mapped(address), "with the last handle");
+    assert!(!is_mapped(address), "unmapped with the last handle");
 
     let pool = BufferPool::builder().build().unwrap();
     let packets = [b"first ", b"second"].map(|bytes| pool.copy_from(bytes).unwrap());
@@ -37,5 +39,5 @@ fn a_closed_pool_leaves_no_address_space_behind() {
     assert_eq!(&*second, b"second");
     assert!(is_mapped(address));
     drop(second);
-    assert!(!is_mapped(address), "with the last buffer");
+    assert!(!is_mapped(address), "unmapped with the last buffer");
 }

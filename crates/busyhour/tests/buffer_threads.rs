@@ -1,4 +1,4 @@
-//! Threads that pin, unpin and release by addresses of every age.
+//! Threads pin, unpin and release by addresses of live and of released buffers.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use std::{
 use busyhour::buffer::{Buffer, BufferPool, Error};
 
 #[test]
-fn every_pin_that_was_granted_can_be_taken_off_and_no_other() {
+fn every_granted_pin_can_be_removed_and_no_other() {
     let pool = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
     let addresses: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
     let barrier = Barrier::new(4);
@@ -34,8 +34,8 @@ fn at(address: usize) -> *const u8 {
     std::ptr::without_provenance(address)
 }
 
-/// Publishes buffers under an own address, and pins whatever others published,
-/// live or stale.
+/// Publishes the addresses of its own buffers, and pins those that other
+/// threads published, whether the buffers are live or not.
 fn churn(pool: &BufferPool, addresses: &[AtomicUsize], worker: usize) {
     for round in 0..rounds() {
         let buffer = pool.copy_from(&[worker as u8; 100]).unwrap();
@@ -57,7 +57,7 @@ fn wrong_addresses_from_racing_threads_change_nothing() {
     let held = pool.copy_from(&[7; 100]).unwrap();
     let good = held.as_ptr().addr();
     let alone = pool.copy_from(&[8; 100]).unwrap();
-    // Of a size that nobody else takes, so that it stays stale.
+    // No other buffer has this size, so the address stays stale.
     let stale = pool.copy_from(&[9; 3000]).unwrap().as_ptr().addr();
     for _ in 0..PINS {
         pool.pin(at(good)).unwrap();
@@ -81,7 +81,7 @@ fn wrong_addresses_from_racing_threads_change_nothing() {
                 usize::MAX,
                 stale,
                 stale + 2999,
-                // In the rest of the buffer's block, and before it.
+                // Addresses in the rest of the buffer's block, and before it.
                 good + 100,
                 good - 1,
             ];
@@ -142,7 +142,7 @@ fn buffers_outlive_their_pool() {
     .unwrap();
 }
 
-/// What each thread does so many times; a memory checker needs fewer.
+/// How many rounds each thread makes; a memory checker needs fewer.
 fn rounds() -> usize {
     let divisor = std::env::var("BUSYHOUR_TEST_DIVISOR").ok();
     20_000
@@ -150,5 +150,5 @@ fn rounds() -> usize {
             .and_then(|divisor| divisor.parse().ok())
             .unwrap_or(1)
 }
-/// Pins that must still be there when the wrong ones are over.
+/// The number of pins that must remain after the wrong ones were refused.
 const PINS: usize = 3;

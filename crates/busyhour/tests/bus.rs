@@ -1,4 +1,5 @@
-//! Topics on the publisher's thread: what every subscription is promised.
+//! What every subscription of a topic is promised. All callbacks run on the
+//! publisher's thread.
 
 #[path = "model/level.rs"]
 mod model;
@@ -47,7 +48,7 @@ impl From<Delivery<'_, Level>> for Heard {
     }
 }
 
-/// Writes down what a subscription hears.
+/// Records what a subscription receives.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Heard>>>);
 
@@ -90,7 +91,7 @@ impl Executor for Later {
 }
 
 #[test]
-fn subscriptions_hear_what_they_asked_for() {
+fn subscriptions_receive_what_they_asked_for() {
     let topic = cached();
     let (all, keyed, loud) = (Log::default(), Log::default(), Log::default());
     let _all = all.start(topic.subscribe());
@@ -136,7 +137,7 @@ fn snapshots_of_equal_histories_are_in_equal_order() {
 }
 
 #[test]
-fn replay_tells_each_key_once_and_then_every_change() {
+fn replay_delivers_each_key_once_and_then_every_change() {
     let topic = cached();
     let _ = topic.publish(level(1, 1));
     let _ = topic.publish(level(1, 2));
@@ -156,7 +157,7 @@ fn replay_tells_each_key_once_and_then_every_change() {
 }
 
 #[test]
-fn a_change_during_the_replay_is_told_once() {
+fn a_change_during_the_replay_is_delivered_once() {
     let (topic, later, log) = (cached(), Later::default(), Log::default());
     let _ = topic.publish(level(1, 1));
     let _watch = log.start(topic.subscribe().replay().on(&later));
@@ -170,7 +171,7 @@ fn a_change_during_the_replay_is_told_once() {
 }
 
 #[test]
-fn replay_by_key_and_by_predicate_tells_only_what_matches() {
+fn replay_by_key_and_by_predicate_delivers_only_what_matches() {
     let topic = cached();
     for line in 0..10 {
         let _ = topic.publish(level(line, line));
@@ -184,7 +185,7 @@ fn replay_by_key_and_by_predicate_tells_only_what_matches() {
 }
 
 #[test]
-fn a_laggard_counts_what_it_wants_of_what_it_missed() {
+fn a_laggard_counts_only_the_missed_events_that_it_asked_for() {
     let (topic, later, log) = (cached(), Later::default(), Log::default());
     for line in 0..3 {
         let _ = topic.publish(level(line, 0));
@@ -201,7 +202,7 @@ fn a_laggard_counts_what_it_wants_of_what_it_missed() {
     let heard = log.take();
     let is_change = |heard: &&Heard| **heard != Heard::Replayed && lost_by(heard) == 0;
     let change_count = heard.iter().filter(is_change).count();
-    assert_eq!(change_count, 3, "what was queued, {heard:?}");
+    assert_eq!(change_count, 3, "the events that were queued, {heard:?}");
     assert_eq!(topic.stats().delivered, change_count as u64);
 }
 
@@ -219,7 +220,7 @@ fn a_topic_without_a_cache_has_nothing_to_replay() {
 }
 
 #[test]
-fn reject_loses_the_newest_and_says_so() {
+fn reject_loses_the_newest_and_reports_it() {
     let (topic, later, log) = (cached(), Later::default(), Log::default());
     let _watch = log.start(topic.subscribe().capacity(2).on(&later));
     for n in 0..5 {
@@ -237,7 +238,7 @@ fn reject_loses_the_newest_and_says_so() {
 }
 
 #[test]
-fn drop_oldest_loses_the_oldest_and_says_so_first() {
+fn drop_oldest_loses_the_oldest_and_reports_it_first() {
     let (topic, later, log) = (cached(), Later::default(), Log::default());
     let oldest = Overflow::DropOldest;
     let _watch = log.start(topic.subscribe().capacity(2).overflow(oldest).on(&later));
@@ -294,7 +295,11 @@ fn a_laggard_with_replay_is_brought_up_to_date() {
     assert_eq!(told(Heard::Level(0, 2)), 1);
     assert_eq!(told(Heard::Level(0, 1)), 0);
     assert_eq!(told(Heard::Removed(1)), 1);
-    assert_eq!(told(Heard::Level(2, 0)), 0, "it knew that already");
+    assert_eq!(
+        told(Heard::Level(2, 0)),
+        0,
+        "the subscription knew that state already"
+    );
 }
 
 fn lost_by(heard: &Heard) -> u64 {
@@ -305,7 +310,7 @@ fn lost_by(heard: &Heard) -> u64 {
 }
 
 #[test]
-fn nothing_is_heard_after_unsubscribe() {
+fn nothing_is_delivered_after_unsubscribe() {
     let (topic, later, log) = (cached(), Later::default(), Log::default());
     let watch = log.start(topic.subscribe().on(&later));
     let _ = topic.publish(level(1, 1));
@@ -388,7 +393,7 @@ fn a_turn_that_is_dropped_sends_itself_again() {
 }
 
 #[test]
-fn a_turn_is_not_dropped_for_ever() {
+fn a_turn_that_is_always_dropped_is_not_sent_for_ever() {
     #[derive(Clone)]
     struct Forgetful;
     impl Executor for Forgetful {
@@ -403,7 +408,7 @@ fn a_turn_is_not_dropped_for_ever() {
     assert_eq!((watch.queued_len(), watch.is_idle()), (1, true));
 }
 
-/// Serializers that are full: the one refuses, the other forgets its oldest.
+/// Two full serializers: one refuses tasks, the other drops its oldest.
 #[test]
 fn a_full_serializer_still_takes_a_turn() {
     for overflow in [Overflow::Reject, Overflow::DropOldest] {
@@ -425,7 +430,7 @@ fn a_full_serializer_still_takes_a_turn() {
 }
 
 #[test]
-fn a_full_cache_refuses_new_keys_whole() {
+fn a_full_cache_refuses_an_event_of_a_new_key_for_all_subscribers() {
     let (sink, log) = (cached(), Log::default());
     let topic = Topic::builder("full").cached().key_limit(2).build();
     let _forward = topic.forward_to(&sink).unwrap();
@@ -577,7 +582,7 @@ fn statistics_name_the_slow_subscriber() {
     assert_eq!(stats.slowest_queued_len, 3);
     assert_eq!(
         stats.lagging_count, 0,
-        "a newcomer has heard nothing and lost nothing"
+        "a new subscription has received nothing and lost nothing"
     );
     later.run_all();
     let _ = topic.publish(level(2, 4));

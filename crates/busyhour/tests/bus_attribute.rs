@@ -16,10 +16,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// An event costs one computation for the index and one for each subscription
-/// it finds, however many there are.
+/// For an event, one computation serves the index, and one each subscription
+/// that the index finds, however many subscriptions there are.
 #[test]
-fn an_event_visits_only_those_who_want_its_value() {
+fn an_event_visits_only_subscriptions_that_want_its_value() {
     let computed = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&computed);
     let of = Attribute::new(move |event: &Level| {
@@ -47,7 +47,7 @@ fn an_event_visits_only_those_who_want_its_value() {
     assert_eq!(
         topic.remove(&7).delivered,
         1_000,
-        "any may have seen the key"
+        "any of them may have received the key"
     );
     drop(watches);
     assert!(!topic.would_deliver(&1));
@@ -75,7 +75,7 @@ fn one_event_reaches_each_attribute_and_each_other_kind_once() {
 }
 
 #[test]
-fn a_replay_tells_only_what_has_the_value() {
+fn a_replay_delivers_only_events_with_the_value() {
     let of = Attribute::new(|event: &Level| event.level % 2);
     let (topic, log) = (cached(), Log::default());
     for line in 0..10 {
@@ -88,7 +88,7 @@ fn a_replay_tells_only_what_has_the_value() {
 }
 
 #[test]
-fn losses_lags_and_waits_are_those_of_any_subscription() {
+fn losses_lags_and_waits_are_as_for_any_other_subscription() {
     let of = Attribute::new(|event: &Level| event.level % 2);
     let (topic, pool, log) = (cached(), stepped_pool(), Log::default());
     let builder = topic.subscribe().having(&of, 1).capacity(2).on(&pool);

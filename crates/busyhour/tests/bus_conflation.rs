@@ -1,4 +1,4 @@
-//! Conflation by key, where the queue loses its oldest.
+//! Conflation by key in a queue that drops its oldest.
 
 #[path = "model/log.rs"]
 mod log;
@@ -24,7 +24,7 @@ fn conflation_finds_its_keys_after_the_oldest_was_dropped() {
 }
 
 #[test]
-fn a_conflating_replay_loses_nothing_and_says_so() {
+fn a_conflating_replay_loses_nothing_and_reports_no_loss() {
     let (topic, pool, log) = (cached(), stepped_pool(), Log::default());
     let few = topic.subscribe().conflate().replay().capacity(4).on(&pool);
     let subscription = log.start(few);
@@ -58,7 +58,8 @@ fn a_conflating_queue_never_loses_the_newest_event_of_a_key_that_waits() {
     assert_eq!((lost, subscription.lost()), (6, 6));
 }
 
-/// Each of them is queued, takes the place of one that waits, or leaves its place to one that the cache will tell.
+/// Each event is queued, replaces one that waits, or is skipped because the cache will
+/// deliver it.
 #[test]
 fn each_event_that_a_conflating_replay_skips_is_counted() {
     let (topic, pool, log) = (cached(), stepped_pool(), Log::default());

@@ -1,4 +1,4 @@
-//! When a topic drops the events that others replaced, and what their `Drop` may do.
+//! When a topic drops replaced events, and what their `Drop` may do.
 
 use busyhour::{
     bus::{Delivery, Event, NodeId, Topic},
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a test waits for what must come.
+/// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An event that runs a closure when it is dropped.
@@ -58,18 +58,21 @@ fn publish_quietly(topic: &Topic<Guarded>, event: Guarded) {
     let _panicked = catch_unwind(AssertUnwindSafe(|| topic.publish(event)));
 }
 
-/// One test at a time: a replaced event is dropped once nobody in the process reads any topic.
+/// Only one test runs at a time: a replaced event is dropped when no thread of the
+/// process reads any topic.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was kept for a laggard is dropped when it has caught up, and not one event a publish.
+/// Events kept for a laggard are dropped when it has caught up, and not only one with
+/// each publish.
 #[test]
-fn keys_that_leave_at_once_are_dropped_at_once() {
+fn keys_that_are_removed_together_are_dropped_at_once() {
     let _alone = alone();
     const KEY_COUNT: u32 = 50_000;
-    // As many as may wait for later publishes in each of the topic's shards.
+    // The most events that may wait for later publishes in all shards of the
+    // topic.
     const LEFT_MAX: usize = 64 * 256;
     let topic = Topic::builder("leaving").cached().build();
     let later = later();
@@ -84,10 +87,10 @@ fn keys_that_leave_at_once_are_dropped_at_once() {
     let laggard = topic.subscribe().replay().capacity(1).on(&later);
     let _laggard = laggard.start(|_| ());
     while later.step() {}
-    // It loses one in each shard.
+    // The subscription loses one event in each shard.
     (0..1_000).for_each(publish);
     assert_eq!(topic.stats().lagging_count, 64);
-    // The others stay, so that the tables keep their size.
+    // The other keys stay, so that the tables keep their size.
     for key in (0..KEY_COUNT).filter(|key| key % 4 != 0) {
         let _ = topic.remove(&key);
     }
@@ -97,9 +100,10 @@ fn keys_that_leave_at_once_are_dropped_at_once() {
     assert!(left_count <= LEFT_MAX, "{left_count} events are left");
 }
 
-/// Who lagged and has caught up needs no tombstone: the event of a removed key is dropped.
+/// A subscription that lagged and has caught up needs no tombstone: the event of a
+/// removed key is dropped.
 #[test]
-fn a_key_that_a_laggard_knew_is_dropped_when_nobody_lags() {
+fn a_removed_key_that_a_laggard_knew_is_dropped_when_nobody_lags() {
     let _alone = alone();
     let topic = Topic::builder("caught up").cached().build();
     let later = later();
@@ -127,7 +131,8 @@ fn a_key_that_a_laggard_knew_is_dropped_when_nobody_lags() {
     assert_eq!(Arc::strong_count(&there), 1, "the event is kept");
 }
 
-/// What a `Drop` publishes while an overdue event is dropped drops no other one, so the stack does not grow with them.
+/// While an overdue event is dropped, its `Drop` may publish. Such a publish drops no
+/// further event, so the stack does not grow with their number.
 #[test]
 fn a_chain_of_drops_that_publish_is_not_deep() {
     let _alone = alone();
@@ -156,7 +161,7 @@ fn a_chain_of_drops_that_publish_is_not_deep() {
 }
 
 #[test]
-fn a_drop_that_panics_takes_no_replay_along() {
+fn a_drop_that_panics_does_not_end_a_replay() {
     let _alone = alone();
     const KEYS: std::ops::Range<u32> = 100..20_000;
     let topic = Topic::builder("leaving").cached().build();
@@ -187,12 +192,12 @@ fn a_drop_that_panics_takes_no_replay_along() {
     is_armed.store(true, Ordering::Relaxed);
     while later.step() {}
     is_armed.store(false, Ordering::Relaxed);
-    let told = told.try_iter().last().expect("something was told");
+    let told = told.try_iter().last().expect("something was delivered");
     assert!(Arc::ptr_eq(&told, &newest));
 }
 
 #[test]
-fn a_drop_that_panics_takes_no_end_of_life_along() {
+fn a_drop_that_panics_does_not_stop_an_expiry() {
     let _alone = alone();
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::simulated(1, clock.clone());
@@ -215,7 +220,7 @@ fn a_drop_that_panics_takes_no_end_of_life_along() {
     assert!(topic.get(&1).is_none());
 }
 
-/// An event of many bytes goes another way into the topic, and leaves it as any other.
+/// A large event enters the topic by another path, and is dropped like any other.
 #[test]
 fn a_large_event_is_dropped_once() {
     let _alone = alone();
@@ -258,14 +263,15 @@ fn a_large_event_is_dropped_once() {
     assert_eq!(Arc::strong_count(&there), 1);
 }
 
-/// A panic of the user's code and one of the `Drop` of the event that it was looking at are one panic for the caller.
+/// User code panics, and so does the `Drop` of the event that it was given: the caller
+/// gets one panic.
 #[test]
 fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
     let _alone = alone();
     let vanish = |topic: &Topic<Fragile>| -> bool {
         let _ = topic.remove(&1);
         let _ = topic.stats();
-        panic!("on purpose, and nobody else has the event");
+        panic!("on purpose; this is the only reference to the event");
     };
     let panics = |code: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(code)).is_err());
 
@@ -299,10 +305,11 @@ fn a_drop_that_panics_beside_another_panic_ends_nothing_else() {
     *there.lock().unwrap() = None;
 }
 
-/// What was folded in vain, since another node spoke meanwhile, is dropped when the event has been published: a panic of
-/// that `Drop` goes on to the publisher, and does not take the event along.
+/// A fold may be made in vain, since another node publishes meanwhile. Its result is
+/// dropped after the event has been published: a panic of that `Drop` reaches the
+/// publisher, and the event is still published.
 #[test]
-fn a_drop_of_what_was_folded_in_vain_takes_no_event_along() {
+fn a_drop_of_a_fold_made_in_vain_loses_no_event() {
     let _alone = alone();
     let there: Arc<Mutex<Option<Topic<Guarded>>>> = Arc::default();
     let inside = Arc::clone(&there);
@@ -326,9 +333,10 @@ fn a_drop_of_what_was_folded_in_vain_takes_no_event_along() {
     );
 }
 
-/// The memory of what nodes said holds what they say next, and nothing until then.
+/// The memory of a node's replaced state is used for its next state, and contains
+/// nothing until then.
 #[test]
-fn what_nodes_said_is_dropped_when_it_is_replaced() {
+fn the_state_of_a_node_is_dropped_when_it_is_replaced() {
     let _alone = alone();
     #[derive(Clone)]
     struct Token(#[expect(dead_code, reason = "only its references are counted")] Arc<()>);

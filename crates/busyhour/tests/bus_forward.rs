@@ -1,4 +1,5 @@
-//! Topics that are forwarded to others: who hands the events over, and who is woken meanwhile.
+//! Topics that are forwarded to others: which thread hands the events over, and who is
+//! woken meanwhile.
 
 #[path = "model/level.rs"]
 mod model;
@@ -37,7 +38,7 @@ fn wait_until(is_reached: impl Fn() -> bool) -> bool {
     is_reached()
 }
 
-/// While one publisher hands over without end, those whom it delivers to run.
+/// While one publisher hands events over without end, their subscribers run.
 #[test]
 fn a_subscriber_is_woken_while_more_is_forwarded() {
     const LAST: u32 = 1_000;
@@ -64,8 +65,8 @@ fn a_subscriber_is_woken_while_more_is_forwarded() {
     assert!(was_heard.load(Ordering::Relaxed));
 }
 
-/// However much comes meanwhile, a publisher hands over its share and returns
-/// when there is another one.
+/// However many events are published meanwhile, a publisher hands over a
+/// limited number, and returns when another publisher can go on.
 #[test]
 fn a_publisher_is_relieved_by_the_next_one() {
     let (from, to, _forward) = forwarded();
@@ -96,10 +97,10 @@ fn a_publisher_is_relieved_by_the_next_one() {
     assert!(!is_late.load(Ordering::Relaxed));
 }
 
-/// The turn of a full queue is sent after the predicate has returned, so a
-/// publish of the predicate must not wait for it.
+/// A turn for the full queue is sent after the predicate has returned, so a
+/// publish made by the predicate must not wait for that turn.
 #[test]
-fn a_predicate_of_the_other_topic_does_not_wait_for_a_turn_that_its_thread_sends() {
+fn a_predicate_of_the_other_topic_does_not_wait_for_a_turn_that_its_own_thread_sends() {
     let (from, to, _forward) = forwarded();
     let pool = TaskPool::builder().workers(1).maximum(1).build().unwrap();
     let (hear, heard) = mpsc::channel();

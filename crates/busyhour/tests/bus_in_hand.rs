@@ -1,5 +1,5 @@
-//! What a turn has taken from the queue and not yet handed out: how it counts against the capacity, and who counts it
-//! when the deliveries end.
+//! Events that a turn has taken from the queue and not yet delivered: how they count
+//! against the capacity, and who counts them when the deliveries end.
 
 #[path = "model/level.rs"]
 mod model;
@@ -28,7 +28,8 @@ use std::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// An executor that runs nothing until it is told to, and that ends the deliveries when a test wants it.
+/// An executor that runs nothing until it is told to, and ends the deliveries when the
+/// test asks for it.
 #[derive(Clone, Default)]
 struct Later(Arc<Parts>);
 
@@ -74,7 +75,8 @@ impl Executor for Later {
     }
 }
 
-/// An event as its line, a loss as the negative number of events.
+/// Represents an event by its line, and a loss by the negative number of lost
+/// events.
 fn number(delivery: &Delivery<'_, Level>) -> i64 {
     match delivery {
         Delivery::Event(event, _) => i64::from(event.line),
@@ -108,7 +110,7 @@ fn drop_oldest_counts_no_loss_where_nothing_was_dropped() {
         let number = number(&delivery);
         log.lock().unwrap().push(number);
         if number < 0 {
-            // The turn has two in hand, and nothing is queued.
+            // The turn has taken two events, and none is queued.
             assert_eq!(publishing.publish(level(3, 0)), delivered(1));
         }
     });
@@ -119,7 +121,8 @@ fn drop_oldest_counts_no_loss_where_nothing_was_dropped() {
     assert_eq!((watch.lost(), topic.stats().lost), (1, 1));
 }
 
-/// Four events fill the queue; while the turn hands them out, all the others are lost and come from the cache.
+/// Four events fill the queue. While the turn delivers them, all later events are lost
+/// and come from the cache.
 #[test]
 fn a_subscription_that_is_brought_up_to_date_has_room() {
     const KEYS: u32 = 4_000;
@@ -149,7 +152,7 @@ fn a_subscription_that_is_brought_up_to_date_has_room() {
 }
 
 #[test]
-fn no_publisher_waits_for_what_is_replayed_from_the_cache() {
+fn no_publisher_waits_for_a_replay_from_the_cache() {
     let pool = TaskPool::builder().workers(1).maximum(1).build().unwrap();
     let topic = cached();
     for line in 0..2_000 {
@@ -175,9 +178,9 @@ fn no_publisher_waits_for_what_is_replayed_from_the_cache() {
     assert!(pool.shutdown(DEADLINE).is_clean());
 }
 
-/// The predicate runs when the turn has emptied the queue, and before it hands anything out.
+/// The predicate runs when the turn has emptied the queue, before it delivers anything.
 #[test]
-fn an_end_while_a_subscription_is_brought_up_to_date_counts_what_was_queued() {
+fn an_end_while_a_subscription_catches_up_counts_the_queued_events() {
     let (topic, later) = (cached(), Later::default());
     let (is_due, ended_count) = (
         Arc::new(AtomicBool::new(false)),
@@ -209,7 +212,7 @@ fn an_end_while_a_subscription_is_brought_up_to_date_counts_what_was_queued() {
 }
 
 #[test]
-fn an_end_after_a_panic_counts_all_that_was_not_handed_out() {
+fn an_end_after_a_panic_counts_all_events_that_were_not_delivered() {
     for panicking in [1, 15, 20, 39] {
         let (topic, later) = (plain(), Later::default());
         let watch = topic.subscribe().on(&later).start(move |delivery| {
@@ -224,9 +227,9 @@ fn an_end_after_a_panic_counts_all_that_was_not_handed_out() {
     }
 }
 
-/// What was claimed before the end is handed out, unless a panic keeps it from that.
+/// Events claimed before the end are delivered, unless a panic prevents it.
 #[test]
-fn a_panic_after_the_end_counts_what_was_claimed() {
+fn a_panic_after_the_end_counts_the_claimed_events() {
     let (topic, later) = (plain(), Later::default());
     let (executor, ended_count) = (later.clone(), Arc::new(AtomicU64::new(0)));
     let count = Arc::clone(&ended_count);
@@ -259,7 +262,7 @@ fn nothing_waits_for_a_subscription_that_has_ended() {
 }
 
 #[test]
-fn a_stream_says_once_what_waits_in_it_and_after_its_end_as_well() {
+fn a_stream_delivers_once_what_waits_in_it_also_after_its_end() {
     let (topic, later) = (plain(), Later::default());
     let mut stream = topic.subscribe().on(&later).stream();
     (0..3).for_each(|line| assert_eq!(topic.publish(level(line, 0)), delivered(1)));
@@ -278,9 +281,10 @@ fn a_stream_says_once_what_waits_in_it_and_after_its_end_as_well() {
     );
 }
 
-/// One look when the turn begins, and one before each stride but the first.
+/// The turn reads the clock when it begins, and before each stride but the
+/// first.
 #[test]
-fn a_turn_of_one_event_looks_once_at_the_clock() {
+fn a_turn_of_one_event_reads_the_clock_once() {
     let (topic, later) = (plain(), Later::default());
     let clock = Clock::simulated(UnixTime::from_secs(0));
     *later.0.clock.lock().unwrap() = Some(clock);

@@ -1,4 +1,4 @@
-//! What a key is, and where an event goes by what it says.
+//! Which keys are equal, and which topic a router sends an event to.
 
 #[path = "model/level.rs"]
 mod model;
@@ -63,7 +63,7 @@ impl Event for Crowd {
 }
 
 #[test]
-fn a_type_says_itself_which_keys_are_equal() {
+fn a_key_type_decides_which_keys_are_equal() {
     let topic = Topic::<Reachable>::builder("hosts").cached().build();
     let (sender, heard) = mpsc::channel();
     let _watch = topic
@@ -85,7 +85,7 @@ fn a_type_says_itself_which_keys_are_equal() {
 }
 
 #[test]
-fn keys_of_one_hash_stay_apart() {
+fn keys_with_equal_hashes_stay_apart() {
     let topic = Topic::<Crowd>::builder("crowd").cached().build();
     let (sender, heard) = mpsc::channel();
     let _watch = topic.subscribe().key(Crowded(7)).start(move |delivery| {
@@ -112,7 +112,7 @@ fn keys_of_one_hash_stay_apart() {
 }
 
 #[test]
-fn a_router_sends_each_event_one_way_and_the_rest_another() {
+fn a_router_sends_each_event_by_its_route_and_the_rest_by_the_default() {
     let topic = cached();
     let _ = topic.publish(level(1, 0));
     let (silent, rest) = (mpsc::channel(), Arc::new(Mutex::new(Vec::new())));
@@ -134,10 +134,11 @@ fn a_router_sends_each_event_one_way_and_the_rest_another() {
     assert_eq!(*rest.lock().unwrap(), expected);
 }
 
-/// A subscription by key remembers where its key lies. When the key goes, one
-/// of the same hash takes its place, and is another key all the same.
+/// A subscription by key remembers the slot of its key. When the key is
+/// removed, a key with the same hash may take that slot; the subscription must
+/// not receive its events.
 #[test]
-fn a_key_that_takes_the_place_of_another_is_not_heard_for_it() {
+fn a_key_in_the_slot_of_another_is_not_delivered_to_the_subscribers_of_that_one() {
     let topic = Topic::<Crowd>::builder("crowd").cached().build();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&heard);

@@ -1,5 +1,5 @@
-//! What is left in memory when topics, subscriptions and names have come and
-//! gone: nothing, counted in bytes.
+//! When topics, subscriptions and names have come and gone, no byte of their
+//! memory is in use.
 
 use busyhour::bus::{Event, Name, Topic};
 use std::{
@@ -8,8 +8,8 @@ use std::{
     hint::black_box,
 };
 
-/// The system's allocator with a count of the bytes in use, apart for each
-/// thread: what the test's harness does meanwhile is not the bus's.
+/// The system's allocator, with a count of the bytes that each thread has in
+/// use. The count is by thread, so memory of the test harness is not counted.
 struct Counting;
 
 thread_local! {
@@ -20,11 +20,11 @@ fn count(bytes: isize) {
     BYTES_IN_USE.set(BYTES_IN_USE.get() + bytes);
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of the same function.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
@@ -57,7 +57,7 @@ fn call(number: u64) -> Call {
     Call { line, number }
 }
 
-/// A topic of its own for one call, with one subscription.
+/// Uses a topic of its own for one call, with one subscription.
 fn short_life(number: u64) {
     let (topic, call) = (Topic::ephemeral(), call(number));
     let held = vec![0_u8; 100];
@@ -69,7 +69,7 @@ fn short_life(number: u64) {
     watch.unsubscribe();
 }
 
-/// A key and a subscription to it on a topic that stays.
+/// Publishes a key and subscribes to it, on a topic that stays.
 fn guest(topic: &Topic<Call>, number: u64) {
     let call = call(number);
     let key = call.line.clone();
@@ -84,21 +84,22 @@ fn guest(topic: &Topic<Call>, number: u64) {
     assert_eq!(topic.remove(&key).key_count, 1);
 }
 
-/// Bytes more in use after `life` ran so often than before.
+/// How many more bytes are in use after `life` ran `count` times.
 fn growth(count: u64, life: impl Fn(u64)) -> isize {
     let before = BYTES_IN_USE.get();
     (0..count).for_each(life);
     BYTES_IN_USE.get() - before
 }
 
-/// One test: another one in this process would be counted too.
+/// One test only: the allocations of another test in this process would count,
+/// too.
 #[test]
-fn a_hundred_thousand_short_lives_leave_no_byte() {
-    // What is made once for the process is made now.
+fn a_hundred_thousand_short_lived_topics_leave_no_byte() {
+    // Whatever is allocated once in a process is allocated by these.
     (0..1_000).for_each(short_life);
     assert_eq!(growth(100_000, short_life), 0, "ephemeral topics");
-    // From here on names of events that wait to be dropped are alive, and the
-    // interner's tables may grow by what comes beside them.
+    // From here on, names of events that wait to be dropped are alive, and the
+    // interner's tables may grow by the names that are made meanwhile.
     let lasting = Topic::builder("lasting").cached().build();
     (0..1_000).for_each(|number| guest(&lasting, number));
     let left = growth(100_000, |number| guest(&lasting, number));
@@ -119,8 +120,8 @@ fn a_hundred_thousand_short_lives_leave_no_byte() {
     assert!(crowd <= INTERNER_SLACK_BYTES, "{crowd} bytes after a crowd");
 }
 
-/// Replaced events of a cached topic are freed in bags, so some of the last
-/// may still be waiting in each of its 64 parts.
+/// Replaced events of a cached topic are freed in batches, so the last events
+/// of each of its 64 shards may still wait.
 const LASTING_SLACK_BYTES: isize = 64 * 64 * 256;
 
 /// The interner's tables keep room for a few names each.

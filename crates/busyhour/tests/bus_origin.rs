@@ -1,4 +1,4 @@
-//! Every event bears the node it started on, wherever it is heard.
+//! Every event carries the node that published it, wherever it is delivered.
 
 #[path = "model/log.rs"]
 mod log;
@@ -29,7 +29,7 @@ fn here() -> Topic<Level> {
 }
 
 #[test]
-fn an_event_is_heard_with_the_node_that_published_it() {
+fn an_event_is_delivered_with_the_node_that_published_it() {
     let (topic, log) = (here(), Log::default());
     let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 1));
@@ -50,7 +50,7 @@ fn an_event_is_heard_with_the_node_that_published_it() {
 }
 
 #[test]
-fn a_topic_without_a_number_is_node_zero() {
+fn a_topic_without_a_node_number_publishes_as_node_zero() {
     let (topic, log) = (cached(), Log::default());
     let _watch = log.start(topic.subscribe().replay());
     let _ = topic.publish(level(1, 1));
@@ -58,7 +58,7 @@ fn a_topic_without_a_number_is_node_zero() {
 }
 
 #[test]
-fn a_topic_without_a_cache_tells_the_origin_too() {
+fn a_topic_without_a_cache_delivers_the_origin_too() {
     let topic = Topic::builder("calls").node(HERE).build();
     let log = Log::default();
     let _watch = log.start(topic.subscribe().replay());
@@ -69,7 +69,7 @@ fn a_topic_without_a_cache_tells_the_origin_too() {
 }
 
 #[test]
-fn a_replay_tells_who_spoke_last() {
+fn a_replay_names_the_node_that_published_last() {
     let (topic, log) = (here(), Log::default());
     let _ = topic.publish_from(THERE, level(1, 1));
     let _ = topic.publish_from(THERE, level(2, 1));
@@ -87,9 +87,10 @@ fn a_replay_tells_who_spoke_last() {
     assert_eq!(heard, expected);
 }
 
-/// What a laggard is told later, cleared keys included, has its origin too.
+/// Deliveries that a laggard gets later, cleared keys included, have their
+/// origins, too.
 #[test]
-fn a_laggard_is_told_who_spoke() {
+fn a_laggard_is_told_the_origin_of_each_change() {
     let (topic, log, pool) = (here(), Log::default(), stepped_pool());
     let heard = log.clone();
     let watch = topic.subscribe().replay().capacity(1).on(&pool);
@@ -135,7 +136,7 @@ fn a_conflated_event_keeps_its_own_origin() {
 }
 
 #[test]
-fn a_stream_and_a_router_tell_the_origin() {
+fn a_stream_and_a_router_deliver_the_origin() {
     let topic = here();
     let mut stream = pin!(topic.subscribe().stream());
     let log = Log::default();
@@ -181,7 +182,7 @@ fn a_forwarded_event_keeps_its_origin() -> Result<(), ForwardError> {
 }
 
 #[test]
-fn a_fold_tells_who_spoke_last_and_what_each_says() {
+fn a_fold_names_the_last_publisher_and_the_state_of_each_node() {
     let topic = Topic::builder("sum")
         .fold(HERE, |parts: &[(NodeId, Level)]| {
             level(parts[0].1.line, parts.iter().map(|part| part.1.level).sum())
@@ -205,9 +206,10 @@ fn a_fold_tells_who_spoke_last_and_what_each_says() {
     assert_eq!(log.take(), expected);
 }
 
-/// A topic that does not fold forgets what a node said last, and nothing else.
+/// A topic that does not fold removes what a node published last, and nothing
+/// else.
 #[test]
-fn a_node_that_is_gone_takes_its_events_along() {
+fn removing_a_node_removes_its_events() {
     let topic = here();
     for line in 0..100 {
         let _ = topic.publish_from(THERE, level(line, 1));
@@ -224,9 +226,9 @@ fn a_node_that_is_gone_takes_its_events_along() {
     assert_eq!(topic.origin_of(&99), Some(ELSEWHERE));
 }
 
-/// A queue that drops its oldest tells of the right nodes all the same.
+/// A queue that drops its oldest reports the right nodes all the same.
 #[test]
-fn losses_do_not_mix_up_origins() {
+fn losses_keep_the_origins_of_the_other_events() {
     let topic = Topic::builder("calls").node(HERE).build();
     let (log, pool) = (Log::default(), stepped_pool());
     let heard = log.clone();
@@ -241,7 +243,7 @@ fn losses_do_not_mix_up_origins() {
 }
 
 #[test]
-fn a_topic_behind_another_tells_on_which_node_it_began() {
+fn a_forwarding_topic_delivers_the_node_of_the_first_publish() {
     let (one, all, log) = (here(), cached(), Log::default());
     let _ = one.publish(level(1, 1));
     let _forward = one.forward_to(&all).unwrap();
@@ -255,8 +257,8 @@ fn a_topic_behind_another_tells_on_which_node_it_began() {
     assert_eq!(all.origin_of(&2), Some(NodeId(0)));
 }
 
-/// What a predicate said of the state of two nodes does not decide over the
-/// state of one.
+/// A predicate's answer about the state of two nodes is not used for the state
+/// of one.
 #[test]
 fn a_predicate_is_asked_again_when_another_node_withdraws_meanwhile() {
     let sum = |parts: &[(NodeId, Level)]| {
@@ -278,9 +280,10 @@ fn a_predicate_is_asked_again_when_another_node_withdraws_meanwhile() {
     assert_eq!(log.take(), [(1, Some(2), HERE)]);
 }
 
-/// A fold may publish elsewhere as often as others make it run.
+/// A fold may publish on another topic, each time that other publishers make it
+/// run again.
 #[test]
-fn a_fold_that_publishes_on_another_topic_is_tried_as_often_as_others_disturb_it() {
+fn a_fold_that_publishes_on_another_topic_runs_again_after_each_disturbance() {
     let counter = Topic::builder("counter").cached().build();
     let place: Arc<OnceLock<Topic<Level>>> = Arc::default();
     let (others, runs) = (Arc::clone(&place), AtomicU32::new(0));
@@ -305,7 +308,8 @@ fn a_fold_that_publishes_on_another_topic_is_tried_as_often_as_others_disturb_it
     drop(place);
 }
 
-/// What has to ask for room or for a key is no reason to fold in vain first.
+/// A publish that must ask for room or for a key does not fold in vain before
+/// that.
 #[test]
 fn a_publish_folds_once_though_a_subscription_conflates() {
     let folds = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,4 @@
-//! What a panic of a callback or predicate leaves behind: nothing.
+//! A panic of a callback or predicate has no effect on anything else.
 
 #[path = "model/log.rs"]
 mod log;
@@ -22,7 +22,7 @@ use std::{
 };
 
 #[test]
-fn a_callback_that_panics_takes_nobodys_turn() {
+fn a_callback_that_panics_takes_no_others_turn() {
     let (topic, log) = (cached(), Log::default());
     let _first = topic.subscribe().start(|_| panic!("on purpose"));
     let _second = log.start(topic.subscribe());
@@ -34,7 +34,7 @@ fn a_callback_that_panics_takes_nobodys_turn() {
 }
 
 #[test]
-fn a_predicate_that_panics_names_nobody_as_the_speaker_of_what_follows() {
+fn a_predicate_that_panics_leaves_no_origin_to_later_events() {
     let topic: Topic<Level> = Topic::builder("levels").cached().node(HERE).build();
     let picky = topic.subscribe().matching(|event: &Level| {
         assert!(event.level != 13, "on purpose");
@@ -51,11 +51,11 @@ fn a_predicate_that_panics_names_nobody_as_the_speaker_of_what_follows() {
     assert_eq!((topic.get(&1), topic.get(&2)), (Some(level(1, 2)), None));
 }
 
-/// A replay tells what the predicate lets it tell, and then that it is over.
+/// A replay delivers the events that the predicate accepts, and then ends.
 #[test]
-fn a_predicate_that_panics_in_a_replay_takes_only_its_own_event_along() {
+fn a_predicate_that_panics_in_a_replay_loses_only_its_own_event() {
     let topic = cached();
-    // Many, so that some share its shard.
+    // So many keys that some share the shard of the first.
     for line in 0..1_000 {
         let _ = topic.publish(level(line, 1));
     }
@@ -80,7 +80,7 @@ fn a_predicate_that_panics_in_a_replay_takes_only_its_own_event_along() {
 }
 
 #[test]
-fn what_a_second_panic_carries_is_dropped() {
+fn the_payload_of_a_second_panic_is_dropped() {
     struct Counted(Arc<AtomicU32>);
 
     impl Drop for Counted {

@@ -1,5 +1,5 @@
 //! The schemaless event against a map as its oracle, and its decoder against
-//! bytes of every kind.
+//! arbitrary bytes.
 
 #[path = "../../../fuzz/any_bytes.rs"]
 mod any_bytes;
@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded(record in records()) {
+    fn an_encoded_record_is_decoded_to_the_same_record(record in records()) {
         let bytes = record.encode().unwrap();
         prop_assert_eq!(Record::decode(&bytes, &Limits::default()), Ok(record.clone()));
         model::hold(&bytes);
@@ -141,7 +141,7 @@ fn each_kind_of_damage_has_its_name() {
 }
 
 #[test]
-fn bits_and_flags_match_when_all_that_is_wanted_is_set() {
+fn bits_and_flags_match_when_all_wanted_ones_are_set() {
     let bits = |bits: &[u16]| Value::Bits(bits.iter().copied().collect());
     assert!(bits(&[1, 9, 300]).matches(&bits(&[9])));
     assert!(!bits(&[1, 9]).matches(&bits(&[9, 10])));
@@ -152,7 +152,7 @@ fn bits_and_flags_match_when_all_that_is_wanted_is_set() {
 }
 
 #[test]
-fn two_sorts_of_one_subject_are_two_keys() {
+fn two_kinds_of_event_about_one_subject_have_two_keys() {
     let records: Topic<Record> = Topic::builder("records").cached().build();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&heard);
@@ -178,7 +178,7 @@ fn two_sorts_of_one_subject_are_two_keys() {
 }
 
 #[test]
-fn a_pattern_asks_for_sort_subject_existence_and_values() {
+fn a_pattern_matches_by_kind_subject_existence_and_values() {
     let (caller, flags) = (ElementId(1), ElementId(2));
     let record = Record::new(7, "line/1")
         .with(caller, Value::Text("555".into()))
@@ -231,6 +231,6 @@ fn a_cached_record_is_found_by_any_of_its_elements() {
 }
 
 #[test]
-fn any_bytes_hold() {
+fn the_shared_property_holds_for_any_bytes() {
     any_bytes::hold_for("bus_record", 20_000, model::hold);
 }

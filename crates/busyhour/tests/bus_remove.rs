@@ -1,4 +1,4 @@
-//! Who clears a key is told of every loss, as who publishes is.
+//! The caller of a clear is told of every loss, as a publisher is.
 
 #[path = "model/log.rs"]
 mod log;
@@ -23,7 +23,8 @@ use std::{
     time::Duration,
 };
 
-/// A subscription whose queue nobody empties, and what it was told it lost.
+/// Makes a subscription whose queue is never emptied, and counts the losses
+/// that it is told of.
 fn slow(
     builder: SubscriptionBuilder<Level>,
     pool: &TaskPool,
@@ -46,7 +47,7 @@ fn one_key() -> Removed {
 }
 
 #[test]
-fn a_notice_that_finds_no_room_is_told_and_announced() {
+fn a_notice_without_room_is_reported_to_its_publisher_and_its_subscriber() {
     for overflow in [Overflow::Reject, Overflow::DropOldest] {
         let (topic, pool) = (cached(), stepped_pool());
         let builder = topic.subscribe().capacity(1).overflow(overflow);
@@ -76,14 +77,14 @@ fn a_laggard_is_counted_for_each_notice_and_brought_up_to_date() {
     let _ = topic.publish(level(1, 2));
     let lost = topic.remove(&1).lost + topic.remove_matching(|_| true).lost;
     assert_eq!(lost, 1);
-    assert_eq!(watch.lost(), 2, "one of them the publish told of");
+    assert_eq!(watch.lost(), 2, "the publish reported one of them");
     while pool.step() {}
     assert_eq!(announced.load(Ordering::Relaxed), 2);
     assert_eq!(topic.stats().lagging_count, 0);
 }
 
 #[test]
-fn a_notice_takes_the_place_of_what_waits_only_where_that_was_asked_for() {
+fn a_notice_replaces_a_waiting_event_only_where_the_subscription_conflates() {
     let (topic, pool) = (cached(), stepped_pool());
     let (_conflating, _) = slow(topic.subscribe().conflate(), &pool);
     let (keeping, _) = slow(topic.subscribe(), &pool);
@@ -97,10 +98,10 @@ fn a_notice_takes_the_place_of_what_waits_only_where_that_was_asked_for() {
     assert_eq!(keeping.queued_len(), 2);
 }
 
-/// However many keys are cleared, the queue of who makes publishers wait stays
-/// within its bound.
+/// However many keys are cleared, the queue of a subscription that makes
+/// publishers wait stays within its bound.
 #[test]
-fn a_clear_waits_for_room_where_that_was_asked_for() {
+fn a_clear_waits_for_room_where_the_subscription_blocks() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
     let topic = cached();
     for line in 0..1_000 {
@@ -128,7 +129,7 @@ fn a_clear_waits_for_room_where_that_was_asked_for() {
 }
 
 #[test]
-fn only_what_is_meant_is_cleared() {
+fn only_the_given_keys_are_cleared() {
     let topic = cached();
     for line in 0..1_000 {
         let _ = topic.publish(level(line, line % 10));
@@ -139,10 +140,10 @@ fn only_what_is_meant_is_cleared() {
     assert!(topic.snapshot().iter().all(|event| event.level >= 3));
 }
 
-/// The time of an event is limited even when a topic that it is forwarded to
-/// has no room for it.
+/// An event expires although the topic that it is forwarded to has no room for
+/// it.
 #[test]
-fn an_event_that_is_refused_elsewhere_expires_here() {
+fn an_event_that_a_later_topic_refuses_expires_here() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let timers = Timers::builder().clock(clock.clone()).build();
     let pool = TaskPool::simulated(1, clock.clone());

@@ -24,7 +24,7 @@ impl Event for Owned {
 }
 
 #[test]
-fn a_hundred_thousand_short_lives_leave_nothing_behind() {
+fn a_hundred_thousand_short_lived_subscriptions_leave_nothing_behind() {
     let witness = Arc::new(());
     for line in 0..100_000 {
         let topic = Topic::<Level>::ephemeral();
@@ -51,11 +51,11 @@ fn a_hundred_thousand_short_lives_leave_nothing_behind() {
     assert_eq!(lasting.stats().subscriber_count, 0);
 }
 
-/// The memory of a replaced event holds a later one, but not while somebody
-/// still waits for the first: a queue that is full of one key's events hands
-/// out each of them, and each is dropped once.
+/// The memory of a replaced event is used for a later event, but not while a
+/// queue still has the first one: a queue full of events of one key delivers
+/// each of them, and each is dropped once.
 #[test]
-fn what_waits_is_not_written_over() {
+fn an_event_that_waits_is_not_overwritten() {
     const COUNT: u64 = 1_000;
     let witness = Arc::new(());
     let topic = Topic::<Owned>::builder("owned").cached().build();
@@ -81,6 +81,6 @@ fn what_waits_is_not_written_over() {
     }
     while later.step() {}
     let _ = topic.stats();
-    // The cache has the last one.
+    // The cache has the last event.
     assert_eq!(Arc::strong_count(&witness), 2);
 }

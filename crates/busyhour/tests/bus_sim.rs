@@ -1,6 +1,6 @@
-//! The bus in the deterministic simulation: eight publishers, subscribers who
-//! come and go, and random order in everything. Every view ends equal to the
-//! cache, and the same seed gives the same history.
+//! The bus in the deterministic simulation: eight publishers, subscriptions
+//! that come and go, all in random order. Every view ends equal to the cache,
+//! and the same seed gives the same history.
 
 use busyhour::{
     bus::{Delivery, Event, NodeId, Subscription, Topic},
@@ -50,14 +50,14 @@ impl Event for Change {
 struct View {
     last: BTreeMap<u64, u64>,
     highest: BTreeMap<u64, u64>,
-    /// The node that said the last.
+    /// The node that published the last state of each key.
     origins: BTreeMap<u64, NodeId>,
     lost: u64,
     heard: Vec<u64>,
 }
 
 impl View {
-    /// Nobody is told of a key's past after its present.
+    /// Whether no key went back to an older state.
     fn is_plausible(&self) -> bool {
         let mut last = self.last.iter();
         last.all(|(key, number)| self.highest.get(key) == Some(number))
@@ -94,13 +94,14 @@ struct World {
     owner: Arc<()>,
     number: u64,
     keys: u64,
-    /// What publishers were told, and what subscriptions that have ended lost.
+    /// Losses that publishers were told of, and losses of subscriptions that
+    /// have ended.
     told: Arc<AtomicU64>,
     lost_before: u64,
 }
 
 const PUBLISHERS: u64 = 8;
-/// Subscriptions at a time: each is told every change.
+/// The most subscriptions at a time: each receives every change.
 const VIEWS_MAX: usize = 12;
 
 impl World {
@@ -174,15 +175,15 @@ impl World {
         self.views.push((view, subscription));
     }
 
-    /// On the serializer of the key's publisher, so that numbers by key follow
-    /// the order of publishing.
+    /// Publishes on the serializer of the key's publisher, so that the numbers
+    /// of a key follow the order of publishing.
     fn publish(&mut self) {
         self.number += 1;
         let key = self.below(self.keys);
         let (topic, number) = (self.topic.clone(), self.number);
         let (owner, told) = (Arc::clone(&self.owner), Arc::clone(&self.told));
         let is_clear = self.below(10) == 0;
-        // Usually this node's.
+        // Usually this node.
         let origin = NodeId(self.below(6).saturating_sub(3));
         let publish = move || {
             let lost = if is_clear {
@@ -197,7 +198,7 @@ impl World {
         publisher.push(publish).unwrap();
     }
 
-    /// Lets everything finish and compares every view with the cache.
+    /// Lets everything finish, and compares every view with the cache.
     fn check(&self) {
         self.simulation().run_until_idle();
         let cache: BTreeMap<u64, u64> = self
@@ -214,7 +215,7 @@ impl World {
             let view = view.lock().unwrap();
             assert_eq!(view.last, cache);
             assert_eq!(view.origins, origins);
-            assert_eq!(view.lost, subscription.lost(), "all is announced");
+            assert_eq!(view.lost, subscription.lost(), "every loss is announced");
             lost += view.lost;
             for event in &view.heard {
                 self.simulation().trace_u64(*event);
@@ -223,9 +224,9 @@ impl World {
         let stats = self.topic.stats();
         assert_eq!(stats.cached_count, cache.len() as u64);
         assert_eq!(stats.lagging_count, 0);
-        assert_eq!(stats.lost, lost, "each loss is one subscription's");
+        assert_eq!(stats.lost, lost, "each loss belongs to one subscription");
         let told = self.told.load(Ordering::Relaxed);
-        assert_eq!(told, stats.lost, "whoever caused it was told");
+        assert_eq!(told, stats.lost, "the publisher that caused it was told");
         self.simulation().trace_u64(stats.lost);
         self.simulation().trace_u64(stats.conflated);
     }
@@ -262,9 +263,10 @@ fn every_view_ends_equal_to_the_cache_whatever_the_order() {
     assert!(lost > 0, "the queues are meant to overflow");
 }
 
-/// As many keys as a small site has devices; few runs, since each is long.
+/// A small site has about as many devices as this has keys. There are few runs,
+/// since each is long.
 #[test]
-fn ten_thousand_keys_reach_every_view() {
+fn every_view_receives_ten_thousand_keys() {
     let count = seeds().len().div_ceil(30);
     for seed in seeds().into_iter().take(count) {
         let (_, lost) = run_with(seed, 10_000, 5_000);

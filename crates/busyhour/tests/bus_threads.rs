@@ -1,6 +1,6 @@
-//! Topics under threads that publish, subscribe and leave all at once: every
-//! view ends equal to the cache, whatever was lost was announced, and no
-//! order by key is ever broken.
+//! Threads publish, subscribe and unsubscribe at the same time: every view ends
+//! equal to the cache, every loss was announced, and the order of a key is
+//! never broken.
 
 use busyhour::{
     bus::{Delivery, Event, NodeId, Subscription, SubscriptionBuilder, Topic},
@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 
-/// Scales the work; 1 where tests must be quick.
+/// The factor for the amount of work; 1 where tests must be quick.
 fn scale() -> u64 {
     let scale = env::var("BUSYHOUR_TEST_SCALE").ok();
     scale.and_then(|scale| scale.parse().ok()).unwrap_or(1)
@@ -52,13 +52,13 @@ impl Event for Change {
     }
 }
 
-/// What one subscriber believes, and what it counted.
+/// The states that one subscriber knows, and its counts.
 #[derive(Default)]
 struct View {
     last: BTreeMap<u64, u64>,
-    /// Also of keys that were cleared.
+    /// The highest number of each key, also of cleared keys.
     highest: BTreeMap<u64, u64>,
-    /// Who said the last.
+    /// The node that published each state.
     origins: BTreeMap<u64, NodeId>,
     events: u64,
     lost: u64,
@@ -122,10 +122,10 @@ fn drain(watch: &Watch, serializer: &Serializer) {
     }
 }
 
-/// `publishers` threads, each with keys of its own, so that numbers by key
-/// follow the order of publishing; now and then a key is cleared. A third of
-/// the keys are other nodes'. Returns how many losses the publishers were told
-/// of.
+/// Runs `publishers` threads, each with keys of its own, so that the numbers of
+/// a key follow the order of publishing. Sometimes a key is cleared. A third of
+/// the keys belong to other nodes. Returns how many losses the publishers were
+/// told of.
 fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, rounds: u64) -> u64 {
     let lost = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -149,7 +149,7 @@ fn publish_from_threads(topic: &Topic<Change>, publishers: u64, keys: u64, round
     lost.into_inner()
 }
 
-/// The node whose key it is; most are this node's.
+/// The node that a key belongs to; most keys belong to this node.
 fn node_of(key: u64) -> NodeId {
     NodeId(if key.is_multiple_of(3) {
         key % 2 + 1
@@ -205,7 +205,7 @@ fn every_view_ends_equal_to_the_cache() {
     ];
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Subscribers who come and go; each must see a whole cache first.
+        // Subscribers come and go; each must first receive the whole cache.
         scope.spawn(|| {
             let visitor = pool.serializer("visitor").build().unwrap();
             while !stop.load(Ordering::Relaxed) {
@@ -219,15 +219,23 @@ fn every_view_ends_equal_to_the_cache() {
         });
         let lost = publish_from_threads(&topic, 8, 10_000, 6 * scale());
         stop.store(true, Ordering::Relaxed);
-        assert_eq!(lost, topic.stats().lost, "whoever caused it was told");
-        assert!(lost > 0, "the tight queue is meant to overflow");
+        assert_eq!(
+            lost,
+            topic.stats().lost,
+            "the publisher that caused it was told"
+        );
+        assert!(lost > 0, "the small queue is meant to overflow");
     });
     let cache = cache_of(&topic);
     for (watch, serializer) in &watches {
         drain(watch, serializer);
         let view = watch.view.lock().unwrap();
         assert_eq!(view.last, cache, "{}", serializer.name());
-        assert_eq!(view.lost, watch.subscription.lost(), "all is announced");
+        assert_eq!(
+            view.lost,
+            watch.subscription.lost(),
+            "every loss is announced"
+        );
         assert!(view.replays > 0);
         assert!(
             view.origins
@@ -240,7 +248,7 @@ fn every_view_ends_equal_to_the_cache() {
     let announced: u64 = (0..watches.len()).map(lost).sum();
     assert!(
         announced <= topic.stats().lost,
-        "visitors may have taken losses with them"
+        "subscribers that have left may have had losses"
     );
 }
 
@@ -298,7 +306,7 @@ fn lookups_never_see_half_an_event() {
                 assert!(found > 0);
             });
         }
-        // Few keys, so that tables grow and shrink under the readers.
+        // Few keys, so that tables grow and shrink while others read them.
         let _ = publish_from_threads(&topic, 2, 300, 100 * scale());
         for key in 0..300 {
             let _ = topic.remove(&key);
@@ -335,7 +343,8 @@ fn nothing_is_called_after_unsubscribe() {
                     assert!(!seen.load(Ordering::SeqCst), "a callback after the end");
                     let _ = sender.send(());
                 });
-            // Once something was heard more is on its way: it is published all the time.
+            // Events are published all the time, so after the first delivery more are on
+            // their way.
             heard.recv().unwrap();
             subscription.unsubscribe();
             ended.store(true, Ordering::SeqCst);

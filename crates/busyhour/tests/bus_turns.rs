@@ -1,4 +1,5 @@
-//! A subscription's turn ends, what waits for it is bounded, and a shutdown says what it did not deliver.
+//! A subscription's turn ends, the number of its waiting events is bounded, and a
+//! shutdown reports what it did not deliver.
 
 #[path = "model/level.rs"]
 mod model;
@@ -44,7 +45,7 @@ fn take_ten_microseconds() {
     }
 }
 
-/// Holds a serializer up until it is told to go on.
+/// Blocks a serializer until it is told to continue.
 fn hold(serializer: &busyhour::serializer::Serializer) -> mpsc::Sender<()> {
     let (go_on, told) = mpsc::channel::<()>();
     let (began, has_begun) = mpsc::channel();
@@ -86,14 +87,16 @@ fn a_hundred_thousand_events_keep_no_other_serializer_waiting() {
         let seen = Arc::clone(&heard);
         let look = move || told.send(seen.load(Ordering::Relaxed)).unwrap();
         other.push(look).unwrap();
-        // Read after the push: before it, this thread may be without a processor for long.
+        // Read after the push: before it, this thread may have no processor for a long
+        // time.
         let before = heard.load(Ordering::Relaxed);
         let meanwhile = ran.recv_timeout(DEADLINE).unwrap().saturating_sub(before);
-        // Two milliseconds are two hundred of them.
+        // In two milliseconds a callback of ten microseconds runs at most 200
+        // times.
         assert!(meanwhile <= 200, "waited for {meanwhile} callbacks");
     }
     let report = pool.shutdown(Duration::ZERO);
-    // The callback that is being called is not yet counted by itself.
+    // The running callback has not counted itself yet.
     while pool.stats().worker_count > 0 {
         thread::yield_now();
     }
@@ -104,7 +107,7 @@ fn a_hundred_thousand_events_keep_no_other_serializer_waiting() {
 }
 
 #[test]
-fn what_a_turn_has_taken_counts_against_the_capacity() {
+fn events_that_a_turn_has_taken_count_against_the_capacity() {
     let (pool, topic) = (one_worker(), plain());
     let serializer = pool.serializer("slow").build().unwrap();
     let (go_on, told) = mpsc::channel::<()>();
@@ -119,11 +122,11 @@ fn what_a_turn_has_taken_counts_against_the_capacity() {
     (0..100).for_each(|number| assert_eq!(topic.publish(level(number, 1)).lost, 0));
     drop(held);
     has_begun.recv_timeout(DEADLINE).unwrap();
-    // The turn has taken all hundred, and the callback has one of them.
+    // The turn has taken all hundred events, and the callback has one of them.
     let lost: u64 = (0..100)
         .map(|number| topic.publish(level(number, 1)).lost)
         .sum();
-    assert!(lost >= 100 - 16, "{lost} lost of a hundred more");
+    assert!(lost >= 100 - 16, "{lost} of another hundred were lost");
     assert!(watch.queued_len() <= 100);
     drop(go_on);
     assert!(pool.shutdown(DEADLINE).is_clean());
@@ -146,11 +149,11 @@ fn a_shutdown_counts_and_names_what_it_does_not_deliver() {
     assert_eq!(report.undelivered.len(), 1);
     assert_eq!(report.undelivered[0].subscription, "slow");
     assert_eq!(report.undelivered[0].count, report.not_delivered);
-    // One that was just being handed over is in neither.
+    // An event that was just being delivered is in neither count.
     let known = done + report.not_delivered;
     assert!((49_999..=50_000).contains(&known), "{known}");
     assert_eq!(watch.lost(), report.not_delivered);
-    // Who publishes now is told.
+    // A publisher is now told of the loss.
     assert_eq!(topic.publish(level(1, 1)).lost, 1);
     assert_eq!(watch.lost(), report.not_delivered + 1);
     watch.unsubscribe();
@@ -161,7 +164,7 @@ fn a_shutdown_counts_and_names_what_it_does_not_deliver() {
 }
 
 #[test]
-fn a_group_hands_out_what_its_members_have_taken() {
+fn a_group_delivers_what_its_members_have_taken() {
     let (pool, topic, group) = (one_worker(), plain(), ShutdownGroup::new());
     let member = pool.serializer("member").group(&group).build().unwrap();
     let heard = Arc::new(AtomicU64::new(0));
@@ -211,7 +214,8 @@ fn a_group_counts_and_names_what_its_members_do_not_deliver() {
     assert_eq!((watch.lost(), watch.queued_len()), (1_000, 0));
     assert!(!report.is_clean());
     drop(go_on);
-    // Who publishes now is told, and who subscribes there hears nothing; the others go on.
+    // A publisher to a member is now told of the loss, and a new subscription on a member
+    // receives nothing; other serializers continue.
     let late = topic
         .subscribe()
         .on(&member)
@@ -219,7 +223,8 @@ fn a_group_counts_and_names_what_its_members_do_not_deliver() {
     let published = topic.publish(level(1, 1));
     assert_eq!((published.delivered, published.lost), (1, 2));
     assert_eq!((watch.lost(), late.lost()), (1_001, 1));
-    // A turn that its time ends leaves the rest to a later one, and lets what comes next go first.
+    // A turn that ends after its time leaves the remaining events to a later turn, which
+    // comes after other waiting work.
     while heard.load(Ordering::SeqCst) < 1_001 {
         thread::yield_now();
     }
@@ -235,7 +240,7 @@ fn a_group_counts_and_names_what_its_members_do_not_deliver() {
 }
 
 #[test]
-fn a_subscription_on_a_pool_that_was_shut_down_loses_all_and_says_so() {
+fn a_subscription_on_a_pool_that_was_shut_down_loses_all_and_reports_it() {
     let (pool, topic) = (one_worker(), plain());
     assert!(pool.shutdown(DEADLINE).is_clean());
     let blocks = topic.subscribe().capacity(1).overflow(Overflow::Block);
@@ -284,7 +289,7 @@ fn a_callback_that_panics_on_the_publishers_thread_leaves_nobody_waiting() {
         };
         count.fetch_add(1, Ordering::Relaxed);
         if event.line == 0 {
-            // These wait behind the one that panics.
+            // These events wait behind the one whose callback panics.
             (1..4).for_each(|line| drop_it(publishing.publish(level(line, 1))));
             panic!("on purpose");
         }
@@ -344,7 +349,7 @@ fn a_task_may_wait_for_room_in_a_stream_of_the_same_worker() {
 }
 
 #[test]
-fn a_publisher_for_whom_the_subscriber_waits_does_not_wait_for_it() {
+fn a_publisher_does_not_wait_for_a_subscriber_that_waits_for_it() {
     let (pool, topic) = (TaskPool::builder().workers(2).build().unwrap(), plain());
     let (one, two) = (pool.serializer("one"), pool.serializer("two"));
     let (one, two) = (one.build().unwrap(), two.build().unwrap());
@@ -367,7 +372,7 @@ fn a_publisher_for_whom_the_subscriber_waits_does_not_wait_for_it() {
     drop(watch);
 }
 
-/// Runs everything at once, or refuses it.
+/// Runs each task at once, or refuses it.
 #[derive(Clone, Default)]
 struct Refusing(Arc<AtomicBool>);
 
@@ -382,9 +387,10 @@ impl Executor for Refusing {
     }
 }
 
-/// The turn that the first event sent is lost for good, and then the queue is full.
+/// The turn that the first event asked for was refused for good, and after that the
+/// queue is full.
 #[test]
-fn an_event_sends_the_turn_that_was_refused_though_it_finds_no_room() {
+fn an_event_without_room_sends_the_refused_turn_again() {
     for (overflow, conflates) in [
         (Overflow::Reject, false),
         (Overflow::DropOldest, false),

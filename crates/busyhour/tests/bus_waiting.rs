@@ -1,4 +1,4 @@
-//! Who is waited for, and who is not.
+//! When publishers wait for subscribers, and when they do not.
 
 #[path = "model/log.rs"]
 mod log;
@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// One worker that really runs.
+/// A pool with one real worker.
 fn one_worker() -> TaskPool {
     TaskPool::builder().workers(1).build().unwrap()
 }
@@ -86,7 +86,7 @@ fn a_publisher_that_would_wait_for_itself_is_refused_and_counted() {
 }
 
 #[test]
-fn who_unsubscribes_waits_until_the_callback_has_ended() {
+fn unsubscribe_waits_until_the_callback_has_ended() {
     let (topic, pool, ended) = (cached(), one_worker(), Count::default());
     let (begun, begins) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
@@ -113,7 +113,7 @@ fn who_unsubscribes_waits_until_the_callback_has_ended() {
 }
 
 #[test]
-fn keys_that_expire_wait_for_nobody() {
+fn an_expiry_waits_for_no_subscriber() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::simulated(1, clock.clone());
     let timers = Timers::builder().clock(clock.clone()).build();
@@ -138,7 +138,7 @@ fn keys_that_expire_wait_for_nobody() {
 }
 
 #[test]
-fn a_key_that_expires_asks_nobody_to_wait() {
+fn an_expiry_counts_no_refused_wait() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::simulated(1, clock.clone());
     let timers = Timers::builder().clock(clock.clone()).build();
@@ -163,7 +163,7 @@ fn a_key_that_expires_asks_nobody_to_wait() {
 }
 
 #[test]
-fn a_callback_may_clear_though_a_subscriber_after_it_has_no_room() {
+fn a_callback_may_clear_although_a_later_subscriber_has_no_room() {
     let (topic, pool, heard) = (cached(), one_worker(), Count::default());
     let clearing = topic.clone();
     let _first = topic.subscribe().start(move |delivery| {
@@ -185,7 +185,7 @@ fn a_callback_may_clear_though_a_subscriber_after_it_has_no_room() {
 }
 
 #[test]
-fn a_folded_state_that_is_wanted_is_waited_for_though_its_part_is_not() {
+fn a_publisher_waits_for_room_for_a_wanted_fold_of_an_unwanted_state() {
     let pool = stepped_pool();
     let topic: Topic<Level> = Topic::builder("levels")
         .cached()

@@ -56,7 +56,7 @@ fn operations_of_any_bytes_agree_with_a_map() {
 }
 
 #[test]
-fn the_traversal_sees_every_entry_once() {
+fn the_traversal_visits_every_entry_once() {
     let mut heap = Heap::min();
     (0..100).rev().for_each(|n| {
         heap.push(n);
@@ -97,15 +97,19 @@ fn a_comparison_that_panics_loses_no_entry() {
     bomb.set(true);
     assert!(catch_unwind(AssertUnwindSafe(|| heap.push(0))).is_err());
     bomb.set(false);
-    assert_eq!(heap.len(), 50, "the push has not happened");
+    assert_eq!(heap.len(), 50, "the failed push has no effect");
     heap.verify().unwrap();
     assert!(handles.iter().all(|&handle| heap.contains(handle)));
 }
 
-/// An update whose comparison panics leaves the entry in the wrong place.
+/// Makes heaps in which the comparison of an update panicked, so the entry is
+/// in the wrong place.
 fn with_an_update_cut_short() -> (Heap<u32, impl Order<u32>>, Vec<HeapHandle>) {
     let mut heap = Heap::ordered_by(|a: &u32, b: &u32| {
-        assert!(*a != POISON && *b != POISON, "not to be compared");
+        assert!(
+            *a != POISON && *b != POISON,
+            "this comparison must not happen"
+        );
         a.cmp(b)
     });
     let handles: Vec<_> = (0..20).map(|n| heap.push(n)).collect();
@@ -117,7 +121,7 @@ fn with_an_update_cut_short() -> (Heap<u32, impl Order<u32>>, Vec<HeapHandle>) {
 const POISON: u32 = 1_000;
 
 #[test]
-fn an_entry_whose_update_was_cut_short_leaves_uncompared() {
+fn an_entry_whose_update_panicked_is_removed_without_comparison() {
     let (mut heap, handles) = with_an_update_cut_short();
     assert_eq!(heap.remove(handles[0]), Some(POISON));
     assert_eq!(heap.pop(), Some(1));
@@ -125,7 +129,7 @@ fn an_entry_whose_update_was_cut_short_leaves_uncompared() {
 }
 
 #[test]
-fn a_removal_first_puts_an_update_in_order_that_was_cut_short() {
+fn a_removal_first_finishes_an_update_that_panicked() {
     let mut heap = Heap::min();
     let handles: Vec<_> = (0..20).map(|n| heap.push(n)).collect();
     let update = || {

@@ -1,4 +1,5 @@
-//! Threads of the host's that work for the pool between their own waits.
+//! Inline runners: threads outside of the pool that run its tasks between their
+//! own waits.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -17,17 +18,18 @@ use busyhour::{
     stats::PoolStats,
 };
 
-/// Only a failure waits so long.
+/// A limit that only a failing test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Its clock stands still: by no other clock is an inline runner's visit always a short one.
+/// Its clock stands still, so that every inline run counts as short.
 fn pool(workers: usize) -> TaskPool {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(workers).clock(clock);
     pool.build().unwrap()
 }
 
-/// Until all workers sleep: else the inline runner leaves everything to them.
+/// Waits until all workers sleep; otherwise the inline runner leaves all tasks
+/// to them.
 fn await_sleep(pool: &TaskPool) {
     let is_awake = |stats: PoolStats| stats.idle_worker_count < stats.worker_count;
     while is_awake(pool.stats()) {
@@ -35,7 +37,7 @@ fn await_sleep(pool: &TaskPool) {
     }
 }
 
-/// On which thread a task ran that was the only one of its visit.
+/// Runs one task in an inline run; returns the thread on which it ran.
 fn visit(runner: &mut InlineRunner, pool: &TaskPool) -> ThreadId {
     await_sleep(pool);
     let (sender, receiver) = mpsc::channel();
@@ -73,7 +75,7 @@ fn what_an_inline_runner_pushes_has_run_on_its_thread_when_run_returns() {
 }
 
 #[test]
-fn a_task_that_waits_for_another_of_its_visit_does_not_wait_for_ever() {
+fn a_task_that_waits_for_another_of_its_inline_run_does_not_wait_for_ever() {
     let pool = pool(1);
     let mut runner = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
@@ -139,7 +141,7 @@ fn what_an_inline_runner_pushes_to_another_pool_wakes_that_one() {
 }
 
 #[test]
-fn while_no_worker_sleeps_all_is_left_to_them() {
+fn while_no_worker_sleeps_all_tasks_are_left_to_the_workers() {
     let pool = pool(1);
     let mut runner = pool.inline_runner();
     let (release, released) = mpsc::channel::<()>();
@@ -158,7 +160,7 @@ fn while_no_worker_sleeps_all_is_left_to_them() {
 }
 
 #[test]
-fn nobody_waited_while_nothing_was_pushed() {
+fn no_wait_is_counted_while_nothing_was_pushed() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
@@ -178,7 +180,7 @@ fn nobody_waited_while_nothing_was_pushed() {
 }
 
 #[test]
-fn an_inline_runner_may_wait_for_its_own_by_push_wait() {
+fn an_inline_runner_may_wait_for_its_own_task_by_push_wait() {
     let pool = pool(1);
     let serializer = pool.serializer("calls").build().unwrap();
     let mut runner = pool.inline_runner();
@@ -193,7 +195,7 @@ fn an_inline_runner_may_wait_for_its_own_by_push_wait() {
 }
 
 #[test]
-fn a_panic_of_a_task_is_counted_and_goes_no_further() {
+fn a_panic_of_a_task_is_counted_and_does_not_reach_the_host() {
     let pool = pool(1);
     let mut runner = pool.inline_runner();
     await_sleep(&pool);
@@ -203,7 +205,7 @@ fn a_panic_of_a_task_is_counted_and_goes_no_further() {
 }
 
 #[test]
-fn what_was_pushed_before_a_panic_of_the_host_is_left_to_the_workers() {
+fn tasks_pushed_before_a_panic_of_the_host_are_left_to_the_workers() {
     let pool = pool(1);
     let mut runner = pool.inline_runner();
     let (sender, receiver) = mpsc::channel();
@@ -231,7 +233,7 @@ fn one_inline_runner_too_many_leaves_its_tasks_to_the_workers() {
 }
 
 #[test]
-fn a_simulated_pool_takes_what_an_inline_runner_pushes_as_from_anybody() {
+fn a_simulated_pool_treats_pushes_of_an_inline_runner_as_any_others() {
     let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
     pool.inline_runner().run(|| pool.push(|| ()).unwrap());
     assert_eq!(pool.stats().processed, 0);
@@ -261,7 +263,7 @@ fn inside_a_task_an_inline_runner_only_collects() {
 }
 
 #[test]
-fn what_an_inline_runner_leaves_is_done_when_it_is_gone() {
+fn tasks_that_an_inline_runner_leaves_run_after_it_is_gone() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(1).clock(clock.clone());
     let pool = pool.build().unwrap();
@@ -308,7 +310,7 @@ fn after_a_long_run_the_workers_do_the_work_for_a_while() {
 }
 
 #[test]
-fn a_visit_ends_and_leaves_the_rest_to_the_workers_in_order() {
+fn an_inline_run_ends_and_leaves_the_rest_to_the_workers_in_order() {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(2).clock(clock.clone());
     let pool = pool.build().unwrap();
@@ -363,7 +365,7 @@ fn a_shutdown_waits_for_the_task_of_an_inline_runner() {
     host.join().unwrap();
 }
 
-/// Until the pool takes nothing from outside.
+/// Waits until the pool accepts nothing from outside.
 fn await_refusal(pool: &TaskPool) {
     let pool = pool.clone();
     let outside = thread::spawn(move || {

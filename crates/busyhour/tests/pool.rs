@@ -1,4 +1,4 @@
-//! The pool's promises to those who push.
+//! What the pool promises to callers that push.
 
 use std::{
     future::poll_fn,
@@ -44,7 +44,7 @@ fn every_pushed_task_runs_exactly_once() {
 }
 
 #[test]
-fn tasks_that_push_tasks_finish_their_way_during_a_shutdown() {
+fn chains_of_tasks_run_to_their_end_during_a_shutdown() {
     fn chain(pool: &TaskPool, left: u64, runs: &Arc<AtomicU64>) -> Result<(), PushError> {
         let (next, runs) = (pool.clone(), Arc::clone(runs));
         pool.push(move || {
@@ -119,13 +119,15 @@ fn a_deadline_reports_what_did_not_run() {
     drop(release);
 }
 
-/// Idle workers take some microseconds to end, which no deadline is too short for.
+/// Idle workers take some microseconds to end; even a deadline of zero waits for
+/// that.
 #[test]
 fn a_shutdown_without_a_deadline_reports_no_idle_worker() {
     for _ in 0..200 {
         let pool = pool(4);
         pool.push_wait(|| ()).unwrap();
-        // The answer comes from inside the task, which its worker has to leave.
+        // The answer comes from inside the task; its worker still has to return
+        // from it.
         while pool.stats().processed < 1 {
             std::thread::yield_now();
         }
@@ -154,7 +156,7 @@ fn growth_follows_the_queue_up_to_the_maximum() {
     for _ in 0..8 {
         pool.push(|| ()).unwrap();
     }
-    // Only three workers at once let anybody through.
+    // This returns only when three workers are here at once.
     meeting.wait();
     assert_eq!(pool.stats().worker_count, 3);
 }
@@ -197,7 +199,7 @@ fn futures_run_wake_and_abort() {
     let outer = pool.spawn(async move { inner.await.unwrap() + 1 });
     assert_eq!(outer.wait(), Ok(21));
 
-    // Somebody holds the waker, so the future is not given up for lost.
+    // The test keeps the waker, so the pool does not give the future up.
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
     let never = pool.spawn(poll_fn(move |context| {

@@ -1,4 +1,5 @@
-//! What a pool does when something goes wrong at the worst moment.
+//! What a pool does in rare states: stuck workers, panics in drops, shutdown
+//! under load.
 
 use std::{
     env,
@@ -20,7 +21,7 @@ use busyhour::{
     run_queue::{Class, Priority, RealTimePriority},
 };
 
-/// Only a failure waits so long.
+/// A limit that only a failing test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A task that pushes itself until it is told to stop.
@@ -31,9 +32,9 @@ fn go_round(pool: &TaskPool, stop: &Arc<AtomicBool>) {
     }
 }
 
-/// A pool of two workers, of which one is stuck in a task that first pushes
-/// some of its own, and the other is busy with short tasks; what to release the
-/// first with, and what to stop the second with.
+/// Makes a pool of two workers: one is stuck in a task that first pushes some
+/// tasks of its own, the other is busy with short tasks. Returns what releases
+/// the first, and what stops the second.
 fn stuck_and_busy(own: impl FnOnce(&TaskPool) + Send + 'static) -> (TaskPool, Release) {
     let pool = TaskPool::builder()
         .workers(2)
@@ -72,10 +73,11 @@ impl Drop for Release {
 }
 
 #[test]
-fn what_is_pushed_to_a_stuck_worker_runs_on_a_busy_one() {
+fn a_task_pushed_to_a_stuck_worker_runs_on_a_busy_one() {
     let (pool, _release) = stuck_and_busy(|_| ());
     let (sender, receiver) = mpsc::channel();
-    // One after the other, so one of them goes to the stuck worker.
+    // Pushes go to the workers in turn, so one of these goes to the stuck
+    // worker.
     for number in 0..2 {
         let sender = sender.clone();
         pool.push(move || sender.send(number).unwrap()).unwrap();
@@ -95,7 +97,7 @@ fn what_is_pushed_to_a_stuck_worker_runs_on_a_busy_one() {
 }
 
 #[test]
-fn what_a_stuck_task_pushed_runs_on_a_busy_worker() {
+fn a_task_that_a_stuck_task_pushed_runs_on_a_busy_worker() {
     let (sender, receiver) = mpsc::channel();
     let (_pool, _release) = stuck_and_busy(move |pool| {
         for number in 0..3 {
@@ -116,8 +118,8 @@ fn a_report_is_exact_whenever_the_deadline_comes() {
     (0..150 * scale).for_each(shut_down_under_load);
 }
 
-/// Chains of tasks through the pool, a named and two ephemeral serializers,
-/// shut down after a time that depends on the round.
+/// Runs chains of tasks through the pool, a named and two ephemeral
+/// serializers; shuts down after a time that depends on the round.
 fn shut_down_under_load(round: u64) {
     let pool = TaskPool::builder().workers(3).build().unwrap();
     let named = pool.serializer("named").build().unwrap();
@@ -200,7 +202,7 @@ fn a_panic_whose_payload_panics_ends_its_task_only() {
 }
 
 #[test]
-fn tasks_that_panic_when_dropped_take_no_others_along() {
+fn tasks_that_panic_when_dropped_affect_no_others() {
     let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
     let calls = pool.serializer("calls").build().unwrap();
     let witness = Arc::new(());
@@ -219,7 +221,7 @@ fn tasks_that_panic_when_dropped_take_no_others_along() {
 }
 
 #[test]
-fn a_simulation_goes_on_after_a_task_that_gives_way() {
+fn a_simulation_continues_after_a_task_that_yields() {
     let pool = TaskPool::simulated(1, Clock::simulated(UnixTime::from_secs(0)));
     let calls = pool.serializer("calls").build().unwrap();
     calls.push(request_yield).unwrap();
@@ -275,7 +277,8 @@ fn futures_of_a_class_run_wake_abort_and_panic() {
     drop(open);
     assert_eq!(waits.wait(), Ok(Ok(5)));
 
-    // A waker that somebody keeps: without one the future ends by itself, as the next one does.
+    // The test keeps the waker: without it the future would end by itself, as the next
+    // one does.
     let kept = Arc::new(Mutex::new(None));
     let keeper = Arc::clone(&kept);
     let never = pool.spawn_as(
@@ -304,14 +307,15 @@ fn futures_of_a_class_run_wake_abort_and_panic() {
     assert_eq!(stats.pushed, stats.processed + stats.dropped);
 }
 
-/// One worker whose clock stands still, so that charges depend on turns alone.
+/// A pool with one worker whose clock stands still, so that charges depend on
+/// turns alone.
 fn timeless_pool() -> TaskPool {
     let clock = Clock::simulated(UnixTime::from_secs(0));
     let pool = TaskPool::builder().workers(1).clock(clock);
     pool.build().unwrap()
 }
 
-/// Many futures that yield on one worker take turns, whatever wakes them.
+/// On one worker, futures that yield take turns, whatever wakes them.
 #[test]
 fn futures_that_yield_take_turns() {
     let pool = timeless_pool();
@@ -337,9 +341,9 @@ fn futures_that_yield_take_turns() {
     assert_eq!(*turns.lock().unwrap(), expected);
 }
 
-/// With one worker, a future that is always ready would keep it for itself.
+/// A future that is always ready would keep the only worker for itself.
 #[test]
-fn a_budget_lets_others_run() {
+fn the_budget_of_a_future_lets_others_run() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -352,9 +356,9 @@ fn a_budget_lets_others_run() {
     assert_eq!(greedy.wait(), Ok(()));
 }
 
-/// One turn would run up to 64 short tasks of one serializer.
+/// Without yielding, one turn runs up to 64 short tasks of one serializer.
 #[test]
-fn giving_way_ends_the_turn() {
+fn yielding_ends_the_turn() {
     let pool = timeless_pool();
     let (open, gate) = mpsc::channel::<()>();
     pool.push(move || gate.recv().unwrap_or(())).unwrap();
@@ -397,7 +401,7 @@ fn real_time_serializers_go_first() {
 }
 
 #[test]
-fn run_times_and_waits_are_counted_by_size() {
+fn run_times_and_waits_are_counted_in_histograms() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
     let calls = pool.serializer("calls").build().unwrap();
     (0..100).for_each(|_| calls.push(|| ()).unwrap());

@@ -1,4 +1,4 @@
-//! What the options of a pool change, each seen from outside.
+//! The effect of each option of a pool, seen from outside.
 
 use busyhour::pool::{Selector, TaskPool, ThreadPool, ThreadPoolOptions};
 use std::{
@@ -6,7 +6,8 @@ use std::{
     thread,
 };
 
-/// A task that holds its worker until it is released, and says which one it is.
+/// A task that blocks its worker until it is released, and reports which worker
+/// that is.
 struct Held {
     worker: String,
     release: mpsc::Sender<Box<dyn FnOnce() + Send>>,
@@ -74,10 +75,10 @@ fn two_workers(selector: Selector) -> (TaskPool, Held, Held) {
     (pool, one, other)
 }
 
-/// Both workers are held, so tasks wait where the selector put them; the one
-/// that is released runs its own before it takes the other's.
+/// Both workers are blocked, so tasks wait where the selector put them. The
+/// released worker runs its own tasks before it takes the other's.
 #[test]
-fn sequential_takes_one_worker_after_the_other() {
+fn sequential_chooses_one_worker_after_the_other() {
     let (pool, one, _other) = two_workers(Selector::Sequential);
     let order = Order::default();
     order.push(&pool, 0..10);
@@ -88,10 +89,10 @@ fn sequential_takes_one_worker_after_the_other() {
     assert!(evens_or_odds, "{own:?}");
 }
 
-/// One worker has five tasks waiting, so the other one gets the first five; then
-/// they get one each in turn, the first worker first.
+/// One worker has five tasks waiting, so the other one gets the first five.
+/// After that they get tasks in turn, beginning with the first worker.
 #[test]
-fn least_full_takes_the_worker_with_the_fewest_waiting() {
+fn least_full_chooses_the_worker_with_the_fewest_waiting_tasks() {
     let cases = [
         ("busyhour-1", [0, 1, 2, 3, 4, 5, 7, 9]),
         ("busyhour-0", [0, 1, 2, 3, 4, 6, 8, 100]),
@@ -107,7 +108,8 @@ fn least_full_takes_the_worker_with_the_fewest_waiting() {
         full.run(move || waiting.push(&inner, 100..105));
         order.push(&pool, 0..10);
         drop(empty);
-        // What was stolen comes after its own: the other one's inbound queue, then its lane.
+        // Stolen tasks run after the worker's own: first those of the other's inbound
+        // queue, then those of its lane.
         let first = order.first(8);
         let own_len = own.iter().filter(|number| **number < 100).count();
         assert_eq!(first[..own_len], own[..own_len]);
@@ -118,7 +120,8 @@ fn workers(pool: &TaskPool) -> u64 {
     pool.stats().worker_count
 }
 
-/// A worker that has started up and found nothing: until then a push may let the pool grow.
+/// Waits until the worker has started and found nothing: until then a push may let the
+/// pool grow.
 fn until_idle(pool: &TaskPool) {
     while pool.stats().idle_worker_count == 0 {
         thread::yield_now();
@@ -169,7 +172,7 @@ fn a_pool_grows_only_above_its_threshold() {
 }
 
 #[test]
-fn what_waits_for_all_workers_counts_for_the_threshold() {
+fn tasks_that_wait_for_any_worker_count_for_the_threshold() {
     for selector in [Selector::Sequential, Selector::LeastFull] {
         let pool = TaskPool::builder().workers(4).maximum(8);
         let pool = pool.selector(selector).build().expect("a pool");
@@ -181,7 +184,7 @@ fn what_waits_for_all_workers_counts_for_the_threshold() {
     }
 }
 
-/// The processors on which the system lets this thread run.
+/// The processors on which the system allows this thread to run.
 #[cfg(target_os = "linux")]
 fn allowed() -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");

@@ -1,5 +1,5 @@
-//! A turn ends: whatever a worker runs, the others wait for a bounded time. Measured in virtual time, which the tasks
-//! themselves move, on one worker.
+//! A turn ends: whatever a worker runs, other entities wait for a bounded time. The tests
+//! measure virtual time, which the tasks themselves advance, on one worker.
 
 use busyhour::{
     bus::{Event, Topic},
@@ -19,7 +19,7 @@ use std::{
 
 /// The longest task of these tests.
 const TASK: Duration = Duration::from_micros(100);
-/// What others may wait beyond it.
+/// How much longer than that others may wait.
 const WAIT_MAX: Duration = Duration::from_millis(2);
 
 fn virtual_pool() -> (TaskPool, Clock) {
@@ -28,7 +28,7 @@ fn virtual_pool() -> (TaskPool, Clock) {
     (pool.build().expect("a pool"), clock)
 }
 
-/// Waits of a serializer that has one task now and then.
+/// Measures the waits of a serializer that sometimes has one task.
 #[derive(Clone)]
 struct Light {
     serializer: Serializer,
@@ -67,7 +67,8 @@ fn work(clock: &Clock, time: Duration) {
     clock.as_virtual().expect("virtual").advance(time);
 }
 
-/// Pushes tasks that take no time, then so many that take `time` each; a light task every 50.
+/// Pushes tasks that take no time, then `count` tasks that take `time` each; after every
+/// 50 of them, a task of the light serializer.
 fn flood(light: &Light, count: usize, time: Duration, push: impl Fn(Box<dyn FnOnce() + Send>)) {
     (0..5_000).for_each(|_| push(Box::new(|| ())));
     for number in 0..count {
@@ -81,7 +82,7 @@ fn flood(light: &Light, count: usize, time: Duration, push: impl Fn(Box<dyn FnOn
     }
 }
 
-/// Holds the only worker while `prepare` pushes.
+/// Blocks the only worker while `prepare` pushes.
 fn held(pool: &TaskPool, prepare: impl FnOnce()) {
     let (release, held) = mpsc::channel::<()>();
     pool.push(move || {
@@ -93,7 +94,7 @@ fn held(pool: &TaskPool, prepare: impl FnOnce()) {
 }
 
 #[test]
-fn a_serializer_with_a_hundred_thousand_tasks_gives_way() {
+fn a_serializer_with_a_hundred_thousand_tasks_lets_others_run() {
     for time in [Duration::from_micros(10), TASK] {
         let (pool, clock) = virtual_pool();
         let light = Light::new(&pool, &clock);
@@ -114,7 +115,7 @@ fn a_serializer_with_a_hundred_thousand_tasks_gives_way() {
 }
 
 #[test]
-fn a_hundred_thousand_plain_tasks_give_way() {
+fn a_hundred_thousand_plain_tasks_let_others_run() {
     for time in [Duration::from_micros(10), TASK] {
         let (pool, clock) = virtual_pool();
         let light = Light::new(&pool, &clock);
@@ -130,21 +131,21 @@ fn a_hundred_thousand_plain_tasks_give_way() {
     }
 }
 
-/// Waits until so many tasks have run: a shutdown would refuse pushes from outside.
+/// Waits until `count` tasks have run: a shutdown would refuse pushes from outside.
 fn await_tasks(pool: &TaskPool, count: u64) {
     while pool.stats().processed < count {
         std::thread::yield_now();
     }
 }
 
-/// Pushes from a thread that is no worker, while the task that calls it goes on.
+/// Pushes from a thread that is no worker, while the calling task continues.
 fn push_from_outside(light: &Light) {
     std::thread::scope(|scope| {
         scope.spawn(|| light.push());
     });
 }
 
-/// The lane is long, and its tasks were short until now.
+/// The lane is long, and its tasks have been short so far.
 #[test]
 fn a_serializer_that_is_pushed_to_from_outside_waits_for_no_lane() {
     let (pool, clock) = virtual_pool();
@@ -167,7 +168,7 @@ fn a_serializer_that_is_pushed_to_from_outside_waits_for_no_lane() {
     assert!(longest <= TASK + WAIT_MAX, "waited {longest:?}");
 }
 
-/// The same beside tasks that take longer than a turn.
+/// As before, beside tasks that take longer than a turn.
 #[test]
 fn a_serializer_that_is_pushed_to_from_outside_waits_for_one_long_task() {
     let (pool, clock) = virtual_pool();
@@ -190,7 +191,7 @@ fn a_serializer_that_is_pushed_to_from_outside_waits_for_one_long_task() {
 }
 
 #[test]
-fn an_inline_runner_with_many_tasks_gives_way() {
+fn an_inline_runner_with_many_tasks_lets_others_run() {
     let (pool, clock) = virtual_pool();
     let light = Light::new(&pool, &clock);
     let heavy = pool.serializer("heavy").capacity(20_000).build();
@@ -205,9 +206,10 @@ fn an_inline_runner_with_many_tasks_gives_way() {
     assert!(longest <= TASK + WAIT_MAX, "waited {longest:?}");
 }
 
-/// How many steps of a future run before the light task that the first one pushes, for each way to spawn it.
+/// How many steps of a future run before the light task that its first step pushes, for
+/// each way to spawn the future.
 #[test]
-fn a_future_whose_steps_are_always_ready_gives_way() {
+fn a_future_whose_steps_are_always_ready_lets_others_run() {
     for (step, steps_max) in [
         (Duration::from_micros(10), 200),
         (Duration::from_millis(1), 3),
@@ -241,9 +243,10 @@ fn a_future_whose_steps_are_always_ready_gives_way() {
     }
 }
 
-/// A stream that has always more, and ticks that were all missed.
+/// A stream that always has another item, and an interval all of whose ticks
+/// are late.
 #[test]
-fn a_future_that_always_has_the_next_item_gives_way() {
+fn a_future_that_always_has_the_next_item_lets_others_run() {
     let (pool, clock) = virtual_pool();
     let light = Light::new(&pool, &clock);
     let topic = Topic::<Number>::builder("numbers").build();
@@ -295,8 +298,9 @@ impl Event for Number {
     }
 }
 
-/// The only worker runs another serializer's tasks, for which its own task waits. Its own queues are seen to
-/// meanwhile: the last of those tasks waits for one that lies there.
+/// The only worker runs another serializer's tasks, since its own task waits for one of
+/// them. Its own queues are served meanwhile: the last of those tasks waits for a task in
+/// them.
 #[test]
 fn a_worker_that_helps_for_long_has_a_stand_in() {
     let (pool, clock) = virtual_pool();
@@ -327,15 +331,16 @@ fn a_worker_that_helps_for_long_has_a_stand_in() {
                 .recv()
                 .expect("a result")
                 .expect("it ran")
-                .expect("light ran")
+                .expect("the light serializer ran")
         });
     });
     assert!(pool.shutdown(Duration::from_secs(120)).is_clean());
 }
 
-/// The clock of an idle pool must not make a turn end early: it is read when the turn begins.
+/// A turn must not end early because the pool was idle before: the clock is read when the
+/// turn begins.
 #[test]
-fn time_that_nobody_ran_in_is_charged_to_nobody() {
+fn idle_time_is_charged_to_no_entity() {
     let (pool, clock) = virtual_pool();
     let calls = pool.serializer("calls").build().expect("a serializer");
     for _ in 0..100 {

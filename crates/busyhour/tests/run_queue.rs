@@ -1,7 +1,7 @@
 //! The run queue against the naive scan of Linux 2.2, in every mode and across
-//! the turns between modes; and what the policy promises: nobody starves.
+//! changes of the mode; and the promise of the policy that no entity starves.
 //!
-//! `BUSYHOUR_TEST_SCALE=50 cargo test --test run_queue` drives it for longer.
+//! `BUSYHOUR_TEST_SCALE=50 cargo test --test run_queue` runs it for longer.
 
 #[path = "model/run_queue.rs"]
 mod model;
@@ -39,7 +39,7 @@ fn long_histories_agree_with_the_naive_scan_in_every_mode() {
     assert!(mostly_long.long > 900_000, "{mostly_long:?}");
 }
 
-/// Drives random operations and compares the whole state now and then.
+/// Applies random operations, and compares the whole state from time to time.
 fn drive(entity_count: usize, operations: u64) -> model::Met {
     let mut driver = Driver::new(entity_count);
     let mut random = Random(entity_count as u64);
@@ -55,7 +55,7 @@ fn drive(entity_count: usize, operations: u64) -> model::Met {
 }
 
 #[test]
-fn equals_share_the_worker_evenly() {
+fn equal_entities_share_the_worker_evenly() {
     for count in [2, 3, 16, 17, 500] {
         let turns = take_turns(&vec![(20, 30_000); count], 200 * count);
         let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
@@ -77,18 +77,19 @@ fn time_is_shared_in_proportion_to_priority_not_to_turns() {
 }
 
 #[test]
-fn turns_too_short_to_measure_starve_nobody() {
+fn turns_too_short_to_measure_starve_no_entity() {
     let turns = take_turns(&[(1, 0), (40, 0), (40, 0)], 300_000);
     assert!(turns[0] > 1_000, "{turns:?}");
 }
 
 #[test]
-fn nobody_waits_longer_than_two_epochs_of_the_others() {
+fn no_entity_waits_longer_than_two_epochs_of_the_others() {
     const TICK_NS: u64 = 100_000;
     let entities: Vec<_> = (1..=40)
         .map(|p| (p, TICK_NS / 4 * u64::from(p % 7)))
         .collect();
-    // Twice twice the priority in ticks, and in each epoch one turn begun late.
+    // Twice the ticks of an epoch, which are twice the priority; and in each
+    // epoch one turn that began late.
     let bound = |&(priority, turn_ns): &(u8, u64)| 4 * u64::from(priority) * TICK_NS + 2 * turn_ns;
     let bound_ns: u64 = entities.iter().map(bound).sum();
 
@@ -106,7 +107,7 @@ fn nobody_waits_longer_than_two_epochs_of_the_others() {
 }
 
 #[test]
-fn a_sleeper_is_picked_as_soon_as_it_wakes_among_busy_equals() {
+fn an_entity_that_wakes_is_picked_before_busy_equal_ones() {
     let mut queue = RunQueue::new(WorkerId::new(0));
     let mut sched_states = vec![SchedState::default(); 1_000];
     let sleeper = 0;
@@ -140,7 +141,7 @@ fn a_priority_is_the_given_one_or_the_nearest() {
 }
 
 #[test]
-fn a_standing_names_the_worker_it_last_ran_on() {
+fn a_scheduling_state_names_the_worker_it_last_ran_on() {
     let [home, away] = [3, 4].map(|worker| RunQueue::new(WorkerId::new(worker)));
     let (mut home, mut away, mut sched_state) = (home, away, SchedState::default());
     assert_eq!(sched_state.ran_on(), None);
@@ -164,7 +165,7 @@ fn a_standing_names_the_worker_it_last_ran_on() {
 }
 
 #[test]
-fn a_burst_gives_its_memory_back_and_leaves_the_order() {
+fn a_burst_returns_its_memory_and_keeps_the_order() {
     let mut queue = RunQueue::new(WorkerId::new(0));
     for entity in 0..100_000_u32 {
         queue.wake(entity, &mut SchedState::default(), QueueEnd::Back);

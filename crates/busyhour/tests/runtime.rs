@@ -12,7 +12,7 @@ use busyhour::{clock::Instant, runtime::Runtime};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A little world: timers that push into serializers that set timers.
+/// Timers push into serializers, whose tasks set timers.
 fn world(seed: u64) -> (u64, Vec<u64>) {
     let runtime = Runtime::simulated(seed);
     let simulation = runtime.simulation().unwrap();

@@ -1,4 +1,5 @@
-//! The serializer's promises: order, one at a time, declared losses.
+//! What a serializer promises: order, one task at a time, and a report of each
+//! loss.
 
 use std::{
     sync::{
@@ -75,8 +76,8 @@ fn each_producers_order_is_kept_and_tasks_never_overlap() {
 
 #[test]
 fn order_is_kept_when_the_producers_change_workers() {
-    // Each task of the first serializer pushes to the second; the first may
-    // run on any worker from task to task.
+    // Each task of the first serializer pushes to the second. Any worker may
+    // run the first, from task to task.
     let pool = pool(3);
     let (first, second) = (pool.ephemeral(), pool.ephemeral());
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -104,7 +105,7 @@ fn names_are_unique_while_the_owner_lives() {
         .into_iter()
         .map(|stats| stats.name)
         .collect();
-    assert!(names.is_empty(), "its owner is gone: {names:?}");
+    assert!(names.is_empty(), "the owner of the name is gone: {names:?}");
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn block_makes_the_producer_wait_for_room() {
 }
 
 #[test]
-fn block_from_a_worker_helps_instead_of_standing_in_the_way() {
+fn block_from_a_worker_runs_the_waiting_tasks_itself() {
     let pool = pool(1);
     let serializer = (pool.serializer("calls").capacity(2))
         .overflow(Overflow::Block)
@@ -295,7 +296,7 @@ fn synchronous_pushes_need_no_spare_worker() {
 }
 
 #[test]
-fn a_panic_leaves_the_serializer_going() {
+fn a_serializer_continues_after_a_panic() {
     let pool = pool(1);
     let serializer = pool.serializer("calls").build().unwrap();
     let panicked = serializer.push_wait(|| panic!("on purpose"));
@@ -305,7 +306,7 @@ fn a_panic_leaves_the_serializer_going() {
 }
 
 #[test]
-fn water_marks_are_told_once_a_crossing() {
+fn watermarks_are_reported_once_for_each_crossing() {
     let pool = simulated(2);
     let told = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&told);
@@ -388,7 +389,7 @@ fn a_dropped_pool_still_runs_what_was_queued() {
 }
 
 #[test]
-fn handles_are_equal_that_name_one_serializer() {
+fn handles_of_one_serializer_are_equal() {
     let pool = pool(1);
     let [one, other] = ["one", "other"].map(|name| pool.serializer(name).build().unwrap());
     assert_eq!(one, one.clone());

@@ -1,4 +1,5 @@
-//! Shutdown from inside, marks under contention, inheritance, memory.
+//! Shutdown from inside of a group, watermarks under contention, turns
+//! inherited by a wait, conflation among many keys.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -16,7 +17,7 @@ use busyhour::{
 };
 
 const LONG: Duration = Duration::from_secs(60);
-/// Nobody waits so long: a test that needs it hangs.
+/// Longer than any test runs: a test that needs it hangs.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
 fn pool(workers: usize) -> TaskPool {
@@ -55,7 +56,7 @@ fn a_group_can_be_ended_by_a_task_that_a_member_waits_for() {
 }
 
 #[test]
-fn marks_are_told_in_the_order_in_which_they_were_crossed() {
+fn watermarks_are_reported_in_the_order_in_which_they_were_crossed() {
     let pool = pool(2);
     let told = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&told);
@@ -84,7 +85,7 @@ fn marks_are_told_in_the_order_in_which_they_were_crossed() {
 }
 
 #[test]
-fn a_runtime_announces_crossed_marks_on_a_topic() {
+fn a_runtime_publishes_crossed_watermarks_on_a_topic() {
     let runtime = Runtime::simulated(3);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = Arc::clone(&heard);
@@ -115,10 +116,10 @@ fn a_runtime_announces_crossed_marks_on_a_topic() {
     );
 }
 
-/// A caller lends its own turn: what it waits for goes ahead of all that
-/// stand between, whatever their priority.
+/// A caller that waits lends its turn: what it waits for runs before other
+/// entities, whatever their priority.
 #[test]
-fn who_is_waited_for_inherits_the_callers_turn() {
+fn a_serializer_that_a_task_waits_for_inherits_its_turn() {
     let pool = pool(1);
     let (open, gate) = mpsc::channel::<()>();
     pool.push(move || gate.recv().unwrap_or(())).unwrap();
@@ -178,8 +179,8 @@ fn conflation_finds_its_key_among_very_many() {
     assert_eq!(calls.stats().conflated, 2 * KEYS);
 }
 
-/// In virtual time: a heavy serializer whose tasks take a millisecond each
-/// and a thousand light ones of a microsecond share one worker's run queue.
+/// In virtual time, one worker has a heavy serializer, whose tasks take a
+/// millisecond each, and a thousand light ones with tasks of a microsecond.
 #[test]
 fn a_heavy_entity_keeps_no_light_one_waiting_for_long() {
     use busyhour::run_queue::{QueueEnd, RunQueue, SchedState, WorkerId};
@@ -206,7 +207,7 @@ fn a_heavy_entity_keeps_no_light_one_waiting_for_long() {
             queue.put_back(entity, &mut sched_states[entity], ran);
         } else {
             queue.charge(&mut sched_states[entity], ran);
-            // Its next task comes while others run.
+            // Its next task arrives while others run.
             let next = (turn * 7919) % LIGHT;
             let sleeps = next != entity && woken_at[next] == Duration::MAX;
             woken_at[entity] = Duration::MAX;

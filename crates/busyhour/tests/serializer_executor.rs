@@ -1,4 +1,4 @@
-//! A serializer as the executor of somebody else: of a timer, or a subscription.
+//! A serializer as the executor of a timer or a subscription.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ fn simulated() -> (TaskPool, Clock) {
     (TaskPool::simulated(1, clock.clone()), clock)
 }
 
-/// Some deliveries that wait, until they are ended.
+/// Deliveries that wait, until they are ended.
 struct Waiting {
     name: &'static str,
     count: AtomicU64,
@@ -52,14 +52,17 @@ impl Deliveries for Waiting {
 }
 
 #[test]
-fn who_keeps_a_serializer_keeps_the_serializer_itself() {
+fn a_kept_executor_keeps_the_serializer_itself() {
     let (pool, _) = simulated();
     let calls = pool.serializer("calls").build().unwrap();
-    let shared = calls.to_shared().expect("it is one reference count");
-    let again = shared.to_shared().expect("so is what was kept");
+    let shared = calls.to_shared().expect("a handle is one reference");
+    let again = shared.to_shared().expect("so is the kept executor");
     assert!(Arc::ptr_eq(&shared, &again));
     drop(calls);
-    assert!(pool.serializer("calls").build().is_err(), "it still lives");
+    assert!(
+        pool.serializer("calls").build().is_err(),
+        "the serializer still lives"
+    );
     assert!(again.execute(Task::new(|| ())).is_ok());
     drop((shared, again));
     while pool.step() {}
@@ -87,7 +90,7 @@ fn a_shutdown_ends_and_names_the_deliveries_that_are_registered() {
         .collect();
     assert_eq!(named, [("first", 3), ("second", 4)]);
     assert_eq!(report.not_delivered, 7);
-    assert_eq!(gone.end(), 5, "nobody ended it");
+    assert_eq!(gone.end(), 5, "its deliveries were not ended");
     let late = Waiting::new("late", 1);
     assert!(!calls.register(late.weak()) && !kept.register(late.weak()));
 }
@@ -102,7 +105,7 @@ fn a_member_of_a_group_that_was_shut_down_takes_neither_tasks_nor_turns_nor_deli
     assert!(member.register(ended.weak()) && outsider.register(kept.weak()));
     let report = group.shutdown(LONG);
     assert_eq!(report.not_delivered, 2, "{report:?}");
-    assert_eq!(kept.end(), 1, "the outsider's goes on");
+    assert_eq!(kept.end(), 1, "the one outside of the group continues");
 
     assert!(!member.register(ended.weak()));
     for taken in [
@@ -119,7 +122,7 @@ fn a_member_of_a_group_that_was_shut_down_takes_neither_tasks_nor_turns_nor_deli
 }
 
 #[test]
-fn who_waits_for_it_sleeps_as_long_as_something_may_run() {
+fn a_wait_for_a_serializer_sleeps_as_long_as_a_task_may_run() {
     let pool = TaskPool::builder().workers(1).build().unwrap();
     let group = ShutdownGroup::new();
     let calls = pool.serializer("calls").group(&group).build().unwrap();
@@ -135,16 +138,20 @@ fn who_waits_for_it_sleeps_as_long_as_something_may_run() {
         assert_eq!(
             calls.assist(),
             HelpOutcome::Wait,
-            "some wait, and none come"
+            "some tasks wait, and no more will come"
         );
         drop(suspension);
         assert!(shutdown.join().unwrap().is_clean());
     });
-    assert_eq!(calls.assist(), HelpOutcome::WouldDeadlock, "none will come");
+    assert_eq!(
+        calls.assist(),
+        HelpOutcome::WouldDeadlock,
+        "no more tasks will come"
+    );
 }
 
 #[test]
-fn its_time_is_that_of_its_pool() {
+fn a_serializer_has_the_clock_of_its_pool() {
     let (pool, clock) = simulated();
     let calls = pool.ephemeral();
     let kept = calls.to_shared().unwrap();

@@ -1,4 +1,4 @@
-//! What serializers cost in memory, counted at the allocator.
+//! How much memory serializers use, counted at the allocator.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -20,17 +20,17 @@ struct Counting;
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it is.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.fetch_add(layout.size(), SeqCst);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.fetch_sub(layout.size(), SeqCst);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -42,7 +42,7 @@ fn live_bytes() -> usize {
     LIVE_BYTES.load(SeqCst)
 }
 
-/// One test at a time, for they share the counter.
+/// Runs one test at a time, since they share the counter.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -52,7 +52,7 @@ fn scale() -> usize {
     env::var("BUSYHOUR_TEST_SCALE").map_or(1, |scale| scale.parse().unwrap())
 }
 
-/// A million with `BUSYHOUR_TEST_SCALE=10`.
+/// A million serializers with `BUSYHOUR_TEST_SCALE=10`.
 #[test]
 fn an_idle_serializer_costs_200_bytes_at_most() {
     let _alone = alone();
@@ -70,7 +70,7 @@ fn an_idle_serializer_costs_200_bytes_at_most() {
     drop(devices);
 }
 
-/// 300,000 with `BUSYHOUR_TEST_SCALE=10`, in bursts of a thousand.
+/// 300,000 serializers with `BUSYHOUR_TEST_SCALE=10`, in bursts of a thousand.
 #[test]
 fn memory_is_back_at_its_base_after_bursts_of_short_lives() {
     let _alone = alone();
@@ -92,11 +92,12 @@ fn memory_is_back_at_its_base_after_bursts_of_short_lives() {
         processed += 5000;
         wait_until("a burst has run", || pool.stats().processed == processed);
     }
-    // Queues that have grown may keep room for some entities.
+    // Queues that have grown may keep memory for some entities.
     wait_until("memory is back", || live_bytes() < base + (256 << 10));
 }
 
-/// Members live as short as calls; the group lives as long as the process.
+/// The members live as long as calls do; the group lives as long as the
+/// process.
 #[test]
 fn a_group_forgets_members_that_are_gone() {
     let _alone = alone();

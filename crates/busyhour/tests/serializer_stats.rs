@@ -1,4 +1,4 @@
-//! What a serializer says of itself while a task runs, in virtual time.
+//! The statistics of a serializer while a task runs, in virtual time.
 
 use busyhour::{
     clock::{Clock, UnixTime},
@@ -31,7 +31,7 @@ fn hold(calls: &Serializer) -> mpsc::Sender<()> {
 }
 
 #[test]
-fn the_stats_tell_what_runs_and_waits_and_for_how_long() {
+fn the_stats_name_what_runs_and_waits_and_for_how_long() {
     let (pool, clock) = virtual_pool();
     let calls = pool.serializer("calls").build().expect("a serializer");
     let idle = calls.stats();
@@ -109,7 +109,7 @@ fn the_pool_measures_how_long_a_serializer_waits_for_its_turn() {
 }
 
 #[test]
-fn a_crossed_mark_names_the_task_that_runs() {
+fn a_crossed_watermark_names_the_task_that_runs() {
     let (pool, clock) = virtual_pool();
     let told = Arc::new(Mutex::new(Vec::new()));
     let tells = Arc::clone(&told);

@@ -1,8 +1,9 @@
-//! Everything at once, at random, with exact accounting: every accepted task
-//! runs once or is a declared loss, and every refused one is handed back or dropped.
+//! All operations at once, at random, with exact counts: every accepted task runs
+//! once or is reported as lost, and every refused task is handed back or dropped.
 //!
-//! A round is short; `BUSYHOUR_TEST_SCALE=60` makes a minute or so of it, and
-//! `BUSYHOUR_TEST_SEED` repeats a round's choices (not its thread timing).
+//! A round is short. `BUSYHOUR_TEST_SCALE=60` makes the test take a minute or so,
+//! and `BUSYHOUR_TEST_SEED` repeats a round's choices (not the timing of its
+//! threads).
 
 use std::{
     env,
@@ -37,7 +38,7 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok()?.parse().ok()
 }
 
-/// What became of the tasks, counted by the tasks themselves.
+/// The counts of what happened to the tasks, which the tasks themselves make.
 #[derive(Default)]
 struct Ledger {
     accepted: AtomicU64,
@@ -46,7 +47,7 @@ struct Ledger {
     dropped: AtomicU64,
 }
 
-/// Travels in a task; tells whether it was run or dropped.
+/// Belongs to one task, and counts whether it was run or dropped.
 struct Voucher(Option<Arc<Ledger>>);
 
 impl Voucher {
@@ -104,7 +105,8 @@ impl Site {
         }
     }
 
-    /// A task that pushes to another serializer, as a packet's way does.
+    /// Pushes a task that pushes to another serializer, as the processing of a
+    /// packet does.
     fn push_a_chain(&self, random: &mut Random) {
         let (site, target, task) = (self.clone(), self.any(random).clone(), self.task());
         self.note(self.any(random).push(move || {
@@ -117,13 +119,13 @@ impl Site {
         let task = self.task();
         self.note(self.any(random).push(move || {
             task();
-            // Unwinds without the panic hook's message.
+            // This unwinds without the message of the panic hook.
             std::panic::resume_unwind(Box::new("on purpose"));
         }));
     }
 
-    /// The pool resumes what the producer suspended; if it refuses, dropping
-    /// the task resumes.
+    /// Suspends a serializer; a task of the pool resumes it. If the pool
+    /// refuses the task, dropping it resumes.
     fn suspend_for_a_while(&self, random: &mut Random) {
         let suspension = self.any(random).suspend();
         let task = self.task();
@@ -161,7 +163,8 @@ fn round(seed: u64) {
     check(site, seed);
 }
 
-/// Several acts a visit, now and then.
+/// Acts from time to time as an inline runner, with several operations in each
+/// inline run.
 fn act_as_inline_runner(site: &Site, random: &mut Random) {
     let mut runner = site.pool.inline_runner();
     let mut left = PUSHES;
@@ -212,7 +215,7 @@ fn serializer(pool: &TaskPool, number: usize, random: &mut Random) -> Serializer
     }
 }
 
-/// In half of the rounds the pool is shut down in the middle of it all.
+/// In half of the rounds, shuts the pool down while all this happens.
 fn close_early(random: &mut Random, site: &Site) -> thread::JoinHandle<()> {
     let pool = site.pool.clone();
     let after = random.below(2 * PUSHES * PRODUCERS);

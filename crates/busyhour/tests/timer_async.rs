@@ -1,4 +1,5 @@
-//! Sleeps, time limits and intervals: in virtual time by hand, and inside tokio.
+//! Sleeps, time limits and intervals: in virtual time that the test advances,
+//! and inside tokio.
 
 use std::{
     future::{Future, pending, ready},
@@ -26,7 +27,7 @@ impl Wake for Bell {
     }
 }
 
-/// A service in virtual time and a context to poll in.
+/// A service in virtual time, and a context to poll in.
 struct Bench {
     timers: Timers,
     bell: Arc<Bell>,
@@ -87,7 +88,7 @@ fn a_sleep_wakes_at_its_deadline() {
 }
 
 #[test]
-fn a_dropped_sleep_leaves_nothing() {
+fn a_dropped_sleep_leaves_no_timer() {
     let bench = Bench::new();
     let mut sleep = bench.timers.sleep(secs(5));
     assert_eq!(bench.poll(&mut sleep), Poll::Pending);
@@ -125,7 +126,7 @@ fn a_zero_delay_completes_at_once() {
 }
 
 #[test]
-fn what_waits_in_a_closed_service_never_comes_and_never_comes_early() {
+fn a_sleep_in_a_closed_service_never_completes() {
     let bench = Bench::new();
     let mut sleep = bench.timers.sleep(secs(5));
     let mut interval = bench.timers.interval_at(at(1), secs(1));
@@ -145,13 +146,13 @@ fn what_waits_in_a_closed_service_never_comes_and_never_comes_early() {
         bench.timers.try_sleep(secs(5)).err(),
         Some(AddError::Closed)
     );
-    // Nobody wakes what is left, and nothing keeps its waker.
+    // Nothing wakes the remaining futures, and nothing keeps their wakers.
     assert_eq!(bench.rings(), 1);
     assert_eq!(Arc::strong_count(&bench.bell), 1);
 }
 
 #[test]
-fn a_full_service_refuses_no_future_but_those_that_ask() {
+fn a_full_service_refuses_only_futures_that_ask_for_an_error() {
     let clock = Clock::simulated(UnixTime::default());
     let timers = Timers::builder().clock(clock).shards(1).capacity(1);
     let bench = Bench {
@@ -167,7 +168,7 @@ fn a_full_service_refuses_no_future_but_those_that_ask() {
     assert_eq!(
         bench.poll(&mut sleep),
         Poll::Pending,
-        "it is not five seconds"
+        "five seconds have not passed"
     );
     assert_eq!(bench.poll(&mut tried), Poll::Pending);
     bench.jump_to(5);
@@ -178,7 +179,7 @@ fn a_full_service_refuses_no_future_but_those_that_ask() {
 }
 
 #[test]
-fn a_sleep_whose_timer_is_cleared_by_its_label_still_comes() {
+fn a_sleep_whose_timer_is_cancelled_by_its_label_still_completes() {
     let bench = Bench::new();
     let mut sleep = bench.timers.sleep(secs(5));
     assert_eq!(bench.poll(&mut sleep), Poll::Pending);
@@ -192,7 +193,7 @@ fn a_sleep_whose_timer_is_cleared_by_its_label_still_comes() {
 }
 
 #[test]
-fn a_timeout_gives_the_output_or_says_that_time_has_passed() {
+fn a_timeout_returns_the_output_or_that_the_time_has_passed() {
     let bench = Bench::new();
     let mut quick = pin!(bench.timers.timeout(secs(1), ready(7)));
     assert_eq!(bench.poll(&mut quick), Poll::Ready(Ok(7)));
@@ -207,7 +208,7 @@ fn a_timeout_gives_the_output_or_says_that_time_has_passed() {
 }
 
 #[test]
-fn an_interval_keeps_its_grid_and_follows_its_policy() {
+fn an_interval_keeps_its_ticks_and_follows_its_policy() {
     let bench = Bench::new();
     let mut interval = bench.timers.interval(secs(10)).missed(MissedTicks::Skip);
     let mut tick = || {

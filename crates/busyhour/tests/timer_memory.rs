@@ -1,4 +1,4 @@
-//! What a timer queue takes from the allocator, counted.
+//! How much memory a timer queue and a service allocate.
 
 use busyhour::{
     clock::{Clock, Instant, UnixTime},
@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// The system's allocator, with a count of what the calling thread holds.
+/// The system's allocator, with a count of the memory that the calling thread
+/// has allocated.
 struct Counting;
 
 thread_local! {
@@ -24,19 +25,19 @@ thread_local! {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every call goes to the system's allocator as it came; the counters
-// are constants of the thread and allocate nothing.
+// SAFETY: every call is passed on to the system's allocator unchanged; the
+// counters are constants of the thread and allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.set(BYTES.get() + layout.size() as isize);
         CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller keeps this function's contract.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get() - layout.size() as isize);
-        // SAFETY: the caller keeps this function's contract.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -58,7 +59,7 @@ fn a_pending_timer_takes_less_than_64_bytes_beside_its_value() {
 }
 
 #[test]
-fn the_memory_of_a_burst_goes_back() {
+fn the_memory_of_a_burst_is_returned() {
     let mut queue = filled(100);
     let before = BYTES.get();
     let burst: Vec<QueueHandle> = (0..500_000).map(|n| add(&mut queue, n)).collect();
@@ -75,7 +76,7 @@ fn the_memory_of_a_burst_goes_back() {
     (0..500_000).for_each(|n| {
         add(&mut queue, n);
     });
-    // The last ones lie anywhere, each in a chunk of its own.
+    // The last ones lie at random places, each in a chunk of its own.
     while queue.len() > 10 {
         assert!(queue.pop_due(Instant::FAR_FUTURE).is_some());
     }
@@ -142,8 +143,8 @@ fn timers_on_a_pool_allocate_nothing_either() {
     run_in_a_steady_state(&clock, |timer| timer.on(&shared), step);
 }
 
-/// Adds, cancels and expires timers of the service, and counts what it takes
-/// from the allocator. `on` says where a timer runs, `step` lets it run.
+/// Adds, cancels and expires timers of the service, and counts its allocations.
+/// `on` is where a timer runs, and `step` lets it run.
 fn run_in_a_steady_state(
     clock: &Clock,
     on: impl for<'a> Fn(TimerBuilder<'a, ()>) -> TimerBuilder<'a, Arc<dyn Executor>>,
@@ -169,7 +170,7 @@ fn run_in_a_steady_state(
             step();
         }
     };
-    // Owners that have a timer at all times, so that their lists stay.
+    // These owners always have a timer, so that their lists stay.
     (0..3).for_each(|owner| {
         let timer = timers.timer().owner(owner).after(Duration::from_secs(9999));
         on(timer).run(|| ()).unwrap();

@@ -1,4 +1,5 @@
-//! The timer queue against a naive list, operation by operation, and at its edges.
+//! The timer queue against a naive list, operation by operation, and with extreme
+//! deadlines.
 
 #[path = "../../../fuzz/any_bytes.rs"]
 mod any_bytes;
@@ -13,7 +14,8 @@ use model::{Operation, run};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Deadlines that collide often, that spread, and that lie at the edges.
+/// Deadlines that are often equal, that are spread, and the smallest and
+/// largest ones.
 fn deadline() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..50u64,
@@ -57,7 +59,7 @@ fn operations_of_any_bytes_agree_with_a_list() {
     any_bytes::hold_for("timer_queue", scaled(200) as usize, model::hold);
 }
 
-/// A number from the last one, the same in each run.
+/// The next number after the last one; the same in each run.
 fn next(random: &mut u64) -> u64 {
     *random = random
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -65,7 +67,8 @@ fn next(random: &mut u64) -> u64 {
     *random >> 20
 }
 
-/// So many, or more in a long run, and fewer where each costs more.
+/// The number of cases: more in a long run, and fewer where each case costs
+/// more.
 fn scaled(count: u64) -> u64 {
     let number = |name| {
         let text = std::env::var(name).ok();
@@ -78,7 +81,7 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-/// The queue beside an ordered map, which keeps up with large ones.
+/// The queue beside an ordered map, which is fast enough for large queues.
 #[derive(Default)]
 struct Large {
     queue: TimerQueue<u64>,
@@ -146,10 +149,10 @@ fn a_large_queue_agrees_with_a_map() {
 }
 
 #[test]
-fn deadlines_that_fall_agree_with_a_map() {
+fn decreasing_deadlines_agree_with_a_map() {
     let mut large = Large::default();
     large.add(u64::MAX);
-    // A pop in between has the queue sort what it has.
+    // A pop in between makes the queue sort its entries.
     for n in (1..scaled(20_000)).rev() {
         large.add(n * 1_000);
         if n % 1_000 == 0 {
@@ -178,7 +181,7 @@ fn timeouts_that_are_all_cancelled_agree_with_a_map() {
 }
 
 #[test]
-fn timers_at_one_instant_come_in_the_order_they_were_added() {
+fn timers_at_one_instant_run_in_the_order_they_were_added() {
     // Ten million at BUSYHOUR_TEST_SCALE=100.
     let count = scaled(100_000);
     let mut queue = TimerQueue::new();
@@ -187,7 +190,8 @@ fn timers_at_one_instant_come_in_the_order_they_were_added() {
     });
     for n in 0..count {
         assert_eq!(queue.pop_due(at(5)), Some((at(5), n)));
-        // What a callback adds at the same instant comes after the others.
+        // A timer that a callback adds at the same instant runs after the
+        // others.
         if n % 4 == 0 && n < count / 2 {
             queue.add(at(5), count + n / 4);
         }
@@ -199,7 +203,7 @@ fn timers_at_one_instant_come_in_the_order_they_were_added() {
 }
 
 #[test]
-fn the_ends_of_time_are_deadlines_like_others() {
+fn the_smallest_and_largest_instants_are_valid_deadlines() {
     let mut queue = TimerQueue::new();
     let never = queue.add(Instant::FAR_FUTURE, "never");
     assert_eq!(queue.next_deadline(), Some(Instant::FAR_FUTURE));
@@ -216,7 +220,7 @@ fn the_ends_of_time_are_deadlines_like_others() {
 }
 
 #[test]
-fn an_old_handle_names_nothing_however_often_its_slot_is_used() {
+fn an_old_handle_names_nothing_however_often_its_slot_is_reused() {
     let mut queue = TimerQueue::new();
     let mut old = Vec::new();
     for n in 0..10_000u64 {
@@ -236,7 +240,7 @@ fn an_old_handle_names_nothing_however_often_its_slot_is_used() {
 }
 
 #[test]
-fn values_that_are_left_are_dropped_with_the_queue() {
+fn remaining_values_are_dropped_with_the_queue() {
     let value = std::sync::Arc::new(());
     let mut queue = TimerQueue::new();
     let handles: Vec<QueueHandle> = (0..5_000)

@@ -1,4 +1,4 @@
-//! `replace`: the handle goes over to the new timer, or stays with the old one.
+//! `replace`: the handle then names the new timer, or still the old one.
 
 use std::{
     sync::{Arc, Mutex},
@@ -63,7 +63,7 @@ fn a_handle_names_the_timer_that_replaced_its_own() {
 }
 
 #[test]
-fn a_refusal_leaves_the_handle_and_its_timer_as_they_are() {
+fn a_refused_replace_leaves_the_handle_and_its_timer_unchanged() {
     let timers = service(1);
     let mut handle = timers.after(secs(1), &Inline, || ());
     let before = handle;

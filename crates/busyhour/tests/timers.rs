@@ -1,4 +1,4 @@
-//! The timer service on virtual time, driven step by step.
+//! The timer service in virtual time, driven step by step.
 
 use std::{
     collections::VecDeque,
@@ -49,7 +49,8 @@ impl Hand {
     }
 }
 
-/// A service in virtual time with everything around it.
+/// A service in virtual time, with a queue for its callbacks and a list of what
+/// ran.
 struct Bench {
     clock: Clock,
     timers: Timers,
@@ -75,7 +76,7 @@ impl Bench {
         }
     }
 
-    /// A callback that notes the virtual second it ran at.
+    /// Returns a callback that records the virtual second in which it runs.
     fn note(&self, what: &'static str) -> impl FnMut() + Send + Clone + 'static {
         let (clock, log) = (self.clock.clone(), Arc::clone(&self.log));
         move || log.lock().unwrap().push((seconds(clock.now()), what))
@@ -85,7 +86,7 @@ impl Bench {
         std::mem::take(&mut self.log.lock().unwrap())
     }
 
-    /// Moves time to the given second without any timer on the way.
+    /// Sets the time to the given second, without running timers in between.
     fn jump_to(&self, second: u64) {
         self.clock.as_virtual().unwrap().advance_to(at(second));
     }
@@ -97,7 +98,7 @@ impl Bench {
         delivered
     }
 
-    /// Runs timer after timer, each at its time, up to the given second.
+    /// Runs one timer after another, each at its time, up to the given second.
     fn run_until(&self, second: u64) {
         while let Some(deadline) = self.timers.next_deadline().filter(|&due| due <= at(second)) {
             self.clock.as_virtual().unwrap().advance_to(deadline);
@@ -159,7 +160,7 @@ fn several_shards_keep_the_order_of_deadlines() {
 }
 
 #[test]
-fn zero_delay_and_past_deadlines_run_at_the_next_drive_and_not_in_the_add() {
+fn zero_delay_and_past_deadlines_run_at_the_next_drive_and_not_within_the_add() {
     let bench = Bench::new();
     bench.jump_to(100);
     bench
@@ -201,7 +202,7 @@ fn a_drive_with_an_older_now_does_nothing() {
 }
 
 #[test]
-fn cancel_says_what_became_of_the_callback() {
+fn cancel_reports_what_happened_to_the_callback() {
     let bench = Bench::new();
     let timer = bench
         .timers
@@ -233,7 +234,7 @@ fn a_timer_in_its_executors_queue_can_still_be_cancelled() {
 }
 
 #[test]
-fn a_callback_sees_itself_running() {
+fn a_callback_sees_that_it_is_running() {
     let bench = Bench::new();
     let handle = Arc::new(Mutex::new(None::<TimerHandle>));
     let (timers, own) = (bench.timers.clone(), Arc::clone(&handle));
@@ -266,7 +267,7 @@ fn a_callback_adds_and_cancels_others() {
 }
 
 #[test]
-fn a_callback_that_keeps_adding_due_timers_does_not_keep_the_drive() {
+fn a_callback_that_keeps_adding_due_timers_does_not_prolong_the_drive() {
     #[derive(Clone)]
     struct Inline;
 
@@ -306,7 +307,7 @@ fn a_panic_ends_the_timer_and_reaches_the_executor() {
 }
 
 #[test]
-fn fixed_rate_keeps_its_grid_and_follows_the_policy_for_missed_ticks() {
+fn a_fixed_rate_keeps_its_ticks_and_follows_the_policy_for_missed_ones() {
     for (missed, expected, left_out) in [
         (MissedTicks::Burst, vec![10, 45, 45, 45, 50, 60], 0),
         (MissedTicks::Skip, vec![10, 45, 50, 60], 2),
@@ -343,7 +344,7 @@ fn a_gap_counts_from_the_end_of_a_run() {
 }
 
 #[test]
-fn a_callback_says_when_it_comes_again_and_zero_ends_it() {
+fn a_callback_decides_when_it_runs_again_and_zero_ends_it() {
     let bench = Bench::new();
     let (mut note, mut left) = (bench.note("run"), 3);
     let timer = bench.timers.timer().after(secs(1)).on(&bench.hand);
@@ -358,7 +359,7 @@ fn a_callback_says_when_it_comes_again_and_zero_ends_it() {
 }
 
 #[test]
-fn a_full_executor_puts_the_delivery_off_and_nothing_is_lost() {
+fn a_full_executor_delays_the_delivery_and_nothing_is_lost() {
     let bench = Bench::new();
     bench.timers.after(secs(1), &bench.hand, bench.note("once"));
     bench.timers.every(secs(1), &bench.hand, bench.note("tick"));
@@ -387,7 +388,7 @@ fn an_executor_that_shut_down_ends_the_timer_and_counts_the_loss() {
 }
 
 #[test]
-fn a_delivery_dropped_from_the_queue_is_counted_and_a_tick_comes_again() {
+fn a_delivery_dropped_from_the_queue_is_counted_and_later_ticks_still_run() {
     let bench = Bench::new();
     bench.timers.after(secs(1), &bench.hand, bench.note("once"));
     bench.timers.every(secs(1), &bench.hand, bench.note("tick"));
@@ -402,7 +403,7 @@ fn a_delivery_dropped_from_the_queue_is_counted_and_a_tick_comes_again() {
 }
 
 #[test]
-fn owners_and_labels_are_cleared_together() {
+fn timers_are_cancelled_by_owner_and_by_label() {
     let bench = Bench::new();
     let add = |label, owner| {
         let timer = bench
@@ -426,7 +427,7 @@ fn owners_and_labels_are_cleared_together() {
 }
 
 #[test]
-fn clearing_is_exact_after_timers_have_come_and_gone() {
+fn cancelling_by_owner_is_exact_after_timers_have_come_and_gone() {
     let bench = Bench::with(|builder| builder.shards(4));
     let add = |label, owner, second| {
         let timer = bench.timers.timer().label(label).owner(owner);
@@ -459,7 +460,7 @@ fn clearing_is_exact_after_timers_have_come_and_gone() {
 }
 
 #[test]
-fn the_report_knows_each_label() {
+fn the_report_lists_each_label() {
     let bench = Bench::new();
     let timer = || bench.timers.timer().after(secs(1));
     for _ in 0..5 {
@@ -593,7 +594,7 @@ fn cancel_and_wait_waits_for_the_end_of_the_run() {
 }
 
 #[test]
-fn callbacks_that_wait_for_each_other_are_told_so() {
+fn callbacks_that_wait_for_each_other_are_refused_the_wait() {
     let bench = Bench::new();
     let handles = Arc::new(Mutex::new(Vec::<TimerHandle>::new()));
     let both_run = Arc::new(std::sync::Barrier::new(2));
@@ -617,7 +618,7 @@ fn callbacks_that_wait_for_each_other_are_told_so() {
             scope.spawn(|| bench.hand.take().unwrap().run());
         }
     });
-    // One of them was refused its wait; the other waited for that one's end.
+    // One of them was refused its wait; the other waited for that one to end.
     assert_eq!(
         *outcomes.lock().unwrap(),
         [Cancel::Running, Cancel::AlreadyRan]
@@ -625,7 +626,7 @@ fn callbacks_that_wait_for_each_other_are_told_so() {
 }
 
 #[test]
-fn an_earlier_deadline_ends_a_hosts_sleep_and_a_later_one_does_not() {
+fn an_earlier_deadline_wakes_a_host_and_a_later_one_does_not() {
     let bench = Bench::new();
     let rings = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&rings);
@@ -638,7 +639,8 @@ fn an_earlier_deadline_ends_a_hosts_sleep_and_a_later_one_does_not() {
     assert_eq!(rings.load(Ordering::Relaxed), 0);
     bench.timers.after(secs(50), &bench.hand, || ());
     assert_eq!(rings.load(Ordering::Relaxed), 1);
-    // The host has been told; until it looks again, once is enough.
+    // The host has been told; it is not told again until it has looked at the
+    // timers.
     bench.timers.after(secs(40), &bench.hand, || ());
     assert_eq!(rings.load(Ordering::Relaxed), 1);
     assert_eq!(bench.timers.next_wait(), Some(secs(40)));

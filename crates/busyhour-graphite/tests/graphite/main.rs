@@ -495,6 +495,6 @@ fn what_grows_with_each_call_around_it_is_bounded() {
 }
 
 #[test]
-fn any_bytes_hold() {
+fn the_shared_property_holds_for_any_bytes() {
     any_bytes::hold_for("graphite_target", 2_000, properties::hold);
 }

@@ -138,7 +138,7 @@ fn dates_beyond_the_calendar_are_refused() {
 
 proptest! {
     #[test]
-    fn any_bytes_hold(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+    fn the_shared_property_holds_for_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
         properties::hold(&bytes);
     }
 

@@ -111,6 +111,6 @@ proptest! {
 }
 
 #[test]
-fn any_bytes_hold() {
+fn the_shared_property_holds_for_any_bytes() {
     any_bytes::hold_for("archive", 300, properties::hold);
 }

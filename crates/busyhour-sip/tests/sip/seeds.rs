@@ -55,6 +55,6 @@ fn every_changed_byte_of_a_seed_holds() {
 }
 
 #[test]
-fn any_bytes_hold() {
+fn the_shared_property_holds_for_any_bytes() {
     any_bytes::hold_for("sip_message", 20_000, hold);
 }

@@ -5,6 +5,6 @@ mod any_bytes;
 mod properties;
 
 #[test]
-fn any_bytes_hold() {
+fn the_shared_property_holds_for_any_bytes() {
     any_bytes::hold_for("stun_message", 50_000, properties::hold);
 }
