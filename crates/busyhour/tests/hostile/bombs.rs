@@ -1,4 +1,4 @@
-//! What the hostile cases are made of.
+//! Values and wakers that the hostile cases are made of.
 
 use busyhour::pool::TaskPool;
 use std::{
@@ -22,7 +22,7 @@ pub fn bomb() -> OnDrop<impl FnMut() + Send + Sync> {
     OnDrop(|| panic!("on purpose, in a drop"))
 }
 
-/// A waker that panics when it is woken, cloned as it likes.
+/// A waker that panics when it is woken; it may be cloned.
 pub fn waker_that_panics() -> Waker {
     struct Panics;
     impl Wake for Panics {
@@ -33,7 +33,7 @@ pub fn waker_that_panics() -> Waker {
     Waker::from(Arc::new(Panics))
 }
 
-/// A place for a waker, which wakes nobody until it is told to.
+/// Keeps a waker, and wakes it only when it is told to.
 #[derive(Clone, Default)]
 pub struct Sleep(Arc<Mutex<Option<Waker>>>);
 
@@ -53,7 +53,7 @@ impl Sleep {
         place.clone()
     }
 
-    /// The waker, once the future has slept.
+    /// Waits until the future sleeps; returns its waker.
     pub fn await_waker(&self) -> Waker {
         loop {
             if let Some(waker) = self.waker() {
@@ -69,29 +69,30 @@ pub fn pool(workers: usize) -> TaskPool {
     pool.build().expect("a pool")
 }
 
-/// What must still work after each case: plain tasks, serializers, futures, and as many workers as before.
+/// Checks what must work after each case: plain tasks, serializers, futures, and as many
+/// workers as before.
 pub fn works(pool: &TaskPool, workers: u64) {
     assert_eq!(pool.push_wait(|| 6 * 7), Ok(42));
     assert_eq!(pool.ephemeral().push_wait(|| 6 * 7), Ok(42));
     assert_eq!(pool.spawn(async { 6 * 7 }).wait(), Ok(42));
-    // A stand-in may be there still.
+    // A stand-in may still be there.
     assert!(pool.stats().worker_count >= workers);
 }
 
-/// Waits until `is_so`; the watchdog ends a wait that never does.
+/// Waits until `is_so`; if that never happens, the watchdog ends the process.
 pub fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         thread::yield_now();
     }
 }
 
-/// Waits for a message, or says after a minute that none came.
+/// Waits for a message; panics after a minute.
 pub fn receive<T>(receiver: &mpsc::Receiver<T>) -> T {
     let received = receiver.recv_timeout(Duration::from_secs(60));
     received.expect("a message within a minute")
 }
 
-/// The number of threads of this process whose name begins so.
+/// The number of threads of this process whose name begins with `prefix`.
 #[cfg(target_os = "linux")]
 pub fn threads_named(prefix: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
@@ -102,7 +103,8 @@ pub fn threads_named(prefix: &str) -> usize {
     names.filter(|name| name.starts_with(prefix)).count()
 }
 
-/// Waits until no thread has a name that begins so; false after a minute.
+/// Waits until no thread has a name that begins with `prefix`; returns false
+/// after a minute.
 #[cfg(target_os = "linux")]
 pub fn all_threads_end(prefix: &str) -> bool {
     let began = Instant::now();

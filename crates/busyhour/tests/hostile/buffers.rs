@@ -1,4 +1,5 @@
-//! Buffers: ranges from outside, owners of adopted bytes, and holds that outlive everything else.
+//! Buffers: ranges of the user's types, owners of adopted bytes, and buffers that outlive
+//! everything else.
 
 use crate::watchdog::watched;
 use busyhour::buffer::{Buffer, BufferPool};
@@ -18,7 +19,7 @@ fn pool() -> BufferPool {
 }
 
 #[test]
-fn a_range_that_is_none_panics_and_leaves_the_buffer() {
+fn an_invalid_range_panics_and_keeps_the_buffer() {
     let buffer = pool().copy_from(b"packet").unwrap();
     let ranges: [(Bound<usize>, Bound<usize>); 5] = [
         (Bound::Unbounded, Bound::Included(usize::MAX)),
@@ -35,7 +36,7 @@ fn a_range_that_is_none_panics_and_leaves_the_buffer() {
     assert!(buffer.slice(6..).is_empty());
 }
 
-/// A range of the user's own, whose bounds panic or differ from call to call.
+/// A user's range whose bounds panic or differ from call to call.
 struct Fickle(AtomicUsize);
 
 impl RangeBounds<usize> for Fickle {
@@ -72,7 +73,8 @@ fn a_range_may_do_anything() {
     assert_eq!(&*buffer, b"packet");
 }
 
-/// Bytes from elsewhere are dropped by whoever drops the last handle: their owner may use any pool then.
+/// Adopted bytes are dropped by the thread that drops the last handle; then their owner
+/// may use any pool.
 struct Owner {
     pool: BufferPool,
     dropped: Arc<AtomicUsize>,
@@ -121,7 +123,8 @@ fn an_owner_of_adopted_bytes_may_do_anything_when_it_is_dropped() {
     }
 }
 
-/// The last handle on a pool, and the last buffer of it, each dropped by a thread that is ending.
+/// Each of a pool's last handle and its last buffer is dropped by a thread that is
+/// ending.
 #[test]
 fn a_pool_may_end_inside_a_thread_that_ends() {
     thread_local! {

@@ -1,4 +1,5 @@
-//! Heaps whose entries panic when they are compared, changed or dropped, at every comparison of every operation.
+//! Heaps whose entries panic when they are compared, changed or dropped, at every
+//! comparison of every operation.
 
 use crate::watchdog::watched;
 use busyhour::heap::{Heap, HeapHandle, Locked};
@@ -10,7 +11,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Comparisons left until one panics, shared by all entries; and how many entries live.
+/// How many comparisons remain until one panics, for all entries together; and how many
+/// entries exist.
 #[derive(Default)]
 struct Fuse {
     left: Cell<Option<u32>>,
@@ -72,24 +74,24 @@ fn forty(fuse: &Rc<Fuse>) -> (Heap<Entry>, Vec<HeapHandle>) {
     (heap, handles)
 }
 
-/// What comes out, and that every entry is found by its handle until then.
+/// Pops all entries; until then, each entry is found by its handle.
 fn drain(mut heap: Heap<Entry>, handles: &[HeapHandle]) -> Vec<u32> {
     let found = handles.iter().filter(|handle| heap.contains(**handle));
     assert!(
         heap.len() - found.count() <= 1,
-        "but for one that was pushed"
+        "all handles but that of the pushed entry"
     );
     std::iter::from_fn(|| heap.pop().map(|entry| entry.key)).collect()
 }
 
-/// Drops a value that there is nothing to say about.
+/// Drops a value whose result does not matter.
 fn ignore<T>(_value: T) {}
 
 type Operation = fn(&mut Heap<Entry>, &[HeapHandle], &Rc<Fuse>);
 
 type Outcome = fn() -> Vec<u32>;
 
-/// Each operation with what comes out after it has happened.
+/// Each operation, with the values that are popped after it has succeeded.
 const OPERATIONS: &[(&str, Operation, Outcome)] = &[
     (
         "push",
@@ -131,7 +133,7 @@ fn a_comparison_that_panics_leaves_the_heap_as_it_was() {
                 assert_eq!(
                     left,
                     (0..40).collect::<Vec<_>>(),
-                    "{name}: it has not happened"
+                    "{name}: the operation has had no effect"
                 );
                 panics += 1;
             }
@@ -140,9 +142,9 @@ fn a_comparison_that_panics_leaves_the_heap_as_it_was() {
     }
 }
 
-/// The entry has changed; whatever is called next puts it in order first.
+/// The entry has changed; the next call first puts it in order.
 #[test]
-fn an_update_that_panics_is_settled_by_the_next_call() {
+fn the_next_call_finishes_an_update_that_panicked() {
     let next: &[(&str, Operation)] = &[
         ("push", |heap, _, fuse| {
             ignore(heap.push(Entry::new(100, fuse)))
@@ -183,7 +185,7 @@ fn an_update_that_panics_is_settled_by_the_next_call() {
 }
 
 #[test]
-fn a_change_that_panics_half_way_is_settled_too() {
+fn the_next_call_finishes_a_change_that_panicked_half_way() {
     let fuse = Rc::new(Fuse::default());
     let (mut heap, handles) = forty(&fuse);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -197,7 +199,8 @@ fn a_change_that_panics_half_way_is_settled_too() {
     assert_eq!(heap.verify(), Ok(()));
 }
 
-/// A heap that is locked for a comparison says so instead of waiting for itself.
+/// A heap that is locked for a comparison returns an error instead of waiting
+/// for itself.
 #[test]
 fn a_comparison_that_uses_its_own_locked_heap_is_refused() {
     watched("a comparison that uses its own heap", || {
@@ -206,7 +209,7 @@ fn a_comparison_that_uses_its_own_locked_heap_is_refused() {
             let own = own.clone();
             let order: Order = Box::new(move |a, b| {
                 if *b == 13 {
-                    own.upgrade().expect("it is being used").pop();
+                    own.upgrade().expect("the heap is in use").pop();
                 }
                 a.cmp(b)
             });

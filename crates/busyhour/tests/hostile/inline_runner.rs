@@ -1,4 +1,5 @@
-//! An inline runner: what it collects, and what it runs of that, does anything.
+//! An inline runner whose collected tasks, and the tasks that it runs, are
+//! hostile.
 
 use crate::{
     bombs::{pool, until, works},
@@ -45,7 +46,7 @@ fn what_an_inline_runner_collects_or_runs_may_do_anything() {
                         works(&pool, 2);
                         let panicked = u64::from(deed == "panics" && in_a_task);
                         until(|| pool.stats().panicked == panicked);
-                        // It may come again.
+                        // The thread may use the inline runner again.
                         runner.run(|| calls.push(|| ()).expect("room"));
                         until(|| calls.is_idle());
                     }
@@ -57,7 +58,8 @@ fn what_an_inline_runner_collects_or_runs_may_do_anything() {
     }
 }
 
-/// What an inline runner keeps is its own until it leaves; a suspension holds it up beyond that.
+/// An inline runner keeps its tasks for itself until its run ends; a suspension delays
+/// them further.
 #[test]
 fn what_an_inline_runner_collects_for_a_suspended_serializer_waits_for_the_last_guard() {
     watched("an inline runner suspends what it pushes to", || {

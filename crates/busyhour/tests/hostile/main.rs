@@ -1,8 +1,10 @@
-//! User code that misbehaves in every place where the library calls it: it panics, publishes, pushes, cancels, waits,
-//! drops the last handle or shuts the pool down, inside closures, `Drop`, `Clone`, `Eq`, `Hash`, wakers and hooks.
-//! Each case must end, must be counted, and must leave the pool, the timers and the topic working.
+//! Hostile user code in every place where the library calls it: it panics, publishes,
+//! pushes, cancels, waits, drops the last handle or shuts the pool down, inside closures,
+//! `Drop`, `Clone`, `Eq`, `Hash`, wakers and hooks. Each case must end and be counted,
+//! and the pool, the timers and the topic must work afterwards.
 //!
-//! One file a module of the library. Each case runs inside [`watchdog::watched`].
+//! There is one file for each module of the library. Each case runs inside
+//! [`watchdog::watched`].
 
 mod bombs;
 mod buffers;

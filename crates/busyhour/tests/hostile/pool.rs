@@ -21,7 +21,7 @@ use std::{
 };
 
 #[test]
-fn a_deadline_without_an_end_is_no_deadline() {
+fn an_infinite_deadline_is_no_deadline() {
     watched("a shutdown whose deadline is beyond the clock", || {
         let pool = pool(1);
         let group = ShutdownGroup::new();
@@ -41,8 +41,8 @@ fn a_name_with_a_nul_byte_is_refused() {
     assert!(error.to_string().contains("NUL"), "{error}");
 }
 
-/// The stand-in leaves for want of work while the worker it stands in for is
-/// still blocked: what is pushed then waits for ever.
+/// If a stand-in left for lack of work while its worker is still blocked, later
+/// tasks would wait for ever.
 #[test]
 fn a_stand_in_stays_as_long_as_it_is_needed() {
     watched("a worker blocks for longer than the idle timeout", || {
@@ -58,21 +58,22 @@ fn a_stand_in_stays_as_long_as_it_is_needed() {
                     blocks.send(()).expect("the test waits");
                     receiver.recv()
                 })
-                .expect("the later task sends");
+                .expect("the later task runs");
         })
         .expect("room");
         receive(&blocked);
-        // Long enough for the stand-in to have been idle many times over.
+        // Long enough that the stand-in was idle many times.
         let began = std::time::Instant::now();
         until(|| began.elapsed() > Duration::from_millis(200));
         assert_eq!(pool.stats().worker_count, 2, "the stand-in has left");
-        pool.push(move || sender.send(()).expect("it waits for this"))
+        pool.push(move || sender.send(()).expect("the task waits for this"))
             .expect("room");
         assert!(pool.shutdown(Duration::from_secs(60)).is_clean());
     });
 }
 
-/// Blocks, comes back and blocks again, while idle workers come and go.
+/// A worker blocks, returns and blocks again, while idle workers start and
+/// leave.
 #[test]
 fn a_stand_in_that_is_about_to_leave_is_replaced() {
     watched("a worker blocks just as its stand-in retires", || {
@@ -81,10 +82,14 @@ fn a_stand_in_that_is_about_to_leave_is_replaced() {
         for _ in 0..2_000 {
             let (sender, receiver) = mpsc::channel();
             let inner = pool.clone();
-            pool.push(move || inner.blocking(|| receiver.recv()).expect("sent below"))
-                .expect("room");
+            pool.push(move || {
+                inner
+                    .blocking(|| receiver.recv())
+                    .expect("the message is sent below")
+            })
+            .expect("room");
             let processed = pool.stats().processed;
-            pool.push(move || sender.send(()).expect("it waits for this"))
+            pool.push(move || sender.send(()).expect("the task waits for this"))
                 .expect("room");
             until(|| pool.stats().processed >= processed + 2);
         }
@@ -93,7 +98,7 @@ fn a_stand_in_that_is_about_to_leave_is_replaced() {
 }
 
 #[test]
-fn a_stand_in_leaves_once_it_is_needed_no_more() {
+fn a_stand_in_leaves_when_it_is_no_longer_needed() {
     watched("a stand-in stays for ever", || {
         let pool = TaskPool::builder().workers(1);
         let pool = pool.idle_timeout(Duration::from_millis(1)).build();
@@ -102,7 +107,7 @@ fn a_stand_in_leaves_once_it_is_needed_no_more() {
         let (later, (sender, receiver)) = (pool.clone(), mpsc::channel());
         pool.push(move || {
             inner.blocking(|| {
-                let sends = move || sender.send(()).expect("it waits for this");
+                let sends = move || sender.send(()).expect("the task waits for this");
                 later.push(sends).expect("room");
                 receiver.recv().expect("the stand-in sends");
             });
@@ -114,11 +119,11 @@ fn a_stand_in_leaves_once_it_is_needed_no_more() {
     });
 }
 
-/// A worker retires, slowly, while the last handle is dropped: the others fell
+/// A worker retires slowly while the last handle is dropped; the others fell
 /// asleep when it still counted as one of them.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_worker_that_leaves_late_leaves_nobody_behind() {
+fn a_worker_that_retires_late_leaves_no_other_asleep() {
     use crate::bombs::{all_threads_end, threads_named};
 
     watched("a worker retires while the last handle goes", || {
@@ -128,25 +133,25 @@ fn a_worker_that_leaves_late_leaves_nobody_behind() {
         let pool = TaskPool::builder().name("leaver").workers(3).minimum(2);
         let pool = pool.idle_timeout(Duration::from_millis(1));
         let pool = pool.on_thread_stop(move || {
-            // The first one to stop is held up; the others find the channel closed.
+            // The first one to stop is delayed; the others find the channel closed.
             stops.send(()).ok();
             held.lock().map(|held| held.recv().ok()).ok();
         });
         let pool = pool.build().expect("a pool");
         receive(&stopping);
         drop(pool);
-        // The two others have looked around and sleep again, for ever or until they are told.
+        // The two others have looked for work and sleep again, until they are woken.
         let began = std::time::Instant::now();
         until(|| began.elapsed() > Duration::from_millis(100));
         assert!(threads_named("leaver") > 0);
         drop(release);
-        assert!(all_threads_end("leaver"), "threads that nobody ends");
+        assert!(all_threads_end("leaver"), "some threads have not ended");
     });
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_pool_whose_last_handle_goes_leaves_no_thread() {
+fn a_pool_whose_last_handle_is_dropped_leaves_no_thread() {
     watched("pools come and go", || {
         for round in 0..300 {
             let pool = TaskPool::builder().name("short").workers(3).minimum(1);
@@ -156,14 +161,14 @@ fn a_pool_whose_last_handle_goes_leaves_no_thread() {
         }
         assert!(
             crate::bombs::all_threads_end("short"),
-            "threads that nobody ends"
+            "some threads have not ended"
         );
     });
 }
 
-/// The last handle is dropped by a task, which itself was the last to run.
+/// The last handle is dropped by a task, which is also the last one to run.
 #[test]
-fn the_last_handle_may_go_inside_a_task() {
+fn the_last_handle_may_be_dropped_inside_a_task() {
     watched("a task drops the last handle", || {
         let pool = pool(2);
         let (sender, receiver) = mpsc::channel();
@@ -183,7 +188,7 @@ fn the_last_handle_may_go_inside_a_task() {
     });
 }
 
-/// What each foreign thing does in turn.
+/// What hostile code does, one after the other.
 pub type Deed = (&'static str, fn(&TaskPool));
 
 pub const DEEDS: [Deed; 7] = [
@@ -202,7 +207,8 @@ pub const DEEDS: [Deed; 7] = [
     }),
 ];
 
-/// Runs `place` with each deed in it; each must be called and must end.
+/// Runs `case` with each deed, at the place of this name; each deed must be
+/// done and must end.
 fn each_deed(place: &str, case: impl Fn(&TaskPool, Act)) {
     for (deed, act) in DEEDS {
         let name: &'static str = format!("{place} {deed}").leak();
@@ -294,7 +300,8 @@ fn outputs_and_futures_may_do_anything_when_dropped() {
 
 #[test]
 fn thread_hooks_may_do_anything() {
-    // Workers that all wait for a worker wait for ever, so the hooks must not.
+    // If all workers wait for a worker, they wait for ever; so the hooks must
+    // not do this.
     let deeds = DEEDS.iter().filter(|(deed, _)| *deed != "spawns and waits");
     for &(deed, act) in deeds {
         let name: &'static str = format!("a thread's hook {deed}").leak();
@@ -321,9 +328,9 @@ fn thread_hooks_may_do_anything() {
     }
 }
 
-/// The queued tasks' captures panic, push and wait while a shutdown drops them.
+/// While a shutdown drops queued tasks, their captures panic, push and wait.
 #[test]
-fn what_a_shutdown_drops_may_do_anything() {
+fn tasks_that_a_shutdown_drops_may_do_anything() {
     for (deed, act) in DEEDS {
         let name: &'static str = format!("what a shutdown drops {deed}").leak();
         watched(name, || {
@@ -355,7 +362,7 @@ fn what_a_shutdown_drops_may_do_anything() {
             let report = pool.shutdown(Duration::from_millis(1));
             assert_eq!(report.unfinished_workers, 1);
             if deed != "shuts down" {
-                // Each task is reported by one shutdown only.
+                // Each task is in the report of one shutdown only.
                 assert_eq!((report.not_run, report.left[0].not_run), (9, 3));
             }
             drop(release);
@@ -407,10 +414,10 @@ fn a_shutdown_inside_the_only_worker_drains_what_waits_behind_it() {
     });
 }
 
-/// The report of a shutdown whose deadline passes names what was not run and what still runs, and nothing runs after it
-/// but what was running.
+/// When a shutdown's deadline passes, its report names the tasks that were not run and
+/// those that still run; no other task runs after it.
 #[test]
-fn what_a_shutdown_does_not_run_is_listed() {
+fn a_shutdown_lists_what_it_does_not_run() {
     watched("a shutdown beside 100,000 tasks", || {
         let pool = pool(2);
         let (begun, begins) = mpsc::channel();
@@ -465,9 +472,9 @@ fn what_a_shutdown_does_not_run_is_listed() {
     });
 }
 
-/// A task that was refused is run by the one that pushed it, as a policy may be.
+/// A refused task may be run by the thread that pushed it, as some policies do.
 #[test]
-fn a_refused_task_that_another_one_runs_takes_no_label_away() {
+fn a_refused_task_run_within_another_keeps_the_label_of_that_one() {
     watched(
         "a task with a label runs a refused one with another",
         || {
@@ -477,7 +484,7 @@ fn a_refused_task_that_another_one_runs_takes_no_label_away() {
             let (release, held) = mpsc::channel::<()>();
             let inner = pool.clone();
             let outer = Task::labelled(&"outer", move || {
-                inner.push(|| ()).expect("room for one");
+                inner.push(|| ()).expect("there is room for one task");
                 let refused = inner.execute(Task::labelled(&"inner", || ()));
                 refused.expect_err("it is full").task.run();
                 begins.send(()).expect("the test waits");

@@ -8,7 +8,8 @@ use std::{
     rc::Rc,
 };
 
-/// Comparisons left until one panics; the entity whose drop panics; how many were dropped.
+/// How many comparisons remain until one panics; the entity whose drop panics; how many
+/// entities were dropped.
 #[derive(Default)]
 struct Fuse {
     left: Cell<Option<usize>>,
@@ -42,7 +43,7 @@ impl Drop for Entity {
     }
 }
 
-/// `count` equals, in order.
+/// A queue of `count` equal entities, and the order in which they were added.
 fn queue(count: usize, fuse: &Rc<Fuse>) -> (RunQueue<Entity>, SchedState) {
     let mut queue = RunQueue::new(WorkerId::new(0));
     let mut sched_state = SchedState::new(Class::Normal(Priority::new(20)));
@@ -57,7 +58,7 @@ fn drain(queue: &mut RunQueue<Entity>) -> Vec<usize> {
     std::iter::from_fn(|| queue.pick().map(|entity| entity.number)).collect()
 }
 
-/// Ten are a sorted ring, forty are lists.
+/// Ten entities are kept in a sorted ring, forty in lists.
 #[test]
 fn a_comparison_that_panics_leaves_the_queue_as_it_was() {
     for count in [10, 40] {

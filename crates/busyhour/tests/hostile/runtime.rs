@@ -1,4 +1,5 @@
-//! The runtime: shut down, or its last handle dropped, from inside of everything that it runs.
+//! The runtime is shut down, or its last handle dropped, from inside of everything that
+//! it runs.
 
 use crate::watchdog::watched;
 use busyhour::{
@@ -63,7 +64,7 @@ impl<F: FnOnce() + Send> Drop for OnDrop<F> {
 }
 
 type Deed = Box<dyn FnOnce() + Send>;
-/// Has the runtime run the deed somewhere.
+/// Makes the runtime run the deed in one kind of place.
 type Site = fn(&Runtime, Deed);
 
 const SITES: &[(&str, Site)] = &[
@@ -98,7 +99,7 @@ const SITES: &[(&str, Site)] = &[
         if polled.is_ready() {
             waker.wake();
         } else {
-            // Its end would cancel it.
+            // Dropping the sleep would cancel it.
             std::mem::forget(sleep);
         }
     }),
@@ -165,9 +166,10 @@ fn several_shutdowns_at_once_all_end() {
     });
 }
 
-/// A waker that waits keeps the driver's thread, and no shutdown for longer than its deadline.
+/// A waker that does not return blocks the driver's thread; it delays no shutdown beyond
+/// its deadline.
 #[test]
-fn a_waker_that_does_not_return_keeps_no_shutdown() {
+fn a_waker_that_does_not_return_delays_no_shutdown() {
     watched("a waker that does not return", || {
         let runtime = runtime();
         let (begun, begins) = mpsc::channel();

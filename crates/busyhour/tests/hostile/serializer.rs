@@ -26,20 +26,20 @@ fn names(outcome: Result<(), WaitError>) -> Vec<String> {
 }
 
 #[test]
-fn a_cycle_through_a_plain_task_is_named() {
+fn a_cycle_through_a_plain_task_is_refused() {
     watched("s waits for a plain task that waits for s", || {
         let pool = pool(2);
         let s = pool.serializer("s").build().expect("a serializer");
         let (inner_pool, inner_s) = (pool.clone(), s.clone());
         let outcome = s.push_wait(move || inner_pool.push_wait(move || inner_s.push_wait(|| ())));
-        let innermost = outcome.expect("s ran").expect("the plain task ran");
+        let innermost = outcome.expect("s ran").expect("the plain task has run");
         assert_eq!(names(innermost), ["s"]);
         works(&pool, 2);
     });
 }
 
 #[test]
-fn a_cycle_through_two_pools_is_named() {
+fn a_cycle_through_two_pools_is_refused() {
     watched(
         "a of one pool waits for b of another, which waits for a",
         || {
@@ -72,7 +72,7 @@ fn a_wait_for_another_pool_leaves_no_pool_without_a_worker() {
     );
 }
 
-/// For how long a thread of this process had a processor, if it sleeps now.
+/// How long a thread of this process has used a processor, if it sleeps now.
 fn processor_time_of_sleeper(thread: &str) -> Option<String> {
     let read = |file| fs::read_to_string(format!("/proc/self/task/{thread}/{file}"));
     let status = read("status").expect("Linux");
@@ -81,7 +81,8 @@ fn processor_time_of_sleeper(thread: &str) -> Option<String> {
     sleeps.then(|| schedule.split_whitespace().next().map(str::to_owned))?
 }
 
-/// Whether the thread sleeps at each of a thousand looks and does nothing between them.
+/// Whether the thread is asleep in a thousand checks and uses no processor between
+/// them.
 fn stays_asleep(thread: &str) -> bool {
     let first = processor_time_of_sleeper(thread);
     first.is_some() && (0..1_000).all(|_| processor_time_of_sleeper(thread) == first)
@@ -111,7 +112,7 @@ fn a_producer_that_waits_for_room_sleeps() {
             let own = fs::read_link("/proc/thread-self").expect("Linux");
             let number = own.file_name().expect("its number").to_owned();
             tells.send(number).expect("the test waits");
-            full.push(|| ()).expect("room in the end");
+            full.push(|| ()).expect("there is room in the end");
         });
         let number = told.recv().expect("its number");
         let number = number.to_str().expect("digits");
@@ -123,7 +124,7 @@ fn a_producer_that_waits_for_room_sleeps() {
 }
 
 #[test]
-fn a_water_hook_may_panic_when_it_is_dropped() {
+fn a_watermark_hook_may_panic_when_it_is_dropped() {
     watched("a task holds the last reference to its serializer", || {
         let pool = pool(1);
         let bomb = bomb();
@@ -145,7 +146,7 @@ fn a_water_hook_may_panic_when_it_is_dropped() {
 }
 
 #[test]
-fn a_water_hook_may_do_anything() {
+fn a_watermark_hook_may_do_anything() {
     watched("hooks push to their serializer, drop it and panic", || {
         let pool = pool(1);
         let place: Arc<OnceLock<Serializer>> = Arc::default();
@@ -168,7 +169,7 @@ fn a_water_hook_may_do_anything() {
 }
 
 #[test]
-fn what_a_full_serializer_loses_may_do_anything() {
+fn tasks_that_a_full_serializer_drops_may_do_anything() {
     for overflow in [Overflow::DropOldest, Overflow::Conflate] {
         watched(
             "a displaced task panics, pushes and waits in its drop",
@@ -184,7 +185,9 @@ fn what_a_full_serializer_loses_may_do_anything() {
                     panic!("on purpose, in a drop");
                 });
                 lossy.push_keyed(1, move || drop(capture)).expect("room");
-                lossy.push_keyed(1, || ()).expect("its panic is not ours");
+                lossy
+                    .push_keyed(1, || ())
+                    .expect("the panic does not reach this thread");
                 assert_eq!(pool.stats().panicked, 1);
                 drop(suspension);
                 until(|| lossy.is_idle());
@@ -194,9 +197,10 @@ fn what_a_full_serializer_loses_may_do_anything() {
     }
 }
 
-/// Waits for the serializer whose task shuts the pool down, which waits for the waiter.
+/// A task of a serializer shuts the pool down, which waits for a task that waits for
+/// that serializer.
 #[test]
-fn a_wait_for_who_shuts_the_pool_down_is_named() {
+fn a_wait_for_a_task_that_shuts_the_pool_down_is_refused() {
     type Wait = fn(&Serializer) -> Vec<String>;
     let waits: [(&str, Wait); 3] = [
         ("push_wait", |s| names(s.push_wait(|| ()))),
@@ -218,7 +222,7 @@ fn a_wait_for_who_shuts_the_pool_down_is_named() {
             let (begins, begun) = mpsc::channel();
             t.push(move || {
                 begins.send(()).expect("the test waits");
-                // Pushes of the pool's own tasks are admitted still.
+                // The pool still accepts pushes of its own tasks.
                 until(|| {
                     thread::scope(|scope| {
                         scope
@@ -264,7 +268,8 @@ fn shut_down_by_s() -> (TaskPool, Serializer, Serializer) {
     (pool, s, t)
 }
 
-/// Lets a task of `s` shut the pool down, without a deadline, once it is `time` to.
+/// Makes a task of `s` shut the pool down, without a deadline, when it is `time`
+/// to.
 fn shut_down(
     pool: &TaskPool,
     s: &Serializer,

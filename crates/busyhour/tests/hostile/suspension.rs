@@ -1,4 +1,5 @@
-//! Suspensions: nested, leaked, and held by what they hold up.
+//! Suspensions that are nested, leaked, or held by a task that waits for their
+//! end.
 
 use crate::{
     bombs::{OnDrop, pool, until, works},
@@ -21,7 +22,8 @@ use std::{
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A serializer with a name, of a group, and one without.
+/// Runs the case for a serializer with a name, for a member of a group, and for
+/// one without a name.
 fn each_kind(name: &str, case: impl Fn(&TaskPool, &Serializer, &ShutdownGroup)) {
     for has_name in [true, false] {
         watched(format!("{name}, has a name: {has_name}"), || {
@@ -67,7 +69,8 @@ fn guards_may_be_dropped_anywhere_and_the_last_one_resumes() {
             assert_eq!((ran.load(Ordering::SeqCst), calls.len()), (0, 1));
             thread::spawn(move || drop(four)).join().expect("no panic");
             until(|| ran.load(Ordering::SeqCst) == 1);
-            // Within its own task: that one ends, and the next waits.
+            // Suspends within a task of the serializer: that task ends, and the
+            // next one waits.
             let inner = calls.clone();
             let guard = calls.push_wait(move || (inner.suspend(), inner.suspend()));
             calls.push(|| ()).expect("room");
@@ -79,9 +82,10 @@ fn guards_may_be_dropped_anywhere_and_the_last_one_resumes() {
     );
 }
 
-/// Only who drops the task ends the suspension, which is the shutdown.
+/// Only dropping the task ends the suspension, and only the shutdown drops the
+/// task.
 #[test]
-fn a_guard_that_is_held_by_what_it_holds_up_ends_with_the_pool() {
+fn a_guard_held_by_a_task_that_it_suspends_ends_with_the_pool() {
     each_kind("a task holds its own serializer up", |pool, calls, _| {
         let (one, two) = (calls.suspend(), calls.suspend());
         let dropped = Arc::new(AtomicU64::new(0));
@@ -105,7 +109,7 @@ fn a_guard_that_is_held_by_what_it_holds_up_ends_with_the_pool() {
 }
 
 #[test]
-fn a_leaked_guard_keeps_no_shutdown() {
+fn a_leaked_guard_delays_no_shutdown() {
     each_kind("guards that are never dropped", |pool, calls, group| {
         mem::forget((calls.suspend(), calls.suspend()));
         (0..3).for_each(|_| calls.push(|| ()).expect("room"));
@@ -117,7 +121,8 @@ fn a_leaked_guard_keeps_no_shutdown() {
     });
 }
 
-/// A member whose tasks wait for a guard is waited for until somebody drops that.
+/// A group waits for a member whose tasks wait for a guard, until the guard is
+/// dropped.
 #[test]
 fn a_group_waits_for_guards_that_its_other_members_hold() {
     watched("one member holds another one up", || {

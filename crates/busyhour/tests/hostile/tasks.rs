@@ -87,7 +87,7 @@ fn a_future_that_panics_in_poll_and_in_drop_aborts_nothing() {
 }
 
 #[test]
-fn a_future_nobody_can_wake_may_panic_in_its_drop() {
+fn a_future_without_a_waker_may_panic_in_its_drop() {
     each_way(
         "a future is dropped because nobody can wake it",
         1,
@@ -140,7 +140,7 @@ fn a_ready_future_may_panic_in_its_drop_and_still_has_its_output() {
 }
 
 #[test]
-fn who_waits_for_a_future_may_panic_when_woken() {
+fn a_waker_that_waits_for_a_future_may_panic() {
     each_way(
         "the waker of a handle panics",
         1,
@@ -161,7 +161,7 @@ fn who_waits_for_a_future_may_panic_when_woken() {
 }
 
 #[test]
-fn an_output_is_given_away_once() {
+fn an_output_is_returned_once() {
     each_way(
         "a handle is used after its end",
         0,
@@ -178,7 +178,7 @@ fn an_output_is_given_away_once() {
 }
 
 #[test]
-fn who_hears_of_a_future_finds_its_captures_gone() {
+fn a_futures_captures_are_dropped_before_its_waiters_are_woken() {
     each_way(
         "captures outlive their future",
         0,
@@ -216,7 +216,7 @@ fn a_sleeping_future_ends_with_its_pool_if_it_is_woken() {
 }
 
 #[test]
-fn a_sleeping_future_ends_with_its_pool_if_nobody_wakes_it() {
+fn a_sleeping_future_ends_with_its_pool_if_nothing_wakes_it() {
     for way in [Way::Plain, Way::Class] {
         watched(
             "a handle waits for a future that sleeps while its pool ends",
@@ -273,7 +273,7 @@ fn a_worker_that_waits_for_a_future_has_a_stand_in() {
 }
 
 #[test]
-fn a_wait_for_a_future_of_ones_own_serializer_is_named() {
+fn a_wait_for_a_future_of_ones_own_serializer_is_refused() {
     watched("a serializer waits for its own future", || {
         let pool = pool(2);
         let s = pool.serializer("s").build().expect("a serializer");
@@ -288,7 +288,7 @@ fn a_wait_for_a_future_of_ones_own_serializer_is_named() {
 }
 
 #[test]
-fn a_future_of_a_simulation_is_stepped_by_whoever_waits() {
+fn a_future_of_a_simulation_is_stepped_by_the_thread_that_waits() {
     watched("a handle waits in a simulation", || {
         let pool = TaskPool::simulated(7, Clock::simulated(UnixTime::from_secs(0)));
         assert_eq!(pool.spawn(async { 7 }).wait(), Ok(7));

@@ -1,9 +1,9 @@
-//! The pool beside a flat list of all buffers ever handed out: the oracle of the
-//! property test and of the fuzzer.
+//! The oracle of the property test and of the fuzzer: the pool beside a flat
+//! list of all buffers that it ever handed out.
 
 use busyhour::buffer::{Buffer, BufferMut, BufferPool, Error};
 
-/// What a caller may do, right or wrong.
+/// What a caller may do, correctly or not.
 #[derive(Debug, Clone)]
 pub enum Operation {
     Alloc {
@@ -46,8 +46,9 @@ pub struct Address {
     pub offset: isize,
 }
 
-/// Any bytes as operations: shared by the tests and the fuzzer. The flat list
-/// is walked after each operation, so their number is bounded.
+/// Takes any bytes as operations; tests and fuzzer share this property. The
+/// flat list is scanned after each operation, so the number of operations is
+/// bounded.
 pub fn hold(bytes: &[u8]) {
     let mut input = Input(bytes);
     let mut driver = Driver::new(1024 * [4, 256, 4096][input.below(3)]);
@@ -60,7 +61,7 @@ pub fn hold(bytes: &[u8]) {
     driver.finish();
 }
 
-/// Bytes that operations are made of; zeroes when there are no more.
+/// The bytes of which operations are made; zeros when no more are left.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -88,7 +89,7 @@ impl Input<'_> {
         }
     }
 
-    /// Mostly small, with the edges of size classes among them.
+    /// Mostly small lengths, and some at the limits of size classes.
     fn len(&mut self) -> usize {
         match self.below(4) {
             0 => 64,
@@ -98,7 +99,7 @@ impl Input<'_> {
         }
     }
 
-    /// Mostly around the edges of a buffer and of its block.
+    /// Mostly near the ends of a buffer and of its block.
     fn address(&mut self) -> Address {
         let which = self.byte();
         let offset = match self.below(4) {
@@ -203,8 +204,8 @@ impl Driver {
         match self.pool.find(len) {
             Ok(start) => {
                 let entry = self.enter(start.addr(), len);
-                // SAFETY: the pool just handed out these bytes, and no
-                // `Buffer` shows them yet.
+                // SAFETY: the pool has just handed out these bytes, and no
+                // `Buffer` gives access to them yet.
                 unsafe { start.write_bytes(self.entries[entry].fill, len) };
                 self.entries[entry].pins = 1;
                 self.entries[entry].is_published = true;
@@ -318,7 +319,7 @@ impl Driver {
         }
     }
 
-    /// Lets everything go, and checks that the pool agrees that it is empty.
+    /// Drops everything, and checks that the pool is empty.
     pub fn finish(mut self) {
         self.writing.clear();
         self.handles.clear();

@@ -1,23 +1,25 @@
-//! The indexed heap as a map from handles to what they should name.
+//! The model of the indexed heap: a map from handles to the values that they
+//! name.
 
 use std::collections::{HashMap, HashSet};
 
 use busyhour::heap::{Heap, HeapHandle, Order};
 
-/// What the heap can be asked; entries are named by the order of their pushing.
+/// An operation on the heap; an entry is named by its position in the order of
+/// pushes.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation {
     Push(u8),
     Pop,
-    /// Removes the entry pushed as the n-th, whether it is still there or not.
+    /// Removes the n-th pushed entry, whether it is still there or not.
     Remove(usize),
-    /// Gives the entry pushed as the n-th another value.
+    /// Gives the n-th pushed entry another value.
     Update(usize, u8),
     Clear,
 }
 
 impl Operation {
-    /// Makes an operation of any 32 bits.
+    /// Makes an operation of 32 bits, whatever they are.
     pub fn decode(bits: u32) -> Self {
         let [kind, value, low, high] = bits.to_le_bytes();
         let index = usize::from(u16::from_le_bytes([low, high]));
@@ -31,7 +33,7 @@ impl Operation {
     }
 }
 
-/// Any bytes as operations: shared by the tests and the fuzzer.
+/// Takes any bytes as operations; tests and fuzzer share this property.
 pub fn hold(bytes: &[u8]) {
     let (operations, _) = bytes.as_chunks();
     let mut pair = Pair::new(Heap::min());
@@ -41,11 +43,12 @@ pub fn hold(bytes: &[u8]) {
     assert!(pair.drain().is_sorted());
 }
 
-/// The heap and its oracle: what was pushed and has not left yet, by handle.
+/// The heap and its oracle: the entries that were pushed and have not left, by
+/// handle.
 pub struct Pair<C> {
     heap: Heap<(u8, usize), C>,
     pushed: Vec<HeapHandle>,
-    /// The same, to see that no handle comes twice.
+    /// All handles so far, to check that none is used twice.
     seen: HashSet<HeapHandle>,
     present: HashMap<HeapHandle, (u8, usize)>,
 }

@@ -1,4 +1,4 @@
-//! The event of most tests of the bus: how loud a line is.
+//! The event of most tests of the bus: the volume level of a line.
 
 use busyhour::bus::{Event, Published, Topic};
 

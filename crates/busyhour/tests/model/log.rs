@@ -1,4 +1,5 @@
-//! Writes down what is heard of a line, and gives nobody time unasked.
+//! Records what a subscription to a line receives, and a pool that runs only
+//! when it is stepped.
 #![allow(dead_code)] // each test file uses its own part
 
 use crate::model::Level;
@@ -12,7 +13,8 @@ use std::sync::{Arc, Mutex};
 pub const HERE: NodeId = NodeId(1);
 pub const THERE: NodeId = NodeId(2);
 
-/// What was heard of a line, and from whom; no level when it was cleared.
+/// What was received for a line, and from which node; the level is `None` when
+/// the line was cleared.
 pub type Heard = (u32, Option<u32>, NodeId);
 
 #[derive(Clone, Default)]
@@ -37,7 +39,7 @@ impl Log {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    /// The same, from whomever.
+    /// As before, without the nodes.
     pub fn take_levels(&self) -> Vec<(u32, Option<u32>)> {
         let heard = self.take().into_iter();
         heard.map(|(line, level, _)| (line, level)).collect()

@@ -1,4 +1,5 @@
-//! What must hold for any bytes as a record of the bus: shared by the tests and the fuzzer.
+//! The property that must hold for any bytes as a record of the bus; tests and fuzzer
+//! share it.
 
 use busyhour::bus::{Limits, Record, RecordPattern};
 
@@ -8,21 +9,26 @@ const TIGHT: Limits = Limits {
     record_bytes: 256,
 };
 
-/// Nothing panics, what was read is within the limits, and it is written back byte by byte.
+/// Nothing panics, the record that was read is within the limits, and it is written back
+/// byte by byte.
 pub fn hold(bytes: &[u8]) {
     let record = Record::decode(bytes, &Limits::default());
     if let Ok(record) = &record {
         is_sound(record, bytes);
     }
     if let Ok(tight) = Record::decode(bytes, &TIGHT) {
-        assert_eq!(Some(&tight), record.as_ref().ok(), "limits only refuse");
+        assert_eq!(
+            Some(&tight),
+            record.as_ref().ok(),
+            "a limit changes no record; it only refuses some"
+        );
         assert!(bytes.len() <= TIGHT.record_bytes);
         assert!(tight.iter().count() <= TIGHT.element_count);
     }
 }
 
-/// A record has one encoding, is found again by each of its elements, and is
-/// put together again from them.
+/// A record has one encoding, is found by each of its elements, and equals the
+/// record made of its elements.
 fn is_sound(record: &Record, bytes: &[u8]) {
     assert_eq!(record.encode().as_deref(), Ok(bytes));
     assert!(record.iter().is_sorted_by(|one, next| one.id < next.id));

@@ -1,18 +1,18 @@
-//! The run queue as Linux 2.2 has it: one list, scanned whole for each pick,
-//! and a walk over every task, asleep or not, when an epoch begins.
+//! The run queue of Linux 2.2: one list, which each pick scans completely, and
+//! a walk over every task, asleep or not, when an epoch begins.
 
 use busyhour::run_queue::{Class, Mode, Priority, QueueEnd, RealTimePriority, RunQueue};
 use busyhour::run_queue::{SchedState, WorkerId};
 use std::time::Duration;
 
-/// One step of a driven run. Steps that make no sense for the entity's state
-/// (waking who is awake) do nothing, so every sequence is a valid run.
+/// One operation. An operation that does not fit the entity's state (such as
+/// waking one that is awake) does nothing, so every sequence is valid.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation {
     Wake(usize, usize, QueueEnd),
-    /// Pick and put back.
+    /// Pick an entity and put it back.
     Turn(usize, u32),
-    /// Put back and pick in one, which is what a busy worker does.
+    /// Put an entity back and pick the next in one call, as a busy worker does.
     Switch(usize, u32),
     Pick(usize),
     PutBack(usize, u32),
@@ -22,12 +22,13 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Makes an operation of any 64 bits: for generators, shrinkers and fuzzers.
+    /// Makes an operation of 64 bits, whatever they are, for generators,
+    /// shrinkers and fuzzers.
     pub fn decode(bits: u64, entity_count: usize) -> Self {
         let [kind, worker, value, ..] = bits.to_le_bytes();
         let entity = (bits >> 32) as usize % entity_count;
         let worker = usize::from(worker) % WORKERS;
-        // Often below a tick, sometimes many ticks.
+        // Often less than a tick, sometimes many ticks.
         let ran_ns = u32::from(value).pow(2) % (5 * TICK_NS);
         match kind % 16 {
             0..4 => Self::Turn(worker, ran_ns),
@@ -54,12 +55,13 @@ fn class(value: u8) -> Class {
     }
 }
 
-/// Applies each operation to the run queues and to the model, and compares.
+/// Applies each operation to the run queues and to the model, and compares
+/// them.
 pub struct Driver {
     queues: [RunQueue<usize>; WORKERS],
     sched_states: Vec<SchedState>,
     model: Naive,
-    /// How often each mode was met, and how often it changed.
+    /// How often each mode was in use, and how often the mode changed.
     pub met: Met,
 }
 
@@ -104,7 +106,7 @@ impl Driver {
         self.met.turns_of_mode += u64::from(modes != self.modes());
     }
 
-    /// Compares all there is to see from outside.
+    /// Compares all that can be seen from outside.
     pub fn check(&self) {
         for (worker, queue) in self.queues.iter().enumerate() {
             assert_eq!(queue.len(), self.model.lists[worker].len());
@@ -199,7 +201,7 @@ impl Driver {
     }
 }
 
-/// All tasks and each worker's list of the runnable ones.
+/// All tasks, and the list of runnable ones of each worker.
 pub struct Naive {
     tasks: Vec<Task>,
     lists: [Vec<usize>; WORKERS],
@@ -212,7 +214,7 @@ struct Task {
     priority: i64,
     real_time: Option<i64>,
     uncharged_ns: u32,
-    /// Whose epochs it goes by: the worker that it was last woken for.
+    /// The worker that it was last woken for; its epochs count for the task.
     home: Option<usize>,
     ran_on: Option<usize>,
     state: State,

@@ -1,11 +1,13 @@
-//! The timer queue as a plain list of what was ever added, scanned whole.
+//! The model of the timer queue: a plain list of all timers ever added, which
+//! each operation scans completely.
 
 use busyhour::{
     clock::Instant,
     timer::{QueueHandle, TimerQueue},
 };
 
-/// What the queue can be asked; timers are named by the order of their adding.
+/// An operation on the queue; a timer is named by its position in the order of
+/// adding.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation {
     Add(u64),
@@ -15,7 +17,7 @@ pub enum Operation {
     HoldDue(u64),
 }
 
-/// The queue beside its oracle: a plain list of what was ever added.
+/// The queue beside its oracle: a plain list of all timers ever added.
 #[derive(Default)]
 pub struct Pair {
     queue: TimerQueue<usize>,
@@ -164,14 +166,14 @@ impl Pair {
     }
 }
 
-/// Any bytes as operations: shared by the tests and the fuzzer.
+/// Takes any bytes as operations; tests and fuzzer share this property.
 pub fn hold(bytes: &[u8]) {
     let (operations, _) = bytes.as_chunks();
     let decode = |&bits: &[u8; 8]| Operation::decode(u64::from_le_bytes(bits));
     run(operations.iter().map(decode));
 }
 
-/// Applies all operations, compares everything, and drains the rest.
+/// Applies all operations, compares everything, and empties the queue.
 pub fn run(operations: impl IntoIterator<Item = Operation>) {
     let mut pair = Pair::default();
     operations
@@ -183,8 +185,8 @@ pub fn run(operations: impl IntoIterator<Item = Operation>) {
 }
 
 impl Operation {
-    /// Makes an operation of any 64 bits. Deadlines collide
-    /// often, spread, and lie at the edges.
+    /// Makes an operation of 64 bits, whatever they are. Deadlines are often
+    /// equal, spread, or the smallest and largest ones.
     pub fn decode(bits: u64) -> Self {
         let index = (bits >> 8) as usize % 4096;
         let deadline = match bits >> 61 {

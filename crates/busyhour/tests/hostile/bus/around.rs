@@ -1,5 +1,6 @@
-//! What a callback, a waker or an executor may do to everything around the topic that calls it: to its own subscription,
-//! to the pool and the serializer that deliver, and to the last handles of all of them.
+//! What a callback, a waker or an executor may do to everything around the topic that
+//! calls it: to its own subscription, to the pool and the serializer that deliver, and to
+//! the last handles of all of them.
 
 use super::Number;
 use crate::{
@@ -24,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// The only handles that there are, but for those that somebody uses this moment.
+/// The only handles, besides those in use at the moment.
 struct Handles {
     pool: TaskPool,
     topic: Topic<Number>,
@@ -50,7 +51,8 @@ impl Scene {
         Self(Arc::new(Mutex::new(Some(handles))))
     }
 
-    /// Looks at the handles, unless they are gone. Nothing of the user's runs meanwhile.
+    /// Calls `look` with the handles, unless they have been dropped. No user code runs
+    /// meanwhile.
     fn with<R>(&self, look: impl FnOnce(&mut Handles) -> R) -> Option<R> {
         let mut handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         handles.as_mut().map(look)
@@ -67,10 +69,10 @@ impl Scene {
 
     fn keep(&self, watch: Subscription<Number>) {
         self.with(|all| all.watches.push(watch))
-            .expect("they are there");
+            .expect("the handles are not dropped yet");
     }
 
-    /// A panic of a callback on this thread is the publisher's.
+    /// A panic of a callback that runs on this thread reaches the publisher.
     fn publish(&self, count: u32) {
         for number in 0..count {
             let publish = || {
@@ -105,7 +107,7 @@ const DEEDS: [Deed; 10] = [
     }),
     ("waits for the serializer", |scene| {
         let lane = scene.with(|all| all.lane.clone());
-        // On the serializer itself this is the deadlock that is named.
+        // On the serializer itself this is the deadlock that is refused.
         let _ = lane.map(|lane| lane.push_wait(|| ()));
     }),
     ("shuts the group down", |scene| {
@@ -119,7 +121,7 @@ const DEEDS: [Deed; 10] = [
     ("drops the last handles", |scene| drop(scene.take())),
 ];
 
-/// Does the deed, once.
+/// Does the deed once.
 #[derive(Clone)]
 struct Act {
     scene: Scene,
@@ -144,7 +146,7 @@ impl Wake for Act {
     }
 }
 
-/// Does the deed when it is given a task, and then runs it or refuses it.
+/// Does the deed when it is given a task, and then runs the task or refuses it.
 #[derive(Clone)]
 struct Acting {
     act: Act,
@@ -163,7 +165,7 @@ impl Executor for Acting {
     }
 }
 
-/// Does the deed when its waker is woken, or when that is dropped.
+/// Does the deed when its waker is woken or dropped.
 fn wait_in_a_stream(scene: &Scene, waker: &Waker) {
     let mut stream = scene.topic().expect("it is there").subscribe().stream();
     let mut context = Context::from_waker(waker);
@@ -244,7 +246,7 @@ const SITES: [Site; 9] = [
         let polled = Pin::new(&mut stream).poll_next(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         drop(waker);
-        // The stream has the last one, and gets another in its place.
+        // The stream has the last event, and gets another one in its place.
         let next = || Pin::new(&mut stream).poll_next(&mut Context::from_waker(Waker::noop()));
         let _panicked = catch_unwind(AssertUnwindSafe(next));
     }),
@@ -259,7 +261,7 @@ const SITES: [Site; 9] = [
     }),
 ];
 
-/// What is left of the scene does what it should.
+/// The remaining parts of the scene work.
 fn assert_works(deed: &str, handles: &Handles) {
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);
@@ -289,7 +291,7 @@ fn assert_works(deed: &str, handles: &Handles) {
 }
 
 #[test]
-fn whatever_is_called_may_do_anything_to_all_around_it() {
+fn called_user_code_may_do_anything_to_everything_around_it() {
     for (place, site) in SITES {
         for (name, deed) in DEEDS {
             watched(format!("{place} {name}"), || {

@@ -1,4 +1,4 @@
-//! User code that misbehaves where a topic calls it.
+//! Hostile user code where a topic calls it.
 
 use crate::{bombs::until, watchdog::watched};
 use busyhour::{
@@ -60,9 +60,9 @@ impl Event for Growing {
     }
 }
 
-/// With bitwise copies of events this was a double free.
+/// With bitwise copies of events, this would be a double free.
 #[test]
-fn an_event_may_change_itself_whenever_it_is_looked_at() {
+fn an_event_may_change_itself_whenever_the_topic_uses_it() {
     watched("an event that changes itself", || {
         let topic = Topic::builder("growing").cached().build();
         for key in 0..4 {
@@ -106,7 +106,8 @@ fn an_event_may_change_itself_whenever_it_is_looked_at() {
     });
 }
 
-/// An event whose code runs what it is told to, wherever the topic calls it.
+/// An event whose methods and callbacks do the deed that they are given,
+/// wherever the topic calls them.
 struct Hostile {
     key: Key,
     on_drop: Deed,
@@ -119,7 +120,7 @@ struct Key {
     on_use: Deed,
 }
 
-/// What to do, each time but not within itself.
+/// A deed; it is done each time, but not within itself.
 #[derive(Clone, Default)]
 struct Deed(Option<Arc<dyn Fn() + Send + Sync>>);
 
@@ -140,7 +141,7 @@ impl Deed {
     }
 }
 
-/// Also after a panic.
+/// Ends the deed, also after a panic.
 struct Free;
 
 impl Drop for Free {
@@ -226,7 +227,7 @@ const PLACES: [Place; 7] = [
     Place::Callback,
 ];
 
-/// An event that does the deed if this is the place of one of its own.
+/// An event that does the deed if `place` is one of its own methods.
 fn armed(number: u32, place: Place, deed: &Deed) -> Hostile {
     let at = |there| match place == there {
         true => deed.clone(),
@@ -240,7 +241,7 @@ fn armed(number: u32, place: Place, deed: &Deed) -> Hostile {
     }
 }
 
-/// What the user's code may do to the bus from within the bus.
+/// What user code may do to the bus from within the bus.
 fn deeds(topic: &Topic<Hostile>, other: &Topic<Hostile>) -> Vec<(&'static str, Deed)> {
     let (one, two) = (topic.clone(), other.clone());
     let deed = |run: fn(&Topic<Hostile>, &Topic<Hostile>)| {
@@ -319,7 +320,7 @@ fn deeds(topic: &Topic<Hostile>, other: &Topic<Hostile>) -> Vec<(&'static str, D
     ]
 }
 
-/// A topic with every sort of listener, on another topic too.
+/// A topic with every kind of listener, and another topic that it forwards to.
 struct Scene {
     topic: Topic<Hostile>,
     other: Topic<Hostile>,
@@ -339,8 +340,8 @@ impl Scene {
     }
 }
 
-/// Runs every public function of the topic that may call the user's code; what
-/// panics in one ends that one.
+/// Calls every public function of the topic that may call user code; a panic
+/// ends only the call that it happens in.
 fn use_everything(scene: &Scene, place: Place, deed: &Deed) {
     let Scene { topic, other } = scene;
     let at = |there| match place == there {
@@ -357,7 +358,8 @@ fn use_everything(scene: &Scene, place: Place, deed: &Deed) {
         attribute.run();
         event.key.number % 2
     });
-    // An event that its own callback publishes is one more delivery.
+    // Each event that its own callback publishes is one more delivery; this
+    // bounds them.
     let left = Arc::new(AtomicU32::new(20));
     let hear = move |_: Delivery<'_, Hostile>| {
         let some_left = |left: u32| left.checked_sub(1);
@@ -414,7 +416,8 @@ fn use_everything(scene: &Scene, place: Place, deed: &Deed) {
             let _ = (topic.get_from(NodeId(2), &one), topic.origin_of(&one));
         });
         try_to(&|| {
-            // One by one: a list whose items panic in their drop aborts.
+            // Dropped one by one: the drop of a list aborts if several items
+            // panic.
             topic.snapshot().into_iter().for_each(try_to_drop);
         });
         try_to(&|| {
@@ -458,7 +461,7 @@ fn try_to_drop<T>(value: T) {
     drop(catch_unwind(AssertUnwindSafe(|| drop(value))));
 }
 
-/// The topic still does what it should.
+/// The topic still works.
 fn assert_works(topic: &Topic<Hostile>, is_cached: bool) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&heard);
@@ -476,7 +479,7 @@ fn assert_works(topic: &Topic<Hostile>, is_cached: bool) {
 }
 
 #[test]
-fn whatever_the_users_code_does_within_the_bus_ends() {
+fn everything_that_user_code_does_within_the_bus_ends() {
     for kind in ["plain", "cached", "folding"] {
         for place in PLACES {
             let scene = Scene::new(kind);
@@ -495,10 +498,10 @@ fn whatever_the_users_code_does_within_the_bus_ends() {
     }
 }
 
-/// Nobody listens and one key changes, so each publish takes the short way, and from the 129th on it uses the memory of
-/// an event that is dropped then.
+/// No subscription and one key, so each publish takes the fast path; from the 129th
+/// publish on, it uses the memory of an event that is dropped then.
 #[test]
-fn whatever_the_drop_of_a_replaced_event_does_ends() {
+fn everything_that_the_drop_of_a_replaced_event_does_ends() {
     let scene = Scene::new("cached");
     for (name, deed) in deeds(&scene.topic, &scene.other) {
         let topic = scene.topic.clone();
@@ -514,7 +517,8 @@ fn whatever_the_drop_of_a_replaced_event_does_ends() {
                 let _panicked = catch_unwind(AssertUnwindSafe(publish));
             };
             (0..400).for_each(|_| publish());
-            // A reader of any topic of the process keeps meanwhile what was replaced.
+            // While a thread reads any topic of the process, replaced events are
+            // kept.
             until(|| {
                 publish();
                 done.load(Ordering::Relaxed) > 200

@@ -1,5 +1,5 @@
-//! A topic: what a user gives it to call, in [`code`] and [`small`] by itself, and in the others together with the threads, executors
-//! and wakers that bring it there.
+//! A topic and hostile user code: [`code`] and [`small`] test what a topic calls, alone;
+//! the other files test it together with threads, executors and wakers.
 
 mod around;
 mod code;

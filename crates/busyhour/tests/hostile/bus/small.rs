@@ -1,4 +1,5 @@
-//! An event that is small and needs no drop, so that its first subscriber gets a copy, whose `Clone` misbehaves.
+//! An event that is small and needs no drop, so its first subscriber gets a copy; its
+//! `Clone` is hostile.
 
 use crate::{
     bombs::{pool, until},
@@ -18,7 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// What a clone does; it lives as long as the process, so that an event can refer to it and need no drop.
+/// What a clone does. It lives as long as the process, so an event can refer to it
+/// without needing a drop.
 type Deed = &'static (dyn Fn() + Send + Sync);
 
 struct Small {
@@ -65,7 +67,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A subscription on a worker and one on the publisher's thread.
+    /// One subscription on a worker and one on the publisher's thread.
     fn new(cached: bool) -> &'static Self {
         let topic = Topic::builder("small");
         let topic = match cached {
@@ -147,7 +149,8 @@ fn deeds(scene: &'static Scene) -> [(&'static str, Deed); 7] {
     ]
 }
 
-/// A publish whose clone panics has not happened; any other one has. The topic works on.
+/// A publish whose clone panics has no effect; all other publishes have. The topic
+/// continues to work.
 #[test]
 fn a_copy_is_made_under_no_lock() {
     for cached in [false, true] {

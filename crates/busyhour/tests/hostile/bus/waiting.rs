@@ -25,7 +25,7 @@ fn topic(name: &str) -> Topic<Number> {
     Topic::builder(name).build()
 }
 
-/// Who runs a subscription's turns.
+/// Where a subscription's turns run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum On {
     Pool,
@@ -33,7 +33,8 @@ enum On {
     Publisher,
 }
 
-/// Hears one topic and, at its first event, floods another, once both of two are so far.
+/// Subscribes to one topic; at its first event it publishes many events to another,
+/// after both subscriptions have reached this point.
 fn floods(
     (on, pool, serializer): (On, &TaskPool, &Serializer),
     (from, to): (&Topic<Number>, &Topic<Number>),
@@ -60,7 +61,8 @@ fn floods(
 
 const FLOOD: u32 = 50;
 
-/// Each waits for room in the queue of the other, whose turn is its callback: whoever closes the circle goes on at once.
+/// Each callback waits for room in the queue of the other subscription, whose turn that
+/// callback is: the publisher that closes the circle is not made to wait.
 #[test]
 fn two_subscribers_that_make_each_other_wait_go_on() {
     let pairs = [On::Pool, On::Serializer, On::Publisher];
@@ -84,16 +86,16 @@ fn two_subscribers_that_make_each_other_wait_go_on() {
                 });
                 until(|| heard.load(Ordering::SeqCst) == 2 * u64::from(FLOOD + 1));
                 let refused = left.stats().refused_waits + right.stats().refused_waits;
-                assert!(refused > 0, "nobody was refused a wait");
+                assert!(refused > 0, "no wait was refused");
                 works(&pool, 2);
             },
         );
     }
 }
 
-/// The circle leads through a serializer that a turn outside of any serializer waits for.
+/// The circle includes a serializer; a turn outside of any serializer waits for it.
 #[test]
-fn a_turn_that_waits_for_who_publishes_to_it_ends() {
+fn a_turn_that_waits_for_its_publisher_ends() {
     for on in [On::Pool, On::Publisher] {
         watched(format!("a turn on {on:?} waits for its publisher"), || {
             let (pool, topic) = (pool(2), topic("numbers"));
@@ -113,7 +115,7 @@ fn a_turn_that_waits_for_who_publishes_to_it_ends() {
                     begins.send(()).expect("the test waits");
                     calls
                         .push_wait(|| ())
-                        .expect("it waits for no one that waits for it");
+                        .expect("no thread waits for one that waits for it");
                 }
             });
             let (go_on, told) = mpsc::channel::<()>();
@@ -136,7 +138,8 @@ fn a_turn_that_waits_for_who_publishes_to_it_ends() {
             });
             receive(&started);
             receive(&begun);
-            // What the turn waits for; the task before it runs, so it waits no more.
+            // The turn waits for this; the task before it runs, so it waits no
+            // longer.
             until(|| calls.len() == 1);
             drop(go_on);
             receive(&ended);

@@ -1,4 +1,5 @@
-//! Callbacks whose captures do something when they are dropped, through every way in which a service drops a callback.
+//! Callbacks whose captures are hostile when they are dropped, in every way in which a
+//! service drops a callback.
 
 use super::{Hand, OnDrop, assert_works, ignore, one_shard, pass};
 use crate::watchdog::watched;
@@ -40,7 +41,7 @@ impl Executor for Loser {
     }
 }
 
-/// What the drop of a capture does with the service it was given to.
+/// What the drop of a capture does with the service of its timer.
 type Deed = fn(&Timers, &TimerHandle);
 
 const DEEDS: &[(&str, Deed)] = &[
@@ -79,7 +80,8 @@ const DEEDS: &[(&str, Deed)] = &[
     }),
 ];
 
-/// How the service comes to drop a callback. Each is given the callback as a one-shot and as a periodic one.
+/// How the service drops a callback. Each way is tried with a one-shot timer and with a
+/// periodic one.
 type Way = fn(&Timers, Callback);
 
 const WAYS: &[(&str, Way)] = &[
@@ -153,7 +155,8 @@ const WAYS: &[(&str, Way)] = &[
         pass(timers, 1);
         hand.run_all();
     }),
-    // A one-shot callback that panics drops its captures while it unwinds, where a second panic ends any program.
+    // A one-shot callback that panics drops its captures while it unwinds; a second panic
+    // would end the process then, as in any program.
     ("it panics", |timers, callback| {
         let hand = Hand::default();
         if callback.periodic {
@@ -166,7 +169,7 @@ const WAYS: &[(&str, Way)] = &[
     }),
 ];
 
-/// A callback that holds a capture with a hostile drop.
+/// A callback with a capture whose drop is hostile.
 struct Callback {
     held: Box<dyn Send>,
     periodic: bool,
@@ -177,7 +180,7 @@ impl Callback {
         self.running(timers, executor, || ())
     }
 
-    /// Added so that it runs `run` in a second, for the last time.
+    /// Adds a timer that calls `run` in a second, for the last time.
     fn running<E: Executor + Clone + 'static>(
         self,
         timers: &Timers,
@@ -279,7 +282,7 @@ fn the_last_handle_drops_all_that_waits_one_by_one() {
     });
 }
 
-/// The drop of a displaced delivery holds no lock of the timers.
+/// No lock of the timers is held when a displaced delivery is dropped.
 #[test]
 fn a_displaced_delivery_may_drop_a_sleep_of_its_own_shard() {
     watched("a displaced delivery", || {
@@ -340,7 +343,8 @@ fn polled_sleep(timers: &Timers) -> busyhour::timer::Sleep {
     sleep
 }
 
-/// A capture whose drop takes its time: it says when it begins, and when it is over.
+/// A capture whose drop takes a while: it reports when the drop begins, and when it
+/// is over.
 fn slow_drop() -> (
     OnDrop<impl FnMut() + Send>,
     mpsc::Receiver<()>,
@@ -350,7 +354,7 @@ fn slow_drop() -> (
     let done = Arc::clone(&over);
     let slow = OnDrop(move || {
         begun.send(()).expect("the test waits");
-        // Long enough for a wait that ends too early to be seen.
+        // Long enough that the test notices a wait that ends too early.
         thread::sleep(Duration::from_millis(50));
         done.store(true, Ordering::Release);
     });
@@ -358,7 +362,7 @@ fn slow_drop() -> (
 }
 
 #[test]
-fn who_waits_for_a_periodic_timer_finds_its_captures_dropped() {
+fn after_a_wait_for_a_periodic_timer_its_captures_are_dropped() {
     watched("a periodic timer with a slow drop", || {
         let (timers, hand) = (one_shard(), Hand::default());
         let (held, begins, dropped) = slow_drop();
@@ -375,13 +379,16 @@ fn who_waits_for_a_periodic_timer_finds_its_captures_dropped() {
             scope.spawn(|| hand.run_all());
             begins.recv().unwrap();
             assert_eq!(timers.cancel_and_wait(&timer), Cancel::AlreadyRan);
-            assert!(dropped.load(Ordering::Acquire), "it waited for the drop");
+            assert!(
+                dropped.load(Ordering::Acquire),
+                "the call waited for the drop"
+            );
         });
     });
 }
 
 #[test]
-fn who_waits_for_a_lost_timer_finds_its_captures_dropped() {
+fn after_a_wait_for_a_lost_timer_its_captures_are_dropped() {
     for executor in [
         Loser::Drops,
         Loser::Panics,
@@ -395,7 +402,10 @@ fn who_waits_for_a_lost_timer_finds_its_captures_dropped() {
                 scope.spawn(|| pass(&timers, 1));
                 begins.recv().unwrap();
                 assert_eq!(timers.cancel_and_wait(&timer), Cancel::AlreadyRan);
-                assert!(dropped.load(Ordering::Acquire), "it waited for the drop");
+                assert!(
+                    dropped.load(Ordering::Acquire),
+                    "the call waited for the drop"
+                );
             });
         });
     }

@@ -1,4 +1,4 @@
-//! Executors that do not keep their contract, and what a driver owes the timers behind them.
+//! Executors that break their contract; the driver must still handle their timers.
 
 use super::{Hand, OnDrop, assert_works, ignore, one_shard, pass};
 use crate::watchdog::watched;
@@ -18,7 +18,7 @@ use std::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Does what its closure says with each task.
+/// Calls its closure with each task.
 #[derive(Clone)]
 struct Does(Arc<dyn Fn(Task) -> Result<(), Rejected> + Send + Sync>);
 
@@ -137,7 +137,8 @@ fn lead(timers: &Timers, executor: &Does, runs: u64, name: &str) {
     assert_works(timers);
 }
 
-/// The last reference to an executor may be the one that its refusal leaves behind.
+/// When an executor refuses, its last reference may be dropped with the refused
+/// delivery.
 #[test]
 fn an_executor_that_is_dropped_with_its_refusal_may_call_the_service() {
     for reason in [Reason::Full, Reason::ShutDown] {
@@ -153,7 +154,7 @@ fn an_executor_that_is_dropped_with_its_refusal_may_call_the_service() {
             let canceller = timers.clone();
             let shared: Arc<dyn Executor> = Arc::new(Does::new(move |task| {
                 let _guard = &guard;
-                // The timer is gone before the refusal is seen.
+                // The timer is gone before the driver sees the refusal.
                 assert_eq!(canceller.cancel_owner(7), 1);
                 Err(Rejected { task, reason })
             }));
@@ -166,9 +167,9 @@ fn an_executor_that_is_dropped_with_its_refusal_may_call_the_service() {
     }
 }
 
-/// What a serializer displaces is dropped on the driver's thread.
+/// A delivery that a full serializer drops is dropped on the driver's thread.
 #[test]
-fn a_driver_survives_what_it_drops_and_calls() {
+fn a_driver_survives_hostile_drops_and_calls() {
     watched("a driver among bombs", || {
         let timers = Timers::builder().build();
         let _driver = timers.spawn_driver().unwrap();
@@ -194,14 +195,14 @@ fn a_driver_survives_what_it_drops_and_calls() {
             fired.send(()).unwrap()
         });
         drop(hold);
-        waiting.recv().expect("the driver lives");
+        waiting.recv().expect("the driver's thread still runs");
         assert!(timers.stats().panicked >= 200);
     });
 }
 
 /// Each delivery takes a tenth of a millisecond of the service's own clock.
 #[test]
-fn a_hundred_thousand_due_timers_leave_the_caller_its_turn() {
+fn a_hundred_thousand_due_timers_end_the_callers_turn_in_time() {
     watched("a turn of run_due", || {
         let timers = one_shard();
         let clock = timers.clock().clone();
@@ -227,7 +228,7 @@ fn a_hundred_thousand_due_timers_leave_the_caller_its_turn() {
             let turn = timers.run_due(now);
             assert!(
                 (1..=32).contains(&turn),
-                "{turn} in a turn of a millisecond"
+                "{turn} deliveries in a turn of a millisecond"
             );
             delivered += turn;
         }

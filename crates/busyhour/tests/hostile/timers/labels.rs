@@ -1,4 +1,4 @@
-//! Labels without end.
+//! Labels without a limit.
 
 use super::{Hand, assert_works, one_shard};
 use crate::watchdog::watched;
@@ -12,7 +12,7 @@ use std::{
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_service_refuses_a_label_beyond_those_it_may_have_and_goes_on() {
+fn a_service_refuses_one_label_too_many_and_continues() {
     watched("a label for each timer", || {
         let (timers, hand) = (one_shard(), Hand::default());
         let add = |label| {
@@ -24,7 +24,7 @@ fn a_service_refuses_a_label_beyond_those_it_may_have_and_goes_on() {
         assert_eq!(add("one more"), Err(AddError::Labels));
         assert_eq!(timers.stats().refused, 1);
         assert_eq!(timers.cancel_label("one more"), 0);
-        // Those that it knows, timers without a label and those of futures are as before.
+        // Known labels, timers without a label, and timers of futures work as before.
         assert!(add(labels[1_023]).is_ok() && add("").is_ok());
         let mut sleep = timers.sleep(SECOND);
         let mut context = Context::from_waker(Waker::noop());

@@ -1,4 +1,5 @@
-//! The timer service: what a user gives it to call (callbacks, wakers, executors, the hook of `on_earlier_deadline`) and to drop.
+//! The timer service and hostile user code: callbacks, wakers, executors, the hook of
+//! `on_earlier_deadline`, and drops.
 
 mod drops;
 mod executors;
@@ -25,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// A queue that a test empties by hand, in a catch as a pool does.
+/// A queue that the test empties by hand; it catches panics as a pool does.
 #[derive(Clone, Default)]
 struct Hand(Arc<Mutex<VecDeque<Task>>>);
 
@@ -57,7 +58,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Drops a value that there is nothing to say about.
+/// Drops a value whose result does not matter.
 fn ignore<T>(_value: T) {}
 
 /// A service in virtual time with one shard, so that all timers share a lock.
@@ -66,7 +67,7 @@ fn one_shard() -> Timers {
     Timers::builder().clock(clock).shards(1).build()
 }
 
-/// Lets everything fall due that is due within `seconds`.
+/// Advances the time by `seconds` and runs the timers that are due.
 fn pass(timers: &Timers, seconds: u64) -> usize {
     let clock = timers.clock();
     let controls = clock.as_virtual().expect("virtual time");
@@ -74,7 +75,7 @@ fn pass(timers: &Timers, seconds: u64) -> usize {
     timers.run_due(clock.now())
 }
 
-/// Adds a timer, lets it fall due, and checks that it runs once.
+/// Adds a timer, advances the time, and checks that the timer runs once.
 fn assert_works(timers: &Timers) {
     let (hand, ran) = (Hand::default(), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&ran);
@@ -103,7 +104,7 @@ fn a_callback_that_panics_leaves_the_timers_working() {
     });
 }
 
-/// What a callback may do to its own service while it runs, through every method.
+/// What a callback may do to its own service while it runs, with every method.
 #[test]
 fn a_callback_may_call_everything() {
     type Call = fn(&Timers, &TimerHandle);

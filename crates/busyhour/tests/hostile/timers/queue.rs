@@ -1,4 +1,4 @@
-//! The pure queue: the drop of its values is all that it calls of the user's.
+//! The pure queue: the only user code that it calls is the drop of its values.
 
 use super::OnDrop;
 use crate::watchdog::watched;
@@ -26,7 +26,8 @@ fn a_value_that_panics_when_it_is_dropped_leaves_no_other_behind() {
     });
 }
 
-/// What leaves the queue is the caller's: the queue is in order before it is dropped.
+/// A value that leaves the queue belongs to the caller: the queue is in order before
+/// the value is dropped.
 #[test]
 fn a_value_that_panics_when_it_has_left_leaves_the_queue_in_order() {
     watched("the drop of what was popped", || {

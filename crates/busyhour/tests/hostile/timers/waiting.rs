@@ -1,4 +1,5 @@
-//! Waits that somebody must end: the driver's sleep, and who drives beside it.
+//! Waits that must end: the sleep of a driver, and waits of callbacks for each
+//! other.
 
 use super::{Hand, ignore, one_shard, pass};
 use crate::watchdog::watched;
@@ -19,9 +20,10 @@ use std::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A host has announced its sleep; others drive and look meanwhile. An earlier deadline must ring for the host.
+/// A host has announced that it sleeps. Other threads drive and look at the timers
+/// meanwhile. An earlier deadline must wake the host.
 #[test]
-fn who_drives_or_looks_takes_no_ring_from_a_host_that_sleeps() {
+fn driving_or_looking_takes_no_wake_up_from_a_host_that_sleeps() {
     type Other = fn(&Timers);
     let others: &[(&'static str, Other)] = &[
         ("drives", |timers| {
@@ -50,9 +52,10 @@ fn who_drives_or_looks_takes_no_ring_from_a_host_that_sleeps() {
     }
 }
 
-/// The driver's thread sleeps; other threads drive and look all the time while timers are added.
+/// The driver's thread sleeps. Other threads drive and look all the time while timers are
+/// added.
 #[test]
-fn a_driver_is_woken_though_others_drive_and_look() {
+fn a_driver_is_woken_although_others_drive_and_look() {
     watched("a driver beside others", || {
         let timers = Timers::builder().build();
         let _driver = timers.spawn_driver().unwrap();
@@ -78,7 +81,7 @@ fn a_driver_is_woken_though_others_drive_and_look() {
             }
             over.store(true, Ordering::Relaxed);
         });
-        // Now the driver alone must have been told of what they saw.
+        // From now on, only the driver can run what the other threads saw.
         let (fired, waiting) = mpsc::channel();
         timers.run_due(timers.clock().now());
         timers.after(Duration::from_millis(20), &Inline, move || {
@@ -88,8 +91,9 @@ fn a_driver_is_woken_though_others_drive_and_look() {
     });
 }
 
-/// One callback waits for the end of the other, and that one for the serializer that the first one runs on. The second
-/// to wait is told, also where the other callback runs in a plain task.
+/// One callback waits for the end of another, which waits for the serializer that the
+/// first one runs on. The second wait is refused, also where the other callback runs in a
+/// plain task.
 #[test]
 fn a_circle_through_a_serializer_is_refused() {
     for round in 0..40 {
@@ -160,7 +164,7 @@ fn a_circle_through_two_services_is_refused() {
 
 /// The only worker waits for a callback that needs the pool.
 #[test]
-fn a_worker_that_waits_for_a_callback_is_stood_in_for() {
+fn a_worker_that_waits_for_a_callback_has_a_stand_in() {
     watched("a worker that waits for a callback", || {
         let pool = TaskPool::builder().workers(1).build().unwrap();
         let (timers, hand) = (one_shard(), Hand::default());
@@ -170,7 +174,9 @@ fn a_worker_that_waits_for_a_callback_is_stood_in_for() {
         let timer = timers.after(SECOND, &hand, move || {
             begun.send(()).unwrap();
             goes_on.recv().unwrap();
-            inner.push_wait(|| ()).expect("somebody works for the pool");
+            inner
+                .push_wait(|| ())
+                .expect("a stand-in runs the pool's tasks");
         });
         pass(&timers, 1);
         thread::scope(|scope| {
@@ -200,7 +206,8 @@ impl Executor for Inline {
     }
 }
 
-/// A callback on the driver's thread that says when it begins, and waits to be let go.
+/// Starts a callback on the driver's thread that reports its beginning, and then waits
+/// until the test releases it.
 fn held_driver(timers: &Timers) -> mpsc::Sender<()> {
     let (begins, begun) = mpsc::channel();
     let (let_go, held) = mpsc::channel::<()>();
@@ -240,7 +247,7 @@ fn a_driver_may_wait_for_the_pool_whose_only_worker_stops_it() {
 }
 
 #[test]
-fn a_driver_that_does_not_end_is_waited_for_no_longer_than_its_limit() {
+fn a_wait_for_a_driver_that_does_not_end_has_a_limit() {
     watched("a driver stops within a limit", || {
         let timers = Timers::builder().build();
         let driver = timers.spawn_driver().unwrap();

@@ -1,4 +1,5 @@
-//! Wakers, which the driver's thread calls, and the hook of `on_earlier_deadline`, which whoever adds a timer calls.
+//! Hostile wakers, which the driver's thread calls, and hostile hooks of
+//! `on_earlier_deadline`, which the thread that adds a timer calls.
 
 use super::{Hand, assert_works, ignore, one_shard, pass};
 use crate::watchdog::watched;
@@ -21,7 +22,7 @@ use std::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Does what its closure says when it is woken.
+/// Calls its closure when it is woken.
 struct Does<F>(F);
 
 impl<F: Fn() + Send + Sync + 'static> Wake for Does<F> {
@@ -39,7 +40,7 @@ fn poll(future: &mut (impl Future + Unpin), waker: &Waker) -> bool {
     Pin::new(future).poll(&mut context).is_ready()
 }
 
-/// Every other waker panics; in the middle of a batch, so that others come before and after.
+/// Every second waker panics, so within a batch others come before and after it.
 #[test]
 fn wakers_that_panic_leave_the_others_and_the_driver_working() {
     watched("wakers that panic", || {
@@ -54,7 +55,8 @@ fn wakers_that_panic_leave_the_others_and_the_driver_working() {
         });
         let due = timers.clock().now() + Duration::from_millis(1);
         let mut sleeps: Vec<_> = (0..200).map(|_| timers.sleep_until(due)).collect();
-        // Added by hand before anybody drives, so that all are in one batch.
+        // They are added before any thread drives, so that all are in one
+        // batch.
         for (index, sleep) in sleeps.iter_mut().enumerate() {
             let _may_be_due = poll(sleep, if index % 2 == 0 { &bad } else { &good });
         }
@@ -63,7 +65,7 @@ fn wakers_that_panic_leave_the_others_and_the_driver_working() {
         (0..added / 2).for_each(|_| woken.1.recv().unwrap());
         let mut late = timers.sleep(Duration::from_millis(1));
         if !poll(&mut late, &good) {
-            woken.1.recv().expect("the driver lives");
+            woken.1.recv().expect("the driver's thread still runs");
         }
         assert_eq!(timers.stats().panicked, added.div_ceil(2));
         assert_eq!(count.load(Ordering::Relaxed) as u64, added.div_ceil(2));
@@ -163,7 +165,8 @@ fn a_waker_may_drop_the_driver_or_shut_the_pool_down() {
     });
 }
 
-/// A loop around a tick or a sleep is suspended by a close: it must not keep its worker.
+/// A close stops a loop around a tick or a sleep: the loop must not keep its worker
+/// busy.
 #[test]
 fn a_loop_of_ticks_ends_with_the_service() {
     watched("a loop of ticks", || {
@@ -215,7 +218,7 @@ fn a_hook_may_panic_and_call_the_service() {
         timers.after(Duration::ZERO, &hand, || ());
         assert!(
             count.load(Ordering::Relaxed) >= 2,
-            "asked again after a panic"
+            "called again after a panic"
         );
         assert_eq!(
             timers.stats().panicked,
