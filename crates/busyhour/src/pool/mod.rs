@@ -314,6 +314,10 @@ impl Executor for TaskPool {
         self.handle.assist()
     }
 
+    fn name(&self) -> String {
+        self.handle.name()
+    }
+
     fn now(&self) -> Option<Instant> {
         self.handle.now()
     }
@@ -350,6 +354,10 @@ impl Executor for PoolHandle {
         } else {
             HelpOutcome::Wait
         }
+    }
+
+    fn name(&self) -> String {
+        self.0.name.clone()
     }
 
     fn now(&self) -> Option<Instant> {

@@ -634,6 +634,10 @@ impl Executor for Core {
         Core::assist(&self.to_arc())
     }
 
+    fn name(&self) -> String {
+        Core::name(self).to_owned()
+    }
+
     fn now(&self) -> Option<Instant> {
         Some(self.pool().clock.now())
     }

@@ -91,7 +91,7 @@ impl Serializer {
 
     /// The unique name; empty for an ephemeral serializer.
     pub fn name(&self) -> &str {
-        self.core.name()
+        Core::name(&self.core)
     }
 
     /// Queues `f` behind everything pushed before.
@@ -252,6 +252,10 @@ impl Executor for Serializer {
 
     fn assist(&self) -> HelpOutcome {
         self.core.assist()
+    }
+
+    fn name(&self) -> String {
+        Executor::name(&*self.core)
     }
 
     fn now(&self) -> Option<Instant> {

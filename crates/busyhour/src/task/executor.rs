@@ -71,6 +71,12 @@ pub trait Executor: Send + Sync {
         HelpOutcome::Wait
     }
 
+    /// Its name in lists, for example of [pending
+    /// timers](crate::timer::Timers::pending). The default has none.
+    fn name(&self) -> String {
+        String::new()
+    }
+
     /// The time by this executor's clock, which limits a turn to a quantum. The
     /// default has no clock; then only the count limits a turn.
     fn now(&self) -> Option<Instant> {
@@ -123,6 +129,10 @@ impl<T: Executor + ?Sized> Executor for Arc<T> {
         (**self).assist()
     }
 
+    fn name(&self) -> String {
+        (**self).name()
+    }
+
     fn now(&self) -> Option<Instant> {
         (**self).now()
     }
@@ -155,6 +165,10 @@ impl<T: Executor + ?Sized> Executor for &T {
 
     fn assist(&self) -> HelpOutcome {
         (**self).assist()
+    }
+
+    fn name(&self) -> String {
+        (**self).name()
     }
 
     fn now(&self) -> Option<Instant> {

@@ -1,4 +1,5 @@
 use super::queue::QueueHandle;
+use std::fmt;
 
 /// Identifies one timer of a [`Timers`](super::Timers) service.
 ///
@@ -10,6 +11,22 @@ pub struct TimerHandle {
     pub(super) service: u32,
     pub(super) shard: u32,
     pub(super) timer: QueueHandle,
+}
+
+impl TimerHandle {
+    /// Identifies no timer, ever.
+    pub(super) const NEVER: Self = Self {
+        service: u32::MAX,
+        shard: u32::MAX,
+        timer: QueueHandle::NEVER,
+    };
+}
+
+/// The timer's number for people: shard, slot, and the count of the slot's uses.
+impl fmt::Display for TimerHandle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.shard, self.timer)
+    }
 }
 
 /// The result of cancelling a timer.

@@ -1,6 +1,7 @@
 use super::{
     builder::TimerBuilder,
     handle::{Cancel, TimerHandle},
+    pending::{PendingTimer, PendingTimers},
     service::Service,
 };
 use crate::{
@@ -295,6 +296,90 @@ impl Timers {
     /// The clock that deadlines refer to.
     pub fn clock(&self) -> &Clock {
         &self.service.clock
+    }
+
+    /// The timers that are not over, in no defined order, to be shown to people.
+    ///
+    /// The iterator reads a few timers at a time, and no timer waits for it
+    /// longer than that. A timer that is there all the while is listed exactly
+    /// once; one that is added or ends meanwhile may be missing. Reading to the
+    /// end looks at as many places as there have been timers at the same time;
+    /// `take` ends it early.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{pool::TaskPool, timer::{TimerKind, Timers}};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timers = Timers::builder().build();
+    /// let pool = TaskPool::builder().workers(1).build()?;
+    /// let calls = pool.serializer("calls").build()?;
+    /// let timer = timers.timer().label("ping").owner(7).on(&calls);
+    /// timer.run_every(Duration::from_secs(30), || ())?;
+    ///
+    /// for timer in timers.pending().take(100) {
+    ///     println!("{} {} {:?}", timer.handle, timer.label, timer.due);
+    /// }
+    /// let ping = timers.pending().find(|timer| timer.label == "ping").unwrap();
+    /// assert_eq!(ping.kind, Some(TimerKind::Every(Duration::from_secs(30))));
+    /// assert_eq!((ping.owner, &*ping.executor), (Some(7), "calls"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("ast_sched_dump", "sched show"))]
+    pub fn pending(&self) -> PendingTimers {
+        PendingTimers::new(&self.service)
+    }
+
+    /// What the timer of `handle` is; `None` once it is over. Its
+    /// [owner](PendingTimer::owner) leads to the data of the user.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{pool::TaskPool, timer::Timers};
+    ///
+    /// let timers = Timers::builder().build();
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let timer = timers.timer().owner(4711).after(Duration::from_secs(9)).on(&pool);
+    /// let handle = timer.run(|| ()).unwrap();
+    /// assert_eq!(timers.get(&handle).unwrap().owner, Some(4711));
+    /// _ = timers.cancel(&handle);
+    /// assert!(timers.get(&handle).is_none());
+    /// ```
+    #[doc(alias = "ast_sched_find_data")]
+    pub fn get(&self, handle: &TimerHandle) -> Option<PendingTimer> {
+        self.service.get(handle)
+    }
+
+    /// Cancels all timers that `is_wanted`; returns how many were prevented.
+    /// Periodic timers that are running stop after the current run.
+    ///
+    /// It asks about every timer, each once, on this thread and under no lock;
+    /// [`Timers::cancel_owner`] and [`Timers::cancel_label`] look at no others.
+    /// A timer that is moved after the question is cancelled all the same; one
+    /// that is added meanwhile may stay. If `is_wanted` panics, that timer
+    /// stays, and the panic is counted in [`TimerStats::panicked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{pool::TaskPool, timer::Timers};
+    ///
+    /// let timers = Timers::builder().build();
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// for seconds in 1..=10 {
+    ///     timers.after(Duration::from_secs(60 * seconds), &pool, || ());
+    /// }
+    /// let limit = timers.clock().now() + Duration::from_secs(330);
+    /// assert_eq!(timers.cancel_where(|timer| timer.due > Some(limit)), 5);
+    /// assert_eq!(timers.stats().pending_count, 5);
+    /// ```
+    #[doc(alias = "ast_sched_clean_by_callback")]
+    pub fn cancel_where(&self, is_wanted: impl FnMut(&PendingTimer) -> bool) -> usize {
+        self.service.cancel_where(is_wanted)
     }
 
     /// A handle that identifies a timer that is over.

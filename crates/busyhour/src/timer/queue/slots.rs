@@ -1,5 +1,5 @@
 use super::entry::{Liveness, TimerEntry};
-use std::{fmt, iter, mem::MaybeUninit, num::NonZero, slice};
+use std::{fmt, iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
 
 /// Identifies one timer of a [`TimerQueue`](crate::timer::TimerQueue) while the
 /// timer is in it.
@@ -22,6 +22,12 @@ impl QueueHandle {
 
     pub(super) fn slot(self) -> u32 {
         self.slot
+    }
+}
+
+impl fmt::Display for QueueHandle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.slot, self.claimed)
     }
 }
 
@@ -242,6 +248,19 @@ impl<T> TimerSlots<T> {
             };
             Some((handle, slot.value()?))
         })
+    }
+
+    /// The occupied slots in a range.
+    pub(super) fn iter_slots(&self, slots: Range<u32>) -> impl Iterator<Item = (QueueHandle, &T)> {
+        slots.filter_map(|slot| {
+            let handle = self.handle(slot)?;
+            Some((handle, self.get(handle)?))
+        })
+    }
+
+    /// One more than the last slot.
+    pub(super) fn end(&self) -> u32 {
+        (self.chunks.len() * CHUNK_SLOTS) as u32
     }
 
     /// The handle of the timer that is in `slot` now.

@@ -4,6 +4,7 @@ use super::{
     slots::{QueueHandle, TimerSlots},
 };
 use crate::clock::Instant;
+use std::ops::Range;
 
 /// A pure timer queue: returns values when they are due, in exact order.
 ///
@@ -154,6 +155,20 @@ impl<T> TimerQueue<T> {
     /// Every timer, waiting or held, in no defined order.
     pub fn iter(&self) -> impl Iterator<Item = (QueueHandle, &T)> {
         self.slots.iter()
+    }
+
+    /// The timers in a range of slots, waiting or held. A timer stays in its
+    /// slot until it leaves.
+    pub(in crate::timer) fn iter_slots(
+        &self,
+        slots: Range<u32>,
+    ) -> impl Iterator<Item = (QueueHandle, &T)> {
+        self.slots.iter_slots(slots)
+    }
+
+    /// One more than the last slot.
+    pub(in crate::timer) fn slot_end(&self) -> u32 {
+        self.slots.end()
     }
 
     /// The number of waiting timers, without held ones.

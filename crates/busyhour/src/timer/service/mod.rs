@@ -10,8 +10,10 @@ mod delivery;
 mod running;
 mod driver_waker;
 mod report;
+mod listing;
 #[cfg(all(test, loom))]
 mod model;
 
+pub(in crate::timer) use listing::ListCursor;
 pub(in crate::timer) use record::{Repeat, Work};
 pub(in crate::timer) use timer_service::{Add, Service};

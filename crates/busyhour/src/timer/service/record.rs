@@ -144,6 +144,15 @@ impl TimerRecord {
 }
 
 impl Work {
+    /// The executor to deliver to, while the record has it.
+    pub(super) fn executor(&self) -> Option<&Arc<dyn Executor>> {
+        match self {
+            Self::Once { executor, .. } => executor.as_ref(),
+            Self::Repeat(repeat) => Some(&repeat.executor),
+            Self::Wake(_) | Self::Away(_) => None,
+        }
+    }
+
     /// Drops the callback and its executor, each inside its own `catch_unwind`,
     /// so that two drops that panic do not abort the process. Returns how many
     /// panicked. No lock may be held.

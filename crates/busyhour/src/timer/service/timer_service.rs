@@ -172,12 +172,16 @@ impl Service {
     ) -> usize {
         let cancel = |shard: &CachePadded<TimerShard>| {
             let chosen = chosen(&shard.lock());
-            let batches = chosen.chunks(BATCH);
-            batches
-                .map(|batch| self.cancel_batch(shard, batch))
-                .sum::<usize>()
+            self.cancel_in_batches(shard, &chosen)
         };
         self.shards.iter().map(cancel).sum()
+    }
+
+    pub(super) fn cancel_in_batches(&self, shard: &TimerShard, timers: &[QueueHandle]) -> usize {
+        let batches = timers.chunks(BATCH);
+        batches
+            .map(|batch| self.cancel_batch(shard, batch))
+            .sum::<usize>()
     }
 
     /// Cancels a few timers under one lock, so that other threads can take it
