@@ -23,5 +23,6 @@ pub use format::units::Units;
 pub use open::{Archive, SeriesId};
 pub use read::files::archives_in;
 pub use read::records::Records;
+pub use render::in_order::in_order;
 pub use render::rendering::{Counters, RenderOptions, Rendering};
 pub use render::window::Window;

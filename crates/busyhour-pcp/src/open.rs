@@ -10,15 +10,14 @@ use super::{
     },
     render::{
         merge::Merge, plan::Plan, prior::Priors, rendering::check_size, scan::Scan, segment::Task,
+        threads,
     },
 };
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use std::{
     collections::HashMap,
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
 };
 
 /// An opened PCP archive, version 2 or 3. Any number of threads may read it
@@ -281,13 +280,11 @@ impl Archive {
     /// Asks as many workers as there are chunks for, beside the caller.
     fn ask_for_help(&self, scan: &Arc<Scan>, pool: &TaskPool, threads: usize) {
         let chunks = self.volume_bytes() / CHUNK_BYTES as u64;
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let workers = chunks.min(threads.min(cores).saturating_sub(1) as u64);
-        for _ in 0..workers {
-            let scan = Arc::clone(scan);
-            // A pool that takes no task leaves the work to the caller.
-            let _ = pool.push(move || scan.work());
-        }
+        let chunks = usize::try_from(chunks).unwrap_or(usize::MAX);
+        let scan = Arc::clone(scan);
+        threads::ask(pool, threads::helper_count(threads, chunks), move || {
+            scan.work();
+        });
     }
 
     fn damage_of(&self, merge: &Merge) -> Option<Damage> {

@@ -9,7 +9,14 @@ use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use busyhour_graphite::{Source, Window as Span};
 use busyhour_pcp::{Archive, Window};
 use busyhour_server::web::Archives;
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 const STEP: i64 = 1;
 
@@ -81,4 +88,217 @@ fn archives_come_and_go_and_a_damaged_one_is_left_out() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     assert!(source.index().paths().is_empty());
+}
+
+/// The values of one archive at the seconds of `span`, alone in a folder of its own.
+fn alone(folder: &Path, base: &str, path: &str, span: Span) -> Vec<Option<f64>> {
+    let own = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_part = ["0", "meta", "index"]
+            .iter()
+            .any(|part| name == format!("{base}.{part}"));
+        if is_part {
+            fs::copy(folder.join(&name), own.path().join(&name)).unwrap();
+        }
+    }
+    let source = source(own.path());
+    assert!(
+        source.index().paths().iter().any(|found| &**found == path),
+        "{path}"
+    );
+    let points = source.fetch(&[path.into()], span).unwrap().remove(0);
+    let at = |second: i64| {
+        let place = usize::try_from(second - points.start).ok()?;
+        points.values.get(place).copied().flatten()
+    };
+    (span.from + 1..=span.until).map(at).collect()
+}
+
+/// 2023-11-14T22:13:20Z, from where the first archive of a test begins.
+const BEGIN: u64 = 1_700_000_000;
+const INSTANT: &str = "archive.example~2Ecom.t.u32.instant.one";
+const COUNTER: &str = "archive.example~2Ecom.t.u32.counter.one";
+
+#[test]
+fn daily_archives_of_a_host_are_one_series_and_a_gap_has_no_values() {
+    let folder = tempfile::tempdir().unwrap();
+    // Written in another order than that of their time.
+    for (base, seed, start) in [
+        ("20231116", 3, BEGIN + 4000),
+        ("20231114", 1, BEGIN),
+        ("20231115.00.10", 2, BEGIN + 2000),
+    ] {
+        maker::write_from(&folder.path().join(base), 3, seed, 40, start);
+    }
+    maker::write(&folder.path().join("kept"), 3, 4, 5);
+    let source = source(folder.path());
+    let index = source.index();
+    let is_of_date = |path: &Arc<str>| path.starts_with("archive.2023");
+    assert!(!index.paths().iter().any(is_of_date));
+    assert!(
+        index
+            .paths()
+            .iter()
+            .any(|path| path.starts_with("archive.kept."))
+    );
+    let span = Span {
+        from: BEGIN as i64 - 50,
+        until: BEGIN as i64 + 6000,
+    };
+    for path in [INSTANT, COUNTER] {
+        let points = source.fetch(&[path.into()], span).unwrap().remove(0);
+        let parts = ["20231114", "20231115.00.10", "20231116"];
+        let parts = parts.map(|base| alone(folder.path(), base, path, span));
+        let first = (points.start - span.from - 1) as usize;
+        let mut known = [0, 0, 0];
+        for (at, value) in points.values.iter().enumerate() {
+            let own = parts.each_ref().map(|part| part[first + at]);
+            (0..3).for_each(|part| known[part] += usize::from(own[part].is_some()));
+            assert_eq!(*value, own[2].or(own[1]).or(own[0]), "{path} at {at}");
+        }
+        assert!(known.iter().all(|known| *known > 100), "{path}: {known:?}");
+        // Between the first and the second archive lie many minutes.
+        let gap = &points.values[1400 - first..1900 - first];
+        assert!(gap.iter().all(Option::is_none), "{path}");
+        assert_eq!(source.len(path, span), points.values.len() as u64);
+        assert_eq!(points.start, BEGIN as i64);
+    }
+}
+
+#[test]
+fn where_archives_overlap_the_one_that_began_later_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    maker::write_from(&folder.path().join("20231114"), 2, 1, 80, BEGIN);
+    maker::write_from(&folder.path().join("20231114.22.18"), 2, 2, 10, BEGIN + 300);
+    let source = source(folder.path());
+    assert!(!source.index().paths().is_empty());
+    let span = Span {
+        from: BEGIN as i64,
+        until: BEGIN as i64 + 1500,
+    };
+    let [early, late] =
+        ["20231114", "20231114.22.18"].map(|base| alone(folder.path(), base, INSTANT, span));
+    let points = source.fetch(&[INSTANT.into()], span).unwrap().remove(0);
+    let first = (points.start - span.from - 1) as usize;
+    let mut both = 0;
+    for (at, value) in points.values.iter().enumerate() {
+        let (early, late) = (early[first + at], late[first + at]);
+        assert_eq!(*value, late.or(early), "at {at}");
+        both += usize::from(early.is_some() && late.is_some() && early != late);
+    }
+    assert!(both > 20, "{both} values differ");
+}
+
+#[test]
+fn what_stands_before_a_date_is_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    for base in ["web1-20231114", "web1-20231115", "web2-20231114"] {
+        maker::write(&folder.path().join(base), 3, 1, 3);
+    }
+    let source = source(folder.path());
+    let index = source.index();
+    let of = |host: &str| {
+        let begin = format!("archive.{host}.");
+        let paths = index.paths().iter();
+        paths.filter(|path| path.starts_with(&begin)).count()
+    };
+    assert!(of("web1") > 0);
+    assert_eq!(
+        (of("web2"), index.paths().len()),
+        (of("web1"), 2 * of("web1"))
+    );
+}
+
+/// Several are rendered at once, by fewer threads; each series gets its own values.
+#[test]
+fn a_view_of_many_archives_has_the_values_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let bases: Vec<String> = (0..12).map(|number| format!("host{number}")).collect();
+    for (seed, base) in bases.iter().enumerate() {
+        maker::write(&folder.path().join(base), 3, seed as u64, 10 + 3 * seed);
+    }
+    let source = source(folder.path());
+    let all = source.index();
+    let span = Span {
+        from: BEGIN as i64 - 5,
+        until: BEGIN as i64 + 900,
+    };
+    let points = source.fetch(all.paths(), span).unwrap();
+    assert_eq!(points.len(), all.paths().len());
+    let mut known = 0;
+    for (path, points) in all.paths().iter().zip(&points) {
+        let one = source.fetch(std::slice::from_ref(path), span).unwrap();
+        assert_eq!(&one[0], points, "{path}");
+        assert_eq!(source.len(path, span), points.values.len() as u64);
+        known += points.values.iter().flatten().count();
+    }
+    assert!(known > 10_000);
+}
+
+#[test]
+fn an_archive_that_grows_is_read_again_and_keeps_its_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, spare) = (folder.path().join("20231114"), tempfile::tempdir().unwrap());
+    maker::write(&base, 3, 5, 40);
+    let volume = base.with_extension("0");
+    let whole = fs::read(&volume).unwrap();
+    let end = record_ends(&whole)[20];
+    fs::write(&volume, &whole[..end]).unwrap();
+    // An index of the whole archive would say more than there is.
+    fs::rename(base.with_extension("index"), spare.path().join("index")).unwrap();
+    let source = source(folder.path());
+    let before = source.index();
+    let span = Span {
+        from: BEGIN as i64,
+        until: BEGIN as i64 + 900,
+    };
+    let shorter = source.len(INSTANT, span);
+    fs::write(&volume, &whole).unwrap();
+    let after = source.index();
+    assert!(Arc::ptr_eq(&before, &after), "the metadata is the same");
+    assert!(source.len(INSTANT, span) > shorter);
+}
+
+/// Where each record ends, the label among them.
+fn record_ends(bytes: &[u8]) -> Vec<usize> {
+    let (mut ends, mut at) = (Vec::new(), 0);
+    while let Some(len) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        at += u32::from_be_bytes(*len) as usize;
+        ends.push(at);
+    }
+    ends
+}
+
+/// A request for archives that are open does not wait for one that opens an archive from
+/// a slow disk; here a pipe into which nobody writes.
+#[test]
+fn values_are_fetched_while_another_request_reads_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    maker::write(&folder.path().join("a"), 3, 1, 5);
+    let source = Arc::new(source(folder.path()));
+    let path = source.index().paths()[0].clone();
+    let pipe = folder.path().join("slow.meta");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let reading = {
+        let source = source.clone();
+        thread::spawn(move || source.index().paths().len())
+    };
+    // Opening it for writing returns when the other side has opened it for reading.
+    let writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let span = Span {
+            from: BEGIN as i64,
+            until: BEGIN as i64 + 60,
+        };
+        let len = source.len(&path, span);
+        sender.send((len, source.fetch(&[path], span).unwrap().len()))
+    });
+    let answered = receiver.recv_timeout(Duration::from_secs(60));
+    drop(writer);
+    let count = reading.join().unwrap();
+    assert_eq!(answered.map(|(_, count)| count), Ok(1));
+    assert!(count > 0);
 }

@@ -7,5 +7,7 @@ pub(crate) mod shape;
 pub(crate) mod segment;
 pub(crate) mod merge;
 pub(crate) mod prior;
+pub(crate) mod threads;
 pub(crate) mod scan;
+pub(crate) mod in_order;
 pub(crate) mod rendering;

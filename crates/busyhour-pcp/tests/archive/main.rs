@@ -4,6 +4,7 @@
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;
 mod dump;
+mod jobs;
 mod logger;
 mod maker;
 mod mutation;

@@ -11,6 +11,17 @@ pub fn write(base: &Path, version: u8, seed: u64, records: usize) {
     run(script("write").arg(base).args(arguments));
 }
 
+/// The same, from `start` on, in seconds since 1970.
+#[allow(
+    dead_code,
+    reason = "not every test program that has this file needs it"
+)]
+pub fn write_from(base: &Path, version: u8, seed: u64, records: usize, start: u64) {
+    let numbers = [u64::from(version), seed, records as u64, start];
+    let arguments = numbers.map(|number| number.to_string());
+    run(script("write").arg(base).args(arguments));
+}
+
 /// What `pmdumplog` prints, times in UTC.
 pub fn dump(base: &Path, options: &[&str]) -> String {
     run(Command::new("pmdumplog")

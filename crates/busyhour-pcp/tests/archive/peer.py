@@ -1,6 +1,6 @@
 """Writes archives with PCP's import library, and says what libpcp makes of them.
 
-usage: peer.py write BASE VERSION SEED RECORDS
+usage: peer.py write BASE VERSION SEED RECORDS [START_SECONDS]
        peer.py fetch BASE FROM_NANOSECONDS STEP_MILLISECONDS COUNT [LEFT_OUT]
        peer.py domains BASE NANOSECONDS
 """
@@ -50,7 +50,7 @@ class Values:
         return str(self.now / 8 if self.kind[0] == "f" else self.now)
 
 
-def write(base, version, seed, records):
+def write(base, version, seed, records, start=START):
     draw = random.Random(int(seed))
     log = pmi.pmiLogImport(base, 0)
     log.pmiSetVersion(int(version))
@@ -78,7 +78,7 @@ def write(base, version, seed, records):
     log.pmiPutText(c.PM_TEXT_PMID, c.PM_TEXT_ONELINE, log.pmiID(DOMAIN, 1, 0), "a text")
     log.pmiPutLabel(c.PM_LABEL_CONTEXT, 0, 0, "where", "here")
     instances = []
-    at = START * 10**9
+    at = int(start) * 10**9
     for record in range(int(records)):
         if record % 17 == 0 and len(instances) < 8:
             # Names must differ in their first word.

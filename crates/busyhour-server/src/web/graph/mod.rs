@@ -2,5 +2,8 @@
 
 pub(in crate::web) mod graphite;
 pub(in crate::web) mod graphs;
+mod cached_archive;
+mod catalog;
+mod joined_points;
 pub(in crate::web) mod archives;
 pub(in crate::web) mod sampler;

@@ -1,0 +1,88 @@
+use busyhour::{clock::UnixTime, pool::TaskPool};
+use busyhour_graphite::{Error, Window};
+use busyhour_pcp::{Archive, RenderOptions, Rendering, SeriesId};
+use std::time::Duration;
+
+/// An archive in the state in which it was last read.
+pub(super) struct CachedArchive {
+    pub(super) archive: Archive,
+    pub(super) size: ArchiveSize,
+}
+
+/// The number of files in an archive, and the number of bytes in them and in its
+/// metadata; all only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ArchiveSize {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    pub(super) metadata_bytes: u64,
+}
+
+/// The values at multiples of `step` from `start` until before `end`, in seconds since
+/// 1970. It has one value at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArchivePart {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) step: i64,
+}
+
+impl CachedArchive {
+    /// The part of `window` that the archive covers.
+    pub(super) fn within(&self, window: Window, step: i64) -> Option<ArchivePart> {
+        let (start, end) = window.aligned(step);
+        let whole = Window {
+            from: seconds(self.archive.start()).saturating_sub(1),
+            until: seconds(self.archive.end()),
+        };
+        let (first, last) = whole.aligned(step);
+        let (start, end) = (start.max(first), end.min(last));
+        (start < end && start >= step).then_some(ArchivePart { start, end, step })
+    }
+
+    /// The values of `series` in `part`, after one more at its front: the moment before,
+    /// which a rate needs.
+    pub(super) fn render(
+        &self,
+        series: &[SeriesId],
+        part: ArchivePart,
+        threads: usize,
+        pool: &TaskPool,
+    ) -> Result<Rendering, Error> {
+        let moment = |time: i64| UnixTime::from_secs(u64::try_from(time).unwrap_or(0));
+        let moments = busyhour_pcp::Window::new(
+            moment(part.start - part.step),
+            moment(part.end - part.step),
+            Duration::from_secs(u64::try_from(part.step).unwrap_or(1)),
+        );
+        let options = RenderOptions {
+            threads,
+            ..RenderOptions::default()
+        };
+        let rendering = self.archive.render(series, moments, options, Some(pool));
+        rendering.map_err(|error| {
+            let path = self.archive.path().display();
+            Error::Source(format!("archive {path}: {error}"))
+        })
+    }
+}
+
+impl ArchivePart {
+    /// The number of values.
+    pub(super) fn len(self) -> usize {
+        usize::try_from((self.end - self.start) / self.step).unwrap_or(0)
+    }
+
+    /// From the earlier start to the later end.
+    pub(super) fn joined(self, other: Self) -> Self {
+        Self {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+            step: self.step,
+        }
+    }
+}
+
+fn seconds(time: UnixTime) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
