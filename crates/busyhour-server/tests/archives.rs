@@ -1,6 +1,6 @@
-//! A folder of archives as Graphite's paths.
+//! A folder of archives, served as Graphite's paths.
 
-// The other users of this file take what is not taken here.
+// This file does not use everything in it; other test files use the rest.
 #[allow(dead_code)]
 #[path = "../../busyhour-pcp/tests/archive/maker.rs"]
 mod maker;
@@ -26,7 +26,7 @@ fn source(folder: &Path) -> Archives {
     Archives::new(folder, STEP, buffers, pool)
 }
 
-/// All series of the archive, once through Graphite and once directly.
+/// Reads all series of the archive, once through Graphite and once directly.
 #[test]
 fn every_series_has_a_path_and_the_values_of_the_archive() {
     let folder = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ fn every_series_has_a_path_and_the_values_of_the_archive() {
     let mut own: Vec<Vec<Option<f64>>> = Vec::new();
     own.extend((0..series.len()).map(|at| rendering.points(at).skip(1).collect()));
     let mut ours: Vec<Vec<Option<f64>>> = points.into_iter().map(|points| points.values).collect();
-    // Paths are sorted by text, series in the order of the metrics.
+    // Paths are sorted by their text, and series by the order of the metrics.
     let key = |values: &Vec<Option<f64>>| format!("{values:?}");
     own.sort_by_key(key);
     ours.sort_by_key(key);
@@ -74,7 +74,7 @@ fn every_series_has_a_path_and_the_values_of_the_archive() {
 }
 
 #[test]
-fn archives_come_and_go_and_a_damaged_one_is_left_out() {
+fn archives_are_added_and_removed_and_a_damaged_one_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let source = source(folder.path());
     assert!(source.index().paths().is_empty());

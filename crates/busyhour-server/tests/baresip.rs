@@ -1,4 +1,4 @@
-//! A real telephone, Debian's baresip, without a screen. It registers with digest,
+//! A real telephone without a screen: Debian's baresip. It registers with digest,
 //! subscribes to its mailbox and to another user's presence, publishes its own
 //! presence, and receives NOTIFYs.
 
@@ -38,13 +38,14 @@ struct Telephone {
 }
 
 impl Telephone {
-    /// alice's telephone, with a lamp for messages and bob among her contacts.
+    /// Starts alice's telephone, which subscribes to her messages and has bob
+    /// among its contacts.
     fn alice(server: &ServerProcess, options: &str) -> Self {
         let contacts = "\"Bob\" <sip:bob@example.com>;presence=p2p\n";
         Self::start(server, "alice", "something", options, contacts)
     }
 
-    /// bob's telephone, without contacts.
+    /// Starts bob's telephone, which has no contacts.
     fn bob(server: &ServerProcess) -> Self {
         Self::start(server, "bob", "else", ";mwi=no", "")
     }
@@ -97,7 +98,7 @@ impl Telephone {
     }
 
     fn end(&mut self) {
-        // A process that has ended already is fine here.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -106,7 +107,8 @@ impl Telephone {
         std::fs::read_to_string(self.place.path("output")).unwrap_or_default()
     }
 
-    /// Waits until it has printed a line with all of `words`; fails if it ends first.
+    /// Waits until the telephone has printed a line with all of `words`; fails if it
+    /// ends first.
     fn wait_for(&mut self, words: &[&str]) {
         let path = self.place.path("output");
         let has_all = |line: &str| words.iter().all(|word| line.contains(word));
@@ -120,8 +122,8 @@ impl Telephone {
         wait_until(is_printed, || format!("no {words:?} in:\n{}", output()));
     }
 
-    /// Starts the telephone again if it repeats itself or has been silent for long:
-    /// it does nothing useful any more then.
+    /// Starts the telephone again if it repeats itself or has printed nothing for
+    /// long, since it does nothing useful any more.
     fn awaken(&mut self) {
         self.assert_lives();
         self.looks += 1;
@@ -131,7 +133,7 @@ impl Telephone {
         }
     }
 
-    /// Fails if it has ended.
+    /// Fails if the telephone has ended.
     fn assert_lives(&mut self) {
         let output = self.output();
         assert_lives(&mut self.child, &output);
@@ -139,7 +141,10 @@ impl Telephone {
 }
 
 fn assert_lives(child: &mut Child, output: &str) {
-    if let Some(status) = child.try_wait().expect("a child of ours") {
+    if let Some(status) = child
+        .try_wait()
+        .expect("the process is a child of the test")
+    {
         panic!("baresip, which scripts/install-deps.sh test installs, ended: {status}\n{output}");
     }
 }
@@ -152,7 +157,7 @@ impl Drop for Telephone {
 
 fn begin(place: &Place) -> Child {
     let output = File::create(place.path("output")).expect("a writable temporary folder");
-    // Line by line, so that its output can be read at once.
+    // Line by line, so that the test can read its output at once.
     let child = Command::new("stdbuf")
         .args(["-oL", "baresip", "-f"])
         .arg(place.path("."))
@@ -164,7 +169,7 @@ fn begin(place: &Place) -> Child {
 }
 
 #[test]
-fn a_telephone_registers_and_is_told_of_its_messages() {
+fn a_telephone_registers_and_is_notified_of_its_messages() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     put(
@@ -175,7 +180,7 @@ fn a_telephone_registers_and_is_told_of_its_messages() {
     let mut telephone = Telephone::alice(&server, ";mwi=yes");
     telephone.wait_for(&["Voice-Message: 2/8 (0/0)"]);
     assert!(telephone.output().contains("Messages-Waiting: yes"));
-    // A telephone that was started again has left an older one behind.
+    // A telephone that was started again has left its first binding behind.
     assert!(server.stat("/registrar/binding_count") >= 1);
     put(&server, "/api/mailboxes/alice", r#"{"voice":{"old":10}}"#);
     telephone.wait_for(&["Voice-Message: 0/10 (0/0)"]);
@@ -203,7 +208,7 @@ fn a_telephone_publishes_and_watches() {
 fn put(server: &ServerProcess, path: &str, body: &str) {
     let request = ureq::put(format!("http://{}{path}", server.http));
     let response = request.header("authorization", "Bearer secret").send(body);
-    response.expect("an answer that is no refusal");
+    response.expect("no request was refused");
 }
 
 /// A working telephone never subscribes this often.

@@ -32,7 +32,7 @@ user = \"bob\"
 password = \"else\"
 ";
 
-/// bob's twinkle, which publishes and shows what waits in his mailbox.
+/// Starts bob's twinkle, which publishes and shows the messages in his mailbox.
 fn twinkle(server: &ServerProcess) -> Console {
     let place = Place::new();
     let folder = place.path(".twinkle");
@@ -56,14 +56,14 @@ fn twinkle(server: &ServerProcess) -> Console {
     Console::start("twinkle-console", &[], "twinkle-console", place)
 }
 
-/// For RTP, although no one calls.
+/// A port for RTP, which is configured although there is no call.
 fn even_port() -> u16 {
     std::iter::repeat_with(free_port)
         .find(|port| port % 2 == 0)
-        .expect("half of them are")
+        .expect("half of all ports are even")
 }
 
-/// alice's linphone, which publishes and watches bob.
+/// Starts alice's linphone, which publishes and watches bob.
 fn linphone(server: &ServerProcess, expires_s: u32) -> Console {
     assert_is_on_a_network();
     let place = Place::new();
@@ -86,7 +86,7 @@ fn linphone(server: &ServerProcess, expires_s: u32) -> Console {
 }
 
 #[test]
-fn twinkle_registers_publishes_and_is_told_of_its_messages() {
+fn twinkle_registers_publishes_and_is_notified_of_its_messages() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     put_mailbox(&server, r#"{"voice":{"new":2,"old":8}}"#);
@@ -104,7 +104,7 @@ fn twinkle_registers_publishes_and_is_told_of_its_messages() {
     phone.say("presence -b offline");
     wait_for(&server, &mut phone, "/publish/modified", 1);
     let challenged = server.stat("/registrar/challenged");
-    assert!(challenged >= 3, "one each of its kinds of requests");
+    assert!(challenged >= 3, "one request of each kind");
 
     phone.say("quit");
     server.wait_for("/registrar/removed", |count| count == 1);
@@ -122,7 +122,7 @@ fn linphone_registers_publishes_and_sees_what_twinkle_publishes() {
     let server = place.server(CONFIGURATION);
     let mut alices = linphone(&server, 600);
     wait_for(&server, &mut alices, "/registrar/added", 1);
-    // It does so once it knows that it is registered.
+    // linphone publishes when it knows that it is registered.
     wait_for(&server, &mut alices, "/publish/created", 1);
     alices.say("status register");
     alices.wait_for("registered, identity=sip:alice@example.com duration=600");
@@ -208,5 +208,5 @@ fn only_binding(server: &ServerProcess) -> Value {
 fn put_mailbox(server: &ServerProcess, body: &str) {
     let request = ureq::put(format!("http://{}/api/mailboxes/bob", server.http));
     let response = request.header("authorization", "Bearer secret").send(body);
-    response.expect("an answer that is no refusal");
+    response.expect("no request was refused");
 }

@@ -1,5 +1,5 @@
-//! The memory of an idle contact, counted in bytes. Many contacts that end at one
-//! instant all end.
+//! The memory of an idle contact, counted in bytes. If many contacts end at one
+//! instant, all of them end.
 
 #[path = "support/exchange.rs"]
 mod exchange;
@@ -12,7 +12,7 @@ use exchange::Silent;
 use std::{sync::Arc, time::Duration};
 
 #[test]
-fn a_contact_takes_less_than_400_bytes_and_all_of_it_comes_back() {
+fn a_contact_takes_less_than_400_bytes_which_are_returned_at_its_end() {
     let world = World::new();
     world.register(0);
     let more = measure(|| (1..4).for_each(|batch| world.register(batch)));
@@ -29,7 +29,7 @@ fn a_contact_takes_less_than_400_bytes_and_all_of_it_comes_back() {
     assert_eq!(stats.registrar.device_count, 0);
     let back = -end.bytes_current / i64::from(4 * MANY);
     // The tables themselves stay allocated.
-    assert!(back > each / 2, "{back} bytes of {each} came back");
+    assert!(back > each / 2, "{back} of {each} bytes were returned");
 }
 
 /// A server in virtual time whose messages no one receives.
@@ -51,8 +51,8 @@ impl World {
         Self { runtime, server }
     }
 
-    /// Registers a batch some time after the last one, so that both end together. At
-    /// the end nothing is kept for retransmissions any more.
+    /// Registers a batch some time after the last one, so that both end together.
+    /// When it returns, no answer is kept for retransmissions any more.
     fn register(&self, batch: u32) {
         let life = LIFE - PAUSE * batch;
         for number in batch * MANY..(batch + 1) * MANY {
@@ -92,8 +92,8 @@ fn register(number: u32, life: Duration) -> String {
     )
 }
 
-/// A quarter of all contacts. In each part of the server's table they are more than
-/// one expiry of its timer handles.
+/// A quarter of all contacts. In each part of the server's table these are more
+/// than one expiry handles.
 const MANY: u32 = 22_000;
 const LIFE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(60);

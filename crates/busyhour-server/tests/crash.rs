@@ -1,5 +1,5 @@
-//! Runs `kill -9` again and again in the middle of a storm: every acknowledged
-//! registration is there afterwards.
+//! Kills the server again and again with `kill -9` during a storm: every
+//! acknowledged registration is there afterwards.
 
 mod support;
 
@@ -54,7 +54,7 @@ fn every_acknowledged_binding_survives_kills_and_none_appears_from_nowhere() {
 }
 
 #[test]
-fn watchers_hear_of_changes_after_a_kill_as_before_it() {
+fn watchers_are_notified_of_changes_after_a_kill_as_before_it() {
     let place = Place::new();
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let mut server = serve_with(&place, address, OPEN);
@@ -71,7 +71,8 @@ fn watchers_hear_of_changes_after_a_kill_as_before_it() {
         server.kill();
         server = serve_with(&place, address, OPEN);
         assert_eq!(server.stat("/watch/restored"), 1, "life {life}");
-        // The lamp gets the state again at once, although it has not changed.
+        // The watcher gets the state again at once, although it has not
+        // changed.
         lamp.told();
         let phone = Phone::new(address);
         let contact = |expires_s: u32| {
@@ -228,7 +229,8 @@ fn wait_for_acknowledgements(journal: &Path, count: usize, storm: &mut Child) {
     }
 }
 
-/// Acknowledged ⊆ bound ⊆ offered, at a moment while the storm goes on.
+/// Checks during the storm that every acknowledged binding is bound, and every
+/// bound one was offered.
 fn compare(server: &ServerProcess, journal: &Path, seed: u64) {
     let before = Journal::read(journal);
     let bound = bindings(server);
@@ -273,7 +275,7 @@ impl Journal {
     fn read(path: &Path) -> Self {
         let mut journal = Self::default();
         let text = fs::read_to_string(path).unwrap();
-        // The last line may be incomplete; it counts once it is complete.
+        // The last line may still be incomplete; then it does not count.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         for line in whole.lines() {
             match line.split(' ').collect::<Vec<_>>()[..] {
@@ -283,7 +285,7 @@ impl Journal {
                         .acknowledged
                         .insert(aor.to_owned(), cseq.parse().unwrap());
                 }
-                _ => panic!("a strange line in the journal: {line}"),
+                _ => panic!("an unknown line in the journal: {line}"),
             }
         }
         journal

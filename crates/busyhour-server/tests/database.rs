@@ -46,7 +46,7 @@ fn a_file_that_is_moved_away_stops_acknowledgements_until_it_is_back() {
         let server = place.server(OPEN);
         assert!(registers(&server));
         fs::rename(place.path(name), place.path("away")).unwrap();
-        // At once, not only after the server has noticed the loss by chance.
+        // At once, not only when the server happens to notice the loss.
         assert!(!registers(&server), "{name}: {}", server.log());
         assert_lost(&server, name, "was deleted");
         fs::rename(place.path("away"), place.path(name)).unwrap();
@@ -59,7 +59,7 @@ fn a_file_that_is_moved_away_stops_acknowledgements_until_it_is_back() {
 }
 
 #[test]
-fn a_file_that_is_replaced_stops_acknowledgements_also_when_nobody_registers() {
+fn a_file_that_is_replaced_stops_acknowledgements_also_without_registrations() {
     let place = Place::new();
     let server = place.server(OPEN);
     let copy = place.path("copy");
@@ -70,11 +70,11 @@ fn a_file_that_is_replaced_stops_acknowledgements_also_when_nobody_registers() {
 }
 
 #[test]
-fn the_lock_is_for_the_servers_user_alone_and_names_who_holds_it() {
+fn only_the_servers_user_can_open_the_lock_and_an_error_names_its_holder() {
     let place = Place::new();
     let lock = place.file("busyhour.db.lock", "4194305");
     fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-    // As another user might do it, if all users may read the file.
+    // Another user may do this, if all users may read the file.
     let held = File::open(&lock).unwrap();
     held.lock().unwrap();
     let output = place.serve().output().unwrap();
@@ -99,13 +99,13 @@ fn a_lock_that_is_deleted_does_not_let_two_servers_share_a_database() {
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(words.contains("in use by process"), "{words}");
     assert!(registers(&first));
-    // Another server has made the lock file first.
+    // Another server made the lock file first.
     fs::rename(place.file("other.lock", ""), &lock).unwrap();
     assert_lost(&first, "busyhour.db.lock", "another server may use");
 }
 
 #[test]
-fn a_database_that_others_may_read_is_told_of_and_stays_as_it_is() {
+fn a_database_that_others_may_read_is_reported_and_not_changed() {
     let place = Place::new();
     assert!(place.server("").stop().success());
     let database = place.path("busyhour.db");

@@ -1,5 +1,4 @@
-//! Accounts as an operator changes them: by commands and over HTTP, while a server
-//! runs.
+//! An operator changes accounts by commands and over HTTP, while a server runs.
 
 mod support;
 
@@ -12,7 +11,7 @@ use std::{
 };
 use support::{Place, ServerProcess, busyhour, wait_until};
 
-/// `busyhour device …` on the store of a place.
+/// The command `busyhour device …` with the store of a place.
 fn device(place: &Place, words: &[&str]) -> Command {
     let mut command = busyhour();
     command.arg("device").args(words);
@@ -28,7 +27,7 @@ fn run(mut command: Command, input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its arguments does not read its input.
+    // A command that refuses its arguments may end before it reads its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -59,7 +58,7 @@ fn registers(server: &ServerProcess, user: &str, password: &str) -> bool {
 }
 
 #[test]
-fn devices_come_are_seen_and_go() {
+fn devices_are_added_listed_and_removed() {
     let place = Place::new();
     let words = [
         "add",
@@ -110,7 +109,7 @@ fn devices_come_are_seen_and_go() {
 }
 
 #[test]
-fn mistakes_are_usage_and_change_nothing() {
+fn wrong_usage_is_reported_and_changes_nothing() {
     let place = Place::new();
     good(&place, &["add", "x", "--create"], "x\n");
     good(&place, &["remove", "x"], "");
@@ -190,7 +189,7 @@ fn where_a_device_is_registered_is_shown() {
 }
 
 #[test]
-fn why_a_device_does_not_register_is_told() {
+fn the_reason_why_a_device_does_not_register_is_shown() {
     let (place, server, http) = with_bob();
     let shown = good(&place, &["show", "bob", "--http", &http], "");
     assert!(shown.contains("none that the server remembers"), "{shown}");
@@ -228,7 +227,7 @@ fn why_a_device_does_not_register_is_told() {
 /// A telephone without a password, or with the password of another server, stops when
 /// it is challenged.
 #[test]
-fn a_device_that_does_not_answer_its_challenge_is_told() {
+fn a_device_that_does_not_answer_its_challenge_is_shown() {
     let (place, server, http) = with_bob();
     let telephone = Telephone::new(&server);
     for user in ["bob", "bob", "nobody"] {
@@ -242,7 +241,8 @@ fn a_device_that_does_not_answer_its_challenge_is_told() {
     let shown: Value = serde_json::from_str(&good(&place, &words, "")).unwrap();
     assert_eq!(shown["failures"][0]["reason"], reason, "{shown}");
     assert_eq!(shown["failures"][0]["count"], 2, "{shown}");
-    // Only for users who have an account; otherwise anyone could fill the memory.
+    // Only users who have an account are listed; otherwise anyone could fill the
+    // memory.
     let all: Value = serde_json::from_str(&server.get("/api/failures")).unwrap();
     assert_eq!(all["failures"], shown["failures"], "{all}");
     assert_eq!(
@@ -262,7 +262,7 @@ fn a_device_that_does_not_answer_its_challenge_is_told() {
 
 /// Each of these telephones is challenged as often as it sends a request.
 #[test]
-fn a_device_whose_credentials_never_fit_is_told() {
+fn a_device_whose_credentials_are_never_right_is_shown() {
     let (place, server, http) = with_bob();
     let telephone = Telephone::new(&server);
     let never = "asked for a password, never answered";
@@ -274,10 +274,11 @@ fn a_device_whose_credentials_never_fit_is_told() {
         )
     };
 
-    // It sends its user name before it is challenged, and stops then.
+    // The telephone sends its user name before it is challenged, and then
+    // stops.
     telephone.challenge("bob", &credentials("", "", ""));
     assert!(shown().contains(&format!("{never} (once)")), "{}", shown());
-    // It uses a nonce that was never sent to its address.
+    // The telephone uses a nonce that was never sent to its address.
     telephone.challenge("bob", &credentials("6543210f00", "0", ""));
     let told = format!("{never} (2 times)");
     assert!(shown().contains(&told), "{}", shown());
@@ -295,7 +296,7 @@ fn a_device_whose_credentials_never_fit_is_told() {
         told.contains("algorithm or qop not offered (3 times)"),
         "{told}"
     );
-    assert!(!told.contains(never), "it has answered: {told}");
+    assert!(!told.contains(never), "the telephone has answered: {told}");
 }
 
 /// A telephone that sends what a test gives it, from one address.
@@ -340,7 +341,7 @@ impl Telephone {
 const NOBODY: &str = "127.0.0.1:1";
 
 #[test]
-fn an_import_is_taken_by_the_server_that_runs() {
+fn a_running_server_uses_imported_accounts() {
     let place = Place::new();
     let server = place.server("");
     assert!(!registers(&server, "d7", "p7"));
@@ -361,7 +362,7 @@ fn an_import_is_taken_by_the_server_that_runs() {
 }
 
 #[test]
-fn accounts_over_http_need_a_token_and_hold_at_once() {
+fn changes_of_accounts_over_http_need_a_token_and_apply_at_once() {
     let place = Place::new();
     let made = busyhour()
         .args(["token", "shop", "--scope", "write", "--json"])
@@ -413,7 +414,10 @@ fn accounts_over_http_need_a_token_and_hold_at_once() {
     server.signal(Signal::SIGKILL);
     server.wait();
     let server = place.server(&entry);
-    assert!(registers(&server, "alice", "other"), "it was durable");
+    assert!(
+        registers(&server, "alice", "other"),
+        "the account was durable"
+    );
     let url = format!("http://{}/api/accounts/alice", server.http);
     let delete = || {
         agent
@@ -445,9 +449,9 @@ fn an_account_may_have_fewer_contacts_than_others() {
     assert!(registers(&server, "many", "x"));
 }
 
-/// A command must not succeed on the wrong database.
+/// A command must not use the wrong database and report success.
 #[test]
-fn every_command_names_its_store_and_none_makes_one_unasked() {
+fn every_command_names_its_store_and_none_creates_one_unasked() {
     let place = Place::new();
     let database = place.path("busyhour.db").display().to_string();
     let file = place.file("devices.csv", "user,password\nalice,x\n");
@@ -490,9 +494,9 @@ fn every_command_names_its_store_and_none_makes_one_unasked() {
     assert!(said.contains("busyhour:***@127.0.0.1:1/busyhour"), "{said}");
 }
 
-/// As the reference describes it, on a server without configuration.
+/// As the reference describes it for a server without configuration.
 #[test]
-fn hints_name_users_where_the_server_has_no_domain() {
+fn hints_name_users_alone_if_the_server_has_no_domain() {
     let place = Place::new();
     let token = "[[token]]\nname = \"test\"\nscope = \"write\"\nsha256 = \
         \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\"\n";
@@ -521,9 +525,9 @@ fn hints_name_users_where_the_server_has_no_domain() {
     }
 }
 
-/// A command that changes nothing must not look as if it did.
+/// A command without effect must not look as if it had one.
 #[test]
-fn a_hint_of_an_account_that_can_be_nowhere_is_named_in_the_log() {
+fn a_hint_of_an_account_that_matches_no_domain_is_reported_in_the_log() {
     let place = Place::new();
     good(&place, &["add", "bob", "--create", "--hint", "200"], "x\n");
     let mut serve = place.serve();

@@ -1,4 +1,4 @@
-//! `busyhour digest` as people meet it: what it prints, writes and refuses.
+//! What `busyhour digest` prints, writes and refuses.
 
 mod support;
 
@@ -9,7 +9,8 @@ use serde_json::Value;
 use std::{fs, path::PathBuf, process::Output};
 use support::{Place, busyhour};
 
-/// An archive of 15 minutes or so with 18 metrics that have instances, and 18 that have none.
+/// Makes an archive of about 15 minutes with 18 metrics that have instances, and 18 that
+/// have none.
 fn archive(place: &Place, name: &str, seed: u64) -> PathBuf {
     let base = place.path(name);
     maker::write(&base, 3, seed, 40);
@@ -24,21 +25,21 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Standard output of a run that succeeds.
+/// The standard output of a run that must succeed.
 fn digested(arguments: &[&str]) -> String {
     let output = digest(arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// The one line and the exit code of a run that fails.
+/// The error line and the exit code of a run that must fail.
 fn failure(arguments: &[&str]) -> (String, Option<i32>) {
     let output = digest(arguments);
     (text(&output.stderr), output.status.code())
 }
 
 #[test]
-fn one_line_in_the_words_of_the_seed() {
+fn one_line_in_the_format_of_the_original() {
     let place = Place::new();
     let base = archive(&place, "host", 41);
     let line = digested(&[base.to_str().unwrap()]);
@@ -51,7 +52,8 @@ fn one_line_in_the_words_of_the_seed() {
     assert_eq!(line.lines().count(), 1);
 }
 
-/// As `pmdumplog` counts them: 18 metrics with one value, 18 with each instance.
+/// As `pmdumplog` counts: 18 metrics with one value, 18 with one for each
+/// instance.
 fn series_count(base: &std::path::Path) -> usize {
     let domains = maker::dump(base, &["-i"]);
     let last = domains.rsplit_once(" instances").expect("a domain").1;
@@ -136,7 +138,7 @@ fn a_plot_is_an_svg_with_the_names_of_its_series() {
 }
 
 #[test]
-fn a_plot_is_a_png_when_the_files_name_says_so() {
+fn a_plot_is_a_png_if_the_files_name_ends_so() {
     let place = Place::new();
     let base = archive(&place, "host", 43);
     let file = place.path("plot.png");
@@ -158,7 +160,7 @@ fn without_a_terminal_there_is_no_progress_bar() {
 }
 
 #[test]
-fn a_damaged_archive_gives_its_good_records_and_names_the_place() {
+fn a_damaged_archive_gives_its_good_records_and_reports_the_place() {
     let place = Place::new();
     let base = archive(&place, "host", 44);
     let volume = place.path("host.0");
@@ -177,7 +179,7 @@ fn a_damaged_archive_gives_its_good_records_and_names_the_place() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn wrong_arguments_are_reported() {
     let place = Place::new();
     let base = archive(&place, "host", 45);
     let base = base.to_str().unwrap();
@@ -199,7 +201,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn every_option_of_the_help_stands_in_the_reference() {
+fn every_option_of_the_help_is_in_the_reference() {
     let help = digested(&["--help"]);
     assert!(
         help.contains("Examples:") && help.contains("Times:"),
@@ -207,7 +209,10 @@ fn every_option_of_the_help_stands_in_the_reference() {
     );
     let reference = include_str!("../../../docs/busyhour.md");
     let (_, section) = reference.split_once("\n## digest\n").expect("a section");
-    let section = section.split("\n## ").next().expect("its text");
+    let section = section
+        .split("\n## ")
+        .next()
+        .expect("the option has a description");
     let options: Vec<&str> = help
         .split_whitespace()
         .filter(|word| word.starts_with("--") && word.len() > 2)
@@ -223,7 +228,7 @@ fn every_option_of_the_help_stands_in_the_reference() {
 }
 
 #[test]
-fn a_pattern_that_matches_nothing_is_an_error_that_helps() {
+fn a_pattern_that_matches_nothing_is_an_error_with_advice() {
     let place = Place::new();
     let base = archive(&place, "host", 41);
     let base = base.to_str().unwrap();
@@ -235,7 +240,8 @@ fn a_pattern_that_matches_nothing_is_an_error_that_helps() {
         ),
         "{said}"
     );
-    // Also beside one that matches: its values are there, and the other is named.
+    // The same holds beside a pattern that matches: the values of that one are
+    // printed, and the other is reported.
     let output = digest(&[
         base,
         "--metrics",

@@ -1,5 +1,6 @@
-//! Bindings that end on the real program, and whose rows are removed later: through
-//! `kill -9` none that ended comes back, and none that was registered anew goes.
+//! Bindings expire in the real program, and their rows are removed later. After
+//! `kill -9`, no expired binding comes back, and no binding that was registered
+//! again is removed.
 
 mod support;
 
@@ -10,18 +11,23 @@ use std::{
 use support::Place;
 
 #[test]
-fn rows_that_go_late_take_nobody_along_who_came_meanwhile() {
+fn a_late_removal_of_rows_keeps_bindings_registered_meanwhile() {
     let place = Place::new();
     let phones = Phones::new();
 
     let server = place.server(CONFIGURATION);
     phones.register(server.sip, 1, BRIEF_S);
     server.wait_for("/registrar/expired", |count| count == DEVICES);
-    // Their rows gather before they are removed: a fast machine kills it first.
+    // The rows are collected before they are removed: a fast machine kills the
+    // server before that.
     server.kill();
 
     let server = place.server(CONFIGURATION);
-    assert_eq!(server.stat("/registrar/restored"), 0, "all had ended");
+    assert_eq!(
+        server.stat("/registrar/restored"),
+        0,
+        "all bindings had ended"
+    );
     phones.register(server.sip, 2, LONG_S);
     server.wait_for("/store/ended_len", |count| count == 0);
     server.kill();
@@ -31,7 +37,7 @@ fn rows_that_go_late_take_nobody_along_who_came_meanwhile() {
     assert!(server.stop().success());
 }
 
-/// All behind one address.
+/// Phones behind one address.
 struct Phones(UdpSocket);
 
 impl Phones {
@@ -41,7 +47,7 @@ impl Phones {
         Self(socket)
     }
 
-    /// Registers each, one after the other.
+    /// Registers the phones one after the other.
     fn register(&self, server: SocketAddr, cseq: u32, expires_s: u32) {
         let Self(socket) = self;
         let here = socket.local_addr().expect("bound");
@@ -76,7 +82,7 @@ min_expires_seconds = 1
 ";
 const DEVICES: u64 = 300;
 const BRIEF_S: u32 = 1;
-/// Longer than a run.
+/// Longer than a run of this test.
 const LONG_S: u32 = 3600;
-/// Only a hang lasts this long; no test waits for it to pass.
+/// A limit that only a hang reaches.
 const HANG: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The storm in IAX2 against the real program.
+//! A storm over IAX2 against the real program.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn storm(server: &ServerProcess, options: &str) -> Output {
     command.output().expect("the program runs")
 }
 
-/// What a storm that went well reports.
+/// The report of a storm that must succeed.
 fn report(server: &ServerProcess, options: &str) -> serde_json::Value {
     let output = storm(server, options);
     assert!(output.status.success(), "{output:?}");
@@ -28,7 +28,7 @@ fn report(server: &ServerProcess, options: &str) -> serde_json::Value {
 }
 
 #[test]
-fn what_a_storm_was_told_survives_a_kill() {
+fn acknowledged_registrations_of_a_storm_survive_a_kill() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let closed = report(
@@ -61,7 +61,7 @@ fn what_a_storm_was_told_survives_a_kill() {
 }
 
 #[test]
-fn a_storm_that_is_refused_says_so() {
+fn a_refused_storm_reports_it() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let output = storm(&server, "--devices 5 --closed 5 --auth device{n}:guess");

@@ -1,7 +1,7 @@
 //! A real IAX2 device, Debian's iaxmodem, registers with the real program.
 //!
-//! It is old enough to know nothing of call tokens, so the server that shall
-//! take it has to be told to.
+//! It is so old that it knows no call tokens, so the server is configured to
+//! accept it without one.
 
 mod support;
 
@@ -35,7 +35,7 @@ impl Modem {
                 server.iax2,
             ),
         );
-        // It looks in /etc/iaxmodem, wherever its user wants it to look.
+        // It looks in /etc/iaxmodem, so the path goes up from there.
         let path = format!("../..{}", configuration.display());
         let child = as_root("iaxmodem")
             .arg(path)
@@ -48,13 +48,14 @@ impl Modem {
 
 impl Drop for Modem {
     fn drop(&mut self) {
-        // Gone already is as good as ended here.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// It begins only as root: of a user namespace of its own where root does not run the tests.
+/// It starts only as root. If the tests do not run as root, a user namespace of its own
+/// makes it root.
 fn as_root(program: &str) -> Command {
     let ours = fs::metadata("/proc/self").expect("Linux");
     if ours.uid() == 0 {
@@ -83,7 +84,7 @@ fn an_old_modem_registers_where_call_tokens_are_optional() {
 }
 
 #[test]
-fn it_is_refused_without_a_token_and_with_a_wrong_password() {
+fn an_old_modem_is_refused_where_tokens_are_required_and_with_a_wrong_password() {
     let place = Place::new();
     let strict = server(&place, "required");
     let modem = Modem::start(&place, &strict, "something long");

@@ -1,4 +1,5 @@
-//! Whatever arrives: 400 or silence, a counter, and the server serves on.
+//! Malformed datagrams: the server answers 400 or nothing, counts them, and
+//! continues.
 
 mod support;
 
@@ -17,7 +18,7 @@ const REGISTER: &str = "REGISTER sip:busyhour.test SIP/2.0\r\n\
     Contact: <sip:alice@127.0.0.1:9;transport=udp>;q=0.5;expires=600\r\n\
     Content-Length: 0\r\n\r\n";
 
-/// A client that sends anything and remembers how often it got which status.
+/// A client that sends any bytes, and counts the answers by their status.
 struct Sender {
     socket: UdpSocket,
     server: ServerProcess,
@@ -43,7 +44,7 @@ impl Sender {
         }
     }
 
-    /// Sends the datagrams, in batches so that no queue on the way overflows.
+    /// Sends the datagrams in batches, so that no queue on the way overflows.
     fn send_all<B: AsRef<[u8]>>(&mut self, datagrams: impl IntoIterator<Item = B>) {
         for datagram in datagrams {
             self.socket.send(datagram.as_ref()).unwrap();
@@ -55,7 +56,8 @@ impl Sender {
         self.probe();
     }
 
-    /// Proves that the server lives and has read all before, by an OPTIONS that it answers.
+    /// Sends an OPTIONS and waits for its answer, which shows that the server has read
+    /// everything before it.
     fn probe(&mut self) {
         self.probes += 1;
         let call_id = format!("probe-{}@127.0.0.1", self.probes);
@@ -84,12 +86,13 @@ impl Sender {
         self.server.stat(&format!("/traffic/{name}"))
     }
 
-    /// Datagrams that were counted as malformed, one way or the other.
+    /// The number of datagrams that were counted as malformed, for any reason.
     fn malformed(&self) -> u64 {
         self.stat("malformed_silent") + self.stat("malformed_answered") + self.stat("keepalives")
     }
 
-    /// Everything was received, nothing panicked, and the server ends as it should.
+    /// Checks that everything was received, that nothing panicked, and that the
+    /// server ends normally.
     fn finish(self) {
         assert_eq!(self.stat("received"), self.sent + self.probes);
         assert_eq!(self.server.stat("/runtime/pool/panicked"), 0);
@@ -100,10 +103,10 @@ impl Sender {
 }
 
 #[test]
-fn truncated_requests_get_400_or_silence() {
+fn truncated_requests_get_400_or_no_answer() {
     let place = Place::new();
     let mut sender = Sender::new(&place);
-    // Complete from its empty line on; that is not truncated any more.
+    // From its empty line on, the request is complete and no longer truncated.
     let whole = REGISTER.len();
     sender.send_all((0..whole).map(|len| &REGISTER.as_bytes()[..len]));
     assert_eq!(sender.malformed(), whole as u64);
@@ -114,14 +117,14 @@ fn truncated_requests_get_400_or_silence() {
     );
     assert_eq!(
         sender.statuses[&200], sender.probes,
-        "only probes are granted"
+        "only the probes are answered with 200"
     );
     assert_eq!(sender.server.stat("/registrar/binding_count"), 0);
     sender.finish();
 }
 
 #[test]
-fn giants_get_400_or_silence() {
+fn too_large_requests_get_400_or_no_answer() {
     let place = Place::new();
     let mut sender = Sender::new(&place);
     let junk = vec![b'x'; 65_507];
@@ -149,7 +152,7 @@ fn giants_get_400_or_silence() {
 }
 
 #[test]
-fn binary_noise_gets_silence() {
+fn random_bytes_get_no_answer() {
     let place = Place::new();
     let mut sender = Sender::new(&place);
     let mut random = Random::new();
@@ -165,7 +168,7 @@ fn binary_noise_gets_silence() {
     assert_eq!(
         sender.statuses.len(),
         1,
-        "nothing but probes is answered: {:?}",
+        "only the probes are answered: {:?}",
         sender.statuses
     );
     sender.finish();
@@ -181,7 +184,7 @@ fn fuzzed_requests_crash_nothing() {
     sender.finish();
 }
 
-/// A request with a few bytes changed, removed, doubled or moved.
+/// The request with a few bytes changed, removed, doubled or moved.
 fn fuzz(text: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..1 + random.below(4) {
@@ -198,5 +201,5 @@ fn fuzz(text: &str, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Datagrams between two probes.
+/// The number of datagrams between two probes.
 const PORTION: u64 = 50;

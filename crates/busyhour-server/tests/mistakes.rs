@@ -1,11 +1,13 @@
-//! Every mistake is named at once, with its place.
+//! Every mistake in a configuration or an import is reported at once, with its
+//! place.
 
 mod support;
 
 use std::process::Command;
 use support::{Place, busyhour};
 
-/// The lines that a command says when it fails for its input, without their head.
+/// The lines that a failing command prints about its input, without the first
+/// one.
 fn mistakes(command: &mut Command) -> Vec<String> {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -16,7 +18,7 @@ fn mistakes(command: &mut Command) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Each line begins so, and none is left over.
+/// Checks that each line begins as expected, and that there are no more lines.
 fn assert_lines(found: &[String], expected: &[&str]) {
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
@@ -68,8 +70,9 @@ fn no_mistake_of_a_configuration_hides_another() {
     assert_lines(&found, &expected);
 }
 
-/// A value of the wrong type hides nothing else of its entry, a name that is nearly
-/// right is told once, and the second of two is named whatever else is wrong with it.
+/// If a value has the wrong type, the other mistakes of its entry are reported all
+/// the same; a misspelt name is reported once; and the second of two equal names is
+/// reported whatever else is wrong with it.
 #[test]
 fn no_mistake_of_an_entry_hides_another() {
     let place = Place::new();
@@ -113,7 +116,8 @@ fn no_mistake_of_an_entry_hides_another() {
     assert!(!found.concat().contains("secret"), "{found:?}");
 }
 
-/// A certificate neither hides what else is wrong, nor is it hidden; of the server as well.
+/// A bad certificate hides no other mistake, and no other mistake hides it; the same
+/// holds for the server itself.
 #[test]
 fn a_certificate_that_cannot_be_read_hides_nothing() {
     let place = Place::new();
@@ -140,7 +144,7 @@ fn a_certificate_that_cannot_be_read_hides_nothing() {
     );
 }
 
-/// Nor does a file that cannot be read hide the environment.
+/// A file that cannot be read hides no mistake in the environment.
 #[test]
 fn a_file_that_cannot_be_read_hides_nothing() {
     let place = Place::new();
@@ -176,7 +180,7 @@ fn a_mistyped_variable_is_a_mistake_and_a_server_warns_of_it() {
     assert!(server.stop().success());
 }
 
-/// A file with mistakes makes no database either, wherever it would be.
+/// An import of a file with mistakes creates no database.
 #[test]
 fn an_import_names_every_line_with_mistakes() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What a server refuses that can't keep up, and whom it lets wait, in virtual time.
+//! What a server under overload refuses, and whose requests wait, in virtual time.
 
 #[path = "support/exchange.rs"]
 mod exchange;
@@ -11,7 +11,7 @@ use exchange::{Sent, digest_config, open_config, proven};
 use std::{sync::Arc, time::Duration};
 
 #[test]
-fn a_queue_that_stands_refuses_newcomers_and_serves_who_is_known() {
+fn a_standing_queue_refuses_new_devices_and_serves_known_ones() {
     let world = World::open();
     let tag = world.begin();
     world.let_queue_stand(1200);
@@ -33,7 +33,7 @@ fn a_queue_that_stands_refuses_newcomers_and_serves_who_is_known() {
 }
 
 #[test]
-fn a_queue_that_stands_too_long_refuses_all_but_subscriptions_that_live_and_ends() {
+fn a_queue_that_stands_too_long_refuses_all_but_requests_of_subscriptions_and_ends() {
     let world = World::open();
     let tag = world.begin();
     world.let_queue_stand(2200);
@@ -45,7 +45,8 @@ fn a_queue_that_stands_too_long_refuses_all_but_subscriptions_that_live_and_ends
     assert!(sent.contains("CSeq: 2 SUBSCRIBE"), "{sent}");
     assert!(!sent.contains("SIP/2.0 503 "), "{sent}");
 
-    // What stood is done: after two intervals in which nobody waited, it is over.
+    // The waiting requests are done. The overload ends after two intervals in
+    // which none waited.
     for cseq in 3..6 {
         world.advance(500);
         world.ask(&register("alice", cseq));
@@ -55,7 +56,7 @@ fn a_queue_that_stands_too_long_refuses_all_but_subscriptions_that_live_and_ends
 }
 
 #[test]
-fn receivers_rest_while_much_waits_and_if_they_must_again_some_newcomers_are_refused() {
+fn receivers_pause_while_many_requests_wait_and_a_second_pause_refuses_new_devices() {
     let world = World::open();
     world.begin();
     let shed = || world.server.stats().traffic.shed;
@@ -66,7 +67,7 @@ fn receivers_rest_while_much_waits_and_if_they_must_again_some_newcomers_are_ref
         world.run();
         world.advance(101);
     }
-    assert_eq!(shed(), 0, "two crests are no overload");
+    assert_eq!(shed(), 0, "two short bursts are no overload");
     flood.fill(&world);
     let refused = shed();
     assert!((300..450).contains(&refused), "{refused}");
@@ -78,11 +79,15 @@ fn receivers_rest_while_much_waits_and_if_they_must_again_some_newcomers_are_ref
     world.run();
     assert_eq!(world.server.read_mode(), ReadMode::Fresh);
     let accepted = world.server.stats().registrar.accepted;
-    assert_eq!(accepted, flood.count - refused + 3, "alice twice");
+    assert_eq!(
+        accepted,
+        flood.count - refused + 3,
+        "alice has sent two requests"
+    );
     let answer = world.ask(&register("newcomer", 2));
     assert!(
         answer.starts_with("SIP/2.0 200 "),
-        "nothing waits: {answer}"
+        "no request waits: {answer}"
     );
 }
 
@@ -102,7 +107,7 @@ impl Flood {
 }
 
 #[test]
-fn a_slow_disk_refuses_nobody() {
+fn a_slow_disk_refuses_no_request() {
     let slow = DiskBehaviour {
         transaction_min: Duration::from_secs(3),
         transaction_max: Duration::from_secs(3),
@@ -114,7 +119,8 @@ fn a_slow_disk_refuses_nobody() {
     });
     for number in 0..100 {
         world.receive(&register(&format!("device{number}"), 1));
-        // Few enough for its own queue, and behind its own commits for long.
+        // So few that they fit into the queue of this device; they wait long
+        // for its own commits.
         if number % 10 == 0 {
             world.receive(&register("impatient", number + 1));
         }
@@ -132,7 +138,7 @@ fn a_slow_disk_refuses_nobody() {
 }
 
 #[test]
-fn who_gives_wrong_passwords_waits_and_nobody_else() {
+fn only_the_sender_of_wrong_passwords_has_to_wait() {
     let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
     let challenge = world.ask(&register("alice", 1));
     let mut tries = 1;
@@ -147,7 +153,7 @@ fn who_gives_wrong_passwords_waits_and_nobody_else() {
     assert!(ask("alice", "alice").starts_with("SIP/2.0 503 Too Many Wrong Passwords\r\n"));
     assert!(
         ask("bob", "bob").starts_with("SIP/2.0 200 "),
-        "another user"
+        "another user is not made to wait"
     );
     world.advance(1000);
     assert!(ask("alice", "alice").starts_with("SIP/2.0 200 "));
@@ -160,7 +166,7 @@ fn who_gives_wrong_passwords_waits_and_nobody_else() {
 }
 
 #[test]
-fn credentials_that_were_overheard_forgive_nothing() {
+fn overheard_credentials_do_not_reset_the_count_of_wrong_passwords() {
     let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
     let challenge = world.ask(&register("alice", 1));
     let good = |cseq| proven(&register("alice", cseq), &challenge, "alice", "alice", 1);
@@ -175,7 +181,7 @@ fn credentials_that_were_overheard_forgive_nothing() {
 }
 
 #[test]
-fn a_pause_says_how_long_it_is() {
+fn a_refusal_says_how_long_to_wait() {
     let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
     let challenge = world.ask(&register("alice", 1));
     let mut ask = |cseq| {
@@ -193,7 +199,7 @@ fn a_pause_says_how_long_it_is() {
 }
 
 #[test]
-fn an_answer_to_no_nonce_of_ours_is_no_wrong_password() {
+fn an_answer_to_a_foreign_nonce_is_no_wrong_password() {
     let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
     let challenge = world.ask(&register("alice", 1));
     let nonce = {
@@ -206,7 +212,7 @@ fn an_answer_to_no_nonce_of_ours_is_no_wrong_password() {
         let forged = world.ask(&wrong(cseq).replace(&nonce, "00"));
         assert!(forged.starts_with("SIP/2.0 401 "), "{forged}");
         assert!(forged.contains("stale=true"), "{forged}");
-        // One that was given to another address is as good as none.
+        // A nonce that was sent to another address is not valid.
         world.receive_from(elsewhere, &wrong(cseq));
         let stolen = world.sent().remove(0);
         assert!(stolen.starts_with("SIP/2.0 401 "), "{stolen}");
@@ -218,7 +224,7 @@ fn an_answer_to_no_nonce_of_ours_is_no_wrong_password() {
 }
 
 #[test]
-fn credentials_for_another_address_are_no_credentials() {
+fn credentials_for_another_address_do_not_count() {
     let world = World::with(digest_config(), |_| Box::new(MemoryStore::new()));
     let challenge = world.ask(&register("alice", 1));
     let ask = |cseq, asked: &str, signed: &str| {
@@ -264,7 +270,7 @@ impl World {
         }
     }
 
-    /// Registers alice, and watches her; the tag of the subscription.
+    /// Registers alice and watches her; returns the tag of the subscription.
     fn begin(&self) -> String {
         let answer = self.ask(&register("alice", 1));
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
@@ -273,8 +279,8 @@ impl World {
         message.to().unwrap().tag().unwrap().to_owned()
     }
 
-    /// Has many wait for so many milliseconds, and then begins one each 250 ms
-    /// until two intervals are over.
+    /// Lets many requests wait for `millis` milliseconds, and then begins one
+    /// every 250 ms until two intervals are over.
     fn let_queue_stand(&self, millis: u64) {
         for number in 0..20 {
             self.receive(&register(&format!("waiting{number}"), 1));
@@ -287,11 +293,11 @@ impl World {
         self.sent();
     }
 
-    /// One that waits is begun.
+    /// Begins one of the waiting requests.
     fn step(&self) {
         let before = self.server.stats().registrar.requests;
         while self.server.stats().registrar.requests == before {
-            assert!(self.runtime.simulation().unwrap().step(), "some wait");
+            assert!(self.runtime.simulation().unwrap().step(), "a request waits");
         }
     }
 
@@ -306,7 +312,8 @@ impl World {
         self.server.message(flow, &datagram);
     }
 
-    /// The first that is sent after a request: at once, or when all is done.
+    /// The first message that is sent after a request: at once, or when all
+    /// work is done.
     fn ask(&self, request: &str) -> String {
         self.sent();
         self.receive(request);
@@ -316,7 +323,7 @@ impl World {
         self.sent().remove(0)
     }
 
-    /// Time goes by, and nobody works.
+    /// Advances the time, without doing any work.
     fn advance(&self, millis: u64) {
         let clock = self.runtime.clock().as_virtual().unwrap();
         clock.advance(Duration::from_millis(millis));

@@ -1,4 +1,5 @@
-//! The files of `packaging/`, as root installs them and the server's user meets them.
+//! The files of `packaging/`, as root installs them and as the server's user reads
+//! them.
 
 mod support;
 
@@ -18,7 +19,7 @@ use support::{Place, ServerProcess, busyhour};
 const UNIT: &str = include_str!("../../../packaging/busyhour.service");
 const TMPFILES: &str = include_str!("../../../packaging/busyhour.tmpfiles.conf");
 const CONFIGURATION: &str = include_str!("../../../packaging/busyhour.toml");
-/// Nobody, who stands for the server's user.
+/// The user `nobody`, as the server's user.
 const SERVER: u32 = 65534;
 
 /// The mode that the file for systemd-tmpfiles gives a path.
@@ -58,7 +59,7 @@ impl Machine {
         own(&configuration, 0, SERVER, configuration_mode);
         own(&etc, 0, SERVER, mode_of("/etc/busyhour"));
         own(&state, SERVER, SERVER, 0o700);
-        // The folder that it was built in may be closed to others.
+        // Other users may not be able to open the folder in which it was built.
         let program = place.path("busyhour");
         fs::copy(env!("CARGO_BIN_EXE_busyhour"), &program).unwrap();
         Self {
@@ -68,14 +69,14 @@ impl Machine {
         }
     }
 
-    /// The program as this user, with the installed configuration.
+    /// Runs the program as this user, with the installed configuration.
     fn run_as(&self, user: u32, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words).uid(user).gid(user);
         for variable in ["HOME", "XDG_STATE_HOME", "STATE_DIRECTORY"] {
             command.env_remove(variable);
         }
-        // Those that steer this test run are no settings of the server.
+        // Variables for this test run are no settings of the server.
         let steering = env::vars_os().map(|(name, _)| name);
         for variable in steering.filter(|name| name.as_bytes().starts_with(b"BUSYHOUR_")) {
             command.env_remove(variable);
@@ -90,9 +91,10 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(said).into_owned() + &String::from_utf8_lossy(errors)
 }
 
-/// The user must be there before it starts, or no group could give it the file.
+/// The user must exist before the service starts; otherwise no group could get
+/// the file.
 #[test]
-fn the_unit_runs_as_a_user_that_the_other_files_know() {
+fn the_unit_runs_as_the_user_of_the_other_files() {
     let has = |line: &str| UNIT.lines().any(|one| one == line);
     assert!(has("User=busyhour") && has("Group=busyhour"), "{UNIT}");
     assert!(!UNIT.contains("DynamicUser") && !UNIT.contains("ConfigurationDirectory"));
@@ -103,10 +105,10 @@ fn the_unit_runs_as_a_user_that_the_other_files_know() {
     }
 }
 
-/// Root runs the command with a home of its own, and the server has none. Only
-/// root can take the part of both; as another user this checks the files alone.
+/// Root runs the command with a home directory, and the server has none. Only
+/// root can run as both users; as another user, the test checks only the files.
 #[test]
-fn what_root_adds_is_what_the_servers_user_serves() {
+fn an_account_that_root_adds_is_served_by_the_servers_user() {
     let path = "/var/lib/busyhour/busyhour.db";
     assert!(CONFIGURATION.contains(&format!("path = \"{path}\"")));
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
@@ -134,7 +136,7 @@ fn what_root_adds_is_what_the_servers_user_serves() {
 }
 
 #[test]
-fn a_configuration_with_passwords_that_all_can_read_is_named() {
+fn a_configuration_with_passwords_that_all_can_read_is_reported() {
     let place = Place::new();
     let text = "[[account]]\nuser = \"alice\"\npassword = \"secret\"\n";
     let file = place.file("busyhour.toml", text);

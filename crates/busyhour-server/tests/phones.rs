@@ -1,4 +1,5 @@
-//! Telephones and tools that are not ours: baresip registers, sipsak asks.
+//! Telephones and tools of other projects: baresip registers, sipsak sends
+//! OPTIONS.
 
 mod support;
 
@@ -9,7 +10,7 @@ use std::{
 };
 use support::{Place, ServerProcess};
 
-/// baresip 1.0 gives up when it is shown a challenge beside that of MD5.
+/// baresip 1.0 gives up if there is a challenge besides that for MD5.
 const CONFIGURATION: &str = "
 [sip]
 algorithms = [\"MD5\"]
@@ -19,12 +20,12 @@ user = \"alice\"
 password = \"something long\"
 ";
 
-/// A running program that ends with its test.
+/// A running program, which the test ends.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Ended already is as good as ended here.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -41,7 +42,8 @@ fn start(command: &mut Command, package: &str) -> Running {
     }
 }
 
-/// baresip without a display or a sound card, with one account of this server.
+/// Runs baresip without a display or a sound card, with one account of this
+/// server.
 fn baresip(place: &Place, account: &str) -> Running {
     let folder = place.path("baresip");
     fs::create_dir_all(&folder).unwrap();
@@ -62,10 +64,14 @@ module uuid.so
 module_app account.so
 ";
 
-/// Waits until the phone's binding is there; fails when the phone ends first.
+/// Waits until the phone has a binding; fails if the phone ends first.
 fn wait_for_binding(server: &ServerProcess, phone: &mut Running, place: &Place) {
     server.wait_for("/registrar/binding_count", |count| {
-        if let Some(status) = phone.0.try_wait().expect("a child of ours") {
+        if let Some(status) = phone
+            .0
+            .try_wait()
+            .expect("the process is a child of the test")
+        {
             let log = fs::read_to_string(place.path("baresip.log"));
             panic!("baresip ended: {status}\n{}", log.unwrap_or_default());
         }
@@ -84,7 +90,7 @@ fn baresip_registers_with_digest_over_tcp() {
     wait_for_binding(&server, &mut phone, &place);
     assert!(
         server.stat("/network/streams/received") >= 2,
-        "challenged, and came again"
+        "the request was challenged, and sent again"
     );
     assert!(server.get("/api/bindings").contains("baresip"));
     drop(phone);
@@ -103,7 +109,7 @@ fn baresip_registers_with_digest_and_outbound_over_udp() {
     wait_for_binding(&server, &mut phone, &place);
     let before = contact(&server);
     drop(phone);
-    // It comes again at another port without having said goodbye.
+    // It registers again at another port, without having unregistered.
     let registered = server.stat("/registrar/accepted");
     let phone = baresip(&place, &account);
     server.wait_for("/registrar/accepted", |count| count > registered);
@@ -112,7 +118,7 @@ fn baresip_registers_with_digest_and_outbound_over_udp() {
     assert_eq!(
         server.stat("/registrar/binding_count"),
         1,
-        "known by its instance and flow, not by its address"
+        "the server identifies it by its instance and flow, not by its address"
     );
     assert!(server.stop().success());
 }
@@ -125,7 +131,7 @@ fn contact(server: &ServerProcess) -> String {
 }
 
 #[test]
-fn sipsak_is_answered_with_what_is_allowed() {
+fn sipsak_is_told_the_allowed_methods() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     for (address, extra) in [(server.sip, None), (server.tcp, Some(["--transport=tcp"]))] {

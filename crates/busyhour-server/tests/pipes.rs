@@ -1,4 +1,5 @@
-//! Readers that go away, as in `| head`: no command panics, none fails for it.
+//! If the reader of the output closes it, as in `| head`, no command panics or
+//! fails.
 
 mod support;
 
@@ -9,14 +10,15 @@ use std::{
 };
 use support::{Place, ServerProcess, busyhour};
 
-/// The end of a pipe that nobody reads.
+/// The write end of a pipe whose read end is closed.
 fn unread() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
 }
 
-/// Runs it with standard output closed and then full; what it says, and its exit codes.
+/// Runs the command with standard output closed, and then full; returns its messages
+/// and exit codes.
 fn closed_and_full(make: impl Fn() -> Command, input: &str) -> [(Option<i32>, String); 2] {
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     [unread as fn() -> Stdio, full].map(|stdout| {
@@ -31,7 +33,7 @@ fn closed_and_full(make: impl Fn() -> Command, input: &str) -> [(Option<i32>, St
 }
 
 #[test]
-fn commands_end_well_without_a_reader_and_name_a_full_disk() {
+fn commands_succeed_without_a_reader_and_report_a_full_disk() {
     let place = Place::new();
     let file = place.file("devices.csv", "user,password\nalice,x\nbob,y\n");
     let file = file.to_str().unwrap();
@@ -71,7 +73,7 @@ fn commands_end_well_without_a_reader_and_name_a_full_disk() {
         let [closed, full] = closed_and_full(make, "x\n");
         assert_eq!(closed.0, Some(0), "{words:?}: {}", closed.1);
         assert!(!full.1.contains("panicked"), "{words:?}: {}", full.1);
-        // What is removed is not there the second time.
+        // The second run finds nothing more to remove.
         if !words.contains(&"remove") {
             assert!(
                 full.1.contains("standard output: No space left"),
@@ -84,7 +86,7 @@ fn commands_end_well_without_a_reader_and_name_a_full_disk() {
 }
 
 #[test]
-fn a_server_serves_on_when_nobody_reads_its_log_and_a_failure_keeps_its_exit_code() {
+fn a_server_continues_without_a_reader_of_its_log_and_a_failure_keeps_its_exit_code() {
     let place = Place::new();
     let mut command = place.serve();
     command.args(["--sip-auth", "open", "--log-level", "trace"]);

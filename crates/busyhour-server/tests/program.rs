@@ -1,4 +1,4 @@
-//! The program as its operator meets it: starting, failing, stopping.
+//! How the program starts, fails and stops.
 
 mod support;
 
@@ -13,17 +13,17 @@ use support::{Place, ServerProcess, busyhour};
 
 const OPEN: &str = "[sip]\nauth = \"open\"\n";
 
-/// Runs a command that must fail, and returns its one line and its exit code.
+/// Runs a command that must fail; returns its error line and its exit code.
 fn failure(command: &mut Command) -> (String, i32) {
     let output: Output = command.output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(errors.lines().count(), 1, "one line:\n{errors}");
+    assert_eq!(errors.lines().count(), 1, "it is one line:\n{errors}");
     assert!(errors.starts_with("busyhour: "), "{errors}");
-    (errors, output.status.code().expect("no signal ended it"))
+    (errors, output.status.code().expect("it was not killed"))
 }
 
 #[test]
-fn without_configuration_it_serves_and_says_where_and_how_to_go_on() {
+fn without_configuration_it_serves_and_says_where_and_what_to_do_next() {
     let place = Place::new();
     let mut command = busyhour();
     command.args([
@@ -49,13 +49,13 @@ fn without_configuration_it_serves_and_says_where_and_how_to_go_on() {
     let folder = place.path("state/busyhour");
     assert!(folder.join("busyhour.db").exists());
     let mode = folder.metadata().unwrap().permissions().mode();
-    assert_eq!(mode & 0o077, 0, "nobody else reads the state");
+    assert_eq!(mode & 0o077, 0, "no other user can read the state");
     assert_eq!(server.get("/healthz"), "ok\n");
     assert!(server.stop().success());
 }
 
 #[test]
-fn either_signal_ends_it_with_success() {
+fn sigterm_and_sigint_end_it_with_success() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let place = Place::new();
         let mut server = place.server(OPEN);
@@ -65,7 +65,7 @@ fn either_signal_ends_it_with_success() {
 }
 
 #[test]
-fn bad_configuration_is_named_by_file_line_and_column() {
+fn bad_configuration_is_reported_with_file_line_and_column() {
     let place = Place::new();
     let file = place.file("bad.toml", "[sip]\nauth = \"none\"\n");
     let (line, code) = failure(place.serve().arg("--config").arg(&file));
@@ -78,7 +78,7 @@ fn bad_configuration_is_named_by_file_line_and_column() {
 }
 
 #[test]
-fn a_missing_configuration_file_is_named() {
+fn a_missing_configuration_file_is_reported() {
     let place = Place::new();
     let file = place.path("missing.toml");
     let (line, code) = failure(place.serve().arg("--config").arg(&file));
@@ -87,7 +87,7 @@ fn a_missing_configuration_file_is_named() {
 }
 
 #[test]
-fn a_bad_variable_of_the_environment_is_named() {
+fn a_bad_environment_variable_is_reported() {
     let place = Place::new();
     let (line, code) = failure(place.serve().env("BUSYHOUR_LOG_LEVEL", "loud"));
     assert!(
@@ -156,11 +156,11 @@ fn a_database_that_cannot_be_written_is_one_clear_line() {
             .as_str(),
     );
     let unwritable = [
-        // A folder that cannot be made, also not by root.
+        // A folder that even root cannot create.
         file.join("busyhour.db"),
         // A folder where the file should be.
         place.path("."),
-        // A file that is something else.
+        // A file that is no database.
         place.path("text.db"),
     ];
     for path in unwritable {
@@ -181,7 +181,7 @@ fn a_database_that_cannot_be_written_is_one_clear_line() {
     }
 }
 
-/// A configuration with TLS by these two files.
+/// A configuration with TLS and these two files.
 fn with_tls(certificate: &Path, key: &Path) -> String {
     let (certificate, key) = (certificate.display(), key.display());
     format!(
@@ -238,7 +238,7 @@ fn a_second_server_on_the_same_database_refuses_and_says_why() {
     assert!(line.contains("in use by process"), "{line}");
     assert!(line.contains(&first.pid().to_string()), "{line}");
     assert_eq!(code, 1);
-    assert_eq!(first.get("/healthz"), "ok\n", "the first one serves on");
+    assert_eq!(first.get("/healthz"), "ok\n", "the first server continues");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
         let help = busyhour().args(&arguments).output().unwrap();
         assert_eq!(help.status.code(), Some(0), "{arguments:?}");
         let text = String::from_utf8(help.stdout).unwrap();
-        assert!(!text.contains('\x1b'), "no colours into a pipe");
+        assert!(!text.contains('\x1b'), "a pipe gets no colours");
     }
     let help = busyhour().arg("--help").output().unwrap();
     assert!(
@@ -325,7 +325,7 @@ fn check_config_says_which_accounts_it_does_not_count() {
 }
 
 #[test]
-fn the_printed_configuration_is_one() {
+fn the_printed_configuration_is_valid() {
     let place = Place::new();
     let print = busyhour()
         .args(["serve", "--print-config", "--sip-realm", "example"])
@@ -343,7 +343,7 @@ fn the_printed_configuration_is_one() {
 }
 
 #[test]
-fn the_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
+fn the_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() {
     let place = Place::new();
     let socket = UnixDatagram::bind(place.path("notify")).unwrap();
     let mut command = place.serve();
@@ -415,7 +415,7 @@ fn a_storm_over_tcp_registers_and_refreshes_every_device() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
     }
-    // Each storm has ports of its own, and so contacts of its own.
+    // Each storm uses its own ports, and so its own contacts.
     assert_eq!(server.stat("/registrar/binding_count"), 1000);
     assert_eq!(server.stat("/network/streams/accepted"), 4);
     assert!(server.stat("/network/streams/received") >= 2000);
@@ -430,7 +430,7 @@ fn a_storm_over_tcp_registers_and_refreshes_every_device() {
     assert_eq!(code, 1);
 }
 
-/// A storm's command of the README, made short and led to this server.
+/// The command of the README for a storm, shortened and sent to this server.
 fn storm_of(line: &str, server: &ServerProcess) -> Command {
     let words = line.split('#').next().unwrap_or_default();
     let mut command = busyhour();
@@ -528,7 +528,7 @@ fn mistakes_in_the_arguments_are_one_line_too() {
     }
 }
 
-/// What an argument is or may be stands behind what is said of it, on the same line.
+/// The description of an argument contains what it is or may be, on the same line.
 #[test]
 fn a_mistake_in_the_arguments_reads_as_a_sentence() {
     let missing = "the following required arguments were not provided: ";
@@ -604,7 +604,7 @@ fn the_short_help_is_short_and_the_long_one_has_every_default() {
 }
 
 #[test]
-fn a_log_for_programs_or_for_errors_alone_has_no_banner() {
+fn a_log_in_json_or_for_errors_alone_has_no_banner() {
     for arguments in [
         ["--log-format", "json"],
         ["--log-level", "error"],
@@ -671,7 +671,7 @@ fn a_reload_counts_the_accounts_of_the_store_too() {
 }
 
 #[test]
-fn a_token_that_is_not_known_reads_otherwise_than_none() {
+fn an_unknown_token_has_another_message_than_a_missing_one() {
     let place = Place::new();
     let server = place.server("");
     let config = ureq::Agent::config_builder().http_status_as_error(false);

@@ -1,11 +1,11 @@
-//! The reference in docs/ names every setting as the program knows it.
+//! The reference in docs/ describes every setting of the program.
 
 use busyhour_server::config::{Config, KEYS};
 
 const REFERENCE: &str = include_str!("../../../docs/busyhour.md");
 
 #[test]
-fn every_setting_stands_in_the_reference() {
+fn every_setting_is_in_the_reference() {
     let defaults = Config::default();
     let expected: Vec<String> = KEYS
         .iter()

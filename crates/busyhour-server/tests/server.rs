@@ -1,4 +1,5 @@
-//! The server from datagram to datagram, one situation a test, in virtual time.
+//! The server, from received to sent datagrams, in virtual time; each test is
+//! one situation.
 
 #[path = "server/credentials.rs"]
 mod credentials;
@@ -38,7 +39,7 @@ fn a_registration_is_answered_when_it_is_durable_and_not_before() {
 }
 
 #[test]
-fn retransmissions_are_absorbed_while_in_work_and_answered_afterwards() {
+fn retransmissions_are_absorbed_while_in_progress_and_answered_afterwards() {
     let mut server = Fixture::open();
     let request = register(1, "Contact: <sip:a@192.0.2.7>");
     server.receive(&request);
@@ -57,13 +58,13 @@ fn retransmissions_are_absorbed_while_in_work_and_answered_afterwards() {
 }
 
 #[test]
-fn a_binding_request_of_stun_is_told_where_it_came_from() {
+fn a_stun_binding_request_is_answered_with_its_source_address() {
     let mut server = Fixture::open();
     server.receive_bytes(b"\x00\x01\x00\x00\x21\x12\xa4\x42twelve bytes");
     let answer = server.sent.take_last();
     assert_eq!(&answer[..8], b"\x01\x01\x00\x0c\x21\x12\xa4\x42");
     server.receive_bytes(b"\x01\x01\x00\x00\x21\x12\xa4\x42twelve bytes");
-    assert_eq!(server.sent(), [""; 0], "an answer is not answered");
+    assert_eq!(server.sent(), [""; 0], "a response gets no response");
     let traffic = server.stats().traffic;
     assert_eq!((traffic.keepalives, traffic.malformed_silent), (1, 1));
 }
@@ -82,7 +83,7 @@ fn registrations_of_one_device_wait_for_each_other() {
 }
 
 #[test]
-fn what_the_disk_refuses_is_503_and_stays_503() {
+fn a_change_that_the_disk_refuses_is_503_and_stays_503() {
     let mut server = Fixture::open();
     server.disk.set_behaviour(DiskBehaviour {
         failures_per_mille: 1000,
@@ -96,7 +97,7 @@ fn what_the_disk_refuses_is_503_and_stays_503() {
     assert!(answers[0].contains("Retry-After: "), "{answers:?}");
     server.disk.set_behaviour(DiskBehaviour::default());
     server.receive(&request);
-    assert_eq!(server.sent(), answers, "a late duplicate does nothing");
+    assert_eq!(server.sent(), answers, "a late duplicate has no effect");
     let stats = server.stats().registrar;
     assert_eq!((stats.store_failures, stats.binding_count), (1, 0));
     server.receive(&register(2, "Contact: <sip:a@192.0.2.7>"));
@@ -118,7 +119,11 @@ fn a_full_store_queue_and_a_full_table_are_503() {
     let answers = server.sent();
     assert!(answers[0].starts_with("SIP/2.0 503 "), "{answers:?}");
     assert_eq!(server.stats().traffic.refused_table_full, 1);
-    assert_eq!(server.server.failures_of("bob"), [], "no mistake of bob's");
+    assert_eq!(
+        server.server.failures_of("bob"),
+        [],
+        "bob did nothing wrong"
+    );
 
     let mut server = Fixture::open();
     server.disk.set_behaviour(DiskBehaviour {
@@ -130,8 +135,8 @@ fn a_full_store_queue_and_a_full_table_are_503() {
     assert_eq!(server.stats().store.refused, 1);
 }
 
-/// While the disk is busy, devices of one source wait in their share of the queue in
-/// front of it, and another one's registration finds room.
+/// While the disk is busy, devices of one source wait in the source's share of the
+/// queue, and a registration from another source finds room.
 #[test]
 fn one_source_has_a_share_of_the_changes_that_wait_for_the_disk() {
     let mut server = Fixture::on_disk(DiskBehaviour {
@@ -146,20 +151,28 @@ fn one_source_has_a_share_of_the_changes_that_wait_for_the_disk() {
             .iter()
             .all(|answer| answer.starts_with("SIP/2.0 503 "))
     );
-    assert_eq!(refused.len(), 1100 - 1024, "one may have 1,024 of anything");
+    assert_eq!(
+        refused.len(),
+        1100 - 1024,
+        "a source may have 1,024 of anything"
+    );
     assert_eq!(server.stats().traffic.refused_share, 1100 - 1024);
 
     let other = SocketAddr::from(([192, 0, 2, 10], 5070));
     let request = register_as("alice", 1, "Contact: <sip:alice@192.0.2.10>");
     server.receive_from(other, request.as_bytes());
-    assert_eq!(server.sent(), [""; 0], "it waits for the disk");
+    assert_eq!(
+        server.sent(),
+        [""; 0],
+        "the registration waits for the disk"
+    );
     server.settle();
     assert_eq!(server.stats().registrar.binding_count, 1025);
     server.sent();
     server.ask(&greedy(2000));
     assert!(
         server.sent()[0].starts_with("SIP/2.0 200 "),
-        "all is given back"
+        "the whole share is given back"
     );
 }
 
@@ -183,7 +196,7 @@ fn one_device_cannot_fill_the_memory() {
 }
 
 #[test]
-fn what_is_no_sip_is_counted_and_unanswered() {
+fn datagrams_that_are_not_sip_are_counted_and_not_answered() {
     let mut server = Fixture::open();
     for silent in [
         &b"\x00\xff\x80binary"[..],
@@ -201,7 +214,7 @@ fn what_is_no_sip_is_counted_and_unanswered() {
 }
 
 #[test]
-fn what_is_almost_sip_is_400() {
+fn malformed_sip_is_answered_with_400() {
     let mut server = Fixture::open();
     let whole = register(1, "Contact: <sip:a@192.0.2.7>");
     let truncated = &whole[..whole.len() - 2];
@@ -232,7 +245,7 @@ fn an_ack_is_never_answered() {
 }
 
 #[test]
-fn other_methods_are_told_what_is_allowed() {
+fn other_methods_are_answered_with_the_allowed_ones() {
     let mut server = Fixture::open();
     let cases = [
         ("OPTIONS", "200 OK"),
@@ -259,7 +272,7 @@ fn other_methods_are_told_what_is_allowed() {
 }
 
 #[test]
-fn options_that_require_what_is_unknown_are_420() {
+fn options_that_require_an_unknown_extension_are_420() {
     let mut server = Fixture::open();
     let require = "Require: path, timer\r\nUser-Agent: x";
     server.receive(&register(1, require).replace("REGISTER", "OPTIONS"));
@@ -284,7 +297,7 @@ fn other_domains_are_not_served() {
 }
 
 #[test]
-fn a_response_goes_where_via_says() {
+fn a_response_is_sent_where_via_says() {
     let mut server = Fixture::open();
     let request = register(1, "User-Agent: x");
     server.receive(&request);
@@ -294,13 +307,13 @@ fn a_response_goes_where_via_says() {
 }
 
 #[test]
-fn a_watcher_is_told_of_registration_and_expiry() {
+fn a_watcher_is_notified_of_registration_and_expiry() {
     let mut server = Fixture::open();
     server.ask(&subscribe(1, "", "Event: presence"));
     let sent = server.sent();
     assert!(
         sent[0].starts_with("SIP/2.0 200 OK\r\n"),
-        "the answer comes first"
+        "the response is sent first"
     );
     assert!(sent[1].contains("<basic>closed</basic>"), "{}", sent[1]);
     server.receive(&ok(&sent[1]));
@@ -312,7 +325,11 @@ fn a_watcher_is_told_of_registration_and_expiry() {
     server.receive(&ok(&sent[1]));
     server.receive(&register(2, "Contact: <sip:a@192.0.2.7>;expires=60"));
     server.settle();
-    assert_eq!(server.sent().len(), 1, "a refresh is no news");
+    assert_eq!(
+        server.sent().len(),
+        1,
+        "a refresh changes nothing for watchers"
+    );
     server.pass(60);
     let notify = server.sent().remove(0);
     assert!(notify.contains("<basic>closed</basic>"), "{notify}");
@@ -354,7 +371,7 @@ fn a_watcher_refreshes_and_unsubscribes_in_its_dialog() {
 }
 
 #[test]
-fn what_nobody_may_watch_is_refused() {
+fn a_subscription_to_something_that_cannot_be_watched_is_refused() {
     let mut server = Fixture::open();
     server.ask(&subscribe(1, "", "Event: presence.winfo"));
     let answer = server.sent().remove(0);
@@ -373,7 +390,7 @@ fn what_nobody_may_watch_is_refused() {
 }
 
 #[test]
-fn a_watcher_that_is_silent_ends() {
+fn a_watcher_that_does_not_answer_ends() {
     let mut server = Fixture::open();
     server.ask(&subscribe(1, "", "Event: presence"));
     server.pass(40);
@@ -398,7 +415,7 @@ fn stray_responses_are_counted() {
 }
 
 #[test]
-fn a_restart_brings_bindings_back_with_what_is_left() {
+fn a_restart_restores_bindings_with_their_remaining_time() {
     let mut server = Fixture::open();
     server.receive(&register(1, "Contact: <sip:a@192.0.2.7>;expires=600"));
     server.receive(&register_as(
@@ -430,7 +447,7 @@ fn a_restart_brings_bindings_back_with_what_is_left() {
 }
 
 #[test]
-fn a_shutdown_tells_watchers_and_takes_nothing_more() {
+fn a_shutdown_notifies_watchers_and_accepts_no_requests() {
     let mut server = Fixture::open();
     server.ask(&subscribe(1, "", "Event: presence"));
     let sent = server.sent();
@@ -444,7 +461,7 @@ fn a_shutdown_tells_watchers_and_takes_nothing_more() {
     assert!(sent.contains("terminated;reason=deactivated"), "{sent}");
     assert!(
         sent.contains("CSeq: 1 REGISTER"),
-        "what was begun is ended: {sent}"
+        "the request in progress is answered: {sent}"
     );
 }
 
@@ -454,7 +471,7 @@ struct Fixture {
     server: Server,
     sent: Arc<Sent>,
     disk: SimulatedDisk,
-    /// Virtual time of earlier lives.
+    /// How much virtual time earlier runs of the server took.
     lived: Duration,
 }
 
@@ -474,7 +491,7 @@ impl Fixture {
     }
 
     fn on(disk: SimulatedDisk, config: ServerConfig, lived: Duration) -> Self {
-        // Each life draws other random numbers.
+        // Each run of the server uses other random numbers.
         let seed = 1 + u64::try_from(lived.as_nanos()).unwrap();
         let runtime = Runtime::simulated(seed);
         let clock = runtime.clock().clone();
@@ -492,7 +509,7 @@ impl Fixture {
         }
     }
 
-    /// Pulls the plug and starts again at once.
+    /// Simulates a power failure, and starts the server again at once.
     fn restart(&mut self, config: ServerConfig) {
         let lived = self.lived + (self.runtime.clock().now() - Instant::ZERO);
         self.disk.crash();
@@ -503,7 +520,7 @@ impl Fixture {
         self.receive_bytes(text.as_bytes());
     }
 
-    /// What is answered once the disk has it.
+    /// Sends a request and lets the disk finish.
     fn ask(&mut self, text: &str) {
         self.receive(text);
         self.settle();
@@ -520,7 +537,7 @@ impl Fixture {
         self.simulation().run_until_idle();
     }
 
-    /// Lets the disk end what it has begun.
+    /// Lets the disk finish its work.
     fn settle(&mut self) {
         while let Some(due) = self.disk.next_due() {
             self.simulation().run_until(due);

@@ -1,4 +1,4 @@
-//! Mailboxes and hints over HTTP, with a server behind that has no network.
+//! Mailboxes and hints over HTTP; the server behind has no network.
 
 #[path = "support/exchange.rs"]
 mod exchange;
@@ -53,7 +53,7 @@ impl Fixture {
         }
     }
 
-    /// As the program ends; then the database is free.
+    /// Ends the server as the program does; then the database is free.
     fn end(self) {
         drop(self.web);
         assert!(self.server.shutdown(Duration::from_secs(60)));
@@ -143,7 +143,7 @@ fn a_hint_is_set_read_listed_and_removed_but_not_where_the_file_has_it() {
 }
 
 #[test]
-fn what_was_set_is_there_after_the_next_start() {
+fn settings_are_there_after_the_next_start() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("busyhour.db");
     let store = || Box::new(SqliteStore::open(SqliteOptions::new(&path)).unwrap());
@@ -171,7 +171,7 @@ fn what_was_set_is_there_after_the_next_start() {
 }
 
 #[test]
-fn what_is_wrong_is_400_with_the_reason() {
+fn an_invalid_setting_is_400_with_the_reason() {
     let fixture = Fixture::new();
     for (path, body, reason) in [
         (

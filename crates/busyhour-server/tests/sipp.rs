@@ -1,4 +1,4 @@
-//! A client that is not ours: sipp registers devices and watches one.
+//! sipp, a client of another project, registers devices and watches one.
 
 mod support;
 
@@ -7,7 +7,7 @@ use support::{
     sipp::{Calls, Sipp, Transport},
 };
 
-/// sipp takes the first challenge only and knows MD5 alone.
+/// sipp takes only the first challenge, and knows only MD5.
 const CONFIGURATION: &str = "
 [sip]
 algorithms = [\"MD5\", \"SHA-256\"]
@@ -51,12 +51,14 @@ fn twelve_thousand_devices_register_at_a_thousand_a_second() {
     for counter in ["FailedCall", "FailedUnexpectedMessage"] {
         assert_eq!(statistics.total(counter), 0, "{counter}");
     }
-    // A request that is sent again may be answered again, even after the call has ended.
+    // A retransmitted request may be answered again, even after its call has ended in
+    // sipp.
     let late = statistics.total("OutOfCallMsgs") + statistics.total("DeadCallMsgs");
     assert!(late <= statistics.total("Retransmissions"), "{late} late");
     assert_eq!(server.stat("/registrar/binding_count"), DEVICES);
-    // All come from one source, which has more answers than its share of kept ones: a request
-    // that is sent again after such an answer is accepted again.
+    // All requests come from one source, whose share of kept answers is too small for
+    // all: a request that is retransmitted after its answer was dropped is accepted
+    // again.
     let accepted = server.stat("/registrar/accepted");
     let again = statistics
         .total("Retransmissions")
@@ -68,7 +70,7 @@ fn twelve_thousand_devices_register_at_a_thousand_a_second() {
     assert!(server.stop().success());
 }
 
-/// One device's registration, told to sipp and waited for.
+/// Lets sipp register one device, and waits for it.
 fn register(server: &ServerProcess, place: &Place, name: &str, expires_seconds: u32) {
     let calls = Calls {
         scenario: "register",
@@ -80,7 +82,7 @@ fn register(server: &ServerProcess, place: &Place, name: &str, expires_seconds: 
 }
 
 #[test]
-fn a_watcher_hears_of_a_device_in_order() {
+fn a_watcher_is_notified_of_a_device_in_order() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let calls = Calls {
@@ -113,7 +115,7 @@ fn a_watcher_hears_of_a_device_in_order() {
 }
 
 #[test]
-fn a_server_that_stops_tells_its_watchers_to_come_again() {
+fn a_server_that_stops_tells_its_watchers_to_subscribe_again() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let calls = Calls {
@@ -146,14 +148,14 @@ fn a_thousand_devices_register_over_one_tcp_connection() {
     assert_eq!(statistics.total("SuccessfulCall"), 1000);
     assert_eq!(statistics.total("FailedCall"), 0);
     assert_eq!(server.stat("/registrar/binding_count"), 1000);
-    // Each was challenged, and came again.
+    // Each request was challenged, and sent again.
     assert_eq!(server.stat("/network/streams/received"), 2000);
     assert_eq!(server.stat("/network/streams/accepted"), 1);
     assert!(server.stop().success());
 }
 
 #[test]
-fn a_watcher_over_tcp_hears_of_a_device_in_order() {
+fn a_watcher_over_tcp_is_notified_of_a_device_in_order() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let calls = Calls {
@@ -180,12 +182,16 @@ fn a_watcher_over_tcp_hears_of_a_device_in_order() {
     told(5); // registered, and expired
     let statistics = watcher.finish();
     assert_eq!(statistics.total("SuccessfulCall"), 1);
-    assert_eq!(server.stat("/watch/retransmitted"), 0, "never over TCP");
+    assert_eq!(
+        server.stat("/watch/retransmitted"),
+        0,
+        "there are no retransmissions over TCP"
+    );
     assert!(server.stop().success());
 }
 
 #[test]
-fn an_account_publishes_what_waits_in_its_mailbox() {
+fn an_account_publishes_the_counts_of_its_mailbox() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let calls = Calls {
@@ -209,7 +215,8 @@ fn an_account_publishes_what_waits_in_its_mailbox() {
             "{counter}"
         );
     }
-    // A refresh says it again: the account may have been given another mailbox.
+    // A refresh publishes the counts again, since the account may have been
+    // given another mailbox.
     assert_eq!(server.stat("/mailbox/published"), 3);
     assert_eq!(server.stat("/mailbox/mailbox_count"), 0);
 }

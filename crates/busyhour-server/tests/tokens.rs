@@ -1,5 +1,5 @@
-//! Tokens that are kept in the store: a running server takes them, and takes them
-//! back, without a word to it.
+//! Tokens in the store: a running server accepts new ones and refuses removed
+//! ones, without being told.
 
 mod support;
 
@@ -8,14 +8,14 @@ use std::process::Output;
 use support::{Place, ServerProcess, busyhour, postgres::Postgres, wait_until};
 
 #[test]
-fn a_server_takes_tokens_of_its_store_while_it_runs_and_at_its_start() {
+fn a_server_accepts_tokens_of_its_store_while_it_runs_and_at_its_start() {
     let place = Place::new();
     let path = place.path("busyhour.db").display().to_string();
     live(&place, &["--store-path", &path]);
 }
 
 #[test]
-fn so_it_does_with_those_in_postgresql() {
+fn a_server_accepts_tokens_of_postgresql_while_it_runs_and_at_its_start() {
     let postgres = Postgres::start();
     let url = postgres.database("tokens");
     live(&Place::new(), &["--store-url", &url]);
@@ -62,16 +62,17 @@ fn live(place: &Place, store: &[&str]) {
     assert_eq!(
         status(&server, shop),
         404,
-        "it is good from the first moment"
+        "the token is valid from the start"
     );
     said(&token(&["remove", "shop", "--json"]));
     wait_until(|| status(&server, shop) == 401, || server.log());
-    assert_eq!(status(&server, wall), 403, "the other one is still good");
+    assert_eq!(status(&server, wall), 403, "the other token is still valid");
     assert_eq!(token(&["remove", "shop"]).status.code(), Some(1));
     assert!(server.stop().success());
 }
 
-/// What a request is answered that removes an account which is not there.
+/// The status of the answer to a request that removes an account which does not
+/// exist.
 fn status(server: &ServerProcess, token: &str) -> u16 {
     let config = ureq::Agent::config_builder().http_status_as_error(false);
     let agent: ureq::Agent = config.build().into();

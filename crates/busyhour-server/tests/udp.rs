@@ -1,4 +1,4 @@
-//! Real sockets on loopback: order, sizes, budgets, errors and shutdown.
+//! Real UDP sockets on loopback: order, sizes, budgets, errors and shutdown.
 
 use busyhour::{
     buffer::{Buffer, BufferPool},
@@ -22,7 +22,7 @@ use std::{
 };
 
 const LOOPBACK: &str = "127.0.0.1:0";
-/// Only a hang lasts this long; no test waits for it to pass.
+/// A limit that only a hang reaches.
 const HANG: Duration = Duration::from_secs(60);
 
 struct Fixture {
@@ -112,7 +112,8 @@ fn datagrams_beyond_the_budget_are_dropped_and_counted_until_there_is_room() {
     while let Ok(buffer) = fixture.buffers.copy_from(&[0; 2048]) {
         held.push(buffer);
     }
-    // The receiver holds one batch of slots from before; the rest finds no room.
+    // The receiver has one batch of slots from before; later datagrams find no
+    // room.
     while fixture.udp.stats().dropped_no_buffer == 0 {
         client.send_to(b"too much", fixture.address()).unwrap();
         held.extend(fixture.arrivals.try_iter().map(|datagram| datagram.payload));
@@ -120,13 +121,15 @@ fn datagrams_beyond_the_budget_are_dropped_and_counted_until_there_is_room() {
     }
     held.clear();
     while fixture.arrivals.try_recv().is_err() {
-        client.send_to(b"room again", fixture.address()).unwrap();
+        client
+            .send_to(b"there is room again", fixture.address())
+            .unwrap();
         thread::yield_now();
     }
 }
 
 #[test]
-fn datagrams_of_many_threads_all_leave_once() {
+fn each_datagram_of_many_threads_is_sent_once() {
     let fixture = fixture(64 << 20);
     let receiver = fixture_receiver();
     let to = receiver.local_addr().unwrap();
@@ -157,7 +160,7 @@ fn datagrams_of_many_threads_all_leave_once() {
     assert_eq!(fixture.buffers.live_count(), 0, "every pin is released");
 }
 
-/// With room for all that the test sends before it reads.
+/// A socket with room for everything that the test sends before it reads.
 fn fixture_receiver() -> UdpSocket {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     socket.set_recv_buffer_size(4 << 20).unwrap();
@@ -168,11 +171,11 @@ fn fixture_receiver() -> UdpSocket {
 }
 
 #[test]
-fn a_datagram_that_cannot_be_sent_holds_up_no_other() {
+fn a_datagram_that_cannot_be_sent_delays_no_other() {
     let fixture = fixture(64 << 20);
     let receiver = client();
     let to = receiver.local_addr().unwrap();
-    // Port 0 and another family are refused by the kernel.
+    // The kernel refuses port 0 and another address family.
     for bad in ["127.0.0.1:0", "[::1]:9"] {
         let payload = fixture.buffers.copy_from(b"lost").unwrap();
         let flow = flow(fixture.address(), bad.parse().unwrap());
@@ -191,7 +194,7 @@ fn a_datagram_that_cannot_be_sent_holds_up_no_other() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn a_port_in_use_is_reported() {
     let taken = client();
     let options = UdpOptions::new([taken.local_addr().unwrap()]);
     let error = Udp::bind(&options).err().unwrap().to_string();
@@ -205,7 +208,7 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn an_address_of_another_machine_is_named() {
+fn an_address_of_another_machine_is_reported() {
     let options = UdpOptions::new(["192.0.2.1:5060".parse().unwrap()]);
     let error = Udp::bind(&options).err().unwrap().to_string();
     assert!(
@@ -214,8 +217,8 @@ fn an_address_of_another_machine_is_named() {
     );
 }
 
-/// The names of the threads on which the work of so many datagrams is done that
-/// wait when receiving begins.
+/// The names of the threads that process `datagrams` datagrams, which wait when
+/// receiving begins.
 fn threads_for(datagrams: usize) -> HashSet<String> {
     let (buffers, pool) = (BufferPool::builder().build().unwrap(), pool());
     let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
@@ -240,9 +243,9 @@ fn threads_for(datagrams: usize) -> HashSet<String> {
 }
 
 #[test]
-fn the_work_of_a_few_datagrams_is_done_where_they_are_received_and_of_many_by_workers() {
-    // The visit to the pool ends after 200 us: what a receiver that the system has interrupted
-    // for longer leaves over is done by workers.
+fn a_few_datagrams_are_processed_by_their_receiver_and_many_by_workers() {
+    // An inline run ends after 200 us. If the system has interrupted the receiver for
+    // longer, workers do the rest.
     let is_done_here = |few: HashSet<String>| few.iter().eq(["bh-rx-sip-0"]);
     assert!((0..100).any(|_| is_done_here(threads_for(3))));
     let many = threads_for(64);
@@ -266,7 +269,7 @@ fn both_families_are_served_at_once() {
 }
 
 #[test]
-fn receiving_stops_and_sending_does_not() {
+fn sending_still_works_after_receiving_has_stopped() {
     let fixture = fixture(64 << 20);
     fixture.udp.stop_receiving();
     let receiver = client();
@@ -283,7 +286,7 @@ fn receiving_stops_and_sending_does_not() {
 }
 
 #[test]
-fn a_flow_that_is_none_of_ours_is_refused() {
+fn a_flow_without_a_socket_is_refused() {
     let fixture = fixture(64 << 20);
     let elsewhere = "127.0.0.1:1".parse().unwrap();
     let payload = fixture.buffers.copy_from(b"x").unwrap();
@@ -297,7 +300,7 @@ fn a_panic_over_one_datagram_is_counted_and_the_next_arrives() {
     let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
     let (arrived, arrivals) = channel();
     let deliver = move |datagram: Datagram| {
-        assert_ne!(&*datagram.payload, b"deadly", "a fault of the program");
+        assert_ne!(&*datagram.payload, b"deadly", "a bug in the program");
         drop(arrived.send(datagram));
     };
     udp.start(&buffers, &pool(), deliver, || ReadMode::All)
@@ -313,10 +316,15 @@ fn a_panic_over_one_datagram_is_counted_and_the_next_arrives() {
     }
     assert_eq!((udp.stats().panicked, udp.stats().received), (2, 4));
     udp.stop_receiving();
-    assert_eq!(buffers.live_count(), 0, "what was dropped is free");
+    assert_eq!(
+        buffers.live_count(),
+        0,
+        "the buffer of the dropped datagram is free"
+    );
 }
 
-/// What a server would want, and how often it was asked.
+/// A handler that says whether it wants datagrams, and counts how often it was
+/// asked.
 #[derive(Default)]
 struct Wanted {
     read_mode: AtomicU32,
@@ -341,7 +349,7 @@ impl Wanted {
 }
 
 #[test]
-fn what_is_not_wanted_waits_in_the_kernel() {
+fn datagrams_that_the_handler_does_not_want_wait_in_the_kernel() {
     let buffers = BufferPool::builder().build().unwrap();
     let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
     let (arrived, arrivals) = channel();
@@ -359,8 +367,11 @@ fn what_is_not_wanted_waits_in_the_kernel() {
     wanted
         .read_mode
         .store(ReadMode::Fresh as u32, Ordering::SeqCst);
-    let datagram = arrivals.recv_timeout(HANG).expect("room again");
-    assert_eq!(&*datagram.payload, b"early", "nobody noted when it came");
+    let datagram = arrivals.recv_timeout(HANG).expect("there is room again");
+    assert_eq!(
+        &*datagram.payload, b"early",
+        "its time of arrival was not recorded"
+    );
 
     wanted
         .read_mode

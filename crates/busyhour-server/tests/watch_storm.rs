@@ -1,5 +1,5 @@
-//! A storm whose devices are watched, against the real program: every watcher
-//! holds the true state in the end.
+//! A storm whose devices are watched, against the real program: at the end
+//! every watcher has the right state.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn storm(server: &ServerProcess, options: &str) -> Value {
 }
 
 #[test]
-fn watchers_of_sip_devices_hold_the_true_state() {
+fn watchers_of_sip_devices_have_the_right_state() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let report = storm(&server, &format!("--threads 2 --target {}", server.sip));
@@ -50,11 +50,15 @@ fn watchers_of_sip_devices_hold_the_true_state() {
     );
     assert_eq!(server.stat("/watch/watcher_count"), 100);
     assert!(server.stat("/watch/confirmed") >= 200);
-    assert_eq!(server.stat("/watch/refreshed"), 100, "each was asked for");
+    assert_eq!(
+        server.stat("/watch/refreshed"),
+        100,
+        "each subscription was asked for again"
+    );
 }
 
 #[test]
-fn watchers_of_iax2_devices_hold_it_too() {
+fn watchers_of_iax2_devices_have_the_right_state() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
     let (iax2, sip) = (server.iax2, server.sip);

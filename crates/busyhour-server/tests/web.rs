@@ -1,4 +1,4 @@
-//! The HTTP side over real connections, with a stand-in for the server.
+//! The HTTP part over real connections; a stub replaces the server behind.
 
 use busyhour::runtime::Runtime;
 use busyhour_server::{
@@ -101,7 +101,8 @@ impl Fixture {
         self.get(path).into_body().read_to_string().unwrap()
     }
 
-    /// As Grafana's Graphite data source asks: pairs in the URL and in a form.
+    /// Sends a request as Grafana's Graphite data source does: parameters in
+    /// the URL and in a form.
     fn post(&self, path: &str, form: &str) -> Response<Body> {
         let url = format!("http://{}{path}", self.web.address());
         let request = self.agent.post(url);
@@ -143,7 +144,8 @@ fn the_snapshot_is_json_and_fresh() {
     assert!(accepted(&second) > accepted(&first));
 }
 
-/// The numbers and the accepted counters of the next `count` events.
+/// Reads the next `count` events; returns their numbers and their `accepted`
+/// counters.
 fn events(stream: &mut impl BufRead, count: usize) -> Vec<(u64, u64)> {
     let mut events = Vec::new();
     let mut number = None;
@@ -165,7 +167,7 @@ fn events(stream: &mut impl BufRead, count: usize) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn events_come_in_order_and_a_reader_that_returns_misses_none() {
+fn events_come_in_order_and_a_reader_that_reconnects_misses_none() {
     let fixture = fixture();
     let response = fixture.get("/api/events");
     assert_eq!(header(&response, "content-type"), "text/event-stream");
@@ -231,7 +233,7 @@ fn bindings_come_a_page_at_a_time() {
 }
 
 #[test]
-fn wrong_questions_are_answered_and_not_obeyed() {
+fn invalid_requests_are_answered_with_an_error() {
     let fixture = fixture();
     assert_eq!(fixture.get("/api/bindings?limit=0").status(), 400);
     assert_eq!(fixture.get("/api/bindings?limit=many").status(), 400);
@@ -245,12 +247,12 @@ fn wrong_questions_are_answered_and_not_obeyed() {
 }
 
 #[test]
-fn a_stop_ends_the_streams_and_frees_the_port() {
+fn a_stop_ends_the_event_streams_and_frees_the_port() {
     let fixture = fixture();
     let address = fixture.web.address();
     let stream = fixture.get("/api/events").into_body();
     drop(fixture.web);
-    // The stream ends; were it left open, the read would run into the timeout.
+    // The stream ends; if it stayed open, the read would time out.
     let mut rest = BufReader::new(stream.into_with_config().reader());
     while !rest.fill_buf().unwrap().is_empty() {
         let len = rest.buffer().len();
@@ -260,9 +262,10 @@ fn a_stop_ends_the_streams_and_frees_the_port() {
 }
 
 #[test]
-fn grafana_draws_the_servers_own_values() {
+fn grafana_gets_the_servers_own_values() {
     let fixture = fixture();
-    // A panel: the query editor's target, the dashboard's range, the panel's width.
+    // The request of a panel: the target of the query editor, the range of the
+    // dashboard, and the width of the panel.
     let form = "target=aliasByNode(scale(busyhour.registrar.binding_count%2C%202)%2C%201%2C%202)\
                 &from=-6h&until=now&format=json&maxDataPoints=1174";
     let answer = fixture.posted("/render", form);
@@ -279,7 +282,8 @@ fn grafana_draws_the_servers_own_values() {
             .iter()
             .all(|series| series["datapoints"] == serde_json::json!([]))
     );
-    // A panel with several queries: each series bears its own target's name, in their order.
+    // A panel with several queries: each series has the name of its own target, in the
+    // order of the targets.
     let several = "target=busyhour.registrar.accepted\
                    &target=alias(scale(busyhour.registrar.binding_count%2C2)%2C'twice')\
                    &target=nothing.like.that\
@@ -292,7 +296,7 @@ fn grafana_draws_the_servers_own_values() {
         .map(|series| series["target"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["busyhour.registrar.accepted", "twice"]);
-    // Ranges that end in the past, as its translation of "now-1M/M" and "now-2d" gives them.
+    // Ranges that end in the past, as Grafana translates "now-1M/M" and "now-2d".
     for range in [
         "from=-1mon&until=-1d",
         "from=-2d&until=-1h",
@@ -301,7 +305,7 @@ fn grafana_draws_the_servers_own_values() {
         let form = format!("target=busyhour.*.accepted&{range}&format=json&maxDataPoints=100");
         assert!(fixture.posted("/render", &form).is_array(), "{range}");
     }
-    // A picture, for a page without Grafana.
+    // An image, for a page without Grafana.
     let image =
         fixture.get("/render?target=busyhour.registrar.accepted&from=-1h&width=300&height=200");
     assert_eq!(header(&image, "content-type"), "image/png");
@@ -315,7 +319,7 @@ fn grafana_draws_the_servers_own_values() {
 }
 
 #[test]
-fn grafana_finds_what_there_is() {
+fn grafana_finds_the_servers_series() {
     let fixture = fixture();
     let roots = fixture.posted("/metrics/find?from=1289662349&until=1289665949", "query=*");
     let expected = serde_json::json!([{
@@ -382,7 +386,7 @@ fn grafana_learns_the_version_and_the_functions() {
 }
 
 #[test]
-fn grafana_hears_that_there_are_no_tags_and_no_events() {
+fn grafana_is_told_that_there_are_no_tags_and_no_events() {
     let fixture = fixture();
     for path in [
         "/tags",
@@ -397,7 +401,7 @@ fn grafana_hears_that_there_are_no_tags_and_no_events() {
 }
 
 #[test]
-fn what_graphite_refuses_has_its_status_its_reason_and_its_counter() {
+fn a_request_that_graphite_refuses_has_a_status_a_reason_and_a_counter() {
     let fixture = fixture();
     let mistake = fixture.post("/render", "target=scale(busyhour.uptime_ns&format=json");
     assert_eq!(mistake.status(), 400);
@@ -447,7 +451,7 @@ fn changing_something_needs_a_token_and_says_so() {
     assert!(header(&refused, "www-authenticate").starts_with("Bearer "));
     let words = refused.into_body().read_to_string().unwrap();
     assert!(words.contains("busyhour token"), "{words}");
-    // The stand-in has no accounts, but the token opens the way there.
+    // The stub has no accounts, but the token is accepted.
     let request = fixture
         .agent
         .put(&url)
@@ -456,11 +460,12 @@ fn changing_something_needs_a_token_and_says_so() {
 }
 
 #[test]
-fn a_head_without_end_and_a_body_too_long_are_refused() {
+fn an_endless_head_and_a_body_too_long_are_refused() {
     let fixture = fixture();
     let url = format!("http://{}/api/stats", fixture.web.address());
     let long = "x".repeat(150 << 10);
-    // One that has not read all of it may be cut off before it reads the answer.
+    // The server may close the connection of a client that has not sent
+    // everything before that client reads the answer.
     let refused_or_cut = |outcome: Result<Response<Body>, ureq::Error>, status: u16| {
         assert!(outcome.map_or(true, |answer| answer.status() == status));
     };
