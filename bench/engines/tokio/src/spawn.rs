@@ -5,7 +5,7 @@ use kit::{
     tasks::{self, Pool, Serial},
 };
 use tokio::{
-    runtime::RuntimeBuilder,
+    runtime::Builder,
     sync::mpsc::{UnboundedSender, unbounded_channel},
 };
 

@@ -12,7 +12,7 @@ use std::{
 
 use kit::{Args, Output, run_queue::Switches};
 use tokio::{
-    runtime::RuntimeBuilder,
+    runtime::Builder,
     task::{LocalSet, yield_now},
 };
 
