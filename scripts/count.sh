@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# usage: scripts/count.sh timer|buffer|bus
+# usage: scripts/count.sh timer|buffer|bus|pool
 #
-# Instructions of one use of the timer service, of pinned buffers or of a topic, for each way that
-# examples/{timer,buffer,bus}_cost.rs knows: the difference of two runs divided by that of their counts, so that nothing
-# but the use itself (less the loop around it, where the program knows `nothing`) is in it. It is the same however busy
-# the machine is. `add-run` is 64 timers, a buffer has 1 KiB, a topic 1,000 keys. For a topic also the accesses of a
-# publish that miss a cache of 2 MiB at a million keys. Needs valgrind.
+# Instructions of one use of the timer service, of pinned buffers, of a topic or of a pool, for each way that
+# examples/{timer,buffer,bus,pool}_cost.rs knows: the difference of two runs divided by that of their counts, so that
+# nothing but the use itself (less the loop around it, where the program knows `nothing`) is in it. It is the same
+# however busy the machine is. `add-run` is 64 timers, a buffer has 1 KiB, a topic 1,000 keys, a pool one worker. For a
+# topic also the accesses of a publish that miss a cache of 2 MiB at a million keys. Needs valgrind.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -16,6 +16,7 @@ main() {
     timer) ways=(nothing add-cancel add-run run-again sleep-wake) few=1000 many=11000 ;;
     buffer) ways=(nothing pin-unpin find-unpin alloc-clone-drop) few=1000 many=101000 ;;
     bus) ways=(idle cached fold-one-node fold-two-nodes subscriber by-key-1 by-key-1000 lookup) few=1000 many=101000 keys=1000 ;;
+    pool) ways=(push push-outside ping-pong serializer-outside) few=1000 many=101000 ;;
     *) sed -n '2{s/^# //;p}' "$0" >&2; exit 2 ;;
   esac
   command -v valgrind >/dev/null || { echo "count: valgrind is missing: scripts/install-deps.sh test" >&2; exit 1; }

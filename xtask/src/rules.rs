@@ -218,7 +218,7 @@ const POOL: Parts = Parts {
         arrow("future", &["worker", "wait", "pool"]),
         arrow(
             "lifecycle",
-            &["metrics", "queue", "worker", "wait", "simulation", "pool"],
+            &["queue", "worker", "wait", "simulation", "pool"],
         ),
     ],
 };

@@ -76,7 +76,13 @@ impl Token {
         EntityRef(self.0, PhantomData)
     }
 
-    pub(super) fn entity(&self) -> &dyn Entity {
+    /// Drops the entity's tasks: the pool is sealed, so no worker will run them.
+    #[cold]
+    pub(super) fn abandon(&self) {
+        self.entity().abandon();
+    }
+
+    fn entity(&self) -> &dyn Entity {
         // SAFETY: the token keeps the entity.
         unsafe { &*self.entity_ref().as_dyn() }
     }

@@ -24,6 +24,7 @@ mod thread_pool;
 mod builder;
 mod error;
 mod shared;
+mod submission;
 mod entity;
 mod unfinished;
 mod context;
@@ -141,7 +142,7 @@ impl TaskPool {
     #[doc(alias("post", "execute", "dispatch_async"))]
     #[inline]
     pub fn push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), PushError> {
-        let pushed = self.shared().push_made(|| Task::new(f));
+        let pushed = self.shared().submission().push_with(|| Task::new(f));
         pushed.map_err(PushError::from)
     }
 
@@ -151,7 +152,7 @@ impl TaskPool {
     ///
     /// [`Rejected`] holds the task and the reason.
     pub fn try_push(&self, f: impl FnOnce() + Send + 'static) -> Result<(), Rejected> {
-        self.shared().push_made(|| Task::new(f))
+        self.shared().submission().push_with(|| Task::new(f))
     }
 
     /// Runs `f` on the pool, waits, and returns its result.
@@ -200,7 +201,7 @@ impl TaskPool {
         F::Output: Send + 'static,
     {
         let shared = Arc::clone(self.shared());
-        let push = move |task| shared.push_task(task, true);
+        let push = move |task| shared.submission().push(task, true);
         spawn_on(self.shared(), None, future, push)
     }
 
@@ -335,11 +336,11 @@ impl Executor for TaskPool {
 /// another box around it.
 impl Executor for PoolHandle {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
-        self.0.push_task(task, false)
+        self.0.submission().push(task, false)
     }
 
     fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
-        self.0.push_task(task, true)
+        self.0.submission().push(task, true)
     }
 
     fn blocking(&self, wait: &mut dyn FnMut()) {

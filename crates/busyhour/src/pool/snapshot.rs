@@ -20,7 +20,7 @@ impl Shared {
             worker_count: self.workers.slots.len() as u64,
             idle_worker_count: self.idle_len() as u64,
             queued_len: self.queued_len() as u64,
-            pushed: self.pushed() + count(|metrics| &metrics.inlined),
+            pushed: self.workers.pushed() + count(|metrics| &metrics.inlined),
             processed: count(|metrics| &metrics.processed),
             rejected: count(|metrics| &metrics.rejected),
             dropped: count(|metrics| &metrics.dropped) + count(|metrics| &metrics.abandoned),

@@ -125,7 +125,7 @@ impl Core {
     /// push to another serializer must announce that it is in flight.
     #[inline(always)]
     fn begin_push(&self) -> Option<InFlightPush<'_>> {
-        (self.named_state.is_none()).then(|| self.pool().begin_push())
+        (self.named_state.is_none()).then(|| self.pool().submission().begin())
     }
 
     /// Queues a task, waiting for room if that is the policy.
@@ -295,7 +295,7 @@ impl Core {
         let crossed = named_state.filter(|all| all.cross(queued_len, nanos(oldest_waiting)));
         drop(state);
         if is_awaited {
-            self.pool().notify_end();
+            self.pool().lifecycle.notify_end();
         }
         let next = || crossed.and_then(|named_state| named_state.next_to_tell());
         while let Some((hooks, alert)) = next() {
@@ -334,13 +334,13 @@ impl Core {
 
     fn tell_waiters(&self) {
         if self.state.lock().waiters > 0 {
-            self.pool().notify_end();
+            self.pool().lifecycle.notify_end();
         }
     }
 
     /// Runs one task on this thread, without the token, if one may start now.
     pub(super) fn run_one(self: &Arc<Self>) -> bool {
-        self.pool().expose_collected();
+        self.pool().thread_context().expose_collected();
         let now = self.pool().clock.now();
         let mut task_cell = TaskCell::EMPTY;
         if !self.begin_here(now, &mut task_cell) {
@@ -429,7 +429,9 @@ impl Core {
     /// task here.
     pub(super) fn await_change(&self, helps: bool, done: impl Fn() -> bool) {
         self.state.lock().waiters += 1;
-        blocking(|| (self.pool()).await_end(None, || done() || (helps && self.may_begin())));
+        blocking(|| {
+            (self.pool().lifecycle).await_end(None, || done() || (helps && self.may_begin()))
+        });
         self.state.lock().waiters -= 1;
     }
 
@@ -472,7 +474,7 @@ impl Core {
             }
             self.state.lock().waiters += 1;
             blocking(|| {
-                self.pool()
+                (self.pool().lifecycle)
                     .await_end(ends_at, || self.is_idle() || (helps && self.may_begin()));
             });
             self.state.lock().waiters -= 1;

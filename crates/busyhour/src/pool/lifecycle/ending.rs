@@ -3,38 +3,33 @@
 
 use std::sync::atomic::Ordering;
 
+use super::leftovers::drop_leftovers;
 use crate::pool::{phase::Phase, shared::Shared};
 
 impl Shared {
     /// The last handle was dropped: what is queued still runs, then the workers
     /// end.
     pub(in crate::pool) fn end_without_handle(&self) {
-        self.has_no_handle.store(true, Ordering::SeqCst);
-        self.enter(Phase::Ending);
+        let lifecycle = &self.lifecycle;
+        lifecycle.has_no_handle.store(true, Ordering::SeqCst);
+        lifecycle.enter(Phase::Ending, &self.workers);
         if self.workers.slots.len() == 0 {
-            self.seal_if_ended();
+            lifecycle.seal_if_ended(&self.workers);
             self.close_without_handle();
-        }
-    }
-
-    /// Seals the pool if there is no handle and nothing waits or runs.
-    pub(in crate::pool) fn seal_if_ended(&self) {
-        let may_end = self.phase.get() == Phase::Ending;
-        if may_end && (self.is_simulated() || self.workers.is_quiet(0)) {
-            self.enter(Phase::Sealed);
         }
     }
 
     /// A worker's thread has ended. This checks once more whether all others
     /// sleep, since the last of them to fall asleep counted this one as awake.
     pub(in crate::pool) fn leave(&self, number: usize) {
-        let is_owed = self.workers.slots.leave(number);
-        if is_owed && !self.is_sealed() {
+        let (lifecycle, workers) = (&self.lifecycle, &self.workers);
+        let is_owed = workers.slots.leave(number);
+        if is_owed && !lifecycle.is_sealed() {
             self.grow(1);
         }
-        self.after_falling_asleep(self.workers.sleepers.asleep_len());
-        self.notify_end();
-        if self.workers.slots.len() == 0 {
+        lifecycle.after_falling_asleep(workers.sleepers.asleep_len(), workers);
+        lifecycle.notify_end();
+        if workers.slots.len() == 0 {
             self.close_without_handle();
         }
     }
@@ -42,8 +37,9 @@ impl Shared {
     /// Closes every queue, and drops what came too late to run. Without a
     /// handle no shutdown will do so, so the last worker does.
     fn close_without_handle(&self) {
-        if self.is_sealed() && self.has_no_handle.load(Ordering::SeqCst) {
-            let _nobody_asks = self.drop_leftovers();
+        let has_no_handle = self.lifecycle.has_no_handle.load(Ordering::SeqCst);
+        if self.lifecycle.is_sealed() && has_no_handle {
+            let _nobody_asks = drop_leftovers(self);
             self.awaited_futures.wake_all();
         }
     }
@@ -68,7 +64,7 @@ mod models {
     }
 
     impl Pool {
-        /// Same steps as `seal_if_ended`, while no queue shows work.
+        /// Same steps as `Lifecycle::seal_if_ended`, while no queue shows work.
         fn seal_if_ended(&self) {
             if self
                 .sleepers

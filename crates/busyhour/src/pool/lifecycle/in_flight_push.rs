@@ -2,7 +2,7 @@
 //! README.md, "Shutting down".
 
 use crate::{
-    pool::{shared::Shared, worker::CurrentWorker},
+    pool::worker::CurrentWorker,
     sync::{
         CachePadded, fences,
         runtime::atomic::{AtomicBool, AtomicU32, Ordering},
@@ -13,12 +13,25 @@ use crate::{
 /// Counts of pushes by threads that are no worker, in a few stripes so that
 /// they seldom share a cache line.
 #[derive(Default)]
-pub(in crate::pool) struct InFlightPushes([CachePadded<AtomicU32>; STRIPES]);
+pub(super) struct InFlightPushes([CachePadded<AtomicU32>; STRIPES]);
 
 const STRIPES: usize = 8;
 
 impl InFlightPushes {
-    pub(in crate::pool) fn any(&self) -> bool {
+    #[inline(always)]
+    pub(super) fn begin<'a>(&'a self, current: Option<CurrentWorker<'a>>) -> InFlightPush<'a> {
+        if let Some(current) = current {
+            let flag = &current.worker.gauges.is_pushing;
+            flag.store(true, Ordering::Relaxed);
+            fences::light();
+            return InFlightPush::OnWorker(flag);
+        }
+        let stripe = &self.0[thread_index() % STRIPES];
+        stripe.fetch_add(1, Ordering::SeqCst);
+        InFlightPush::Outside(stripe)
+    }
+
+    pub(super) fn any(&self) -> bool {
         self.0
             .iter()
             .any(|stripe| stripe.load(Ordering::SeqCst) > 0)
@@ -29,23 +42,6 @@ impl InFlightPushes {
 pub(crate) enum InFlightPush<'a> {
     OnWorker(&'a AtomicBool),
     Outside(&'a AtomicU32),
-}
-
-impl Shared {
-    /// Begins a push to an entity that a shutdown could not find; the caller
-    /// must check after this whether the push is admitted.
-    #[inline(always)]
-    pub(crate) fn begin_push(&self) -> InFlightPush<'_> {
-        if let Some(current) = CurrentWorker::of(self) {
-            let flag = &current.worker.gauges.is_pushing;
-            flag.store(true, Ordering::Relaxed);
-            fences::light();
-            return InFlightPush::OnWorker(flag);
-        }
-        let stripe = &self.pushes.0[thread_index() % STRIPES];
-        stripe.fetch_add(1, Ordering::SeqCst);
-        InFlightPush::Outside(stripe)
-    }
 }
 
 impl Drop for InFlightPush<'_> {

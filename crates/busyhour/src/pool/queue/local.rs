@@ -125,7 +125,7 @@ impl Local {
         Some(next)
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Runnable> {
         if self.run_queue.is_empty() {
             return (!self.fifo.is_empty()).then_some(Runnable::Fifo);

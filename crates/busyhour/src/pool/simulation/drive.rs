@@ -8,7 +8,6 @@ use crate::{
     pool::{
         PushError, WaitError,
         context::{self, within},
-        phase::Phase,
         queue::TaskCell,
         shared::Shared,
         wait::{OneshotReceiver, Waiting, wait_for_ref},
@@ -56,10 +55,10 @@ impl Shared {
     /// part of it: if this task waits for something, the entity of that task
     /// waits for it.
     pub(in crate::pool) fn run_now(&self, task: Task) -> Result<(), PushError> {
-        if self.phase.get() == Phase::Sealed {
+        if self.is_sealed() {
             return Err(PushError::ShutDown);
         }
-        self.expose_collected();
+        self.thread_context().expose_collected();
         self.thread_context()
             .metrics()
             .add(|metrics| &metrics.inlined, 1);

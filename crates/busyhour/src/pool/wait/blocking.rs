@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use crate::pool::{context, phase::Phase, shared::Shared, worker::CurrentWorker};
+use crate::pool::{context, shared::Shared, worker::CurrentWorker};
 
 /// Runs `f`, which may block. If this thread is a worker of any pool, another
 /// worker takes over its queues meanwhile.
@@ -21,19 +21,16 @@ pub(crate) fn stand_in() -> Option<StandIn> {
     }
     let number = worker.number;
     pool.workers.slots.block();
-    pool.find_stand_in();
+    find_stand_in(&pool);
     Some(StandIn { pool, number })
 }
 
-impl Shared {
-    fn find_stand_in(&self) {
-        if self.workers.sleepers.asleep_len() > 0 {
-            self.workers.wake_one(None);
-        } else if self.phase.get() < Phase::Sealed
-            && self.workers.slots.may_grow(self.workers.counts.maximum)
-        {
-            self.grow(1);
-        }
+fn find_stand_in(pool: &Shared) {
+    let workers = &pool.workers;
+    if workers.sleepers.asleep_len() > 0 {
+        workers.wake_one(None);
+    } else if !pool.is_sealed() && workers.slots.may_grow(workers.counts.maximum) {
+        pool.grow(1);
     }
 }
 

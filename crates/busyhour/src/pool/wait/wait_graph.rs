@@ -30,7 +30,6 @@ use crate::{
         Cycle,
         context::{current_entity, current_pool},
         entity::{Entity, EntityRef},
-        phase::Phase,
         shared::Shared,
     },
     sync::{Mutex, lazy_static, lock, runtime::thread_local, thread_token},
@@ -180,7 +179,7 @@ pub(crate) fn cycle_by_shutdown(awaited: &Arc<dyn Entity>) -> Option<Cycle> {
     if CLOSERS.load(Ordering::SeqCst) == 0 {
         return None;
     }
-    let pool = current_pool().filter(|pool| pool.phase.get() != Phase::Open)?;
+    let pool = current_pool().filter(|pool| !pool.lifecycle.is_open())?;
     let (target, pool) = (Arc::as_ptr(awaited).addr(), address(&pool));
     let closes = |edge: &Edge| {
         edge.is_from(target) && matches!(edge.awaited, WaitTarget::Quiet(closed) if closed == pool)

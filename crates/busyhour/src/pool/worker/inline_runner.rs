@@ -112,14 +112,14 @@ impl InlineRunner {
     fn may_begin(&self) -> bool {
         let shared = &*self.shared;
         let rests = self.rests_until > Instant::ZERO && shared.clock.now() < self.rests_until;
-        let is_of_use = shared.phase.is_open() && shared.workers.sleepers.should_wake();
+        let is_of_use = shared.lifecycle.is_open() && shared.workers.sleepers.should_wake();
         is_of_use && !rests && !shared.is_inside()
     }
 
     fn run_at(&mut self, number: usize, collect: impl FnOnce()) {
         let shared = Arc::clone(&self.shared);
         let inline_run = InlineRun::begin(&shared, number);
-        if !shared.phase.is_open() {
+        if !shared.lifecycle.is_open() {
             // A shutdown began at this moment, and may have seen the inline
             // run.
             drop(inline_run);
@@ -167,7 +167,7 @@ impl<'a> InlineRun<'a> {
         self.worker.gauges.set_now(self.shared.clock.now());
         context::collecting(collect);
         if self.worker.waiting_len() > 1 {
-            self.shared.wake_a_worker();
+            self.shared.thread_context().wake_a_worker();
         }
         let mut turn_runner = TurnRunner::begin(self.shared, current);
         let began = turn_runner.now();
@@ -184,24 +184,18 @@ impl<'a> InlineRun<'a> {
 }
 
 impl Drop for InlineRun<'_> {
-    /// What is left is the workers'.
+    /// What is left is the workers'. Notifies a shutdown that waits for this
+    /// inline run; seals the pool if its last handle is gone.
     fn drop(&mut self) {
-        if self.worker.waiting_len() > 0 && self.shared.workers.sleepers.should_wake() {
-            self.shared.workers.wake_one(None);
+        let (lifecycle, workers) = (&self.shared.lifecycle, &self.shared.workers);
+        if self.worker.waiting_len() > 0 && workers.sleepers.should_wake() {
+            workers.wake_one(None);
         }
         self.worker.is_at_work.store(false, Ordering::SeqCst);
-        self.shared.after_inline_run();
-    }
-}
-
-impl Shared {
-    /// Notifies a shutdown that waits for this inline run; seals the pool if
-    /// its last handle is gone.
-    fn after_inline_run(&self) {
         fences::light();
-        if !self.phase.is_open() {
-            self.after_falling_asleep(self.workers.sleepers.asleep_len());
-            self.notify_end();
+        if !lifecycle.is_open() {
+            lifecycle.after_falling_asleep(workers.sleepers.asleep_len(), workers);
+            lifecycle.notify_end();
         }
     }
 }

@@ -1,10 +1,23 @@
 //! This thread's relation to a pool, looked up once for everything that a push
 //! or a run needs.
 
+use std::{
+    any::Any,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
 use super::worker_thread::CurrentWorker;
 use crate::{
     clock::Instant,
-    pool::{entity::Token, metrics::MetricsWriter, queue::TaskCell, shared::Shared},
+    pool::{
+        context,
+        entity::Token,
+        metrics::MetricsWriter,
+        queue::{TaskCell, WorkBatch},
+        shared::Shared,
+        submission::Submission,
+    },
 };
 
 /// Stays on its thread, and inside the task that looked it up.
@@ -67,11 +80,38 @@ impl<'a> ThreadContext<'a> {
         self.metrics().add(|metrics| &metrics.rejected, 1);
     }
 
+    /// Drops tasks, each on its own, and the tasks of entities: the pool is
+    /// sealed, so no worker will run them.
+    pub(in crate::pool) fn abandon(self, batch: WorkBatch) {
+        self.count_abandoned(batch.tasks.len() as u64);
+        for task in batch.tasks {
+            self.shared.isolate(|| drop(task));
+        }
+        batch.tokens.iter().for_each(Token::abandon);
+    }
+
     /// Runs one task; returns whether it panicked. The panic is caught and
     /// counted.
     #[inline(always)]
     pub(crate) fn run_task(self, task_cell: &mut TaskCell) -> bool {
-        self.shared.run_counting(self.metrics(), task_cell)
+        debug_assert!(self.shared.is_outside_of_biased_locks());
+        let outcome = task_cell.run();
+        let panicked = outcome.is_err();
+        if let Err(payload) = outcome {
+            self.count_panic(payload);
+        }
+        self.metrics().end_task();
+        panicked
+    }
+
+    /// Counts a panic and drops its payload. That drop may panic too, which
+    /// must not end a worker: the second payload is leaked.
+    #[cold]
+    pub(in crate::pool) fn count_panic(self, payload: Box<dyn Any + Send>) {
+        self.metrics().add(|metrics| &metrics.panicked, 1);
+        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            mem::forget(second);
+        }
     }
 
     /// Runs foreign code that counts as a task; returns whether it panicked.
@@ -85,9 +125,23 @@ impl<'a> ThreadContext<'a> {
     /// Queues an entity that has tasks, so that a worker runs it.
     #[inline(always)]
     pub(crate) fn schedule(self, token: Token) {
-        match self.current {
-            Some(current) => self.shared.schedule_here(current, token),
-            None => self.shared.schedule_from_outside(token),
+        Submission::new(self.shared, self.current).schedule(token);
+    }
+
+    /// Makes collected tasks available to the workers before this thread runs a
+    /// task inline: that task may depend on them.
+    pub(crate) fn expose_collected(self) {
+        if context::collects_for(self.shared) {
+            self.wake_a_worker();
+        }
+    }
+
+    /// Wakes a worker for this inline runner's tasks, if one is needed.
+    pub(super) fn wake_a_worker(self) {
+        let workers = &self.shared.workers;
+        let waits = (self.current).is_some_and(|current| current.worker.waiting_len() > 0);
+        if waits && workers.sleepers.should_wake() {
+            workers.wake_one(None);
         }
     }
 

@@ -1,13 +1,19 @@
 //! Runs the next entity, on a thread that has a worker slot.
 
 use super::{
+    thread_context::ThreadContext,
     time_slice::TimeSlice,
-    turn_clock::{TurnClock, next_allowance_log2},
+    turn_clock::{TASKS_UNREAD_MAX, TurnClock, next_allowance_log2},
     worker_thread::CurrentWorker,
 };
 use crate::{
     clock::Instant,
-    pool::{context, entity::Token, queue::Runnable, shared::Shared},
+    pool::{
+        context::{self, within},
+        entity::Token,
+        queue::{Runnable, TaskCell},
+        shared::Shared,
+    },
 };
 
 /// Consecutive turns in one slot.
@@ -82,15 +88,34 @@ impl<'a> TurnRunner<'a> {
 
     fn run_fifo(&mut self) {
         let allowance = 1 << self.fifo_allowance_log2;
-        let ran = self
-            .shared
-            .run_fifo(self.current, allowance, &self.turn_clock);
+        let ran = within(self.shared, None, || self.run_plain_tasks(allowance));
         let is_exhausted = ran == allowance;
         self.ran_ns = self.turn_clock.end_turn(is_exhausted);
         if is_exhausted {
             self.fifo_allowance_log2 = next_allowance_log2(self.fifo_allowance_log2, self.ran_ns);
         }
         self.last = Some(Runnable::Fifo);
+    }
+
+    /// Runs tasks of the FIFO; returns how many, or `tasks_max` if they took too
+    /// long.
+    #[inline(always)]
+    fn run_plain_tasks(&self, tasks_max: u32) -> u32 {
+        let thread_context = ThreadContext::new(self.shared, Some(self.current));
+        let mut ran = 0;
+        let mut task_cell = TaskCell::EMPTY;
+        while ran < tasks_max && !context::is_yield_requested() && !self.shared.is_sealed() {
+            if !self.current.pop(&mut task_cell) {
+                break;
+            }
+            thread_context.run_task(&mut task_cell);
+            ran += 1;
+            let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && self.current.worker.others_wait();
+            if is_due && self.turn_clock.is_turn_over() {
+                return tasks_max;
+            }
+        }
+        ran
     }
 
     fn run_entity(&mut self, token: Token) {
@@ -116,7 +141,7 @@ impl<'a> TurnRunner<'a> {
                 .current
                 .local(|local| local.put_back(token, self.ran_ns))
         {
-            self.shared.abandon(&token);
+            token.abandon();
         }
     }
 }

@@ -8,39 +8,37 @@ use super::{
     worker_thread::{CurrentWorker, Worker},
 };
 use crate::pool::{
-    phase::Phase,
     queue::{CHUNK_LEN, WorkBatch},
     shared::Shared,
 };
 
-impl Shared {
-    /// Runs until the pool is sealed, or this worker is no longer needed.
-    pub(in crate::pool) fn work(&self) {
-        let Some(current) = CurrentWorker::of(self) else {
-            return;
-        };
-        let mut worker_loop = WorkerLoop {
-            shared: self,
-            current,
-            rescue: StuckRescue::new(self.workers.len(), self.clock.now()),
-            turn_runner: TurnRunner::begin(self, current),
-        };
-        current.worker.is_at_work.store(true, Ordering::SeqCst);
-        while !self.is_sealed() && (worker_loop.turn() || worker_loop.find_work()) {}
-        worker_loop.turn_runner.end();
-        current.worker.is_at_work.store(false, Ordering::SeqCst);
-    }
-}
-
 /// The loop of one worker.
-struct WorkerLoop<'a> {
+pub(super) struct WorkerLoop<'a> {
     shared: &'a Shared,
     current: CurrentWorker<'a>,
     turn_runner: TurnRunner<'a>,
     rescue: StuckRescue,
 }
 
-impl WorkerLoop<'_> {
+impl<'a> WorkerLoop<'a> {
+    /// Runs until the pool is sealed, or the worker on this thread is no longer
+    /// needed.
+    pub(super) fn run(shared: &'a Shared) {
+        let Some(current) = CurrentWorker::of(shared) else {
+            return;
+        };
+        let mut worker_loop = Self {
+            shared,
+            current,
+            rescue: StuckRescue::new(shared.workers.len(), shared.clock.now()),
+            turn_runner: TurnRunner::begin(shared, current),
+        };
+        current.worker.is_at_work.store(true, Ordering::SeqCst);
+        while !shared.is_sealed() && (worker_loop.turn() || worker_loop.find_work()) {}
+        worker_loop.turn_runner.end();
+        current.worker.is_at_work.store(false, Ordering::SeqCst);
+    }
+
     /// Runs the next entity; `false` when there is none.
     #[inline]
     fn turn(&mut self) -> bool {
@@ -75,7 +73,7 @@ impl WorkerLoop<'_> {
     fn take_over(&self, batch: WorkBatch) {
         let refused = self.current.local(|local| local.take_over(batch));
         if !refused.is_empty() {
-            self.shared.drop_batch(refused);
+            self.shared.thread_context().abandon(refused);
         }
     }
 
@@ -122,7 +120,7 @@ impl WorkerLoop<'_> {
 
     fn search_or_sleep(&self) -> bool {
         loop {
-            if self.shared.phase.get() == Phase::Sealed {
+            if self.shared.is_sealed() {
                 return false;
             }
             if self.search() {
@@ -172,11 +170,12 @@ impl WorkerLoop<'_> {
     fn sleep(&self) -> bool {
         let (shared, worker) = (self.shared, self.current.worker);
         let asleep = shared.workers.sleepers.fall_asleep(worker.number);
-        if shared.workers.any_work() || shared.phase.get() == Phase::Sealed {
+        if shared.workers.any_work() || shared.is_sealed() {
             self.wake_up();
             return true;
         }
-        shared.after_falling_asleep(asleep);
+        let lifecycle = &shared.lifecycle;
+        lifecycle.after_falling_asleep(asleep, &shared.workers);
         worker.settle_to_sleep(true);
         let has_left = self.sleep_until_woken();
         worker.settle_to_sleep(false);

@@ -11,7 +11,9 @@ use crate::{
     pool::{
         Selector,
         builder::{TaskPoolBuilder, WorkerCounts},
+        entity::Token,
         metrics::{MetricsWriter, WorkerMetrics},
+        queue::InjectClosed,
         sleep::{Sleepers, WorkerSlots},
     },
     sync::{
@@ -19,6 +21,7 @@ use crate::{
         runtime::atomic::{AtomicUsize, Ordering},
         thread_index,
     },
+    task::{Reason, Rejected, Task},
 };
 
 /// Dereferences to the slice of all slots, taken or not; those of inline
@@ -41,6 +44,8 @@ pub(in crate::pool) struct WorkerSet {
     /// Each slot's share of the threshold: as long as every slot is below it,
     /// the pool does not grow.
     growth_share: usize,
+    /// How many workers are added at a time.
+    auto_increment: usize,
     idle_timeout: Duration,
 }
 
@@ -61,6 +66,7 @@ impl WorkerSet {
             capacity_share: builder.capacity / counts.maximum.max(1),
             growth_threshold: builder.growth_threshold,
             growth_share: builder.growth_threshold / counts.places().max(1),
+            auto_increment: builder.auto_increment,
             idle_timeout: builder.idle_timeout,
         }
     }
@@ -78,6 +84,27 @@ impl WorkerSet {
     pub(in crate::pool) fn sum(&self, count: impl Fn(&WorkerMetrics) -> u64) -> u64 {
         let workers = self.iter().map(|worker| &worker.gauges.metrics);
         workers.map(&count).sum::<u64>() + count(&self.others)
+    }
+
+    /// Tasks accepted into a queue, from any thread.
+    pub(in crate::pool) fn pushed(&self) -> u64 {
+        let injected = self.iter().map(|worker| worker.inject_queue.pushed());
+        injected.sum::<u64>() + self.sum(|metrics| metrics.pushed.load(Ordering::SeqCst))
+    }
+
+    /// Tasks that a thread has begun to run.
+    pub(in crate::pool) fn begun(&self) -> u64 {
+        self.sum(WorkerMetrics::begun)
+    }
+
+    /// Tasks that were accepted, and neither begun nor lost by an overflow
+    /// policy.
+    pub(in crate::pool) fn not_run(&self) -> u64 {
+        let taken = |metrics: &WorkerMetrics| {
+            metrics.started.load(Ordering::SeqCst) + metrics.dropped.load(Ordering::SeqCst)
+        };
+        let taken = self.sum(taken);
+        self.pushed().saturating_sub(taken)
     }
 
     /// Whether the pool holds as many plain tasks as allowed. It checks one
@@ -103,8 +130,44 @@ impl WorkerSet {
         self.iter().any(|worker| worker.waiting_len() > 0)
     }
 
+    /// Puts a plain task into an inject queue, whose number and length it
+    /// returns; `forced` ignores the bound. A worker that leaves at this moment
+    /// has closed its queue, so the task goes to the next one.
+    #[inline(always)]
+    pub(in crate::pool) fn inject(
+        &self,
+        mut task: Task,
+        forced: bool,
+    ) -> Result<(usize, usize), Rejected> {
+        for worker in self.selected_first() {
+            if !forced && self.is_full(worker) {
+                let reason = Reason::Full;
+                return Err(Rejected { task, reason });
+            }
+            match worker.inject_queue.push(task) {
+                Ok(len) => return Ok((worker.number, len)),
+                Err(InjectClosed(back)) => task = back,
+            }
+        }
+        let reason = Reason::ShutDown;
+        Err(Rejected { task, reason })
+    }
+
+    /// Like [`inject`](Self::inject), for an entity, which has no bound;
+    /// returns the token if every queue is closed.
+    #[inline(always)]
+    pub(in crate::pool) fn inject_token(&self, mut token: Token) -> Result<(usize, usize), Token> {
+        for worker in self.selected_first() {
+            match worker.inject_queue.push_token(token) {
+                Ok(len) => return Ok((worker.number, len)),
+                Err(InjectClosed(back)) => token = back,
+            }
+        }
+        Err(token)
+    }
+
     /// All workers, starting with the one that the selector chooses.
-    pub(in crate::pool) fn selected_first(&self) -> impl Iterator<Item = &Worker> {
+    fn selected_first(&self) -> impl Iterator<Item = &Worker> {
         let selected = self.select();
         let (before, from_there) = self.split_at(selected);
         from_there.iter().chain(before)
@@ -153,8 +216,13 @@ impl WorkerSet {
 
     /// How many workers may still be added.
     #[inline]
-    pub(in crate::pool) fn room(&self) -> usize {
+    fn room(&self) -> usize {
         (self.counts.maximum + self.slots.blocked_len()).saturating_sub(self.slots.len())
+    }
+
+    /// How many workers are to be added, if too few are there.
+    pub(in crate::pool) fn growth(&self) -> usize {
+        self.auto_increment.min(self.room())
     }
 
     /// Whether more tasks wait in the whole pool than the threshold, and no

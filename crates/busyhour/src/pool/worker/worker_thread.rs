@@ -1,14 +1,14 @@
 //! A worker slot, and the thread that uses it.
 
-use std::{io, marker::PhantomData, time::Duration};
+use std::{marker::PhantomData, time::Duration};
 
-use super::affinity;
+use super::worker_loop::WorkerLoop;
 use crate::{
     clock::Instant,
     pool::{
-        Hook, Unfinished, context,
+        Unfinished, context,
         metrics::{MetricsWriter, WorkerMetrics},
-        queue::{BiasedLock, InjectQueue, Local},
+        queue::{BiasedLock, InjectQueue, Local, TaskCell},
         shared::Shared,
     },
     run_queue::WorkerId,
@@ -19,6 +19,7 @@ use crate::{
             thread::{self, Thread},
         },
     },
+    task::Task,
 };
 
 /// One worker slot. It remains when its thread ends. README.md says which
@@ -277,6 +278,32 @@ impl<'a> CurrentWorker<'a> {
         }
     }
 
+    /// Makes a plain task in its place in the FIFO and counts it; returns how
+    /// many items wait then, or `make` if the queue was closed for good.
+    #[inline(always)]
+    pub(in crate::pool) fn push<F: FnOnce() -> Task>(&self, make: F) -> Result<usize, F> {
+        self.local(|local| {
+            let pushed = local.push(make);
+            if pushed.is_ok() {
+                self.metrics().add(|metrics| &metrics.pushed, 1);
+            }
+            pushed
+        })
+    }
+
+    /// Takes a plain task out of the FIFO into `task_cell` and counts it;
+    /// `false` when there is none.
+    #[inline(always)]
+    pub(super) fn pop(&self, task_cell: &mut TaskCell) -> bool {
+        self.local(|local| {
+            let popped = local.pop(task_cell);
+            if popped {
+                self.metrics().add(|metrics| &metrics.started, 1);
+            }
+            popped
+        })
+    }
+
     /// Whether this thread is outside of its biased lock, as it must be where
     /// foreign code runs.
     pub(in crate::pool) fn is_outside(&self) -> bool {
@@ -300,68 +327,19 @@ impl<'a> CurrentWorker<'a> {
     }
 }
 
-impl Shared {
-    /// Starts the initial workers; if one fails, those already started end
-    /// again.
-    pub(in crate::pool) fn start(&self) -> io::Result<()> {
-        for _ in 0..self.workers.counts.initial {
-            self.start_worker()?;
-        }
-        Ok(())
-    }
-
-    /// Starts more workers. A refused thread is no error here: the pool
-    /// continues with the workers it has, and a later push tries again.
-    #[cold]
-    pub(in crate::pool) fn grow(&self, count: usize) {
-        for _ in 0..count {
-            let _refused = self.start_worker();
-        }
-    }
-
-    fn start_worker(&self) -> io::Result<()> {
-        let Some(shared) = self.to_arc() else {
-            return Ok(());
-        };
-        let Some(number) = self.workers.slots.take_slot() else {
-            return Ok(());
-        };
-        self.workers[number].inject_queue.open();
-        let thread = thread::Builder::new().name(format!("{}-{number}", self.name));
-        let started = thread.spawn(move || shared.occupy(number));
-        if started.is_err() {
-            self.workers[number].inject_queue.close();
-            self.leave(number);
-        }
-        started.map(drop)
-    }
-
-    fn occupy(&self, number: usize) {
-        let _left = Left(self, number);
-        *lock(&self.workers[number].parking.thread) = Some(thread::current());
-        // SAFETY: `take_slot` gave this place to this thread alone, until `Left`.
-        unsafe { context::become_worker(self, number) };
-        self.keep_to_processor(number);
-        self.call(&self.options.on_thread_start);
-        self.work();
-        self.call(&self.options.on_thread_stop);
-        context::leave_worker();
-    }
-
-    /// The processors were checked when the pool was built. If one has
-    /// disappeared since, it is better to run anywhere than not at all.
-    fn keep_to_processor(&self, number: usize) {
-        let processors = &self.options.processors;
-        if let Some(index) = number.checked_rem(processors.len()) {
-            let _kept = affinity::pin(processors[index]);
-        }
-    }
-
-    fn call(&self, hook: &Option<Hook>) {
-        if let Some(hook) = hook {
-            self.isolate(|| hook());
-        }
-    }
+/// Makes this thread the worker in a slot that [`WorkerSlots`] gave it, until
+/// the worker's loop ends.
+///
+/// [`WorkerSlots`]: crate::pool::sleep::WorkerSlots
+pub(super) fn occupy(shared: &Shared, number: usize) {
+    let _left = Left(shared, number);
+    *lock(&shared.workers[number].parking.thread) = Some(thread::current());
+    // SAFETY: `take_slot` gave this place to this thread alone, until `Left`.
+    unsafe { context::become_worker(shared, number) };
+    shared.thread_factory.begin_thread(shared, number);
+    WorkerLoop::run(shared);
+    shared.thread_factory.end_thread(shared);
+    context::leave_worker();
 }
 
 /// Reports the end of a worker's thread when dropped.

@@ -1,0 +1,114 @@
+//! Repeats one use of a pool of one worker as often as given, and nothing
+//! else, for `scripts/count.sh pool`, which counts instructions. The clock
+//! stands still, so that every run takes the same turns.
+//!
+//!     pool_cost WAY COUNT
+
+use busyhour::{
+    clock::{Clock, UnixTime},
+    pool::TaskPool,
+    serializer::Serializer,
+};
+use std::{
+    env,
+    process::exit,
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+fn main() {
+    let mut words = env::args().skip(1);
+    let way = words.next().unwrap_or_default();
+    let count = words.next().and_then(|word| word.parse::<u64>().ok());
+    let count = count.unwrap_or_else(|| refuse("COUNT is a number"));
+    let repeat = match way.as_str() {
+        "push" => push,
+        "push-outside" => push_outside,
+        "ping-pong" => ping_pong,
+        "serializer-outside" => serializer_outside,
+        other => refuse(&format!("no such way: {other:?}")),
+    };
+    let clock = Clock::simulated(UnixTime::default());
+    let builder = TaskPool::builder().workers(1).clock(clock);
+    let pool = builder
+        .build()
+        .unwrap_or_else(|why| refuse(&why.to_string()));
+    repeat(&pool, count);
+}
+
+/// Each task pushes the next one.
+fn push(pool: &TaskPool, count: u64) {
+    let (ended, end) = channel();
+    push_next(pool.clone(), count, ended);
+    let _ended = end.recv();
+}
+
+fn push_next(pool: TaskPool, left: u64, ended: Sender<()>) {
+    if left == 0 {
+        let _main_waits = ended.send(());
+        return;
+    }
+    let next = pool.clone();
+    let pushed = pool.push(move || push_next(next, left - 1, ended));
+    pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+}
+
+/// The main thread pushes all tasks, then the worker runs them.
+fn push_outside(pool: &TaskPool, count: u64) {
+    let go = hold(pool);
+    for _ in 0..count {
+        pool.push(|| ())
+            .unwrap_or_else(|why| refuse(&why.to_string()));
+    }
+    end(pool, go);
+}
+
+/// Two serializers push a task to each other; a use is one task.
+fn ping_pong(pool: &TaskPool, count: u64) {
+    let (ended, end) = channel();
+    hit(pool.ephemeral(), pool.ephemeral(), count, ended);
+    let _ended = end.recv();
+}
+
+fn hit(to: Serializer, from: Serializer, left: u64, ended: Sender<()>) {
+    if left == 0 {
+        let _main_waits = ended.send(());
+        return;
+    }
+    let target = to.clone();
+    let pushed = target.push(move || hit(from, to, left - 1, ended));
+    pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+}
+
+/// As `push_outside`, to one of 64 serializers after the other.
+fn serializer_outside(pool: &TaskPool, count: u64) {
+    let go = hold(pool);
+    let serializers: Vec<_> = (0..64).map(|_| pool.ephemeral()).collect();
+    for serializer in serializers.iter().cycle().take(count as usize) {
+        let pushed = serializer.push(|| ());
+        pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+    }
+    end(pool, go);
+}
+
+/// Keeps the worker busy until the sender is dropped.
+fn hold(pool: &TaskPool) -> Sender<()> {
+    let (go, wait): (Sender<()>, Receiver<()>) = channel();
+    let (begun, begins) = channel();
+    let pushed = pool.push(move || {
+        let _main_waits = begun.send(());
+        let _dropped = wait.recv();
+    });
+    pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+    let _begun = begins.recv();
+    go
+}
+
+fn end(pool: &TaskPool, go: Sender<()>) {
+    drop(go);
+    let _report = pool.shutdown(std::time::Duration::from_secs(60));
+}
+
+fn refuse(why: &str) -> ! {
+    eprintln!("{why}; usage: pool_cost WAY COUNT");
+    exit(2)
+}
