@@ -1,5 +1,5 @@
-//! What devices and watchers share: requests that are sent again, and answers
-//! to challenges.
+//! What devices and watchers share: retransmitted requests, and answers to
+//! challenges.
 
 use crate::support::random::Random;
 use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
@@ -8,41 +8,41 @@ use std::time::{Duration, Instant};
 pub const REALM: &str = "example.com";
 pub const PASSWORD: &str = "busyhour";
 
-/// What an actor has to act with.
+/// What a device or watcher needs when it acts.
 pub struct Context<'a> {
     pub now: Instant,
     pub random: &'a mut Random,
     pub out: &'a mut Vec<Vec<u8>>,
-    /// How each device goes on.
+    /// The plan that all follow.
     pub plan: Plan,
-    /// Counts registrations, and their ends, that were acknowledged.
+    /// Counts acknowledged registrations and their removals.
     pub acknowledged: &'a mut u64,
 }
 
-/// The pace of everybody.
+/// The times and the phase that all devices and watchers follow.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// RFC 3261's T1.
+    /// T1 of RFC 3261.
     pub t1: Duration,
-    /// From one registration of a device to its next, on average.
+    /// The average time from one registration of a device to its next one.
     pub pause: Duration,
-    /// The life that watchers ask for, and after which time they ask again, on
-    /// average.
+    /// The lifetime that watchers ask for, and after which average time they
+    /// refresh.
     pub subscription: Duration,
     pub refresh: Duration,
-    /// Each device does one thing more, and no other. No watcher refreshes what
-    /// it has, so that it knows nothing but what it is told unasked.
+    /// Each device makes only one more request. No watcher refreshes, so it
+    /// knows only what it is notified of unasked.
     pub is_last: bool,
 }
 
 impl Context<'_> {
-    /// Some time around `mean`.
+    /// A random time around `mean` from now.
     pub fn about(&mut self, mean: Duration) -> Instant {
         let permille = 500 + self.random.below(1000) as u32;
         self.now + mean * permille / 1000
     }
 
-    /// What a refusal asks for, or about a second.
+    /// The time that a refusal asks for, or about a second.
     pub fn after(&mut self, refusal: &Message<'_>) -> Instant {
         let value = refusal.header(HeaderName::RetryAfter);
         let seconds = value.and_then(|value| value.parse().ok()).unwrap_or(1);
@@ -50,7 +50,7 @@ impl Context<'_> {
     }
 }
 
-/// A request that is sent again until it is answered or given up.
+/// A request that is retransmitted until it is answered or given up.
 pub struct Request {
     branch: String,
     bytes: Vec<u8>,
@@ -94,12 +94,12 @@ impl Request {
     }
 }
 
-/// The last challenge, which the next request answers in advance.
+/// The last challenge; the next request already contains the answer to it.
 #[derive(Default)]
 pub struct Credentials {
     challenge: Option<Box<str>>,
     count: u32,
-    /// Challenges without anything else between.
+    /// The number of challenges in a row.
     pub in_a_row: u32,
 }
 
@@ -116,7 +116,7 @@ impl Credentials {
             return String::new();
         };
         let challenge = DigestChallenge::parse(challenge).flatten();
-        let challenge = challenge.expect("a challenge that we know");
+        let challenge = challenge.expect("a challenge with a known algorithm");
         self.count += 1;
         let answer = Answer::new(&challenge, user, PASSWORD, method, uri);
         let answer = answer.expect("MD5").counted(self.count, "cnonce");
@@ -124,5 +124,5 @@ impl Credentials {
     }
 }
 
-/// So often nobody is challenged who gives the right password, whatever is lost.
+/// No client with the right password is challenged this often, whatever is lost.
 pub const CHALLENGES_MAX: u32 = 20;

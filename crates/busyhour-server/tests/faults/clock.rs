@@ -1,5 +1,5 @@
-//! The calendar is wrong while a binding is made, and right when the server comes
-//! back.
+//! The calendar is wrong while a binding is made, and right after the next start
+//! of the server.
 
 use crate::{
     call::{Credentials, REALM},
@@ -13,12 +13,12 @@ use std::{
 };
 
 #[test]
-fn a_binding_made_with_a_wrong_clock_lives_on_with_the_right_one() {
+fn a_binding_made_with_a_wrong_clock_is_kept_with_the_right_one() {
     survive(Store::Sqlite);
 }
 
 #[test]
-fn so_it_does_in_postgresql() {
+fn a_binding_made_with_a_wrong_clock_is_kept_in_postgresql() {
     let postgres = Postgres::start();
     postgres.database("busyhour");
     survive(Store::Postgres(postgres));
@@ -32,7 +32,8 @@ fn survive(store: Store) {
     host.begin();
     compare(&host, &bound);
 
-    // Forth and back within one life, and wrong again between two.
+    // The clock is set ahead and back while a server runs, and is wrong again
+    // between two.
     for (number, offset_s) in [(2, DAY_S), (3, -DAY_S), (4, 0), (5, DAY_S)] {
         set_clock(&host, offset_s);
         bound.push(Phone::new(&host, number).register());
@@ -51,7 +52,7 @@ struct Phone {
     credentials: Credentials,
 }
 
-/// Whose binding began not before, and not after.
+/// A binding that began not before the first time and not after the second one.
 struct Bound {
     number: u32,
     begun: [Instant; 2],
@@ -85,7 +86,7 @@ impl Phone {
         }
     }
 
-    /// Registers, and notes what the challenge is, if one comes.
+    /// Registers; returns the response, and keeps the challenge if it is one.
     fn ask(&mut self) -> Message<'static> {
         self.cseq += 1;
         let request = self.request();
@@ -119,8 +120,8 @@ impl Phone {
     }
 }
 
-/// Sets the clock, and waits until the running server sees it and has had the time
-/// to note it.
+/// Sets the clock, and waits until the running server has seen and stored the
+/// change.
 fn set_clock(host: &Host, offset_s: i64) {
     let committed = host.server().stat("/store/committed");
     host.set_clock(offset_s);
@@ -128,7 +129,7 @@ fn set_clock(host: &Host, offset_s: i64) {
     wait_until(is_noted, || "the server has not noted the clock".to_owned());
 }
 
-/// Each is there with what is left of its life.
+/// Checks that each binding is there with its remaining time.
 fn compare(host: &Host, bound: &[Bound]) {
     let asked = Instant::now();
     let page = host.server().get("/api/bindings?limit=100");

@@ -1,11 +1,11 @@
-//! A device that registers, refreshes, and goes away, and knows what it was
-//! promised.
+//! A device that registers, refreshes and unregisters, and remembers what was
+//! acknowledged.
 
 use crate::call::{CHALLENGES_MAX, Context, Credentials, PASSWORD, REALM, Request};
 use busyhour_sip::{Contacts, HeaderName, Message};
 use std::time::Instant;
 
-/// What a device wants of its binding.
+/// What a device asks for its binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContactRequest {
     Bind,
@@ -18,9 +18,9 @@ pub struct Device {
     credentials: Credentials,
     pending: Option<Pending>,
     next_at: Instant,
-    /// The last that was acknowledged, and its CSeq.
+    /// The last acknowledged request, and its CSeq.
     acknowledged: Option<(ContactRequest, u32)>,
-    /// What was begun since then, and so may have happened too.
+    /// Whether an unacknowledged request since then may have made a binding.
     may_have_bound: bool,
     may_have_removed: bool,
     is_done: bool,
@@ -51,7 +51,7 @@ impl Device {
         format!("sip:device{}@{REALM}", self.number)
     }
 
-    /// Whether its last wish is fulfilled.
+    /// Whether its last request was acknowledged.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -60,13 +60,14 @@ impl Device {
         self.acknowledged.is_some()
     }
 
-    /// Whether it is registered, where it knows.
+    /// Whether it is registered, if it knows.
     pub fn is_bound(&self) -> Option<bool> {
         let (wish, _) = self.acknowledged?;
         Some(wish == ContactRequest::Bind)
     }
 
-    /// What is wrong with the CSeq of its binding, or with there being none.
+    /// Checks the CSeq of its binding, or that there is none; returns what is
+    /// wrong.
     pub fn judge(&self, found: Option<u32>) -> Result<(), String> {
         let (bound_at, may_be_absent, may_be_there) = match self.acknowledged {
             None => (0, true, self.may_have_bound),
@@ -87,7 +88,8 @@ impl Device {
         is_right.then_some(()).ok_or_else(error)
     }
 
-    /// One thing more, at this moment or when what is under way has ended.
+    /// Makes one more request, at this time or when the request in progress has
+    /// ended.
     pub fn end_well(&mut self, at: Instant) {
         self.is_done = false;
         self.next_at = at;
@@ -117,7 +119,7 @@ impl Device {
 
     /// # Errors
     ///
-    /// What no server may say.
+    /// What no server may send.
     pub fn receive(
         &mut self,
         response: &Message<'_>,
@@ -223,7 +225,7 @@ impl Device {
     }
 
     fn is_listed(&self, response: &Message<'_>) -> bool {
-        // No contact at all is no list.
+        // A response without any Contact header contains no contacts.
         if response.header(HeaderName::Contact).is_none() {
             return false;
         }
@@ -236,7 +238,7 @@ impl Device {
     }
 }
 
-/// Longer than a run, and than the clock is stepped by.
+/// Longer than a run, and than the steps of the clock.
 const EXPIRES_S: u32 = 3 * 3600;
-/// Where it says that it is, behind an address translation.
+/// The address in its Contact, behind an address translation.
 pub const HERE: &str = "192.0.2.1:5060";

@@ -1,5 +1,5 @@
-//! A small disk that only the server sees, and that can run full in earnest: a
-//! file system of limited size in a mount namespace of its own.
+//! A small disk that only the server sees and that can really run full: a file
+//! system of limited size in a mount namespace.
 
 use crate::support::Place;
 use std::{
@@ -11,7 +11,8 @@ use std::{
 };
 
 pub struct Disk {
-    /// Keeps the namespace, and with it the disk, until its input ends.
+    /// The process that keeps the namespace, and with it the disk, until its
+    /// input ends.
     keeper: Child,
     folder: PathBuf,
 }
@@ -38,7 +39,7 @@ impl Disk {
         self.folder.join(name)
     }
 
-    /// A program that sees the disk.
+    /// A command whose program sees the disk.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.keeper.id().to_string()]);
@@ -47,7 +48,7 @@ impl Disk {
         command
     }
 
-    /// Somebody else takes all that is left.
+    /// Another file takes all remaining room.
     pub fn fill(&self) {
         let mut file = File::create(self.ballast()).expect("a disk");
         let mut len = 1 << 20;
@@ -60,29 +61,29 @@ impl Disk {
         }
     }
 
-    /// And gives it back.
+    /// Removes that file.
     pub fn clear(&self) {
-        // Where nobody had filled it, it has room.
+        // If it was never written, there is room already.
         let _ = fs::remove_file(self.ballast());
     }
 
-    /// As one sees it from outside.
+    /// The path of that file outside of the namespace.
     fn ballast(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
-        let folder = self.folder.strip_prefix("/").expect("a whole path");
+        let folder = self.folder.strip_prefix("/").expect("an absolute path");
         root.join(folder).join(Path::new("ballast"))
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Gone already is as good as ended here.
+        // The process may have ended already.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
     }
 }
 
-/// Root has no need of one, and may be denied it.
+/// Root needs no user namespace, and may not be allowed to make one.
 fn users_namespace<'a>(arguments: &'a [&'a str]) -> &'a [&'a str] {
     let ours = fs::metadata("/proc/self").expect("Linux");
     if ours.uid() == 0 { &[] } else { arguments }
@@ -91,7 +92,7 @@ fn users_namespace<'a>(arguments: &'a [&'a str]) -> &'a [&'a str] {
 fn why_not(keeper: &mut Child) -> String {
     let mut reason = String::new();
     let errors = keeper.stderr.take().expect("piped");
-    // What cannot be read is not said.
+    // If the errors cannot be read, the message has no reason.
     let _ = BufReader::new(errors).read_to_string(&mut reason);
     format!(
         "no disk of limited size can be mounted here: {reason}\
@@ -103,5 +104,5 @@ fn why_not(keeper: &mut Child) -> String {
     )
 }
 
-/// More than a log of SQLite's grows to before it begins anew.
+/// The size is more than the log of SQLite grows to before it starts again.
 const MOUNT: &str = "mount -t tmpfs -o size=64m busyhour-test \"$1\" && echo mounted && exec cat";

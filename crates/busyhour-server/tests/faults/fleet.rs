@@ -23,26 +23,28 @@ pub struct Fleet {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Everybody of a fleet, and what they have been through.
+/// All devices and watchers of a fleet, and what happened to them.
 pub struct Crew {
     pub devices: Vec<Device>,
     pub watchers: Vec<Watcher>,
     plan: Plan,
     random: Random,
-    /// When somebody may have to do something: devices first, then watchers.
+    /// When a device or watcher may have something to do; devices have the
+    /// first indexes, then watchers.
     alarms: BinaryHeap<Reverse<(Instant, u32)>>,
     pub acknowledged: u64,
     pub notified: u64,
-    /// The `Date` of the last registration.
+    /// The `Date` header of the last registration's answer.
     pub date: String,
-    /// The first thing that no server may do.
+    /// The first thing that the server did and no server may do.
     pub complaint: Option<String>,
     is_frozen: bool,
     is_over: bool,
 }
 
 impl Fleet {
-    /// Devices numbered from 1, and watchers of some of so many devices.
+    /// Starts devices numbered from 1, and watchers of some of `device_count`
+    /// devices.
     pub fn start(
         server: SocketAddr,
         device_count: u32,
@@ -62,16 +64,18 @@ impl Fleet {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Crew> {
-        self.shared.lock().expect("nobody panics with it")
+        self.shared
+            .lock()
+            .expect("no thread panicked with the lock")
     }
 
-    /// While it is frozen it neither reads nor sends, and hears what came
-    /// meanwhile when it no longer is.
+    /// While the fleet is frozen it neither reads nor sends. Afterwards it
+    /// reads what came meanwhile.
     pub fn freeze(&self, is_frozen: bool) {
         self.lock().is_frozen = is_frozen;
     }
 
-    /// Ends all traffic; what is known stays.
+    /// Ends all traffic; the state is kept.
     pub fn stop(&mut self) {
         self.lock().is_over = true;
         self.thread.take().map(JoinHandle::join);
@@ -119,12 +123,12 @@ impl Crew {
         crew
     }
 
-    /// Watchers refresh again.
+    /// Lets watchers refresh again.
     pub fn refresh_again(&mut self) {
         self.plan.is_last = false;
     }
 
-    /// Each device does one thing more, and watchers only listen.
+    /// Each device makes one more request, and watchers only receive.
     pub fn end_well(&mut self) {
         let now = Instant::now();
         self.plan.is_last = true;
@@ -144,14 +148,14 @@ impl Crew {
         self.alarms.extend(at.map(|at| Reverse((at, index))));
     }
 
-    /// Wakes who is due; gives when the next is.
+    /// Wakes all that are due; returns when the next one is.
     fn wake(&mut self, now: Instant, out: &mut Vec<Vec<u8>>) -> Option<Instant> {
         while let Some(Reverse((at, index))) = self.alarms.peek().copied() {
             if at > now {
                 return Some(at);
             }
             self.alarms.pop();
-            // An alarm may be older than what was decided since.
+            // The time of an alarm may have been changed since it was set.
             if self.next_wake(index).is_some_and(|at| at <= now) {
                 self.act(index, now, out, |actor, context| {
                     match actor {
@@ -196,7 +200,7 @@ impl Crew {
         }
     }
 
-    /// Whose a message is, and which of a watcher's dialogs.
+    /// To whom a message belongs, and to which dialog of a watcher.
     fn addressee(&self, message: &Message<'_>, is_notify: bool) -> Option<(u32, u32)> {
         let name = match is_notify {
             true => message.call_id().ok()?,
@@ -241,7 +245,7 @@ impl Crew {
     }
 }
 
-/// One of the crew.
+/// A device or a watcher.
 enum Actor<'a> {
     Device(&'a mut Device),
     Watcher(&'a mut Watcher),
@@ -251,7 +255,7 @@ fn run(socket: &UdpSocket, crew: &Mutex<Crew>) {
     let mut room = vec![0; 65536];
     let mut out = Vec::new();
     loop {
-        let mut crew = crew.lock().expect("nobody panics with it");
+        let mut crew = crew.lock().expect("no thread panicked with the lock");
         if crew.is_over {
             return;
         }
@@ -263,7 +267,7 @@ fn run(socket: &UdpSocket, crew: &Mutex<Crew>) {
         let now = Instant::now();
         let mut is_idle = true;
         for _ in 0..BATCH {
-            // Where nobody listens at the moment, that is an error here.
+            // While there is no server, receiving returns an error.
             let Ok(count) = socket.recv(&mut room) else {
                 break;
             };
@@ -273,15 +277,16 @@ fn run(socket: &UdpSocket, crew: &Mutex<Crew>) {
         let next = crew.wake(now, &mut out);
         drop(crew);
         for datagram in out.drain(..) {
-            // What does not go out is lost like much else, and sent again.
+            // A datagram that cannot be sent counts as lost, and is
+            // retransmitted.
             let _ = socket.send(&datagram);
         }
         if is_idle {
-            wait_for_any(&[socket], next).expect("a socket of ours");
+            wait_for_any(&[socket], next).expect("a valid socket");
         }
     }
 }
 
 const BATCH: usize = 64;
-/// Between two looks at whether it is still frozen.
+/// The time between two checks whether the fleet is still frozen.
 const FROZEN_PACE: Duration = Duration::from_millis(5);

@@ -1,5 +1,5 @@
-//! The machine that the server runs on: it can be killed, its disk can fill up,
-//! its database can crash, and its clock can be set.
+//! The machine on which the server runs: the server can be killed, the disk can
+//! fill up, the database can crash, and the clock can be set.
 
 use crate::{
     call::{PASSWORD, REALM},
@@ -16,9 +16,9 @@ pub struct Host {
     server: Option<ServerProcess>,
 }
 
-/// Where bindings are kept.
+/// Where bindings are stored.
 pub enum Store {
-    /// In a file of the place.
+    /// In a file in the place of the test.
     Sqlite,
     /// In a file on a disk that can run full.
     SmallDisk,
@@ -26,12 +26,14 @@ pub enum Store {
 }
 
 impl Host {
-    /// A server for devices with these numbers, and its database.
+    /// A server for devices with the numbers up to `device_count`, and its
+    /// database.
     pub fn start(store: Store, device_count: u32) -> Self {
         Self::start_at(store, device_count, 0)
     }
 
-    /// With a clock that is so many seconds away from that of everybody else.
+    /// As [`start`](Self::start), with a clock that differs from that of all
+    /// others by `offset_s` seconds.
     pub fn start_at(store: Store, device_count: u32, offset_s: i64) -> Self {
         let place = Place::new();
         place.file("busyhour.toml", &configuration(device_count));
@@ -49,25 +51,26 @@ impl Host {
     }
 
     pub fn server(&self) -> &ServerProcess {
-        self.server.as_ref().expect("it was begun")
+        self.server.as_ref().expect("the server was started")
     }
 
-    /// `kill -9`. Where the disk was full, there is room before the next life.
+    /// Kills the server with `kill -9`. If the disk was full, there is room
+    /// before the next start.
     pub fn kill(&mut self) {
-        self.server.take().expect("it was begun").kill();
+        self.server.take().expect("the server was started").kill();
         if let Some(disk) = &self.disk {
             disk.clear();
         }
     }
 
-    /// Starts the server, on the address that it had before.
+    /// Starts the server on its earlier address.
     pub fn begin(&mut self) {
         self.server = Some(ServerProcess::start(&mut self.command(), &self.place));
     }
 
-    /// From now on nothing more can be written to any file, or all again. Without
-    /// a disk of its own the kernel says EFBIG instead of ENOSPC, and a write fails
-    /// also where a file need not grow.
+    /// From now on nothing more can be written to any file, or everything again.
+    /// Without the small disk the kernel reports EFBIG instead of ENOSPC, and a
+    /// write fails even if its file need not grow.
     pub fn fill_disk(&self, is_full: bool) {
         match (&self.disk, is_full) {
             (Some(disk), true) => return disk.fill(),
@@ -81,21 +84,22 @@ impl Host {
         assert!(status.expect("prlimit, which util-linux has").success());
     }
 
-    /// Sets the calendar so many seconds away from that of everybody else.
+    /// Sets the calendar to a time that differs from that of all others by
+    /// `offset_s` seconds.
     pub fn set_clock(&self, offset_s: i64) {
-        // Whole or not at all: it is read while it is written.
+        // The file is replaced as a whole, since it may be read at any time.
         let new = self.place.file("time.new", &format!("{offset_s:+}"));
         std::fs::rename(new, self.place.path("time")).expect("the same folder");
     }
 
-    /// Ends the database as a power cut would, and starts it again after
+    /// Ends the database as a power failure would, and starts it again after
     /// `meanwhile`.
     pub fn crash_database(&mut self, meanwhile: impl FnOnce(&ServerProcess)) {
         let Store::Postgres(postgres) = &mut self.store else {
             panic!("SQLite has no server");
         };
         postgres.crash();
-        meanwhile(self.server.as_ref().expect("it was begun"));
+        meanwhile(self.server.as_ref().expect("the server was started"));
         postgres.run();
     }
 
@@ -112,8 +116,9 @@ impl Host {
         bindings.map(binding).collect()
     }
 
-    /// Under a shell that has it survive a file that grows no more, as it
-    /// survives a disk that is full, and with a clock that can be set.
+    /// Runs the server in a shell that ignores the signal for a file that must
+    /// not grow, so that the server sees an error as with a full disk; and with
+    /// a clock that can be set.
     fn command(&self) -> Command {
         let bare = busyhour();
         let shell = self.disk.as_ref().map(|disk| disk.command("sh"));
@@ -145,7 +150,7 @@ impl Host {
         command.env("LD_PRELOAD", faketime());
         command.env("FAKETIME_TIMESTAMP_FILE", self.place.path("time"));
         command.env("FAKETIME_CACHE_DURATION", "1");
-        // The clock of intervals goes on whatever the calendar does.
+        // The clock for intervals is not affected by the calendar.
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         command.env("DONT_FAKE_MONOTONIC", "1");
         command
@@ -160,7 +165,7 @@ fn configuration(device_count: u32) -> String {
     )
 }
 
-/// The library that sets a program's clock.
+/// The library that changes a program's clock.
 fn faketime() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").expect("Linux").flatten();
     let library = |folder: std::fs::DirEntry| folder.path().join("faketime/libfaketimeMT.so.1");

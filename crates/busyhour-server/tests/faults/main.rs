@@ -1,13 +1,15 @@
-//! The real program through all that can happen to it at once: a network that
-//! loses 30 %, doubles and reorders; `kill -9`; a disk that takes nothing more;
-//! a database that crashes; a clock that is set; watchers that are frozen.
+//! The real program with all faults at once: a network that loses 30 % of the
+//! datagrams, duplicates and reorders them; `kill -9`; a disk that takes no more
+//! writes; a database that crashes; a clock that is set; watchers that are
+//! frozen.
 //!
-//! No acknowledged binding is lost, no watcher is left with a wrong state after
-//! quiet, and every datagram that reached the server's socket is counted.
+//! No acknowledged binding is lost. When the faults have ended, no watcher keeps
+//! a wrong state. Every datagram that reached the server's socket is counted.
 //!
-//! `BUSYHOUR_TEST_SCALE=200` has 100,000 devices and 20,000 watchers; with
-//! `--release` and `--nocapture` it takes some minutes and prints its figures.
-//! In a network namespace of its own: `unshare -n sh -c 'ip link set lo up; …'`.
+//! With `BUSYHOUR_TEST_SCALE=200` there are 100,000 devices and 20,000 watchers;
+//! with `--release` and `--nocapture` it takes some minutes and prints its
+//! figures. In a network namespace of its own: `unshare -n sh -c 'ip link set lo
+//! up; …'`.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -54,8 +56,9 @@ fn nothing_is_lost_through_kills_a_full_disk_and_a_clock_that_is_set() {
     world.end_well();
 }
 
-/// The system's own ENOSPC. Each file can be as full as it likes here, so few
-/// devices do, and soon: a log that has grown once needs no more room.
+/// The disk really returns ENOSPC. A file may still have room for a write here:
+/// a log that has grown once needs no more. So there are few devices, and the
+/// disk is full early.
 #[test]
 fn nothing_is_lost_on_a_disk_without_space_and_it_is_used_again_once_there_is() {
     let mut world = World::start(Store::SmallDisk);
@@ -85,13 +88,13 @@ fn nothing_is_lost_through_a_crash_of_the_database() {
     world.end_well();
 }
 
-/// A server, a bad network, and who lives behind it.
+/// A server, a bad network, and the clients behind it.
 struct World {
     host: Host,
     relay: Relay,
     /// Devices and watchers.
     people: Fleet,
-    /// Watchers that are frozen for a while.
+    /// Watchers that are frozen for some time.
     sleepers: Fleet,
     device_count: u32,
     seed: u64,
@@ -120,7 +123,7 @@ impl World {
         let mut fleet = |line, devices, watched: &mut dyn Iterator<Item = u32>| {
             Fleet::start(relay.address(line), devices, watched, plan, random.fork())
         };
-        // Several watch one device, and most devices nobody does.
+        // Several watchers watch one device, and most devices have none.
         let watched = move |number: u32| 1 + number * 7 % (device_count / 10);
         let people = fleet(0, device_count, &mut (0..watcher_count).map(watched));
         let sleepers = fleet(1, 0, &mut (0..watcher_count / 10).map(watched));
@@ -137,7 +140,7 @@ impl World {
         }
     }
 
-    /// Waits until so many more were acknowledged, in shares of all devices.
+    /// Waits until `share` of all devices were acknowledged once more.
     fn wait_for_acknowledgements(&self, share: f64) {
         let more = (f64::from(self.device_count) * share) as u64;
         let wanted = self.people.lock().acknowledged + more;
@@ -145,8 +148,8 @@ impl World {
         self.wait(is_so, || format!("{wanted} acknowledgements"));
     }
 
-    /// Ends the server at once, and starts it again: what was acknowledged must
-    /// be there before anybody says it again.
+    /// Kills the server and starts it again: acknowledged bindings must be
+    /// there before any device registers again.
     fn kill(&mut self, when: &str) {
         self.relay.close();
         self.host.kill();
@@ -169,7 +172,7 @@ impl World {
         assert!(wrong.is_empty(), "{when}, seed {}: {wrong:#?}", self.seed);
     }
 
-    /// The disk is full for a while; the server goes on by itself.
+    /// The disk is full for some time; the server recovers by itself.
     fn fill_disk(&self) {
         let failed = self.host.server().stat("/store/failed");
         self.host.fill_disk(true);
@@ -184,7 +187,7 @@ impl World {
         self.kill("while the disk is full");
     }
 
-    /// Sets the server's clock, and waits until it says so.
+    /// Sets the server's clock, and waits until the server reports the change.
     fn set_clock(&self, hours: i64) {
         self.host.set_clock(hours * 3600);
         let now = || {
@@ -204,7 +207,8 @@ impl World {
     fn crash_database(&mut self) {
         let people = &self.people;
         self.host.crash_database(|server| {
-            // Until it is refused, or has nothing left that could be answered.
+            // Waits until a request was refused, or no request waits for an
+            // answer.
             let failures =
                 || server.stat("/registrar/store_failures") + server.stat("/store/refused");
             let before = failures();
@@ -215,8 +219,8 @@ impl World {
         });
     }
 
-    /// One thing more of each device, and then quiet: everybody must know the
-    /// truth.
+    /// Each device makes one more request, and then the traffic ends: every
+    /// watcher must have the right state.
     fn end_well(mut self) {
         self.wait(
             || self.unknown() == 0,
@@ -228,7 +232,8 @@ impl World {
         let is_done = || self.people.lock().devices.iter().all(Device::is_done);
         self.wait(is_done, || "every device's last acknowledgement".to_owned());
         self.relay.heal();
-        // Without having asked, all but those whom the server counts as given up.
+        // All watchers must know it without a request, except those that the
+        // server counts as given up.
         let given_up = || self.host.server().stat("/watch/given_up") as usize;
         let is_told = || self.mistaken().len() <= given_up();
         self.wait(is_told, || format!("being told: {:#?}", self.mistaken()));
@@ -250,7 +255,8 @@ impl World {
         self.report(told_without_asking);
     }
 
-    /// Watchers of whom this life of the server has not heard.
+    /// The number of watchers that have received nothing from the running
+    /// server.
     fn unknown(&self) -> usize {
         let is_unknown = |watcher: &&Watcher| !watcher.is_confirmed_since(self.last_life_at);
         let unknown = |fleet: &Fleet| fleet.lock().watchers.iter().filter(is_unknown).count();
@@ -262,7 +268,8 @@ impl World {
         count(&self.people) + count(&self.sleepers)
     }
 
-    /// Watchers that believe what is not so, or have not heard of this server yet.
+    /// Watchers that have a wrong state, or have received nothing from the running
+    /// server.
     fn mistaken(&self) -> Vec<String> {
         let people = self.people.lock();
         let truth: Vec<Option<bool>> = people.devices.iter().map(Device::is_bound).collect();
@@ -279,7 +286,8 @@ impl World {
         all
     }
 
-    /// Datagrams that the server's socket was handed, as it counts them.
+    /// The number of datagrams that the server's socket received, as the server
+    /// counts them.
     fn counted(&self) -> u64 {
         let stats = self.host.server().stats();
         let count = |name: &str| stats["network"][name].as_u64().expect("a counter");
@@ -312,8 +320,8 @@ impl World {
         });
     }
 
-    /// Waits until something is so; fails when it is not in long, or when the
-    /// server does what none may do.
+    /// Waits until `is_so`; fails if it is not so for long, or if the server
+    /// does what no server may do.
     fn wait(&self, is_so: impl Fn() -> bool, what: impl Fn() -> String) {
         let given_up_at = Instant::now() + PATIENCE;
         while !is_so() {
@@ -324,24 +332,25 @@ impl World {
             let is_late = Instant::now() >= given_up_at;
             assert!(
                 !is_late,
-                "seed {}, waited in vain for {}\n{}",
+                "seed {}, this did not happen: {}\n{}",
                 self.seed,
                 what(),
                 self.host.server().log()
             );
-            // Only to leave the processor to those who are waited for.
+            // This only leaves the processor to the others.
             thread::sleep(PACE);
         }
     }
 }
 
-/// Some minutes for any number of devices, and seconds for few.
+/// Some minutes for any number of devices, and seconds for a few.
 fn plan(device_count: u32) -> Plan {
     let pause = Duration::from_secs_f64(f64::from(device_count) / REGISTRATIONS_PER_SECOND);
     let pause = pause.max(Duration::from_millis(1500));
     Plan {
-        // A fifth of the RFC's where there are few, so that it takes less time;
-        // many who send again so soon would keep a busy machine busy for ever.
+        // A fifth of the value in the RFC if there are few devices, so that the
+        // test takes less time. Many devices that retransmitted so soon would
+        // keep a busy machine busy for ever.
         t1: Duration::from_millis(if device_count > DEVICES { 500 } else { 100 }),
         pause,
         subscription: (4 * pause).max(Duration::from_secs(30)),
@@ -352,9 +361,9 @@ fn plan(device_count: u32) -> Plan {
 
 const DEVICES: u32 = 500;
 const REGISTRATIONS_PER_SECOND: f64 = 1200.0;
-/// So many failed transactions are no accident.
+/// More failed transactions than this are no accident.
 const FAILURES: u64 = 3;
-/// Far longer than anything here takes.
+/// A limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Between two looks at something awaited; no test depends on its length.
+/// The time between two checks of a condition; no test depends on its length.
 const PACE: Duration = Duration::from_millis(20);

@@ -1,5 +1,6 @@
-//! A bad network between clients and the server: it loses, doubles and delays
-//! datagrams, so that later ones overtake them, in both directions.
+//! A bad network between clients and the server: it loses, duplicates and
+//! delays datagrams in both directions, so that later ones overtake earlier
+//! ones.
 
 use crate::support::random::Random;
 use nix::{
@@ -24,16 +25,16 @@ pub struct Relay {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What became of the datagrams.
+/// Counts of what happened to the datagrams.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fates {
     pub passed: u64,
     pub lost: u64,
     pub doubled: u64,
     pub delayed: u64,
-    /// There was no server to take them.
+    /// Datagrams for the server that were lost because there was no server.
     pub unreachable: u64,
-    /// Handed to the server since it was last said to be there.
+    /// Datagrams that were passed to the server since it was last opened.
     pub to_server: u64,
 }
 
@@ -46,12 +47,12 @@ struct State {
     is_bad: bool,
     random: Random,
     fates: Fates,
-    /// In the air, by when they arrive.
+    /// Datagrams on their way, by their time of arrival.
     air: BinaryHeap<Reverse<Datagram>>,
     count: u64,
 }
 
-/// The order is that of arrival.
+/// Ordered by the time of arrival.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Datagram {
     due: Instant,
@@ -61,16 +62,16 @@ struct Datagram {
     bytes: Vec<u8>,
 }
 
-/// One client's way.
+/// The two sockets of one client.
 struct Line {
     client_side: UdpSocket,
-    /// Known from its first datagram.
+    /// Known after its first datagram.
     client: Option<SocketAddr>,
     server_side: UdpSocket,
 }
 
 impl Relay {
-    /// A way for each of so many clients; closed at first.
+    /// Makes a relay for `clients` clients; it is closed at first.
     pub fn start(server: SocketAddr, clients: usize, random: Random) -> Self {
         let lines: Vec<Line> = (0..clients).map(|_| Line::to(server)).collect();
         let address = |line: &Line| line.client_side.local_addr().unwrap();
@@ -94,19 +95,20 @@ impl Relay {
         }
     }
 
-    /// Where a client sends to, as to the server.
+    /// The address to which a client sends instead of the server's.
     pub fn address(&self, client: usize) -> SocketAddr {
         self.addresses[client]
     }
 
-    /// There is a server, and what is handed to it is counted from now on.
+    /// There is a server now; datagrams that are passed to it are counted from
+    /// now on.
     pub fn open(&self) {
         let mut state = self.shared.lock();
         state.is_open = true;
         state.fates.to_server = 0;
     }
 
-    /// There is no server; what is in the air is lost.
+    /// There is no server now; datagrams on their way are lost.
     pub fn close(&self) {
         let mut state = self.shared.lock();
         state.is_open = false;
@@ -114,7 +116,7 @@ impl Relay {
         state.air.clear();
     }
 
-    /// From now on nothing is lost, doubled or delayed.
+    /// From now on no datagram is lost, duplicated or delayed.
     pub fn heal(&self) {
         self.shared.lock().is_bad = false;
     }
@@ -133,7 +135,7 @@ impl Drop for Relay {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no thread panicked with the lock")
     }
 
     fn run(&self, mut lines: Vec<Line>) {
@@ -157,7 +159,8 @@ impl Shared {
         }
     }
 
-    /// Takes what waits on one side of a line; `false` when nothing does.
+    /// Reads all waiting datagrams of one side of a line; returns `false` if
+    /// there are none.
     fn take_all(
         &self,
         lines: &mut [Line],
@@ -173,7 +176,7 @@ impl Shared {
                     line.client = Some(from);
                     count
                 }),
-                // What was sent to a server that is gone is refused here.
+                // A datagram to a server that has ended is refused here.
                 false => line.server_side.recv(room),
             };
             let Ok(count) = taken else {
@@ -216,7 +219,7 @@ impl State {
         Duration::from_micros(self.random.below(most) as u64)
     }
 
-    /// Delivers what is due; gives when the next will be.
+    /// Delivers the datagrams that are due; returns when the next one will be.
     fn deliver(&mut self, lines: &[Line], now: Instant) -> Option<Instant> {
         while let Some(Reverse(next)) = self.air.peek() {
             if next.due > now {
@@ -261,19 +264,19 @@ impl Line {
     }
 }
 
-/// A socket that never waits, with room for many.
+/// A socket that never blocks, with large buffers.
 pub fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_nonblocking(true).expect("a socket");
     let forced = setsockopt(&socket, sockopt::RcvBufForce, &ROOM_BYTES);
-    // Who is not root gets what the system allows.
+    // A user other than root gets the buffers that the system allows.
     if forced.is_err() {
         setsockopt(&socket, sockopt::RcvBuf, &ROOM_BYTES).expect("a socket");
     }
     socket
 }
 
-/// Waits until something comes, or until then.
+/// Waits until a datagram comes, or until the given time.
 pub fn wait_for_any(sockets: &[&UdpSocket], until: Option<Instant>) -> io::Result<()> {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     let timeout = left.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
@@ -293,14 +296,15 @@ fn wait(lines: &[Line], until: Option<Instant>) {
         .iter()
         .flat_map(|line| [&line.client_side, &line.server_side]);
     let sides: Vec<&UdpSocket> = sides.collect();
-    wait_for_any(&sides, until).expect("sockets of ours");
+    wait_for_any(&sides, until).expect("valid sockets");
 }
 
-/// Of a hundred datagrams, each way.
+/// Percent of the datagrams, in each direction.
 const LOST_PERCENT: usize = 30;
 const DOUBLED_PERCENT: usize = 20;
 const DELAYED_PERCENT: usize = 30;
-/// Short beside the time in which answers are kept for copies.
+/// Short in comparison with the time for which answers are kept for
+/// retransmissions.
 const DELAY_MAX: Duration = Duration::from_millis(100);
 const BATCH: usize = 64;
 const ROOM_BYTES: usize = 16 << 20;

@@ -1,5 +1,5 @@
-//! A watcher of a device: subscribes, refreshes, subscribes anew when it was
-//! forgotten, and believes what the last NOTIFY said.
+//! A watcher of a device: it subscribes, refreshes, subscribes again when the
+//! server has lost its subscription, and knows what the last NOTIFY said.
 
 use crate::{
     call::{CHALLENGES_MAX, Context, Credentials, REALM, Request},
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 pub struct Watcher {
     number: u32,
-    /// The number of the device that it watches, with whose account.
+    /// The number of the device that it watches, and whose account it uses.
     pub device: u32,
     credentials: Credentials,
-    /// Counts its dialogs.
+    /// The number of its dialogs so far.
     generation: u32,
     cseq: u32,
     dialog: Option<Dialog>,
@@ -25,7 +25,7 @@ pub struct Watcher {
     next_at: Instant,
 }
 
-/// The server's half of a dialog.
+/// The server's part of a dialog.
 struct Dialog {
     tag: Box<str>,
     target: Box<str>,
@@ -48,8 +48,8 @@ impl Watcher {
         }
     }
 
-    /// Whether its device is registered, as it was told in a subscription that
-    /// the server confirmed since then.
+    /// Whether its device is registered, according to a subscription that the
+    /// server has confirmed since `then`.
     pub fn belief_since(&self, then: Instant) -> Option<bool> {
         self.belief.filter(|_| self.is_confirmed_since(then))
     }
@@ -58,7 +58,7 @@ impl Watcher {
         self.confirmed_at.is_some_and(|at| at >= then)
     }
 
-    /// For a message: who believes what.
+    /// Describes its state for a message.
     pub fn describe(&self) -> String {
         let (number, device, belief) = (self.number, self.device, self.belief);
         format!("watcher {number} believes {belief:?} of device {device}")
@@ -85,7 +85,7 @@ impl Watcher {
 
     /// # Errors
     ///
-    /// What no server may say.
+    /// What no server may send.
     pub fn receive(
         &mut self,
         response: &Message<'_>,
@@ -129,7 +129,7 @@ impl Watcher {
         }
     }
 
-    /// Another dialog; what was told in the last one counts no more.
+    /// Begins another dialog; the state from the last one no longer counts.
     fn begin_anew(&mut self, at: Instant) {
         self.generation += 1;
         self.cseq = 0;
