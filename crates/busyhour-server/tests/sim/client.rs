@@ -1,4 +1,5 @@
-//! What devices and watchers share: time, client transactions, digest answers.
+//! What devices and watchers share: time, client transactions, answers to
+//! challenges.
 
 use crate::random::Random;
 use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
@@ -9,20 +10,20 @@ pub const MILLISECOND: u64 = 1_000_000;
 pub const NEVER: u64 = u64::MAX;
 pub const REALM: &str = "example.com";
 pub const PASSWORD: &str = "secret";
-/// A client gives up after 64 × T1; the last of its copies, and of their
-/// copies, is dead after this.
+/// A client gives up after 64 × T1; after this time no copy of its request
+/// exists any more.
 pub const DEAD_AFTER: u64 = 32 * SECOND + DELAY_MAX + STALL_MAX;
-/// The slowest datagram.
+/// The longest delay of a datagram.
 pub const DELAY_MAX: u64 = 3 * SECOND;
-/// The slowest two transactions of the disk, and a margin.
+/// The longest time of two transactions of the disk, and a margin.
 pub const STALL_MAX: u64 = 5 * SECOND;
 
-/// What an actor sees of the world, and what it wants of it.
+/// What a device or watcher knows of the world, and what it sends.
 pub struct Context<'w> {
     pub now: u64,
     pub random: &'w mut Random,
     pub sent: &'w mut Vec<Vec<u8>>,
-    /// Faults are over: no new adventures.
+    /// The faults have ended: nothing new is begun.
     pub is_quiet: bool,
 }
 
@@ -74,7 +75,7 @@ impl Transaction {
     }
 }
 
-/// The last challenge, which the next request answers in advance.
+/// The last challenge; the next request already contains the answer to it.
 #[derive(Default)]
 pub struct Credentials {
     challenge: Option<String>,

@@ -1,4 +1,5 @@
-//! A device: registers, refreshes, removes, asks, and remembers what it was promised.
+//! A device: it registers, refreshes, unregisters and queries, and remembers what was
+//! acknowledged.
 
 use crate::{
     client::{Context, Credentials, DEAD_AFTER, NEVER, REALM, SECOND, Transaction},
@@ -16,7 +17,7 @@ pub struct Device {
     cseq: u32,
     pending: Option<Pending>,
     next_at: u64,
-    /// The last question has been answered.
+    /// Its last request has been answered.
     is_done: bool,
 }
 
@@ -58,7 +59,7 @@ impl Device {
         }
     }
 
-    /// From now on only one more question.
+    /// From now on it sends only one more request.
     pub fn ask_a_last_time(&mut self, at: u64) {
         self.next_at = at;
         self.is_done = false;
@@ -77,7 +78,8 @@ impl Device {
         match &mut self.pending {
             Some(pending) if pending.transaction.is_hopeless(context.now) => {
                 self.pending = None;
-                // Until every copy of the request is dead, its effect is open.
+                // Until no copy of the request exists any more, its effect is
+                // unknown.
                 self.next_at = context.now + DEAD_AFTER - 32 * SECOND;
             }
             Some(pending) => pending.transaction.resend(context),
@@ -127,13 +129,13 @@ impl Device {
         }
     }
 
-    /// Presence shows no contact: this tells which one is meant.
+    /// Presence shows no contact address; this priority identifies the contact.
     fn priority(&self, contact: &str) -> &'static str {
         let is_main = self.contacts()[0] == contact;
         if is_main { MAIN } else { OTHER }
     }
 
-    /// The contact that a watcher of presence is told of by its priority.
+    /// The contact that a presence document identifies by its priority.
     pub fn contact_of(&self, priority: &str) -> String {
         let [main, other] = self.contacts();
         match priority {
@@ -239,7 +241,7 @@ impl Device {
     }
 }
 
-/// Every Contact of a response with what is left of its life.
+/// Each contact of a response with its remaining time.
 pub fn listed(message: &Message<'_>) -> Vec<(String, u64)> {
     let Ok(Contacts::List(contacts)) = message.contacts() else {
         return Vec::new();

@@ -1,8 +1,9 @@
-//! What a device may conclude about its bindings from what it sent and heard.
+//! What a device may conclude about its bindings from what it has sent and
+//! received.
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// For each contact, from when to when it must and may be bound.
+/// For each contact, the times until when it must be bound, and may be bound.
 #[derive(Default)]
 pub struct Knowledge {
     contacts: BTreeMap<String, Span>,
@@ -10,41 +11,41 @@ pub struct Knowledge {
 
 #[derive(Clone, Copy, Default)]
 struct Span {
-    /// Bound at every moment before this.
+    /// It is bound at every moment before this.
     must_until: u64,
-    /// Bound at no moment from this on.
+    /// It is not bound at this moment or later.
     may_until: u64,
 }
 
 impl Knowledge {
-    /// A registration of `contact` is on its way: from now until the last copy
-    /// of it is dead it may bind for `life`.
+    /// A registration of `contact` was sent: from now until its last copy is
+    /// gone, it may bind the contact for `life`.
     pub fn may_bind(&mut self, contact: &str, now: u64, life: u64, dead_after: u64) {
         let span = self.contacts.entry(contact.to_owned()).or_default();
         span.must_until = span.must_until.min(now + life);
         span.may_until = span.may_until.max(now + dead_after + life);
     }
 
-    /// A removal of `contact` is on its way.
+    /// A removal of `contact` was sent.
     pub fn may_remove(&mut self, contact: &str) {
         if let Some(span) = self.contacts.get_mut(contact) {
             span.must_until = 0;
         }
     }
 
-    /// A removal of every contact is on its way.
+    /// A removal of all contacts was sent.
     pub fn may_remove_all(&mut self) {
         self.contacts
             .values_mut()
             .for_each(|span| span.must_until = 0);
     }
 
-    /// The server told all bindings at some moment of `when`: contact and what
-    /// was left, in nanoseconds rounded up to a second.
+    /// The server listed all bindings at some moment of `when`: each contact
+    /// with its remaining time, in nanoseconds rounded up to a second.
     ///
     /// # Errors
     ///
-    /// What cannot be.
+    /// What contradicts the knowledge.
     pub fn told(&mut self, list: &[(String, u64)], when: Range<u64>) -> Result<(), String> {
         for (contact, _) in list {
             let span = self.contacts.get(contact);
@@ -69,7 +70,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Compares with contacts that somebody believes to be bound at `now`.
+    /// Compares with the contacts that a watcher believes to be bound at `now`.
     ///
     /// # Errors
     ///
@@ -90,7 +91,8 @@ impl Knowledge {
         }
     }
 
-    /// The least and the greatest number of contacts bound at `now`.
+    /// The smallest and the largest possible number of contacts that are bound
+    /// at `now`.
     pub fn count(&self, now: u64, margin: u64) -> (usize, usize) {
         let must = |span: &&Span| span.must_until > now + margin;
         let may = |span: &&Span| span.may_until + margin > now;

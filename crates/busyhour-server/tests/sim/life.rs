@@ -1,4 +1,5 @@
-//! One life of the server: from its start to its shutdown, or to the plug.
+//! One run of the server: from its start to its shutdown, or to a power
+//! failure.
 
 use crate::client::{PASSWORD, REALM, SECOND};
 use busyhour::{
@@ -23,22 +24,22 @@ pub struct Life {
     runtime: Runtime,
     server: Server,
     outbox: Arc<Outbox>,
-    /// When it began, in the world's time.
+    /// When it was started, in the world's time.
     begun_at: u64,
 }
 
-/// The machine that the lives are on, one after the other.
+/// The machine on which the servers run, one after the other.
 #[derive(Default)]
 pub struct Machine {
-    /// Starts since the first.
+    /// The number of restarts.
     boots: u64,
-    /// When it started, in the world's time; a whole second.
+    /// When it was started, in the world's time; a whole second.
     booted_at: u64,
-    /// How far its calendar is from the right one, in seconds.
+    /// By how many seconds its calendar is wrong.
     pub wrong_by_s: i64,
 }
 
-/// What the server sent and the world has not taken yet.
+/// What the server has sent and the world has not taken yet.
 #[derive(Default)]
 struct Outbox(Mutex<Vec<(Flow, Buffer)>>);
 
@@ -65,7 +66,7 @@ impl Machine {
 }
 
 impl Life {
-    /// `begun_at` is a whole second, since the calendar is stepped by seconds.
+    /// `begun_at` is a whole second, since the calendar is set by seconds.
     pub fn begin(
         seed: u64,
         disk: &SimulatedDisk,
@@ -90,7 +91,7 @@ impl Life {
         }
     }
 
-    /// As an operator does who sets the clock.
+    /// Sets the clock, as an operator does.
     pub fn step_clock(&self, by_s: i64) {
         let clock = self.runtime.clock().as_virtual();
         clock.unwrap().step_calendar(by_s);
@@ -105,7 +106,7 @@ impl Life {
         self.begun_at.saturating_add(instant.as_nanos())
     }
 
-    /// Runs everything until `now`, timers at `now` included.
+    /// Runs everything until `now`, including the timers at `now`.
     pub fn run_until(&self, now: u64) {
         let end = Instant::from_nanos(now - self.begun_at);
         self.simulation().run_until(end);
@@ -131,13 +132,17 @@ impl Life {
         self.server.shutdown(Duration::ZERO);
     }
 
-    /// Ends at once, whatever is in work.
+    /// Ends the server at once, whatever is in progress.
     pub fn end(self) -> u64 {
         let hash = self.simulation().trace_hash();
         assert_eq!(self.runtime.stats().pool.panicked, 0, "a task panicked");
         let buffers: BufferPool = self.runtime.buffers().clone();
         drop(self);
-        assert_eq!(buffers.live_count(), 0, "buffers outlived their server");
+        assert_eq!(
+            buffers.live_count(),
+            0,
+            "a buffer is still in use after the server has ended"
+        );
         hash
     }
 
@@ -146,7 +151,7 @@ impl Life {
         let live_count = stats.runtime.buffers.live_count;
         assert_eq!(
             live_count, 0,
-            "buffers still pinned after quiet: {stats:#?}"
+            "buffers are still pinned after all work has ended: {stats:#?}"
         );
     }
 
@@ -176,7 +181,7 @@ fn config(is_open: bool) -> ServerConfig {
             ..watch::WatchPolicy::default()
         },
         limits: Limits {
-            // Small, so that entries are given up early now and then.
+            // So small that entries are sometimes dropped early.
             transactions_max: 64 * 4,
             ..Limits::default()
         },

@@ -1,19 +1,19 @@
-//! The whole server on one thread, in virtual time: devices register, refresh,
-//! vanish and come back, watchers watch them, and between them and the server
-//! lies a network that loses, doubles, delays and reorders, a disk that is slow
-//! and fails, and a plug that is pulled.
+//! The whole server on one thread, in virtual time. Devices register, refresh,
+//! vanish and come back, and watchers watch them. The network between them and
+//! the server loses, duplicates, delays and reorders datagrams; the disk is slow
+//! and fails; the power fails.
 //!
-//! Everything follows from one seed. What must hold, whatever the seed:
+//! Everything follows from one seed. Whatever the seed,
 //!
-//! - a 200 leaves only when what it says is durable;
-//! - no acknowledged binding is lost before its time, and none lives on after it;
-//! - no binding is there that was never asked for;
-//! - when quiet has returned, every watcher knows the true state;
+//! - a 200 is sent only when what it acknowledges is durable;
+//! - no acknowledged binding is lost before its time, and none exists after it;
+//! - there is no binding that no device asked for;
+//! - after the faults have ended, every watcher has the right state;
 //! - nothing panics, and every pinned buffer is released.
 //!
 //! `BUSYHOUR_SIM_SEEDS` sets how many seeds are run (1,000), and
-//! `BUSYHOUR_SIM_FIRST` the first one. A failure prints its seed; run it alone,
-//! with a log of every datagram, by
+//! `BUSYHOUR_SIM_FIRST` the first one. A failure prints its seed. To run it alone,
+//! with a log of every datagram:
 //!
 //! ```text
 //! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture replay

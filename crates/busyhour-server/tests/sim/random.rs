@@ -1,4 +1,4 @@
-//! SplitMix64: chance that follows from a seed.
+//! SplitMix64: random numbers that follow from a seed.
 
 pub struct Random(u64);
 
@@ -15,7 +15,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From `low` up to, but without, `high`.
+    /// A number that is at least `low` and less than `high`.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low).max(1)
     }

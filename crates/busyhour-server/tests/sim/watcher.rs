@@ -1,5 +1,5 @@
-//! A watcher: subscribes, refreshes, goes away and comes again, and believes
-//! what the last NOTIFY said.
+//! A watcher: it subscribes, refreshes, ends its subscription and subscribes
+//! again, and knows what the last NOTIFY said.
 
 use crate::{
     client::{Context, Credentials, NEVER, REALM, SECOND, Transaction, response},
@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 pub struct Watcher {
     user: String,
     pub address: SocketAddr,
-    /// Which device it watches.
+    /// The index of the device that it watches.
     pub device: usize,
     package: &'static str,
-    /// It refreshes once in half an hour, and hears everything.
+    /// It refreshes once in half an hour, and receives everything.
     is_patient: bool,
     credentials: Credentials,
     dialog: Dialog,
@@ -22,17 +22,17 @@ pub struct Watcher {
     belief: Belief,
     pending: Option<Transaction>,
     next_at: u64,
-    /// Until then it hears nothing, as a frozen program does.
+    /// Until this time it receives nothing, like a frozen program.
     deaf_until: u64,
 }
 
-/// What a watcher believes about its device.
+/// What a watcher knows about its device.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Belief {
     Nothing,
-    /// The contacts of these priorities can be reached.
+    /// The contacts with these priorities can be reached.
     Priorities(Vec<String>),
-    /// So many contacts can be reached.
+    /// This number of contacts can be reached.
     Count(usize),
 }
 
@@ -229,8 +229,9 @@ impl Watcher {
 }
 
 impl Dialog {
-    /// Whether the other side is the one with this tag: the first that said so.
-    /// A SUBSCRIBE that was doubled on its way may have opened two dialogs.
+    /// Whether this tag is that of the server's end: the first tag that was
+    /// received. A SUBSCRIBE that was duplicated on its way may have opened two
+    /// dialogs.
     fn is_with(&mut self, tag: &str) -> bool {
         self.remote_tag.get_or_insert_with(|| tag.to_owned()) == tag
     }

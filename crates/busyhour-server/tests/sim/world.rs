@@ -1,4 +1,5 @@
-//! The world: time, the network, the disk, the plug, and who lives in it.
+//! The simulated world: time, the network, the disk, power failures, and the
+//! devices and watchers.
 
 use crate::{
     client::{Context, DELAY_MAX, MILLISECOND, NEVER, SECOND, address},
@@ -30,7 +31,7 @@ pub struct World {
     packet_count: u64,
     devices: Vec<Device>,
     watchers: Vec<Watcher>,
-    /// Branches of the 200s that have left once.
+    /// The branches of 200s that were sent at least once.
     acknowledged: HashSet<String>,
     trace: u64,
     is_quiet: bool,
@@ -50,9 +51,9 @@ struct Faults {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     Start,
-    /// What is set is so many seconds from what is right.
+    /// The clock is set to a time that is wrong by this many seconds.
     SetClock(i64),
-    /// The machine starts anew; no server runs.
+    /// The machine is restarted; no server runs at that time.
     Reboot,
     Crash,
     ShutDown,
@@ -98,13 +99,13 @@ impl World {
         world
     }
 
-    /// Prints every datagram.
+    /// Makes the run print every datagram.
     pub fn logged(mut self) -> Self {
         self.is_logged = true;
         self
     }
 
-    /// Runs to the end and checks; returns the hash of all that happened.
+    /// Runs to the end and checks; returns a hash of all that happened.
     pub fn run(mut self) -> u64 {
         let last_question = self.plan.last().map_or(0, |(at, _)| *at);
         let end = last_question + self.random.within(20 * SECOND, 200 * SECOND);
@@ -112,8 +113,8 @@ impl World {
         self.check_beliefs();
         self.devices.iter_mut().for_each(Device::stop);
         self.watchers.iter_mut().for_each(Watcher::stop);
-        // Subscriptions that nobody refreshes end by 120 s, their NOTIFYs are
-        // answered by nobody for 32 s, and answers are kept for 32 s.
+        // A subscription without refreshes ends after at most 120 s, its
+        // NOTIFYs stay unanswered for 32 s, and answers are kept for 32 s.
         self.packets.clear();
         self.deafen();
         self.run_until(end + 260 * SECOND);
@@ -131,8 +132,8 @@ impl World {
         }
         for number in 0..watcher_count {
             let device = self.random.within(0, device_count as u64) as usize;
-            // One that refreshes seldom learns nothing but what it is told, and no
-            // network may be so bad that it is given up.
+            // A patient watcher refreshes seldom, so it learns changes only by
+            // NOTIFY. The network must not be so bad that the server gives it up.
             let is_patient = self.faults.loss_permille == 0 && self.random.permille(500);
             let watcher = self.with(|context| {
                 Watcher::new(number, address(1, number), device, is_patient, context)
@@ -178,7 +179,7 @@ impl World {
             .unwrap_or(NEVER)
     }
 
-    /// Everything that is due now, in an order that is always the same.
+    /// Does everything that is due now, always in the same order.
     fn advance(&mut self) {
         self.run_server();
         while self.plan.first().is_some_and(|(at, _)| *at <= self.now) {
@@ -257,7 +258,7 @@ impl World {
             life.shut_down();
         }
         self.run_server();
-        // What the disk had begun it ends; the process waits for that.
+        // The disk finishes what it has begun; the process waits for that.
         while let (Some(life), Some(due)) = (&self.life, self.disk.next_due()) {
             let due = life.in_world(due);
             self.now = self.now.max(due);
@@ -293,7 +294,7 @@ impl World {
         }
     }
 
-    /// Lets an actor act, and transmits what it sent.
+    /// Lets a device or watcher act, and transmits what it sends.
     fn act(
         &mut self,
         from: SocketAddr,
@@ -312,7 +313,7 @@ impl World {
         }
     }
 
-    /// Puts a datagram on the wire: zero, one or two copies, each with its delay.
+    /// Transmits a datagram: no copy, one or two, each with its own delay.
     fn transmit(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         if self.random.permille(self.faults.garbage_permille) {
             let garbage = self.spoil(&bytes);
@@ -342,7 +343,7 @@ impl World {
         }));
     }
 
-    /// A datagram cut short, or no SIP at all.
+    /// A truncated datagram, or bytes that are no SIP.
     fn spoil(&mut self, bytes: &[u8]) -> Vec<u8> {
         let length = self.random.within(0, bytes.len() as u64) as usize;
         match self.random.permille(500) {
@@ -357,7 +358,8 @@ impl World {
         if packet.to == server_address() {
             if let Some(life) = &self.life {
                 life.deliver(packet.from, packet.to, &packet.bytes);
-                // Sometimes several arrive before any is worked on.
+                // Sometimes several datagrams arrive before the server
+                // processes the first.
                 if self.random.permille(500) {
                     self.run_server();
                 }
@@ -368,7 +370,7 @@ impl World {
     }
 
     fn deliver_to_actor(&mut self, packet: &Packet) {
-        let message = Message::parse(&packet.bytes).expect("the server writes whole messages");
+        let message = Message::parse(&packet.bytes).expect("the server sends complete messages");
         let to = packet.to;
         let device = self.devices.iter().position(|device| device.address == to);
         let watcher = self
@@ -385,16 +387,16 @@ impl World {
         });
     }
 
-    /// From now on nobody hears what the server sends.
+    /// From now on nothing that the server sends is received.
     fn deafen(&mut self) {
         self.faults.loss_permille = 1000;
     }
 
-    /// What a 200 to a REGISTER or SUBSCRIBE says must be on the disk when it leaves for the
-    /// first time.
+    /// What a 200 to a REGISTER or SUBSCRIBE acknowledges must be on disk when it is sent
+    /// for the first time.
     fn check_acknowledgement(&mut self, bytes: &[u8]) {
         let Ok(message) = Message::parse(bytes) else {
-            panic!("the server wrote {:?}", String::from_utf8_lossy(bytes));
+            panic!("the server sent {:?}", String::from_utf8_lossy(bytes));
         };
         let method = message.cseq().map(|cseq| cseq.method);
         let is_subscribe = method == Ok(Method::Subscribe) && message.expires() != Ok(Some(0));
@@ -413,7 +415,8 @@ impl World {
             return assert!(is_durable, "{tag} was acknowledged and is not durable");
         }
         for (contact, _) in listed(&message) {
-            // A row that outlived its binding may stand beside: its removal failed.
+            // Besides it there may be the row of an expired binding whose removal
+            // failed.
             let mut rows = durable.bindings.iter();
             let is_durable = rows.any(|row| row.contact.uri() == contact && !row.lease.removed);
             assert!(is_durable, "{contact} was acknowledged and is not durable");
@@ -422,7 +425,11 @@ impl World {
 
     fn check_beliefs(&self) {
         for device in &self.devices {
-            assert!(device.is_done(), "{} got no last answer", device.user);
+            assert!(
+                device.is_done(),
+                "{} got no answer to its last request",
+                device.user
+            );
         }
         for watcher in &self.watchers {
             let device = &self.devices[watcher.device];
@@ -440,7 +447,7 @@ impl World {
                 Belief::Nothing => Err("it was told nothing".to_owned()),
             };
             if let Err(error) = agreement {
-                panic!("a watcher of {} is wrong: {error}", device.user);
+                panic!("a watcher of {} has a wrong state: {error}", device.user);
             }
         }
     }
@@ -478,7 +485,8 @@ impl Faults {
     }
 }
 
-/// The server's lives, then quiet, then one last question of each device.
+/// The runs of the server, then a time without faults, then a last request of
+/// each device.
 fn plan(random: &mut Random) -> Vec<(u64, Step)> {
     let mut plan = vec![(0, set_clock(random)), (0, Step::Start)];
     let mut now = 0;
@@ -496,7 +504,7 @@ fn plan(random: &mut Random) -> Vec<(u64, Step)> {
         // A shutdown takes as long as the disk needs.
         now = (now / SECOND + random.within(6, 15)) * SECOND;
         match random.within(0, 3) {
-            // Only then does the disk know for certain what the clock says.
+            // Only after that time does the disk certainly have the new time.
             0 if is_settled => plan.push((now, Step::Reboot)),
             1 => plan.push((now, set_clock(random))),
             _ => {}
@@ -505,7 +513,8 @@ fn plan(random: &mut Random) -> Vec<(u64, Step)> {
     }
     now += random.within(20 * SECOND, 120 * SECOND);
     plan.push((now, Step::Quiet));
-    // Old requests die, and every watcher refreshes or finds out.
+    // In this time old requests end, and every watcher refreshes or learns that
+    // its subscription has ended.
     now += 220 * SECOND;
     plan.push((now, Step::LastQuestion));
     plan
@@ -536,7 +545,7 @@ fn summary(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> String {
     format!("{from} -> {to} {first} | {cseq} | {}", rest.join(" | "))
 }
 
-/// One step of FNV-1a, a word at a time.
+/// One step of FNV-1a, with a word instead of a byte.
 fn mix(hash: u64, value: u64) -> u64 {
     (hash ^ value).wrapping_mul(0x0000_0100_0000_01b3)
 }
@@ -545,8 +554,8 @@ fn server_address() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 5060))
 }
 
-/// The server looks at its clock each second, and the worst disk takes nine of
-/// ten transactions within this.
+/// The server checks its clock every second. Within this time even the worst
+/// disk, which fails nine of ten transactions, has stored the change.
 const SETTLING: u64 = 60 * SECOND;
-/// A binding that ends so close to the check may be told of or not.
+/// If a binding ends so close to the check, the server may report it or not.
 const MARGIN: u64 = 3 * SECOND;
