@@ -1,4 +1,5 @@
-//! A telephone that is a program on a console: told by lines, and read back.
+//! A telephone that is a console program: the test types lines and reads its
+//! output.
 
 use super::{Place, wait_until};
 use std::{
@@ -7,7 +8,7 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-/// A running console in a folder of its own; it ends when this is dropped.
+/// A running program in a folder of its own; it ends when this is dropped.
 pub struct Console {
     child: Child,
     input: ChildStdin,
@@ -16,15 +17,16 @@ pub struct Console {
 }
 
 impl Console {
-    /// Starts a program of Debian's `package`, whose home is `place`.
+    /// Starts a program of the Debian package `package`, with `place` as its
+    /// home.
     pub fn start(program: &str, arguments: &[&str], package: &'static str, place: Place) -> Self {
         let output = File::create(place.path(OUTPUT)).expect("a writable temporary folder");
-        // Line by line, so that what it prints is there to be read.
+        // Line by line, so that the test can read its output at once.
         let mut command = Command::new("stdbuf");
         command.args(["-oL", program]).args(arguments);
         command.current_dir(place.path("."));
         command.env("HOME", place.path("."));
-        // Without a desktop, whatever the one who tests has.
+        // Without a desktop, whatever the user who runs the tests has.
         for name in ["DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"] {
             command.env_remove(name);
         }
@@ -43,7 +45,7 @@ impl Console {
         }
     }
 
-    /// What it has printed so far.
+    /// What the program has printed so far.
     pub fn output(&self) -> String {
         let bytes = std::fs::read(self.place.path(OUTPUT)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -57,7 +59,7 @@ impl Console {
         }
     }
 
-    /// Waits until it has printed `words`; fails when it ends first.
+    /// Waits until the program has printed `words`; fails if it ends first.
     pub fn wait_for(&mut self, words: &str) {
         let path = self.place.path(OUTPUT);
         let is_printed = || self.output().contains(words) || self.is_ended_without(words);
@@ -65,29 +67,40 @@ impl Console {
         wait_until(is_printed, || format!("no {words:?} in:\n{}", output()));
     }
 
-    /// Waits for its own end.
+    /// Waits until the program has ended by itself.
     pub fn wait(&mut self) {
         let mut status = None;
         wait_until(
             || {
-                status = self.child.try_wait().expect("a child of ours");
+                status = self
+                    .child
+                    .try_wait()
+                    .expect("the process is a child of the test");
                 status.is_some()
             },
             || "it does not end".to_owned(),
         );
     }
 
-    /// Fails when it has ended.
+    /// Fails if the program has ended.
     pub fn assert_lives(&mut self) {
-        if let Some(status) = self.child.try_wait().expect("a child of ours") {
+        if let Some(status) = self
+            .child
+            .try_wait()
+            .expect("the process is a child of the test")
+        {
             let (package, output) = (self.package, self.output());
             panic!("{package}, which scripts/install-deps.sh test installs: {status}\n{output}");
         }
     }
 
-    /// `false` while it lives; what it printed last counts.
+    /// Whether the program has ended without printing `words`, even at its end.
     fn is_ended_without(&mut self, words: &str) -> bool {
-        let has_ended = self.child.try_wait().expect("a child of ours").is_some();
+        let has_ended = self
+            .child
+            .try_wait()
+            .expect("the process is a child of the test")
+            .is_some();
         if has_ended && !self.output().contains(words) {
             self.assert_lives();
         }
@@ -97,7 +110,7 @@ impl Console {
 
 impl Drop for Console {
     fn drop(&mut self) {
-        // Gone already is as good as ended here.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

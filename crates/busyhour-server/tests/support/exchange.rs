@@ -1,5 +1,5 @@
-//! What tests exchange with a server in virtual time: whom it knows, what it
-//! sent, and what answers that.
+//! What tests exchange with a server in virtual time: its accounts, the
+//! messages that it sends, and the answers to them.
 #![allow(dead_code)] // each test file uses its own part
 
 use busyhour::buffer::Buffer;
@@ -30,31 +30,32 @@ impl Sent {
         self.0.lock().unwrap().is_empty()
     }
 
-    /// What was sent since the last look, and which way.
+    /// What was sent since the last call, with the flow of each message.
     pub fn take_all(&self) -> Vec<(Flow, Buffer)> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// The same as texts.
+    /// The same as text.
     pub fn take(&self) -> Vec<String> {
         let sent = self.take_all();
         sent.iter().map(|(_, datagram)| text(datagram)).collect()
     }
 
-    /// The last of it, which may be no text, and leaves the rest.
+    /// Removes and returns the last message, which need not be text; the others
+    /// stay.
     #[track_caller]
     pub fn take_last(&self) -> Buffer {
-        let (_, datagram) = self.0.lock().unwrap().pop().expect("something was sent");
+        let (_, datagram) = self.0.lock().unwrap().pop().expect("a message was sent");
         datagram
     }
 
-    /// Where it went.
+    /// Removes the messages and returns where they were sent.
     pub fn take_remotes(&self) -> Vec<SocketAddr> {
         let sent = self.take_all();
         sent.iter().map(|(flow, _)| flow.remote).collect()
     }
 
-    /// The first response, and leaves the rest.
+    /// Removes and returns the first response; the others stay.
     #[track_caller]
     pub fn take_response(&self) -> String {
         let mut sent = self.0.lock().unwrap();
@@ -64,7 +65,7 @@ impl Sent {
     }
 }
 
-/// A network on which nobody listens.
+/// A network without receivers.
 pub struct Silent;
 
 impl Network for Silent {
@@ -73,7 +74,7 @@ impl Network for Silent {
     }
 }
 
-/// Alice, bob and carol, whose passwords are their names; bob shares the box of alice.
+/// Alice, bob and carol, whose passwords are their names; bob shares alice's mailbox.
 struct Users;
 
 impl Accounts for Users {
@@ -95,7 +96,7 @@ pub fn open_config() -> ServerConfig {
     }
 }
 
-/// With the accounts of alice, bob and carol.
+/// A configuration with the accounts of alice, bob and carol.
 pub fn digest_config() -> ServerConfig {
     ServerConfig {
         authentication: Authentication::default(),
@@ -104,7 +105,7 @@ pub fn digest_config() -> ServerConfig {
     }
 }
 
-/// What answers a request: 200.
+/// The 200 to a request.
 pub fn ok(request: &str) -> String {
     answer(request, "200 OK")
 }
@@ -122,14 +123,14 @@ pub fn answer(request: &str, status: &str) -> String {
     )
 }
 
-/// The request with an answer to the first challenge in it, which is used for
-/// the `count`th time.
+/// The request with credentials for the first challenge, which are used for the
+/// `count`th time.
 pub fn proven(request: &str, challenge: &str, user: &str, password: &str, count: u32) -> String {
     let proof = proof(request, challenge, user, password).counted(count, "cnonce");
     with_proof(request, &proof.to_string())
 }
 
-/// An answer to the first challenge.
+/// Credentials for the first challenge.
 pub fn proof<'a>(
     request: &'a str,
     challenge: &'a str,

@@ -1,4 +1,4 @@
-//! Starts the real program, waits until it is ready, and ends it whatever happens.
+//! Starts the real program, waits until it is ready, and ends it in any case.
 #![allow(dead_code)] // each test file uses its own part
 
 pub mod console;
@@ -25,7 +25,7 @@ use tempfile::TempDir;
 /// A running `busyhour serve` on ports of its own.
 pub struct ServerProcess {
     child: Child,
-    /// What it printed up to the line that says it is ready.
+    /// The lines that it printed, up to the one that says it is ready.
     pub said: Vec<String>,
     pub sip: SocketAddr,
     pub tcp: SocketAddr,
@@ -34,7 +34,7 @@ pub struct ServerProcess {
     log: PathBuf,
 }
 
-/// A folder that vanishes with the test: database, configuration, logs.
+/// A temporary folder with database, configuration and logs.
 pub struct Place(TempDir);
 
 impl Place {
@@ -53,7 +53,8 @@ impl Place {
         path
     }
 
-    /// `busyhour serve` on free ports with the database of this place.
+    /// A command `busyhour serve` on free ports, with the database of this
+    /// place.
     pub fn serve(&self) -> Command {
         let mut command = busyhour();
         command.arg("serve");
@@ -69,7 +70,8 @@ impl Place {
         command
     }
 
-    /// As [`serve`](Self::serve), with this configuration; started and ready.
+    /// Starts [`serve`](Self::serve) with this configuration, and waits until
+    /// it is ready.
     pub fn server(&self, configuration: &str) -> ServerProcess {
         let mut command = self.serve();
         command
@@ -79,7 +81,7 @@ impl Place {
     }
 }
 
-/// The program under test, with no settings from the environment of the tests.
+/// The program under test, without settings from the environment of the tests.
 pub fn busyhour() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_busyhour"));
     for (name, _) in std::env::vars_os() {
@@ -101,7 +103,8 @@ impl ServerProcess {
         Self::start_with_errors(command, place, log.into())
     }
 
-    /// As [`start`](Self::start), with standard error going there instead of into the log.
+    /// As [`start`](Self::start), with standard error written to `errors` instead of the
+    /// log.
     pub fn start_with_errors(command: &mut Command, place: &Place, errors: Stdio) -> Self {
         let log = place.path("server.log");
         let mut child = command
@@ -117,7 +120,7 @@ impl ServerProcess {
             .cloned()
         else {
             let status = child.wait();
-            panic!("not ready ({status:?}):\n{}", read(&log));
+            panic!("the server is not ready ({status:?}):\n{}", read(&log));
         };
         Self {
             child,
@@ -134,7 +137,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// What it wrote to standard error so far.
+    /// What it has written to standard error so far.
     pub fn log(&self) -> String {
         read(&self.log)
     }
@@ -146,27 +149,29 @@ impl ServerProcess {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.pid() as i32), signal).expect("the server lives");
+        kill(Pid::from_raw(self.pid() as i32), signal).expect("the server runs");
     }
 
-    /// Waits for its end.
+    /// Waits until it has ended.
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("a child of ours")
+        self.child
+            .wait()
+            .expect("the process is a child of the test")
     }
 
-    /// Asks it to end, as a service manager does, and waits.
+    /// Asks it to end, as a service manager does, and waits until it has ended.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         self.wait()
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Kills it with `kill -9`, and waits until it has ended.
     pub fn kill(mut self) {
-        self.child.kill().expect("the server lives");
+        self.child.kill().expect("the server runs");
         self.wait();
     }
 
-    /// A document of its HTTP side.
+    /// A document from its HTTP port.
     pub fn get(&self, path: &str) -> String {
         let response = ureq::get(format!("http://{}{path}", self.http)).call();
         let body = response.expect("an answer").into_body();
@@ -174,19 +179,20 @@ impl ServerProcess {
         body.read_to_string().expect("text")
     }
 
-    /// The one snapshot.
+    /// The statistics as one document.
     pub fn stats(&self) -> serde_json::Value {
         serde_json::from_str(&self.get("/api/stats")).expect("JSON")
     }
 
-    /// A counter or gauge of the snapshot, such as `/registrar/accepted`.
+    /// A counter or gauge of the statistics, such as `/registrar/accepted`.
     pub fn stat(&self, pointer: &str) -> u64 {
         let stats = self.stats();
         let value = stats.pointer(pointer).and_then(|value| value.as_u64());
         value.unwrap_or_else(|| panic!("no {pointer} in {stats}"))
     }
 
-    /// Waits until a counter or gauge is as wanted; fails when the server ends first.
+    /// Waits until a counter or gauge satisfies `wanted`; fails if the server ends
+    /// first.
     pub fn wait_for(&self, pointer: &str, mut wanted: impl FnMut(u64) -> bool) {
         let is_so = || wanted(self.stat(pointer));
         wait_until(is_so, || {
@@ -197,7 +203,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Gone already is as good as ended here.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

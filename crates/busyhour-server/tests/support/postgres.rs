@@ -1,4 +1,4 @@
-//! A real PostgreSQL of the test's own, from Debian's package.
+//! A real PostgreSQL for one test, from Debian's package.
 
 use super::Place;
 use nix::{
@@ -18,12 +18,12 @@ use std::{
     time::Duration,
 };
 
-/// A cluster in a folder that vanishes with the test, reached by a socket in it.
+/// A cluster in a temporary folder, reached by a socket in it.
 pub struct Postgres {
     folder: Place,
     programs: PathBuf,
     server: Option<Child>,
-    /// Where it listens beside the socket.
+    /// Its TCP address, if it has one.
     tcp: Option<SocketAddr>,
     /// Whether it has a certificate.
     has_tls: bool,
@@ -35,13 +35,13 @@ impl Postgres {
         Self::start_at(None, None)
     }
 
-    /// As [`start_on_tcp`](Self::start_on_tcp), with this certificate and its key,
+    /// As [`start_on_tcp`](Self::start_on_tcp), with this certificate and key,
     /// both in PEM.
     pub fn start_on_tls(certificate: &str, key: &str) -> Self {
         Self::start_at(Some(free_address()), Some((certificate, key)))
     }
 
-    /// As [`start`](Self::start), and reached by TCP too.
+    /// As [`start`](Self::start), and reachable by TCP, too.
     pub fn start_on_tcp() -> Self {
         Self::start_at(Some(free_address()), None)
     }
@@ -88,13 +88,13 @@ impl Postgres {
         self.tcp.map_or(5432, |address| address.port())
     }
 
-    /// The URL of a database by TCP.
+    /// The URL of a database over TCP.
     pub fn tcp_url(&self, name: &str) -> String {
         let address = self.tcp.expect("it was started on TCP");
         format!("postgres://busyhour@{address}/{name}")
     }
 
-    /// From now on who comes by TCP must give this password.
+    /// From now on clients over TCP must give this password.
     pub fn require_password(&self, password: &str) {
         self.file(
             "data/pg_hba.conf",
@@ -107,11 +107,11 @@ impl Postgres {
         self.sql("postgres", "SELECT pg_reload_conf()");
     }
 
-    /// A file that only the server's user can read.
+    /// Writes a file that only the user of PostgreSQL can read.
     fn file(&self, name: &str, text: &str) {
         let path = self.folder.file(name, text);
         if let Some((user, group)) = other_user() {
-            chown(&path, Some(user), Some(group)).expect("root may");
+            chown(&path, Some(user), Some(group)).expect("root may change the owner");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     }
@@ -130,12 +130,12 @@ impl Postgres {
         assert!(command.status().unwrap().success(), "{sql}");
     }
 
-    /// Ends it as a power cut would its processes: nothing is tidied up.
+    /// Kills its processes as a power failure would: nothing is cleaned up.
     pub fn crash(&mut self) {
         self.end(Signal::SIGQUIT);
     }
 
-    /// Starts it again and waits until it takes connections.
+    /// Starts it again and waits until it accepts connections.
     pub fn run(&mut self) {
         let log = File::options()
             .create(true)
@@ -188,7 +188,7 @@ impl Postgres {
         let folder = self.folder.path("");
         // PostgreSQL refuses to run as root.
         if let Some((user, group)) = other_user() {
-            chown(&folder, Some(user), Some(group)).expect("root may");
+            chown(&folder, Some(user), Some(group)).expect("root may change the owner");
         }
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = self.command("initdb");
@@ -221,7 +221,7 @@ impl Postgres {
 
     fn end(&mut self, signal: Signal) {
         if let Some(mut server) = self.server.take() {
-            // It may be gone already.
+            // It may have ended already.
             let _ = kill(Pid::from_raw(server.id() as i32), signal);
             server.wait().unwrap();
         }
@@ -243,7 +243,7 @@ fn free_address() -> SocketAddr {
     free.local_addr().unwrap()
 }
 
-/// The folder of the newest PostgreSQL that is installed.
+/// The program folder of the newest installed PostgreSQL.
 fn programs() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -256,7 +256,7 @@ fn programs() -> PathBuf {
     newest.expect("PostgreSQL is missing: run scripts/install-deps.sh test")
 }
 
-/// Whom to run as instead of root: `nobody`.
+/// The user and group to use instead of root: those of `nobody`.
 fn other_user() -> Option<(u32, u32)> {
     if fs::metadata("/proc/self").expect("Linux").uid() != 0 {
         return None;
@@ -270,5 +270,5 @@ fn other_user() -> Option<(u32, u32)> {
     Some((user, nobody.next()?.parse().ok()?))
 }
 
-/// Between two looks at something awaited; no test depends on its length.
+/// The time between two checks of a condition; no test depends on its length.
 const PACE: Duration = Duration::from_millis(20);

@@ -1,15 +1,15 @@
-//! Choices that a printed seed repeats.
+//! Random choices that a printed seed repeats.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// splitmix64: enough to choose moments and bytes.
+/// splitmix64, which is good enough to choose times and bytes.
 pub struct Random {
     state: u64,
     pub seed: u64,
 }
 
 impl Random {
-    /// From `BUSYHOUR_TEST_SEED`, or else from a new seed, which is printed.
+    /// With the seed `BUSYHOUR_TEST_SEED`, or else with a new one; prints it.
     pub fn new() -> Self {
         let given = std::env::var("BUSYHOUR_TEST_SEED").ok();
         let given = given.map(|seed| seed.parse().expect("BUSYHOUR_TEST_SEED is a number"));
@@ -18,7 +18,7 @@ impl Random {
         Self { state: seed, seed }
     }
 
-    /// Other choices, which the same seed repeats.
+    /// A second source of choices, which the same seed repeats.
     pub fn fork(&mut self) -> Self {
         let seed = self.below(usize::MAX) as u64;
         Self { state: seed, seed }

@@ -18,22 +18,22 @@ pub struct Sipp {
     folder: PathBuf,
 }
 
-/// The last line of sipp's statistics, by column.
+/// The last line of sipp's statistics, by the names of the columns.
 pub struct Statistics(HashMap<String, String>);
 
-/// How sipp shall call.
+/// What sipp shall do.
 pub struct Calls<'a> {
-    /// A scenario of tests/sipp, without its suffix.
+    /// The name of a scenario of tests/sipp, without its suffix.
     pub scenario: &'a str,
-    /// Lines of the injection file, one a call.
+    /// The lines of the injection file, one for each call.
     pub lines: &'a [String],
     /// Calls a second.
     pub rate: u32,
-    /// What carries them.
+    /// The transport of the calls.
     pub transport: Transport,
 }
 
-/// What carries sipp's calls.
+/// The transport of sipp's calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     Udp,
@@ -42,7 +42,8 @@ pub enum Transport {
 }
 
 impl Sipp {
-    /// Starts sipp against the server; `name` tells its files from another's.
+    /// Starts sipp against the server; `name` distinguishes its files from
+    /// those of others.
     pub fn start(calls: &Calls<'_>, name: &str, server: &ServerProcess, place: &Place) -> Self {
         let scenario = format!(
             "{}/tests/sipp/{}.xml",
@@ -67,8 +68,9 @@ impl Sipp {
             &free_port().to_string(),
             "-nostdin",
         ]);
-        // What finds no room in its socket while it rests, it never asks for
-        // again once another answer has come; and it would wait for ever.
+        // While sipp pauses, a datagram may find no room in the socket's
+        // buffer. sipp stops retransmitting after another answer, so it would
+        // wait for ever.
         command.args(["-buff_size", "4194304"]);
         command.args(["-timeout", "300s", "-timeout_error"]);
         command
@@ -95,9 +97,13 @@ impl Sipp {
         }
     }
 
-    /// Waits for its end; fails unless every call went as the scenario says.
+    /// Waits until sipp has ended; fails unless every call followed the
+    /// scenario.
     pub fn finish(mut self) -> Statistics {
-        let status = self.child.wait().expect("a child of ours");
+        let status = self
+            .child
+            .wait()
+            .expect("the process is a child of the test");
         assert!(
             status.success(),
             "sipp {}: {status}\n{}",
@@ -107,9 +113,13 @@ impl Sipp {
         Statistics::read(&self.read("stat"))
     }
 
-    /// Fails when sipp has ended already, with what it says.
+    /// Fails with sipp's output if it has already ended.
     pub fn assert_running(&mut self) {
-        if let Some(status) = self.child.try_wait().expect("a child of ours") {
+        if let Some(status) = self
+            .child
+            .try_wait()
+            .expect("the process is a child of the test")
+        {
             panic!("sipp {} ended: {status}\n{}", self.name, self.report());
         }
     }
@@ -126,7 +136,7 @@ impl Sipp {
 
 impl Drop for Sipp {
     fn drop(&mut self) {
-        // Ended already is as good as ended here.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -144,11 +154,11 @@ impl Statistics {
         )
     }
 
-    /// A cumulative counter, such as `SuccessfulCall`.
+    /// The total of a counter, such as `SuccessfulCall`.
     pub fn total(&self, counter: &str) -> u64 {
         let value = self.0.get(&format!("{counter}(C)"));
         let number = value.and_then(|value| value.parse().ok());
-        number.unwrap_or_else(|| panic!("sipp counts no {counter}"))
+        number.unwrap_or_else(|| panic!("sipp has no counter {counter}"))
     }
 }
 
@@ -162,8 +172,8 @@ fn spawn(mut command: Command) -> Child {
     }
 }
 
-/// For programs that take no port 0. Below those that the system gives to anybody who asks,
-/// nobody takes it before sipp does.
+/// A port for programs that cannot use port 0. It is below the range from which the
+/// system chooses ports, so no other program takes it before sipp does.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: &u16| {
