@@ -1,5 +1,5 @@
-//! PostgreSQL: what was acknowledged is there again, whatever became of the
-//! server or the database in between.
+//! PostgreSQL: acknowledged changes are there again, whatever happened to the
+//! server or the database meanwhile.
 
 #[path = "../support/mod.rs"]
 mod support;

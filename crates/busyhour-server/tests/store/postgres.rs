@@ -1,4 +1,4 @@
-//! PostgreSQL: a real one, which goes away and comes back.
+//! A real PostgreSQL, which is stopped and started again.
 
 use crate::{
     sample::{commit, put},
@@ -32,7 +32,7 @@ impl Database for Url {
 }
 
 #[test]
-fn it_does_what_every_store_must() {
+fn it_passes_the_suite_of_all_stores() {
     let postgres = Postgres::start();
     for (name, test) in TESTS {
         println!("{name}");
@@ -62,13 +62,14 @@ fn one_server_has_a_database_and_a_newer_schema_is_refused() {
     assert!(error.contains("\"missing\" does not exist"), "{error}");
 }
 
-/// The database crashes and comes back under load: everything is told its fate
-/// once, and what was acknowledged is there.
+/// The database crashes and restarts under load: each change gets one result,
+/// and the acknowledged ones are there.
 #[test]
 fn a_restart_of_the_database_under_load_loses_nothing() {
     let mut postgres = Postgres::start();
     let mut options = Url(postgres.database("load")).options();
-    // However long the restart takes: what waits is not to be refused here.
+    // However long the restart takes, changes that wait must not be refused
+    // here.
     options.commit_timeout = Duration::from_secs(3600);
     let store = PostgresStore::open(options).unwrap();
     let (told, fates) = mpsc::channel();
@@ -81,7 +82,7 @@ fn a_restart_of_the_database_under_load_loses_nothing() {
     for _ in 0..3 {
         (next..next + 500).for_each(try_send);
         next += 500;
-        // Some of them are on their way now.
+        // Some of the changes are being committed now.
         let first = fates.recv().unwrap();
         told.send(first).unwrap();
         postgres.crash();
@@ -92,7 +93,7 @@ fn a_restart_of_the_database_under_load_loses_nothing() {
     }
     let fates: Vec<(u64, Result<(), CommitError>)> = fates.iter().take(next as usize).collect();
     let numbers: BTreeSet<u64> = fates.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers.len() as u64, next, "each is told once");
+    assert_eq!(numbers.len() as u64, next, "each change gets one result");
     let bindings = store.load().unwrap().bindings;
     let stored: BTreeSet<u64> = bindings.iter().map(|binding| binding.id.0).collect();
     for (number, fate) in fates {
@@ -103,10 +104,10 @@ fn a_restart_of_the_database_under_load_loses_nothing() {
     }
 }
 
-/// With no commit timeout left, what waits is told so and is not stored; what was on
-/// its way is kept and comes through.
+/// When the commit timeout has passed, waiting changes are refused and not stored;
+/// those that were sent are kept and succeed.
 #[test]
-fn a_long_absence_holds_what_was_sent_and_refuses_what_waits() {
+fn a_long_outage_keeps_sent_changes_and_refuses_waiting_ones() {
     let mut postgres = Postgres::start();
     let url = Url(postgres.database("away"));
     let mut options = url.options();
@@ -120,7 +121,8 @@ fn a_long_absence_holds_what_was_sent_and_refuses_what_waits() {
         store.commit(vec![put(number, 1)], Box::new(done)).unwrap();
     };
     try_send(1);
-    // The first is taken before the second comes, or both are one group.
+    // The first change is sent before the second is offered, or both would be
+    // one group.
     let failed_before = store.stats().failed;
     let mut number = 2;
     while store.stats().failed == failed_before {
@@ -143,9 +145,10 @@ fn a_long_absence_holds_what_was_sent_and_refuses_what_waits() {
     assert!(bindings.iter().map(|binding| binding.id.0).eq(stored));
 }
 
-/// The real server: `kill -9` in a storm, and the database restarted in another.
+/// The real server: `kill -9` in one storm, and a restart of the database in
+/// another.
 #[test]
-fn a_server_on_it_survives_kills_and_restarts_of_the_database() {
+fn a_server_with_postgresql_survives_kills_and_restarts_of_the_database() {
     let mut postgres = Postgres::start();
     let url = postgres.database("server");
     let place = Place::new();
@@ -164,7 +167,8 @@ fn a_server_on_it_survives_kills_and_restarts_of_the_database() {
     server.wait_for("/registrar/accepted", |accepted| accepted >= 100);
     postgres.crash();
     postgres.run();
-    // Where the database took longer than the server's commit timeout, some are refused.
+    // If the database took longer than the server's commit timeout, some registrations
+    // are refused.
     storm.wait().unwrap();
     let kept = server.stat("/registrar/binding_count");
     assert!(kept >= 1100, "{kept}: {}", server.log());

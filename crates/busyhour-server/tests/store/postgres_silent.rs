@@ -1,4 +1,5 @@
-//! PostgreSQL that says nothing, is in another program's way, or is asked who is there.
+//! PostgreSQL does not answer, or another program holds its locks; and keep-alives of
+//! its connections.
 
 use crate::{
     postgres::{Url, storm},
@@ -20,9 +21,9 @@ use std::{
 
 type Fates = Receiver<(u64, Result<(), CommitError>)>;
 
-/// The answer to COMMIT never comes, and TCP sees nothing wrong with that.
+/// The answer to a COMMIT never arrives, and TCP reports no error.
 #[test]
-fn what_waits_behind_a_commit_without_an_answer_is_refused() {
+fn changes_that_wait_behind_a_commit_without_an_answer_are_refused() {
     let postgres = Postgres::start();
     let proxy = Proxy::to(postgres.socket());
     postgres.database("silent");
@@ -35,7 +36,7 @@ fn what_waits_behind_a_commit_without_an_answer_is_refused() {
     proxy.wait_for_a_lost_answer();
     try_send(2);
     let (number, fate) = fates.recv().unwrap();
-    assert_eq!(number, 2, "the first is on its way");
+    assert_eq!(number, 2, "the first change is being committed");
     assert!(fate.unwrap_err().to_string().starts_with("no answer for "));
     let stats = store.stats();
     assert!(stats.stalled_ns >= 50_000_000, "{stats:?}");
@@ -49,9 +50,9 @@ fn what_waits_behind_a_commit_without_an_answer_is_refused() {
     assert!(stored.iter().map(|binding| binding.id.0).eq([1]));
 }
 
-/// The real server then says 503, to devices and to whoever asks for its health.
+/// The real server then answers 503 to devices and to health checks.
 #[test]
-fn a_server_whose_database_is_silent_says_so() {
+fn a_server_whose_database_does_not_answer_reports_it() {
     let postgres = Postgres::start();
     let proxy = Proxy::to(postgres.socket());
     postgres.database("ill");
@@ -75,17 +76,17 @@ fn a_server_whose_database_is_silent_says_so() {
     server.wait_for("/store/stalled_ns", |stalled_ns| stalled_ns == 0);
 }
 
-/// Both ends of the connection ask whether the other is there, also when they are
-/// owed nothing but an answer.
+/// Both ends of the connection check whether the other is there, even when they
+/// only wait for an answer.
 #[test]
-fn both_ends_of_a_connection_notice_when_the_other_is_gone() {
+fn both_ends_of_a_connection_check_whether_the_other_is_there() {
     let postgres = Postgres::start_on_tcp();
     postgres.database("kept");
     let url = postgres.tcp_url("kept");
     let _store = Url(url.clone()).open(8);
     let ends = loop {
         let ends = timers_of_connections(&url);
-        // Another timer runs while something is not yet acknowledged.
+        // While something is not acknowledged yet, another timer runs.
         if ends.len() == 2 && ends.iter().all(|end| end.kind == KEEPALIVE) {
             break ends;
         }
@@ -95,8 +96,8 @@ fn both_ends_of_a_connection_notice_when_the_other_is_gone() {
     assert!(ends.iter().all(|end| end.ticks <= five_seconds), "{ends:?}");
 }
 
-/// A tool that removes an account while the server changes it: each locks first
-/// what the other does.
+/// A tool removes an account while the server changes it: each first locks what
+/// the other also needs.
 #[test]
 fn a_tool_and_the_server_do_not_wait_for_each_other() {
     let postgres = Postgres::start();
@@ -104,7 +105,7 @@ fn a_tool_and_the_server_do_not_wait_for_each_other() {
     url.book().put(&[account("alice")]).unwrap();
     let mut server = Client::connect(&url.0, NoTls).unwrap();
     let mut group = server.transaction().unwrap();
-    // As the server begins a group that changes accounts.
+    // The first statement of the server for a group that changes accounts.
     let lock = "SELECT count FROM revision WHERE name = 'account' FOR UPDATE";
     group.execute(lock, &[]).unwrap();
     let options = url.options();
@@ -119,9 +120,10 @@ fn a_tool_and_the_server_do_not_wait_for_each_other() {
     assert!(tool.join().unwrap().unwrap());
 }
 
-/// Where PostgreSQL undoes a group because of another program, it is written again.
+/// If PostgreSQL rolls a group back because of another program, the group is
+/// written again.
 #[test]
-fn a_group_that_met_another_program_is_written_again() {
+fn a_group_that_conflicts_with_another_program_is_written_again() {
     let postgres = Postgres::start();
     let url = Url(postgres.database("met"));
     let store = url.open(8);
@@ -140,7 +142,8 @@ fn a_group_that_met_another_program_is_written_again() {
     assert!(error.to_string().contains("as told"), "{error}");
 }
 
-/// Hands over bindings; their fates come in the order in which they are known.
+/// Offers bindings to the store; their results come in the order in which they
+/// are known.
 fn offers(store: &PostgresStore) -> (impl Fn(u64) + '_, Fates) {
     let (told, fates) = mpsc::channel();
     let try_send = move |number: u64| {
@@ -151,7 +154,7 @@ fn offers(store: &PostgresStore) -> (impl Fn(u64) + '_, Fates) {
     (try_send, fates)
 }
 
-/// Until a session of the database waits for another's lock.
+/// Waits until a session of the database waits for a lock of another one.
 fn wait_for_a_lock(url: &Url) {
     let mut client = Client::connect(&url.0, NoTls).unwrap();
     let waiting = "SELECT FROM pg_stat_activity \
@@ -165,11 +168,12 @@ fn wait_for_a_lock(url: &Url) {
 #[derive(Debug)]
 struct Timer {
     kind: u8,
-    /// Until it goes off, in hundredths of a second.
+    /// The time until it goes off, in hundredths of a second.
     ticks: u64,
 }
 
-/// Of both ends of each open connection to the port of `url`, as the kernel has them.
+/// The timers of both ends of each open connection to the port of `url`, as the
+/// kernel lists them.
 fn timers_of_connections(url: &str) -> Vec<Timer> {
     let (_, place) = url.rsplit_once(':').unwrap();
     let (port, _) = place.split_once('/').unwrap();
@@ -192,7 +196,7 @@ fn timer(field: &str) -> Timer {
 
 const ESTABLISHED: &str = "01";
 const KEEPALIVE: u8 = 2;
-/// A sequence counts on, also where the transaction is undone.
+/// A sequence keeps its value when a transaction is rolled back.
 const FAIL_ONCE: &str = "
     CREATE SEQUENCE TABLE__tries;
     CREATE FUNCTION fail_TABLE_() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -209,5 +213,5 @@ const FAIL_EACH_TIME: &str = "
     CREATE TRIGGER fail_always BEFORE DELETE ON account
         FOR EACH ROW EXECUTE FUNCTION fail();
 ";
-/// Between two looks at something awaited; no test depends on its length.
+/// The time between two checks of a condition; no test depends on its length.
 const PACE: Duration = Duration::from_millis(10);

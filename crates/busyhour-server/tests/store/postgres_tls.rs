@@ -1,4 +1,5 @@
-//! PostgreSQL that shows a certificate, and passwords that stand in no argument.
+//! PostgreSQL with a certificate, and passwords that are in no command-line
+//! argument.
 
 use crate::{
     sample::{commit, put},
@@ -9,7 +10,7 @@ use rcgen::generate_simple_self_signed;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 #[test]
-fn each_mode_checks_what_it_says() {
+fn each_mode_checks_what_it_promises() {
     let database = Database::new();
     let (right, wrong) = (Some("right.pem"), Some("wrong.pem"));
     for (host, mode, roots, is_secret) in [
@@ -38,13 +39,13 @@ fn each_mode_checks_what_it_says() {
         ("127.0.0.1", "verify-full", right, "not valid for name"),
     ] {
         let error = database.open(host, mode, roots).err();
-        let error = error.unwrap_or_else(|| panic!("{mode} let it pass"));
+        let error = error.unwrap_or_else(|| panic!("{mode} accepted the certificate"));
         assert!(error.contains(problem), "{mode}: {error}");
     }
 }
 
 #[test]
-fn an_address_alone_will_do() {
+fn a_url_with_an_address_alone_is_enough() {
     let database = Database::new();
     let url = database.postgres.tcp_url("tls");
     let port = url.rsplit_once('@').unwrap().1;
@@ -56,7 +57,7 @@ fn an_address_alone_will_do() {
 }
 
 #[test]
-fn the_users_own_roots_are_asked_where_tls_is_required() {
+fn the_users_own_root_certificates_count_where_tls_is_required() {
     let database = Database::new();
     fs::create_dir(database.place.path(".postgresql")).unwrap();
     let list = |roots: &str| {
@@ -75,7 +76,7 @@ fn the_users_own_roots_are_asked_where_tls_is_required() {
 }
 
 #[test]
-fn a_database_without_a_certificate_does_for_those_who_do_not_ask_for_one() {
+fn a_database_without_a_certificate_is_accepted_where_none_is_required() {
     let postgres = Postgres::start_on_tcp();
     postgres.database("plain");
     let open = |mode: &str| {
@@ -83,12 +84,14 @@ fn a_database_without_a_certificate_does_for_those_who_do_not_ask_for_one() {
         PostgresStore::open(PostgresOptions::new(&url).unwrap()).map_err(|error| error.to_string())
     };
     drop(open("prefer").unwrap());
-    let error = open("require").err().expect("it is not secret");
+    let error = open("require")
+        .err()
+        .expect("the connection is not encrypted");
     assert!(error.contains("server does not support TLS"), "{error}");
 }
 
 #[test]
-fn no_password_need_stand_in_an_argument() {
+fn no_password_needs_to_be_in_an_argument() {
     let postgres = Postgres::start_on_tcp();
     postgres.database("secret");
     postgres.require_password("for:few");
@@ -114,11 +117,11 @@ fn no_password_need_stand_in_an_argument() {
     assert!(!is_done && words.contains("password"), "{words}");
     fs::set_permissions(&passwords, fs::Permissions::from_mode(0o644)).unwrap();
     let (is_done, words) = add("bob", &passwords);
-    assert!(!is_done, "others may read it: {words}");
+    assert!(!is_done, "other users may read the file: {words}");
 }
 
 #[test]
-fn a_password_in_an_argument_is_warned_of_and_a_file_without_a_url_is_a_mistake() {
+fn a_password_in_an_argument_gives_a_warning_and_a_file_without_a_url_an_error() {
     let place = Place::new();
     let check = |arguments: &[&str]| {
         let mut command = busyhour();
@@ -157,14 +160,15 @@ fn commands_warn_of_a_password_in_an_argument_too() {
 }
 
 #[test]
-fn a_mistake_in_a_url_is_told_without_the_url() {
+fn a_mistake_in_a_url_is_reported_without_the_url() {
     let place = Place::new();
     for (url, words) in [
         (
             "postgres://bh:s3cret@db/bh?sslmode=verify_full",
             "sslmode: `verify_full` is not allowed; give one of: disable",
         ),
-        // Forgotten or mistyped are what would tell the password from the rest.
+        // These mistakes are in the characters that separate the password from
+        // the rest.
         ("postgres:/bh:s3cret@db/bh", "give postgres://USER"),
         ("postgres://bh:s3cret/bh:x", "give postgres://USER"),
         ("host=db password=s3cret", "give postgres://USER"),
@@ -248,11 +252,12 @@ impl Database {
         PostgresStore::open(PostgresOptions::new(&url)?).map_err(|error| error.to_string())
     }
 
-    /// Whether what the store says can be read on its way.
+    /// Whether the store's connection is encrypted.
     fn assert_secret(&self, is_secret: bool, mode: &str) {
         let not = if is_secret { "" } else { "NOT" };
         println!("{mode}");
-        // There is nothing to divide by where there is no such session.
+        // Without such a session, the division fails and the statement returns
+        // an error.
         let sql = format!(
             "SELECT 1 / count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
              WHERE application_name = 'busyhour' AND {not} ssl"
@@ -261,7 +266,7 @@ impl Database {
     }
 }
 
-/// Whether a command did what it should, and what it said.
+/// Whether a command succeeded, and what it printed.
 fn said(command: &mut Command) -> (bool, String) {
     let output = command.output().unwrap();
     let words = [output.stdout, output.stderr].concat();
@@ -269,5 +274,5 @@ fn said(command: &mut Command) -> (bool, String) {
     (output.status.success(), words)
 }
 
-/// Of nobody's password.
+/// The MD5 form of a password that no test uses.
 const MD5: &str = "00112233445566778899aabbccddeeff";

@@ -1,4 +1,5 @@
-//! PostgreSQL: one server after the other, and answers that are lost.
+//! PostgreSQL: several servers use a database one after the other, and answers
+//! are lost.
 
 use crate::{
     postgres::{Url, storm},
@@ -12,7 +13,8 @@ use busyhour_store::{
 };
 use std::sync::mpsc;
 
-/// The COMMIT took and its answer was lost; what others changed since stays.
+/// A COMMIT succeeded and its answer was lost; what others have changed since
+/// stays.
 #[test]
 fn a_group_that_was_written_is_not_written_again() {
     let postgres = Postgres::start();
@@ -44,10 +46,10 @@ fn a_group_that_was_written_is_not_written_again() {
     assert!(contents.accounts.is_empty() && contents.bindings.is_empty());
 }
 
-/// A server that comes back after another one has had the database overwrites
+/// Another server has used the database meanwhile: the first server overwrites
 /// nothing that the other acknowledged.
 #[test]
-fn a_server_that_another_has_followed_writes_no_more() {
+fn a_server_writes_nothing_after_another_has_taken_over() {
     let postgres = Postgres::start();
     let proxy = Proxy::to(postgres.socket());
     let direct = Url(postgres.database("turns"));
@@ -62,7 +64,7 @@ fn a_server_that_another_has_followed_writes_no_more() {
     proxy.set(Way::Open);
     let (told, fate) = mpsc::channel();
     let done = move |outcome| drop(told.send(outcome));
-    // It may have noticed already, and then it takes nothing.
+    // It may have noticed already; then it accepts nothing.
     if old.commit(vec![renew(1, 2)], Box::new(done)).is_ok() {
         let error = fate.recv().unwrap().unwrap_err().to_string();
         assert!(
@@ -81,9 +83,9 @@ fn a_server_that_another_has_followed_writes_no_more() {
     assert_eq!(stored[0].lease, lease(4));
 }
 
-/// The real server ends, and says why.
+/// The real server ends and says why.
 #[test]
-fn a_server_process_that_another_has_followed_ends() {
+fn a_server_process_ends_after_another_has_taken_over() {
     let postgres = Postgres::start();
     let proxy = Proxy::to(postgres.socket());
     let direct = Url(postgres.database("process"));
@@ -96,7 +98,7 @@ fn a_server_process_that_another_has_followed_ends() {
     let mut server = ServerProcess::start(&mut command, &place);
     assert!(storm(&server, 1, 50).wait().unwrap().success());
     proxy.cut(Way::Closed);
-    // It holds the database while the other comes back.
+    // This server uses the database, and then the earlier one comes back.
     let new = direct.open(8);
     proxy.set(Way::Open);
     assert_eq!(server.wait().code(), Some(1));
@@ -105,10 +107,10 @@ fn a_server_process_that_another_has_followed_ends() {
     assert_eq!(new.load().unwrap().bindings.len(), 50);
 }
 
-/// Without `synchronous_commit` a crash of the database may lose what it told of;
-/// the server goes on from there.
+/// Without `synchronous_commit`, a crash of the database may lose acknowledged
+/// changes; the server continues from there.
 #[test]
-fn a_database_that_has_lost_groups_is_written_on() {
+fn a_server_continues_with_a_database_that_has_lost_groups() {
     let postgres = Postgres::start();
     let url = Url(postgres.database("lost"));
     let mut options = url.options();
@@ -117,7 +119,7 @@ fn a_database_that_has_lost_groups_is_written_on() {
     for number in 1..=3 {
         commit(&store, vec![put(number, 1)]).unwrap();
     }
-    // As if the last two had never been.
+    // As if the last two groups had never been written.
     let lose = "DELETE FROM contact WHERE id > 1; DELETE FROM lease WHERE id > 1; \
         UPDATE revision SET count = count - 2 WHERE name = 'group'";
     postgres.sql("lost", lose);
@@ -127,9 +129,9 @@ fn a_database_that_has_lost_groups_is_written_on() {
     assert!(stored.iter().map(|one| one.id.0).eq([1, 4, 5]));
 }
 
-/// Names that a statement changes in one go, and those that it gives new ones.
+/// One statement changes several names, and gives some rows new names.
 #[test]
-fn changes_by_other_statements_are_told_too() {
+fn changes_by_other_statements_are_reported_too() {
     let postgres = Postgres::start();
     let url = Url(postgres.database("statements"));
     let store = url.open(8);

@@ -1,4 +1,5 @@
-//! A way to PostgreSQL that can fall silent, break, or lose one answer.
+//! A proxy for PostgreSQL that can stop forwarding, break connections, or lose
+//! one answer.
 
 use std::{
     io::{Read, Write},
@@ -9,23 +10,24 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Takes connections on loopback and passes them on to a socket.
+/// Accepts connections on loopback and forwards them to a socket.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// What becomes of what is sent, both ways.
+/// What happens to the bytes of both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// It goes through.
+    /// They are forwarded.
     Open,
-    /// It goes through up to the next COMMIT, that too, and then the way is silent.
+    /// They are forwarded up to and including the next COMMIT, then as with
+    /// `Silent`.
     OpenUntilCommit,
-    /// It is taken and never seen again.
+    /// They are read and not forwarded.
     Silent,
-    /// There is none: connections end at once.
+    /// There is no connection: each one ends at once.
     Closed,
 }
 
@@ -38,13 +40,13 @@ struct Shared {
 struct State {
     way: Way,
     is_over: bool,
-    /// Answers that were taken and never seen again.
+    /// The number of answers that were read and not forwarded.
     lost_answers: u64,
     open: Vec<(TcpStream, UnixStream)>,
 }
 
 impl Proxy {
-    /// A way to the socket `database`.
+    /// A proxy for the socket `database`.
     pub fn to(database: PathBuf) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -68,17 +70,17 @@ impl Proxy {
         }
     }
 
-    /// The URL of a database by this way.
+    /// The URL of a database through this proxy.
     pub fn url(&self, name: &str) -> String {
         format!("postgres://busyhour@{}/{name}", self.address)
     }
 
-    /// From now on it is this way, also for connections that are open.
+    /// From now on bytes are treated in this way, also on open connections.
     pub fn set(&self, way: Way) {
         self.shared.lock().way = way;
     }
 
-    /// Ends what is open; from now on it is this way.
+    /// Ends all open connections, and then treats bytes in this way.
     pub fn cut(&self, way: Way) {
         let mut state = self.shared.lock();
         state.way = way;
@@ -87,7 +89,7 @@ impl Proxy {
         }
     }
 
-    /// Waits until an answer was taken and not passed on.
+    /// Waits until an answer was read and not forwarded.
     pub fn wait_for_a_lost_answer(&self) {
         let state = self.shared.lock();
         let none = |state: &mut State| state.lost_answers == 0;
@@ -99,7 +101,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
         self.cut(Way::Closed);
-        // Wakes the acceptor, which may be gone already.
+        // Wakes the thread that accepts; it may have ended already.
         let _ = TcpStream::connect(self.address);
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.join().unwrap();
@@ -112,7 +114,7 @@ impl Shared {
         self.state.lock().unwrap()
     }
 
-    /// Whether these bytes are passed on.
+    /// Whether these bytes are forwarded.
     fn passes(&self, bytes: &[u8], is_answer: bool) -> bool {
         let mut state = self.lock();
         match state.way {
@@ -157,7 +159,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 fn carry(mut from: impl Read, mut to: impl Write + Ends, passes: impl Fn(&[u8]) -> bool) {
     let mut bytes = [0; 65_536];
-    // An error is as good as an end here.
+    // An error ends the connection, too.
     while let Ok(length @ 1..) = from.read(&mut bytes) {
         if passes(&bytes[..length]) && to.write_all(&bytes[..length]).is_err() {
             break;
