@@ -1,4 +1,5 @@
-//! A peer with one connection, which reads messages as any stream client does.
+//! A peer with one connection, which reads messages as any SIP client does over
+//! TCP.
 
 use busyhour_sip::{Frame, Limits};
 use std::{
@@ -7,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// Only a hang lasts this long; no test waits for it to pass.
+/// A limit that only a hang reaches.
 const HANG: Duration = Duration::from_secs(60);
 
 /// A client on a connection of any kind.
@@ -17,7 +18,7 @@ pub struct Client<S> {
 }
 
 pub fn connect(server: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(server).expect("a server that listens");
+    let stream = TcpStream::connect(server).expect("the server listens");
     stream.set_read_timeout(Some(HANG)).unwrap();
     stream
 }
@@ -41,15 +42,15 @@ impl<S: Read + Write> Client<S> {
         self.stream.flush().expect("an open connection");
     }
 
-    /// The next message; panics when the connection ends before it.
+    /// The next message; panics if the connection ends before it.
     pub fn message(&mut self) -> String {
         self.next().expect("a message")
     }
 
-    /// The next message, or `None` when the server has ended the connection.
+    /// The next message, or `None` if the server has ended the connection.
     pub fn next(&mut self) -> Option<String> {
         loop {
-            match Frame::first(&self.received, &Limits::default()).expect("sound frames") {
+            match Frame::first(&self.received, &Limits::default()).expect("valid messages") {
                 Frame::Message { bytes } => {
                     let message: Vec<u8> = self.received.drain(..bytes).collect();
                     return Some(String::from_utf8(message).unwrap());
@@ -61,7 +62,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The next `count` bytes as they are.
+    /// The next `count` bytes, without parsing them.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {
             assert_ne!(self.more(), 0, "the connection ended");
@@ -71,7 +72,7 @@ impl<S: Read + Write> Client<S> {
 
     fn more(&mut self) -> usize {
         let mut room = [0; 4096];
-        // A connection that was reset has ended, too.
+        // A reset counts as an end of the connection.
         let count = self.stream.read(&mut room).unwrap_or(0);
         self.received.extend_from_slice(&room[..count]);
         count
@@ -108,7 +109,7 @@ pub fn subscribe(user: &str) -> String {
     )
 }
 
-/// The 200 to a request of the server's.
+/// The 200 to a request of the server.
 pub fn ok(request: &str) -> String {
     let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
     let lines = request

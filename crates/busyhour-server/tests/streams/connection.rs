@@ -45,7 +45,7 @@ fn policy() -> StreamPolicy {
     }
 }
 
-/// Brings the bytes at once, however little room there is at a time.
+/// Delivers all the bytes, in pieces as large as the room at a time.
 fn bring(
     connection: &mut Connection,
     buffers: &BufferPool,
@@ -56,7 +56,7 @@ fn bring(
     while !bytes.is_empty() {
         let room = connection.room(buffers).unwrap();
         let count = room.len().min(bytes.len());
-        assert!(count > 0, "room is never empty");
+        assert!(count > 0, "there is always some room");
         room[..count].copy_from_slice(&bytes[..count]);
         bytes = &bytes[count..];
         connection
@@ -67,7 +67,7 @@ fn bring(
 
 proptest! {
     #[test]
-    fn a_stream_gives_the_same_messages_however_it_is_cut(
+    fn a_stream_gives_the_same_messages_however_it_is_segmented(
         kinds in prop::collection::vec(0..4usize, 0..20),
         body_len in 0..5000usize,
         cuts in prop::collection::vec(1..700usize, 1..40),
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_bounded_and_never_panics(
+    fn any_bytes_are_bounded_and_never_panic(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2000), 0..60),
     ) {
         let buffers = buffers();
@@ -121,12 +121,16 @@ fn messages_are_parts_of_the_buffer_they_landed_in() {
         &mut ear,
     );
     let first = ear.messages[0].as_ptr_range();
-    assert_eq!(first.end, ear.messages[1].as_ptr(), "nothing was copied");
+    assert_eq!(
+        first.end,
+        ear.messages[1].as_ptr(),
+        "the message is part of the buffer"
+    );
     assert_eq!(buffers.live_count(), 1);
 }
 
 #[test]
-fn the_first_message_and_each_whole_one_have_their_time() {
+fn the_first_message_and_each_complete_one_have_a_time_limit() {
     let (buffers, mut ear) = (buffers(), Ear::default());
     let mut connection = Connection::new(&policy(), at(0));
     assert_eq!(
@@ -138,7 +142,7 @@ fn the_first_message_and_each_whole_one_have_their_time() {
         assert_eq!(
             connection.deadline(),
             at(10),
-            "a byte now and then gains nothing"
+            "single bytes do not extend the time"
         );
     }
     let mut connection = Connection::new(&policy(), at(0));
@@ -157,7 +161,7 @@ fn the_first_message_and_each_whole_one_have_their_time() {
     assert_eq!(
         connection.deadline(),
         at(150),
-        "a keep-alive keeps it alive"
+        "a keep-alive extends the time of the connection"
     );
     bring(&mut connection, &buffers, at(60), b"OPTIONS", &mut ear);
     assert_eq!(
@@ -169,7 +173,7 @@ fn the_first_message_and_each_whole_one_have_their_time() {
 }
 
 #[test]
-fn keep_alives_alone_do_not_make_a_peer_of_a_stranger() {
+fn keep_alives_alone_do_not_make_a_connection_trusted() {
     let (buffers, mut ear) = (buffers(), Ear::default());
     let mut connection = Connection::new(&policy(), at(0));
     bring(&mut connection, &buffers, at(9), b"\r\n\r\n", &mut ear);
@@ -177,7 +181,7 @@ fn keep_alives_alone_do_not_make_a_peer_of_a_stranger() {
 }
 
 #[test]
-fn what_cannot_be_a_message_is_told_once_and_the_rest_is_thrown_away() {
+fn invalid_bytes_are_reported_once_and_the_rest_is_ignored() {
     let cases: [(&str, ParseError); 3] = [
         (
             "OPTIONS sip:a SIP/2.0\r\nVia: x\r\n\r\n",
@@ -202,7 +206,7 @@ fn what_cannot_be_a_message_is_told_once_and_the_rest_is_thrown_away() {
         );
         let (rest, error) = ear.broken.take().expect("an error");
         assert_eq!((&*rest, error), (bytes.as_bytes(), wanted));
-        assert_eq!(ear.messages.len(), 1, "what came before it counts");
+        assert_eq!(ear.messages.len(), 1, "the messages before it count");
         assert_eq!(connection.ending(), Ending::Broken);
         bring(
             &mut connection,
@@ -228,7 +232,7 @@ fn a_head_without_an_end_is_refused_at_the_limit() {
 }
 
 #[test]
-fn without_memory_it_says_so() {
+fn a_lack_of_memory_is_reported() {
     let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
     let mut held = Vec::new();
     while let Ok(buffer) = buffers.copy_from(&[0; 2048]) {
@@ -241,7 +245,7 @@ fn without_memory_it_says_so() {
 }
 
 #[test]
-fn line_ends_behind_a_message_do_not_make_it_stall() {
+fn line_ends_after_a_message_do_not_delay_the_next_one() {
     let buffers = buffers();
     for rest in ["\r", "\r\n", "\r\n\r"] {
         let mut connection = Connection::new(&policy(), at(0));
@@ -258,7 +262,7 @@ fn line_ends_behind_a_message_do_not_make_it_stall() {
 }
 
 #[test]
-fn a_connection_that_waits_holds_no_memory() {
+fn an_idle_connection_uses_no_buffer() {
     let buffers = buffers();
     let mut connection = Connection::new(&policy(), at(0));
     let mut ear = Ear::default();

@@ -1,4 +1,4 @@
-//! Connections that end, and what watchers are told of the devices behind them.
+//! Connections that end, and what watchers of their devices are sent.
 
 use crate::{
     client::{Client, ok, register, subscribe},
@@ -18,7 +18,7 @@ use std::{
 };
 
 #[test]
-fn watchers_are_told_when_a_connection_ends_and_when_its_device_comes_again() {
+fn watchers_are_notified_when_a_connection_ends_and_when_its_device_registers_again() {
     let fixture = Fixture::new(StreamPolicy::default());
     let mut phone = fixture.client();
     phone.send(register("alice", "TCP", 1).as_bytes());
@@ -31,7 +31,7 @@ fn watchers_are_told_when_a_connection_ends_and_when_its_device_comes_again() {
     drop(phone);
     assert!(told(&mut lamp).contains("<basic>closed</basic>"));
     let page = fixture.server.bindings(None, 10);
-    assert_eq!(page.bindings.len(), 1, "its lease goes on");
+    assert_eq!(page.bindings.len(), 1, "its lease continues");
     assert!(!is_reachable(&page.bindings[0]));
 
     let mut phone = fixture.client();
@@ -43,14 +43,15 @@ fn watchers_are_told_when_a_connection_ends_and_when_its_device_comes_again() {
 }
 
 #[test]
-fn a_device_that_has_moved_to_another_connection_is_not_lost_with_the_first() {
+fn a_device_that_has_moved_to_another_connection_survives_the_end_of_the_first() {
     let fixture = Fixture::new(StreamPolicy::default());
     let (mut old, mut new) = (fixture.client(), fixture.client());
     for (cseq, phone) in [(1, &mut old), (2, &mut new)] {
         phone.send(register("alice", "TCP", cseq).as_bytes());
         assert!(phone.message().starts_with("SIP/2.0 200 OK\r\n"));
     }
-    // Bob shows when the end of the old one has been dealt with.
+    // Bob's registration shows that the server has processed the end of the old
+    // connection.
     old.send(register("bob", "TCP", 1).as_bytes());
     assert!(old.message().starts_with("SIP/2.0 200 OK\r\n"));
     drop(old);
@@ -86,10 +87,10 @@ fn all_devices_of_a_connection_are_lost_with_it_but_not_those_behind_a_path() {
     assert!(is_reachable(behind.expect("bound")));
 }
 
-/// A phone that listens, and closes its connection when it has registered, is no
-/// phone that has gone: whoever calls it connects to it.
+/// A phone that listens and closes its connection after registering is still
+/// reachable: a caller connects to it.
 #[test]
-fn a_device_that_listens_where_it_comes_from_does_not_go_with_its_connection() {
+fn a_device_that_listens_on_its_source_address_survives_the_end_of_its_connection() {
     let fixture = Fixture::new(StreamPolicy::default());
     let mut phone = fixture.client();
     let listens = "Contact: <sip:alice@127.0.0.1:5062;transport=tcp>";
@@ -113,10 +114,11 @@ fn a_device_that_listens_where_it_comes_from_does_not_go_with_its_connection() {
     assert_eq!(&*reachable[0].aor, "sip:alice@example.com");
 }
 
-/// RFC 5626 §4.4.1: one that was told a Flow-Timer and brings nothing has gone.
+/// RFC 5626 §4.4.1: a device that was given a Flow-Timer and sends nothing is
+/// gone.
 #[test]
-fn a_device_that_was_told_to_keep_its_flow_alive_and_is_silent_is_lost() {
-    // After that long a connection is looked at first.
+fn a_device_with_a_flow_timer_that_sends_nothing_is_unreachable() {
+    // The server checks a connection first after this time.
     let policy = StreamPolicy {
         stalled: Duration::from_secs(1),
         ..StreamPolicy::default()
@@ -157,11 +159,15 @@ fn a_device_that_was_told_to_keep_its_flow_alive_and_is_silent_is_lost() {
     let lost: Vec<_> = page.iter().filter(|one| !is_reachable(one)).collect();
     assert_eq!(lost.len(), 1);
     assert_eq!(&*lost[0].aor, "sip:alice@example.com");
-    assert_eq!(silent.next(), None, "its connection has ended");
+    assert_eq!(
+        silent.next(),
+        None,
+        "the connection of the device has ended"
+    );
     assert_eq!(fixture.streams.stream_stats().closed_idle, 1);
 }
 
-/// Connections whose peers have two seconds where they were told more.
+/// Connections that allow peers two seconds instead of the announced time.
 struct Hasty(Arc<Streams>);
 
 impl Network for Hasty {
@@ -181,13 +187,13 @@ impl Network for Hasty {
         assert_eq!(
             within,
             Duration::from_secs(130),
-            "120 s, and some for the way"
+            "120 s, and some more for delays"
         );
         self.0.expect_keepalives(flow, Duration::from_secs(2));
     }
 }
 
-/// The next NOTIFY, which is answered.
+/// Returns the next NOTIFY and answers it.
 fn told(lamp: &mut Client<TcpStream>) -> String {
     let notify = lamp.message();
     assert!(notify.starts_with("NOTIFY "), "{notify}");

@@ -1,4 +1,4 @@
-//! Sources that bring much and finish nothing, while others are served.
+//! Sources that send much and complete nothing, while others are served.
 
 use crate::{
     client::{Client, ok, register, subscribe},
@@ -13,7 +13,7 @@ use std::{
 };
 
 #[test]
-fn whoever_announces_much_and_brings_little_takes_little() {
+fn a_source_that_announces_much_and_sends_little_uses_little_memory() {
     let fixture = Fixture::new(policy());
     let held: Vec<_> = (0..120)
         .map(|number| greedy(&fixture, 2 + number % 2, 4400))
@@ -42,7 +42,7 @@ fn one_source_holds_no_more_memory_than_its_share() {
 }
 
 #[test]
-fn many_sources_together_displace_each_other_and_nobody_who_is_known() {
+fn many_sources_together_displace_each_other_and_no_known_device() {
     let fixture = Fixture::new(policy());
     let mut known = from(&fixture, 4);
     known.send(register("alice", "TCP", 1).as_bytes());
@@ -61,7 +61,7 @@ fn many_sources_together_displace_each_other_and_nobody_who_is_known() {
     drop(held);
 }
 
-/// One at 127.0.0.`host` registers, subscribes and is told.
+/// A client at 127.0.0.`host` registers, subscribes and is notified.
 fn is_served(fixture: &Fixture, host: u8) {
     let user = format!("user{host}");
     let mut client = from(fixture, host);
@@ -74,7 +74,8 @@ fn is_served(fixture: &Fixture, host: u8) {
     client.send(ok(&notify).as_bytes());
 }
 
-/// Announces 65,000 bytes of body from 127.0.0.`host` and brings so many in all.
+/// Announces a body of 65,000 bytes from 127.0.0.`host`, and sends `bytes` bytes
+/// in all.
 fn greedy(fixture: &Fixture, host: u8, bytes: usize) -> TcpStream {
     let mut message = register("mallory", "TCP", 1)
         .replace("Content-Length: 0", "Content-Length: 64000")
@@ -83,7 +84,7 @@ fn greedy(fixture: &Fixture, host: u8, bytes: usize) -> TcpStream {
     let mut stream = from(fixture, host).stream;
     let patience = Some(Duration::from_secs(30));
     stream.set_write_timeout(patience).unwrap();
-    // It may be closed meanwhile, which is what others need.
+    // The server may close it meanwhile, so that others have room.
     let _ = stream.write_all(&message);
     stream
 }

@@ -1,5 +1,5 @@
-//! The server on a simulated network of connections: virtual time, random cuts
-//! and breaks, the same seed the same run.
+//! The server on a simulated network of connections: virtual time, random
+//! segments and breaks; the same seed gives the same run.
 
 use crate::client::{ok, register, subscribe};
 use busyhour::{buffer::Buffer, runtime::Runtime};
@@ -19,14 +19,14 @@ use std::{
     time::Duration,
 };
 
-/// Streams of bytes to peers by their addresses; one that is gone takes nothing.
-/// Where there is little room, none takes what can wait.
+/// Byte streams to peers, by their addresses; one that was closed accepts
+/// nothing. While room is short, none accepts data that can wait.
 #[derive(Default)]
 struct Wire(Mutex<HashMap<SocketAddr, Vec<u8>>>, AtomicBool);
 
 impl Network for Wire {
     fn send(&self, flow: Flow, message: Buffer) -> Result<(), SendError> {
-        assert_eq!(flow.transport, Transport::Tcp, "never by datagram");
+        assert_eq!(flow.transport, Transport::Tcp, "nothing is sent by UDP");
         let mut wire = self.0.lock().unwrap();
         let stream = wire.get_mut(&flow.remote).ok_or(SendError::FlowFailed)?;
         stream.extend_from_slice(&message);
@@ -97,7 +97,7 @@ impl World {
         self.random as usize
     }
 
-    /// Brings bytes in pieces of a random size, with time between them.
+    /// Delivers bytes in pieces of random sizes, with time between them.
     fn send(&mut self, from: SocketAddr, text: &str) {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
@@ -127,7 +127,7 @@ impl World {
         let server = &self.server;
         let filled = connection.filled(piece.len(), buffers, now, &mut |heard| match heard {
             Heard::Message(message) => server.message(flow, &message),
-            Heard::Ping => panic!("none was sent"),
+            Heard::Ping => panic!("no such message was sent"),
             Heard::Broken(bytes, error) => server.broken_stream(flow, &bytes, error),
         });
         filled.unwrap();
@@ -141,7 +141,7 @@ impl World {
         self.runtime.simulation().unwrap().run_for(time);
     }
 
-    /// What the peer got since it was last asked.
+    /// What the peer has received since the last call.
     fn received(&self, peer: SocketAddr) -> String {
         self.pass(Duration::from_millis(100));
         let mut wire = self.wire.0.lock().unwrap();
@@ -150,7 +150,7 @@ impl World {
 }
 
 #[test]
-fn answers_go_back_on_the_connection_and_notify_goes_to_the_watchers() {
+fn answers_are_sent_on_the_requests_connection_and_notifys_on_the_watchers() {
     for seed in 1..40 {
         let mut world = World::new(seed);
         let (phone, lamp) = (world.connect(7), world.connect(8));
@@ -180,7 +180,7 @@ fn answers_go_back_on_the_connection_and_notify_goes_to_the_watchers() {
 }
 
 #[test]
-fn who_watches_a_public_gruu_is_told_of_its_address_of_record() {
+fn a_subscription_to_a_public_gruu_watches_its_address_of_record() {
     let mut world = World::new(2);
     let (phone, lamp) = (world.connect(7), world.connect(8));
     let instance = "urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
@@ -200,16 +200,17 @@ fn who_watches_a_public_gruu_is_told_of_its_address_of_record() {
 }
 
 #[test]
-fn a_connection_that_ends_before_its_registration_is_through_leaves_no_open_presence() {
+fn a_connection_that_ends_during_its_registration_leaves_no_open_presence() {
     let mut world = World::new(10);
     let (phone, lamp) = (world.connect(7), world.connect(8));
     world.send(lamp, &subscribe("alice"));
     let told = world.received(lamp);
     world.send(lamp, &ok(told.split_once("NOTIFY ").expect("a first").1));
-    // It asks for its flow: others cannot connect to it.
+    // The phone asks for outbound (RFC 5626), since others cannot connect to
+    // it.
     let register = register("alice", "TCP", 1).replace("=tcp>", "=tcp;ob>");
     world.bring(phone, register.as_bytes());
-    // Its end is told while the registration still waits for its turn.
+    // The connection ends while the registration still waits for its turn.
     world.cut(phone);
     let flow = world.flow(phone);
     world.server.flow_failed(flow);
@@ -226,7 +227,7 @@ fn a_connection_that_ends_before_its_registration_is_through_leaves_no_open_pres
 }
 
 #[test]
-fn a_watcher_without_room_is_told_the_last_state_and_nothing_is_missing() {
+fn a_watcher_whose_connection_is_full_gets_the_last_state_later() {
     let mut world = World::new(8);
     let (phone, lamp) = (world.connect(7), world.connect(8));
     world.send(lamp, &subscribe("alice"));
@@ -251,7 +252,7 @@ fn a_watcher_without_room_is_told_the_last_state_and_nothing_is_missing() {
 }
 
 #[test]
-fn a_last_notify_waits_for_room_no_longer_than_for_its_answer() {
+fn a_last_notify_waits_for_room_no_longer_than_it_would_for_its_answer() {
     let mut world = World::new(9);
     let lamp = world.connect(8);
     world.room_is_little(true);
@@ -266,7 +267,7 @@ fn a_last_notify_waits_for_room_no_longer_than_for_its_answer() {
 }
 
 #[test]
-fn what_finds_no_room_is_put_off_since_nobody_sends_it_again() {
+fn a_message_without_room_is_delayed_since_it_is_never_retransmitted() {
     let limits = Limits {
         device_queue_max: 2,
         ..Limits::default()
@@ -284,7 +285,7 @@ fn what_finds_no_room_is_put_off_since_nobody_sends_it_again() {
 }
 
 #[test]
-fn a_refresh_that_finds_no_room_is_put_off() {
+fn the_answer_to_a_refresh_without_room_is_delayed() {
     let limits = Limits {
         device_queue_max: 1,
         ..Limits::default()
@@ -308,7 +309,7 @@ fn a_refresh_that_finds_no_room_is_put_off() {
     let answers = world.received(lamp);
     let (put_off, _) = answers
         .split_once("SIP/2.0 200 OK\r\n")
-        .expect("one accepted");
+        .expect("one request is accepted");
     assert!(put_off.starts_with("SIP/2.0 503 "), "{answers}");
     assert!(put_off.contains("CSeq: 3 SUBSCRIBE\r\n"), "{answers}");
     assert_eq!(
@@ -319,7 +320,7 @@ fn a_refresh_that_finds_no_room_is_put_off() {
 }
 
 #[test]
-fn nothing_is_sent_twice_over_a_connection_and_a_silent_watcher_ends() {
+fn nothing_is_retransmitted_over_a_connection_and_a_silent_watcher_ends() {
     let mut world = World::new(3);
     let lamp = world.connect(8);
     world.send(lamp, &subscribe("alice"));
@@ -339,7 +340,7 @@ fn nothing_is_sent_twice_over_a_connection_and_a_silent_watcher_ends() {
 }
 
 #[test]
-fn a_watcher_whose_connection_is_gone_ends_and_one_that_came_again_hears() {
+fn a_watcher_whose_connection_has_ended_ends_and_one_that_reconnects_is_notified() {
     let mut world = World::new(4);
     let (gone, phone) = (world.connect(8), world.connect(7));
     world.send(gone, &subscribe("alice"));
@@ -360,7 +361,7 @@ fn a_watcher_whose_connection_is_gone_ends_and_one_that_came_again_hears() {
 }
 
 #[test]
-fn what_cannot_be_a_message_is_answered_400() {
+fn bytes_that_are_no_message_are_answered_with_400() {
     let mut world = World::new(5);
     let peer = world.connect(7);
     let without_length = register("alice", "TCP", 1).replace("Content-Length: 0\r\n", "");

@@ -20,7 +20,7 @@ use std::{
 /// A server with real connections.
 pub struct Fixture {
     pub streams: Arc<Streams>,
-    /// Which way each message came.
+    /// The flow of each message.
     flows: Arc<Mutex<Vec<Flow>>>,
     pub server: Server,
     runtime: Runtime,
@@ -39,7 +39,7 @@ impl Fixture {
         Self::over(options, |streams| streams)
     }
 
-    /// Over connections that are wrapped so.
+    /// As [`new`](Self::new), with connections that `wrap` wraps.
     pub fn over(
         options: StreamOptions,
         wrap: impl FnOnce(Arc<Streams>) -> Arc<dyn Network>,
@@ -82,7 +82,7 @@ impl Fixture {
         Client::new(self.address(Transport::Tcp))
     }
 
-    /// Waits until the counters are as wanted.
+    /// Waits until the counters satisfy `wanted`.
     pub fn wait_for(&self, wanted: impl Fn(&StreamStats) -> bool) -> StreamStats {
         loop {
             let stats = self.streams.stream_stats();
@@ -121,7 +121,7 @@ fn registrations_in_one_segment_and_byte_by_byte_are_answered_in_place() {
     assert!(client.message().contains("To: <sip:carol@"));
     let stats = fixture.wait_for(|stats| stats.sent == 3);
     assert_eq!((stats.accepted, stats.received), (1, 3));
-    // The answer leaves before it is counted.
+    // An answer is sent before it is counted.
     while fixture.server.stats().registrar.binding_count < 3 {
         thread::yield_now();
     }
@@ -140,7 +140,7 @@ fn a_ping_is_answered_with_a_pong() {
 }
 
 #[test]
-fn a_watcher_is_told_on_its_own_connection() {
+fn a_watcher_is_notified_on_its_own_connection() {
     let fixture = Fixture::new(StreamPolicy::default());
     let mut lamp = fixture.client();
     lamp.send(subscribe("alice").as_bytes());
@@ -158,7 +158,7 @@ fn a_watcher_is_told_on_its_own_connection() {
 }
 
 #[test]
-fn what_cannot_be_a_message_is_answered_and_the_connection_ends() {
+fn bytes_that_are_no_message_are_answered_and_the_connection_ends() {
     let fixture = Fixture::new(StreamPolicy::default());
     let mut client = fixture.client();
     let broken = register("alice", "TCP", 1).replace("Content-Length: 0\r\n", "");
@@ -171,7 +171,7 @@ fn what_cannot_be_a_message_is_answered_and_the_connection_ends() {
     assert_eq!(
         client.next(),
         None,
-        "nobody knows where the next message begins"
+        "the beginning of the next message is unknown"
     );
     drop(client);
     let stats = fixture.wait_for(|stats| stats.connection_count == 0);
@@ -194,14 +194,18 @@ fn connections_are_limited_in_total_and_from_one_source() {
     let mut third = fixture.client();
     third.send(b"\r\n\r\n");
     assert_eq!(third.bytes(2), b"\r\n");
-    assert_eq!(held[0].next(), None, "the oldest of the source gives way");
+    assert_eq!(
+        held[0].next(),
+        None,
+        "the oldest connection of the source is closed"
+    );
     let stats = fixture.wait_for(|stats| stats.displaced_source == 1);
     assert_eq!((stats.refused_source, stats.connection_count), (0, 2));
     for (client, user) in [(&mut held[1], "alice"), (&mut third, "bob")] {
         client.send(register(user, "TCP", 1).as_bytes());
         assert!(client.message().starts_with("SIP/2.0 200 "));
     }
-    assert_eq!(fixture.client().next(), None, "who is known stays");
+    assert_eq!(fixture.client().next(), None, "a trusted connection stays");
     fixture.wait_for(|stats| stats.refused_source == 1);
     drop((held, third));
     fixture.wait_for(|stats| stats.connection_count == 0);
@@ -211,7 +215,7 @@ fn connections_are_limited_in_total_and_from_one_source() {
 }
 
 #[test]
-fn the_oldest_stranger_gives_way_and_whoever_is_known_never() {
+fn the_oldest_untrusted_connection_is_closed_and_a_trusted_one_never() {
     let policy = StreamPolicy {
         connections_max: 2,
         ..StreamPolicy::default()
@@ -237,13 +241,14 @@ fn the_oldest_stranger_gives_way_and_whoever_is_known_never() {
 #[test]
 fn a_later_connection_between_the_same_addresses_is_another_flow() {
     let fixture = Fixture::new(StreamPolicy::default());
-    // An address of this test's own, so that no other takes its port meanwhile.
+    // An address that only this test uses, so that no other takes its port
+    // meanwhile.
     let own = SocketAddr::from(([127, 0, 0, 2], 0));
     let mut first = Client::over(connect_from(own, fixture.address(Transport::Tcp)));
     first.send(register("alice", "TCP", 1).as_bytes());
     assert!(first.message().starts_with("SIP/2.0 200 "));
     let address = first.stream.local_addr().unwrap();
-    // A reset leaves the address free at once.
+    // After a reset, the address is free at once.
     SockRef::from(&first.stream)
         .set_linger(Some(Duration::ZERO))
         .unwrap();
@@ -263,11 +268,14 @@ fn a_later_connection_between_the_same_addresses_is_another_flow() {
         fixture.streams.send(old, message(b"for alice")),
         Err(SendError::FlowFailed)
     );
-    fixture.streams.send(new, message(b"for bob")).unwrap();
-    assert_eq!(second.bytes(7), b"for bob");
+    fixture
+        .streams
+        .send(new, message(b"the message for bob"))
+        .unwrap();
+    assert_eq!(second.bytes(7), b"the message for bob");
 }
 
-/// A connection from an address of choice.
+/// A connection from a given address.
 pub fn connect_from(address: SocketAddr, server: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
@@ -277,7 +285,7 @@ pub fn connect_from(address: SocketAddr, server: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn a_burst_that_does_not_fit_waits_and_ends_nothing() {
+fn a_burst_that_does_not_fit_waits_and_ends_no_connection() {
     let policy = StreamPolicy {
         outbox_bytes_max: 256 << 10,
         ..StreamPolicy::default()
@@ -297,7 +305,7 @@ fn a_burst_that_does_not_fit_waits_and_ends_nothing() {
     phone.send(register("alice", "TCP", 1).as_bytes());
     assert!(phone.message().starts_with("SIP/2.0 200 "));
     fixture.wait_for(|stats| stats.put_off > 0);
-    // Now it reads, and as fast as others.
+    // Now it reads as fast as others.
     SockRef::from(&proxy.stream)
         .set_recv_buffer_size(1 << 20)
         .unwrap();
@@ -310,7 +318,7 @@ fn a_burst_that_does_not_fit_waits_and_ends_nothing() {
     assert_eq!((stats.closed_unread, stats.connection_count), (0, 2));
 }
 
-/// A connection of which neither kernel holds much.
+/// A connection with small buffers in both kernels.
 fn connect_narrow(server: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -321,12 +329,12 @@ fn connect_narrow(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What they are all told is more than the kernel ever holds for a connection
-/// (4 MiB), and its outbox.
+/// The NOTIFYs of all these watchers are longer than the most that the kernel
+/// ever buffers for a connection (4 MiB) and its outbox together.
 const WATCHERS: usize = 800;
 
 #[test]
-fn a_connection_that_says_nothing_or_nothing_more_is_closed() {
+fn a_connection_that_sends_nothing_or_nothing_more_is_closed() {
     let policy = StreamPolicy {
         idle: Duration::from_millis(20),
         stalled: Duration::from_millis(20),
@@ -344,7 +352,7 @@ fn a_connection_that_says_nothing_or_nothing_more_is_closed() {
 }
 
 #[test]
-fn who_asks_and_closes_at_once_is_answered() {
+fn a_client_that_closes_its_sending_side_at_once_is_answered() {
     let fixture = Fixture::new(StreamPolicy::default());
     let mut client = fixture.client();
     client.send(register("alice", "TCP", 1).as_bytes());
@@ -356,7 +364,7 @@ fn who_asks_and_closes_at_once_is_answered() {
 }
 
 #[test]
-fn who_pings_without_reading_holds_no_memory() {
+fn a_client_that_pings_without_reading_uses_no_memory() {
     let fixture = Fixture::new(StreamPolicy::default());
     let mut client = fixture.client();
     let pings = b"\r\n\r\n".repeat(1 << 16);
@@ -365,7 +373,7 @@ fn who_pings_without_reading_holds_no_memory() {
         .set_write_timeout(Some(Duration::from_millis(200)))
         .unwrap();
     for _ in 0..64 {
-        // Nobody reads the answers, so that the kernel's buffers may be full.
+        // No answers are read, so the kernel's buffers may be full.
         if client.stream.write_all(&pings).is_err() {
             break;
         }
@@ -373,7 +381,7 @@ fn who_pings_without_reading_holds_no_memory() {
     fixture.wait_for(|stats| stats.pings >= 1 << 16);
     let stats = fixture.streams.stream_stats();
     assert_eq!(stats.closed_unread, 0);
-    assert!(stats.held_bytes <= 2048, "half a ping at most");
+    assert!(stats.held_bytes <= 2048, "at most half a ping is kept");
     assert!(fixture.runtime.buffers().live_count() <= 4);
 }
 
@@ -385,7 +393,7 @@ fn a_peer_that_does_not_read_is_closed_when_its_outbox_is_full() {
     };
     let fixture = Fixture::new(policy);
     let mut client = fixture.client();
-    // The answers fill the kernel's buffers on both ends and then the outbox.
+    // The answers fill the kernel's buffers on both ends, and then the outbox.
     let request = register("alice", "TCP", 1);
     while fixture.streams.stream_stats().closed_unread == 0 {
         if client.stream.write_all(request.as_bytes()).is_err() {
@@ -397,7 +405,7 @@ fn a_peer_that_does_not_read_is_closed_when_its_outbox_is_full() {
 }
 
 #[test]
-fn a_flow_that_is_gone_is_an_error_and_counted() {
+fn sending_on_an_ended_flow_is_an_error_and_counted() {
     let fixture = Fixture::new(StreamPolicy::default());
     let flow = Flow {
         transport: Transport::Tcp,
@@ -427,7 +435,7 @@ fn a_stop_ends_every_connection_and_releases_every_pin() {
 }
 
 #[test]
-fn an_address_in_use_is_named_with_its_setting() {
+fn an_address_in_use_is_reported_with_its_setting() {
     let fixture = Fixture::new(StreamPolicy::default());
     let taken = fixture.address(Transport::Tcp);
     let options = StreamOptions {
@@ -456,12 +464,12 @@ fn a_panic_over_one_message_is_counted_and_the_next_is_answered() {
             return;
         };
         let text = String::from_utf8(message.to_vec()).unwrap();
-        assert!(!text.contains("deadly"), "a fault of the program");
+        assert!(!text.contains("deadly"), "a bug in the program");
         arrived.send(text).unwrap();
     };
     streams.start(runtime.clock(), deliver).unwrap();
     let address = streams.addresses(Transport::Tcp).next().unwrap();
-    // On the connection that brought it, and on another.
+    // A message on the same connection, and one on another.
     for users in [["deadly", "alice"], ["deadly", "bob"]] {
         let mut client = TcpStream::connect(address).unwrap();
         for user in users {

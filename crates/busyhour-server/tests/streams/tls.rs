@@ -1,4 +1,4 @@
-//! TLS, with a certificate made here and a client of rustls.
+//! TLS, with a certificate made by the test and a client of rustls.
 
 use crate::{
     client::{Client, connect, register},
@@ -69,7 +69,7 @@ impl Files {
     }
 }
 
-/// A client that trusts this certificate alone.
+/// A client that trusts only this certificate.
 fn client(
     fixture: &Fixture,
     trusted: CertificateDer<'static>,
@@ -105,7 +105,7 @@ fn a_device_registers_over_tls() {
 }
 
 #[test]
-fn one_who_speaks_no_tls_is_closed_and_counted() {
+fn a_client_without_tls_is_closed_and_counted() {
     let fixture = Files::new().fixture();
     let mut plain = Client::new(fixture.address(Transport::Tls));
     plain.send(register("alice", "TCP", 1).as_bytes());
@@ -117,7 +117,7 @@ fn one_who_speaks_no_tls_is_closed_and_counted() {
 }
 
 #[test]
-fn a_handshake_has_its_time() {
+fn a_handshake_has_a_time_limit() {
     let fixture = Files::new().fixture_with(StreamPolicy {
         handshake: Duration::from_millis(20),
         ..StreamPolicy::default()
@@ -129,7 +129,7 @@ fn a_handshake_has_its_time() {
 }
 
 #[test]
-fn one_source_has_so_many_unfinished_handshakes_and_finished_ones_do_not_count() {
+fn unfinished_handshakes_of_one_source_are_limited_and_finished_ones_do_not_count() {
     let files = Files::new();
     let fixture = files.fixture_with(StreamPolicy {
         handshakes_per_source_max: 1,
@@ -152,7 +152,7 @@ fn one_source_has_so_many_unfinished_handshakes_and_finished_ones_do_not_count()
 }
 
 #[test]
-fn beyond_so_many_unfinished_handshakes_connections_wait_and_are_served_later() {
+fn connections_beyond_the_limit_of_unfinished_handshakes_wait_and_are_served_later() {
     let files = Files::new();
     let fixture = files.fixture_with(StreamPolicy {
         handshakes_max: 1,
@@ -176,7 +176,7 @@ fn beyond_so_many_unfinished_handshakes_connections_wait_and_are_served_later() 
 }
 
 #[test]
-fn handshakes_that_nobody_goes_on_with_give_way_to_new_ones_and_those_alone() {
+fn only_abandoned_handshakes_are_closed_for_new_ones() {
     let files = Files::new();
     let fixture = files.fixture_with(StreamPolicy {
         handshakes_max: 4,
@@ -195,19 +195,23 @@ fn handshakes_that_nobody_goes_on_with_give_way_to_new_ones_and_those_alone() {
         phone.send(b"\r\n\r\n");
         assert_eq!(phone.bytes(2), b"\r\n");
         fixture.wait_for(|stats| stats.displaced_handshakes == displaced);
-        assert_eq!(silent.remove(0).next(), None, "the oldest");
-        // So that there are as many as may be again.
+        assert_eq!(silent.remove(0).next(), None, "the oldest one is closed");
+        // So that the number is at its limit again.
         silent.push(Client::new(address));
         fixture.wait_for(|stats| stats.accepted == 5 + 2 * displaced);
     }
     first.send(b"\r\n\r\n");
-    assert_eq!(first.bytes(2), b"\r\n", "whose handshake is finished stays");
+    assert_eq!(
+        first.bytes(2),
+        b"\r\n",
+        "a connection with a finished handshake stays"
+    );
     let stats = fixture.streams.stream_stats();
     assert_eq!((stats.closed_handshake, stats.displaced), (0, 0));
 }
 
 #[test]
-fn a_new_certificate_is_shown_to_new_connections() {
+fn a_new_certificate_is_used_for_new_connections() {
     let (old, new) = (Files::new(), Files::new());
     let fixture = old.fixture();
     let mut before = client(&fixture, old.der());
@@ -218,14 +222,14 @@ fn a_new_certificate_is_shown_to_new_connections() {
     after.send(b"\r\n\r\n");
     assert_eq!(after.bytes(2), b"\r\n");
     before.send(b"\r\n\r\n");
-    assert_eq!(before.bytes(2), b"\r\n", "the old connection goes on");
+    assert_eq!(before.bytes(2), b"\r\n", "the old connection continues");
     fixture.streams.replace_certificate(None);
     assert!(client(&fixture, new.der()).stream.flush().is_err());
     fixture.wait_for(|stats| stats.refused_no_certificate == 1);
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn an_invalid_file_is_reported_with_the_reason() {
     let files = Files::new();
     let missing = files.folder.path().join("none.pem");
     let error = Certificate::read(&missing, &files.key())
