@@ -1,4 +1,4 @@
-//! Hints: an extension is what its devices are together.
+//! Hints: the state of an extension combines the states of its devices.
 
 use crate::world::{
     DIALOG, World, body, dialog, digest_config, header, hint, kept, ok, open_config,
@@ -42,7 +42,7 @@ fn an_extension_follows_its_devices() {
 }
 
 #[test]
-fn presence_of_an_extension_says_it_in_words() {
+fn presence_of_an_extension_names_its_state() {
     let mut world = World::with(ServerConfig {
         hints: vec![hint("100", &["alice"])],
         ..open_config()
@@ -64,7 +64,7 @@ fn presence_of_an_extension_says_it_in_words() {
 }
 
 #[test]
-fn a_line_on_hold_and_one_that_dials_are_told_apart_from_one_that_rings() {
+fn states_held_and_dialling_differ_from_ringing() {
     let mut world = World::open();
     world
         .server
@@ -98,7 +98,7 @@ fn a_line_on_hold_and_one_that_dials_are_told_apart_from_one_that_rings() {
 }
 
 #[test]
-fn devices_count_by_the_strongest_as_asterisk_counts_them() {
+fn the_strongest_device_state_counts_as_in_asterisk() {
     use LineState::*;
     let cases: [(&[LineState], LineState); 12] = [
         (&[], Invalid),
@@ -129,7 +129,7 @@ fn devices_count_by_the_strongest_as_asterisk_counts_them() {
 }
 
 #[test]
-fn a_hint_that_is_set_anew_speaks_of_its_new_devices_alone() {
+fn a_hint_that_is_changed_combines_only_its_new_devices() {
     let mut world = World::open();
     world.register("alice", 600);
     world
@@ -150,7 +150,7 @@ fn a_hint_that_is_set_anew_speaks_of_its_new_devices_alone() {
 }
 
 #[test]
-fn watchers_come_again_where_an_address_becomes_an_extension_or_no_longer_is_one() {
+fn watchers_must_subscribe_again_when_an_address_becomes_or_stops_being_an_extension() {
     let mut world = World::open();
     world.watch("w", "100", "presence");
     world
@@ -171,7 +171,7 @@ fn watchers_come_again_where_an_address_becomes_an_extension_or_no_longer_is_one
 }
 
 #[test]
-fn with_accounts_an_extension_can_be_watched_though_it_is_none() {
+fn with_accounts_an_extension_without_an_account_can_be_watched() {
     let mut world = World::with(ServerConfig {
         hints: vec![hint("100", &["alice"])],
         ..digest_config()
@@ -213,7 +213,11 @@ fn an_extension_shows_the_devices_whose_accounts_name_it() {
         Ok(false)
     );
     assert_eq!(world.server.remove_hint("300", kept()), Ok(true));
-    assert_eq!(devices(&world, "300"), [&*erin], "what accounts name stays");
+    assert_eq!(
+        devices(&world, "300"),
+        [&*erin],
+        "the devices that accounts name stay"
+    );
     world.settle();
     let told = world.notified();
     let is_over = |notify: &String| notify.contains("Subscription-State: terminated");
@@ -232,7 +236,7 @@ fn an_extension_shows_the_devices_whose_accounts_name_it() {
 }
 
 #[test]
-fn what_cannot_be_a_hint_is_refused_with_its_reason() {
+fn an_invalid_hint_is_refused_with_its_reason() {
     let world = World::with(ServerConfig {
         hints: vec![hint("100", &["sip:alice@example.com"])],
         limits: Limits {

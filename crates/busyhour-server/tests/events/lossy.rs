@@ -11,7 +11,7 @@ use busyhour_sip::Message;
 use std::collections::BTreeMap;
 
 #[test]
-fn the_last_state_reaches_everybody_and_no_older_one_after_it() {
+fn the_last_state_reaches_every_watcher_and_no_older_one_follows_it() {
     let scale = std::env::var("BUSYHOUR_TEST_SCALE")
         .ok()
         .and_then(|scale| scale.parse().ok());
@@ -25,7 +25,7 @@ struct Lossy {
     world: World,
     random: Random,
     now_ms: u64,
-    /// Sorted by time of arrival, and then in the order of sending.
+    /// Sorted by the time of arrival, and then in the order of sending.
     way: BTreeMap<(u64, u64), (To, String)>,
     sent_count: u64,
     publisher: Publisher,
@@ -108,7 +108,10 @@ impl Lossy {
             .collect();
         let given_up = self.world.stats().watch.given_up;
         assert_eq!(lost.len() as u64, given_up, "seed {seed}");
-        assert!(lost.len() < self.watchers.len(), "seed {seed}: all lost");
+        assert!(
+            lost.len() < self.watchers.len(),
+            "seed {seed}: every NOTIFY was lost"
+        );
     }
 
     fn live(&mut self, time_ms: u64) {
@@ -128,7 +131,7 @@ impl Lossy {
         let (copies, delay_ms) = match self.is_quiet {
             true => (1, 10),
             // Watchers are given up after 32 s and may subscribe again. A publisher
-            // is not given up, since its runs would end by bad luck.
+            // must not be given up by bad luck, since that would end the run.
             false if datagram.contains("NOTIFY") => {
                 (self.random.pick(&[0, 0, 0, 1, 1, 1, 1, 1, 1, 2]), 400)
             }
@@ -162,7 +165,7 @@ impl Lossy {
         if let Some(pending) = &mut self.publisher.pending {
             assert!(
                 now < pending.give_up_at,
-                "seed {}: unlucky beyond reason",
+                "seed {}: too many losses in a row",
                 self.seed
             );
             if now >= pending.resend_at {

@@ -1,5 +1,5 @@
-//! The event server from datagram to datagram, in virtual time: message
-//! waiting, publications, hints, and what watchers are told of each.
+//! The event packages, from received to sent datagrams, in virtual time:
+//! message waiting, publications, hints, and what watchers of each are sent.
 
 #[path = "../support/exchange.rs"]
 mod exchange;

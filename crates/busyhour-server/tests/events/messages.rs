@@ -1,4 +1,5 @@
-//! Message waiting: RFC 3842, the mailboxes, and MSGCOUNT of IAX2.
+//! Message waiting: RFC 3842, the mailboxes, and the information element
+//! MSGCOUNT of IAX2.
 
 use crate::world::{World, body, digest_config, header, kept, ok, open_config};
 use busyhour_registrar::watch::{MessageCounts, MessageSummary};
@@ -8,7 +9,7 @@ const PUBLISH: &str =
     "Event: message-summary\r\nContent-Type: application/simple-message-summary\r\n";
 
 #[test]
-fn a_watcher_is_told_at_once_and_then_every_change() {
+fn a_watcher_is_notified_at_once_and_then_of_every_change() {
     let mut world = World::open();
     let first = world.watch("w", "alice", "message-summary");
     assert_eq!(
@@ -31,7 +32,11 @@ fn a_watcher_is_told_at_once_and_then_every_change() {
         Ok(false)
     );
     world.settle();
-    assert_eq!(world.notified(), [""; 0], "it was told that already");
+    assert_eq!(
+        world.notified(),
+        [""; 0],
+        "the watcher has received that already"
+    );
     assert_eq!(world.server.remove_mailbox("alice", kept()), Ok(true));
     world.settle();
     assert_eq!(body(&world.only_notify()), "Messages-Waiting: no\r\n");
@@ -41,7 +46,7 @@ fn a_watcher_is_told_at_once_and_then_every_change() {
 }
 
 #[test]
-fn an_account_may_have_the_mailbox_of_another_and_none_beside() {
+fn an_account_may_use_the_mailbox_of_another_instead_of_its_own() {
     let mut world = World::with(digest_config());
     world
         .server
@@ -66,7 +71,7 @@ fn an_account_may_have_the_mailbox_of_another_and_none_beside() {
 }
 
 #[test]
-fn what_a_device_publishes_stands_in_front_of_what_was_set() {
+fn counts_that_a_device_publishes_replace_those_that_were_set() {
     let mut world = World::open();
     world
         .server
@@ -93,7 +98,7 @@ fn what_a_device_publishes_stands_in_front_of_what_was_set() {
 }
 
 #[test]
-fn a_mailbox_that_only_a_device_speaks_of_cannot_be_removed() {
+fn a_mailbox_that_only_a_device_publishes_cannot_be_removed() {
     let mut world = World::open();
     let headers = "Event: message-summary\r\nContent-Type: application/simple-message-summary\r\n";
     world.publish("alice", headers, "Messages-Waiting: yes\r\n");
@@ -105,12 +110,12 @@ fn a_mailbox_that_only_a_device_speaks_of_cannot_be_removed() {
     assert_eq!(
         mailbox.summary.iax2_count(),
         u16::MAX,
-        "lit, but nobody said by how many"
+        "messages wait, but their number is unknown"
     );
 }
 
 #[test]
-fn of_two_who_publish_a_mailbox_one_may_go() {
+fn one_of_two_publications_of_a_mailbox_may_end() {
     let mut world = World::with(digest_config());
     let publish = |expires_s: u32| format!("{PUBLISH}Expires: {expires_s}\r\n");
     let text = |new: u32| format!("Messages-Waiting: yes\r\nVoice-Message: {new}/0\r\n");
@@ -124,14 +129,14 @@ fn of_two_who_publish_a_mailbox_one_may_go() {
     assert_eq!(
         new(&world),
         1,
-        "bob shares the box of alice, and began last"
+        "bob shares alice's mailbox and published last"
     );
     world.pass(60_000);
     assert_eq!(new(&world), 2);
 }
 
 #[test]
-fn an_account_that_is_given_another_mailbox_leaves_nothing_in_the_old_one() {
+fn an_account_that_gets_another_mailbox_leaves_no_counts_in_the_old_one() {
     let mut world = World::with(digest_config());
     world.put_account("dave", Some("100"), &[]);
     let text = "Messages-Waiting: yes\r\nVoice-Message: 5/0\r\n";
@@ -145,7 +150,7 @@ fn an_account_that_is_given_another_mailbox_leaves_nothing_in_the_old_one() {
     let state = header(&world.only_notify(), "Subscription-State");
     assert_eq!(
         state, "terminated;reason=deactivated",
-        "it hears the wrong one"
+        "it is notified of the wrong mailbox"
     );
     world.pass(60_000);
     assert_eq!(world.server.mailbox("100"), None);
@@ -174,7 +179,7 @@ fn a_full_table_of_mailboxes_refuses_a_publication_before_it_is_accepted() {
 }
 
 #[test]
-fn bodies_that_say_nothing_clear_are_refused() {
+fn ambiguous_bodies_are_refused() {
     for text in [
         "",
         "Voice-Message: 1/0\r\n",
@@ -192,7 +197,7 @@ fn bodies_that_say_nothing_clear_are_refused() {
 }
 
 #[test]
-fn two_octets_hold_what_they_can() {
+fn counts_above_255_are_written_as_255() {
     let count = |new, old| voice(new, old).iax2_count();
     assert_eq!(count(0, 0), 0);
     assert_eq!(count(3, 7), 0x0703);
@@ -230,7 +235,7 @@ fn names_counts_and_numbers_of_mailboxes_have_bounds() {
     assert_eq!(world.stats().mailbox.refused, 4);
 }
 
-/// So many voice messages, the first new one urgent.
+/// `new` new and `old` old voice messages; the first new one is urgent.
 fn voice(new: u32, old: u32) -> MessageSummary {
     MessageSummary {
         voice: Some(MessageCounts {

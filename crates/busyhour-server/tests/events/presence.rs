@@ -1,4 +1,4 @@
-//! What presence says of a device, and what it keeps to itself.
+//! What a presence document contains, and which data of a device it does not.
 
 use crate::world::{World, body};
 
@@ -18,7 +18,7 @@ fn presence_and_dialogs_name_no_address_of_a_registered_contact() {
 }
 
 #[test]
-fn what_a_device_says_of_itself_stays_as_it_said_it() {
+fn a_devices_own_publication_is_not_changed() {
     let mut world = World::open();
     let document = "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" entity=\"sip:alice@example.com\">\
          <tuple id=\"1\"><status><basic>open</basic></status>\
@@ -37,7 +37,7 @@ fn what_a_device_says_of_itself_stays_as_it_said_it() {
 }
 
 #[test]
-fn a_contact_that_moves_is_no_news_to_who_is_not_told_where_it_is() {
+fn a_changed_contact_address_is_not_notified_to_watchers_that_do_not_see_it() {
     let mut world = World::open();
     let contact = |host: &str| {
         format!(

@@ -1,5 +1,5 @@
-//! PUBLISH (RFC 3903): the life of a publication, what is refused, and what
-//! watchers see of it.
+//! PUBLISH (RFC 3903): the life of a publication, which requests are refused,
+//! and what watchers receive.
 
 use crate::world::{DIALOG, World, body, dialog, digest_config, header, open_config};
 use busyhour_registrar::watch::WatchPolicy;
@@ -8,7 +8,7 @@ use busyhour_server::server::{Limits, ServerConfig};
 const PRESENCE: &str = "Event: presence\r\nContent-Type: application/pidf+xml\r\n";
 
 #[test]
-fn a_publication_begins_is_refreshed_changed_and_taken_back() {
+fn a_publication_is_made_refreshed_changed_and_removed() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     let first = world.publish("alice", PRESENCE, &presence("open", "Here"));
@@ -53,12 +53,12 @@ fn a_publication_begins_is_refreshed_changed_and_taken_back() {
     assert_eq!(
         world.stats().registrar.device_count,
         0,
-        "nothing is left of the device"
+        "nothing of the device is left"
     );
 }
 
 #[test]
-fn only_the_last_entity_tag_of_a_package_names_a_publication() {
+fn only_the_last_entity_tag_of_a_package_is_valid() {
     let mut world = World::open();
     let first = world.publish("alice", PRESENCE, &presence("open", "Here"));
     let last = world.publish("alice", &if_match(&first, "presence"), "");
@@ -70,20 +70,20 @@ fn only_the_last_entity_tag_of_a_package_names_a_publication() {
     let other = world.publish("alice", &if_match(&last, "dialog"), "");
     assert!(
         other.starts_with("SIP/2.0 412 "),
-        "of another package: {other}"
+        "the tag belongs to another package: {other}"
     );
     let stats = world.stats().publish;
     assert_eq!((stats.condition_failed, stats.publication_count), (2, 1));
 }
 
 #[test]
-fn what_cannot_be_answered_for_want_of_a_buffer_is_not_done_and_can_be_asked_again() {
+fn a_request_without_a_buffer_for_its_answer_has_no_effect_and_can_be_sent_again() {
     let mut world = World::open();
     let mut publish = |headers: &str, body: &str| {
         let request = world.request("PUBLISH", "alice", None, "p", headers, body);
         world.receive_without_room(&request);
         assert_eq!(world.sent(), [""; 0]);
-        // The same again, as one does who hears nothing.
+        // The client sends the request again, since it has received no answer.
         world.receive(&request);
         let answer = world.sent().remove(0);
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
@@ -105,7 +105,7 @@ fn what_cannot_be_answered_for_want_of_a_buffer_is_not_done_and_can_be_asked_aga
 }
 
 #[test]
-fn publications_that_end_together_are_told_once() {
+fn publications_that_end_together_cause_one_notify() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     let messages = "Event: message-summary\r\nExpires: 60\r\n\
@@ -128,7 +128,7 @@ fn publications_that_end_together_are_told_once() {
 }
 
 #[test]
-fn a_publication_ends_by_itself() {
+fn a_publication_expires() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     let headers = format!("{PRESENCE}Expires: 60\r\n");
@@ -149,7 +149,7 @@ fn a_publication_ends_by_itself() {
 }
 
 #[test]
-fn several_publications_and_the_registration_are_told_as_one() {
+fn several_publications_and_the_registration_make_one_document() {
     let mut world = World::open();
     world.register("alice", 600);
     world.publish("alice", PRESENCE, &presence("open", "Desk"));
@@ -173,7 +173,7 @@ fn several_publications_and_the_registration_are_told_as_one() {
 }
 
 #[test]
-fn watchers_of_one_package_do_not_hear_of_another() {
+fn watchers_of_one_package_are_not_notified_of_another() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     world.publish("alice", DIALOG, &dialog("confirmed"));
@@ -190,7 +190,7 @@ fn watchers_of_one_package_do_not_hear_of_another() {
 }
 
 #[test]
-fn the_order_of_what_a_device_does_is_the_order_its_watchers_hear() {
+fn watchers_are_notified_in_the_order_of_the_publications() {
     let mut world = World::open();
     world.watch("w", "alice", "dialog");
     let mut last = world.publish("alice", DIALOG, &dialog("early"));
@@ -202,7 +202,7 @@ fn the_order_of_what_a_device_does_is_the_order_its_watchers_hear() {
     assert_eq!(
         told.len(),
         2,
-        "the first, and the last of those that came meanwhile: {told:#?}"
+        "the first state, and the last one of those that came meanwhile: {told:#?}"
     );
     assert!(told[0].contains("<state>early</state>"), "{told:#?}");
     assert!(told[1].contains("<state>terminated</state>"), "{told:#?}");
@@ -210,7 +210,7 @@ fn the_order_of_what_a_device_does_is_the_order_its_watchers_hear() {
     assert_eq!(world.stats().watch.conflated, 3);
 }
 
-/// Headers in two parts, the answer, and what is in it.
+/// Two parts of the headers, the answer, and what it must contain.
 const REFUSED_HEADERS: [(&str, &str, &str, &str); 10] = [
     (
         "Event: reg-ish\r\n",
@@ -257,7 +257,7 @@ const REFUSED_BODIES: [(&str, &str, &str); 4] = [
 ];
 
 #[test]
-fn what_cannot_be_published_is_refused_with_its_reason() {
+fn an_invalid_publication_is_refused_with_its_reason() {
     let mut world = World::open();
     let whole = presence("open", "x");
     for (headers, more, status, has) in REFUSED_HEADERS {
@@ -352,7 +352,7 @@ fn a_publication_that_grows_when_it_is_written_is_refused() {
 }
 
 #[test]
-fn all_publications_of_an_address_have_room_in_one_notify() {
+fn one_notify_has_room_for_all_publications_of_an_address() {
     let mut world = World::with(ServerConfig {
         limits: Limits {
             publications_per_device_max: 64,
@@ -379,14 +379,14 @@ fn all_publications_of_an_address_have_room_in_one_notify() {
     let answer = long(&changes, 25_000);
     assert!(
         answer.starts_with("SIP/2.0 200 "),
-        "its tag holds: {answer}"
+        "the tag is still valid: {answer}"
     );
     let notify = world.watch("w", "alice", "presence");
     assert!(body(&notify).len() > 45_000 && notify.len() < 65_507);
 }
 
 #[test]
-fn a_retransmitted_publish_is_answered_and_does_nothing() {
+fn a_retransmitted_publish_is_answered_and_has_no_effect() {
     let mut world = World::open();
     let request = world.request(
         "PUBLISH",
@@ -403,7 +403,7 @@ fn a_retransmitted_publish_is_answered_and_does_nothing() {
     assert_eq!(world.stats().publish.created, 1);
 }
 
-/// The headers of a request that speaks of an earlier publication.
+/// The headers of a request that changes an earlier publication.
 fn if_match(answer: &str, package: &str) -> String {
     let etag = header(answer, "SIP-ETag");
     format!("Event: {package}\r\nSIP-If-Match: {etag}\r\n")

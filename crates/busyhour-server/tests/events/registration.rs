@@ -3,7 +3,7 @@
 use crate::world::{World, body, digest_config, header};
 
 #[test]
-fn a_registration_is_told_when_it_begins() {
+fn watchers_are_notified_when_a_registration_begins() {
     let mut world = World::open();
     let first = world.watch("w", "alice", "reg");
     assert_eq!(header(&first, "Content-Type"), "application/reginfo+xml");
@@ -15,7 +15,7 @@ fn a_registration_is_told_when_it_begins() {
     assert_eq!(
         world.stats().registrar.device_count,
         0,
-        "nothing is kept of a device that is none"
+        "nothing is kept for a user who has no device"
     );
 
     world.register("alice", 600);
@@ -31,7 +31,7 @@ fn a_registration_is_told_when_it_begins() {
 }
 
 #[test]
-fn each_step_of_a_registration_is_told_by_its_name() {
+fn each_step_of_a_registration_is_notified_with_its_event() {
     let mut world = World::open();
     world.register("alice", 600);
     world.watch("w", "alice", "reg");
@@ -60,7 +60,7 @@ fn each_step_of_a_registration_is_told_by_its_name() {
 }
 
 #[test]
-fn a_refresh_of_the_subscription_is_told_in_full() {
+fn a_refresh_of_the_subscription_gets_the_full_state() {
     let mut world = World::open();
     world.register("alice", 600);
     let first = world.watch("w", "alice", "reg");
@@ -78,7 +78,7 @@ fn a_refresh_of_the_subscription_is_told_in_full() {
 }
 
 #[test]
-fn what_happens_while_a_notify_is_on_its_way_is_not_lost() {
+fn changes_while_a_notify_is_unanswered_are_not_lost() {
     let mut world = World::open();
     world.watch("w", "alice", "reg");
     world.register("alice", 600);
@@ -88,7 +88,7 @@ fn what_happens_while_a_notify_is_on_its_way_is_not_lost() {
     assert_eq!(told.len(), 2, "{told:#?}");
     let (first, last) = (body(&told[0]), body(&told[1]));
     assert!(first.contains("event=\"registered\""), "{first}");
-    // The binding that was taken back and made again is the same one.
+    // The binding that was removed and made again is the same one.
     assert!(
         last.contains("id=\"b1\" state=\"active\" event=\"refreshed\""),
         "{last}"
@@ -108,7 +108,7 @@ fn only_the_account_itself_sees_where_it_registers() {
 }
 
 #[test]
-fn it_cannot_be_published() {
+fn a_registration_cannot_be_published() {
     let mut world = World::open();
     let answer = world.publish(
         "alice",

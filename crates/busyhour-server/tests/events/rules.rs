@@ -1,5 +1,5 @@
-//! What every watcher can rely on: retransmission and its end, one dialog that
-//! is over, the pace, and counts that only grow.
+//! The rules for every watcher: retransmission and its end, the end of a
+//! dialog, the pace of NOTIFYs, and versions that only grow.
 
 use crate::world::{World, answer, body, header, ok, open_config};
 use busyhour_registrar::watch::WatchPolicy;
@@ -7,7 +7,7 @@ use busyhour_server::server::{Limits, ServerConfig};
 use std::time::Duration;
 
 #[test]
-fn a_watcher_that_is_dead_ends_after_32_seconds() {
+fn a_watcher_that_does_not_answer_ends_after_32_seconds() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     world.register("alice", 600);
@@ -32,7 +32,7 @@ fn a_watcher_that_is_dead_ends_after_32_seconds() {
 }
 
 #[test]
-fn a_watcher_that_knows_nothing_of_it_ends_at_once() {
+fn a_watcher_that_answers_481_ends_at_once() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     world.register("alice", 600);
@@ -45,7 +45,7 @@ fn a_watcher_that_knows_nothing_of_it_ends_at_once() {
 }
 
 #[test]
-fn a_refresh_that_cannot_be_answered_for_want_of_a_buffer_can_be_asked_again() {
+fn a_refresh_without_a_buffer_for_its_answer_can_be_sent_again() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     let refresh = world.subscribe_request("w", "alice", "Event: presence\r\n");
@@ -58,7 +58,7 @@ fn a_refresh_that_cannot_be_answered_for_want_of_a_buffer_can_be_asked_again() {
 }
 
 #[test]
-fn requests_that_no_notifier_can_serve_are_refused_with_their_reason() {
+fn unsupported_subscriptions_are_refused_with_their_reason() {
     let mut world = World::open();
     for (headers, status, has) in [
         (
@@ -94,7 +94,7 @@ fn requests_that_no_notifier_can_serve_are_refused_with_their_reason() {
 }
 
 #[test]
-fn changes_come_no_faster_than_the_pace_and_the_last_is_never_lost() {
+fn notifies_are_limited_in_rate_and_the_last_change_is_never_lost() {
     let mut world = World::with(ServerConfig {
         watch: WatchPolicy {
             notify_interval: Duration::from_millis(500),
@@ -119,13 +119,13 @@ fn changes_come_no_faster_than_the_pace_and_the_last_is_never_lost() {
     assert_eq!(
         told,
         ["early", "confirmed"],
-        "the first at once, the last after the pace"
+        "the first one at once, the last one after the interval"
     );
     assert_eq!(world.stats().watch.conflated, 3);
 }
 
 #[test]
-fn a_subscribe_is_answered_with_a_notify_whatever_the_pace() {
+fn a_subscribe_causes_a_notify_whatever_the_rate() {
     let mut world = World::with(ServerConfig {
         watch: WatchPolicy {
             notify_interval: Duration::from_secs(10),
@@ -175,7 +175,7 @@ fn watchers_are_bounded_and_counted() {
 }
 
 #[test]
-fn an_answer_that_comes_twice_is_stray_and_harmless() {
+fn a_duplicate_answer_is_counted_as_stray_and_has_no_effect() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
     world.register("alice", 600);

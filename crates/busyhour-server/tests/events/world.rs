@@ -1,4 +1,4 @@
-//! A server without a disk or a network, and those who speak with it.
+//! A server without a disk or a network, and the clients that send to it.
 
 pub use crate::exchange::{answer, digest_config, ok, open_config};
 
@@ -17,11 +17,11 @@ pub struct World {
     pub server: Server,
     sent: Arc<Sent>,
     last_cseq: u32,
-    /// Our tag of each dialog, by its Call-ID.
+    /// The clients' tag of each dialog, by its Call-ID.
     dialogs: HashMap<String, String>,
 }
 
-/// The store has no reason to refuse anything here.
+/// In these tests the store has no reason to refuse anything.
 pub fn kept() -> Completion {
     Box::new(|fate| assert!(fate.is_ok(), "{fate:?}"))
 }
@@ -63,8 +63,8 @@ impl World {
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     }
 
-    /// Opens a subscription called `id`, or refreshes it; the answer, and the
-    /// first NOTIFY if one came at once, which is confirmed.
+    /// Opens a subscription called `id`, or refreshes it. Returns the answer,
+    /// and the first NOTIFY if one came at once; that NOTIFY is confirmed.
     pub fn subscribe(&mut self, id: &str, user: &str, headers: &str) -> (String, Option<String>) {
         let request = self.subscribe_request(id, user, headers);
         self.receive(&request);
@@ -89,15 +89,15 @@ impl World {
         self.request("SUBSCRIBE", user, tag.as_deref(), id, headers, "")
     }
 
-    /// Watches a package of a user; the first NOTIFY.
+    /// Watches a package of a user; returns the first NOTIFY.
     pub fn watch(&mut self, id: &str, user: &str, package: &str) -> String {
         let (answer, notify) = self.subscribe(id, user, &format!("Event: {package}\r\n"));
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
         notify.unwrap()
     }
 
-    /// What was sent since the last time, every NOTIFY of it confirmed; and what
-    /// was sent upon that, to the end.
+    /// Everything that was sent since the last call. Confirms each NOTIFY in it,
+    /// and includes what is sent in reply, to the end.
     pub fn notified(&mut self) -> Vec<String> {
         let mut all = Vec::new();
         loop {
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// The one NOTIFY that was sent since the last time.
+    /// The only NOTIFY that was sent since the last call.
     #[track_caller]
     pub fn only_notify(&mut self) -> String {
         let mut sent = self.notified();
@@ -125,8 +125,9 @@ impl World {
         self.ask("PUBLISH", user, headers, body)
     }
 
-    /// Publishes a dialog in this state in the place of that with the entity-tag,
-    /// or anew where that is empty; the new entity-tag.
+    /// Publishes a dialog in this state. It replaces the publication with the
+    /// entity-tag, or is a new one if the tag is empty. Returns the new
+    /// entity-tag.
     pub fn publish_next(&mut self, user: &str, etag: &str, state: &str) -> String {
         let headers = match etag {
             "" => DIALOG.to_owned(),
@@ -135,7 +136,7 @@ impl World {
         header(&self.publish(user, &headers, &dialog(state)), "SIP-ETag")
     }
 
-    /// Asks again with the password after the challenge.
+    /// Publishes; answers the challenge with the account's password.
     pub fn publish_as(&mut self, account: &str, user: &str, headers: &str, body: &str) -> String {
         let request = self.request("PUBLISH", user, None, "publish", headers, body);
         self.receive(&request);
@@ -153,7 +154,7 @@ impl World {
         self.sent()
     }
 
-    /// Sends a request and gives the answer.
+    /// Sends a request and returns its response.
     pub fn ask(&mut self, method: &str, user: &str, headers: &str, body: &str) -> String {
         let request = self.request(method, user, None, "ask", headers, body);
         self.receive(&request);
@@ -204,11 +205,14 @@ impl World {
         let held = self.starve();
         let before = self.stats().traffic.no_buffer;
         self.deliver(datagram);
-        assert!(self.stats().traffic.no_buffer > before, "it found room");
+        assert!(
+            self.stats().traffic.no_buffer > before,
+            "there was room for an answer"
+        );
         drop(held);
     }
 
-    /// Takes up all the buffers there are, the long ones first.
+    /// Allocates all free buffers, the long ones first.
     fn starve(&self) -> Vec<BufferMut> {
         let lens = (0..=24).rev().map(|bits| 1 << bits);
         let alloc = |len| std::iter::from_fn(move || self.runtime.buffers().alloc(len).ok());
@@ -254,7 +258,7 @@ pub fn hint(extension: &str, devices: &[&str]) -> HintConfig {
     }
 }
 
-/// The value of a header in an answer.
+/// The value of a header in a response.
 #[track_caller]
 pub fn header(message: &str, name: &str) -> String {
     let prefix = format!("{name}: ");
