@@ -1,20 +1,20 @@
-//! A device that has nothing to do with the greedy one.
+//! A device that is independent of the greedy one.
 
 use crate::{phone::Phone, support::ServerProcess};
 use std::time::{Duration, Instant};
 
-/// Another device at 127.0.0.`host` registers, subscribes to its own presence
-/// and is told that it is there, all within 2 s, whatever others take.
+/// A device at 127.0.0.`host` registers, subscribes to its own presence and is
+/// notified that it is there, all within 2 s, whatever others use.
 ///
-/// A busy machine may delay one attempt, so there are three. What takes the
-/// service away lasts far longer: a kept answer lives 32 s.
+/// A busy machine may delay one attempt, so there are three. A real loss of
+/// service lasts far longer: an answer is kept for 32 s.
 #[track_caller]
 pub fn is_served(server: &ServerProcess, host: u8, user: &str) {
     let attempts: Vec<_> = (0..ATTEMPTS)
         .map_while(|_| attempt(server, host, user).err())
         .collect();
     if attempts.len() == ATTEMPTS {
-        panic!("not served: {attempts:?}\n{}", server.stats());
+        panic!("the device is not served: {attempts:?}\n{}", server.stats());
     }
 }
 

@@ -1,4 +1,4 @@
-//! One account has an address of record at every host: `limits.devices`.
+//! One account registers an address of record at every host: `limits.devices`.
 
 use crate::{
     bystander,
@@ -6,8 +6,8 @@ use crate::{
     support::{Place, ServerProcess},
 };
 
-/// user1 at 127.0.0.2 sends so many requests, each for itself at another host,
-/// and waits for the last answer.
+/// user1 at 127.0.0.2 sends `count` requests, each for its own address at
+/// another host, and waits for the last answer.
 fn send_many(server: &ServerProcess, count: u32, make: impl Fn(&mut Phone, &str) -> String) {
     let mut greedy = Phone::new(server, 2, "user1");
     let first = make(&mut greedy, "h0");
@@ -36,7 +36,7 @@ fn publish(phone: &mut Phone, host: &str) -> String {
 }
 
 #[test]
-fn one_account_has_so_many_devices_and_no_more() {
+fn the_devices_of_one_account_are_limited() {
     let place = Place::new();
     let server = place.server(&format!("[limits]\ndevices = 2000\n{ACCOUNTS}"));
     send_many(&server, SHARE + 10, register);
@@ -46,7 +46,7 @@ fn one_account_has_so_many_devices_and_no_more() {
 }
 
 #[test]
-fn one_account_has_so_many_publications_and_no_more() {
+fn the_publications_of_one_account_are_limited() {
     let place = Place::new();
     let server = place.server(&format!("[limits]\npublications = 2000\n{ACCOUNTS}"));
     send_many(&server, SHARE + 10, publish);
@@ -55,7 +55,7 @@ fn one_account_has_so_many_publications_and_no_more() {
     assert_eq!(
         server.stat("/mailbox/mailbox_count"),
         1,
-        "that of the account"
+        "the limit of the account"
     );
     server.wait_for_log("a share was reached");
     let log = server.log();
@@ -69,7 +69,7 @@ fn one_account_has_so_many_publications_and_no_more() {
 }
 
 #[test]
-fn one_device_has_so_many_contacts_and_publications_and_no_more() {
+fn the_contacts_and_publications_of_one_device_are_limited() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let mut greedy = Phone::new(&server, 2, "user1");
@@ -98,13 +98,16 @@ fn one_device_has_so_many_contacts_and_publications_and_no_more() {
     assert_eq!(server.stat("/publish/too_many"), 2);
     server.wait_for_log("sip.max_contacts");
     server.wait_for_log("limits.publications_per_device");
-    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+    assert!(
+        server.get("/healthz").starts_with("ok"),
+        "only the greedy device is limited"
+    );
 }
 
-/// The phones of a building behind one NAT: as many as one source may have, and
-/// ten more.
+/// The phones of a building are behind one NAT: as many as one source may have,
+/// and ten more.
 #[test]
-fn one_source_has_so_many_devices_and_no_more() {
+fn the_devices_of_one_source_are_limited() {
     let place = Place::new();
     let accounts = ACCOUNTS.replace("count = 40", "count = 2000");
     let server = place.server(&format!("[limits]\ndevices = 2000\n{accounts}"));
@@ -119,5 +122,6 @@ fn one_source_has_so_many_devices_and_no_more() {
     bystander::is_served(&server, 3, "user1999");
 }
 
-/// Devices and publications that one may have of 2,000: more than a tenth.
+/// The devices or publications that one source may have of 2,000: more than a
+/// tenth.
 const SHARE: u32 = 1024;

@@ -1,5 +1,5 @@
-//! HTTP: connections, bodies that do not come, answers that nobody reads, streams
-//! of events.
+//! HTTP: connections, bodies that are not sent, answers that are not read, and
+//! event streams.
 
 use crate::{
     bystander,
@@ -14,7 +14,7 @@ use std::{
 };
 
 #[test]
-fn unfinished_bodies_take_no_places_from_others_and_none_from_healthz() {
+fn unfinished_bodies_take_no_connections_from_others_or_from_healthz() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let held: Vec<_> = (0..256).map(|_| opened(&server, 2, UNFINISHED)).collect();
@@ -24,7 +24,7 @@ fn unfinished_bodies_take_no_places_from_others_and_none_from_healthz() {
     server.wait_for("/http/refused_source", |refused| refused >= 156);
     server.wait_for_log("http.max_connections_per_source");
     bystander::is_served(&server, 4, "user1");
-    // The places come back.
+    // The connections are free again.
     wait_until(
         || ask(&server, 2, "/api/stats").starts_with("HTTP/1.1 200 "),
         || server.log(),
@@ -34,7 +34,7 @@ fn unfinished_bodies_take_no_places_from_others_and_none_from_healthz() {
 }
 
 #[test]
-fn all_places_taken_leave_healthz_reachable() {
+fn healthz_is_reachable_when_all_connections_are_used() {
     let place = Place::new();
     let configuration = format!(
         "{ACCOUNTS}[http]\nmax_connections = 20\n\
@@ -51,7 +51,7 @@ fn all_places_taken_leave_healthz_reachable() {
 }
 
 #[test]
-fn one_source_has_so_many_streams_of_events_and_no_more() {
+fn the_event_streams_of_one_source_are_limited() {
     let place = Place::new();
     let configuration = format!("{ACCOUNTS}[http]\nmax_connections_per_source = 25\n");
     let server = place.server(&configuration);
@@ -64,9 +64,9 @@ fn one_source_has_so_many_streams_of_events_and_no_more() {
     drop(streams);
 }
 
-/// A proxy on this machine is one source for everybody who looks at a dashboard.
+/// A proxy on this machine is one source for all users of a dashboard.
 #[test]
-fn a_proxy_holds_a_hundred_connections_half_of_them_streams_of_events() {
+fn a_proxy_may_have_a_hundred_connections_half_of_them_event_streams() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let streams: Vec<_> = (0..50)
@@ -80,9 +80,9 @@ fn a_proxy_holds_a_hundred_connections_half_of_them_streams_of_events() {
     drop((streams, others));
 }
 
-/// Bodies that no request may have are no matter of memory.
+/// Bodies that no request may have are refused whether or not there is memory.
 #[test]
-fn a_body_too_long_is_refused_for_good_and_one_cut_off_is_not_late() {
+fn a_body_too_long_is_413_and_a_body_cut_off_is_no_timeout() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let mut long = opened(
@@ -105,14 +105,14 @@ fn a_body_too_long_is_refused_for_good_and_one_cut_off_is_not_late() {
     assert_eq!(&answer, b"HTTP/1.1 413");
     let mut cut_off = opened(&server, 2, UNFINISHED);
     cut_off.shutdown(Shutdown::Write).expect("a connection");
-    // Whether there is an answer or not: it ends at once.
+    // With or without an answer, the connection ends at once.
     let _ = cut_off.read_to_end(&mut Vec::new());
     assert_eq!(server.stat("/http/late_bodies"), 0);
     assert_eq!(server.stat("/http/refused_bodies"), 0);
 }
 
 #[test]
-fn whoever_reads_no_answers_is_closed() {
+fn a_client_that_reads_no_answers_is_closed() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let mut stream = opened(&server, 2, "");
@@ -125,19 +125,19 @@ fn whoever_reads_no_answers_is_closed() {
     server.wait_for("/http/closed_unread", |closed| closed == 1);
 }
 
-/// A connection from 127.0.0.`host` on which this was sent.
+/// A connection from 127.0.0.`host` on which this request was sent.
 fn opened(server: &ServerProcess, host: u8, request: &str) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let address = SocketAddr::from(([127, 0, 0, host], 0));
     socket
         .bind(&address.into())
-        .expect("an address of the loopback");
+        .expect("an address of loopback");
     socket.connect(&server.http.into()).expect("a server");
     let mut stream = TcpStream::from(socket);
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
         .expect("a time");
-    // It may be closed already.
+    // The server may have closed it already.
     let _ = stream.write_all(request.as_bytes());
     stream
 }
@@ -145,7 +145,7 @@ fn opened(server: &ServerProcess, host: u8, request: &str) -> TcpStream {
 fn ask(server: &ServerProcess, host: u8, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n");
     let mut answer = Vec::new();
-    // What came before an end counts.
+    // The bytes before the end of the connection count.
     let _ = opened(server, host, &request).read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Wrong passwords: the table of those, and the pause that follows.
+//! Wrong passwords: the table of failures, and the pause that follows.
 
 use crate::{
     bystander,
@@ -10,7 +10,7 @@ use std::{fs, path::Path, process::Command, time::Instant};
 /// If an attacker forges the address of a phone, the answers go to the phone. So the
 /// attacker has no nonce for that address.
 #[test]
-fn forged_datagrams_lock_no_phone_out() {
+fn forged_datagrams_lock_out_no_phone() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let mut phone = Phone::new(&server, 2, "user1");
@@ -33,7 +33,7 @@ fn forged_datagrams_lock_no_phone_out() {
 /// Each wrong password is a log line in which fail2ban finds the address, until one
 /// source sends too many in a second.
 #[test]
-fn failed_logins_are_logged_with_their_source_and_flood_no_log() {
+fn failed_logins_are_logged_with_their_source_and_at_a_limited_rate() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let mut greedy = Phone::new(&server, 2, "user1");
@@ -63,7 +63,7 @@ fn failed_logins_are_logged_with_their_source_and_flood_no_log() {
 }
 
 #[test]
-fn a_line_of_a_failed_login_has_an_end_whatever_the_user_is_called() {
+fn the_log_line_of_a_failed_login_is_bounded_for_any_user_name() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let mut greedy = Phone::new(&server, 2, "user1");
@@ -82,7 +82,7 @@ fn a_line_of_a_failed_login_has_an_end_whatever_the_user_is_called() {
 /// A source that fails under many names fills neither the log nor the memory for
 /// others.
 #[test]
-fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
+fn refused_registrations_fill_neither_the_log_nor_the_table_of_failures() {
     let place = Place::new();
     let server = place.server(&format!("[sip]\ndomains = \"example.com\"\n{ACCOUNTS}"));
     let mut other = Phone::new(&server, 5, "user5");
@@ -121,7 +121,7 @@ fn refused_registrations_flood_neither_the_log_nor_the_memory_of_failures() {
 /// A source that sends requests under others' names, and never answers, leaves room
 /// in the table.
 #[test]
-fn challenges_that_nobody_answers_have_an_end_for_one_source() {
+fn unanswered_challenges_of_one_source_are_limited() {
     let place = Place::new();
     let server = place.server(&ACCOUNTS.replace("count = 40", "count = 2000"));
     let mut other = Phone::new(&server, 5, "user5");
@@ -149,7 +149,7 @@ fn challenges_that_nobody_answers_have_an_end_for_one_source() {
 
 /// Each registration has its own nonce, so that one entry must be kept for each.
 #[test]
-fn one_account_uses_so_many_nonces_and_no_more() {
+fn the_nonces_of_one_account_are_limited() {
     let place = Place::new();
     let server = place.server(&format!("[limits]\nnonces = 2000\n{ACCOUNTS}"));
     let mut greedy = Phone::new(&server, 2, "user1");
@@ -160,7 +160,10 @@ fn one_account_uses_so_many_nonces_and_no_more() {
     assert!(server.stat("/registrar/nonces_over_share") >= 10);
     assert_eq!(server.stat("/registrar/nonces_evicted"), 0);
     bystander::is_served(&server, 3, "user2");
-    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+    assert!(
+        server.get("/healthz").starts_with("ok"),
+        "only the greedy account is limited"
+    );
 }
 
 /// The addresses that fail2ban finds in a log.

@@ -1,6 +1,6 @@
-//! One source or one account takes all it can of one resource; another device
-//! registers, subscribes and is told all the same. One test for each row of
-//! docs/limits.md, against the real program over real sockets.
+//! One source or account uses all it can of one resource. Meanwhile another
+//! device registers, subscribes and is notified. There is one test for each row
+//! of docs/limits.md, against the real program over real sockets.
 
 #[path = "../support/mod.rs"]
 mod support;

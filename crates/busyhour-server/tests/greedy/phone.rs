@@ -1,5 +1,5 @@
-//! A telephone over UDP with an address of its own in 127.0.0.0/8, so that the
-//! server takes each for another source.
+//! A telephone over UDP. Each has its own address in 127.0.0.0/8, so that the
+//! server takes it for another source.
 
 use crate::support::ServerProcess;
 use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What every test of this folder starts its server with, and adds to.
+/// The configuration of every test in this folder; some add to it.
 pub const ACCOUNTS: &str = "
 [[account_range]]
 prefix = \"user\"
@@ -21,15 +21,15 @@ pub struct Phone {
     pub socket: UdpSocket,
     pub server: SocketAddr,
     pub user: String,
-    /// Grows with each request, and so no two have the same names.
+    /// Grows with each request, so that no two have the same branch or Call-ID.
     count: u32,
 }
 
 impl Phone {
-    /// One at 127.0.0.`host` that has the account `user`.
+    /// A phone at 127.0.0.`host` that has the account `user`.
     pub fn new(server: &ServerProcess, host: u8, user: &str) -> Self {
         let address = SocketAddr::from(([127, 0, 0, host], 0));
-        let socket = UdpSocket::bind(address).expect("an address of the loopback");
+        let socket = UdpSocket::bind(address).expect("an address of loopback");
         Self {
             socket,
             server: server.sip,
@@ -42,8 +42,8 @@ impl Phone {
         self.socket.local_addr().expect("bound")
     }
 
-    /// A request of this phone without credentials. `headers` end in line ends;
-    /// Contact is among them where it is needed.
+    /// A request of this phone without credentials. Each of the `headers` ends
+    /// in a line end; if the request needs a Contact, it is among them.
     pub fn request(&mut self, method: &str, uri: &str, to: &str, headers: &str) -> String {
         self.count += 1;
         let (count, user, address) = (self.count, &self.user, self.address());
@@ -75,10 +75,10 @@ impl Phone {
 
     pub fn send(&self, message: &str) {
         let sent = self.socket.send_to(message.as_bytes(), self.server);
-        sent.expect("room in the kernel");
+        sent.expect("room in the kernel's buffer");
     }
 
-    /// The next message that comes within `time`.
+    /// The next message, if one comes within `time`.
     pub fn hear(&self, time: Duration) -> Option<String> {
         let time = time.max(Duration::from_millis(1));
         self.socket.set_read_timeout(Some(time)).expect("a time");
@@ -88,9 +88,9 @@ impl Phone {
         Some(String::from_utf8(room).expect("text"))
     }
 
-    /// The answer to a request, which is sent again each half second; `None` at
-    /// `deadline`. A 401 is answered with the password. NOTIFYs that come
-    /// meanwhile are lost: they come again.
+    /// The answer to a request, which is sent again every half second; `None`
+    /// at `deadline`. The password answers a 401. NOTIFYs that come meanwhile
+    /// are ignored, since the server sends them again.
     pub fn ask_until(&mut self, request: &str, deadline: Instant) -> Option<String> {
         let answer = self.exchange(request, deadline)?;
         if !answer.starts_with("SIP/2.0 401 ") {
@@ -100,7 +100,8 @@ impl Phone {
         self.exchange(&proven, deadline)
     }
 
-    /// As [`ask_until`](Self::ask_until), with far more time than it takes.
+    /// As [`ask_until`](Self::ask_until), with a deadline that only a failing
+    /// test reaches.
     pub fn ask(&mut self, request: &str) -> String {
         let answer = self.ask_until(request, Instant::now() + PATIENCE);
         answer.unwrap_or_else(|| panic!("no answer to:\n{request}"))
@@ -112,7 +113,7 @@ impl Phone {
         answer.unwrap_or_else(|| panic!("no answer to:\n{request}"))
     }
 
-    /// The next NOTIFY until `deadline`, answered with 200.
+    /// The next NOTIFY before `deadline`; answers it with 200.
     pub fn notified_until(&self, deadline: Instant) -> Option<String> {
         loop {
             let left = deadline.checked_duration_since(Instant::now())?;
@@ -141,14 +142,14 @@ impl Phone {
     }
 }
 
-/// The value of a header; of several the first.
+/// The value of a header; the first one if there are several.
 pub fn header<'m>(message: &'m str, name: &str) -> Option<&'m str> {
     message
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// The request with an answer to the first challenge of `challenge` in it.
+/// The request with credentials for the first challenge of `challenge`.
 pub fn proven(request: &str, challenge: &str, user: &str, password: &str, count: u32) -> String {
     let (method, rest) = request.split_once(' ').expect("a request");
     let (uri, _) = rest.split_once(' ').expect("a request");
@@ -161,7 +162,7 @@ pub fn proven(request: &str, challenge: &str, user: &str, password: &str, count:
         answer.counted(count, "cnonce")
     );
     let proven = request.replace("Content-Length", &line);
-    // Another transaction, as it must be.
+    // It is a new transaction, so it has another branch.
     proven.replacen("branch=z9hG4bK", &format!("branch=z9hG4bK{count}p"), 1)
 }
 
@@ -184,5 +185,5 @@ fn branch(message: &str) -> Option<&str> {
 }
 
 const RESEND: Duration = Duration::from_millis(500);
-/// Far longer than anything takes that is not refused for good.
+/// A limit that only a refusal for good reaches.
 const PATIENCE: Duration = Duration::from_secs(60);

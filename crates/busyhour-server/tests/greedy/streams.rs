@@ -1,4 +1,4 @@
-//! Connections of SIP: their memory, their number, and answers that nobody reads.
+//! SIP connections: their memory, their number, and answers that are not read.
 
 use crate::{
     bystander,
@@ -13,7 +13,7 @@ use std::{
 };
 
 #[test]
-fn announced_bodies_take_no_memory_and_those_that_come_only_a_share() {
+fn announced_bodies_use_no_memory_and_received_ones_only_a_share() {
     let place = Place::new();
     let server = place.server(&format!("{ACCOUNTS}[limits]\n{MEMORY}"));
     let announcing: Vec<_> = (0..200)
@@ -34,7 +34,7 @@ fn announced_bodies_take_no_memory_and_those_that_come_only_a_share() {
 }
 
 #[test]
-fn one_source_has_so_many_connections_and_its_oldest_give_way() {
+fn the_connections_of_one_source_are_limited_and_its_oldest_ones_are_closed() {
     let place = Place::new();
     let limits = "[limits]\nconnections = 100\nconnections_per_source = 10\n";
     let server = place.server(&format!("{ACCOUNTS}{limits}"));
@@ -47,7 +47,7 @@ fn one_source_has_so_many_connections_and_its_oldest_give_way() {
 }
 
 #[test]
-fn whoever_reads_no_answers_is_closed() {
+fn a_client_that_reads_no_answers_is_closed() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
     let mut greedy = opened(&server, 2, "");
@@ -61,7 +61,7 @@ fn whoever_reads_no_answers_is_closed() {
     bystander::is_served(&server, 4, "user1");
 }
 
-/// One at 127.0.0.`host` connects, asks and hears.
+/// A client at 127.0.0.`host` connects, sends a request and is answered.
 fn is_answered(server: &ServerProcess, host: u8) {
     let mut stream = opened(server, host, &options());
     let mut begin = [0; 11];
@@ -74,13 +74,13 @@ fn opened(server: &ServerProcess, host: u8, message: &str) -> TcpStream {
     let address = SocketAddr::from(([127, 0, 0, host], 0));
     socket
         .bind(&address.into())
-        .expect("an address of the loopback");
+        .expect("an address of loopback");
     socket.connect(&server.tcp.into()).expect("a server");
     let mut stream = TcpStream::from(socket);
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
         .expect("a time");
-    // It may be closed already.
+    // The server may have closed it already.
     let _ = stream.write_all(message.as_bytes());
     stream
 }
@@ -93,7 +93,7 @@ fn options() -> String {
         .to_owned()
 }
 
-/// A message that announces 64,000 bytes of body, up to this length.
+/// A message that announces a body of 64,000 bytes, cut off at this length.
 fn incomplete(len: usize) -> String {
     let head = options().replace("Content-Length: 0", "Content-Length: 64000");
     let body = "x".repeat(len - head.len());

@@ -1,5 +1,6 @@
-//! One account subscribes and never answers a NOTIFY: what subscriptions keep,
-//! the answers that are kept, the NOTIFYs that wait, and the subscriptions.
+//! One account subscribes and never answers a NOTIFY. It uses up its share of
+//! the memory of subscriptions, of kept answers, of waiting NOTIFYs, and of the
+//! number of subscriptions.
 
 use crate::{
     bystander,
@@ -7,16 +8,17 @@ use crate::{
     support::{Place, ServerProcess},
 };
 
-/// A sixteenth of what there is by default, so that less fills a share. Requests in work, up to 1,024 of 2 KiB, need 2 MiB.
+/// A sixteenth of the default, so that a share is used up sooner. Requests in progress,
+/// up to 1,024 of 2 KiB, need 2 MiB.
 const LITTLE_MEMORY: &str = "[runtime]\nbuffer_budget_mib = 16\n";
 
-/// As [`subscribe_many_to`], to its own presence.
+/// As [`subscribe_many_to`], to the sender's own presence.
 fn subscribe_many(server: &ServerProcess, count: u32, headers: &str) {
     subscribe_many_to(server, "presence", count, headers);
 }
 
-/// user1 at 127.0.0.2 sends so many SUBSCRIBEs with these headers, and reads
-/// nothing. The server has read them all when this returns.
+/// user1 at 127.0.0.2 sends `count` SUBSCRIBEs with these headers, and reads
+/// nothing. The server has read all of them when this returns.
 fn subscribe_many_to(server: &ServerProcess, package: &str, count: u32, headers: &str) {
     let package = format!("Event: {package}\r\n");
     let mut greedy = Phone::new(server, 2, "user1");
@@ -35,7 +37,7 @@ fn subscribe_many_to(server: &ServerProcess, package: &str, count: u32, headers:
 }
 
 #[test]
-fn long_routes_are_refused_and_take_nothing() {
+fn long_routes_are_refused_and_use_no_memory() {
     let place = Place::new();
     let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
     let route = format!(
@@ -54,7 +56,7 @@ fn via(len: usize) -> String {
 }
 
 #[test]
-fn long_requests_in_work_have_a_share() {
+fn long_requests_in_progress_have_a_share() {
     let place = Place::new();
     let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
     subscribe_many(&server, 2000, &via(6000));
@@ -65,7 +67,7 @@ fn long_requests_in_work_have_a_share() {
 }
 
 #[test]
-fn answers_that_must_be_kept_have_a_share() {
+fn kept_answers_have_a_share() {
     let place = Place::new();
     let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
     subscribe_many(&server, 2600, &via(1200));
@@ -74,10 +76,13 @@ fn answers_that_must_be_kept_have_a_share() {
     assert_eq!(server.stat("/traffic/answers_not_kept"), 0);
     let kept = server.stat("/traffic/transaction_bytes");
     assert!(kept < 16 << 20 >> 2 >> 2, "{kept}");
-    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+    assert!(
+        server.get("/healthz").starts_with("ok"),
+        "only the greedy account is limited"
+    );
 }
 
-/// A long contact, which each NOTIFY of the package `reg` shows.
+/// Registers a long contact, which each NOTIFY of the package `reg` contains.
 fn register_long_contact(server: &ServerProcess) {
     let mut phone = Phone::new(server, 2, "user1");
     let long = format!(
@@ -95,7 +100,7 @@ fn register_long_contact(server: &ServerProcess) {
 }
 
 #[test]
-fn notifies_that_wait_have_a_share() {
+fn unanswered_notifies_have_a_share() {
     let place = Place::new();
     let server = place.server(&format!("{LITTLE_MEMORY}{ACCOUNTS}"));
     register_long_contact(&server);
@@ -110,18 +115,25 @@ fn notifies_that_wait_have_a_share() {
     );
     let share = 16 << 20 >> 2;
     assert!(kept < share / 4 && waiting < share / 4, "{kept}, {waiting}");
-    // Requests in work may take the last buffer for a moment. What is kept afterwards must not.
+    // Requests in progress may use the last buffer for a moment. What is kept afterwards
+    // must not.
     assert_eq!(server.stat("/traffic/no_buffer"), without_buffer);
-    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+    assert!(
+        server.get("/healthz").starts_with("ok"),
+        "only the greedy account is limited"
+    );
 }
 
 #[test]
-fn one_account_has_so_many_subscriptions_and_no_more() {
+fn the_subscriptions_of_one_account_are_limited() {
     let place = Place::new();
     let server = place.server(&format!("[limits]\nwatchers = 2000\n{ACCOUNTS}"));
     subscribe_many(&server, 1300, "");
     server.wait_for("/traffic/refused_share", |count| count >= 270);
     assert_eq!(server.stat("/watch/watcher_count"), 1024);
     bystander::is_served(&server, 3, "user2");
-    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+    assert!(
+        server.get("/healthz").starts_with("ok"),
+        "only the greedy account is limited"
+    );
 }

@@ -1,4 +1,4 @@
-//! What is remembered of requests: `limits.transactions`.
+//! The kept answers to requests: `limits.transactions`.
 
 use crate::{
     bystander,
@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn many_requests_of_one_make_the_server_forget_no_answer_of_another() {
+fn many_requests_of_one_source_drop_no_kept_answer_of_another() {
     let place = Place::new();
     let server = place.server(&format!("[limits]\ntransactions = 2000\n{ACCOUNTS}"));
     let mut other = Phone::new(&server, 3, "user2");
@@ -33,20 +33,23 @@ fn many_requests_of_one_make_the_server_forget_no_answer_of_another() {
     assert_eq!(other.challenge(&register), answer);
     server.wait_for("/traffic/retransmissions_answered", |now| now > answered);
     bystander::is_served(&server, 4, "user3");
-    assert!(server.get("/healthz").starts_with("ok"), "a matter of one");
+    assert!(
+        server.get("/healthz").starts_with("ok"),
+        "only the greedy client is limited"
+    );
 }
 
-/// A client sends a SUBSCRIBE again until it is answered. Where there is no room to
-/// keep the answer, there is none for the subscription either.
+/// A client sends a SUBSCRIBE again until it is answered. If there is no room to
+/// keep the answer, the subscription is refused.
 #[test]
-fn what_comes_twice_is_done_once_however_much_its_source_has() {
+fn a_repeated_request_has_one_effect_however_much_its_source_has_sent() {
     let place = Place::new();
     let open = "[sip]\nauth = \"open\"\n[runtime]\nbuffer_budget_mib = 16\n";
     let server = place.server(open);
     let mut greedy = Phone::new(&server, 2, "user1");
     for _ in 0..COUNT {
         let subscribe = greedy.subscribe_request("user1", "");
-        // Once more after its answer, as where that was lost.
+        // It is sent once more after its answer, as if that was lost.
         greedy.challenge(&subscribe);
         greedy.send(&subscribe);
     }

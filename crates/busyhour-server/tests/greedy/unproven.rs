@@ -1,5 +1,5 @@
-//! Datagrams to those who have not shown that they hear them: answers to requests
-//! without credentials, and NOTIFYs that nobody answers.
+//! Datagrams to addresses that have not shown that they receive them: answers to
+//! requests without credentials, and NOTIFYs that are not answered.
 
 use crate::{
     bystander,
@@ -9,7 +9,7 @@ use crate::{
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_source_without_credentials_is_answered_so_often_and_no_more() {
+fn answers_to_a_source_without_credentials_are_limited_in_rate() {
     let place = Place::new();
     let server = place.server(&format!("[limits]\nunproven_per_second = 20\n{ACCOUNTS}"));
     let begun = Instant::now();
@@ -19,8 +19,8 @@ fn a_source_without_credentials_is_answered_so_often_and_no_more() {
         let register = greedy.register_request();
         greedy.send(&register);
         if count % 100 == 0 {
-            // A request with credentials is answered; all earlier requests have been
-            // read by then.
+            // A request with credentials is answered; the server has read all
+            // earlier requests by then.
             let register = pacer.register_request();
             pacer.ask(&register);
         }
@@ -28,17 +28,17 @@ fn a_source_without_credentials_is_answered_so_often_and_no_more() {
     server.wait_for("/traffic/unproven_not_answered", |count| count > 1000);
     let challenged = server.stat("/registrar/challenged");
     let rest = begun.elapsed().as_secs() * 20 + 20;
-    // The requests that set the pace are among them.
+    // This includes the requests that test the rate.
     assert!(challenged <= 200 + 20 + rest, "{challenged} of {rest}");
     bystander::is_served(&server, 3, "user2");
-    // A phone of that source can still register, since it sends its request again.
+    // A phone of that source can still register, since it retransmits its request.
     let register = greedy.register_request();
     let answer = greedy.ask(&register);
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
 }
 
 #[test]
-fn whoever_proves_itself_registers_as_fast_as_it_can() {
+fn a_phone_with_credentials_registers_as_fast_as_it_can() {
     let place = Place::new();
     let server = place.server(&format!("[limits]\nunproven_per_second = 1\n{ACCOUNTS}"));
     let mut phone = Phone::new(&server, 2, "user1");
@@ -51,7 +51,7 @@ fn whoever_proves_itself_registers_as_fast_as_it_can() {
 }
 
 /// The phones behind a session border controller keep their NAT open with OPTIONS, and
-/// nobody proves anything for hours.
+/// none of them sends credentials for hours.
 #[test]
 fn options_that_are_as_long_as_their_answer_are_all_answered() {
     let place = Place::new();
@@ -63,14 +63,14 @@ fn options_that_are_as_long_as_their_answer_are_all_answered() {
     for headers in [usual, &long].repeat(50) {
         let options = phone.request("OPTIONS", "sip:example.com", "sip:example.com", headers);
         phone.send(&options);
-        let answer = phone.hear(WITHIN).expect("an answer, to the first one");
+        let answer = phone.hear(WITHIN).expect("the first request is answered");
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
         let is_long = headers.len() > usual.len();
         assert!(!is_long || answer.contains("Allow: REGISTER"), "{answer}");
     }
     assert_eq!(server.stat("/traffic/unproven_not_answered"), 0);
     // An answer that is longer than its request is not sent: an attacker could use it
-    // against others.
+    // to flood others.
     for _ in 0..100 {
         let options = phone.request("OPTIONS", "sip:a.b", "sip:a.b", "");
         phone.send(
@@ -82,9 +82,9 @@ fn options_that_are_as_long_as_their_answer_are_all_answered() {
     server.wait_for("/traffic/unproven_not_answered", |count| count > 50);
 }
 
-/// With `open` no request has credentials, so its address may belong to someone else.
+/// With `open` no request has credentials, so its source address may be forged.
 #[test]
-fn notifys_to_who_answers_none_have_a_pace() {
+fn notifies_to_a_watcher_that_answers_none_are_limited_in_rate() {
     let place = Place::new();
     let open = "[sip]\nauth = \"open\"\ndomains = \"example.com\"\n";
     let server = place.server(&format!("{open}[limits]\nunproven_per_second = 1\n"));
@@ -100,7 +100,8 @@ fn notifys_to_who_answers_none_have_a_pace() {
     let rest = begun.elapsed().as_secs() + 1;
     assert!(sent <= 10 + rest, "{sent} of {rest}");
     bystander::is_served(&server, 3, "user2");
-    // A watcher that answers gets its NOTIFYs: each answer allows more than one.
+    // A watcher that answers gets its NOTIFYs: each answer allows more than one
+    // further NOTIFY.
     let deadline = begun + std::time::Duration::from_secs(60);
     let mut told = 0;
     while told < 100 && greedy.notified_until(deadline).is_some() {

@@ -1,4 +1,4 @@
-//! Who may do what, by what they prove.
+//! What a client may do, depending on the credentials that it sends.
 
 use crate::{
     Fixture, client,
@@ -8,7 +8,7 @@ use crate::{
 use std::net::SocketAddr;
 
 #[test]
-fn credentials_that_were_overheard_are_worth_nothing() {
+fn overheard_credentials_are_not_accepted() {
     let mut server = Fixture::with(digest_config());
     let heard =
         server.accepted(|request, challenge| proven(request, challenge, "alice", "alice", 1));
@@ -21,10 +21,10 @@ fn credentials_that_were_overheard_are_worth_nothing() {
 }
 
 #[test]
-fn credentials_without_a_count_are_good_once() {
+fn credentials_without_a_count_are_accepted_once() {
     let mut server = Fixture::with(digest_config());
     let heard = server.accepted(|request, challenge| {
-        // A count that no `qop` protects counts for nothing.
+        // A nonce count without `qop` is not protected, so it is ignored.
         let proof = proof(request, challenge, "alice", "alice");
         with_proof(request, &format!("{proof}, nc=00000001"))
     });
@@ -35,7 +35,7 @@ fn credentials_without_a_count_are_good_once() {
 }
 
 #[test]
-fn a_request_that_was_overheard_is_no_retransmission_once_a_byte_of_it_is_changed() {
+fn an_overheard_request_with_a_changed_byte_is_no_retransmission() {
     let mut server = Fixture::with(digest_config());
     let heard =
         server.accepted(|request, challenge| proven(request, challenge, "alice", "alice", 1));
@@ -47,7 +47,7 @@ fn a_request_that_was_overheard_is_no_retransmission_once_a_byte_of_it_is_change
 }
 
 #[test]
-fn digest_admits_who_knows_the_password_and_only_to_their_own_address() {
+fn digest_admits_users_with_the_right_password_to_their_own_address_only() {
     let mut server = Fixture::with(digest_config());
     let request = register(1, "Contact: <sip:a@192.0.2.7>");
     server.receive(&request);
@@ -60,7 +60,7 @@ fn digest_admits_who_knows_the_password_and_only_to_their_own_address() {
     assert_eq!(
         server.stats().traffic.transaction_count,
         0,
-        "a challenge costs nothing"
+        "a challenge uses no memory"
     );
 
     server.receive(&proven(&request, &challenge, "alice", "wrong", 1));
@@ -81,7 +81,7 @@ fn digest_admits_who_knows_the_password_and_only_to_their_own_address() {
 }
 
 #[test]
-fn a_nonce_grows_stale_and_does_not_outlive_the_server() {
+fn a_nonce_becomes_stale_and_does_not_outlive_the_server() {
     let mut server = Fixture::with(digest_config());
     let request = register(1, "Contact: <sip:a@192.0.2.7>");
     let answer = |server: &mut Fixture| {
@@ -97,14 +97,15 @@ fn a_nonce_grows_stale_and_does_not_outlive_the_server() {
     server.settle();
     assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
     server.restart(digest_config());
-    // Nobody remembers that it was used.
+    // The server no longer knows that it was used.
     server.refuses_as_stale(&overheard.replace("192.0.2.7", "198.51.100.66"));
 }
 
-/// Whoever forges an address can have all answers to first requests from there, and
-/// those to who heard a nonce there are no matter of tokens.
+/// An attacker with a forged address can use up all answers to first requests from
+/// there. A client that has received a nonce at that address is challenged all the
+/// same.
 #[test]
-fn a_refresh_is_challenged_though_others_took_all_tokens_of_its_address() {
+fn a_refresh_is_challenged_although_others_used_all_tokens_of_its_address() {
     let mut server = Fixture::with(digest_config());
     let heard =
         server.accepted(|request, challenge| proven(request, challenge, "alice", "alice", 1));
@@ -122,7 +123,7 @@ fn a_refresh_is_challenged_though_others_took_all_tokens_of_its_address() {
         .replace("CSeq: 1 ", "CSeq: 2 ")
         .replace("z9hG4bK", "z9hG4bKnext");
     server.refuses_as_stale(&refresh);
-    // One that was used, too.
+    // A nonce that was used is enough, too.
     server.receive_from(forger, forged.as_bytes());
     assert_eq!(server.sent(), [""; 0]);
     server.receive(&refresh);
@@ -140,7 +141,7 @@ fn a_refresh_is_challenged_though_others_took_all_tokens_of_its_address() {
 
 impl Fixture {
     /// Registers alice with what `prove` makes of the request and its
-    /// challenge; what was sent then.
+    /// challenge; returns what was sent after that.
     fn accepted(&mut self, prove: impl FnOnce(&str, &str) -> String) -> String {
         let request = register(1, "Contact: <sip:a@192.0.2.7>");
         self.receive(&request);
@@ -151,7 +152,7 @@ impl Fixture {
         proven
     }
 
-    /// The same credentials again are asked for anew, and bind nothing.
+    /// The same credentials are challenged again, and bind nothing.
     fn refuses_as_stale(&mut self, request: &str) {
         self.receive(request);
         self.settle();
@@ -161,14 +162,14 @@ impl Fixture {
     }
 }
 
-/// The nonce in it is none of ours.
+/// The request with a nonce that the server did not issue.
 fn with_foreign_nonce(proven: &str) -> String {
     let (before, nonce) = proven.split_once("nonce=\"").unwrap();
     let (_, behind) = nonce.split_once('"').unwrap();
     format!("{before}nonce=\"{}\"{behind}", "0".repeat(40))
 }
 
-/// The credentials in a request of somebody else.
+/// The credentials in a request of another client.
 fn stolen(proven: &str) -> String {
     proven
         .replace("sip:a@192.0.2.7", "sip:thief@198.51.100.1")

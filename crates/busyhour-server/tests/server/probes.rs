@@ -1,4 +1,4 @@
-//! Devices that are silent are asked whether they are there.
+//! The server sends probes to devices from which it receives nothing.
 
 use crate::{Fixture, exchange::ok, local, open_config, register, register_as, subscribe};
 use busyhour_iax2::CallTokens;
@@ -7,7 +7,7 @@ use busyhour_sip::Flow;
 use std::{net::SocketAddr, time::Duration};
 
 #[test]
-fn a_device_that_does_not_answer_cannot_be_reached_until_it_does() {
+fn a_device_that_does_not_answer_counts_as_unreachable_until_it_does() {
     let mut server = Fixture::with(asking());
     server.ask(&register(1, "Contact: <sip:a@192.0.2.9:5070>;expires=3600"));
     server.receive_as(lamp(), &subscribe(1, "", "Event: presence"));
@@ -26,7 +26,7 @@ fn a_device_that_does_not_answer_cannot_be_reached_until_it_does() {
     assert_eq!(
         server.stats().registrar.binding_count,
         1,
-        "its lease goes on"
+        "its lease continues"
     );
 
     let sent = server.watch_for(65);
@@ -45,14 +45,18 @@ fn a_device_that_does_not_answer_cannot_be_reached_until_it_does() {
 }
 
 #[test]
-fn one_that_answers_or_comes_often_enough_is_left_alone() {
+fn a_device_that_answers_or_sends_often_enough_stays_reachable() {
     let mut server = Fixture::with(asking());
     server.ask(&register(1, "Contact: <sip:a@192.0.2.9:5070>;expires=3600"));
     for _ in 0..20 {
         server.pass(25);
         server.receive("\r\n\r\n");
     }
-    assert_eq!(server.stats().registrar.probed, 0, "it keeps alive");
+    assert_eq!(
+        server.stats().registrar.probed,
+        0,
+        "the device sends keep-alives"
+    );
     let mut asked = 0;
     for _ in 0..600 {
         server.pass(1);
@@ -67,7 +71,7 @@ fn one_that_answers_or_comes_often_enough_is_left_alone() {
 }
 
 #[test]
-fn however_many_come_at_once_are_asked_evenly() {
+fn many_devices_that_register_at_once_are_probed_evenly() {
     const DEVICES: usize = 1200;
     let mut server = Fixture::with(asking());
     for number in 0..DEVICES {
@@ -77,7 +81,7 @@ fn however_many_come_at_once_are_asked_evenly() {
     }
     server.settle();
     server.sent();
-    // Each is asked for the first time at its moment of the minute.
+    // Each device is probed for the first time at its own moment of the minute.
     let mut most = 0;
     let mut first = 0;
     let mut seen = std::collections::HashSet::new();
@@ -98,7 +102,7 @@ fn however_many_come_at_once_are_asked_evenly() {
 }
 
 #[test]
-fn nobody_is_asked_by_default() {
+fn no_device_is_probed_by_default() {
     let mut server = Fixture::open();
     server.ask(&register(1, "Contact: <sip:a@192.0.2.9:5070>;expires=3600"));
     server.pass(1000);
@@ -106,7 +110,7 @@ fn nobody_is_asked_by_default() {
 }
 
 #[test]
-fn one_that_may_listen_elsewhere_than_it_sends_from_is_not_asked() {
+fn a_device_that_may_listen_elsewhere_than_it_sends_from_is_not_probed() {
     let mut server = Fixture::with(asking());
     let source = ([192, 0, 2, 9], 40_000).into();
     for (user, host) in [("same", "192.0.2.9:5070"), ("another", "192.0.2.11:40000")] {
@@ -158,7 +162,8 @@ impl Fixture {
         self.simulation().run_until_idle();
     }
 
-    /// What is sent in so many seconds, while the lamp answers and the phone does not.
+    /// What is sent within `seconds` seconds, while the watcher answers and the phone
+    /// does not.
     fn watch_for(&mut self, seconds: u64) -> Vec<String> {
         let mut all = self.sent();
         for second in 0..seconds {
@@ -215,7 +220,7 @@ fn a_device_of_iax2_is_poked_and_its_pong_is_acknowledged() {
                 (lamp(), &[6, 0x1e][..]),
                 "a POKE"
             );
-            assert_eq!(frame[2..4], [0, 0], "outside of any call");
+            assert_eq!(frame[2..4], [0, 0], "the POKE is outside of any call");
             asked += 1;
             let pong = [
                 &[0x80, 9, frame[0] & 0x7f, frame[1]],
@@ -230,7 +235,7 @@ fn a_device_of_iax2_is_poked_and_its_pong_is_acknowledged() {
     }
     assert!((2..=4).contains(&asked), "{asked}");
     assert_eq!(server.stats().registrar.unreachable, 0);
-    // From now on it is silent.
+    // From now on the device does not answer.
     server.pass(200);
     assert_eq!(server.stats().registrar.unreachable, 1);
 }

@@ -1,5 +1,4 @@
-//! An account that is removed takes along what it has: bindings, publications and
-//! subscriptions.
+//! When an account is removed, its bindings, publications and subscriptions end.
 
 use crate::{
     Fixture,
@@ -16,7 +15,7 @@ use std::{
 };
 
 #[test]
-fn what_an_account_has_ends_with_it_and_its_watchers_are_told() {
+fn everything_of_an_account_ends_with_it_and_its_watchers_are_notified() {
     let (mut server, _) = served(&["bob"]);
     server.put("alice");
     server.register_proven("alice");
@@ -53,7 +52,7 @@ fn what_an_account_has_ends_with_it_and_its_watchers_are_told() {
 }
 
 #[test]
-fn an_account_that_went_while_nobody_served_has_nothing_after_the_start() {
+fn an_account_removed_while_no_server_ran_has_nothing_after_the_start() {
     let (mut server, users) = served(&["alice", "bob"]);
     server.register_proven("alice");
     server.register_proven("bob");
@@ -86,20 +85,20 @@ fn an_account_that_went_while_nobody_served_has_nothing_after_the_start() {
 }
 
 #[test]
-fn what_was_admitted_before_and_is_decided_after_does_not_outlive_the_account() {
+fn a_request_admitted_before_a_removal_does_not_outlive_the_account() {
     let (mut server, users) = served(&["alice"]);
     let request = register_as("alice", 1, "Contact: <sip:a@192.0.2.7>");
     server.receive(&request);
     let challenge = server.sent().remove(0);
     server.receive(&proven(&request, &challenge, "alice", "alice", 1));
-    assert_eq!(server.sent(), [""; 0], "it is on its way to the disk");
+    assert_eq!(server.sent(), [""; 0], "the change waits for the disk");
     users.lock().unwrap().remove("alice");
     server.server.accounts_changed();
     server.settle();
     assert_eq!(server.stats().registrar.binding_count, 0);
     assert!(server.disk.contents().bindings.is_empty());
     assert_eq!(server.sent().len(), 1);
-    // It is there again, and what it had is not.
+    // The account is there again, and its earlier bindings are not.
     users.lock().unwrap().insert("alice".into());
     server.register_proven("alice");
     assert_eq!(server.stats().registrar.binding_count, 1);
@@ -117,7 +116,7 @@ fn an_account_that_is_changed_keeps_what_it_has() {
     assert_eq!((stats.revoked, stats.binding_count), (0, 1));
 }
 
-/// Who has an account of the configuration; each password is the name.
+/// The users who have an account; each password is the name.
 type Users = Arc<Mutex<BTreeSet<String>>>;
 
 struct Configured(Users);
@@ -154,7 +153,8 @@ impl Fixture {
         self.settle();
     }
 
-    /// Sends a request, again with the password, and gives what is sent then.
+    /// Sends a request, and again with the password; returns what is sent after
+    /// that.
     fn prove(&mut self, request: &str, user: &str) -> Vec<String> {
         self.receive(request);
         let challenge = self.sent().remove(0);
@@ -171,7 +171,8 @@ impl Fixture {
         self.prove(&register_as(user, cseq, &contact), user);
     }
 
-    /// Watches the presence of alice in a dialog of this Call-ID; the first NOTIFY.
+    /// Watches the presence of alice in a dialog with this Call-ID; returns the
+    /// first NOTIFY.
     fn watch_as(&mut self, user: &str, id: &str) -> String {
         let request = subscribe(1, "", "Event: presence")
             .replace("Call-ID: watch", &format!("Call-ID: {id}"));

@@ -1,4 +1,4 @@
-//! Subscriptions go on after a crash, as bindings do.
+//! Subscriptions and publications continue after a crash, as bindings do.
 
 use crate::{Fixture, exchange::ok, open_config, register, subscribe, to_tag};
 use busyhour_registrar::watch::MessageSummary;
@@ -18,13 +18,17 @@ fn a_subscription_is_answered_when_it_is_durable_and_not_before() {
     assert_eq!(server.disk.contents().soft_states.len(), 1);
     server.receive(&ok(&sent[1]));
     server.receive(&subscribe(2, &to_tag(&sent[0]), PRESENCE));
-    assert_eq!(server.sent(), [""; 0], "nor has it of the refresh");
+    assert_eq!(
+        server.sent(),
+        [""; 0],
+        "the disk has not answered for the refresh either"
+    );
     server.settle();
     assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
 }
 
 #[test]
-fn what_the_disk_refuses_is_503_and_leaves_what_was_there() {
+fn a_change_that_the_disk_refuses_is_503_and_keeps_the_earlier_state() {
     let mut server = Fixture::open();
     server.disk.set_behaviour(FAILING);
     server.ask(&subscribe(1, "", PRESENCE));
@@ -41,7 +45,7 @@ fn what_the_disk_refuses_is_503_and_leaves_what_was_there() {
 }
 
 #[test]
-fn watchers_are_told_the_whole_state_after_a_crash_and_every_change_after_that() {
+fn watchers_get_the_full_state_after_a_crash_and_then_every_change() {
     let mut server = Fixture::open();
     let tag = watch(&mut server);
     server.pass(100);
@@ -52,12 +56,12 @@ fn watchers_are_told_the_whole_state_after_a_crash_and_every_change_after_that()
     assert_eq!(
         told.len(),
         2,
-        "sent again after 500 ms, and no more: {told:?}"
+        "it is retransmitted after 500 ms, and nothing else: {told:?}"
     );
     assert!(told[0].contains("<basic>closed</basic>"), "{told:?}");
     assert!(told[0].contains("Subscription-State: active;expires=500\r\n"));
     let before = cseq(&told[0]);
-    assert!(before > 1, "higher than all that were used");
+    assert!(before > 1, "the number is higher than all earlier ones");
     server.receive(&ok(&told[0]));
 
     server.ask(&register(1, "Contact: <sip:a@192.0.2.7>"));
@@ -68,20 +72,20 @@ fn watchers_are_told_the_whole_state_after_a_crash_and_every_change_after_that()
 
     server.ask(&subscribe(3, &tag, PRESENCE));
     assert!(server.sent()[0].starts_with("SIP/2.0 200 OK\r\n"));
-    // A second crash does not use the numbers of the first life again.
+    // After a second crash, the numbers of the first run are not used again.
     server.restart(open_config());
     server.pass(1);
     assert!(cseq(&server.sent()[0]) > before + 2);
-    // A new one has another tag, though ids go on.
+    // A new subscription has another tag, although ids continue.
     let other = subscribe(9, "", PRESENCE).replace("Call-ID: watch", "Call-ID: other");
     server.ask(&other);
     assert_ne!(to_tag(&server.sent()[0]), tag);
 }
 
-/// A server that once ran with a calendar ahead of the right one must not have used
-/// numbers that a later one comes back to: the watcher would take none of its NOTIFYs.
+/// A server ran with a calendar that was ahead. A later server with the right calendar
+/// must not use the same numbers again: the watcher would accept none of its NOTIFYs.
 #[test]
-fn numbers_of_notify_rise_from_run_to_run_whatever_the_calendar_says() {
+fn numbers_of_notify_grow_from_run_to_run_whatever_the_calendar_says() {
     let mut server = Fixture::open();
     watch(&mut server);
     let mut last = 1;
@@ -97,10 +101,10 @@ fn numbers_of_notify_rise_from_run_to_run_whatever_the_calendar_says() {
     }
 }
 
-/// A dialog that is told of so much without a refresh that another run would begin in
-/// the midst of its numbers, had its row not been written again.
+/// A dialog gets so many NOTIFYs without a refresh that a later run would begin with
+/// numbers that were used, if the dialog's row had not been written again.
 #[test]
-fn numbers_of_notify_rise_after_more_of_them_than_a_run_may_use() {
+fn numbers_of_notify_grow_after_more_of_them_than_a_run_may_use() {
     let mut config = open_config();
     config.watch.notify_interval = Duration::ZERO;
     let mut server = Fixture::with(config.clone());
@@ -125,7 +129,7 @@ fn numbers_of_notify_rise_after_more_of_them_than_a_run_may_use() {
 }
 
 #[test]
-fn many_watchers_are_told_one_after_the_other_after_a_crash() {
+fn many_watchers_are_notified_one_after_the_other_after_a_crash() {
     const WATCHERS: usize = 400;
     let mut server = Fixture::open();
     for number in 0..WATCHERS {
@@ -139,13 +143,16 @@ fn many_watchers_are_told_one_after_the_other_after_a_crash() {
     let simulation = server.runtime.simulation().unwrap();
     simulation.run_for(Duration::from_millis(50));
     let early = server.sent().len();
-    assert!((190..=210).contains(&early), "{early} of them after 50 ms");
+    assert!(
+        (190..=210).contains(&early),
+        "{early} were sent within 50 ms"
+    );
     simulation.run_for(Duration::from_millis(60));
     assert_eq!(early + server.sent().len(), WATCHERS);
 }
 
 #[test]
-fn what_has_ended_is_not_brought_back_and_its_row_goes() {
+fn an_ended_subscription_is_not_restored_and_its_row_is_removed() {
     let mut server = Fixture::open();
     let tag = watch(&mut server);
     server.ask(&subscribe(3, &tag, "Event: presence\r\nExpires: 0"));
@@ -164,7 +171,7 @@ fn what_has_ended_is_not_brought_back_and_its_row_goes() {
 }
 
 #[test]
-fn after_a_gentle_end_watchers_begin_anew() {
+fn after_a_normal_shutdown_watchers_subscribe_again() {
     let mut server = Fixture::open();
     watch(&mut server);
     server.server.shutdown(Duration::ZERO);
@@ -178,7 +185,8 @@ fn after_a_gentle_end_watchers_begin_anew() {
     assert!(server.disk.contents().soft_states.is_empty());
 }
 
-/// Subscribes and answers the first NOTIFY; the tag of the subscription.
+/// Subscribes and answers the first NOTIFY; returns the tag of the
+/// subscription.
 fn watch(server: &mut Fixture) -> String {
     let branch = format!("z9hG4bKn{}", server.stats().watch.requests);
     let request = subscribe(1, "", PRESENCE).replace("z9hG4bKs1", &branch);
@@ -207,7 +215,7 @@ const ORDINARY: DiskBehaviour = DiskBehaviour {
 };
 
 #[test]
-fn a_publication_is_durable_before_its_answer_and_lives_on_after_a_crash() {
+fn a_publication_is_durable_before_its_answer_and_survives_a_crash() {
     let mut server = Fixture::open();
     server.receive(&publish(1, "Expires: 600", NOTE));
     assert_eq!(server.sent(), [""; 0], "the disk has not answered");
@@ -221,7 +229,8 @@ fn a_publication_is_durable_before_its_answer_and_lives_on_after_a_crash() {
     let told = server.sent().remove(1);
     assert!(told.contains("in a meeting"), "{told}");
 
-    // The device goes on with the tag that it was given, and the state stays.
+    // The device uses the entity-tag that it got before the crash, and the
+    // state stays.
     let refresh = format!("Expires: 300\r\nSIP-If-Match: {}", etag(&answer));
     server.ask(&publish(2, &refresh, ""));
     let refreshed = server.sent().remove(0);
@@ -233,7 +242,7 @@ fn a_publication_is_durable_before_its_answer_and_lives_on_after_a_crash() {
     let mut told = sent.iter().filter(|one| one.starts_with("NOTIFY "));
     assert!(told.all(|one| one.contains("in a meeting")), "{sent:?}");
 
-    // What is taken back is gone before that is acknowledged.
+    // A removed publication is gone before its removal is acknowledged.
     let remove = format!("Expires: 0\r\nSIP-If-Match: {}", etag(&refreshed));
     server.ask(&publish(3, &remove, ""));
     let sent = server.sent();
@@ -244,7 +253,7 @@ fn a_publication_is_durable_before_its_answer_and_lives_on_after_a_crash() {
 }
 
 #[test]
-fn a_publication_ends_in_its_time_also_after_a_crash_and_its_row_goes() {
+fn a_publication_expires_also_after_a_crash_and_its_row_is_removed() {
     let mut server = Fixture::open();
     server.ask(&publish(1, "Expires: 600", NOTE));
     server.restart(open_config());
@@ -257,7 +266,7 @@ fn a_publication_ends_in_its_time_also_after_a_crash_and_its_row_goes() {
 }
 
 #[test]
-fn a_publication_that_the_disk_refuses_is_503_and_never_was() {
+fn a_publication_that_the_disk_refuses_is_503_and_has_no_effect() {
     let mut server = Fixture::open();
     server.disk.set_behaviour(FAILING);
     server.ask(&publish(1, "Expires: 600", NOTE));

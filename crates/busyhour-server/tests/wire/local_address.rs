@@ -1,4 +1,5 @@
-//! A server that is bound to all addresses is at the one that was spoken to.
+//! A server that is bound to all addresses answers from the address that a
+//! request was sent to.
 
 use crate::{
     phone::{OPEN, Phone, header},
@@ -10,7 +11,7 @@ use std::{
 };
 
 #[test]
-fn whatever_comes_to_an_address_is_answered_from_it_and_names_it() {
+fn a_request_is_answered_from_its_target_address_which_the_answer_names() {
     let place = Place::new();
     let server = start(&place, "0.0.0.0:0", OPEN);
     for host in [2, 3] {
@@ -20,7 +21,7 @@ fn whatever_comes_to_an_address_is_answered_from_it_and_names_it() {
 }
 
 #[test]
-fn the_same_holds_over_ipv6() {
+fn a_request_over_ipv6_is_answered_from_its_target_address_which_the_answer_names() {
     let place = Place::new();
     let server = start(&place, "[::]:0", OPEN);
     let ours = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], server.sip.port()));
@@ -28,7 +29,7 @@ fn the_same_holds_over_ipv6() {
 }
 
 #[test]
-fn connections_and_iax2_are_at_the_address_that_was_spoken_to() {
+fn connections_and_iax2_use_the_target_address_of_the_request() {
     let place = Place::new();
     let server = start(&place, "0.0.0.0:0", OPEN);
     let ours = SocketAddr::from(([127, 0, 0, 2], server.tcp.port()));
@@ -53,7 +54,7 @@ fn connections_and_iax2_are_at_the_address_that_was_spoken_to() {
 }
 
 #[test]
-fn each_network_is_told_the_address_that_is_advertised_to_it() {
+fn each_network_gets_the_address_that_is_advertised_to_it() {
     let place = Place::new();
     let advertised = "advertised = [\"127.0.0.8/30=192.0.2.1:5070\", \"192.0.2.2:5080\"]\n";
     let server = start(&place, "0.0.0.0:0", &format!("{OPEN}{advertised}"));
@@ -68,7 +69,8 @@ fn each_network_is_told_the_address_that_is_advertised_to_it() {
     );
 }
 
-/// Speaks to `ours`, is answered from there, and told of `named`.
+/// Sends a request to `ours`, is answered from there, and finds `named` in the
+/// answer.
 fn tells_of(phone: &Phone, ours: SocketAddr, named: SocketAddr) {
     let user = format!("alice-{}", phone.address().port());
     let (answer, from) = phone.ask(&phone.register(&user), ours);

@@ -1,4 +1,4 @@
-//! What happens to registrations, in the log.
+//! What the log says about registrations.
 
 use crate::{
     phone::{OPEN, Phone},

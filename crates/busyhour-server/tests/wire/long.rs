@@ -1,12 +1,12 @@
-//! Contacts so long that no datagram holds the answer: refused when they come, so
-//! that whoever asks later is answered.
+//! Contacts so long that their list fits into no datagram are refused when they
+//! are registered, so that later queries can be answered.
 
 use crate::{
     phone::{OPEN, Phone},
     support::{Place, ServerProcess},
 };
 
-/// A REGISTER of alice's with one contact more, of about so many bytes.
+/// A REGISTER of alice with one more contact of about `len` bytes.
 fn register(phone: &Phone, number: usize, len: usize) -> String {
     let uri = format!(
         "sip:alice{number}@{};x={}",
@@ -19,7 +19,7 @@ fn register(phone: &Phone, number: usize, len: usize) -> String {
     request.replace("Call-ID: ", &format!("Call-ID: {number}-"))
 }
 
-/// The contacts that a query tells; so many hops make its answer longer.
+/// The answer to a query of the contacts; it is longer with more `hops`.
 fn query(phone: &Phone, server: &ServerProcess, hops: usize) -> String {
     let branch = format!("z9hG4bKhop{}", "h".repeat(6000));
     let hop = format!("Via: SIP/2.0/UDP 192.0.2.9;branch={branch}\r\n");
@@ -45,7 +45,7 @@ fn a_contact_that_is_too_long_to_be_kept_is_refused() {
 }
 
 #[test]
-fn contacts_that_no_answer_holds_are_refused_and_the_others_are_told() {
+fn contacts_too_long_for_an_answer_are_refused_and_the_others_are_listed() {
     let place = Place::new();
     let server = place.server(&format!("{OPEN}max_contacts = 100\n"));
     let phone = Phone::at("127.0.0.9:0");
@@ -61,10 +61,10 @@ fn contacts_that_no_answer_holds_are_refused_and_the_others_are_told() {
     let known = query(&phone, &server, 0);
     assert!(known.starts_with("SIP/2.0 200 "), "{known}");
     assert_eq!(known.matches("Contact: ").count(), accepted);
-    // What came along makes the answer too long: that is said, too.
+    // The hops in Via make the answer too long: the server reports this, too.
     let refused = query(&phone, &server, 2);
     assert!(refused.starts_with("SIP/2.0 513 "), "{}", refused.len());
-    // Where one is taken back there is room for another.
+    // After one contact is removed, there is room for another.
     let taken_back = register(&phone, 1, 3900).replace("x>\r\n", "x>;expires=0\r\n");
     let taken_back = taken_back.replace("Call-ID: 1-", "Call-ID: back-");
     let taken_back = taken_back.replace("branch=z9hG4bK", "branch=z9hG4bKback");

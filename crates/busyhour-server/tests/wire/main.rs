@@ -1,5 +1,5 @@
-//! What the wire says of us, and where our requests go: the real program over
-//! real sockets.
+//! How the server names itself in messages, and where it sends its requests:
+//! the real program over real sockets.
 
 #[path = "../support/mod.rs"]
 mod support;

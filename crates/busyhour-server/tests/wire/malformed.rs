@@ -1,4 +1,5 @@
-//! What we would have to repeat and cannot is refused, by the name of its header.
+//! Headers that an answer must repeat and cannot are refused, with the name of
+//! the header.
 
 use crate::{
     phone::{OPEN, Phone, header},
@@ -6,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn what_cannot_be_repeated_is_refused_with_the_name_of_the_header() {
+fn a_header_that_cannot_be_repeated_is_refused_by_its_name() {
     let place = Place::new();
     let server = place.server(OPEN);
     let phone = Phone::at("127.0.0.9:0");
@@ -63,7 +64,7 @@ fn what_cannot_be_repeated_is_refused_with_the_name_of_the_header() {
 }
 
 #[test]
-fn what_is_folded_and_sound_is_repeated_in_one_line() {
+fn a_valid_folded_header_is_repeated_in_one_line() {
     let place = Place::new();
     let server = place.server(OPEN);
     let phone = Phone::at("127.0.0.9:0");
@@ -82,7 +83,7 @@ fn what_is_folded_and_sound_is_repeated_in_one_line() {
 }
 
 #[test]
-fn a_gruu_that_nobody_has_is_not_found() {
+fn a_gruu_without_a_binding_is_not_found() {
     let place = Place::new();
     let server = place.server(OPEN);
     let phone = Phone::at("127.0.0.9:0");

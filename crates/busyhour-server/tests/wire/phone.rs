@@ -1,4 +1,4 @@
-//! A telephone that writes its requests by hand.
+//! A telephone whose requests the test writes.
 
 use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
 use std::{
@@ -6,18 +6,18 @@ use std::{
     time::Duration,
 };
 
-/// What every test of this folder starts its server with, and adds to.
+/// The configuration of every test in this folder; some add to it.
 pub const OPEN: &str = "[sip]\nauth = \"open\"\ndomains = \"example.com\"\n";
 
-/// A socket that hears from anybody.
+/// A socket that receives from every address.
 pub struct Phone {
     pub socket: UdpSocket,
 }
 
 impl Phone {
-    /// One at a free port of this address.
+    /// A phone at a free port of this address.
     pub fn at(address: &str) -> Self {
-        let socket = UdpSocket::bind(address).expect("an address of the loopback");
+        let socket = UdpSocket::bind(address).expect("an address of loopback");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
         Self { socket }
     }
@@ -28,10 +28,10 @@ impl Phone {
 
     pub fn send(&self, message: &str, to: SocketAddr) {
         let sent = self.socket.send_to(message.as_bytes(), to);
-        sent.expect("room in the kernel");
+        sent.expect("room in the kernel's buffer");
     }
 
-    /// The next message that begins so, and who sent it.
+    /// The next message that begins with `begin`, and its source address.
     pub fn hear(&self, begin: &str) -> (String, SocketAddr) {
         loop {
             let mut room = vec![0; 65_536];
@@ -51,7 +51,8 @@ impl Phone {
         self.hear("SIP/2.0 ")
     }
 
-    /// A request of bob's; `headers` end in line ends. Via asks for no port.
+    /// A request of bob; each of the `headers` ends in a line end. Via has no
+    /// rport.
     pub fn request(&self, method: &str, uri: &str, to: &str, headers: &str) -> String {
         let address = self.address();
         format!(
@@ -73,7 +74,7 @@ impl Phone {
         self.request("SUBSCRIBE", &uri, user, &headers)
     }
 
-    /// The request with an answer to a 401 in it.
+    /// The request with credentials for the challenge of a 401.
     pub fn proven(&self, request: &str, challenge: &str, user: &str) -> String {
         let (method, rest) = request.split_once(' ').expect("a request");
         let (uri, _) = rest.split_once(' ').expect("a request");
@@ -95,12 +96,12 @@ impl Phone {
     }
 }
 
-/// The value of a header; of several the first.
+/// The value of a header; the first one if there are several.
 pub fn header<'m>(message: &'m str, name: &str) -> &'m str {
     let value = |line: &'m str| line.strip_prefix(name)?.strip_prefix(": ");
     let found = message.lines().find_map(value);
     found.unwrap_or_else(|| panic!("no {name} in {message}"))
 }
 
-/// Only a fault lasts this long.
+/// A limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,5 +1,5 @@
-//! An account that a command removes beside the server, or while there is none, takes
-//! along what it has.
+//! A command removes an account beside the running server, or while none runs: the
+//! account's bindings, publications and subscriptions end.
 
 use crate::{
     phone::Phone,
@@ -23,7 +23,7 @@ fn a_device_that_is_removed_beside_the_server_loses_what_it_has() {
     assert!(!server.get("/api/bindings").contains("alice"));
     assert_eq!(server.stat("/registrar/revoked"), 1);
     server.wait_for_log("reason=\"its account was removed\" aor=\"sip:alice@example.com\"");
-    // It is over after a restart, too.
+    // It has also ended after a restart.
     server.kill();
     let server = serve(&place, address);
     assert_eq!(server.stat("/registrar/binding_count"), 0);
@@ -41,7 +41,8 @@ fn a_device_that_is_removed_after_a_kill_has_nothing_when_the_server_is_back() {
     alice.hear_all(&["NOTIFY ", "terminated;reason=rejected\r\n"]);
     bob.hear_all(&["NOTIFY ", "<basic>closed</basic>"]);
     assert_eq!(server.stat("/registrar/binding_count"), 0);
-    // The rows go as well, so that an account of the same name has a new beginning.
+    // The rows are removed as well, so that a later account of the same name starts
+    // without them.
     wait_until(
         || server.stat("/store/ended_len") == 0,
         || server.stats().to_string(),
@@ -52,9 +53,9 @@ fn a_device_that_is_removed_after_a_kill_has_nothing_when_the_server_is_back() {
     assert_eq!(server.stat("/registrar/binding_count"), 0);
 }
 
-/// Nobody knows whether the one without an account ever had one.
+/// The server cannot know whether a user without an account ever had one.
 #[test]
-fn what_was_registered_openly_ends_when_the_server_knows_accounts_and_not_this_one() {
+fn an_open_registration_ends_when_the_server_has_accounts_without_this_user() {
     let (place, address) = place();
     let mut open = command(&place, address);
     let server = ServerProcess::start(open.args(["--sip-auth", "open"]), &place);
@@ -68,9 +69,10 @@ fn what_was_registered_openly_ends_when_the_server_knows_accounts_and_not_this_o
     assert_eq!(server.stat("/registrar/revoked"), 1);
 }
 
-/// With another realm all accounts of the store would be gone, and so what they have.
+/// With another realm, no account of the store would count, and all their
+/// registrations would end.
 #[test]
-fn a_realm_with_no_account_ends_no_registration() {
+fn a_realm_without_accounts_ends_no_registration() {
     let (place, address) = place();
     let server = serve(&place, address);
     let (alice, bob) = (Phone::at("127.0.0.9:0"), Phone::at("127.0.0.10:0"));
@@ -80,12 +82,14 @@ fn a_realm_with_no_account_ends_no_registration() {
     misspelt.args(["--sip-realm", "busyhuor"]);
     let piped = misspelt.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("a program");
-    // It ends, or says that it is ready, and then has to be ended.
+    // It ends, or reports that it is ready; then the test has to end it.
     let mut line = String::new();
     let stdout = child.stdout.as_mut().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("text");
-    child.kill().expect("a child of ours");
-    let output = child.wait_with_output().expect("a child of ours");
+    child.kill().expect("the process is a child of the test");
+    let output = child
+        .wait_with_output()
+        .expect("the process is a child of the test");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &*line), (Some(1), ""), "{said}");
     let expected = "sip.realm is `busyhuor`, but the store has accounts only for `busyhour`";
@@ -94,7 +98,7 @@ fn a_realm_with_no_account_ends_no_registration() {
     assert_eq!(server.stat("/registrar/binding_count"), 1);
     assert_eq!(server.stat("/watch/watcher_count"), 2);
     server.kill();
-    // Where the realm has an account the others are gone on purpose.
+    // If the realm has an account, the others were removed on purpose.
     device(&place, &["add", "carol", "--sip-realm", "new"], "secret\n");
     let server = ServerProcess::start(
         command(&place, address).args(["--sip-realm", "new"]),
@@ -106,7 +110,8 @@ fn a_realm_with_no_account_ends_no_registration() {
     );
 }
 
-/// A place with alice and bob in its database, and an address to serve at.
+/// A place with the accounts of alice and bob in its database, and an address
+/// for the server.
 fn place() -> (Place, SocketAddr) {
     let place = Place::new();
     device(&place, &["add", "alice", "--create"], "secret\n");
@@ -131,7 +136,7 @@ fn command(place: &Place, address: SocketAddr) -> Command {
     command
 }
 
-/// Alice registers, and both watch her.
+/// Registers alice; both phones watch her.
 fn take_all(alice: &Phone, bob: &Phone, server: SocketAddr) {
     alice.prove(&alice.register("alice"), "alice", server);
     for (phone, user) in [(bob, "bob"), (alice, "alice")] {
@@ -141,14 +146,14 @@ fn take_all(alice: &Phone, bob: &Phone, server: SocketAddr) {
 }
 
 impl Phone {
-    /// Sends a request and again with the password; the answer is 200.
+    /// Sends a request, and again with the password; the answer must be 200.
     fn prove(&self, request: &str, user: &str, server: SocketAddr) {
         let (challenge, _) = self.ask(request, server);
         let (answer, _) = self.ask(&self.proven(request, &challenge, user), server);
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     }
 
-    /// The next message that has all of these words, answered with 200.
+    /// The next message that contains all of these words; answers it with 200.
     fn hear_all(&self, words: &[&str]) {
         loop {
             let (message, from) = self.hear(words[0]);
@@ -167,18 +172,21 @@ impl Phone {
     }
 }
 
-/// `busyhour device …` on the store of a place.
+/// Runs `busyhour device …` with the store of a place.
 fn device(place: &Place, words: &[&str], input: &str) {
     let mut command: Command = busyhour();
     command.arg("device").args(words);
     command.arg("--store-path").arg(place.path("busyhour.db"));
     let mut child = command.stdin(Stdio::piped()).spawn().expect("a program");
     let mut stdin = child.stdin.take().expect("piped");
-    // A command that asks for nothing reads nothing.
+    // A command that asks for nothing does not read its input.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     assert!(
-        child.wait().expect("a child of ours").success(),
+        child
+            .wait()
+            .expect("the process is a child of the test")
+            .success(),
         "{words:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! What is watched, and where the watcher is told.
+//! What a subscription watches, and where its NOTIFYs are sent.
 
 use crate::{
     phone::{OPEN, Phone},
@@ -7,7 +7,7 @@ use crate::{
 use std::net::SocketAddr;
 
 #[test]
-fn what_is_watched_stands_in_the_request_uri_and_not_in_to() {
+fn a_subscription_watches_its_request_uri_and_not_its_to() {
     let place = Place::new();
     let server = place.server(OPEN);
     let phone = Phone::at("127.0.0.9:0");
@@ -25,7 +25,7 @@ fn what_is_watched_stands_in_the_request_uri_and_not_in_to() {
 }
 
 #[test]
-fn a_mailbox_of_another_is_private_whatever_to_says() {
+fn the_mailbox_of_another_is_private_whatever_to_says() {
     let place = Place::new();
     let accounts = "[sip]\ndomains = \"example.com\"\n\n\
         [[account_range]]\nprefix = \"user\"\ncount = 2\npassword = \"secret\"\n";
@@ -34,7 +34,8 @@ fn a_mailbox_of_another_is_private_whatever_to_says() {
     let contact = format!("Contact: <sip:bob@{}>\r\n", phone.address());
     let headers = format!("{contact}Event: message-summary\r\n");
     for (own, status) in [("user0", "403"), ("user1", "200")] {
-        // To names the own mailbox, the Request-URI that of user1.
+        // To names the sender's own mailbox, and the Request-URI names that of
+        // user1.
         let uri = "sip:user1@example.com";
         let request = phone.request("SUBSCRIBE", uri, own, &headers);
         let (challenge, _) = phone.ask(&request, server.sip);
@@ -48,19 +49,19 @@ fn a_mailbox_of_another_is_private_whatever_to_says() {
 }
 
 #[test]
-fn a_watcher_is_told_at_its_contact_and_not_at_the_port_it_sends_from() {
+fn notifys_are_sent_to_the_contact_and_not_to_the_source_port() {
     let place = Place::new();
     let server = place.server(OPEN);
     let (sends, hears) = (Phone::at("127.0.0.9:0"), Phone::at("127.0.0.9:0"));
     let request = hears.subscribe("alice");
     sends.send(&request, server.sip);
-    // Via names that port, too.
+    // Via names that port as well.
     hears.hear("SIP/2.0 200 ");
     hears.hear("NOTIFY ");
 }
 
 #[test]
-fn a_proxy_that_records_its_route_is_told_at_that_route() {
+fn notifys_follow_the_recorded_route_of_a_proxy() {
     let place = Place::new();
     let server = place.server(OPEN);
     let (sends, hears) = (Phone::at("127.0.0.9:0"), Phone::at("127.0.0.9:0"));
@@ -74,11 +75,12 @@ fn a_proxy_that_records_its_route_is_told_at_that_route() {
 }
 
 #[test]
-fn whoever_is_behind_a_translation_or_keeps_its_flow_is_told_where_it_asked() {
+fn a_watcher_behind_a_nat_or_with_a_kept_flow_is_notified_at_its_source() {
     let place = Place::new();
     let server = place.server(OPEN);
     let elsewhere = SocketAddr::from(([127, 0, 0, 9], 9));
-    // Asks for the source port; has another address; keeps its flow; has a name.
+    // One asks for the source port in Via; one has another address in Via; one
+    // keeps its flow; one has a host name.
     for (branch, contact, via) in [
         ("1", format!("sip:bob@{elsewhere}"), ";rport"),
         ("2", "sip:bob@192.168.0.7:5060".to_owned(), ""),
@@ -96,7 +98,7 @@ fn whoever_is_behind_a_translation_or_keeps_its_flow_is_told_where_it_asked() {
 }
 
 #[test]
-fn a_third_party_that_a_subscription_names_hears_nothing() {
+fn a_third_party_that_a_subscription_names_receives_nothing() {
     let place = Place::new();
     let server = place.server(OPEN);
     let victim = Phone::at("127.0.0.10:0");

@@ -41,7 +41,7 @@ impl Database for File {
 }
 
 #[test]
-fn it_does_what_every_store_must() {
+fn it_passes_the_suite_of_all_stores() {
     for (name, test) in TESTS {
         println!("{name}");
         test(&File::new());
