@@ -8,6 +8,7 @@ use std::{
 mod crates;
 mod invariants;
 mod parts;
+mod reexports;
 mod rules;
 mod source;
 mod tidy;

@@ -1,11 +1,12 @@
 //! The folders of a module: which folders each one uses, and how many files each one
 //! contains.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::{
+    reexports::{Modules, known_paths},
     rules::{Arrow, FOLDER_FILES_MAX, LAYERS, PARTS, Parts},
-    tidy::{RustFile, Tree},
+    tidy::Tree,
 };
 
 /// Checks the folders inside of crates; returns complaints.
@@ -27,7 +28,7 @@ type Used = BTreeMap<(String, String), String>;
 
 fn used_by_parts(tree: &Tree, parts: &Parts) -> Used {
     let mut used = Used::new();
-    let exports = exports(tree, parts);
+    let modules = Modules::around(tree, parts.folder);
     for file in &tree.rust {
         let inside = file.path.strip_prefix(parts.folder);
         let inside = inside.and_then(|inside| inside.strip_prefix('/'));
@@ -35,16 +36,12 @@ fn used_by_parts(tree: &Tree, parts: &Parts) -> Used {
             continue;
         };
         for (path, line) in known_paths(file) {
-            let [module, name, ..] = path.as_slice() else {
-                continue;
-            };
-            if module != parts.module() {
+            let path = modules.resolve(&path, 1);
+            if path.len() < 2 || path[0] != parts.module() {
                 continue;
             }
-            let name = exports.get(name).unwrap_or(name);
-            let is_part = parts.arrows.iter().any(|arrow| arrow.module == name);
-            let other = if is_part { name } else { module };
-            let key = (part.to_owned(), other.clone());
+            let other = parts.part_of(&modules.resolve(&path, 2));
+            let key = (part.to_owned(), other.to_owned());
             used.entry(key).or_insert(format!("{}:{line}", file.path));
         }
         let key = (part.to_owned(), part.to_owned());
@@ -53,14 +50,17 @@ fn used_by_parts(tree: &Tree, parts: &Parts) -> Used {
     used
 }
 
-/// The items that the module re-exports from its parts, and the part of each.
-fn exports(tree: &Tree, parts: &Parts) -> BTreeMap<String, String> {
-    let path = format!("{}/mod.rs", parts.folder);
-    let module = tree.rust.iter().find(|file| file.path == path);
-    let exports = module.map_or(&[][..], |file| &file.source.exports);
-    (exports.iter())
-        .map(|(part, name)| (name.clone(), part.clone()))
-        .collect()
+impl Parts {
+    /// The part that a path leads into; the module itself if it leads to a file
+    /// beside the parts, or out of the module.
+    fn part_of(&self, path: &[String]) -> &str {
+        let names = |arrow: &&Arrow| path.len() > 1 && arrow.module == path[1];
+        let part = self.arrows.iter().find(names);
+        match part {
+            Some(part) if path[0] == self.module() => part.module,
+            _ => self.module(),
+        }
+    }
 }
 
 fn check_uses(parts: &Parts, used: &Used) -> Vec<String> {
@@ -155,40 +155,6 @@ fn crowded_folders(tree: &Tree) -> Vec<String> {
     full.map(complaint).collect()
 }
 
-/// The paths that a file names, from the root of its crate, with the line of each.
-pub fn known_paths(file: &RustFile) -> BTreeSet<(Vec<String>, usize)> {
-    let layers = LAYERS.iter();
-    let inside = layers
-        .filter_map(|layers| file.path.strip_prefix(layers.source))
-        .next();
-    let inside = inside.unwrap_or(&file.path);
-    let inside = inside.trim_start_matches('/').trim_end_matches(".rs");
-    let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();
-    if module
-        .last()
-        .is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str()))
-    {
-        module.pop();
-    }
-    let paths = file.source.paths.iter();
-    paths
-        .map(|(path, line)| (from_root(&module, path), *line))
-        .collect()
-}
-
-fn from_root(module: &[String], path: &[String]) -> Vec<String> {
-    let mut resolved = module.to_vec();
-    for part in path {
-        match part.as_str() {
-            "crate" => resolved.clear(),
-            "super" => _ = resolved.pop(),
-            "self" => {}
-            _ => resolved.push(part.clone()),
-        }
-    }
-    resolved
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,9 +187,13 @@ mod tests {
         for exports in [
             "pub use worker::{Inline, Other};",
             "pub use worker::inline::{Inline, Other};",
+            "pub(crate) use self::worker::Inline as Other;",
+            "pub use worker::*;",
         ] {
             let mut tree = Tree::default();
             tree.add(module.to_owned(), exports.to_owned());
+            let worker = "crates/busyhour/src/pool/worker/mod.rs".to_owned();
+            tree.add(worker, "pub struct Other;".to_owned());
             tree.add(path.to_owned(), "use crate::pool::Other;".to_owned());
             let complaints = check_uses(&POOL, &used_by_parts(&tree, &POOL));
             let expected = format!("{path}:1: part `queue` of `pool` may not know `worker`");

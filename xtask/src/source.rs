@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use proc_macro2::Span;
 use syn::{
-    Attribute, File, Ident, ImplItemFn, ItemEnum, ItemFn, ItemMod, ItemStruct, ItemType, ItemUnion,
-    ItemUse, TraitItemFn, UseTree,
+    Attribute, File, Ident, ImplItemFn, Item, ItemEnum, ItemFn, ItemMod, ItemStruct, ItemType,
+    ItemUnion, ItemUse, TraitItemFn, UseTree,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -16,6 +16,14 @@ pub struct Function {
     pub name: String,
     pub line: usize,
     pub lines: usize,
+}
+
+/// One name that a module gives to an item of another one.
+pub struct Import {
+    /// `None`: all names of the module at `path`.
+    pub name: Option<String>,
+    /// As it is written.
+    pub path: Vec<String>,
 }
 
 /// The facts about a file that tidy needs.
@@ -29,9 +37,10 @@ pub struct Source {
     pub functions: Vec<Function>,
     /// Structs, enums, traits, unions and aliases, with the line of each.
     pub types: Vec<(String, usize)>,
-    /// The items that a `pub use` re-exports from a module of the file, as
-    /// `part::Item`.
-    pub exports: Vec<(String, String)>,
+    /// The imports at the top of the file; other modules reach them by its path.
+    pub imports: Vec<Import>,
+    /// The names of the items at the top of the file.
+    pub items: BTreeSet<String>,
     /// The number of modules with a body around the current item.
     inline_depth: usize,
 }
@@ -41,7 +50,42 @@ impl Source {
         let file: File = syn::parse_file(text)?;
         let mut source = Self::default();
         source.visit_file(&file);
+        file.items.iter().for_each(|item| source.declare(item));
         Ok(source)
+    }
+
+    /// Lists an item of the file's top.
+    fn declare(&mut self, item: &Item) {
+        let name = match item {
+            Item::Use(item) if !is_test(&item.attrs) => return self.name_import(&item.tree, &[]),
+            Item::Struct(item) => &item.ident,
+            Item::Enum(item) => &item.ident,
+            Item::Union(item) => &item.ident,
+            Item::Type(item) => &item.ident,
+            Item::Trait(item) => &item.ident,
+            Item::Fn(item) => &item.sig.ident,
+            Item::Const(item) => &item.ident,
+            Item::Static(item) => &item.ident,
+            _ => return,
+        };
+        self.items.insert(name.to_string());
+    }
+
+    fn name_import(&mut self, tree: &UseTree, before: &[String]) {
+        let path_with = |ident: &Ident| [before, &[ident.to_string()]].concat();
+        let (name, path) = match tree {
+            UseTree::Path(path) => return self.name_import(&path.tree, &path_with(&path.ident)),
+            UseTree::Group(group) => {
+                return (group.items.iter()).for_each(|item| self.name_import(item, before));
+            }
+            UseTree::Name(name) if name.ident == "self" => {
+                (before.last().cloned(), before.to_vec())
+            }
+            UseTree::Name(name) => (Some(name.ident.to_string()), path_with(&name.ident)),
+            UseTree::Rename(it) => (Some(it.rename.to_string()), path_with(&it.ident)),
+            UseTree::Glob(_) => (None, before.to_vec()),
+        };
+        self.imports.push(Import { name, path });
     }
 
     fn function(&mut self, name: String, span: Span) {
@@ -62,20 +106,6 @@ impl Source {
             UseTree::Name(name) => self.mention(path_with(&name.ident), line),
             UseTree::Rename(rename) => self.mention(path_with(&rename.ident), line),
             UseTree::Glob(_) => self.mention(before.to_vec(), line),
-        }
-    }
-
-    fn export(&mut self, module: &str, tree: &UseTree) {
-        match tree {
-            UseTree::Group(group) => {
-                (group.items.iter()).for_each(|item| self.export(module, item));
-            }
-            UseTree::Name(name) => {
-                let name = name.ident.to_string();
-                self.exports.push((module.to_owned(), name));
-            }
-            UseTree::Path(path) => self.export(module, &path.tree),
-            UseTree::Rename(_) | UseTree::Glob(_) => {}
         }
     }
 
@@ -190,9 +220,6 @@ impl<'ast> Visit<'ast> for Source {
             return;
         }
         self.import(&item.tree, &[], item.span().start().line);
-        if let (UseTree::Path(path), false) = (&item.tree, is_private(&item.vis)) {
-            self.export(&path.ident.to_string(), &path.tree);
-        }
     }
 
     /// A `pub(in path)` does not count as a use of the module that it names.
@@ -204,10 +231,6 @@ impl<'ast> Visit<'ast> for Source {
         self.mention(segments, path.span().start().line);
         visit::visit_path(self, path);
     }
-}
-
-fn is_private(visibility: &syn::Visibility) -> bool {
-    matches!(visibility, syn::Visibility::Inherited)
 }
 
 fn is_test(attributes: &[Attribute]) -> bool {

@@ -12,7 +12,8 @@ use ignore::WalkBuilder;
 use crate::{
     crates::{check_crates, listed},
     invariants::check_invariants,
-    parts::{check_parts, known_paths},
+    parts::check_parts,
+    reexports::{Modules, known_paths},
     rules::{
         COMPONENTS, FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers,
         TEST_FILES, UNSAFE_FILES,
@@ -213,6 +214,7 @@ fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
     if layers.arrows.is_empty() {
         return complaints;
     }
+    let modules = Modules::around(tree, layers.source);
     for file in &tree.rust {
         let Some(module) = module_of(&file.path, layers) else {
             continue;
@@ -224,7 +226,7 @@ fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
             ));
             continue;
         };
-        for (used, line) in &modules_of(file) {
+        for (used, line) in &modules_of(file, &modules) {
             let known = used == module
                 || layers.base.contains(&used.as_str())
                 || arrow.may_use.contains(&used.as_str())
@@ -241,19 +243,20 @@ fn check_layers(tree: &Tree, layers: &Layers) -> Vec<String> {
 }
 
 /// The modules of its crate that a file uses, with the line of each.
-fn modules_of(file: &RustFile) -> BTreeSet<(String, usize)> {
+fn modules_of(file: &RustFile, modules: &Modules<'_>) -> BTreeSet<(String, usize)> {
     let paths = known_paths(file).into_iter();
     paths
-        .filter_map(|(path, line)| Some((path.into_iter().next()?, line)))
+        .filter_map(|(path, line)| Some((modules.resolve(&path, 1).into_iter().next()?, line)))
         .collect()
 }
 
 /// Arrows that the rules allow and no file uses.
 fn unused_arrows(tree: &Tree, layers: &Layers) -> Vec<String> {
+    let modules = Modules::around(tree, layers.source);
     let uses = |module: &str, other: &str| {
         let mut files =
             (tree.rust.iter()).filter(|file| module_of(&file.path, layers) == Some(module));
-        files.any(|file| (modules_of(file).iter()).any(|(used, _)| used == other))
+        files.any(|file| (modules_of(file, &modules).iter()).any(|(used, _)| used == other))
     };
     let mut complaints = Vec::new();
     for arrow in layers.arrows {
@@ -457,6 +460,27 @@ mod tests {
             complaints,
             ["crates/busyhour/src/task/mod.rs:1: `task` may not know `pool`"]
         );
+    }
+
+    #[test]
+    fn an_arrow_behind_a_name_of_the_root_is_named() {
+        let path = "crates/busyhour/src/task/mod.rs";
+        for (root, task) in [
+            ("pub use pool::TaskPool;", "use crate::TaskPool;"),
+            ("pub use pool::*;", "use super::{TaskPool as Pool};"),
+            ("use pool::TaskPool as P;", "fn f() { crate::P::new() }"),
+        ] {
+            let mut tree = Tree::default();
+            tree.add("crates/busyhour/src/lib.rs".to_owned(), root.to_owned());
+            let pool = "crates/busyhour/src/pool/mod.rs".to_owned();
+            tree.add(pool, "pub struct TaskPool;".to_owned());
+            tree.add(path.to_owned(), task.to_owned());
+            assert_eq!(
+                check_layers(&tree, &LAYERS[0]),
+                [format!("{path}:1: `task` may not know `pool`")],
+                "{root}"
+            );
+        }
     }
 
     #[test]

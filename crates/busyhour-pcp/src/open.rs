@@ -1,5 +1,6 @@
 use super::{
-    Counters, Damage, Domain, Error, IndexEntry, Label, Metric, RenderOptions, Rendering, Window,
+    Counters, Damage, Domain, Error, IndexEntry, Label, Metric, RenderOptions, Rendering, SeriesId,
+    Window,
     error::Flaw,
     format::{catalog::Catalog, fields::Version, index, record::Head},
     read::{
@@ -50,15 +51,6 @@ pub struct Archive {
     end: UnixTime,
     damage: Option<Damage>,
     buffers: BufferPool,
-}
-
-/// One instance of one metric of an archive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SeriesId {
-    /// Its place in [`Archive::metrics`].
-    pub metric: usize,
-    /// Its place in [`Metric::instances`].
-    pub instance: usize,
 }
 
 impl Archive {

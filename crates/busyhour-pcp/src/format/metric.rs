@@ -52,6 +52,15 @@ impl Instance {
     }
 }
 
+/// One instance of one metric of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeriesId {
+    /// Its place in [`Archive::metrics`](crate::Archive::metrics).
+    pub metric: usize,
+    /// Its place in [`Metric::instances`].
+    pub instance: usize,
+}
+
 /// A PMID. Shown as `domain.cluster.item`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MetricId(pub u32);
