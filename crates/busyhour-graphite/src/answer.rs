@@ -7,6 +7,17 @@ pub struct Answer {
     pub content_type: &'static str,
     /// The content.
     pub body: Vec<u8>,
+    /// What the series of a view were made of; `None` for other answers.
+    pub digested: Option<Digested>,
+}
+
+/// What a view was made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Digested {
+    /// Series that sources gave, before any function.
+    pub metrics: u64,
+    /// Values in them, missing ones included.
+    pub values: u64,
 }
 
 impl Answer {
@@ -14,6 +25,7 @@ impl Answer {
         Self {
             content_type: JSON,
             body: value.to_string().into_bytes(),
+            digested: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::{
     Error, Limits,
-    answer::Answer,
+    answer::{Answer, Digested},
     data::{
         series::Series,
         source::{Source, Window},
@@ -12,7 +12,7 @@ use super::{
     request::{expression::Expression, parameters::Parameters},
     stats::{Counters, GraphiteStats, TelemetryStats},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The Graphite interface over some sources.
 pub struct Graphite {
@@ -86,12 +86,18 @@ impl Graphite {
         Answer {
             content_type: "text/plain; charset=utf-8",
             body: VERSION.into(),
+            digested: None,
         }
     }
 
     /// Counts a request that was turned away before it came here.
     pub fn count_busy(&self) {
         self.counters.busy();
+    }
+
+    /// Counts what a view was made of, and that it took `duration`.
+    pub fn count_digest(&self, digested: Digested, duration: Duration) {
+        self.counters.digested(digested, duration);
     }
 
     /// Counters of requests and refusals, with the statistics of `telemetry`.
@@ -114,7 +120,9 @@ impl Graphite {
             all.append(&mut evaluator.evaluate(&target, window)?);
         }
         evaluator.hold_bytes(format.bytes(&all, &layout))?;
-        render::render(format, all, &layout, window)
+        let digested = Some(evaluator.digested());
+        let answer = render::render(format, all, &layout, window)?;
+        Ok(Answer { digested, ..answer })
     }
 
     fn targets(&self, parameters: &Parameters) -> Result<Vec<Expression>, Error> {

@@ -1,4 +1,4 @@
-use super::{Error, error::Limit};
+use super::{Digested, Error, error::Limit};
 
 /// What one request may use; each refusal says which limit it met and is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,14 @@ impl<'a> Meter<'a> {
             series: 0,
             bytes: 0,
             is_over,
+        }
+    }
+
+    /// What was fetched so far.
+    pub(super) fn digested(&self) -> Digested {
+        Digested {
+            metrics: self.series,
+            values: self.points,
         }
     }
 

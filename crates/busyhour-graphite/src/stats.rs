@@ -1,6 +1,12 @@
-use super::{Error, error::Limit};
+use super::{Digested, Error, error::Limit};
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 /// Requests to the Graphite interface, and its refusals.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -27,8 +33,30 @@ pub struct GraphiteStats {
     pub refused_duration: u64,
     /// Refused: all places for renders taken, or the server shutting down.
     pub refused_busy: u64,
+    /// Views that were answered.
+    pub digest: DigestStats,
     /// The ring of the server's own values.
     pub telemetry: TelemetryStats,
+}
+
+/// What views were made of, and how long that took: until the series were fetched,
+/// functions applied and the answer written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DigestStats {
+    /// Views.
+    pub views: u64,
+    /// Series that sources gave for them.
+    pub metrics: u64,
+    /// Values in these series, missing ones included.
+    pub values: u64,
+    /// Nanoseconds of all views together.
+    pub duration_ns_total: u64,
+    /// Nanoseconds of the longest.
+    pub duration_ns_max: u64,
+    /// Series of the last view.
+    pub last_metric_count: u64,
+    /// Nanoseconds of the last view.
+    pub last_duration_ns: u64,
 }
 
 /// What the ring of the server's own values holds and has lost.
@@ -58,6 +86,7 @@ pub(super) struct Counters {
     source_failures: AtomicU64,
     refused: [AtomicU64; 6],
     busy: AtomicU64,
+    digest: Mutex<DigestStats>,
 }
 
 impl Counters {
@@ -77,6 +106,22 @@ impl Counters {
         });
     }
 
+    pub(super) fn digested(&self, digested: Digested, duration: Duration) {
+        let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let mut digest = self.digest();
+        digest.views += 1;
+        digest.metrics += digested.metrics;
+        digest.values += digested.values;
+        digest.duration_ns_total = digest.duration_ns_total.saturating_add(duration_ns);
+        digest.duration_ns_max = digest.duration_ns_max.max(duration_ns);
+        digest.last_metric_count = digested.metrics;
+        digest.last_duration_ns = duration_ns;
+    }
+
+    fn digest(&self) -> MutexGuard<'_, DigestStats> {
+        self.digest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn stats(&self, telemetry: TelemetryStats) -> GraphiteStats {
         let refused = |limit: Limit| self.refused[limit as usize].load(Relaxed);
         GraphiteStats {
@@ -91,6 +136,7 @@ impl Counters {
             refused_depth: refused(Limit::Depth),
             refused_duration: refused(Limit::Duration),
             refused_busy: self.busy.load(Relaxed),
+            digest: self.digest().clone(),
             telemetry,
         }
     }

@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 #[path = "../../busyhour-pcp/tests/archive/maker.rs"]
 mod maker;
+mod support;
 
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use busyhour_graphite::{Source, Window as Span};
@@ -17,6 +18,7 @@ use std::{
     thread,
     time::Duration,
 };
+use support::{Place, ServerProcess};
 
 const STEP: i64 = 1;
 
@@ -301,4 +303,24 @@ fn values_are_fetched_while_another_request_reads_the_folder() {
     let count = reading.join().unwrap();
     assert_eq!(answered.map(|(_, count)| count), Ok(1));
     assert!(count > 0);
+}
+
+#[test]
+fn each_view_is_a_line_of_the_log_that_says_how_many_metrics_in_what_time() {
+    let place = Place::new();
+    let server = ServerProcess::start(place.serve().args(["--log-format", "json"]), &place);
+    server.get("/render?target=busyhour.registrar.*&from=-1h&format=json");
+    server.wait_for_log("digested ");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("digested ")).unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let (metrics, duration_ms) = (&line["metrics"], &line["duration_ms"]);
+    assert!(metrics.as_u64().unwrap() > 3, "{line}");
+    assert!(line["values"].as_u64() >= metrics.as_u64(), "{line}");
+    assert!(duration_ms.as_f64().unwrap() > 0.0, "{line}");
+    let words = format!("digested {metrics} metrics in {duration_ms} ms");
+    assert_eq!(line["message"], words.as_str());
+    assert_eq!(line["target"], "busyhour_server::web::graph::graphs");
+    assert_eq!(line["view"], "\"busyhour.registrar.*\"");
+    assert!(server.stop().success());
 }

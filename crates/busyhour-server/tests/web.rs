@@ -319,6 +319,45 @@ fn grafana_gets_the_servers_own_values() {
 }
 
 #[test]
+fn each_view_counts_what_it_was_made_of_and_how_long_it_took() {
+    let fixture = fixture();
+    let digest = || {
+        let stats: serde_json::Value = serde_json::from_str(&fixture.text("/api/stats")).unwrap();
+        stats["graphite"]["digest"].clone()
+    };
+    assert_eq!(digest()["views"], 0);
+    // Three series at least, of which two sums are made; then one.
+    let sum = "target=sumSeries(busyhour.registrar.*)&target=sumSeries(busyhour.registrar.*)\
+               &from=-1h&format=json";
+    assert_eq!(fixture.posted("/render", sum).as_array().unwrap().len(), 2);
+    let first = digest();
+    let metrics = first["metrics"].as_u64().unwrap();
+    assert!(metrics > 6 && metrics % 2 == 0, "{first}");
+    assert_eq!(first["views"], 1);
+    assert_eq!(first["last_metric_count"], metrics);
+    assert!(first["values"].as_u64().unwrap() >= metrics);
+    assert!(first["duration_ns_total"].as_u64().unwrap() > 0);
+    assert_eq!(first["duration_ns_max"], first["duration_ns_total"]);
+    assert_eq!(first["last_duration_ns"], first["duration_ns_total"]);
+    fixture.posted("/render", "target=busyhour.uptime_ns&from=-1h&format=json");
+    // What is no view, or is refused, does not count.
+    fixture.posted("/metrics/find", "query=*");
+    fixture.post("/render", "target=scale(busyhour.uptime_ns&format=json");
+    let second = digest();
+    assert_eq!(
+        (&second["views"], &second["last_metric_count"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(second["metrics"], metrics + 1);
+    assert!(second["duration_ns_total"].as_u64() > first["duration_ns_total"].as_u64());
+    let text = fixture.text("/metrics");
+    let line = format!("busyhour_graphite_digest_metrics_total {}.0", metrics + 1);
+    assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    assert!(text.contains("\nbusyhour_graphite_digest_duration_seconds_total "));
+    assert!(text.contains("\n# TYPE busyhour_graphite_digest_last_metric_count gauge"));
+}
+
+#[test]
 fn grafana_finds_the_servers_series() {
     let fixture = fixture();
     let roots = fixture.posted("/metrics/find?from=1289662349&until=1289665949", "query=*");

@@ -1,5 +1,5 @@
 use crate::{
-    Call, Error, Expression, Limit, Limits, Series, Source, Window,
+    Call, Digested, Error, Expression, Limit, Limits, Series, Source, Window,
     limits::{BYTES_PER_POINT, Meter},
     paths::index,
 };
@@ -37,6 +37,11 @@ impl<'a> Evaluator<'a> {
                 Err(Error::Request(what))
             }
         }
+    }
+
+    /// What was fetched so far.
+    pub(crate) fn digested(&self) -> Digested {
+        self.meter.digested()
     }
 
     /// Before a function makes `count` new values.

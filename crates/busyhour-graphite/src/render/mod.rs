@@ -117,7 +117,11 @@ pub(super) fn render(
             ("image/svg+xml", picture::svg(&picture)?)
         }
     };
-    Ok(Answer { content_type, body })
+    Ok(Answer {
+        content_type,
+        body,
+        digested: None,
+    })
 }
 
 /// Lines over time as a picture of that many pixels, for files: PNG or SVG.

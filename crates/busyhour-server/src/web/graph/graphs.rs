@@ -7,7 +7,8 @@ use busyhour::{
     timer::{TimerHandle, Timers},
 };
 use busyhour_graphite::{
-    Answer, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry, TelemetryOptions,
+    Answer, Digested, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
+    TelemetryOptions,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -123,8 +124,13 @@ impl Graphs {
             // The place stays taken until the task ends, even if the client has gone.
             let _place = place;
             let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
+            let begin = graphs.clock.now();
+            let outcome = ask(&graphs.graphite, &parameters, now, &is_over);
+            if let Some(digested) = outcome.as_ref().ok().and_then(|answer| answer.digested) {
+                graphs.note_digest(&parameters, digested, graphs.clock.now() - begin);
+            }
             // The client may be gone.
-            let _ = answer.send(ask(&graphs.graphite, &parameters, now, &is_over));
+            let _ = answer.send(outcome);
         };
         if self.pool.try_push(task).is_err() {
             self.graphite.count_busy();
@@ -134,6 +140,22 @@ impl Graphs {
             .await
             .map_err(|_| RenderFailure::Lost)?
             .map_err(RenderFailure::Graphite)
+    }
+
+    /// Counts and logs what a view was made of.
+    fn note_digest(&self, parameters: &Parameters, digested: Digested, duration: Duration) {
+        self.graphite.count_digest(digested, duration);
+        let Digested { metrics, values } = digested;
+        let duration_ms = duration.as_micros() as f64 / 1e3;
+        let view = parameters.all("target").next().unwrap_or_default();
+        let view: String = view.chars().take(TARGET_CHARS_MAX).collect();
+        tracing::info!(
+            metrics,
+            values,
+            duration_ms,
+            ?view,
+            "digested {metrics} metrics in {duration_ms} ms"
+        );
     }
 
     /// The parts that need no evaluation.
@@ -209,3 +231,6 @@ impl Default for GraphOptions {
 fn seconds(clock: &Clock) -> i64 {
     i64::try_from(clock.unix_time().as_secs()).unwrap_or(i64::MAX)
 }
+
+/// Enough of the first target of a view to find it in a dashboard.
+const TARGET_CHARS_MAX: usize = 200;
