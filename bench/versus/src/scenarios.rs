@@ -335,7 +335,7 @@ const TIMER_COUNTS: &[u64] = &[
 const LENGTHS: &[u64] = &[2, 3, 4, 10, 30, 50, 100, 200, 1_000, 10_000, 100_000];
 const KEYS: &[u64] = &[100, 1_000, 12_000, 100_000, 1_000_000];
 const LIVE: &[u64] = &[1, 100, 1_000, 10_000, 100_000, 1_000_000];
-const METRICS: &[u64] = &[199, 231, 390, 398, 1_688];
+const METRICS: &[u64] = &[20, 100, 199, 231, 390, 398, 1_688];
 
 const STORM: &[Metric] = &[
     lower("cpu_us_per_register", "µs"),

@@ -176,6 +176,10 @@ pub const SEEDS: &[Seed] = &[
         axis: "metrics",
         fixed: &[],
         lines: &[
+            digest("20 metrics, 1 thread", "–", "–", 20, 1),
+            digest("20 metrics, 8 threads", "–", "–", 20, 8),
+            digest("100 metrics, 1 thread", "–", "–", 100, 1),
+            digest("100 metrics, 8 threads", "–", "–", 100, 8),
             digest("199 metrics, 1 thread", "2,029 ms", "–", 199, 1),
             digest("199 metrics, 8 threads", "1,795 ms", "1,233 ms", 199, 8),
             digest("231 metrics, 1 thread", "9,894 ms", "–", 231, 1),

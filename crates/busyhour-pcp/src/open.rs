@@ -219,10 +219,11 @@ impl Archive {
         };
         let volumes = self.places.volumes(begin..usize::MAX);
         let scan = Arc::new(Scan::new(task.clone(), volumes, self.buffers.clone()));
-        if let Some(pool) = pool {
-            self.ask_for_help(&scan, pool, options.threads);
-        }
-        scan.work();
+        scan.lead(|| {
+            if let Some(pool) = pool {
+                self.ask_for_help(&scan, pool, options.threads);
+            }
+        });
         let (mut merge, volumes) = scan.finish()?;
         let mut priors = self.priors(&task, series);
         priors.complete(&mut merge, begin)?;

@@ -2,13 +2,15 @@
 //! as asked for; of a folder each archive by one thread.
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::mpsc,
     time::{Duration, Instant},
 };
 
 use busyhour::{buffer::BufferPool, pool::TaskPool};
-use busyhour_pcp::{Archive, Counters, RenderOptions, Rendering, SeriesId, Window, archives_in};
+use busyhour_pcp::{
+    Archive, Counters, RenderOptions, Rendering, SeriesId, Window, archives_in, in_order,
+};
 use kit::{Args, args::refuse, digest::DigestSum};
 
 fn main() {
@@ -35,30 +37,31 @@ fn digest(args: &Args) {
     sum.report(digest_ms, "metrics", series.len() as u64);
 }
 
-/// As `busyhour digest` does: each archive is a task of the pool.
+/// As a Graphite view of many archives does: several at once, joined in order.
 fn folder(args: &Args) {
     let (count, threads) = (args.number("archives") as usize, args.number("threads"));
-    let pool = TaskPool::builder().workers(threads as usize).build();
-    let pool = pool.expect("a pool of this size");
+    let threads = threads as usize;
+    let pool = pool_beside_caller(threads);
     let begin = Instant::now();
     let buffers = BufferPool::builder().budget_bytes(BUDGET_BYTES).build();
     let buffers = buffers.expect("a budget");
     let mut paths = or_refuse(archives_in(Path::new(FOLDER)));
     paths.truncate(count);
-    let (sender, receiver) = mpsc::channel();
-    for (place, path) in paths.into_iter().enumerate() {
-        let (sender, buffers) = (sender.clone(), buffers.clone());
-        let pushed = pool.push(move || {
-            let _ = sender.send((place, whole(&path, &buffers)));
-        });
-        pushed.expect("a pool that runs");
-    }
-    drop(sender);
-    let mut renderings: Vec<(usize, Rendering)> = receiver.iter().collect();
+    let renderings = in_order(
+        paths,
+        threads,
+        pool.as_ref(),
+        Vec::new(),
+        move |path| whole(&path, &buffers),
+        |renderings: &mut Vec<Rendering>, rendering| {
+            renderings.push(rendering);
+            ControlFlow::Continue(())
+        },
+    );
+    let renderings = or_refuse(renderings);
     let digest_ms = begin.elapsed().as_secs_f64() * 1e3;
-    renderings.sort_by_key(|(place, _)| *place);
     let (mut sum, mut series) = (DigestSum::default(), 0);
-    for (_, rendering) in &renderings {
+    for rendering in &renderings {
         add(&mut sum, series, rendering);
         series += rendering.series().len() as u64;
     }

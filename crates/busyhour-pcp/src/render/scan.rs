@@ -2,8 +2,9 @@
 //!
 //! A free worker takes the next chunk (chunks are read one after the other, which is
 //! cheap compared with decoding), decodes it alone, and joins the chunks that can be
-//! joined. A thread that finds no chunk ends. So a small archive costs one thread's
-//! work, however many threads were offered.
+//! joined. A thread that finds no chunk ends. The others are asked for help only when a
+//! chunk had enough wanted values. So a small archive, or a few series of a large one,
+//! cost one thread's work, however many threads were offered.
 
 use crate::{
     Damage, Error,
@@ -79,8 +80,23 @@ impl Scan {
         }
     }
 
+    /// Decodes chunks until none is left to take, and calls `ask_for_help` after the first
+    /// one that has so many wanted values that help makes the rest faster.
+    pub(crate) fn lead(&self, ask_for_help: impl FnOnce()) {
+        let mut ask_for_help = Some(ask_for_help);
+        self.decode(|is_dense| {
+            if is_dense && let Some(ask_for_help) = ask_for_help.take() {
+                ask_for_help();
+            }
+        });
+    }
+
     /// Decodes chunks until none is left to take.
     pub(crate) fn work(&self) {
+        self.decode(|_| ());
+    }
+
+    fn decode(&self, mut after_chunk: impl FnMut(bool)) {
         let mut decoder = Decoder::new(self.task.clone());
         let mut spare = None;
         while let Some((number, chunk)) = self.take(spare.take()) {
@@ -89,7 +105,9 @@ impl Scan {
             if let Some(flaw) = &mut segment.flaw {
                 flaw.offset += chunk.offset;
             }
+            let is_dense = segment.is_dense(chunk.bytes().len());
             lock(&self.joined).join(number, segment, chunk.volume);
+            after_chunk(is_dense);
             spare = Some(chunk.into_spare());
         }
     }

@@ -58,6 +58,8 @@ pub(crate) struct Segment {
     /// The latest record.
     pub(crate) end: u64,
     pub(crate) record_count: u64,
+    /// Wanted values that were decoded.
+    pub(crate) sample_count: u64,
     /// The first damage, counted from the chunk's start.
     pub(crate) flaw: Option<Flaw>,
 }
@@ -144,8 +146,15 @@ impl Segment {
             marks: Vec::new(),
             end: 0,
             record_count: 0,
+            sample_count: 0,
             flaw: None,
         }
+    }
+
+    /// Whether decoding a chunk of `len` bytes took long enough, compared with reading
+    /// it, that another thread would make the next ones faster.
+    pub(crate) fn is_dense(&self, len: usize) -> bool {
+        self.sample_count * DENSE_BYTES_PER_SAMPLE >= len as u64
     }
 
     /// Makes room for the moments within the chunk.
@@ -270,7 +279,10 @@ impl Decoder {
                 block(record, word).and_then(|block| bits::of_block(block, value_type))
             };
             match bits {
-                Some(bits) => segment.sample(task, column, RawSample { time, bits }, passed),
+                Some(bits) => {
+                    segment.sample_count += 1;
+                    segment.sample(task, column, RawSample { time, bits }, passed);
+                }
                 None => is_whole = false,
             }
         }
@@ -340,3 +352,8 @@ pub(crate) fn first_after(marks: &[u64], time: u64) -> Option<u64> {
     let before = marks.partition_point(|mark| *mark <= time);
     marks.get(before).copied()
 }
+
+/// Reading a chunk is work for one thread at a time. With fewer wanted values a chunk than
+/// one in so many bytes, threads hand the reading to each other more often than they
+/// decode side by side, and two take longer than one (README.md, "One pass, many threads").
+const DENSE_BYTES_PER_SAMPLE: u64 = 1024;

@@ -91,6 +91,33 @@ fn any_number_of_threads_gives_the_same() {
     }
 }
 
+/// Help for a few series would cost more than it gives.
+#[test]
+fn workers_help_with_many_series_and_not_with_one() {
+    let place = TempDir::new().unwrap();
+    let base = place.path().join("archive");
+    peer::write(&base, 2, 23, 900);
+    let archive = open(&base);
+    let window = Window::new(archive.start(), archive.end(), Duration::from_secs(60));
+    let pool = TaskPool::builder().workers(2).build().unwrap();
+    let options = RenderOptions {
+        threads: 8,
+        ..RenderOptions::default()
+    };
+    let asked = |series: &[_]| {
+        let before = pool.stats().pushed;
+        archive
+            .render(series, window, options, Some(&pool))
+            .unwrap();
+        pool.stats().pushed - before
+    };
+    let all = archive.series();
+    assert_eq!(asked(&all[..1]), 0);
+    let cores = std::thread::available_parallelism().unwrap().get() as u64;
+    assert_eq!(asked(&all) > 0, cores > 1, "{cores} cores");
+    assert!(asked(&all) < cores);
+}
+
 #[test]
 fn of_a_cut_archive_every_good_record_is_read_and_the_cut_is_named() {
     let place = TempDir::new().unwrap();
