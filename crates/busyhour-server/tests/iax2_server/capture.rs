@@ -1,4 +1,4 @@
-//! What a stranger's eyes see: every frame is read by tshark.
+//! An independent decoder, tshark, reads every frame.
 
 use crate::conversation::{register, release};
 use crate::host::{Host, device};
@@ -6,7 +6,7 @@ use crate::wire::*;
 use std::{net::SocketAddr, path::Path, process::Command};
 
 #[test]
-fn tshark_reads_every_frame_and_finds_none_malformed() {
+fn tshark_reads_every_frame_as_well_formed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("iax2.pcap");
     let capture = everything_that_is_ever_sent();
@@ -26,7 +26,7 @@ fn tshark_reads_every_frame_and_finds_none_malformed() {
     }
 }
 
-/// Conversations in which the server sends each kind of frame it knows.
+/// Conversations in which the server sends each kind of frame that it knows.
 fn everything_that_is_ever_sent() -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
     let mut host = Host::new();
     let here: SocketAddr = "[2001:db8::7]:4569".parse().expect("an address");
@@ -73,7 +73,7 @@ fn tshark(path: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The capture file format that every tool reads, with raw IP packets.
+/// The capture in the pcap format, with raw IP packets.
 fn pcap(capture: &[(SocketAddr, SocketAddr, Vec<u8>)]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, RAW_IP] {

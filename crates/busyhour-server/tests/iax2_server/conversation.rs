@@ -1,4 +1,4 @@
-//! One situation a test.
+//! Each test is one situation.
 
 use crate::host::{Host, PASSWORD, config, device};
 use crate::wire::*;
@@ -22,7 +22,7 @@ fn first(call: u16, user: &str, subclass: u8) -> Wire {
     frame.with(IE_USERNAME, user).with(IE_REFRESH, [0, 60])
 }
 
-/// The frame that shows a token.
+/// The first frame again, with the call token.
 fn vouched(host: &mut Host, from: SocketAddr, call: u16, user: &str, subclass: u8) -> Wire {
     let answer = host.ask_one(from, &hello(call, user));
     assert_eq!((answer.subclass, answer.dcall), (CALLTOKEN, call));
@@ -60,13 +60,14 @@ fn ack(of: &Wire, oseq: u8) -> Wire {
     }
 }
 
-/// Up to the challenge.
+/// Lets the call go on until the server sends its challenge; returns the
+/// REGAUTH.
 fn challenged(host: &mut Host, from: SocketAddr, call: u16, user: &str) -> Wire {
     let frame = vouched(host, from, call, user, REGREQ);
     host.ask_one(from, &frame)
 }
 
-/// Up to REGACK.
+/// Lets the call go on until the server sends REGACK; returns it.
 fn registered(host: &mut Host, from: SocketAddr, call: u16, user: &str) -> Wire {
     let regauth = challenged(host, from, call, user);
     let regack = host.ask_one(from, &proof(&regauth, user, PASSWORD, REGREQ));
@@ -74,7 +75,7 @@ fn registered(host: &mut Host, from: SocketAddr, call: u16, user: &str) -> Wire 
     regack
 }
 
-/// REGACK and its ACK.
+/// Registers: up to REGACK, which is acknowledged.
 pub fn register(host: &mut Host, from: SocketAddr, call: u16, user: &str) {
     let regack = registered(host, from, call, user);
     assert_eq!(host.ask(from, &ack(&regack, 2)), []);
@@ -133,11 +134,7 @@ fn a_device_registers_and_the_answer_leaves_when_it_is_durable() {
 fn regack_says_how_many_messages_wait() {
     let mut host = Host::new();
     let regack = registered(&mut host, device(), 5, "alice");
-    assert_eq!(
-        regack.element(IE_MSGCOUNT),
-        None,
-        "nobody has spoken of a mailbox"
-    );
+    assert_eq!(regack.element(IE_MSGCOUNT), None, "no mailbox is known");
     let summary = |new, old| MessageSummary {
         voice: Some(MessageCounts {
             new,
@@ -169,7 +166,7 @@ fn regack_says_how_many_messages_wait() {
 }
 
 #[test]
-fn an_address_of_version_six_is_told_whole() {
+fn an_ipv6_address_is_reported_in_full() {
     let mut host = Host::new();
     let from: SocketAddr = "[2001:db8::7]:4570".parse().unwrap();
     let regack = registered(&mut host, from, 5, "alice");
@@ -181,7 +178,7 @@ fn an_address_of_version_six_is_told_whole() {
 }
 
 #[test]
-fn nothing_is_kept_for_a_stranger() {
+fn nothing_is_kept_for_an_unknown_address() {
     let mut host = Host::new();
     for call in 1..=100 {
         let from = SocketAddr::from(([198, 51, 100, call as u8], 4569));
@@ -210,7 +207,7 @@ fn a_call_token_is_good_for_its_address_and_for_ten_seconds() {
     assert_eq!(
         host.ask_one(device(), &frame).subclass,
         CALLTOKEN,
-        "too old"
+        "the token is too old"
     );
     let forged = first(5, "alice", REGREQ).with(IE_CALLTOKEN, "f".repeat(32));
     assert_eq!(
@@ -223,7 +220,7 @@ fn a_call_token_is_good_for_its_address_and_for_ten_seconds() {
 }
 
 #[test]
-fn a_device_without_call_tokens_is_refused_unless_that_is_relaxed() {
+fn a_device_without_call_tokens_is_refused_unless_they_are_optional() {
     let mut host = Host::new();
     let refused = host.ask_one(device(), &first(5, "alice", REGREQ));
     assert_eq!(
@@ -232,7 +229,11 @@ fn a_device_without_call_tokens_is_refused_unless_that_is_relaxed() {
     );
     assert_eq!(refused.text(IE_CAUSE), "No Call Token");
     assert_eq!(refused.element(IE_CAUSECODE), Some(&[29][..]));
-    assert_eq!(host.ask(device(), &ack(&refused, 1)), [], "and that is all");
+    assert_eq!(
+        host.ask(device(), &ack(&refused, 1)),
+        [],
+        "no other frame is sent"
+    );
 
     let mut host = Host::with(ServerConfig {
         call_tokens: CallTokens::Optional,
@@ -257,7 +258,7 @@ fn an_open_server_asks_for_no_password() {
 }
 
 #[test]
-fn who_cannot_prove_the_password_is_refused() {
+fn a_device_with_a_wrong_password_is_refused() {
     for (user, password) in [("alice", "guess"), ("nobody", ""), ("hashed", PASSWORD)] {
         let mut host = Host::new();
         let regrej = rejected(&mut host, user, password);
@@ -274,7 +275,7 @@ fn who_cannot_prove_the_password_is_refused() {
 }
 
 #[test]
-fn who_gives_wrong_passwords_is_not_heard_for_a_while() {
+fn a_source_of_wrong_passwords_is_ignored_for_a_while() {
     let mut host = Host::new();
     for call in 5..10 {
         let regrej = attempt(&mut host, device(), call, "guess");
@@ -287,14 +288,14 @@ fn who_gives_wrong_passwords_is_not_heard_for_a_while() {
 
     let elsewhere = "192.0.2.99:4569".parse().unwrap();
     let regack = attempt(&mut host, elsewhere, 5, PASSWORD);
-    assert_eq!(regack.subclass, REGACK, "nobody else is concerned");
+    assert_eq!(regack.subclass, REGACK, "no other device is affected");
 
     host.pass(Duration::from_secs(1));
     let regack = attempt(&mut host, device(), 11, PASSWORD);
     assert_eq!(regack.subclass, REGACK, "{regack:?}");
 }
 
-/// Alice's whole call with such a password; its answer.
+/// A whole call of alice with this password; returns the last answer.
 fn attempt(host: &mut Host, from: SocketAddr, call: u16, password: &str) -> Wire {
     let regauth = challenged(host, from, call, "alice");
     let answer = host.ask_one(from, &proof(&regauth, "alice", password, REGREQ));
@@ -303,7 +304,7 @@ fn attempt(host: &mut Host, from: SocketAddr, call: u16, password: &str) -> Wire
 }
 
 #[test]
-fn one_account_cannot_be_changed_for_another_on_the_way() {
+fn a_call_cannot_change_its_account() {
     let mut host = Host::new();
     let regauth = challenged(&mut host, device(), 5, "alice");
     let regrej = host.ask_one(device(), &proof(&regauth, "bob", PASSWORD, REGREQ));
@@ -359,7 +360,7 @@ fn a_binding_ends_by_its_time_or_by_its_device() {
 }
 
 #[test]
-fn a_device_that_moved_is_where_it_is_now() {
+fn a_device_that_moved_has_its_new_address() {
     let mut host = Host::new();
     register(&mut host, device(), 5, "alice");
     register(&mut host, device(), 6, "alice");
@@ -374,7 +375,7 @@ fn a_device_that_moved_is_where_it_is_now() {
 }
 
 #[test]
-fn a_frame_that_comes_again_gets_the_same_answer() {
+fn a_duplicate_frame_gets_the_same_answer() {
     let mut host = Host::new();
     let mut frame = vouched(&mut host, device(), 5, "alice", REGREQ);
     let regauth = host.ask_one(device(), &frame);
@@ -393,7 +394,11 @@ fn a_frame_that_comes_again_gets_the_same_answer() {
     frame.is_again = true;
     host.receive(device(), &frame.encode());
     let waiting = host.answers(device());
-    assert_eq!(waiting.len(), 1, "it has the frame, and no answer yet");
+    assert_eq!(
+        waiting.len(),
+        1,
+        "the server has the frame, and no answer yet"
+    );
     assert_eq!(
         (waiting[0].subclass, waiting[0].ts, waiting[0].iseq),
         (ACK, 20, 2)
@@ -449,7 +454,7 @@ fn a_number_can_be_used_again_at_once() {
 }
 
 #[test]
-fn a_device_that_began_anew_is_not_held_to_its_old_call() {
+fn a_device_that_restarted_can_begin_a_new_call() {
     let mut host = Host::new();
     let old = challenged(&mut host, device(), 5, "alice");
     register(&mut host, device(), 5, "alice");
@@ -459,7 +464,7 @@ fn a_device_that_began_anew_is_not_held_to_its_old_call() {
 }
 
 #[test]
-fn what_is_not_acknowledged_is_sent_again_and_then_given_up() {
+fn a_frame_without_acknowledgement_is_retransmitted_and_then_given_up() {
     let mut host = Host::new();
     let regauth = challenged(&mut host, device(), 5, "alice");
     let mut waits = Vec::new();
@@ -509,15 +514,19 @@ fn an_acknowledged_challenge_waits_but_not_for_ever() {
     challenged(&mut host, device(), 8, "alice");
     register(&mut host, device(), 9, "alice");
     host.pass(Duration::from_secs(40));
-    assert_eq!(host.server.failures_of("alice"), [], "it answered later");
+    assert_eq!(
+        host.server.failures_of("alice"),
+        [],
+        "the device answered later"
+    );
     assert_eq!(host.answers(device()).len(), 4, "the REGAUTH again");
     challenged(&mut host, device(), 7, "nobody");
     host.pass(Duration::from_secs(40));
-    assert_eq!(host.server.failures(9), [], "it has no account");
+    assert_eq!(host.server.failures(9), [], "the device has no account");
 }
 
 #[test]
-fn a_missing_frame_is_asked_for_and_given_when_asked_for() {
+fn a_missing_frame_is_requested_and_sent_again_on_request() {
     let mut host = Host::new();
     let regauth = challenged(&mut host, device(), 5, "alice");
     let mut lag = ack(&regauth, 2);
@@ -568,7 +577,7 @@ fn a_call_answers_lag_requests_and_pings_with_their_time_stamps() {
 }
 
 #[test]
-fn no_answer_is_made_to_answers_of_no_call() {
+fn answers_outside_of_a_call_are_not_answered() {
     let mut host = Host::new();
     let frame = |dcall, subclass| Wire {
         scall: 5,
@@ -591,7 +600,7 @@ fn no_answer_is_made_to_answers_of_no_call() {
 }
 
 #[test]
-fn what_is_no_registration_is_answered_without_a_call() {
+fn a_frame_that_is_no_registration_is_answered_without_a_call() {
     let mut host = Host::new();
     let frame = |subclass| Wire {
         scall: 5,
@@ -624,7 +633,7 @@ fn a_device_can_end_its_call() {
 }
 
 #[test]
-fn noise_is_counted_and_nothing_else() {
+fn invalid_bytes_are_counted_and_have_no_effect() {
     let mut host = Host::new();
     for noise in [&[][..], &[0x80], &[0x80; 11], &[0, 7, 1, 2, 3], &[0, 0, 1]] {
         host.receive(device(), noise);
@@ -652,7 +661,11 @@ fn tables_have_bounds_and_refusals_are_counted() {
         challenged(&mut host, device(), call, "alice");
     }
     let frame = vouched(&mut host, device(), 4, "alice", REGREQ);
-    assert_eq!(host.ask(device(), &frame), [], "no room, and no answer");
+    assert_eq!(
+        host.ask(device(), &frame),
+        [],
+        "there is no room, and no answer is sent"
+    );
     let other = SocketAddr::from(([192, 0, 2, 8], 4569));
     challenged(&mut host, other, 4, "alice");
     let iax2 = host.stats().iax2;
@@ -660,7 +673,7 @@ fn tables_have_bounds_and_refusals_are_counted() {
 }
 
 #[test]
-fn a_store_that_refuses_is_told_to_the_device() {
+fn a_refusal_of_the_store_is_reported_to_the_device() {
     let mut host = Host::new();
     let regauth = challenged(&mut host, device(), 5, "alice");
     host.disk.set_behaviour(busyhour_store::DiskBehaviour {

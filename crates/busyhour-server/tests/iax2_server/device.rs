@@ -1,4 +1,5 @@
-//! A device as RFC 5456 has it: registers, releases, and remembers what it was told.
+//! A device according to RFC 5456: it registers, unregisters, and remembers what the
+//! server acknowledged.
 
 use crate::faults::SECOND;
 use crate::host::PASSWORD;
@@ -18,11 +19,11 @@ pub struct Device {
 /// What a device knows of its registration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Belief {
-    /// It may be there or not: a call ended without an answer.
+    /// It may be registered or not: a call ended without an answer.
     Unknown,
-    /// It is there until then.
+    /// It is registered until this time.
     Registered { until: u64 },
-    /// It is not there.
+    /// It is not registered.
     Released,
 }
 
@@ -62,7 +63,7 @@ impl Device {
         self.call.is_none()
     }
 
-    /// The next call begins then.
+    /// The next call begins at this time.
     pub fn call_at(&mut self, at: u64) {
         self.next_at = at;
     }
@@ -71,7 +72,7 @@ impl Device {
         format!("iax:{}@{}", self.user, self.address)
     }
 
-    /// Begins a call, or sends again what was not answered.
+    /// Begins a call, or retransmits an unanswered frame.
     pub fn wake(&mut self, now: u64, random: &mut Random, out: &mut Vec<Wire>) {
         let Some(call) = &mut self.call else {
             return self.begin(now, random, out);
@@ -112,7 +113,7 @@ impl Device {
         self.take(now, frame, random, out);
     }
 
-    /// The next frame in order.
+    /// Takes the next frame in order.
     fn take(&mut self, now: u64, frame: &Wire, random: &mut Random, out: &mut Vec<Wire>) {
         let Some(call) = &mut self.call else { return };
         match frame.subclass {
@@ -127,7 +128,11 @@ impl Device {
             REGREJ => {
                 out.push(reply(frame, ACK, call.oseq, call.iseq));
                 let code = frame.element(IE_CAUSECODE);
-                assert_eq!(code, Some(&[41][..]), "only a store that fails refuses");
+                assert_eq!(
+                    code,
+                    Some(&[41][..]),
+                    "a registration is refused only when the store fails"
+                );
                 self.end(now, random);
             }
             _ => out.push(reply(frame, ACK, call.oseq, call.iseq)),
@@ -171,7 +176,7 @@ impl Device {
 }
 
 impl Call {
-    /// The first frame again, with the token.
+    /// Sends the first frame again, with the token.
     fn vouch(&mut self, now: u64, frame: &Wire, out: &mut Vec<Wire>) {
         if self.peer != 0 {
             return;
@@ -209,7 +214,8 @@ impl Call {
     }
 }
 
-/// A registration begins when it is granted, which is after its call began.
+/// A registration begins when the server grants it, which is after the call
+/// began.
 fn believed(subclass: u8, frame: &Wire, begun_at: u64) -> Belief {
     if subclass == REGREL {
         return Belief::Released;
@@ -233,5 +239,5 @@ fn reply(to: &Wire, subclass: u8, oseq: u8, iseq: u8) -> Wire {
     }
 }
 
-/// How long a device tries.
+/// How long a device retransmits.
 pub const GIVE_UP: u64 = 16 * SECOND;

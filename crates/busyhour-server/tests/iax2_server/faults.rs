@@ -1,4 +1,4 @@
-//! How bad the network is.
+//! The faults of the network.
 
 use crate::random::Random;
 
@@ -26,8 +26,8 @@ impl Faults {
         }
     }
 
-    /// When the copies of a datagram that is sent now arrive: none, one or two,
-    /// and in any order.
+    /// When the copies of a datagram that is sent now arrive: no copy, one or
+    /// two, in any order.
     pub fn arrivals(&self, now: u64, random: &mut Random) -> Vec<u64> {
         if random.permille(self.loss_permille) {
             return Vec::new();

@@ -1,4 +1,5 @@
-//! A server on one thread in virtual time, between frames.
+//! A server on one thread in virtual time. Tests give it frames and take its
+//! answers.
 
 use crate::{exchange::Sent, wire::Wire};
 use busyhour::{
@@ -22,7 +23,7 @@ pub struct Host {
     lived: Duration,
 }
 
-/// Everybody but `nobody` has an account; of `hashed` only hashes are known.
+/// Every user but `nobody` has an account; for `hashed` only hashes are known.
 struct Users;
 
 impl Accounts for Users {
@@ -55,7 +56,8 @@ impl Host {
         Self::on(1, disk, config, Duration::ZERO)
     }
 
-    /// The life that begins when `lived` has passed since the first one's begin.
+    /// A server that starts when `lived` has passed since the start of the first
+    /// one.
     pub fn on(seed: u64, disk: SimulatedDisk, config: ServerConfig, lived: Duration) -> Self {
         let runtime = Runtime::simulated(seed);
         let clock = runtime.clock().clone();
@@ -74,7 +76,7 @@ impl Host {
         }
     }
 
-    /// The time since the first life's begin.
+    /// The time since the start of the first server.
     pub fn now(&self) -> Duration {
         self.lived + (self.runtime.clock().now() - Instant::ZERO)
     }
@@ -87,21 +89,21 @@ impl Host {
         self.simulation().run_until_idle();
     }
 
-    /// Gives a frame, lets the disk work, and takes the answers.
+    /// Gives the server a frame, lets the disk finish, and returns the answers.
     pub fn ask(&mut self, from: SocketAddr, frame: &Wire) -> Vec<Wire> {
         self.receive(from, &frame.encode());
         self.settle();
         self.answers(from)
     }
 
-    /// As [`ask`](Self::ask), where one answer is expected.
+    /// As [`ask`](Self::ask), for exactly one answer.
     pub fn ask_one(&mut self, from: SocketAddr, frame: &Wire) -> Wire {
         let mut answers = self.ask(from, frame);
         assert_eq!(answers.len(), 1, "to {frame:?}: {answers:?}");
         answers.remove(0)
     }
 
-    /// Lets the disk end what it has begun.
+    /// Lets the disk finish its work.
     pub fn settle(&mut self) {
         while let Some(due) = self.disk.next_due() {
             self.simulation().run_until(due);
@@ -114,7 +116,7 @@ impl Host {
         self.simulation().run_for(time);
     }
 
-    /// What was sent, which is all to `to`.
+    /// Returns what was sent; all of it must be to `to`.
     pub fn answers(&mut self, to: SocketAddr) -> Vec<Wire> {
         let sent = self.sent();
         assert!(sent.iter().all(|(remote, _)| *remote == to), "{sent:?}");

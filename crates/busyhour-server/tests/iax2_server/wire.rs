@@ -1,5 +1,5 @@
-//! IAX2 on the wire, written from RFC 5456 for the tests alone: nothing of the
-//! server's own codec is used here.
+//! IAX2 frames, written from RFC 5456 for the tests: the server's own codec is
+//! not used here.
 
 use md5::{Digest, Md5};
 
@@ -62,12 +62,17 @@ impl Wire {
         bytes
     }
 
-    /// What the server sent: always a sound full frame of type 6.
+    /// Decodes what the server sent, which must be a valid full frame of type
+    /// 6.
     pub fn decode(bytes: &[u8]) -> Self {
-        assert!(bytes.len() >= 12, "a whole header: {bytes:02x?}");
+        assert!(bytes.len() >= 12, "the header is complete: {bytes:02x?}");
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         assert_eq!((number(0) >> 15, bytes[10]), (1, 6), "{bytes:02x?}");
-        assert_eq!(bytes[11] & 0x80, 0, "no subclass is a power of two");
+        assert_eq!(
+            bytes[11] & 0x80,
+            0,
+            "the subclass is not sent as a power of two"
+        );
         Self {
             scall: number(0) & 0x7fff,
             dcall: number(2) & 0x7fff,
@@ -97,7 +102,7 @@ impl Wire {
     }
 }
 
-/// RFC 5456 §8.6.
+/// The MD5 RESULT of RFC 5456 §8.6.
 pub fn md5_result(challenge: &str, password: &str) -> String {
     let hash = Md5::digest(format!("{challenge}{password}"));
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -110,6 +115,6 @@ fn elements(mut rest: &[u8]) -> Vec<(u8, Vec<u8>)> {
         elements.push((*code, data.to_vec()));
         rest = behind;
     }
-    assert!(rest.is_empty(), "an element cut short");
+    assert!(rest.is_empty(), "every element is complete");
     elements
 }

@@ -63,7 +63,7 @@ struct World {
     packets: BinaryHeap<Reverse<Packet>>,
     packet_count: u64,
     crashes: Vec<u64>,
-    /// Calls whose REGACK has left once.
+    /// The calls whose REGACK was sent at least once.
     acknowledged: HashSet<(SocketAddr, u16, u16)>,
     accepted: u64,
     trace: u64,
@@ -102,13 +102,13 @@ impl World {
         }
     }
 
-    /// Runs to the end and checks; returns the registrations made, and a hash
-    /// of all that happened.
+    /// Runs to the end and checks; returns the number of registrations, and a
+    /// hash of all that happened.
     fn run(mut self) -> (u64, u64) {
         self.run_until(120 * SECOND);
         self.faults = Faults::NONE;
         self.disk.set_behaviour(DiskBehaviour::default());
-        // Until the last copy of an old frame is dead.
+        // Until the last copy of an old frame is gone.
         let quiet = 120 * SECOND + 2 * GIVE_UP + DELAY_MAX + 30 * SECOND;
         self.devices.iter_mut().for_each(|d| d.call_at(u64::MAX));
         self.run_until_idle(quiet);
@@ -118,7 +118,7 @@ impl World {
         self.end(quiet + 5 * SECOND)
     }
 
-    /// Devices end the calls they have, and begin no other.
+    /// Devices end their calls, and begin no others.
     fn run_until_idle(&mut self, end: u64) {
         while let Some(next) = self.next_event().filter(|next| *next <= end) {
             self.advance(next);
@@ -150,7 +150,7 @@ impl World {
         next.into_iter().flatten().min()
     }
 
-    /// Everything that is due at `now`, in an order that is always the same.
+    /// Does everything that is due at `now`, always in the same order.
     fn advance(&mut self, now: u64) {
         self.run_host(now);
         if self.crashes.first().is_some_and(|at| *at <= now) {
@@ -182,7 +182,8 @@ impl World {
         }
     }
 
-    /// A life begins at a whole second, since the calendar steps by seconds.
+    /// A server starts at a whole second, since the calendar has steps of a
+    /// second.
     fn crash(&mut self) {
         let at = self.crashes.remove(0);
         self.accepted += self.host.stats().iax2.accepted;
@@ -242,7 +243,7 @@ impl World {
         }
     }
 
-    /// The first REGACK of a call tells the truth of the disk.
+    /// What the first REGACK of a call acknowledges must be on disk.
     fn check_acknowledgement(&mut self, to: SocketAddr, frame: &Wire) {
         let call = (to, frame.scall, frame.dcall);
         if frame.subclass != REGACK || !self.acknowledged.insert(call) {
@@ -251,7 +252,8 @@ impl World {
         let uri = format!("iax:{}@{to}", frame.text(IE_USERNAME));
         let durable = self.disk.contents();
         let mut rows = durable.bindings.iter();
-        // A row that ran out may stay: its removal failed, and no start takes it in.
+        // The row of an expired binding may stay if its removal failed; no start
+        // loads it.
         let unix = self.host.runtime.clock().unix_time();
         let is_valid = |lease: &Lease| !lease.removed && !lease.remaining(unix).is_zero();
         let is_there = rows.any(|row| row.contact.uri() == uri && is_valid(&row.lease));
@@ -266,7 +268,7 @@ impl World {
             match device.belief {
                 Belief::Registered { .. } => assert!(is_there, "{} is lost", device.user),
                 Belief::Released => assert!(!is_there, "{} is still there", device.user),
-                Belief::Unknown => panic!("{} got no last answer", device.user),
+                Belief::Unknown => panic!("{} got no answer to its last request", device.user),
             }
         }
     }
@@ -275,8 +277,14 @@ impl World {
         self.run_until_idle(now + 200 * SECOND);
         let stats = self.host.stats();
         assert_eq!((stats.iax2.call_count, stats.iax2.record_count), (0, 0));
-        assert_eq!(stats.registrar.binding_count, 0, "all have run out");
-        assert_eq!(stats.runtime.buffers.live_count, 0, "still pinned");
+        assert_eq!(
+            stats.registrar.binding_count, 0,
+            "all bindings have expired"
+        );
+        assert_eq!(
+            stats.runtime.buffers.live_count, 0,
+            "a buffer is still pinned"
+        );
         assert_eq!(stats.runtime.pool.panicked, 0, "a task panicked");
         let trace = mix(self.trace, self.host.simulation().trace_hash());
         (self.accepted + stats.iax2.accepted, trace)
@@ -301,7 +309,7 @@ fn behaviour(random: &mut Random) -> DiskBehaviour {
     }
 }
 
-/// One step of FNV-1a, a word at a time.
+/// One step of FNV-1a, with a word instead of a byte.
 fn mix(hash: u64, value: u64) -> u64 {
     (hash ^ value).wrapping_mul(0x0000_0100_0000_01b3)
 }
