@@ -1,4 +1,5 @@
-//! Descriptions, instance domains and every logged value, against `pmdumplog`.
+//! Descriptions, instance domains and every logged value, compared with those
+//! of `pmdumplog`.
 
 use super::{open, peer};
 use busyhour::clock::UnixTime;
@@ -6,8 +7,8 @@ use busyhour_pcp::{Archive, Metric, Record, Semantics, Value, ValueType};
 use std::{collections::BTreeSet, path::Path};
 use tempfile::TempDir;
 
-/// One archive of each version, and what `pmlogextract` makes of that of
-/// version 3: it writes instance domains as deltas.
+/// Checks one archive of each version, and what `pmlogextract` makes of that of
+/// version 3, which has instance domains as deltas.
 fn for_each_kind(check: impl Fn(&Path)) {
     let place = TempDir::new().unwrap();
     for version in [2, 3] {
@@ -51,7 +52,7 @@ fn description(metric: &Metric) -> String {
         ValueType::F32 => "float",
         ValueType::F64 => "double",
         ValueType::String => "string",
-        other => panic!("{other:?} was not written"),
+        other => panic!("the archive was written without {other:?}"),
     };
     let domain = match metric.domain {
         None => "PM_INDOM_NULL 0xffffffff".to_owned(),
@@ -81,7 +82,7 @@ fn every_instance_domain_is_the_one_that_pmdumplog_prints_at_each_time() {
     });
 }
 
-/// Says how many versions of domains there are.
+/// Checks all versions of the instance domains; returns their number.
 pub fn check_domains(base: &Path) -> usize {
     let archive = open(base);
     let text = peer::dump(base, &["-i"]);
@@ -114,14 +115,14 @@ pub fn check_domains(base: &Path) -> usize {
     versions
 }
 
-/// `60.3` as archives hold it.
+/// The number of a domain such as `60.3`, as archives store it.
 fn domain_number(text: &str) -> u32 {
     let (domain, serial) = text.split_once('.').expect("domain.serial");
     let number = |text: &str| text.trim().parse::<u32>().expect("a number");
     number(domain) << 22 | number(serial)
 }
 
-/// The archives are shorter than a day, so a time of day says which moment.
+/// The archives are shorter than a day, so a time of day is enough.
 fn time_of_day(clock: &str, archive: &Archive) -> UnixTime {
     let mut parts = clock.split(':');
     let mut next = || parts.next().expect("hours, minutes, seconds");
@@ -142,14 +143,14 @@ fn every_logged_value_is_the_one_that_pmdumplog_prints() {
     for_each_kind(|base| assert!(check_records(base) > 100));
 }
 
-/// Says how many records there are.
+/// Checks all records; returns their number.
 pub fn check_records(base: &Path) -> usize {
     let archive = open(base);
     let text = peer::dump(base, &["-m"]);
     let mut theirs = text.lines().filter(|line| !line.is_empty()).skip(1);
     let mut record_count = 0;
     for record in archive.records() {
-        let record = record.expect("a sound archive");
+        let record = record.expect("a valid archive");
         record_count += 1;
         let head = theirs.next().expect("another record");
         let clock = head.split(' ').next().expect("a time");
@@ -161,9 +162,9 @@ pub fn check_records(base: &Path) -> usize {
     record_count
 }
 
-/// Each line has one value, after those that name the metric alone.
+/// Each line has one value, except for lines that only name the metric.
 fn check_values<'a>(archive: &Archive, record: &Record, lines: &mut impl Iterator<Item = &'a str>) {
-    let samples = record.samples().expect("a sound record");
+    let samples = record.samples().expect("a valid record");
     let mut metric = None;
     for sample in samples {
         let found = archive
@@ -199,7 +200,7 @@ fn check_value(metric: &Metric, ours: &Value, theirs: &str) {
         return;
     };
     let theirs: f64 = theirs.parse().expect("a number");
-    // Floating point is printed with eight digits or so.
+    // Floating point numbers are printed with about eight digits.
     let tolerance = match metric.value_type {
         ValueType::F32 | ValueType::F64 => 1e-6 * theirs.abs(),
         _ => 0.0,

@@ -1,4 +1,5 @@
-//! Jobs on several threads, joined in their order.
+//! Jobs that run on several threads, and results that are joined in the order
+//! of the jobs.
 
 use busyhour::pool::TaskPool;
 use busyhour_pcp::{Error, in_order};
@@ -15,7 +16,7 @@ fn pool(workers: usize) -> TaskPool {
     TaskPool::builder().workers(workers).build().unwrap()
 }
 
-/// Results that exist now, and the most that ever did.
+/// The number of results that exist now, and its highest value so far.
 #[derive(Default)]
 struct Held {
     now: AtomicUsize,
@@ -39,7 +40,7 @@ impl Drop for HeldResult {
 }
 
 #[test]
-fn results_come_in_order_and_few_wait_even_behind_a_slow_job() {
+fn results_come_in_order_and_few_wait_behind_a_slow_job() {
     let pool = pool(2);
     for round in 0..20 {
         let held = Arc::new(Held::default());
@@ -51,7 +52,7 @@ fn results_come_in_order_and_few_wait_even_behind_a_slow_job() {
             Vec::new(),
             move |number: usize| {
                 if number % 50 == round {
-                    // The others could run far ahead of this one.
+                    // The other jobs could run far ahead of this one.
                     (0..200).for_each(|_| thread::yield_now());
                 }
                 HeldResult::new(number, &of_jobs)
@@ -90,7 +91,7 @@ fn two_threads_work_at_the_same_time() {
 }
 
 #[test]
-fn after_a_break_nothing_more_begins_and_nothing_more_is_joined() {
+fn after_a_break_no_job_begins_and_no_result_is_joined() {
     let pool = pool(2);
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
@@ -116,7 +117,7 @@ fn after_a_break_nothing_more_begins_and_nothing_more_is_joined() {
 }
 
 #[test]
-fn a_job_that_panics_on_a_worker_leaves_nobody_waiting() {
+fn a_job_that_panics_on_a_worker_leaves_no_thread_waiting() {
     let pool = pool(2);
     let caller = thread::current().id();
     let both = Arc::new(Barrier::new(2));
@@ -130,7 +131,7 @@ fn a_job_that_panics_on_a_worker_leaves_nobody_waiting() {
         (),
         move |()| {
             both.wait();
-            assert!(thread::current().id() == caller, "as the test wants it");
+            assert!(thread::current().id() == caller, "on purpose");
         },
         |(), ()| ControlFlow::Continue(()),
     );
@@ -138,7 +139,7 @@ fn a_job_that_panics_on_a_worker_leaves_nobody_waiting() {
 }
 
 #[test]
-fn without_jobs_or_without_a_pool_the_caller_does_it_all() {
+fn without_a_pool_or_with_few_jobs_the_caller_runs_them() {
     let count = |jobs: Vec<u32>, pool: Option<&TaskPool>| {
         let join = |sum: &mut u32, number| {
             *sum += number;

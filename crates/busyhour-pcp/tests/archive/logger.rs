@@ -1,5 +1,5 @@
-//! Archives that the real `pmlogger` writes, of this machine's own metrics,
-//! read by both sides.
+//! Archives that the real `pmlogger` writes with metrics of this machine, read
+//! by PCP's tools and by this crate.
 
 use super::{
     dump::{check_descriptions, check_domains, check_records},
@@ -10,7 +10,7 @@ use busyhour_pcp::Version;
 use std::{path::PathBuf, time::Duration};
 use tempfile::TempDir;
 
-/// A second or two of it, in volumes of five records.
+/// Logs for a second or two, in volumes of five records.
 fn log(place: &TempDir, version: u8) -> PathBuf {
     let base = place.path().join(format!("version{version}"));
     let samples = 12;
@@ -19,7 +19,7 @@ fn log(place: &TempDir, version: u8) -> PathBuf {
 }
 
 #[test]
-fn what_pmlogger_wrote_is_what_pmdumplog_prints() {
+fn archives_of_pmlogger_are_read_as_by_pmdumplog() {
     let place = TempDir::new().unwrap();
     for version in [2, 3] {
         let base = log(&place, version);
@@ -36,7 +36,7 @@ fn what_pmlogger_wrote_is_what_pmdumplog_prints() {
 }
 
 #[test]
-fn what_pmlogger_wrote_is_rendered_as_libpcp_and_pmrep_do() {
+fn archives_of_pmlogger_are_rendered_as_by_libpcp_and_pmrep() {
     let place = TempDir::new().unwrap();
     for version in [2, 3] {
         let base = log(&place, version);

@@ -1,5 +1,5 @@
-//! Archives that PCP's own tools write, read by both sides: every metric, and
-//! every value, must be the same.
+//! Archives that PCP's own tools write, read by those tools and by this crate:
+//! every description and every value must be the same.
 
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;
@@ -20,6 +20,8 @@ use std::path::Path;
 
 /// An archive opened with a buffer pool of its own.
 fn open(base: &Path) -> Archive {
-    let buffers = BufferPool::builder().build().expect("address space");
-    Archive::open(base, &buffers).expect("a sound archive")
+    let buffers = BufferPool::builder()
+        .build()
+        .expect("there is address space");
+    Archive::open(base, &buffers).expect("a valid archive")
 }

@@ -1,17 +1,18 @@
-//! PCP's own tools: they write the archives, and say what is in them.
+//! PCP's own tools, which write the archives and print their content.
 
 use std::{
     path::Path,
     process::{Command, Output},
 };
 
-/// Writes an archive of all types and semantics, different for each seed.
+/// Writes an archive with all types and semantics; each seed gives other
+/// values.
 pub fn write(base: &Path, version: u8, seed: u64, records: usize) {
     let arguments = [version.to_string(), seed.to_string(), records.to_string()];
     run(script("write").arg(base).args(arguments));
 }
 
-/// The same, from `start` on, in seconds since 1970.
+/// As [`write`], with a start time in seconds since 1970.
 #[allow(
     dead_code,
     reason = "not every test program that has this file needs it"
@@ -22,7 +23,7 @@ pub fn write_from(base: &Path, version: u8, seed: u64, records: usize, start: u6
     run(script("write").arg(base).args(arguments));
 }
 
-/// What `pmdumplog` prints, times in UTC.
+/// The output of `pmdumplog`, with times in UTC.
 pub fn dump(base: &Path, options: &[&str]) -> String {
     run(Command::new("pmdumplog")
         .args(["-Z", "UTC"])
@@ -41,7 +42,7 @@ pub fn script(subcommand: &str) -> Command {
     command
 }
 
-/// Standard output of a command that succeeds.
+/// The standard output of a command that must succeed.
 pub fn run(command: &mut Command) -> String {
     let Output {
         status,
@@ -58,5 +59,5 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(stdout).expect("PCP's tools print UTF-8")
 }
 
-/// Debian's own, which finds Debian's modules.
+/// Debian's Python, which finds Debian's modules.
 pub const PYTHON: &str = "/usr/bin/python3";

@@ -1,5 +1,5 @@
-//! Archives with bytes changed at random: whatever they say, nothing panics,
-//! and nothing takes more memory than its limits.
+//! Archives with randomly changed bytes: nothing panics, and nothing uses more
+//! memory than its limits allow.
 
 use super::{any_bytes, peer, properties};
 use busyhour::buffer::BufferPool;
@@ -29,9 +29,9 @@ static GOOD: LazyLock<Vec<Files>> = LazyLock::new(|| {
 /// A change of one file.
 #[derive(Debug, Clone)]
 enum Change {
-    /// A byte becomes another.
+    /// Changes a byte to this value.
     Byte(usize, u8),
-    /// A word becomes one that is likely to matter.
+    /// Changes a word to a value that is likely to matter.
     Word(usize, u32),
     Cut(usize),
     Repeat(usize, usize),
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_bytes_make_the_reader_panic(
+    fn changed_bytes_do_not_make_the_reader_panic(
         version in 0usize..2,
         changes in proptest::collection::vec(change(), 1..6),
     ) {

@@ -1,4 +1,4 @@
-//! What PCP's own tools make of archives.
+//! PCP's own tools as readers of archives.
 
 use super::maker::{PYTHON, run, script};
 pub use super::maker::{dump, write};
@@ -10,11 +10,12 @@ use std::{
     time::Duration,
 };
 
-/// Values by series, such as `t.u32.counter.many[3]`; `None` where there is none.
+/// Values by series, such as `t.u32.counter.many[3]`; missing ones are `None`.
 pub type Fetched = BTreeMap<String, Vec<Option<f64>>>;
 
-/// What libpcp's interpolation mode gives for every numeric metric. With
-/// `wrap`, counters that fall have passed their end, and [`SIGNED`] is left out.
+/// The values that libpcp's interpolation mode gives for every numeric metric.
+/// With `wrap`, a counter that falls counts as one that has overflowed, and
+/// [`SIGNED`] is left out.
 pub fn fetch(base: &Path, from_ns: u64, step_ms: u64, count: usize, wrap: bool) -> Fetched {
     let arguments = [from_ns.to_string(), step_ms.to_string(), count.to_string()];
     let mut command = script("fetch");
@@ -34,8 +35,9 @@ pub fn extract(options: &[&str], from: &[&Path], to: &Path) {
         .arg(to));
 }
 
-/// What `pmrep` reports of `metrics` and those below them, by column, with
-/// its columns' names. With `wrap`, counters that fall have passed their end.
+/// What `pmrep` reports for `metrics` and those below them: the names of its
+/// columns, and the values by column. With `wrap`, a counter that falls counts
+/// as one that has overflowed.
 pub fn report(base: &Path, step: Duration, count: usize, metrics: &[&str], wrap: bool) -> Fetched {
     let mut command = Command::new(PYTHON);
     command.args(["/usr/bin/pmrep", "-z", "-o", "csv", "-P", "9"]);
@@ -46,7 +48,7 @@ pub fn report(base: &Path, step: Duration, count: usize, metrics: &[&str], wrap:
         .args(metrics);
     let output = run(wrapping(&mut command, wrap));
     let mut lines = output.lines();
-    let header = lines.next().expect("a line of names");
+    let header = lines.next().expect("the first line has names");
     let names: Vec<String> = header
         .split(',')
         .skip(1)
@@ -61,8 +63,8 @@ pub fn report(base: &Path, step: Duration, count: usize, metrics: &[&str], wrap:
     names.into_iter().zip(columns).collect()
 }
 
-/// What `pmval` prints of a metric with one value, after its first line: a
-/// rate where it is a counter.
+/// What `pmval` prints for a metric with one value, after its first line; for a
+/// counter, rates.
 pub fn values(base: &Path, metric: &str, step: Duration, wrap: bool) -> Vec<Option<f64>> {
     let mut command = Command::new("pmval");
     command.args(["-z", "-w", "30", "-f", "9", "-t"]);
@@ -73,14 +75,16 @@ pub fn values(base: &Path, metric: &str, step: Duration, wrap: bool) -> Vec<Opti
         .lines()
         .skip_while(|line| !line.starts_with("interval:"));
     let values = lines.skip(1).map(|line| {
-        let (_clock, value) = line.split_once(' ').expect("a time, then a value");
+        let (_clock, value) = line
+            .split_once(' ')
+            .expect("the line has a time and a value");
         value.trim().parse().ok()
     });
     values.collect()
 }
 
 fn wrapping(command: &mut Command, wrap: bool) -> &mut Command {
-    // Metrics that PCP's own configuration derives from others are in no archive.
+    // Metrics that PCP's configuration derives from others are in no archive.
     command.env("PCP_DERIVED_CONFIG", "");
     match wrap {
         true => command.env(WRAP, ""),
@@ -88,12 +92,12 @@ fn wrapping(command: &mut Command, wrap: bool) -> &mut Command {
     }
 }
 
-/// Writes an archive with `pmlogger`, which samples this machine itself.
+/// Writes an archive with `pmlogger`, which samples this machine.
 pub fn log(base: &Path, version: u8, samples: usize, configuration: &str) {
     let file = base.with_added_extension("config");
     fs::write(&file, configuration).expect("a writable folder");
     let mut command = Command::new("pmlogger");
-    // No daemon is needed, and nobody else can talk to this one.
+    // It needs no daemon, and accepts no control connections.
     command.arg("-o").env("PMLOGGER_LOCAL", "1");
     command.args(["-n", NAMES]).env("PMNS_DEFAULT", NAMES);
     command.args(["-V", &version.to_string(), "-v", "5"]);
@@ -119,20 +123,21 @@ pub fn compress(tool: &str, file: &Path) -> PathBuf {
     PathBuf::from(format!("{}.{suffix}", file.display()))
 }
 
-/// A line of the script: a name, then the values, each after a tab.
+/// A line of the script's output: a name and the values, separated by tabs.
 fn series(line: &str) -> (String, Vec<Option<f64>>) {
     let mut words = line.split('\t');
     let name = words.next().expect("a name").to_owned();
     (name, words.map(|word| word.parse().ok()).collect())
 }
 
-/// Counters of 32 bits with a sign. Where they pass their end, libpcp adds the
-/// earlier value to the instance after the right one, which may lie behind the
-/// result's memory: there is nothing to compare with.
+/// Signed counters of 32 bits. When they overflow, libpcp adds the earlier
+/// value to the instance after the right one, which may be outside of the
+/// result's memory, so there is nothing to compare with.
 pub const SIGNED: &str = "t.i32.counter";
 
-/// The names of Linux's own metrics.
+/// The names of Linux's metrics.
 const NAMES: &str = "/var/lib/pcp/pmns/root_linux";
 
-/// Whatever its value, PCP's tools take a counter that falls as one that passed its end.
+/// If this variable is set, whatever its value, PCP's tools take a counter that falls
+/// for one that has overflowed.
 const WRAP: &str = "PCP_COUNTER_WRAP";

@@ -1,19 +1,19 @@
-//! What holds for every archive, shared by the fuzzer and the tests.
+//! What must hold for every archive; fuzzer and tests share it.
 
 use busyhour::buffer::BufferPool;
 use busyhour_pcp::{Archive, RenderOptions, Rendering, Window};
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
-/// `bytes` are the files of an archive, each after two bytes that say how long
-/// it is: `meta`, `index`, then the volumes. What follows the last belongs to it.
+/// Takes `bytes` as the files of an archive, `meta`, `index` and the volumes,
+/// each after two bytes with its length. The rest belongs to the last file.
 pub fn hold(bytes: &[u8]) {
     if let Ok(archive) = Archive::from_memory("a", files(bytes), &BUFFERS) {
         read_all(&archive);
     }
 }
 
-/// Asks for everything that an archive can say. There is an answer each time,
-/// and at most one error about damage, after the last good record.
+/// Reads everything in an archive. Each call must return, with at most one
+/// error about damage, after the last good record.
 pub fn read_all(archive: &Archive) {
     let mut has_failed = false;
     for record in archive.records() {
@@ -57,10 +57,10 @@ fn files(bytes: &[u8]) -> HashMap<String, Vec<u8>> {
     files
 }
 
-/// Small, so that what grows without bound is found out.
+/// So small that unbounded memory is noticed.
 static BUFFERS: LazyLock<BufferPool> = LazyLock::new(|| {
     let pool = BufferPool::builder().budget_bytes(64 << 20).build();
-    pool.expect("address space")
+    pool.expect("there is address space")
 });
 
 const STEP: Duration = Duration::from_secs(10);

@@ -1,4 +1,5 @@
-//! Values at regular moments, against pmFetch(3) in interpolation mode and `pmrep`.
+//! Values at regular moments, compared with pmFetch(3) in interpolation mode and
+//! with `pmrep`.
 
 use super::{open, peer};
 use busyhour::clock::UnixTime;
@@ -7,7 +8,7 @@ use peer::Fetched;
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;
 
-/// A window in the terms of both sides.
+/// A window, in the form that PCP's tools and this crate need.
 #[derive(Debug, Clone, Copy)]
 pub struct Moments {
     pub from_ns: u64,
@@ -23,8 +24,8 @@ impl Moments {
     }
 }
 
-/// The same values as libpcp fetches, bit for bit; with `wrap` those of
-/// counters that pass their end.
+/// Checks that the values are bit for bit those that libpcp fetches; with
+/// `wrap`, those of counters that overflow.
 pub fn check_raw(base: &Path, moments: Moments, wrap: bool) {
     let archive = open(base);
     let options = RenderOptions {
@@ -49,12 +50,16 @@ pub fn check_raw(base: &Path, moments: Moments, wrap: bool) {
         let theirs = theirs.unwrap_or_else(|| vec![None; moments.count]);
         assert_eq!(ours, theirs, "{name} of {}, {moments:?}", base.display());
     }
-    assert!(expected.is_empty(), "not rendered: {:?}", expected.keys());
+    assert!(
+        expected.is_empty(),
+        "these series were not rendered: {:?}",
+        expected.keys()
+    );
 }
 
 fn render(archive: &Archive, window: Window, options: RenderOptions) -> Rendering {
     let rendering = archive.render(&archive.series(), window, options, None);
-    let rendering = rendering.expect("a sound archive");
+    let rendering = rendering.expect("a valid archive");
     assert_eq!(rendering.damage(), None);
     rendering
 }
@@ -99,10 +104,11 @@ fn every_rate_is_the_one_that_pmrep_reports() {
     }
 }
 
-/// Compares all series of these metrics from the archive's start to its end,
-/// and gives the columns that are none of them.
+/// Compares all series of these metrics over the whole archive, and returns the
+/// columns that are not among them.
 ///
-/// With `wrap`, a counter that falls has passed its end on both sides.
+/// With `wrap`, both sides take a counter that falls for one that has
+/// overflowed.
 pub fn check_reported(base: &Path, step: Duration, metrics: &[&str], wrap: bool) -> Vec<String> {
     let archive = open(base);
     let window = Window::new(archive.start(), archive.end(), step);
@@ -123,8 +129,8 @@ pub fn check_reported(base: &Path, step: Duration, metrics: &[&str], wrap: bool)
             assert!(!is_asked, "no {name}");
             continue;
         };
-        // Across a gap `pmrep` goes on showing a discrete value, which
-        // pmFetch(3) does not give: that one is checked above.
+        // In a gap `pmrep` goes on showing a discrete value, which pmFetch(3)
+        // does not return; `check_raw` compares that.
         if metric.semantics != Semantics::Discrete {
             assert_close(&name, rendering.values(index), &theirs);
         }
@@ -142,14 +148,15 @@ fn every_wrapped_rate_is_the_one_that_pmval_prints() {
     let window = Window::new(archive.start(), archive.end(), step);
     let mut falls = 0;
     for name in ["t.u32", "t.i64", "t.u64"].map(|kind| format!("{kind}.counter.one")) {
-        let series = archive.find(&name, None).expect("it was logged");
+        let series = archive.find(&name, None).expect("the metric was logged");
         let rates = [false, true].map(|counter_wrap| {
             let options = RenderOptions {
                 counter_wrap,
                 ..RenderOptions::default()
             };
             let rendering = archive.render(&[series], window, options, None).unwrap();
-            // The first moment has no rate, and `pmval` no line for it.
+            // There is no rate at the first moment, and `pmval` prints no line
+            // for it.
             let ours: Vec<Option<f64>> = rendering.points(0).skip(1).collect();
             let theirs = peer::values(&base, &name, step, counter_wrap);
             let ours: Vec<f64> = ours.iter().map(|rate| rate.unwrap_or(f64::NAN)).collect();
@@ -158,10 +165,11 @@ fn every_wrapped_rate_is_the_one_that_pmval_prints() {
         });
         falls += rates[1] - rates[0];
     }
-    assert!(falls > 1, "{falls} rates across the end of a counter");
+    assert!(falls > 1, "{falls} rates of counters that have overflowed");
 }
 
-/// Equal to the ninth decimal place, which is all that `pmrep` was asked for.
+/// Checks that they are equal to nine decimal places, as many as `pmrep`
+/// prints.
 fn assert_close(name: &str, ours: &[f64], theirs: &[Option<f64>]) {
     assert_eq!(ours.len(), theirs.len(), "{name}");
     for (index, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {

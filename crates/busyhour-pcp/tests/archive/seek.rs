@@ -1,5 +1,5 @@
-//! Windows inside long archives: only what they need is read, and the values
-//! are those of a reading from the start.
+//! Windows inside long archives: only the needed parts are read, and the values
+//! are the same as when the archive is read from the start.
 
 use super::{open, peer};
 use busyhour::clock::UnixTime;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The same archive twice.
 struct Pair {
     _place: TempDir,
-    /// In one volume, without an index: it can only be read from the start.
+    /// In one volume without an index, so it can only be read from the start.
     plain: PathBuf,
     /// In many volumes, with an index.
     split: PathBuf,
@@ -35,10 +35,11 @@ impl Pair {
     }
 }
 
-/// `parts` tenths of the archive, from a tenth on, each 20 s.
+/// A window of `parts` tenths of the archive that begins with tenth `from`,
+/// with a step of 20 s.
 fn window(archive: &Archive, from: u32, parts: u32) -> Window {
     let tenth = Duration::from_nanos(archive.end().as_nanos() - archive.start().as_nanos()) / 10;
-    // Some nanoseconds more, so that no sample lies on the moment.
+    // Some nanoseconds later, so that no sample is at exactly that moment.
     let from = archive.start() + tenth * from + Duration::from_nanos(1003);
     Window::new(from, from + tenth * parts, Duration::from_secs(20))
 }
@@ -61,7 +62,7 @@ fn assert_same(a: &Rendering, b: &Rendering, what: &str) {
 }
 
 #[test]
-fn values_are_those_of_a_reading_from_the_start() {
+fn values_are_the_same_as_when_read_from_the_start() {
     for (version, seed) in [(2, 51), (3, 52), (3, 53), (2, 54)] {
         let pair = Pair::new(version, seed, 300);
         let (plain, split) = (open(&pair.plain), open(&pair.split));
@@ -76,15 +77,16 @@ fn values_are_those_of_a_reading_from_the_start() {
     }
 }
 
-/// Series that every record has: nothing is read back for them.
+/// Series with a value in every record: nothing earlier has to be read for
+/// them.
 fn frequent(archive: &Archive) -> Vec<SeriesId> {
     ["t.u32.counter.one", "t.f64.instant.one"]
-        .map(|name| archive.find(name, None).expect("it was logged"))
+        .map(|name| archive.find(name, None).expect("the metric was logged"))
         .into()
 }
 
 #[test]
-fn a_window_at_the_end_of_many_volumes_reads_the_last_ones_only() {
+fn a_window_at_the_end_reads_only_the_last_volumes() {
     let pair = Pair::new(3, 55, 1000);
     let split = open(&pair.split);
     let (total, window) = (split.volume_bytes(), window(&split, 9, 1));
@@ -98,11 +100,11 @@ fn a_window_at_the_end_of_many_volumes_reads_the_last_ones_only() {
         "{read} of {total} bytes for the last tenth"
     );
     let all = render(&split, &split.series(), window).bytes_read();
-    assert!(all < total / 2, "{all} of {total} bytes with what is rare");
+    assert!(all < total / 2, "{all} of {total} bytes with rare metrics");
 }
 
 #[test]
-fn a_window_at_the_start_does_not_read_on_to_the_end() {
+fn a_window_at_the_start_does_not_read_to_the_end() {
     let pair = Pair::new(3, 56, 1000);
     let split = open(&pair.split);
     let total = split.volume_bytes();
@@ -114,7 +116,7 @@ fn a_window_at_the_start_does_not_read_on_to_the_end() {
 }
 
 #[test]
-fn an_index_alone_leads_into_a_single_volume() {
+fn an_index_is_enough_to_seek_in_a_single_volume() {
     let place = TempDir::new().unwrap();
     let base = place.path().join("archive");
     peer::write(&base, 3, 57, 1000);
@@ -131,7 +133,7 @@ fn an_index_alone_leads_into_a_single_volume() {
 }
 
 #[test]
-fn an_index_that_lies_changes_no_value() {
+fn a_wrong_index_changes_no_value() {
     let pair = Pair::new(3, 58, 300);
     let plain = open(&pair.plain);
     let window = window(&plain, 6, 2);
@@ -150,13 +152,13 @@ fn an_index_that_lies_changes_no_value() {
 
 type Entry = [u8; 32];
 
-/// No record begins there.
+/// At this offset there is no record.
 fn offsets_too_large(entry: &mut Entry) {
     let offset = entry.last_chunk_mut::<8>().expect("32 bytes");
     *offset = (u64::from_be_bytes(*offset) + 4).to_be_bytes();
 }
 
-/// The records there are later than they are said to be.
+/// The records at these offsets are later than the index says.
 fn entries_too_early(entry: &mut Entry) {
     let seconds = entry.first_chunk_mut::<4>().expect("32 bytes");
     *seconds = (u32::from_be_bytes(*seconds) - 3600).to_be_bytes();
@@ -169,7 +171,7 @@ fn offsets_of_the_end(entry: &mut Entry) {
 const LABEL_BYTES: usize = 808;
 
 #[test]
-fn compressed_volumes_before_the_window_stay_closed() {
+fn compressed_volumes_before_the_window_are_not_opened() {
     let pair = Pair::new(2, 59, 300);
     let expected = {
         let plain = open(&pair.plain);
@@ -189,7 +191,7 @@ fn compressed_volumes_before_the_window_stay_closed() {
 }
 
 #[test]
-fn an_archive_in_memory_is_the_one_on_the_disk() {
+fn an_archive_in_memory_gives_the_same_values_as_on_disk() {
     let pair = Pair::new(3, 60, 100);
     let disk = open(&pair.split);
     let folder = pair.split.parent().expect("a folder");

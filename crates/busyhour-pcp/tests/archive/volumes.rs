@@ -1,4 +1,5 @@
-//! Archives in several volumes, compressed ones, damaged ones, and many threads.
+//! Archives in several volumes, compressed archives, damaged archives, and
+//! rendering on several threads.
 
 use super::{open, peer};
 use busyhour::{buffer::BufferPool, pool::TaskPool};
@@ -12,7 +13,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// All series, each minute.
+/// Renders all series with a step of a minute.
 fn render(archive: &Archive, options: RenderOptions, pool: Option<&TaskPool>) -> Rendering {
     let window = Window::new(archive.start(), archive.end(), Duration::from_secs(60));
     let rendering = archive.render(&archive.series(), window, options, pool);
@@ -23,7 +24,7 @@ fn render_alone(archive: &Archive) -> Rendering {
     render(archive, RenderOptions::default(), None)
 }
 
-/// Equal to the last bit, gaps included.
+/// Checks that all values are equal to the last bit, including missing ones.
 fn assert_same(a: &Rendering, b: &Rendering) {
     assert_eq!(a.series(), b.series());
     for index in 0..a.series().len() {
@@ -68,10 +69,10 @@ fn volume(base: &Path) -> PathBuf {
 }
 
 #[test]
-fn any_number_of_threads_gives_the_same() {
+fn any_number_of_threads_gives_the_same_values() {
     let place = TempDir::new().unwrap();
     let base = place.path().join("archive");
-    // Some chunks of half a mebibyte.
+    // So many records that there are several chunks of half a mebibyte.
     peer::write(&base, 2, 23, 900);
     let archive = open(&base);
     assert!(archive.volume_bytes() > 1 << 20);
@@ -119,7 +120,7 @@ fn workers_help_with_many_series_and_not_with_one() {
 }
 
 #[test]
-fn of_a_cut_archive_every_good_record_is_read_and_the_cut_is_named() {
+fn a_truncated_archive_gives_every_good_record_and_reports_the_place() {
     let place = TempDir::new().unwrap();
     let base = place.path().join("archive");
     peer::write(&base, 3, 24, 40);
@@ -151,7 +152,7 @@ fn of_a_cut_archive_every_good_record_is_read_and_the_cut_is_named() {
     }
 }
 
-/// Where each record ends, the label among them.
+/// The ends of all records, including the label.
 fn record_ends(bytes: &[u8]) -> Vec<u64> {
     let (mut ends, mut at) = (Vec::new(), 0);
     while let Some(len) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -162,7 +163,7 @@ fn record_ends(bytes: &[u8]) -> Vec<u64> {
 }
 
 #[test]
-fn after_a_damaged_record_the_next_ones_are_read() {
+fn the_records_after_a_damaged_one_are_read() {
     let place = TempDir::new().unwrap();
     let base = place.path().join("archive");
     peer::write(&base, 2, 25, 60);
@@ -187,7 +188,7 @@ fn after_a_damaged_record_the_next_ones_are_read() {
 }
 
 #[test]
-fn what_is_no_archive_is_named() {
+fn files_that_are_no_archive_are_reported() {
     let place = TempDir::new().unwrap();
     let buffers = BufferPool::builder().build().unwrap();
     let missing = place.path().join("missing");
