@@ -1,4 +1,5 @@
-//! The registrar's rules, one REGISTER after the other (RFC 3261 §10.3).
+//! The registrar's rules (RFC 3261 §10.3): each test sends one REGISTER after
+//! another.
 
 #[path = "registrar/address.rs"]
 mod address;
@@ -20,7 +21,7 @@ use busyhour_sip::{Flow, Message, Transport};
 use std::time::Duration;
 
 #[test]
-fn a_first_registration_is_put_and_answered_with_its_lease() {
+fn a_first_registration_is_stored_and_answered_with_its_lease() {
     let mut registrar = Registrar::default();
     let answer = registrar.accept(
         1,
@@ -70,7 +71,7 @@ fn outbound_bindings_are_found_by_instance_and_flow_and_not_by_address() {
     assert!(answer.contains("Flow-Timer: 120\r\n"), "{answer}");
     assert!(answer.contains(";reg-id=1;expires=3600\r\n"), "{answer}");
     registrar.accept(2, &contact("192.0.2.1:5062", 2));
-    assert_eq!(registrar.active_count(), 2, "two flows of one device");
+    assert_eq!(registrar.active_count(), 2, "one device has two flows");
     registrar.call_id = "after-a-restart";
     let answer = registrar.accept(1, &contact("198.51.100.7:40000", 1));
     assert_eq!(
@@ -79,14 +80,14 @@ fn outbound_bindings_are_found_by_instance_and_flow_and_not_by_address() {
     );
     assert!(
         answer.contains("<sip:a@198.51.100.7:40000;ob>"),
-        "the new address: {answer}"
+        "the answer has the new address: {answer}"
     );
     registrar.accept(2, &format!("{};expires=0", contact("203.0.113.1", 2)));
     assert_eq!(registrar.active_count(), 1);
 }
 
 #[test]
-fn without_the_option_reg_id_is_one_parameter_of_many() {
+fn without_the_option_tag_reg_id_is_an_ordinary_parameter() {
     let mut registrar = Registrar::default();
     let answer = registrar.accept(1, &format!("Contact: <sip:a@192.0.2.1>;{PHONE};reg-id=1"));
     registrar.accept(2, &format!("Contact: <sip:a@192.0.2.2>;{PHONE};reg-id=1"));
@@ -122,7 +123,7 @@ fn a_first_hop_that_keeps_no_flows_is_439_and_several_keys_are_400() {
     assert!(answer.contains("Require: outbound\r\n"), "{answer}");
     assert!(
         !answer.contains("Flow-Timer:"),
-        "the proxy's to ask for: {answer}"
+        "only the proxy could ask for it: {answer}"
     );
     assert!(
         answer.contains("Path: <sip:p2@example.com;lr>, <sip:p1"),
@@ -138,7 +139,7 @@ fn a_first_hop_that_keeps_no_flows_is_439_and_several_keys_are_400() {
 }
 
 #[test]
-fn a_sips_contact_needs_tls_all_the_way() {
+fn a_sips_contact_needs_tls_on_every_hop() {
     let contact = "Contact: <sips:a@192.0.2.1>";
     let proxied = |path: &str| {
         format!("Via: SIP/2.0/TLS 192.0.2.77;branch=z9hG4bKp\r\nPath: {path}\r\n{contact}")
@@ -201,7 +202,7 @@ fn a_sips_contact_needs_tls_all_the_way() {
 }
 
 #[test]
-fn a_public_gruu_is_told_to_those_who_know_what_it_is() {
+fn a_public_gruu_is_returned_to_devices_that_support_it() {
     let mut registrar = Registrar::default();
     let contact = format!("Contact: <sip:a@192.0.2.1>;{PHONE}");
     let answer = registrar.accept(
@@ -213,7 +214,7 @@ fn a_public_gruu_is_told_to_those_who_know_what_it_is() {
     assert_eq!(
         answer.matches("pub-gruu").count(),
         1,
-        "ours, and not the device's: {answer}"
+        "the GRUU is the server's and not the device's: {answer}"
     );
     assert!(answer.contains(gruu), "{answer}");
     assert!(!registrar.accept(2, &contact).contains("gruu"));
@@ -257,7 +258,7 @@ fn expires_comes_from_the_contact_then_the_header_then_the_default() {
 }
 
 #[test]
-fn the_answer_tells_what_is_left() {
+fn the_answer_has_the_remaining_lifetimes() {
     let mut registrar = Registrar::default();
     registrar.accept(1, "Contact: <sip:a@192.0.2.1>;expires=600");
     registrar.pass(100);
@@ -279,7 +280,7 @@ fn the_answer_tells_what_is_left() {
 }
 
 #[test]
-fn a_wish_too_brief_is_423_with_min_expires_and_changes_nothing() {
+fn a_lifetime_too_short_is_423_with_min_expires_and_changes_nothing() {
     let mut registrar = Registrar::default();
     let headers = "Contact: <sip:a@192.0.2.1>, <sip:b@192.0.2.1>;expires=59";
     let answer = registrar.refuse(1, headers);
@@ -292,7 +293,7 @@ fn a_wish_too_brief_is_423_with_min_expires_and_changes_nothing() {
 }
 
 #[test]
-fn an_hour_is_never_too_brief() {
+fn an_hour_is_never_too_short() {
     let mut registrar = Registrar::default();
     registrar.policy.expires_min = Duration::from_secs(7200);
     registrar.accept(1, "Contact: <sip:a@192.0.2.1>;expires=3600");
@@ -326,7 +327,7 @@ fn a_duplicate_is_answered_again_and_changes_nothing() {
 }
 
 #[test]
-fn an_older_registration_of_the_same_call_is_refused_whole() {
+fn an_older_registration_of_the_same_call_is_refused_as_a_whole() {
     let mut registrar = Registrar::default();
     registrar.accept(5, "Contact: <sip:a@192.0.2.1>");
     let answer = registrar.refuse(4, "Contact: <sip:b@192.0.2.1>, <sip:a@192.0.2.1>");
@@ -355,7 +356,7 @@ fn a_late_duplicate_cannot_revive_a_removed_binding() {
 }
 
 #[test]
-fn a_star_of_another_call_leaves_the_order_of_the_first() {
+fn a_star_of_another_call_keeps_the_order_of_the_first_call() {
     let mut registrar = Registrar::default();
     registrar.accept(8, "Contact: <sip:a@192.0.2.1>");
     registrar.call_id = "another";
@@ -367,7 +368,7 @@ fn a_star_of_another_call_leaves_the_order_of_the_first() {
 }
 
 #[test]
-fn removed_leases_are_few_and_end() {
+fn records_of_removed_leases_are_limited_and_expire() {
     let mut registrar = Registrar::default();
     registrar.policy.contacts_max = 2;
     for number in 0..10 {
@@ -384,7 +385,7 @@ fn removed_leases_are_few_and_end() {
 }
 
 #[test]
-fn too_many_contacts_are_forbidden_but_refreshes_go_on() {
+fn too_many_contacts_are_forbidden_but_refreshes_succeed() {
     let mut registrar = Registrar::default();
     registrar.policy.contacts_max = 2;
     registrar.accept(1, "Contact: <sip:a@192.0.2.1>, <sip:b@192.0.2.1>");
@@ -399,7 +400,7 @@ fn too_many_contacts_are_forbidden_but_refreshes_go_on() {
 }
 
 #[test]
-fn a_thousand_contacts_are_not_even_compared() {
+fn a_thousand_contacts_are_refused_without_comparison() {
     let mut registrar = Registrar::default();
     let contacts: Vec<_> = (0..21).map(|n| format!("<sip:a{n}@192.0.2.1>")).collect();
     let answer = registrar.refuse(1, &format!("Contact: {}", contacts.join(", ")));
@@ -407,7 +408,8 @@ fn a_thousand_contacts_are_not_even_compared() {
         answer.starts_with("SIP/2.0 403 Too Many Contacts\r\n"),
         "{answer}"
     );
-    // As many as can be replaced at once may be named, also where none is there.
+    // A request may name as many contacts to remove as can be replaced at once,
+    // even if they are not bound.
     let gone = |count| {
         let one = |n| format!("<sip:a{n}@192.0.2.1>;expires=0");
         let all: Vec<_> = (0..count).map(one).collect();
@@ -433,7 +435,7 @@ fn unknown_requirements_are_420_with_their_names() {
 }
 
 #[test]
-fn path_is_kept_and_given_back() {
+fn path_is_stored_and_returned() {
     let mut registrar = Registrar::default();
     let path = "Path: <sip:p1.example.com;lr>\r\nPath: <sip:p2.example.com;lr>\r\n";
     let answer = registrar.accept(1, &format!("{path}Contact: <sip:a@192.0.2.1>"));
@@ -446,7 +448,7 @@ fn path_is_kept_and_given_back() {
 }
 
 #[test]
-fn bindings_run_out_and_are_restored_with_what_is_left() {
+fn bindings_expire_and_are_restored_with_their_remaining_time() {
     let mut registrar = Registrar::default();
     registrar.accept(
         1,
@@ -482,7 +484,7 @@ fn bindings_run_out_and_are_restored_with_what_is_left() {
 }
 
 #[test]
-fn a_calendar_stepped_back_makes_no_binding_immortal() {
+fn a_calendar_set_back_prolongs_no_binding() {
     let mut registrar = Registrar::default();
     registrar.accept(1, "Contact: <sip:a@192.0.2.1>;expires=600");
     let kept = registrar.bindings.active(registrar.at.now).next().unwrap();
@@ -501,7 +503,7 @@ fn a_calendar_stepped_back_makes_no_binding_immortal() {
 }
 
 #[test]
-fn of_two_stored_for_one_contact_the_newer_comes_back() {
+fn the_newer_of_two_stored_bindings_of_a_contact_is_restored() {
     let mut registrar = Registrar::default();
     registrar.accept(1, "Contact: <sip:a@192.0.2.1>;expires=600");
     let [ended] = active(&registrar).try_into().unwrap();
@@ -520,7 +522,7 @@ fn of_two_stored_for_one_contact_the_newer_comes_back() {
         |one: &Binding| restored.restore(one.id, one.contact.clone(), one.lease, in_time);
     assert_eq!(restore(&ended), Restored::Taken);
     let Restored::InsteadOf(displaced) = restore(&newer[0]) else {
-        panic!("both are there");
+        panic!("both contacts are there");
     };
     assert_eq!(displaced.id, ended.id);
     assert_eq!(restore(&newer[1]), Restored::Taken);

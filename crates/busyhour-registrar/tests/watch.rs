@@ -44,7 +44,7 @@ fn the_first_notify_tells_the_full_state_at_once() {
 }
 
 #[test]
-fn the_answer_names_our_side_of_the_dialog() {
+fn the_answer_names_the_notifiers_end_of_the_dialog() {
     let text = subscribe(
         1,
         None,
@@ -72,7 +72,7 @@ fn the_answer_names_our_side_of_the_dialog() {
 }
 
 #[test]
-fn states_that_come_while_a_notify_is_on_its_way_are_conflated_to_the_last() {
+fn states_that_come_while_a_notify_is_unanswered_are_conflated_to_the_last() {
     let mut watcher = Watcher::active();
     assert!(!watcher.subscription.device_is(Some(online(1))));
     assert!(watcher.subscription.device_is(None));
@@ -87,7 +87,7 @@ fn states_that_come_while_a_notify_is_on_its_way_are_conflated_to_the_last() {
 }
 
 #[test]
-fn a_state_that_is_known_already_is_not_told_again() {
+fn a_state_that_was_already_sent_is_not_sent_again() {
     let mut watcher = Watcher::active();
     watcher.answer(1, 200);
     assert!(!watcher.subscription.device_is(None));
@@ -95,7 +95,7 @@ fn a_state_that_is_known_already_is_not_told_again() {
 }
 
 #[test]
-fn another_contact_is_told_and_the_same_one_is_not() {
+fn a_changed_contact_is_notified_and_an_equal_one_is_not() {
     let mut watcher = Watcher::active();
     assert_eq!(watcher.subscription.left_s(watcher.now), 600);
     watcher.answer(1, 200);
@@ -138,9 +138,10 @@ fn dialog_bodies_are_full_and_count_their_versions() {
     assert_has(&notify, "contacts=\"1\"");
 }
 
-/// The SUBSCRIBE names the address for NOTIFYs, which may belong to someone else.
+/// The SUBSCRIBE says where NOTIFYs are sent, and that address may belong to
+/// someone else.
 #[test]
-fn where_nobody_was_heard_an_unanswered_notify_is_sent_four_times() {
+fn to_an_unproven_address_an_unanswered_notify_is_sent_four_times() {
     let mut watcher = Watcher::active();
     let mut sent_at = Vec::new();
     while let Some(deadline) = watcher.subscription.deadline() {
@@ -196,7 +197,7 @@ fn a_provisional_response_slows_the_retransmissions_down() {
 }
 
 #[test]
-fn a_watcher_that_does_not_know_us_is_dropped() {
+fn a_watcher_that_does_not_know_the_dialog_is_dropped() {
     for status in [481, 500, 603] {
         let mut watcher = Watcher::active();
         assert!(!watcher.answer(9, status), "a stray response");
@@ -229,7 +230,7 @@ fn a_refresh_extends_and_is_notified() {
 }
 
 #[test]
-fn a_refresh_over_a_new_flow_is_notified_at_once_though_the_old_one_failed() {
+fn a_refresh_over_a_new_flow_is_notified_at_once_although_the_old_one_failed() {
     let mut watcher = Watcher::active();
     let mut new_flow = flow();
     new_flow.remote.set_port(5071);
@@ -240,7 +241,7 @@ fn a_refresh_over_a_new_flow_is_notified_at_once_though_the_old_one_failed() {
     assert_has(&watcher.poll().unwrap(), "CSeq: 2 NOTIFY\r\n");
     assert!(
         !watcher.answer(1, 200),
-        "what the old flow lost is forgotten"
+        "the failure of the old flow is forgotten"
     );
     assert!(watcher.answer(2, 200));
     watcher.pass(64 * 500);
@@ -258,7 +259,7 @@ fn expires_zero_ends_with_one_last_notify() {
     assert_eq!(
         watcher.subscription.ended(),
         None,
-        "not before it is answered"
+        "the next NOTIFY waits for the answer"
     );
     watcher.answer(2, 200);
     assert_eq!(watcher.subscription.ended(), Some(End::Unsubscribed));
@@ -267,7 +268,7 @@ fn expires_zero_ends_with_one_last_notify() {
 }
 
 #[test]
-fn a_fetch_is_one_notify() {
+fn a_fetch_causes_one_notify() {
     let mut watcher = Watcher::subscribe("Event: presence\r\nExpires: 0");
     watcher.subscription.device_is(Some(online(1)));
     let notify = watcher.poll().unwrap();
@@ -278,7 +279,7 @@ fn a_fetch_is_one_notify() {
 }
 
 #[test]
-fn a_shutdown_tells_watchers_to_come_again() {
+fn a_shutdown_tells_watchers_to_subscribe_again() {
     let mut watcher = Watcher::active();
     watcher.answer(1, 200);
     watcher.subscription.end(End::Deactivated, watcher.now);
@@ -290,7 +291,7 @@ fn a_shutdown_tells_watchers_to_come_again() {
 }
 
 #[test]
-fn strangers_and_latecomers_are_refused() {
+fn requests_of_other_dialogs_and_old_requests_are_refused() {
     let mut watcher = Watcher::active();
     assert_eq!(
         watcher.refresh(2, "Event: dialog"),
@@ -308,7 +309,7 @@ fn strangers_and_latecomers_are_refused() {
 }
 
 #[test]
-fn a_refresh_that_comes_again_is_answered_again_and_an_earlier_one_refused() {
+fn a_duplicate_refresh_is_answered_again_and_an_earlier_one_refused() {
     let mut watcher = Watcher::active();
     watcher.answer(1, 200);
     for _ in 0..2 {
@@ -321,13 +322,13 @@ fn a_refresh_that_comes_again_is_answered_again_and_an_earlier_one_refused() {
 }
 
 #[test]
-fn a_notify_that_found_no_room_is_as_if_it_had_never_been() {
+fn a_notify_without_room_changes_nothing() {
     let mut watcher = Watcher::subscribe("Event: dialog");
     watcher.subscription.device_is(None);
     let first = watcher.poll().unwrap();
     watcher.subscription.put_off(watcher.now);
     watcher.subscription.put_off(watcher.now);
-    assert_eq!(watcher.poll(), None, "not at once");
+    assert_eq!(watcher.poll(), None, "it is not sent at once");
     assert_eq!(watcher.subscription.deadline(), Some(at(100)));
     watcher.pass(100);
     assert_eq!(
@@ -347,7 +348,7 @@ fn a_notify_that_found_no_room_is_as_if_it_had_never_been() {
 }
 
 #[test]
-fn what_a_notifier_cannot_do_is_refused() {
+fn unsupported_requests_are_refused() {
     let refusal = |headers| read(&subscribe(1, None, headers)).unwrap_err();
     assert_eq!(refusal("Event: presence.winfo"), Refusal::BadEvent);
     assert_eq!(refusal("Event: PRESENCE"), Refusal::BadEvent);
@@ -366,7 +367,7 @@ fn what_a_notifier_cannot_do_is_refused() {
 }
 
 #[test]
-fn routes_are_followed_loose_and_strict() {
+fn loose_and_strict_routes_are_followed() {
     let loose = "Event: presence\r\nRecord-Route: <sip:p1.example.com;lr>, <sip:p2.example.com;lr>";
     let mut watcher = Watcher::subscribe(loose);
     watcher.subscription.device_is(None);
@@ -393,7 +394,7 @@ fn routes_are_followed_loose_and_strict() {
 }
 
 #[test]
-fn without_a_buffer_the_notify_is_owed_and_sent_later() {
+fn without_a_buffer_the_notify_is_sent_later() {
     let mut watcher = Watcher::subscribe("Event: presence");
     let none = BufferPool::builder().budget_bytes(0).build().unwrap();
     let some = std::mem::replace(&mut watcher.buffers, none);
@@ -407,7 +408,7 @@ fn without_a_buffer_the_notify_is_owed_and_sent_later() {
 }
 
 #[test]
-fn one_that_never_finds_a_buffer_ends_all_the_same() {
+fn a_subscription_that_never_finds_a_buffer_ends() {
     let mut watcher = Watcher::subscribe("Event: presence\r\nExpires: 600");
     watcher.subscription.device_is(None);
     let none = BufferPool::builder().budget_bytes(0).build().unwrap();
@@ -424,7 +425,7 @@ fn one_that_never_finds_a_buffer_ends_all_the_same() {
 }
 
 #[test]
-fn one_that_is_never_told_anything_ends_all_the_same() {
+fn a_subscription_that_is_never_notified_ends() {
     for (expires_s, end) in [(600, End::Expired), (0, End::Unsubscribed)] {
         let mut watcher = Watcher::subscribe(&format!("Event: reg\r\nExpires: {expires_s}"));
         let mut looked = 0;
@@ -478,7 +479,7 @@ impl Watcher {
         }
     }
 
-    /// Presence for 600 s, the first NOTIFY on its way.
+    /// A subscription to presence for 600 s, whose first NOTIFY is unanswered.
     fn active() -> Self {
         let mut watcher = Self::subscribe("Event: presence\r\nExpires: 600");
         watcher.subscription.device_is(None);

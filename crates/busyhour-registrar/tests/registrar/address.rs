@@ -1,4 +1,4 @@
-//! Whose addresses of record are ours, and how each is written.
+//! Which addresses of record belong to the server, and the one form of each.
 
 use busyhour_registrar::{Domains, Refusal, address_of_record};
 use busyhour_sip::Uri;
@@ -25,7 +25,7 @@ fn an_address_of_record_has_one_form_however_it_is_written() {
 }
 
 #[test]
-fn domains_may_be_addresses_and_none_is_any() {
+fn domains_may_be_addresses_and_without_domains_any_matches() {
     let names = ["192.0.2.1", "[2001:db8::1]", "2001:db8::2"];
     let domains = Domains::new(names.map(str::to_owned));
     for host in ["192.0.2.1", "[2001:db8:0::1]", "[2001:db8::2]"] {
@@ -38,7 +38,7 @@ fn domains_may_be_addresses_and_none_is_any() {
 }
 
 #[test]
-fn the_first_domain_is_a_name_before_our_own_address() {
+fn the_first_domain_is_preferred_to_the_local_address() {
     let home = |text: &str| Some(text.parse().unwrap());
     let named = Domains::new(["b.example.com", "a.example.com"].map(str::to_owned));
     assert_eq!(named.at(home("192.0.2.1")).first(), Some("b.example.com"));

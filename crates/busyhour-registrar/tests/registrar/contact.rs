@@ -1,4 +1,5 @@
-//! Which contacts end with their flow, and what is kept of each.
+//! Which contacts end with their flow, and how much memory a contact counts
+//! for.
 
 use super::{PHONE, Registrar, active};
 use busyhour_registrar::{Advertised, Binding, Bindings, Contact, ContactParts, Restored};
@@ -6,7 +7,7 @@ use busyhour_sip::{Flow, Transport};
 use std::net::SocketAddr;
 
 #[test]
-fn by_datagrams_it_depends_on_its_flow_where_it_listens_there() {
+fn over_udp_a_contact_depends_on_its_flow_if_it_listens_there() {
     let depends = |uri: &str| contact(Transport::Udp, SOURCE, uri, "", "").depends_on_flow();
     for uri in [
         "sip:a@192.0.2.7:40000",
@@ -42,11 +43,11 @@ fn by_datagrams_it_depends_on_its_flow_where_it_listens_there() {
         "",
         "<sip:p;lr>",
     );
-    assert!(!proxied.depends_on_flow(), "the flow is the proxy's");
+    assert!(!proxied.depends_on_flow(), "the flow belongs to the proxy");
 }
 
 #[test]
-fn over_a_connection_it_does_not_where_it_listens_at_another_port() {
+fn over_a_connection_a_contact_at_another_port_does_not_depend_on_its_flow() {
     let depends =
         |source: &str, uri: &str| contact(Transport::Tcp, source, uri, "", "").depends_on_flow();
     for (source, uri) in [
@@ -73,11 +74,14 @@ fn over_a_connection_it_does_not_where_it_listens_at_another_port() {
     }
     let outbound = format!(";{PHONE};reg-id=1");
     let kept = contact(Transport::Tcp, SOURCE, "sip:a@192.0.2.7", &outbound, "");
-    assert!(kept.depends_on_flow(), "it asks for its flow to be kept");
+    assert!(
+        kept.depends_on_flow(),
+        "the contact asks for its flow to be kept"
+    );
 }
 
 #[test]
-fn only_what_depends_on_the_flow_is_lost_with_it() {
+fn only_contacts_that_depend_on_the_flow_are_lost_with_it() {
     let mut registrar = over_tcp();
     let flow = registrar.flow();
     let there = "Contact: <sip:a@192.0.2.1:5062>, <sip:b@192.0.2.1:5070>";
@@ -89,7 +93,10 @@ fn only_what_depends_on_the_flow_is_lost_with_it() {
     assert!(!registrar.bindings.set_reachable(other, false));
     assert!(!registrar.bindings.set_reachable(flow, true), "it is");
     assert!(registrar.bindings.set_reachable(flow, false));
-    assert!(!registrar.bindings.set_reachable(flow, false), "not twice");
+    assert!(
+        !registrar.bindings.set_reachable(flow, false),
+        "a contact is lost only once"
+    );
     assert_eq!(
         reachable(&registrar.bindings, &registrar),
         ["sip:b@192.0.2.1:5070"]
@@ -104,12 +111,12 @@ fn only_what_depends_on_the_flow_is_lost_with_it() {
     registrar.accept(3, "Contact: <sip:a@192.0.2.1:5062>;expires=0");
     assert!(
         !registrar.bindings.set_reachable(flow, false),
-        "taken back before"
+        "the contact was removed before"
     );
 }
 
 #[test]
-fn what_came_over_a_connection_is_restored_as_lost() {
+fn a_contact_of_a_connection_is_restored_as_lost() {
     let mut registrar = over_tcp();
     registrar.accept(1, "Contact: <sip:a@192.0.2.1:5062>, <sip:b@192.0.2.1:5070>");
     let mut restored = Bindings::default();
@@ -124,7 +131,7 @@ fn what_came_over_a_connection_is_restored_as_lost() {
 }
 
 #[test]
-fn a_contact_is_as_long_as_all_its_texts() {
+fn the_length_of_a_contact_is_that_of_all_its_texts() {
     let parts = contact(Transport::Udp, SOURCE, "sip:a@b", ";x=1", "<sip:p;lr>");
     let parts = parts.parts();
     assert_eq!(parts.kept_len(), 7 + 4 + 4 + 10 + 5);
@@ -140,12 +147,12 @@ fn a_contact_is_as_long_as_all_its_texts() {
 }
 
 #[test]
-fn contacts_that_no_answer_can_hold_together_are_refused_but_refreshed() {
+fn contacts_too_long_for_one_answer_are_refused_but_may_be_refreshed() {
     let mut registrar = Registrar::default();
     let contact = |number: u32, len: usize| {
         format!("Contact: <sip:a@192.0.2.1:{number}>;x={}", "y".repeat(len))
     };
-    // Each parameter counts twice: it may come quoted.
+    // Each parameter counts twice, since an answer may quote it.
     for number in 1..=8 {
         registrar.accept(number, &contact(number, 3400));
     }
@@ -160,7 +167,7 @@ fn contacts_that_no_answer_can_hold_together_are_refused_but_refreshed() {
 }
 
 #[test]
-fn no_address_is_advertised_where_none_was_given() {
+fn no_address_is_advertised_if_none_was_configured() {
     assert!(Advertised::default().is_empty());
     let one: SocketAddr = "192.0.2.1:5060".parse().unwrap();
     let one = Advertised::from(one);

@@ -1,4 +1,4 @@
-//! What IAX2 devices register, one binding an address of record.
+//! What IAX2 devices register: one binding for each address of record.
 
 use super::Registrar;
 use busyhour::{
@@ -12,7 +12,7 @@ use busyhour_sip::Flow;
 use std::time::Duration;
 
 #[test]
-fn one_from_elsewhere_replaces_the_one_before() {
+fn a_registration_from_another_address_replaces_the_earlier_one() {
     let mut bindings = Bindings::default();
     let update = registered(&bindings, &phone(1, Some(600)));
     assert_eq!((update.tally.added, update.tally.removed), (1, 0));
@@ -33,7 +33,7 @@ fn one_from_elsewhere_replaces_the_one_before() {
 }
 
 #[test]
-fn contacts_of_sip_stay_beside() {
+fn contacts_of_sip_are_kept() {
     let mut registrar = Registrar::default();
     registrar.accept(1, "Contact: <sip:a@192.0.2.1>");
     let update = registered(&registrar.bindings, &phone(1, Some(600)));
@@ -47,7 +47,7 @@ fn contacts_of_sip_stay_beside() {
 fn leases_are_cut_to_what_the_policy_and_sixteen_bits_allow() {
     let granted = |refresh_s, policy: &RegistrationPolicy| phone(1, refresh_s).granted_s(policy);
     let usual = RegistrationPolicy::default();
-    assert_eq!(granted(None, &usual), 0, "taken back");
+    assert_eq!(granted(None, &usual), 0, "the binding is removed");
     assert_eq!(granted(Some(0), &usual), 60);
     assert_eq!(granted(Some(61), &usual), 61);
     assert_eq!(granted(Some(7201), &usual), 7200);
@@ -55,7 +55,7 @@ fn leases_are_cut_to_what_the_policy_and_sixteen_bits_allow() {
         expires_min: Duration::ZERO,
         ..usual.clone()
     };
-    assert_eq!(granted(Some(0), &none), 1, "zero would end it");
+    assert_eq!(granted(Some(0), &none), 1, "zero would unregister");
     let long = RegistrationPolicy {
         expires_max: Duration::from_secs(1 << 20),
         ..usual

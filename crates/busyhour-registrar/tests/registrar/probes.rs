@@ -1,4 +1,4 @@
-//! Whether devices are still there: who is asked, and when.
+//! Which devices are probed, and when.
 
 use busyhour::clock::Instant;
 use busyhour_registrar::{Probe, Probes};
@@ -6,7 +6,7 @@ use busyhour_sip::Flow;
 use std::time::Duration;
 
 #[test]
-fn who_does_not_answer_is_asked_three_times_and_then_once_in_each_interval() {
+fn a_device_that_does_not_answer_is_probed_three_times_and_then_once_in_each_interval() {
     let flow = flow(1);
     let mut probes = watched(flow, 0);
     for (second, probe) in [
@@ -27,8 +27,11 @@ fn who_does_not_answer_is_asked_three_times_and_then_once_in_each_interval() {
         assert_eq!(probes.poll(at(second)), probe, "at {second} s");
         assert_eq!(probes.poll(at(second)), None, "once, at {second} s");
     }
-    assert!(probes.heard(&flow, at(241)), "it was down");
-    assert!(!probes.heard(&flow, at(242)), "and is no longer");
+    assert!(probes.heard(&flow, at(241)), "the device was unreachable");
+    assert!(
+        !probes.heard(&flow, at(242)),
+        "the device is reachable again"
+    );
     for (second, probe) in [
         (299, None),
         (300, Some(Probe::Ask(flow))),
@@ -36,12 +39,16 @@ fn who_does_not_answer_is_asked_three_times_and_then_once_in_each_interval() {
         (304, Some(Probe::Ask(flow))),
         (306, Some(Probe::Down(flow))),
     ] {
-        assert_eq!(probes.poll(at(second)), probe, "once back, at {second} s");
+        assert_eq!(
+            probes.poll(at(second)),
+            probe,
+            "a reachable device is probed at {second} s"
+        );
     }
 }
 
 #[test]
-fn who_was_heard_of_within_half_an_interval_is_not_asked() {
+fn a_device_that_sent_something_within_half_an_interval_is_not_probed() {
     let flow = flow(1);
     let mut probes = watched(flow, 0);
     assert!(!probes.heard(&flow, at(31)));
@@ -50,21 +57,29 @@ fn who_was_heard_of_within_half_an_interval_is_not_asked() {
     probes.heard(&flow, at(90));
     assert_eq!(probes.poll(at(120)), Some(Probe::Ask(flow)), "30 s ago");
     probes.heard(&flow, at(121));
-    assert_eq!(probes.poll(at(122)), None, "it has answered");
+    assert_eq!(probes.poll(at(122)), None, "the device has answered");
     assert_eq!(probes.poll(at(179)), None);
     assert_eq!(probes.poll(at(180)), Some(Probe::Ask(flow)), "59 s ago");
 }
 
 #[test]
-fn each_flow_has_a_moment_of_its_own_in_the_interval() {
+fn each_flow_is_probed_at_its_own_moment_of_the_interval() {
     let (early, late) = (flow(1), flow(2));
     let mut probes = Probes::new(INTERVAL);
     probes.watch(early, 15_000_000_000, at(20));
     probes.watch(late, (5 * 60 + 40) * 1_000_000_000, at(40));
-    assert_eq!(probes.poll(at(74)), None, "15 s have passed in this one");
+    assert_eq!(
+        probes.poll(at(74)),
+        None,
+        "15 s of this interval have passed"
+    );
     assert_eq!(probes.poll(at(75)), Some(Probe::Ask(early)));
     probes.heard(&early, at(76));
-    assert_eq!(probes.poll(at(99)), None, "its own moment is the next one");
+    assert_eq!(
+        probes.poll(at(99)),
+        None,
+        "its own moment is in the next interval"
+    );
     assert_eq!(probes.poll(at(100)), Some(Probe::Ask(late)));
     probes.heard(&late, at(101));
     assert_eq!(probes.poll(at(103)), None, "both have answered");
@@ -74,7 +89,7 @@ fn each_flow_has_a_moment_of_its_own_in_the_interval() {
 }
 
 #[test]
-fn one_that_is_watched_already_is_asked_once_and_one_forgotten_not_at_all() {
+fn a_flow_added_twice_is_probed_once_and_a_removed_one_not_at_all() {
     let flow = flow(1);
     let mut probes = watched(flow, 0);
     probes.watch(flow, 30_000_000_000, at(1));
@@ -85,7 +100,11 @@ fn one_that_is_watched_already_is_asked_once_and_one_forgotten_not_at_all() {
     assert_eq!(probes.poll(at(62)), None);
     assert!(!probes.heard(&flow, at(63)));
     probes.watch(flow, 0, at(64));
-    assert_eq!(probes.poll(at(119)), None, "what was owed is forgotten");
+    assert_eq!(
+        probes.poll(at(119)),
+        None,
+        "the probe that was due is forgotten"
+    );
     assert_eq!(probes.poll(at(120)), Some(Probe::Ask(flow)));
 }
 

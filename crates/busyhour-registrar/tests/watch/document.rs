@@ -1,4 +1,5 @@
-//! Published bodies and mailboxes: what is read of them, and what is refused.
+//! Published documents and mailboxes: what is read from them, and what is
+//! refused.
 
 use busyhour_registrar::watch::{Document, MessageCounts, MessageSummary, Package, Unreadable};
 
@@ -16,9 +17,10 @@ fn elements_are_bounded_in_number_and_depth_whatever_their_length() {
 }
 
 #[test]
-fn elements_may_be_as_long_as_is_allowed_with_the_longest_owner() {
+fn an_element_may_be_as_long_as_allowed_with_the_longest_owner() {
     let body = "<a>1234567890</a><a id='1'>x</a>";
-    // Each ends its line; an id has a place of one character for its owner, and 22 more.
+    // Each element is written with a line end; its id gets one character for its owner,
+    // and 22 more.
     let written_len = body.len() + 2 * 2 + 1 + 22;
     assert!(presence(body, written_len).is_ok());
     let refusal = Err(Unreadable("Body Is Too Long Written Out"));
@@ -26,7 +28,7 @@ fn elements_may_be_as_long_as_is_allowed_with_the_longest_owner() {
 }
 
 #[test]
-fn a_lamp_without_a_word_is_lit_by_new_messages_of_any_class() {
+fn without_messages_waiting_new_messages_of_any_class_count() {
     let old = MessageCounts {
         old: 3,
         ..MessageCounts::default()
@@ -44,12 +46,12 @@ fn a_lamp_without_a_word_is_lit_by_new_messages_of_any_class() {
         waiting,
         ..with(voice, None)
     };
-    assert!(word(Some(true), None).is_waiting(), "the word counts");
+    assert!(word(Some(true), None).is_waiting(), "the text counts");
     assert!(!word(Some(false), Some(new)).is_waiting());
 }
 
 #[test]
-fn all_messages_may_be_urgent_and_no_more_than_all() {
+fn urgent_messages_are_at_most_all_messages() {
     let checked = |urgent_new, urgent_old| {
         let voice = Some(MessageCounts {
             new: 2,
@@ -87,7 +89,7 @@ fn each_class_of_messages_has_its_own_count() {
 }
 
 #[test]
-fn octets_of_iax2_hold_at_most_255_of_each() {
+fn iax2_counts_are_at_most_255_each() {
     let voice = |new, old| MessageSummary {
         voice: Some(MessageCounts {
             new,
@@ -104,7 +106,11 @@ fn octets_of_iax2_hold_at_most_255_of_each() {
         waiting: Some(true),
         ..voice(0, 3)
     };
-    assert_eq!(lit.iax2_count(), u16::MAX, "lit without a count");
+    assert_eq!(
+        lit.iax2_count(),
+        u16::MAX,
+        "messages wait, and their number is unknown"
+    );
 }
 
 fn presence(children: &str, written_len_max: usize) -> Result<Document, Unreadable> {

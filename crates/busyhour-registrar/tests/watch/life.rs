@@ -1,4 +1,4 @@
-//! What a subscription keeps, and what it says of its end.
+//! How much memory a subscription counts for, and when it is over.
 
 use super::{Watcher, alice, flow, subscribe};
 use busyhour::clock::Instant;
@@ -9,7 +9,7 @@ use busyhour_registrar::{
 use busyhour_sip::Message;
 
 #[test]
-fn what_is_kept_of_a_request_is_its_texts_and_a_place_for_each_route() {
+fn a_kept_request_counts_its_texts_and_a_place_for_each_route() {
     let kept = |headers: &str| {
         let text = subscribe(1, None, headers);
         let message = Message::parse(text.as_bytes()).unwrap();
@@ -27,12 +27,15 @@ fn what_is_kept_of_a_request_is_its_texts_and_a_place_for_each_route() {
 }
 
 #[test]
-fn it_tells_its_end_from_its_last_notify_on() {
+fn a_subscription_is_over_from_its_last_notify_on() {
     let mut watcher = Watcher::active();
     assert!(!watcher.subscription.tells_its_end());
     assert!(watcher.answer(1, 200));
     watcher.subscription.end(End::Deactivated, watcher.now);
-    assert!(!watcher.subscription.tells_its_end(), "nothing was sent");
+    assert!(
+        !watcher.subscription.tells_its_end(),
+        "nothing was sent before"
+    );
     assert!(watcher.poll().is_some());
     assert!(watcher.subscription.tells_its_end());
     assert_eq!(watcher.subscription.ended(), None);
@@ -43,7 +46,7 @@ fn it_tells_its_end_from_its_last_notify_on() {
 }
 
 #[test]
-fn it_goes_to_the_port_of_its_contact_unless_the_way_back_was_asked_for() {
+fn notifys_go_to_the_contacts_port_unless_rport_was_requested() {
     let port = |rport: &str| {
         let text = subscribe(1, None, "Event: presence");
         let text = text.replace(";rport", rport).replace("7:5070>", "7:5090>");
@@ -57,7 +60,7 @@ fn it_goes_to_the_port_of_its_contact_unless_the_way_back_was_asked_for() {
 }
 
 #[test]
-fn it_knows_which_account_opened_it() {
+fn a_subscription_knows_the_account_that_opened_it() {
     let watcher = Watcher::active();
     assert_eq!(watcher.subscription.account(), None);
     let opened = watcher.subscription.opened_by(Some("bob"));
@@ -65,9 +68,10 @@ fn it_knows_which_account_opened_it() {
     assert_eq!(opened.opened_by(None).account(), None);
 }
 
-/// A run may have used so many numbers since the row was written, and as many must be left.
+/// A run may have used up to `PER_RUN` numbers since the row was written, and as many
+/// must be left.
 #[test]
-fn it_is_restored_while_there_are_higher_numbers_for_its_notifies() {
+fn a_subscription_is_restored_while_higher_cseqs_are_left() {
     let watcher = Watcher::active();
     let stored = watcher.subscription.stored(1);
     let restored = |cseq: u32| {
@@ -82,5 +86,5 @@ fn it_is_restored_while_there_are_higher_numbers_for_its_notifies() {
     assert!(matches!(restored(most + 1), Err(NotRestored::CSeq)));
 }
 
-/// NOTIFYs for which a run has numbers.
+/// How many NOTIFYs a run has numbers for.
 const PER_RUN: u32 = 1 << 14;

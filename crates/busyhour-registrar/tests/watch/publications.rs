@@ -1,4 +1,4 @@
-//! Publications of one presentity, by its own clock.
+//! The publications of one presentity, with a clock of their own.
 
 use busyhour::clock::Instant;
 use busyhour_registrar::{
@@ -9,7 +9,7 @@ use busyhour_sip::Message;
 use std::time::Duration;
 
 #[test]
-fn a_tag_is_good_until_its_publication_ends_and_not_at_its_end() {
+fn a_tag_is_valid_until_its_publication_ends_and_not_at_its_end() {
     let mut publications = Publications::default();
     let created = publish(&mut publications, "Expires: 60\r\n", 0);
     assert_eq!(created, Ok(PublishStep::Created));
@@ -20,14 +20,18 @@ fn a_tag_is_good_until_its_publication_ends_and_not_at_its_end() {
     let in_time = publish(&mut publications, refresh, 59_999);
     assert_eq!(in_time, Ok(PublishStep::Modified));
     let again = publish(&mut publications, refresh, 59_999);
-    assert_eq!(again, Err(Refusal::ConditionFailed), "it has another tag");
+    assert_eq!(
+        again,
+        Err(Refusal::ConditionFailed),
+        "the publication has another tag"
+    );
     assert!(publications.expire(at(119_998)).packages.is_empty());
     assert_eq!(publications.expire(at(119_999)).packages.len(), 1);
     assert!(publications.is_empty());
 }
 
 #[test]
-fn as_many_publications_live_as_may() {
+fn the_number_of_publications_is_limited() {
     let mut publications = Publications::default();
     for _ in 0..COUNT_MAX {
         assert!(publish(&mut publications, "", 0).is_ok());
@@ -40,7 +44,7 @@ fn as_many_publications_live_as_may() {
 }
 
 #[test]
-fn a_body_is_as_long_as_the_policy_says_and_no_longer() {
+fn a_body_is_at_most_as_long_as_the_policy_allows() {
     let body = "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\"><note>x</note></presence>";
     let read = |publication_len_max| {
         let text = format!(
@@ -59,7 +63,7 @@ fn a_body_is_as_long_as_the_policy_says_and_no_longer() {
     assert_eq!(read(body.len() - 1), Err(Refusal::TooLarge));
 }
 
-/// Its tag is `t` and how many there were before, and one.
+/// The tag is `t` and the number of earlier publications plus one.
 fn publish(
     publications: &mut Publications,
     headers: &str,

@@ -1,4 +1,4 @@
-//! What a body says of a line, and of what has happened to a registration.
+//! The states that documents give to a line, and the events of a registration.
 
 use super::{Watcher, alice, assert_has, flow};
 use busyhour::{bus::Name, clock::Instant};
@@ -9,7 +9,7 @@ use busyhour_registrar::{
 use std::time::Duration;
 
 #[test]
-fn the_dialogs_of_a_line_are_what_lights_its_lamp() {
+fn the_state_of_a_line_follows_its_dialogs() {
     let body = |line| {
         let mut watcher = Watcher::subscribe("Event: dialog\r\nExpires: 600");
         let extension = Name::new("alice");
@@ -35,7 +35,7 @@ fn the_dialogs_of_a_line_are_what_lights_its_lamp() {
 }
 
 #[test]
-fn a_registration_is_told_by_what_has_happened_to_each_contact() {
+fn a_registration_document_names_the_event_of_each_contact() {
     let mut watcher = Watcher::subscribe("Event: reg\r\nExpires: 600");
     let mut tell = |seconds: [u64; 3], cseq| {
         let contacts = seconds.iter().zip(1..);
