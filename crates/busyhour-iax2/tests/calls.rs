@@ -1,5 +1,5 @@
 //! The table of calls with arbitrary frames, and with more calls than there are
-//! numbers.
+//! call numbers.
 
 use busyhour::clock::{Instant, UnixTime};
 use busyhour_iax2::{
@@ -11,17 +11,17 @@ use busyhour_sip::{Flow, auth::challenge_response};
 use proptest::prelude::*;
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
-/// What devices, strangers and the registrar may do.
+/// What devices, unknown senders and the registrar may do.
 #[derive(Debug, Clone)]
 enum Operation {
-    /// A first frame, with the last token that came to this address or without.
+    /// A first frame, without a token or with the last token for this address.
     Open {
         source: u8,
         call: u16,
         has_token: bool,
         is_release: bool,
     },
-    /// Any frame of a call, to our number for it or to another.
+    /// Any frame of a call, to the server's number of it or to another one.
     Talk {
         source: u8,
         call: u16,
@@ -35,7 +35,7 @@ enum Operation {
     Noise(u8, Vec<u8>),
     /// The registrar's answer to the oldest request.
     Conclude(u8),
-    /// Time passes.
+    /// Time advances.
     Wait(u16),
 }
 
@@ -145,7 +145,7 @@ impl Table {
         if before.call_count == 0 && self.calls.stats().call_count == 0 {
             assert!(
                 sent < 3 * datagram.len().max(12),
-                "{sent} octets to a stranger"
+                "{sent} octets to an unknown address"
             );
         }
     }
@@ -170,7 +170,7 @@ impl Table {
         self.hear();
     }
 
-    /// Alarms ring when they are due.
+    /// Advances the time; alarms go off when they are due.
     fn wait(&mut self, millis: u64) {
         let end = self.now + Duration::from_millis(millis);
         while let Some(deadline) = self.calls.next_deadline().filter(|at| *at <= end) {
@@ -195,7 +195,7 @@ impl Table {
             let Ok(Frame::Full(frame)) = Frame::parse(datagram) else {
                 panic!("no full frame: {datagram:02x?}");
             };
-            let elements = Elements::parse(frame.payload).expect("sound elements");
+            let elements = Elements::parse(frame.payload).expect("valid elements");
             let source = source_of(flow.remote);
             if let Some(token) = elements.data(Element::CallToken) {
                 self.tokens.insert(source, token.to_vec());
@@ -268,7 +268,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 proptest! {
     #[test]
-    fn any_frames_leave_a_sound_and_bounded_table(
+    fn any_frames_leave_a_valid_and_bounded_table(
         operations in prop::collection::vec(operation(), 1..200)
     ) {
         let policy = Policy {
@@ -292,9 +292,10 @@ proptest! {
     }
 }
 
-/// A table that held each number for a minute after its call could not do this.
+/// This would be impossible if the table reserved each number for a minute
+/// after its call.
 #[test]
-fn numbers_set_no_limit_on_registrations_a_second() {
+fn call_numbers_do_not_limit_registrations_per_second() {
     let mut table = Table::new(Policy {
         records_max: 100_000,
         ..Policy::default()
@@ -323,7 +324,7 @@ fn numbers_set_no_limit_on_registrations_a_second() {
     assert_eq!(
         (stats.accepted, stats.completed),
         (40_000, 40_000),
-        "in one second"
+        "all of them in one second"
     );
     assert_eq!((stats.call_count, stats.record_count), (0, 100));
 }

@@ -1,4 +1,4 @@
-//! A registration as the device sees it, with each number of each frame, and with the
+//! A registration as the device sees it, with the numbers of each frame, and the
 //! counters.
 
 use busyhour::clock::{Instant, UnixTime};
@@ -10,7 +10,7 @@ use busyhour_registrar::Now;
 use busyhour_sip::Flow;
 use std::{net::SocketAddr, time::Duration};
 
-/// The table, and its only device.
+/// The table of calls, with one device.
 struct Line {
     calls: Calls,
     now: Instant,
@@ -30,7 +30,8 @@ impl Line {
         }
     }
 
-    /// The answers to a frame. Each password is right.
+    /// Gives the table a frame and returns its answers. Each password counts as
+    /// right.
     fn give(&mut self, frame: &FullFrame<'_>) -> Vec<Box<[u8]>> {
         let mut datagram = Vec::new();
         frame.write(&mut datagram);
@@ -42,7 +43,7 @@ impl Line {
         self.hear()
     }
 
-    /// The same where one answer is expected.
+    /// As `give`, for exactly one answer.
     fn ask(&mut self, frame: &FullFrame<'_>) -> Box<[u8]> {
         let mut answers = self.give(frame);
         assert_eq!(answers.len(), 1, "{answers:02x?}");
@@ -63,15 +64,14 @@ impl Line {
         }
     }
 
-    /// The elements of a first frame, with the call token that the server sends for a
-    /// frame without one.
+    /// The elements of a first frame with the call token that the server has sent.
     fn vouched(&mut self) -> Vec<u8> {
         let answer = self.ask(&hello(&first(&[])));
         let elements = Elements::parse(frame(&answer).payload).expect("sound");
         first(elements.data(Element::CallToken).expect("a token"))
     }
 
-    /// REGAUTH.
+    /// Lets the call go on until REGAUTH; returns it.
     fn challenged(&mut self) -> Box<[u8]> {
         let elements = self.vouched();
         self.ask(&hello(&elements))
@@ -132,7 +132,7 @@ fn hello(elements: &[u8]) -> FullFrame<'_> {
     }
 }
 
-/// The head of an answer of ours.
+/// The header of an answer of the server.
 fn answer(
     ours: u16,
     timestamp: u32,
@@ -150,7 +150,7 @@ fn answer(
     }
 }
 
-/// A frame of the device's to our call.
+/// A frame of the device in the server's call.
 fn talk(ours: u16, command: Command, outbound: u8, inbound: u8) -> FullFrame<'static> {
     FullFrame {
         source_call: 9,
@@ -164,7 +164,7 @@ fn talk(ours: u16, command: Command, outbound: u8, inbound: u8) -> FullFrame<'st
 }
 
 #[test]
-fn each_answer_bears_the_numbers_of_its_call() {
+fn each_answer_has_the_numbers_of_its_call() {
     let mut line = Line::new();
     let opening = line.vouched();
     let regauth = line.ask(&hello(&opening));
@@ -191,8 +191,8 @@ fn each_answer_bears_the_numbers_of_its_call() {
     let regack = line.hear().remove(0);
     assert_eq!(head(&regack), of_call(250, 1, 2, Command::RegisterAck));
 
-    // The device has not acknowledged REGACK, so the call stays, and REGACK is sent
-    // again.
+    // The device has not acknowledged REGACK, so the call stays, and REGACK is
+    // retransmitted.
     let again = FullFrame {
         is_retransmitted: true,
         ..of_call(250, 1, 2, Command::RegisterAck)
@@ -224,7 +224,7 @@ fn each_answer_bears_the_numbers_of_its_call() {
 }
 
 #[test]
-fn a_call_answers_what_is_no_registration_too() {
+fn a_call_answers_frames_that_are_no_registration_too() {
     let mut line = Line::new();
     let regauth = line.challenged();
     let ours = frame(&regauth).source_call;
@@ -251,7 +251,7 @@ fn a_call_answers_what_is_no_registration_too() {
     };
     let ack = answer(ours, 700, (4, 5), Command::Ack);
     assert_eq!(head(&line.ask(&media)), ack);
-    assert_eq!(head(&line.ask(&media)), ack, "once more");
+    assert_eq!(head(&line.ask(&media)), ack, "it is sent once more");
     line.now = line.now + Duration::from_millis(40);
     let early = line.ask(&talk(ours, Command::Ping, 9, 4));
     assert_eq!(head(&early), answer(ours, 40, (4, 5), Command::VoiceNak));
@@ -266,7 +266,7 @@ fn a_call_answers_what_is_no_registration_too() {
 }
 
 #[test]
-fn records_of_ended_calls_have_an_end() {
+fn records_of_ended_calls_are_removed() {
     let mut line = Line::new();
     line.calls = Calls::new(
         Keys::new([5; 32]),
@@ -295,7 +295,7 @@ fn records_of_ended_calls_have_an_end() {
 }
 
 #[test]
-fn an_answer_to_no_call_has_the_number_of_none() {
+fn an_answer_outside_of_a_call_has_the_number_of_no_call() {
     let mut line = Line::new();
     let of_none = |command| FullFrame {
         source_call: 1,
@@ -342,13 +342,13 @@ fn an_answer_to_no_call_has_the_number_of_none() {
 }
 
 #[test]
-fn a_device_that_is_silent_is_named_once_and_asked_four_times_more() {
+fn a_silent_device_is_reported_once_and_gets_four_retransmissions() {
     let mut line = Line::new();
     let regauth = line.challenged();
     let before = line.calls.stats().sent;
     assert_eq!(line.out.take_challenged(), [(flow(7), "alice".into())]);
     while line.calls.stats().timed_out == 0 {
-        line.now = line.calls.next_deadline().expect("the call lasts");
+        line.now = line.calls.next_deadline().expect("the call continues");
         line.calls.expire(line.now, &mut line.out);
         assert_eq!(line.out.take_challenged(), []);
     }
@@ -368,7 +368,7 @@ fn a_device_that_is_silent_is_named_once_and_asked_four_times_more() {
 }
 
 #[test]
-fn a_device_registers_no_more_and_outcomes_are_counted() {
+fn a_device_unregisters_and_outcomes_are_counted() {
     let (refused, later) = (("Registration Refused", 29), ("Try Again Later", 41));
     for (verdict, expected) in [
         (RequestOutcome::Released, None),
@@ -403,14 +403,14 @@ fn a_device_registers_no_more_and_outcomes_are_counted() {
         let stats = line.calls.stats();
         assert_eq!((stats.accepted, stats.rejected), counted);
         assert_eq!(stats.sent, 3, "a token, a challenge and this");
-        // A late frame changes nothing.
+        // A late frame has no effect.
         (line.calls).conclude(at, &request.call, &verdict, &mut line.out);
         assert!(line.hear().is_empty());
     }
 }
 
 #[test]
-fn a_token_is_good_where_it_was_sent_and_with_our_key_alone() {
+fn a_token_is_valid_only_at_its_address_and_with_the_servers_key() {
     let mut line = Line::new();
     let elements = line.vouched();
     line.flow = flow(8);
@@ -424,7 +424,7 @@ fn a_token_is_good_where_it_was_sent_and_with_our_key_alone() {
 }
 
 #[test]
-fn our_numbers_of_calls_are_of_the_whole_range() {
+fn the_servers_call_numbers_use_the_whole_range() {
     let mut line = Line::new();
     let mut highest = 0;
     for _ in 0..64 {
@@ -435,7 +435,7 @@ fn our_numbers_of_calls_are_of_the_whole_range() {
 }
 
 #[test]
-fn a_token_is_good_for_ten_seconds() {
+fn a_token_is_valid_for_ten_seconds() {
     let mut line = Line::new();
     let answer = line.ask(&hello(&first(&[])));
     let elements = Elements::parse(frame(&answer).payload).expect("sound");

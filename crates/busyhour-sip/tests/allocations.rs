@@ -1,4 +1,4 @@
-//! A usual REGISTER is parsed, kept as offsets, judged and looked through without an
+//! A usual REGISTER is parsed, kept as offsets, checked and read without an
 //! allocation.
 
 use busyhour_sip::{Contacts, HeaderName, Message};
@@ -19,7 +19,7 @@ const REGISTER: &[u8] = b"REGISTER sip:example.org SIP/2.0\r\n\
     uri=\"sip:example.org\", response=\"7587245234b3434cc3412213e5f113a5432\", algorithm=MD5, qop=auth, nc=00000001, cnonce=\"0a4f113b\"\r\n\
     Content-Length: 0\r\n\r\n";
 
-/// All that a registrar asks of a REGISTER.
+/// Reads everything that a registrar needs from a REGISTER.
 fn read() -> u32 {
     let index = Message::parse(REGISTER).expect("sound").index().clone();
     let request = index.message(REGISTER);
@@ -53,7 +53,7 @@ fn a_register_needs_no_allocation() {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_counter_counts_allocations() {
     let counted = allocation_counter::measure(|| assert_eq!(vec![1, 2, 3].len(), 3));
     assert_eq!(counted.count_total, 1);
 }

@@ -1,4 +1,4 @@
-//! Digest authentication from challenge to verdict.
+//! Digest authentication, from the challenge to the result.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const URI: &str = "sip:example.org";
 
 fn server() -> Authenticator {
-    Authenticator::new("example.org", [9; 32], &Algorithm::ALL).expect("a sound realm")
+    Authenticator::new("example.org", [9; 32], &Algorithm::ALL).expect("a valid realm")
 }
 
 /// The credentials of `alice`, with the challenge's algorithm and `password`.
@@ -73,7 +73,7 @@ fn every_algorithm_with_and_without_count() {
 }
 
 #[test]
-fn no_account_and_no_hash_are_a_wrong_secret() {
+fn an_unknown_account_and_a_missing_hash_count_as_a_wrong_secret() {
     let text = credentials(Algorithm::Sha256, "", true);
     assert_eq!(
         judge(&text, None),
@@ -128,7 +128,7 @@ fn each_changed_field_is_refused() {
 }
 
 #[test]
-fn an_old_nonce_and_one_of_another_key_or_source_are_stale_whatever_the_secret() {
+fn a_nonce_that_is_old_or_of_another_key_or_source_is_stale_whatever_the_secret() {
     let text = credentials(Algorithm::Md5, "wonder", true);
     let credentials = DigestCredentials::parse(&text)
         .flatten()
@@ -145,7 +145,7 @@ fn an_old_nonce_and_one_of_another_key_or_source_are_stale_whatever_the_secret()
     );
     let wrong = Secret::plaintext("x");
     let restarted =
-        Authenticator::new("example.org", [8; 32], &Algorithm::ALL).expect("a sound realm");
+        Authenticator::new("example.org", [8; 32], &Algorithm::ALL).expect("a valid realm");
     let elsewhere = "192.0.2.2".parse().expect("an address");
     let day = Authenticator::HEARD_LIFE.as_secs();
     for secret in [Some(&secret), Some(&wrong), None] {
@@ -156,7 +156,7 @@ fn an_old_nonce_and_one_of_another_key_or_source_are_stale_whatever_the_secret()
         assert_eq!(judge(&server, 61, HERE), ours);
         assert_eq!(judge(&server, day, HERE), ours);
         let foreign = AuthOutcome::Stale { is_ours: false };
-        assert_eq!(judge(&server, day + 1, HERE), foreign, "heard long ago");
+        assert_eq!(judge(&server, day + 1, HERE), foreign, "it is too long ago");
         assert_eq!(judge(&restarted, 0, HERE), foreign);
         assert_eq!(judge(&server, 0, elsewhere), foreign);
     }
@@ -188,7 +188,7 @@ fn an_algorithm_that_is_not_offered_is_refused() {
         .flatten()
         .expect("credentials");
     let strict =
-        Authenticator::new("example.org", [9; 32], &[Algorithm::Sha256]).expect("a sound realm");
+        Authenticator::new("example.org", [9; 32], &[Algorithm::Sha256]).expect("a valid realm");
     let verdict = strict.verify(
         NOW,
         HERE,
@@ -200,7 +200,7 @@ fn an_algorithm_that_is_not_offered_is_refused() {
 }
 
 #[test]
-fn realms_that_would_break_the_quotes_are_refused() {
+fn realms_that_cannot_be_quoted_are_refused() {
     for realm in ["", "a\"b", "a\\b", "a\r\nb"] {
         assert_eq!(
             Authenticator::new(realm, [0; 32], &[]).map(drop),
@@ -212,7 +212,7 @@ fn realms_that_would_break_the_quotes_are_refused() {
 }
 
 #[test]
-fn a_secret_works_with_what_it_was_made_for() {
+fn a_secret_works_with_the_protocols_it_was_made_for() {
     let plain = Secret::plaintext("wonder");
     assert_eq!(plain.password(), Some("wonder"));
     assert_eq!(plain.hashes(), []);
@@ -225,7 +225,8 @@ fn a_secret_works_with_what_it_was_made_for() {
     let all = Secret::hashes_of("alice", "example.org", "wonder");
     let hashes = Algorithm::ALL.map(|algorithm| (algorithm, ha1(algorithm)));
     assert_eq!(all.hashes(), hashes);
-    // The MD5 of the challenge and the password after it (RFC 5456 §8.6.15), which a hash cannot give.
+    // The MD5 of the challenge followed by the password (RFC 5456 §8.6.15); it cannot be
+    // computed from a hash.
     let response = Algorithm::Md5.hash(&[b"12345wonder"]);
     assert_eq!(plain.challenge_response("12345"), Some(response));
     assert_eq!(challenge_response("12345", "wonder"), response);
@@ -233,7 +234,7 @@ fn a_secret_works_with_what_it_was_made_for() {
 }
 
 #[test]
-fn hashes_are_read_whole_and_names_in_any_case() {
+fn hashes_must_be_complete_and_names_may_have_any_case() {
     let digits = Algorithm::Md5.hash(&[b"x"]).to_string();
     let read = |algorithm, text: &str| HexDigest::from_hex(algorithm, text);
     assert_eq!(
@@ -259,7 +260,7 @@ fn hashes_are_read_whole_and_names_in_any_case() {
 }
 
 #[test]
-fn a_nonce_tells_when_it_was_made_and_is_heard_for_a_day() {
+fn a_nonce_has_its_time_and_is_recognised_for_a_day() {
     let text = credentials(Algorithm::Md5, "wonder", true);
     let parsed = DigestCredentials::parse(&text).flatten().unwrap();
     assert_eq!(Authenticator::issued_s(parsed.nonce), Some(NOW.as_secs()));

@@ -1,13 +1,13 @@
-//! Flows as texts, and who is one source.
+//! Flows as text, and which addresses are one source.
 
 use busyhour_sip::{Flow, Message, Transport, UnknownTransport, source_of};
 use std::net::IpAddr;
 
 #[test]
-fn a_flow_is_the_same_after_its_texts_but_for_the_connection() {
+fn a_flow_is_restored_from_its_texts_except_for_the_connection() {
     let udp = flow(Transport::Udp);
     let texts = udp.local_text();
-    assert_eq!(texts, "192.0.2.9:5060", "as rows of old versions have it");
+    assert_eq!(texts, "192.0.2.9:5060", "the form in rows of old versions");
     for (transport, text) in [
         (Transport::Udp, "192.0.2.9:5060"),
         (Transport::Tcp, "tcp/192.0.2.9:5060"),
@@ -41,7 +41,7 @@ fn transports_have_names_and_only_udp_loses_messages() {
 }
 
 #[test]
-fn datagrams_are_answered_where_their_via_says_and_connections_are_kept() {
+fn datagrams_are_answered_where_via_says_and_others_on_their_connection() {
     let text = "OPTIONS sip:example.com SIP/2.0\r\n\
         Via: SIP/2.0/UDP 192.0.2.1:5070;branch=z9hG4bK1\r\n\r\n";
     let message = Message::parse(text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Complete storms over loopback, against a registrar of a few lines.
+//! Complete storms over loopback, against a small registrar of the test.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ struct CommandLine {
     storm: Storm,
 }
 
-/// Answers every REGISTER until it is dropped; every `deaf_to`-th datagram is lost.
+/// Answers every REGISTER until it is dropped, but ignores every `deaf_to`-th
+/// datagram.
 struct Registrar {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -95,7 +96,7 @@ fn an_open_storm_registers_every_device_once_and_writes_its_journal() {
         "--devices 300 --over 200ms --threads 2 --journal {}",
         path.display()
     );
-    storm(registrar.address, &options).expect("all acknowledged");
+    storm(registrar.address, &options).expect("all registrations are acknowledged");
     let journal = std::fs::read_to_string(path).expect("written");
     let with = |word: &str| {
         let mut lines: Vec<_> = journal
@@ -117,21 +118,21 @@ fn an_open_storm_registers_every_device_once_and_writes_its_journal() {
 }
 
 #[test]
-fn what_is_lost_is_sent_again() {
+fn lost_datagrams_are_retransmitted() {
     let registrar = Registrar::start(3);
     storm(registrar.address, "--devices 90 --closed 8 --t1 20ms")
-        .expect("all acknowledged in the end");
+        .expect("all registrations are acknowledged in the end");
     assert!(registrar.accepted.load(Ordering::Relaxed) >= 90);
 }
 
 #[test]
-fn refreshes_go_round_after_a_warm_up() {
+fn refreshes_use_the_registered_devices_in_turn() {
     let registrar = Registrar::start(u64::MAX);
     storm(
         registrar.address,
         "--devices 20 --closed 4 --kind refresh --over 50ms",
     )
-    .expect("all acknowledged");
+    .expect("all registrations are acknowledged");
     assert!(registrar.accepted.load(Ordering::Relaxed) > 20);
 }
 
@@ -156,7 +157,7 @@ fn a_server_that_never_answers_is_a_failure() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_a_failure_too() {
+fn a_port_without_a_server_is_a_failure_too() {
     let gone = UdpSocket::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()

@@ -1,5 +1,5 @@
-//! What Graphite's documentation says of each function and format, over
-//! recorded values.
+//! What Graphite's documentation says about each function and format, checked
+//! with recorded values.
 
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;
@@ -44,7 +44,7 @@ fn ask(query: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&answer.body).into_owned())
 }
 
-/// Names and values, missing ones as null.
+/// The names and values of the series; missing values are null.
 fn series(target: &str) -> Vec<(String, Value)> {
     let query: String = form_urlencoded::Serializer::new(String::new())
         .append_pair("target", target)
@@ -77,7 +77,7 @@ fn refusal(target: &str) -> String {
 }
 
 #[test]
-fn combined_series_leave_missing_values_out() {
+fn combined_series_ignore_missing_values() {
     let sum = one("sum(web.*.hits)");
     assert_eq!(
         sum,
@@ -106,13 +106,13 @@ fn combined_series_leave_missing_values_out() {
 }
 
 #[test]
-fn series_of_different_steps_come_to_a_common_one() {
+fn series_of_different_steps_get_a_common_one() {
     let (_, values) = one("sumSeries(web.1.errors,db.load)");
     assert_eq!(values, json!([13.0, 41.0, 6.0]));
 }
 
 #[test]
-fn transformations_take_each_value() {
+fn transformations_apply_to_each_value() {
     assert_eq!(
         one("scale(web.2.hits,0.5)"),
         (
@@ -167,10 +167,10 @@ fn gaps_are_filled_up_to_their_limit() {
 }
 
 #[test]
-fn a_moving_window_looks_at_the_values_before() {
+fn a_moving_window_uses_earlier_values() {
     let (name, values) = one("movingAverage(web.1.errors,2)");
     assert_eq!(name, "movingAverage(web.1.errors,2)");
-    // The window before the first points is fetched too, and empty here.
+    // The window before the first points is fetched, too; here it is empty.
     assert_eq!(values, json!([null, 0.0, 3.0, 12.0, 21.0, 13.5]));
     let (name, values) = one("movingAverage(web.1.errors,'2min')");
     assert_eq!(name, "movingAverage(web.1.errors,\"2min\")");
@@ -184,10 +184,11 @@ fn a_moving_window_looks_at_the_values_before() {
 }
 
 #[test]
-fn summaries_have_the_boundaries_of_the_clock_or_of_the_request() {
+fn summaries_align_with_the_clock_or_with_the_request() {
     let (name, values) = one("summarize(web.1.errors,'3min')");
     assert_eq!(name, "summarize(web.1.errors, \"3min\", \"sum\")");
-    // 540, 720, 900 and the bucket that only begins where the series ends.
+    // The boundaries 540, 720 and 900, and a bucket that begins where the
+    // series ends.
     assert_eq!(values, json!([6.0, 45.0, 9.0]));
     let (name, values) = one("summarize(web.1.errors,'2min','max',true)");
     assert_eq!(name, "summarize(web.1.errors, \"2min\", \"max\", true)");
@@ -195,7 +196,7 @@ fn summaries_have_the_boundaries_of_the_clock_or_of_the_request() {
 }
 
 #[test]
-fn a_shift_shows_what_was_before_at_the_place_of_now() {
+fn a_shift_shows_earlier_values_at_the_present_time() {
     let (name, values) = one("timeShift(web.1.errors,'1min')");
     assert_eq!(name, "timeShift(web.1.errors, \"-1min\")");
     assert_eq!(values, json!([null, 0.0, 6.0, 18.0, 24.0, 3.0]));
@@ -203,7 +204,7 @@ fn a_shift_shows_what_was_before_at_the_place_of_now() {
 }
 
 #[test]
-fn parts_of_a_hundred() {
+fn percentages() {
     let all = series("asPercent(web.1.errors,web.1.hits)");
     assert_eq!(
         all[0],
@@ -241,7 +242,7 @@ fn parts_of_a_hundred() {
 }
 
 #[test]
-fn names_are_made_of_nodes() {
+fn names_are_built_from_nodes_of_the_path() {
     assert_eq!(names("aliasByNode(web.*.hits,1)"), ["1", "10", "2"]);
     assert_eq!(names("aliasByNode(scale(web.1.hits,2),0,-1)"), ["web.hits"]);
     assert_eq!(names("alias(web.1.hits,'one')"), ["one"]);
@@ -259,7 +260,7 @@ fn names_are_made_of_nodes() {
 }
 
 #[test]
-fn order_and_choice() {
+fn sorting_and_filtering() {
     assert_eq!(
         names("sortByName(web.*.hits,true)"),
         ["web.1.hits", "web.2.hits", "web.10.hits"]
@@ -294,7 +295,7 @@ fn order_and_choice() {
 }
 
 #[test]
-fn more_values_than_asked_for_come_together() {
+fn more_values_than_requested_are_consolidated() {
     let query = "target=web.1.errors&from=540&until=900&format=json&maxDataPoints=";
     let all: Value = serde_json::from_str(&ask(&format!("{query}6")).unwrap()).unwrap();
     assert_eq!(all[0]["datapoints"].as_array().unwrap().len(), 6);
@@ -312,7 +313,7 @@ fn more_values_than_asked_for_come_together() {
 }
 
 #[test]
-fn every_format_has_its_form() {
+fn every_format_is_written_as_documented() {
     let query = "target=web.2.hits&from=540&until=900&format=";
     assert_eq!(
         ask(&format!("{query}raw")).unwrap(),
@@ -337,7 +338,7 @@ fn every_format_has_its_form() {
 }
 
 #[test]
-fn mistakes_say_what_where_and_what_to_do() {
+fn errors_say_what_where_and_what_to_do() {
     for (target, message) in [
         (
             "scal(web.1.hits,2)",
@@ -457,7 +458,7 @@ fn each_limit_refuses_with_its_name_and_a_count() {
 }
 
 #[test]
-fn hostile_targets_are_refused_before_they_cost_anything() {
+fn hostile_targets_are_refused_before_they_use_resources() {
     for target in [
         "(".repeat(10_000),
         "sum(".repeat(10_000),
@@ -474,7 +475,7 @@ fn hostile_targets_are_refused_before_they_cost_anything() {
             .append_pair("until", "900")
             .append_pair("format", "json")
             .finish();
-        // An answer or a refusal, and either at once.
+        // There must be an answer or a refusal, without delay.
         let _ = ask(&query);
     }
     let many = "target=a&".repeat(1000);
@@ -482,7 +483,7 @@ fn hostile_targets_are_refused_before_they_cost_anything() {
 }
 
 #[test]
-fn what_grows_with_each_call_around_it_is_bounded() {
+fn nested_calls_are_bounded() {
     let nested = |call: &str, inner: &str, end: &str| {
         format!("{}{inner}{}", call.repeat(30), end.repeat(30))
     };
@@ -490,7 +491,7 @@ fn what_grows_with_each_call_around_it_is_bounded() {
     assert!(names.contains("the name of a series"), "{names}");
     let braces = refusal(&"{x}".repeat(40));
     assert!(braces.contains("40 braces"), "{braces}");
-    // Each call evaluates its argument twice, but not where nothing matches.
+    // Each call evaluates its argument twice, but not if nothing matches.
     assert_eq!(series(&nested("movingAverage(", "nope", ",1)")), []);
 }
 

@@ -1,9 +1,9 @@
-//! What holds for every request, shared by the fuzzer and the tests.
+//! What must hold for every request; fuzzer and tests share it.
 
 use busyhour_graphite::{Graphite, Limits, Parameters, Points, Recorded};
 use std::sync::Arc;
 
-/// The first line of `bytes` is a time, the rest a target.
+/// Takes the first line of `bytes` as a time, and the rest as a target.
 pub fn hold(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (from, target) = text.split_once('\n').unwrap_or(("540", &text));
@@ -28,7 +28,7 @@ pub fn hold(bytes: &[u8]) {
         .append_pair("query", target)
         .finish();
     let parameters = Parameters::parse(&query, b"");
-    // An answer or a refusal; the property is that there is one.
+    // There must be an answer or a refusal.
     let _ = graphite.find(&parameters);
     let _ = graphite.expand(&parameters);
 }
@@ -51,5 +51,5 @@ fn graphite() -> Graphite {
     Graphite::new(vec![Arc::new(Recorded::new(series))], limits)
 }
 
-/// Values and names that the limits let through, written out.
+/// The most bytes of a body with as many values and names as the limits allow.
 const BODY_LEN_MAX: usize = 4 << 20;

@@ -9,7 +9,7 @@ use busyhour_iax2::frames::{
 };
 use proptest::prelude::*;
 
-/// A REGREQ as it stands on the wire, octet by octet (RFC 5456 §8.1.1).
+/// A REGREQ as it is on the wire, octet by octet (RFC 5456 §8.1.1).
 #[test]
 fn a_register_request_octet_by_octet() {
     let wire = [
@@ -38,7 +38,7 @@ fn a_register_request_octet_by_octet() {
 }
 
 #[test]
-fn mini_and_meta_frames_are_told_apart() {
+fn mini_and_meta_frames_are_distinguished() {
     let mini = Frame::parse(&[0x00, 0x07, 0x12, 0x34, 0xff]);
     assert_eq!(
         mini,
@@ -70,7 +70,7 @@ fn every_shorter_datagram_is_refused() {
 }
 
 #[test]
-fn elements_cut_short_are_refused() {
+fn truncated_elements_are_refused() {
     for broken in [&[0x06][..], &[0x06, 0x02, b'a'], &[0x06, 0x00, 0x13]] {
         assert_eq!(Elements::parse(broken), None, "{broken:?}");
     }
@@ -90,7 +90,7 @@ fn texts_are_cut_between_characters() {
 }
 
 #[test]
-fn apparent_addresses_have_the_layout_that_all_send() {
+fn apparent_addresses_have_the_layout_that_implementations_use() {
     let mut payload = Vec::new();
     ElementWriter::new(&mut payload)
         .apparent_address("192.0.2.7:4569".parse().expect("an address"));
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn any_elements_hold(mut payload in proptest::collection::vec(any::<u8>(), 0..64)) {
+    fn any_elements_are_read_as_they_were_written(mut payload in proptest::collection::vec(any::<u8>(), 0..64)) {
         let mut bytes = Vec::new();
         FullFrame { payload: &payload, ..FullFrame::default() }.write(&mut bytes);
         properties::hold(&bytes);
@@ -154,13 +154,13 @@ proptest! {
     }
 
     #[test]
-    fn a_date_is_the_same_after_the_wire(seconds in 946_684_800u64..4_985_971_198) {
+    fn a_date_is_read_as_it_was_written(seconds in 946_684_800u64..4_985_971_198) {
         let date = DateTime::from_unix(seconds);
         prop_assert_eq!(DateTime::from_wire(date.to_wire()), Some(date));
     }
 }
 
 #[test]
-fn changed_seeds_hold() {
+fn the_shared_property_holds_for_changed_seeds() {
     any_bytes::hold_for("iax2_frame", 50_000, properties::hold);
 }

@@ -1,8 +1,8 @@
-//! What must hold for any bytes at all: shared by the tests and the fuzzer.
+//! What must hold for any bytes; tests and fuzzer share it.
 
 use busyhour_iax2::frames::{ElementWriter, Elements, Frame};
 
-/// Reads `bytes` as a frame; what was read is written back octet by octet.
+/// Reads `bytes` as a frame; the frame must be written back octet by octet.
 pub fn hold(bytes: &[u8]) {
     let Ok(Frame::Full(frame)) = Frame::parse(bytes) else {
         return;

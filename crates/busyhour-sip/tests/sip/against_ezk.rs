@@ -1,5 +1,5 @@
-//! Random well-formed requests, read by us and by the crate `ezk-sip-types`.
-//! Where both follow the grammar they must agree on every value.
+//! Random well-formed requests, parsed by this crate and by `ezk-sip-types`.
+//! Where both follow the grammar, they must agree on every value.
 
 use busyhour_sip::{Address, Contacts, Message, Uri};
 use ezk_sip_types::header::typed::{CSeq, CallID, Contact, Expires, FromTo, MaxForwards, Via};
@@ -9,7 +9,7 @@ use ezk_sip_types::uri::SipUri;
 use ezk_sip_types::{Headers, Name};
 use proptest::prelude::*;
 
-/// What both parsers are asked, written as text.
+/// The values that both parsers give, as text.
 type Reading = Vec<(&'static str, String)>;
 
 fn ours(bytes: &[u8]) -> Reading {
@@ -260,7 +260,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn both_read_the_same(request in request()) {
+    fn both_parsers_agree(request in request()) {
         prop_assert_eq!(ours(&request), theirs(&request), "{}", String::from_utf8_lossy(&request));
     }
 }

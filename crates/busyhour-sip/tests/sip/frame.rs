@@ -1,11 +1,11 @@
-//! Messages in a stream, however it is cut.
+//! Messages in a stream, whatever its segments.
 
 use busyhour_sip::{Frame, HeaderName, Limits, Message, ParseError};
 
 const FIRST: &[u8] = b"OPTIONS sip:a SIP/2.0\r\nl: 4\r\n\r\n\r\n\r\n";
 const SECOND: &[u8] = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// Every piece of a stream that arrives `step` bytes at a time.
+/// All pieces of a stream that arrives in segments of `step` bytes.
 fn pieces(stream: &[u8], step: usize) -> Vec<Frame> {
     let (mut received, mut frames) = (Vec::new(), Vec::new());
     for arrival in stream.chunks(step) {
@@ -25,7 +25,7 @@ fn pieces(stream: &[u8], step: usize) -> Vec<Frame> {
 }
 
 #[test]
-fn a_stream_gives_the_same_messages_however_it_arrives() {
+fn a_stream_gives_the_same_messages_for_any_segments() {
     let stream = [FIRST, b"\r\n\r\n", SECOND, FIRST].concat();
     let expected = [
         Frame::Message { bytes: FIRST.len() },

@@ -1,4 +1,5 @@
-//! The SIP message layer against the situations of RFC 3261, 3581, 4475, 5118.
+//! The SIP message layer, tested with the situations of RFC 3261, 3581, 4475
+//! and 5118.
 
 mod message;
 mod response;

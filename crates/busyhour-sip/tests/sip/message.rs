@@ -1,10 +1,10 @@
-//! Frames and accessors.
+//! Frames and accessors of messages.
 
 use busyhour_sip::{
     Contacts, HeaderName, Limits, Message, Method, ParseError, Quality, RequestedPort, Start,
 };
 
-/// A whole request from lines that are joined by CRLF.
+/// A complete request whose lines are joined by CRLF.
 pub fn wire(lines: &str) -> Vec<u8> {
     let mut text = lines.trim_start().replace('\n', "\r\n");
     if !text.contains("\r\n\r\n") {
@@ -39,7 +39,7 @@ l: 4
 body and more";
 
 #[test]
-fn every_accessor_reads_a_rich_register() {
+fn every_accessor_reads_a_register_with_many_headers() {
     let bytes = wire(REGISTER);
     let request = Message::parse(&bytes).expect("sound");
     assert_eq!(request.validate(), Ok(()));
@@ -68,7 +68,7 @@ fn every_accessor_reads_a_rich_register() {
 }
 
 #[test]
-fn vias_come_in_order_over_lines_and_commas() {
+fn vias_are_in_order_across_lines_and_commas() {
     let bytes = wire(REGISTER);
     let request = Message::parse(&bytes).expect("sound");
     let vias: Vec<_> = request.vias().collect::<Result<_, _>>().expect("sound");
@@ -105,7 +105,7 @@ fn contacts_and_credentials_are_read_one_by_one() {
     );
     let digests: Vec<_> = request.credentials(HeaderName::Authorization).collect();
     let [Ok(digest)] = digests[..] else {
-        panic!("one digest, the Basic one is passed over")
+        panic!("one digest challenge; the Basic one is skipped")
     };
     assert_eq!(
         (digest.username, digest.algorithm, digest.qop),
@@ -120,7 +120,7 @@ fn writing_joins_folds_and_reads_back_the_same() {
     let request = Message::parse(&bytes).expect("sound");
     let mut once = Vec::new();
     request.write(&mut once);
-    let again = Message::parse(&once).expect("still sound");
+    let again = Message::parse(&once).expect("the message is still valid");
     assert_eq!(again.validate(), Ok(()));
     assert!(
         !String::from_utf8_lossy(&once).contains("\r\n "),
@@ -132,7 +132,7 @@ fn writing_joins_folds_and_reads_back_the_same() {
 }
 
 #[test]
-fn a_star_stands_alone() {
+fn a_star_must_be_the_only_contact() {
     let of = |contact: &str| wire(&format!("REGISTER sip:a SIP/2.0\n{contact}"));
     let star = of("Contact: *");
     assert!(matches!(
@@ -197,7 +197,7 @@ fn each_broken_frame_has_its_error() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_kept() {
     let limits = Limits {
         message_bytes: 200,
         line_bytes: 40,
@@ -223,7 +223,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn many_headers_keep_their_order_beyond_the_inline_index() {
+fn more_headers_than_the_inline_index_holds_keep_their_order() {
     let mut text = String::from("OPTIONS sip:a SIP/2.0");
     for number in 0..100 {
         text.push_str(&format!(
@@ -269,7 +269,7 @@ fn single_headers_must_not_repeat() {
 }
 
 #[test]
-fn an_index_gives_the_message_back_in_another_thread() {
+fn an_index_restores_the_message_on_another_thread() {
     let request = [b"\r\n\r\n".as_slice(), &wire(REGISTER)].concat();
     let response = b"SIP/2.0 486 Busy Here\r\nX: 1\r\nl: 1\r\n\r\nab".to_vec();
     for bytes in [request, response] {

@@ -1,11 +1,11 @@
-//! What must hold for any bytes at all: shared by the tests and the fuzzer.
+//! What must hold for any bytes; tests and fuzzer share it.
 
 use busyhour_sip::{
     Address, Contact, Contacts, Frame, HeaderName, Limits, Message, ParseError, ResponseBuilder,
     Start, Status, StreamFramer, Uri, Via,
 };
 
-/// Reads `bytes` as a message in every way there is and checks what was read.
+/// Reads `bytes` as a message in every way, and checks the results.
 pub fn hold(bytes: &[u8]) {
     if let Ok(message) = Message::parse(bytes) {
         touch_everything(&message);
@@ -24,7 +24,7 @@ pub fn hold(bytes: &[u8]) {
     }
 }
 
-/// Calls every accessor, so that one that panics is found.
+/// Calls every accessor; none may panic.
 fn touch_everything(message: &Message<'_>) {
     let _ = message.validate();
     let _ = (
@@ -64,7 +64,7 @@ fn touch<T, R>(values: impl Iterator<Item = Result<T, ParseError>>, read: impl F
     });
 }
 
-/// Writing a message and reading it again changes nothing but white space.
+/// A message that is written and read again differs only in white space.
 fn survives_writing(message: &Message<'_>) {
     let mut once = Vec::new();
     message.write(&mut once);
@@ -86,8 +86,8 @@ fn survives_writing(message: &Message<'_>) {
     assert_eq!(once, twice);
 }
 
-/// Of its index and the bytes comes the same message, of another datagram's bytes
-/// no panic.
+/// A message made from its index and its bytes is the same; with the bytes of
+/// another datagram nothing panics.
 fn index_has_it_all(message: &Message<'_>, bytes: &[u8]) {
     let index = message.index().clone();
     let again = index.message(bytes);
@@ -121,8 +121,8 @@ fn flat((header, name, value): (HeaderName, &str, &str)) -> (HeaderName, String,
     (header, name.to_owned(), words.collect::<Vec<_>>().join(" "))
 }
 
-/// An answer can be read, is for the same transaction, and is hardly longer
-/// than the request.
+/// An answer can be parsed, belongs to the same transaction, and is hardly
+/// longer than the request.
 fn answer_is_sound(request: &Message<'_>, request_bytes: usize) {
     let Start::Request { .. } = request.start() else {
         panic!("responses are not answered")
@@ -144,7 +144,7 @@ fn answer_is_sound(request: &Message<'_>, request_bytes: usize) {
         line_bytes: usize::MAX,
         ..Limits::default()
     };
-    let response = Message::parse_within(&out, &unbounded).expect("an answer can be read");
+    let response = Message::parse_within(&out, &unbounded).expect("the answer can be parsed");
     assert_eq!(response.call_id().is_ok(), request.call_id().is_ok());
     assert_eq!(response.cseq(), request.cseq());
     if let Ok(via) = request.via() {
@@ -153,8 +153,8 @@ fn answer_is_sound(request: &Message<'_>, request_bytes: usize) {
     }
 }
 
-/// A stream is cut into pieces that lie within it, and a piece that is called
-/// a message has one in it.
+/// A stream is divided into pieces that lie within it; each piece that is
+/// called a message can be parsed.
 fn frames_advance(bytes: &[u8]) {
     let limits = Limits::default();
     let mut rest = bytes;
@@ -172,7 +172,8 @@ fn frames_advance(bytes: &[u8]) {
     }
 }
 
-/// What arrives in pieces is found as soon as what arrives whole, and as the same.
+/// Pieces that arrive in parts are found as soon as possible, and are the same as
+/// when they arrive as a whole.
 fn frames_come_in_pieces(bytes: &[u8]) {
     let step = bytes.len() / PIECES_MAX + 1;
     let mut framer = StreamFramer::new(Limits::default());
@@ -186,11 +187,11 @@ fn frames_come_in_pieces(bytes: &[u8]) {
     }
 }
 
-/// Whatever looks like STUN, little comes back.
-/// Pieces that a stream is cut into; each prefix is searched anew by the oracle.
+/// The most pieces that a stream is divided into. Bytes that look like STUN may
+/// give very small pieces, and the oracle searches each prefix again.
 const PIECES_MAX: usize = 64;
 
-/// Single values out of the blue.
+/// Reads single values from arbitrary text.
 fn values_hold(text: &str) {
     let _ = (
         Address::parse(text),
@@ -206,7 +207,7 @@ fn values_hold(text: &str) {
     let canonical = Uri::parse(&once).expect("a canonical address is an address");
     canonical
         .as_sip()
-        .expect("of the same scheme")
+        .expect("the scheme is the same")
         .canonical_aor(&mut twice);
     assert_eq!(once, twice);
 }

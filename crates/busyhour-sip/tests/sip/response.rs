@@ -1,4 +1,4 @@
-//! What responses carry over from their request.
+//! What a response copies from its request.
 
 use busyhour_sip::{HeaderName, Message, ResponseBuilder, SliceOutput, Status};
 
@@ -40,14 +40,14 @@ fn vias_get_the_source_the_server_saw() {
     assert_eq!(
         text.matches("received").count(),
         1,
-        "the client's own word is dropped"
+        "the value from the client is dropped"
     );
     assert_eq!(top.params.value("note"), Some("a;b"));
     assert_eq!(response.vias().count(), 2);
 }
 
 #[test]
-fn the_same_source_needs_no_received_and_no_source_changes_nothing() {
+fn the_same_source_adds_no_received_and_no_source_changes_nothing() {
     let bytes = wire(
         "OPTIONS sip:a SIP/2.0\nVia: SIP/2.0/UDP [2001:db8::1]:5060;branch=z9hG4bK1\nTo: <sip:a>;tag=x",
     );
@@ -59,7 +59,7 @@ fn the_same_source_needs_no_received_and_no_source_changes_nothing() {
     );
     assert!(
         text.contains("To: <sip:a>;tag=x\r\n"),
-        "a tag that is there stays: {text}"
+        "an existing tag is kept: {text}"
     );
     let mapped = answer(&request, Some("[::ffff:192.0.2.5]:5060"));
     assert!(mapped.contains(";received=192.0.2.5\r\n"), "{mapped}");
@@ -103,7 +103,7 @@ fn a_fold_in_another_header_changes_nothing() {
 }
 
 #[test]
-fn a_value_cannot_begin_a_header_of_its_own() {
+fn a_value_cannot_start_another_header() {
     let bytes = wire(REQUEST);
     let request = Message::parse(&bytes).expect("sound");
     let mut out = Vec::new();
@@ -136,7 +136,7 @@ fn a_refused_request_can_still_be_answered() {
 }
 
 #[test]
-fn a_slice_that_is_too_small_says_so() {
+fn a_slice_that_is_too_small_is_an_error() {
     let bytes = wire(REQUEST);
     let request = Message::parse(&bytes).expect("sound");
     let mut room = [0; 100];

@@ -1,4 +1,4 @@
-//! The fuzzer's seeds, every small change of them, and some larger ones.
+//! The fuzzer's seeds, every small change of them, and some larger changes.
 
 use std::fs;
 use std::path::Path;
@@ -32,14 +32,14 @@ fn seeds_are_messages() {
 }
 
 #[test]
-fn every_beginning_of_a_seed_holds() {
+fn the_shared_property_holds_for_every_prefix_of_a_seed() {
     for (_, bytes) in seeds() {
         (0..bytes.len()).for_each(|length| hold(&bytes[..length]));
     }
 }
 
 #[test]
-fn every_changed_byte_of_a_seed_holds() {
+fn the_shared_property_holds_for_every_changed_byte_of_a_seed() {
     for (_, seed) in seeds() {
         for at in 0..seed.len() {
             for byte in [

@@ -1,5 +1,5 @@
-//! RFC 4475 §3.1.2 and §3.3: messages that must be refused, each named as in
-//! the RFC, with the error that refuses it.
+//! RFC 4475 §3.1.2 and §3.3: messages that must be refused, by their names in
+//! the RFC, with the error of each.
 
 use busyhour_sip::{HeaderName, Message, ParseError, Status};
 
@@ -12,7 +12,7 @@ fn judge(text: &str) -> Result<(), ParseError> {
     Message::parse(&bytes).and_then(|message| message.validate())
 }
 
-/// A sound REGISTER in which one line is replaced.
+/// A valid REGISTER in which one line is replaced.
 fn with(start: &str, replaced: &str, by: &str) -> String {
     let sound = "Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKx\nFrom: <sip:c@example.net>;tag=1\n\
                  To: <sip:u@example.com>\nCall-ID: t\nCSeq: 1 REGISTER\nMax-Forwards: 70\nExpires: 60\n\
@@ -36,7 +36,7 @@ fn with(start: &str, replaced: &str, by: &str) -> String {
 }
 
 #[test]
-fn the_ground_they_differ_from_is_sound() {
+fn the_message_without_a_replacement_is_valid() {
     assert_eq!(judge(&with(START, "Expires:", "Expires: 61")), Ok(()));
 }
 

@@ -1,4 +1,4 @@
-//! RFC 5118: IPv6 in SIP, each section's situation.
+//! RFC 5118: IPv6 in SIP, with the situation of each section.
 
 use busyhour_sip::{Contacts, Host, Message, ParseError, Uri};
 
@@ -46,7 +46,7 @@ fn section_4_2_without_brackets_is_refused() {
 }
 
 #[test]
-fn sections_4_3_and_4_4_the_port_stands_outside() {
+fn sections_4_3_and_4_4_the_port_is_outside_of_the_brackets() {
     assert_eq!(
         host_of("sip:[2001:db8::10:5070]"),
         Ok(("[2001:db8::10:5070]".into(), None))
@@ -77,7 +77,8 @@ fn section_4_8_an_address_mapped_into_ipv6() {
     );
 }
 
-/// RFC 3261's grammar allowed three colons by mistake; RFC 5954 repairs it.
+/// The grammar of RFC 3261 allows three colons by mistake; RFC 5954 corrects
+/// it.
 #[test]
 fn section_4_9_three_colons_are_refused() {
     assert_eq!(

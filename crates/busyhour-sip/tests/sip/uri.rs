@@ -105,7 +105,7 @@ fn one_user_has_one_address_of_record() {
 }
 
 #[test]
-fn a_canonical_address_is_its_own() {
+fn a_canonical_address_is_not_changed() {
     for text in [
         "sip:a%40b@H",
         "sips:%61;b?c@[::1]:99",
@@ -118,7 +118,7 @@ fn a_canonical_address_is_its_own() {
 }
 
 #[test]
-fn parts_are_told_apart() {
+fn the_parts_of_a_uri_are_distinguished() {
     let uri = Uri::parse("sips:alice:pw@192.0.2.4;lr;x=%41?a=b&c=").expect("sound");
     let uri = uri.as_sip().expect("a SIP URI");
     assert_eq!(
@@ -168,7 +168,11 @@ fn broken_uris_are_refused() {
     ] {
         assert_eq!(Uri::parse(text), None, "{text}");
     }
-    assert_eq!(Uri::parse("sip:h;a;A=1"), None, "no parameter stands twice");
+    assert_eq!(
+        Uri::parse("sip:h;a;A=1"),
+        None,
+        "no parameter may occur twice"
+    );
     let many =
         |count: usize| (0..count).fold(String::from("sip:h"), |uri, at| format!("{uri};p{at}"));
     assert!(Uri::parse(&many(32)).is_some());

@@ -1,4 +1,4 @@
-//! Values of headers, each at its edges.
+//! Values of headers, each with its smallest and largest values.
 
 use busyhour_sip::{
     CSeq, Contacts, Event, HeaderName, Host, Limits, Message, ParseError, Quality, RequestedPort,
@@ -29,7 +29,7 @@ fn a_preference_has_at_most_three_decimals_and_is_at_most_one() {
 }
 
 #[test]
-fn a_subscription_is_over_when_its_notifier_says_so() {
+fn a_subscription_is_over_when_its_state_is_terminated() {
     let ended = SubscriptionState::parse("Terminated;reason=timeout").unwrap();
     assert!(ended.is_terminated());
     assert_eq!(ended.expires(), None);
@@ -67,7 +67,7 @@ fn sequence_numbers_are_less_than_two_to_the_31() {
 }
 
 #[test]
-fn a_via_tells_its_branch_and_where_the_request_came_from() {
+fn a_via_has_its_branch_and_the_source_of_the_request() {
     let text = "SIP/2.0/UDP 192.0.2.1:5070;branch=z9hG4bK7;received=[2001:db8::1];rport=6000";
     let via = Via::parse(text).unwrap();
     assert_eq!(
@@ -98,7 +98,7 @@ fn a_via_tells_its_branch_and_where_the_request_came_from() {
 }
 
 #[test]
-fn headers_of_a_uri_come_in_order() {
+fn headers_of_a_uri_are_in_order() {
     let uri = Uri::parse("sip:a@b?subject=x%20y&priority=&to=z").unwrap();
     let headers: Vec<_> = uri.as_sip().unwrap().headers().collect();
     assert_eq!(
@@ -110,7 +110,7 @@ fn headers_of_a_uri_come_in_order() {
 }
 
 #[test]
-fn a_framer_tells_how_long_the_message_will_be_once_its_head_is_whole() {
+fn a_framer_knows_the_length_of_a_message_when_its_head_is_complete() {
     let mut framer = StreamFramer::new(Limits::default());
     let stream = b"OPTIONS sip:a SIP/2.0\r\nl: 4\r\n\r\nbody";
     assert!(framer.next(&stream[..20]).is_ok());
@@ -118,11 +118,11 @@ fn a_framer_tells_how_long_the_message_will_be_once_its_head_is_whole() {
     assert!(framer.next(&stream[..stream.len() - 1]).is_ok());
     assert_eq!(framer.message_bytes(), Some(stream.len()));
     assert!(framer.next(stream).is_ok());
-    assert_eq!(framer.message_bytes(), None, "the next one");
+    assert_eq!(framer.message_bytes(), None, "the next message");
 }
 
 #[test]
-fn contacts_say_their_own_time_and_preference() {
+fn contacts_have_their_own_lifetime_and_preference() {
     let text = "REGISTER sip:b SIP/2.0\r\n\
         m: <sip:a@b>;q=1.000;expires=60, <sip:c@b>;expires=x\r\n\r\n";
     let message = Message::parse(text.as_bytes()).unwrap();
@@ -142,9 +142,10 @@ fn contacts_say_their_own_time_and_preference() {
     assert_eq!(answer.status(), Some(489));
 }
 
-/// A line without a method or of another protocol is no request to answer.
+/// Without a method, or with another protocol, a line is no request that could
+/// be answered.
 #[test]
-fn only_a_request_of_sip_is_salvaged() {
+fn only_a_sip_request_is_salvaged() {
     let via = "Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\n\r\n";
     let salvaged = |line: &str| Message::salvage(format!("{line}\r\n{via}").as_bytes()).is_some();
     assert!(salvaged("OPTIONS junk junk SIP/7"));
@@ -153,9 +154,10 @@ fn only_a_request_of_sip_is_salvaged() {
     assert!(!salvaged("OPTIONS sip:a HTTP/1.1"));
 }
 
-/// Four numbers of at most 255 between three points, none of them padded, are an address.
+/// Four numbers of at most 255, separated by dots and without leading zeros, are an
+/// address.
 #[test]
-fn a_host_of_four_numbers_is_an_address_and_nothing_else_is() {
+fn only_a_host_of_four_numbers_is_an_ipv4_address() {
     let is_address = |text: &str| {
         let uri = format!("sip:a@{text}");
         let host = Uri::parse(&uri).and_then(|uri| uri.as_sip().map(|sip| sip.host));
@@ -179,7 +181,7 @@ fn a_host_of_four_numbers_is_an_address_and_nothing_else_is() {
 }
 
 #[test]
-fn answers_say_what_is_asked_for() {
+fn answers_contain_the_requested_values() {
     let head = "SIP/2.0 423 Interval Too Brief\r\n";
     let text = format!("{head}Min-Expires: 3600\r\nSIP-If-Match: tag-7\r\n\r\n");
     let message = Message::parse(text.as_bytes()).unwrap();
@@ -191,7 +193,7 @@ fn answers_say_what_is_asked_for() {
 }
 
 #[test]
-fn challenges_come_in_order_without_those_of_another_scheme() {
+fn challenges_are_in_order_without_those_of_other_schemes() {
     let text = "SIP/2.0 401 Unauthorized\r\n\
         WWW-Authenticate: Digest realm=\"r\", nonce=\"1\", algorithm=SHA-256\r\n\
         WWW-Authenticate: Basic realm=\"r\"\r\n\

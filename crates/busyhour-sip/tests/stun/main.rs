@@ -1,4 +1,4 @@
-//! STUN on the SIP port, whatever comes.
+//! STUN on the SIP port, with any bytes.
 
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;

@@ -1,10 +1,10 @@
-//! What must hold for any bytes at all: shared by the tests and the fuzzer.
+//! What must hold for any bytes; tests and fuzzer share it.
 
 use busyhour_sip::stun;
 use std::net::SocketAddr;
 
-/// What is answered is STUN of the same transaction, short, and tells the
-/// source; what is not answered leaves nothing behind.
+/// An answer is STUN of the same transaction, is short, and contains the
+/// source. Without an answer, nothing is written.
 pub fn hold(bytes: &[u8]) {
     for source in ["192.0.2.1:32853", "[2001:db8::1]:40000"] {
         let source: SocketAddr = source.parse().expect("an address");
@@ -23,17 +23,17 @@ fn answer_holds(request: &[u8], source: SocketAddr, answer: &[u8]) {
     assert_eq!(
         answer[4..20],
         request[4..20],
-        "the cookie and the transaction"
+        "the answer has the cookie and the transaction id of the request"
     );
     match answer[..2] {
         [1, 1] => assert_eq!(mapped_address(answer), source),
-        [1, 0x11] => assert!(answer.len() > 20, "an error says which"),
+        [1, 0x11] => assert!(answer.len() > 20, "an error has its code"),
         _ => panic!("{answer:02x?}"),
     }
     let mut again = Vec::new();
     assert!(
         !stun::answer(answer, source, &mut again),
-        "an answer is not answered"
+        "a response gets no response"
     );
 }
 

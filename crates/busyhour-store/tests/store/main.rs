@@ -1,6 +1,6 @@
-//! Tests of the stores: everything that was acknowledged is there again, whatever
-//! happened to the server in between. Tests that need a database server are among the
-//! tests of the server.
+//! Tests of the stores: every acknowledged change is there again, whatever happened
+//! to the server meanwhile. Tests that need a database server are among the tests of
+//! the server.
 
 #[path = "../../../busyhour-server/tests/support/random.rs"]
 mod random;

@@ -18,7 +18,7 @@ pub fn commit(store: &dyn Store, changes: Vec<Change>) -> Result<(), CommitError
 pub fn follow(store: &dyn Store) -> mpsc::Receiver<AccountNews> {
     let (told, news) = mpsc::channel();
     let revision = store.load().unwrap().account_revision;
-    // The receiver may have gone before the store.
+    // The receiver may have been dropped before the store.
     let listener = move |one| drop(told.send(one));
     store.watch_accounts(revision, Box::new(listener));
     news
@@ -40,7 +40,7 @@ pub fn renew(id: u64, cseq: u32) -> Change {
     })
 }
 
-/// A binding whose lease ends at this second.
+/// A binding whose lease ends at the second `until`.
 pub fn put_until(id: u64, until: u64) -> Change {
     Change::Binding(BindingChange::Put {
         id: BindingId(id),

@@ -1,4 +1,4 @@
-//! The simulated disk keeps what the real ones keep, under thousands of orders of
+//! The simulated disk keeps what the real ones keep, in thousands of orders of
 //! events.
 
 use crate::{
@@ -28,7 +28,10 @@ impl Simulated {
 
     fn run_while(&self, is_so: impl Fn() -> bool) {
         while is_so() {
-            assert!(self.disk.next_due().is_some(), "nothing is on its way");
+            assert!(
+                self.disk.next_due().is_some(),
+                "no transaction is in progress"
+            );
             self.step();
         }
     }
@@ -54,7 +57,8 @@ impl Database for Simulated {
         self.run_while(|| store.stats().queued_len + store.stats().ended_len > 0);
     }
 
-    /// The plug is pulled, while rows are removed or not.
+    /// Simulates a power failure, at a time when rows may or may not be removed
+    /// yet.
     fn reopen(&self, store: Box<dyn Store>) -> Box<dyn Store> {
         self.run_while(|| store.stats().queued_len > 0);
         self.disk.crash();
@@ -62,12 +66,12 @@ impl Database for Simulated {
     }
 
     fn book(&self) -> Box<dyn AccountAdmin> {
-        unreachable!("no tool reads a simulated disk")
+        unreachable!("no command reads a simulated disk")
     }
 }
 
 #[test]
-fn late_removals_spare_what_came_meanwhile() {
+fn late_removals_keep_leases_renewed_meanwhile() {
     let mut random = Random::new();
     for _ in 0..200 {
         let database = Simulated::new(random.fork().seed);

@@ -1,4 +1,4 @@
-//! SQLite: a file that one server holds.
+//! SQLite: a file that one server uses.
 
 use crate::{
     sample::{commit, put},
@@ -49,7 +49,7 @@ fn it_passes_the_suite_of_all_stores() {
 }
 
 #[test]
-fn a_second_server_is_told_who_holds_the_database() {
+fn a_second_server_is_told_which_process_uses_the_database() {
     let file = File::new();
     let first = file.open(8);
     let error = SqliteStore::open(file.options()).err().unwrap();
@@ -82,9 +82,10 @@ fn a_file_that_is_no_database_is_an_error() {
     assert!(matches!(error, StoreError::Sqlite { .. }), "{error}");
 }
 
-/// It holds hashes of passwords, and passwords where IAX2 needs them.
+/// It contains hashes of passwords, and the passwords themselves where IAX2
+/// needs them.
 #[test]
-fn a_new_database_is_for_its_user_alone_and_an_old_one_stays_as_it_is() {
+fn only_its_user_can_read_a_new_database_and_an_old_one_is_not_changed() {
     let file = File::new();
     let mode = |name: &str| fs::metadata(file.0.path().join(name)).unwrap().mode() & 0o777;
     let store = file.open(8);

@@ -1,4 +1,4 @@
-//! What every store that lasts must do.
+//! What every durable store must do.
 
 use crate::sample::{
     account, aor, commit, contact, ended, follow, lease, put, put_until, remove, remove_account,
@@ -23,12 +23,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A database that is empty at first, and can be opened again and again.
+/// A database that is empty at first and can be opened again.
 pub trait Database {
-    /// A store with room for this many changes.
+    /// Opens a store whose queue has room for `queue_capacity` changes.
     fn open(&self, queue_capacity: usize) -> Box<dyn Store>;
 
-    /// Waits until nothing is queued, and nothing that has ended is left.
+    /// Waits until nothing is queued and no expired row is left.
     fn settle(&self, store: &dyn Store) {
         wait_until(
             || store.stats().queued_len + store.stats().ended_len == 0,
@@ -36,59 +36,65 @@ pub trait Database {
         );
     }
 
-    /// Lets the disk do one thing, where it does none by itself.
+    /// Lets the disk do one operation, if it does none by itself.
     fn step(&self) {
         thread::yield_now();
     }
 
-    /// Ends a store and opens it again, with what it had acknowledged. What has
-    /// ended and was not removed yet stays.
+    /// Ends a store and opens it again; returns it with the acknowledged
+    /// changes. Expired rows that were not removed yet stay.
     fn reopen(&self, store: Box<dyn Store>) -> Box<dyn Store> {
         drop(store);
         self.open(ROOM)
     }
 
-    /// The accounts as a tool opens them.
+    /// The accounts, opened as a command does.
     fn book(&self) -> Box<dyn AccountAdmin>;
 }
 
 type Test = fn(&dyn Database);
 
-/// Every test, by name, each for a database of its own.
+/// Every test with its name; each gets a database of its own.
 pub const TESTS: &[(&str, Test)] = &[
-    ("reload", what_was_committed_is_loaded_again),
+    ("reload", committed_changes_are_loaded_again),
     (
         "fold",
-        many_changes_of_one_binding_in_a_group_end_as_the_last,
+        of_many_changes_of_a_binding_in_a_group_the_last_counts,
     ),
-    ("soft", soft_states_are_kept_replaced_and_forgotten),
+    ("soft", soft_states_are_stored_replaced_and_removed),
     ("odd", odd_characters_do_no_harm),
-    ("accounts", accounts_come_change_and_go),
-    ("told", changes_of_accounts_are_told_before_their_completion),
+    ("accounts", accounts_are_added_changed_and_removed),
+    (
+        "told",
+        changes_of_accounts_are_reported_before_their_completion,
+    ),
     (
         "tool",
-        what_a_tool_changes_is_noticed_also_beside_changes_of_ours,
+        changes_by_a_command_are_noticed_also_beside_the_stores_own,
     ),
-    ("many", many_changes_by_a_tool_are_told_as_all_there_are),
+    (
+        "many",
+        after_many_changes_by_a_command_all_accounts_are_reported,
+    ),
     (
         "batches",
-        what_is_to_be_stored_waits_for_one_portion_of_accounts_alone,
+        a_change_waits_for_at_most_one_batch_of_reported_accounts,
     ),
     (
         "tokens",
-        tokens_are_told_beside_accounts_however_long_those_take,
+        changed_tokens_are_reported_between_batches_of_accounts,
     ),
     ("sequence", batches_complete_in_order_and_share_transactions),
     ("full", a_full_queue_refuses_and_counts),
     ("closed", a_closed_store_has_drained_and_refuses),
     ("ended", only_the_lease_that_ended_is_removed),
-    ("late", late_removals_spare_what_came_meanwhile),
+    ("late", late_removals_keep_leases_renewed_meanwhile),
     ("run", each_server_that_opens_it_is_counted),
 ];
 
 const ROOM: usize = 65_536;
 
-fn what_was_committed_is_loaded_again(database: &dyn Database) {
+fn committed_changes_are_loaded_again(database: &dyn Database) {
     let hint = |value: &str| Change::PutSetting {
         kind: SettingKind::Hint,
         name: "100".into(),
@@ -126,7 +132,7 @@ fn what_was_committed_is_loaded_again(database: &dyn Database) {
     ]));
 }
 
-fn soft_states_are_kept_replaced_and_forgotten(database: &dyn Database) {
+fn soft_states_are_stored_replaced_and_removed(database: &dyn Database) {
     let row = |id: u64, value: &str, until: u64| SoftState {
         id: BindingId(id),
         kind: SoftStateKind::from_name(["subscription", "publication"][id as usize % 2]).unwrap(),
@@ -144,7 +150,8 @@ fn soft_states_are_kept_replaced_and_forgotten(database: &dyn Database) {
     commit(&*store, vec![put(6, "d", 300), put(7, "e", 300)]).unwrap();
     let gone = Change::RemoveSoftState(BindingId(7));
     commit(&*store, vec![put(6, "f", 400), gone, renew(1, 1)]).unwrap();
-    // The first has ended; the second was prolonged since, and stays.
+    // The first lease has ended; the second was prolonged meanwhile, so its row
+    // stays.
     store.purge(&[ended(4, 100), ended(5, 100)]);
     database.settle(&*store);
     let store = database.reopen(store);
@@ -152,7 +159,7 @@ fn soft_states_are_kept_replaced_and_forgotten(database: &dyn Database) {
     assert_eq!(kept, [row(5, "c", 200), row(6, "f", 400)]);
 }
 
-/// Reading counts nothing, and a tool is no server.
+/// Reading does not count as opening, and a command is no server.
 fn each_server_that_opens_it_is_counted(database: &dyn Database) {
     let store = database.open(ROOM);
     let first = store.load().unwrap().run;
@@ -165,7 +172,7 @@ fn each_server_that_opens_it_is_counted(database: &dyn Database) {
     assert_eq!(store.load().unwrap().run - second, second - first);
 }
 
-fn many_changes_of_one_binding_in_a_group_end_as_the_last(database: &dyn Database) {
+fn of_many_changes_of_a_binding_in_a_group_the_last_counts(database: &dyn Database) {
     let store = database.open(ROOM);
     let changes = vec![
         put(1, 1),
@@ -207,7 +214,7 @@ fn odd_characters_do_no_harm(database: &dyn Database) {
     );
 }
 
-fn accounts_come_change_and_go(database: &dyn Database) {
+fn accounts_are_added_changed_and_removed(database: &dyn Database) {
     let store = database.open(ROOM);
     let plain = Account {
         secret: Secret::plaintext("kept for IAX2"),
@@ -227,17 +234,20 @@ fn accounts_come_change_and_go(database: &dyn Database) {
     assert!(store.load().unwrap().accounts.is_empty());
 }
 
-fn changes_of_accounts_are_told_before_their_completion(database: &dyn Database) {
+fn changes_of_accounts_are_reported_before_their_completion(database: &dyn Database) {
     let store = database.open(ROOM);
     let news = follow(&*store);
     commit(&*store, vec![Change::PutAccount(account("carol"))]).unwrap();
     assert_eq!(news.try_recv(), Ok(AccountNews::Put(account("carol"))));
     commit(&*store, vec![put(1, 1), remove_account("carol")]).unwrap();
     assert_eq!(news.try_recv(), Ok(removed("carol")));
-    assert!(news.try_recv().is_err(), "a binding is no account");
+    assert!(
+        news.try_recv().is_err(),
+        "a binding is not reported as an account"
+    );
 }
 
-fn what_a_tool_changes_is_noticed_also_beside_changes_of_ours(database: &dyn Database) {
+fn changes_by_a_command_are_noticed_also_beside_the_stores_own(database: &dyn Database) {
     let store = database.open(ROOM);
     let news = follow(&*store);
     let mut tool = database.book();
@@ -249,12 +259,13 @@ fn what_a_tool_changes_is_noticed_also_beside_changes_of_ours(database: &dyn Dat
     assert!(!tool.remove("dave", "example.com").unwrap());
     assert_eq!(tool.all().unwrap(), [account("erin")]);
     commit(&*store, vec![Change::PutAccount(account("frank"))]).unwrap();
-    // Before our change is told, or with it, but never behind it.
+    // The news come before the result of the store's own change, or together
+    // with it, but not after it.
     let told: Vec<AccountNews> = news.try_iter().collect();
     assert_eq!(told, [removed("dave"), put("frank")]);
 }
 
-fn many_changes_by_a_tool_are_told_as_all_there_are(database: &dyn Database) {
+fn after_many_changes_by_a_command_all_accounts_are_reported(database: &dyn Database) {
     let store = database.open(ROOM);
     let news = follow(&*store);
     let mut tool = database.book();
@@ -263,7 +274,7 @@ fn many_changes_by_a_tool_are_told_as_all_there_are(database: &dyn Database) {
     let mut told = Vec::new();
     loop {
         let AccountNews::Range(range) = news.recv().unwrap() else {
-            panic!("one of so many");
+            panic!("one of these accounts");
         };
         assert_eq!(range.after.map(|key| key.username), last_of(&told));
         told.extend(range.accounts);
@@ -286,9 +297,10 @@ fn last_of(accounts: &[Account]) -> Option<String> {
     accounts.last().map(|account| account.username.clone())
 }
 
-/// What is handed over while the first batch is told is durable before the
-/// second is read, and our own change of an account is told by then.
-fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn Database) {
+/// A change offered while the first batch of accounts is reported is durable
+/// before the second batch is read, and the store's own change of an account is
+/// reported by then.
+fn a_change_waits_for_at_most_one_batch_of_reported_accounts(database: &dyn Database) {
     let store: Arc<dyn Store> = Arc::from(database.open(ROOM));
     let (told, news) = mpsc::channel();
     let batches = Arc::new(AtomicUsize::new(0));
@@ -305,7 +317,7 @@ fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn D
             let store = weak.upgrade().expect("the test has it");
             store.commit(changes, Box::new(done)).unwrap();
         }
-        // Who asked may have gone before the store.
+        // The receiver may have been dropped before the store.
         drop(told.send(one));
     };
     let revision = store.load().unwrap().account_revision;
@@ -323,10 +335,10 @@ fn what_is_to_be_stored_waits_for_one_portion_of_accounts_alone(database: &dyn D
     assert!(stats.account_portions >= 5, "{stats:?}");
 }
 
-/// A batch of accounts lasts for two seconds, in which looks at tokens become due, and then
-/// the next look at accounts is eight seconds away: what a tool does to tokens is told
-/// between batches, and before accounts are looked at again.
-fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Database) {
+/// A report of a batch of accounts takes two seconds. Meanwhile a look for changed tokens
+/// becomes due, and the next look for changed accounts is eight seconds away. A command
+/// changes tokens: this is reported between batches, before the next look for accounts.
+fn changed_tokens_are_reported_between_batches_of_accounts(database: &dyn Database) {
     let store = database.open(ROOM);
     let (told, tokens) = mpsc::channel();
     store.watch_tokens(Box::new(move |rows| drop(told.send(rows.clone()))));
@@ -337,7 +349,8 @@ fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Databa
     let listener = move |news| {
         if let AccountNews::Range(range) = news {
             let _nobody_asks = batch_told.send(range.until.is_none());
-            // A batch takes until then; the next one until the test is content.
+            // A report takes until then; the next one takes until the test ends
+            // it.
             if let Ok(end) = ends.lock().unwrap().recv_timeout(PATIENCE) {
                 thread::sleep(end.saturating_duration_since(Instant::now()));
             }
@@ -356,20 +369,20 @@ fn tokens_are_told_beside_accounts_however_long_those_take(database: &dyn Databa
     let rows = tokens.recv_timeout(PATIENCE).unwrap();
     assert!(rows.contains_key("shop"));
     let is_scan_over = batches.try_iter().any(|is_last| is_last);
-    assert!(!is_scan_over, "it was told between batches");
+    assert!(!is_scan_over, "the change was reported between batches");
     drop(go_on);
     while !batches.recv_timeout(PATIENCE).unwrap() {}
     tool.remove_setting(SettingKind::Token, "shop").unwrap();
     let rows = tokens.recv_timeout(7 * LOOK_PERIOD);
     assert!(
-        rows.expect("well before accounts are read again")
+        rows.expect("it was reported well before accounts are read again")
             .is_empty()
     );
 }
 
-/// How often a store looks for what other programs changed.
+/// How often a store looks for changes by other programs.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Only a fault lasts this long.
+/// A limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn removed(username: &str) -> AccountNews {
@@ -398,7 +411,8 @@ fn batches_complete_in_order_and_share_transactions(database: &dyn Database) {
 
 fn a_full_queue_refuses_and_counts(database: &dyn Database) {
     let store = database.open(2);
-    let never = Box::new(|_: Result<(), CommitError>| panic!("a refused batch was told"));
+    let never =
+        Box::new(|_: Result<(), CommitError>| panic!("the result of a refused batch was reported"));
     let too_many = vec![put(1, 1), put(2, 1), put(3, 1)];
     assert_eq!(store.commit(too_many, never), Err(Refused::Full));
     assert_eq!(store.stats().refused, 1);
@@ -434,18 +448,18 @@ fn only_the_lease_that_ended_is_removed(database: &dyn Database) {
         .map(|one| one.id.0)
         .collect();
     assert_eq!(seen, [2, 3]);
-    assert_eq!(store.stats().ended_removed, 4, "all were looked at");
+    assert_eq!(store.stats().ended_removed, 4, "all results were checked");
     assert_eq!(store.stats().ended_high_water, 4);
 }
 
-/// See [`race`].
-fn late_removals_spare_what_came_meanwhile(database: &dyn Database) {
+/// Runs [`race`] for some steps.
+fn late_removals_keep_leases_renewed_meanwhile(database: &dyn Database) {
     race(database, &mut Random::new(), 1_000);
 }
 
-/// Leases are granted, renewed and end in any order, their rows are removed some
-/// time later, and now and then the store ends before that. At rest there is every
-/// lease that was acknowledged and has not ended, and no other.
+/// Leases are granted, renewed and ended in any order; their rows are removed some
+/// time later, and sometimes the store ends before that. At the end, every
+/// acknowledged lease that has not ended is there, and no other.
 pub fn race(database: &dyn Database, random: &mut Random, steps: u64) {
     let seed = random.seed;
     let mut store = database.open(ROOM);
@@ -460,7 +474,7 @@ pub fn race(database: &dyn Database, random: &mut Random, steps: u64) {
             (_, 2..4) => database.settle(&*store),
             (_, 4..200) => database.step(),
             (Some(lease), 200..600) if !lease.is_over => {
-                // None ends that was not true before.
+                // A lease can only end after it was acknowledged.
                 while !lease.is_acknowledged.load(Ordering::Acquire) {
                     database.step();
                 }
@@ -496,7 +510,7 @@ impl Lease {
         let is_acknowledged: Arc<AtomicBool> = Arc::default();
         let acknowledged = is_acknowledged.clone();
         let done = move |fate: Result<(), CommitError>| {
-            fate.expect("a store that works");
+            fate.expect("the store accepts changes");
             acknowledged.store(true, Ordering::Release);
         };
         store.commit(vec![change], Box::new(done)).expect("room");
@@ -508,11 +522,15 @@ impl Lease {
     }
 }
 
-/// As a server does when it starts.
+/// Removes expired rows, as a server does when it starts.
 fn forget_what_is_over(store: &dyn Store, leases: &BTreeMap<u64, Lease>) {
     for row in &store.load().unwrap().bindings {
         let last = &leases[&row.id.0];
-        assert_eq!(until(row), last.until, "what was acknowledged last");
+        assert_eq!(
+            until(row),
+            last.until,
+            "the change that was acknowledged last"
+        );
         if last.is_over {
             store.purge(&[ended(row.id.0, last.until)]);
         }
