@@ -64,6 +64,8 @@ mod index;
 mod delivery;
 mod publish_options;
 mod publish_result;
+mod subscription_event;
+mod listing;
 mod panics;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod cost;
@@ -79,6 +81,7 @@ pub use nodes::NodeId;
 pub use record::{
     BitField, DecodeError, Element, ElementId, Limits, Record, RecordKey, RecordPattern, Value,
 };
+pub use subscription_event::SubscriptionEvent;
 pub use topic::{
     Forward, ForwardError, Published, Registry, Removed, Router, Topic, TopicBuilder, TtlError,
 };

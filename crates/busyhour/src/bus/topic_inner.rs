@@ -1,7 +1,7 @@
 use super::{
-    Event, NodeId, Published, Removed, TtlError,
+    Event, NodeId, Published, Removed, SubscriptionEvent, TtlError,
     cache::{Incoming, SharedEvent},
-    delivery::{Items, Lag, Partition, Subscriber},
+    delivery::{Items, Lag, Partition, Subscriber, ToFetch},
     nodes::Folding,
     panics::Panics,
     publish_options::{PublishOptions, RemoveCondition},
@@ -48,6 +48,7 @@ pub(super) struct TopicInner<E: Event> {
     local: NodeId,
     folding: Option<Folding<E>>,
     expiry: Option<Expiry>,
+    announcements: Option<Arc<TopicInner<SubscriptionEvent>>>,
 }
 
 /// The parts of which a topic is built.
@@ -59,6 +60,7 @@ pub(super) struct TopicParts<E: Event> {
     pub(super) local: NodeId,
     pub(super) folding: Option<Folding<E>>,
     pub(super) expiry: Option<Expiry>,
+    pub(super) announcements: Option<Arc<TopicInner<SubscriptionEvent>>>,
 }
 
 impl<E: Event> TopicInner<E> {
@@ -81,6 +83,7 @@ impl<E: Event> TopicInner<E> {
             local: parts.local,
             folding: parts.folding,
             expiry: parts.expiry,
+            announcements: parts.announcements,
         }
     }
 
@@ -104,6 +107,11 @@ impl<E: Event> TopicInner<E> {
 
     pub(super) fn is_cached(&self) -> bool {
         self.cached
+    }
+
+    /// The topic that learns of subscriptions.
+    pub(super) fn announcements(&self) -> Option<&TopicInner<SubscriptionEvent>> {
+        self.announcements.as_deref()
     }
 
     pub(super) fn shards(&self) -> &[Shard<E>] {
@@ -538,7 +546,9 @@ impl<E: Event> TopicInner<E> {
         }
     }
 
-    fn order_replay(&self, subscriber: &Arc<Subscriber<E>>) {
+    /// Lets a subscriber receive every cached key, also those that it has
+    /// received.
+    pub(super) fn order_replay(&self, subscriber: &Arc<Subscriber<E>>) {
         let shards = self.shards_of(subscriber).filter(|_| self.cached);
         if subscriber.mailbox().order_replay(shards) {
             Arc::clone(subscriber).wake();
@@ -554,11 +564,12 @@ impl<E: Event> TopicInner<E> {
 
     pub(super) fn catch_up(
         &self,
-        shard: usize,
+        to_fetch: ToFetch,
         subscriber: &Arc<Subscriber<E>>,
         batch: &mut Items<E>,
     ) {
-        self.shards[shard].catch_up(subscriber, batch);
+        let ToFetch { shard, whole } = to_fetch;
+        self.shards[shard].catch_up(subscriber, whole, batch);
     }
 
     pub(super) fn stats(&self) -> TopicStats {

@@ -44,7 +44,7 @@ use crate::{
     clock::Clock,
     pool::{ShutdownReport, TaskPool},
     serializer::QueueAlert,
-    stats::Snapshot,
+    stats::{Snapshot, SubscriptionStats},
     sync::{Mutex, lock},
     timer::{Driver, Timers},
 };
@@ -134,6 +134,12 @@ impl Runtime {
             timers: self.timers().stats(),
             topics: self.components.topics.stats(),
         }
+    }
+
+    /// The subscriptions of all topics made with [`topic`](Self::topic), the
+    /// longest queue first; see [`Topic::subscriptions`].
+    pub fn subscriptions(&self) -> Vec<SubscriptionStats> {
+        self.components.topics.subscriptions()
     }
 
     /// Shuts the runtime down within `deadline`:

@@ -1,5 +1,48 @@
 use serde::Serialize;
 
+/// One subscription, or one partition of a
+/// [parallel](crate::bus::SubscriptionBuilder::start_parallel) one: what it
+/// wants, what waits for it, and what it has received.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct SubscriptionStats {
+    /// The topic's name.
+    pub topic: String,
+    /// The name given to it; empty if it has none.
+    pub name: String,
+    /// The number of the partition; 0 if there is only one.
+    pub partition: u64,
+    /// What it wants.
+    pub filter: SubscriptionFilter,
+    /// The [name](crate::task::Executor::name) of its executor; empty if that
+    /// has none, or if the publisher's thread delivers.
+    pub executor: String,
+    /// How many events may wait.
+    pub capacity: u64,
+    /// Events that wait, including those that a turn has taken already.
+    pub queued_len: u64,
+    /// Events, removals and notices that its consumer has received.
+    pub delivered: u64,
+    /// Deliveries that it has lost.
+    pub lost: u64,
+    /// Whether it lags and will be brought up to date from the cache.
+    pub is_lagging: bool,
+}
+
+/// What a subscription wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubscriptionFilter {
+    /// Every event.
+    #[default]
+    All,
+    /// The events of one key.
+    Key,
+    /// The events that a predicate accepts.
+    Predicate,
+    /// The events with one value of an attribute.
+    Attribute,
+}
+
 /// Statistics of one topic: what it holds now and what it has done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TopicStats {

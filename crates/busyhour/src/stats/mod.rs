@@ -9,7 +9,7 @@ mod serializer;
 mod timer;
 
 pub use buffer::BufferStats;
-pub use bus::TopicStats;
+pub use bus::{SubscriptionFilter, SubscriptionStats, TopicStats};
 pub use histogram::Histogram;
 pub use pool::PoolStats;
 pub use serializer::SerializerStats;

@@ -1,5 +1,8 @@
 use super::mailbox::Mailbox;
-use crate::bus::Event;
+use crate::{
+    bus::Event,
+    sync::{spin_loop, thread},
+};
 
 /// How a consumer waits for more events before it rests and must be woken
 /// again.
@@ -22,6 +25,9 @@ impl AdaptiveSpin {
     const BATCH_WANTED: usize = 256;
     /// The maximum number of rests without waiting between two waits.
     const BACKOFF_MAX: u32 = 63;
+    /// It looks after pauses first, then after yields.
+    const SPIN_LOOKS: u32 = 3;
+    const SPIN_YIELDS: u32 = 4;
 
     pub(in crate::bus) fn new() -> Self {
         Self {
@@ -39,13 +45,36 @@ impl AdaptiveSpin {
             return;
         }
         self.follow(batch_len, mailbox.capacity());
-        if mailbox.spin_wait(self.pauses) {
+        if Self::spin_wait(self.pauses, mailbox) {
             self.backoff = 0;
         } else {
             self.pauses = Self::PAUSES_MIN;
             self.backoff = (2 * self.backoff + 1).min(Self::BACKOFF_MAX);
             self.turns_to_skip = self.backoff;
         }
+    }
+
+    /// Waits for more items, with this many pauses before each look; returns
+    /// whether there are any.
+    ///
+    /// The looks are far apart, and the first one is not immediate: each look
+    /// takes the queue's cache lines from the publishers, and everything that
+    /// arrives meanwhile is taken together. A publisher may be waiting for this
+    /// very processor, so this yields it as well.
+    fn spin_wait<E: Event>(pauses: u32, mailbox: &Mailbox<E>) -> bool {
+        for _ in 0..Self::SPIN_LOOKS {
+            (0..pauses).for_each(|_| spin_loop());
+            if mailbox.queued_len() > 0 {
+                return true;
+            }
+        }
+        for _ in 0..Self::SPIN_YIELDS {
+            thread::yield_now();
+            if mailbox.queued_len() > 0 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Waits longer while events arrive in quick succession and batches are

@@ -3,7 +3,7 @@ use super::{
     attribute::Wanted,
     item::{Item, Queued},
     items::Items,
-    lag::Lag,
+    lag::{Lag, ToFetch},
     mailbox::{Mailbox, NextAction},
     quantum::Quantum,
     queue::Queue,
@@ -17,6 +17,7 @@ use crate::{
         topic_inner::TopicInner,
     },
     pool::{Turns, blocking, in_turn, request_yield},
+    stats::{SubscriptionFilter, SubscriptionStats},
     sync::{CachePadded, SpinLock},
     task::{Deliveries, Executor, Rejected, Task},
 };
@@ -139,6 +140,23 @@ impl<E: Event> Subscriber<E> {
         &self.name
     }
 
+    /// What is known of it without its topic. Runs user code: no lock may be
+    /// held.
+    pub(in crate::bus) fn stats(&self) -> SubscriptionStats {
+        let executor = self.executor();
+        SubscriptionStats {
+            name: self.name.to_string(),
+            partition: self.partition.index as u64,
+            filter: self.filter(),
+            executor: executor.map_or_else(String::new, |executor| executor.name()),
+            capacity: self.mailbox.capacity() as u64,
+            queued_len: self.mailbox.len() as u64,
+            delivered: self.mailbox.delivered(),
+            lost: self.mailbox.lost(),
+            ..SubscriptionStats::default()
+        }
+    }
+
     pub(in crate::bus) fn partition(&self) -> Partition {
         self.partition
     }
@@ -160,6 +178,16 @@ impl<E: Event> Subscriber<E> {
         match &self.filter {
             Filter::Having(wanted) => Some(wanted),
             Filter::All | Filter::Key { .. } | Filter::Matching(_) => None,
+        }
+    }
+
+    /// What it wants, for lists.
+    pub(in crate::bus) fn filter(&self) -> SubscriptionFilter {
+        match &self.filter {
+            Filter::All => SubscriptionFilter::All,
+            Filter::Key { .. } => SubscriptionFilter::Key,
+            Filter::Matching(_) => SubscriptionFilter::Predicate,
+            Filter::Having(_) => SubscriptionFilter::Attribute,
         }
     }
 
@@ -192,8 +220,9 @@ impl<E: Event> Subscriber<E> {
         let last = change.get()?;
         if last.is_removed() {
             // A subscriber that has received nothing yet need not learn that a
-            // key was removed.
-            let key = (lag.since > 0).then(|| last.event.key().clone());
+            // key was removed, and it learns of each removal once.
+            let is_news = lag.since > 0 && last.version() > lag.since;
+            let key = is_news.then(|| last.event.key().clone());
             return key.map(|key| Item::Removed(Arc::new(key)));
         }
         let is_wanted = self.wants(&last.event);
@@ -295,7 +324,7 @@ impl<E: Event> Subscriber<E> {
         while items.is_empty() {
             match self.mailbox.next_action(items) {
                 NextAction::Deliver => {}
-                NextAction::CatchUp(shard) => self.catch_up(shard, items),
+                NextAction::CatchUp(to_fetch) => self.catch_up(to_fetch, items),
                 NextAction::Rest => return,
             }
         }
@@ -330,8 +359,8 @@ impl<E: Event> Subscriber<E> {
             }
             match self.mailbox.next_action(&mut batch.items) {
                 NextAction::Deliver => {}
-                NextAction::CatchUp(shard) => {
-                    self.catch_up(shard, &mut batch.items);
+                NextAction::CatchUp(to_fetch) => {
+                    self.catch_up(to_fetch, &mut batch.items);
                     if !self.mailbox.begin_batch(&batch.items) {
                         batch.items.drop_all();
                     }
@@ -344,9 +373,9 @@ impl<E: Event> Subscriber<E> {
         }
     }
 
-    fn catch_up(self: &Arc<Self>, shard: usize, items: &mut Items<E>) {
+    fn catch_up(self: &Arc<Self>, to_fetch: ToFetch, items: &mut Items<E>) {
         if let Some(topic) = self.topic.upgrade() {
-            topic.catch_up(shard, self, items);
+            topic.catch_up(to_fetch, self, items);
         }
         self.mailbox.caught_up();
     }

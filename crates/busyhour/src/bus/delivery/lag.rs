@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 /// The subscriber has received every change up to `since`, and nothing after it.
 #[derive(Clone, Copy)]
 pub(in crate::bus) struct Lag {
@@ -14,4 +16,37 @@ impl Lag {
         lost: 0,
         is_new: true,
     };
+}
+
+/// What a subscriber has to fetch from the cache of one shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bus) struct ToFetch {
+    pub(in crate::bus) shard: usize,
+    /// Every key with a last value, also those that it has received.
+    pub(in crate::bus) whole: bool,
+}
+
+/// The shards whose changes a subscriber has to fetch from the cache, in order.
+#[derive(Default)]
+pub(in crate::bus) struct Behind(VecDeque<ToFetch>);
+
+impl Behind {
+    /// The subscriber lags in this shard, which it has not done before.
+    pub(super) fn add(&mut self, shard: usize) {
+        let whole = false;
+        self.0.push_back(ToFetch { shard, whole });
+    }
+
+    /// The subscriber wants all of this shard, unless that is to be fetched
+    /// already: so however often it asks, the list is not longer.
+    pub(super) fn add_whole(&mut self, shard: usize) {
+        let whole = ToFetch { shard, whole: true };
+        if !self.0.contains(&whole) {
+            self.0.push_back(whole);
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Option<ToFetch> {
+        self.0.pop_front()
+    }
 }

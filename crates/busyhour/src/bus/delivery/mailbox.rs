@@ -4,6 +4,7 @@ use super::{
     consumer::Subscriber,
     item::{Item, Queued},
     items::Items,
+    lag::{Behind, ToFetch},
     offer::Offer,
     queue::Queue,
 };
@@ -13,11 +14,11 @@ use crate::{
     sync::{
         CachePadded, EventCount, SpinGuard, SpinLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        load_sequential_u64, load_sequential_usize, spin_loop, thread, thread_token,
+        load_sequential_u64, load_sequential_usize, spin_loop, thread_token,
     },
     task::{Executor, HelpOutcome, Overflow},
 };
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{mem, sync::Arc};
 
 /// The items that wait for one subscriber, and whether a turn will take them.
 ///
@@ -72,9 +73,11 @@ struct MailboxState<E: Event> {
     /// How many turns in a row were dropped without having run.
     turns_dropped: u32,
     /// Shards whose changes have to be fetched from the cache.
-    behind: VecDeque<usize>,
+    behind: Behind,
     /// Losses not yet announced.
     lost: u64,
+    /// Items that turns have taken since the subscription began.
+    taken: u64,
     /// The consumer has something to announce although nothing is queued.
     announce_replayed: bool,
 }
@@ -85,7 +88,7 @@ pub(in crate::bus) enum NextAction {
     /// Deliver the batch.
     Deliver,
     /// Fetch this shard's changes from the cache.
-    CatchUp(usize),
+    CatchUp(ToFetch),
     /// Nothing: the turn has ended.
     Rest,
 }
@@ -96,9 +99,6 @@ impl<E: Event> Mailbox<E> {
     /// number.
     const SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 16 };
     const PAUSES: u32 = 4;
-    /// How a consumer waits: first looks after pauses, then looks after yields.
-    const SPIN_LOOKS: u32 = 3;
-    const SPIN_YIELDS: u32 = 4;
 
     /// How many turns in a row an executor may drop before the subscription
     /// waits for the next event.
@@ -223,7 +223,8 @@ impl<E: Event> Mailbox<E> {
     /// Counts items that a turn has just taken from the queue. The lock is
     /// still held, so that a thread that ends the deliveries finds each item in
     /// exactly one of the two places.
-    fn take_in_hand(&self, len: usize) {
+    fn take_in_hand(&self, state: &mut MailboxState<E>, len: usize) {
+        state.taken += len as u64;
         self.set_taken_len(len);
         self.replayed.store(0, Ordering::Relaxed);
         // After the end only a stream still takes items, and it may.
@@ -233,8 +234,9 @@ impl<E: Event> Mailbox<E> {
     /// Called before a turn delivers a batch to which it has appended items
     /// that were not in the queue; `false` if nothing more is delivered.
     pub(super) fn begin_batch(&self, batch: &Items<E>) -> bool {
-        let _state = self.busy.state.lock();
+        let mut state = self.busy.state.lock();
         let added_count = batch.len().saturating_sub(self.unclaimed_len());
+        state.taken += added_count as u64;
         self.replayed
             .fetch_add(added_count as u64, Ordering::Relaxed);
         self.set_unclaimed(batch.len())
@@ -350,7 +352,7 @@ impl<E: Event> Mailbox<E> {
             if !self.conflates {
                 self.count_lost();
             }
-            state.behind.push_back(shard);
+            state.behind.add(shard);
             let wake = state.schedule();
             return Offer::FellBehind { wake };
         }
@@ -384,6 +386,12 @@ impl<E: Event> Mailbox<E> {
     /// Losses since the subscription began.
     pub(in crate::bus) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Items that the consumer has begun to receive.
+    pub(in crate::bus) fn delivered(&self) -> u64 {
+        let state = self.busy.state.lock();
+        state.taken.saturating_sub(self.unclaimed_len() as u64)
     }
 
     pub(in crate::bus) fn blocks(&self) -> bool {
@@ -492,7 +500,7 @@ impl<E: Event> Mailbox<E> {
     /// replay; `true` if the caller must wake it.
     pub(in crate::bus) fn order_replay(&self, shards: impl Iterator<Item = usize>) -> bool {
         let mut state = self.busy.state.lock();
-        state.behind.extend(shards);
+        shards.for_each(|shard| state.behind.add_whole(shard));
         state.announce_replayed = true;
         state.schedule()
     }
@@ -544,14 +552,15 @@ impl<E: Event> Mailbox<E> {
     }
 
     /// What to do next; to deliver, it fills `batch`, which is empty.
+    #[inline(always)]
     pub(super) fn next_action(&self, batch: &mut Items<E>) -> NextAction {
         let mut state = self.busy.state.lock();
         if self.is_closed() || self.is_ended() && state.queue.len() == 0 {
             return self.rest(state);
         }
-        if let Some(shard) = state.behind.pop_front() {
+        if let Some(to_fetch) = state.behind.take() {
             self.set_taken_len(0);
-            return NextAction::CatchUp(shard);
+            return NextAction::CatchUp(to_fetch);
         }
         self.take(&mut state, batch);
         if mem::take(&mut state.announce_replayed) {
@@ -560,34 +569,12 @@ impl<E: Event> Mailbox<E> {
         if batch.is_empty() {
             return self.rest(state);
         }
-        self.take_in_hand(batch.len());
+        self.take_in_hand(&mut state, batch.len());
         self.announce(state);
         NextAction::Deliver
     }
 
-    /// Waits for more items, with this many pauses before each look; returns
-    /// whether there are any.
-    ///
-    /// The looks are far apart, and the first one is not immediate: each look
-    /// takes the queue's cache lines from the publishers, and everything that
-    /// arrives meanwhile is taken together. A publisher may be waiting for this
-    /// very processor, so this yields it as well.
-    pub(super) fn spin_wait(&self, pauses: u32) -> bool {
-        for _ in 0..Self::SPIN_LOOKS {
-            (0..pauses).for_each(|_| spin_loop());
-            if self.queued_len() > 0 {
-                return true;
-            }
-        }
-        for _ in 0..Self::SPIN_YIELDS {
-            thread::yield_now();
-            if self.queued_len() > 0 {
-                return true;
-            }
-        }
-        false
-    }
-
+    #[inline(always)]
     fn rest(&self, mut state: SpinGuard<'_, MailboxState<E>>) -> NextAction {
         state.scheduled = false;
         state.runner = None;
@@ -602,7 +589,7 @@ impl<E: Event> Mailbox<E> {
     pub(in crate::bus) fn take_all(&self, batch: &mut Items<E>) {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
-        self.take_in_hand(batch.len());
+        self.take_in_hand(&mut state, batch.len());
         self.announce(state);
     }
 
@@ -670,8 +657,9 @@ impl<E: Event> MailboxState<E> {
             runner: None,
             sender: None,
             turns_dropped: 0,
-            behind: VecDeque::new(),
+            behind: Behind::default(),
             lost: 0,
+            taken: 0,
             announce_replayed: false,
         }
     }

@@ -23,7 +23,7 @@ pub(in crate::bus) use change::{ChangeKind, ShardChange};
 pub(in crate::bus) use consumer::{Partition, Subscriber};
 pub(in crate::bus) use item::{Item, Queued};
 pub(in crate::bus) use items::Items;
-pub(in crate::bus) use lag::Lag;
+pub(in crate::bus) use lag::{Lag, ToFetch};
 pub(in crate::bus) use offer::Offer;
 pub use stream::EventStream;
 pub use subscription::{Subscription, SubscriptionBuilder};

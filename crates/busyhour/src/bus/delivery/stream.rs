@@ -20,7 +20,7 @@ pub struct EventStream<E: Event> {
     /// Taken from the mailbox and not yet delivered.
     items: Items<E>,
     /// Ends the subscription when it is dropped.
-    _subscription: Subscription<E>,
+    subscription: Subscription<E>,
 }
 
 impl<E: Event> EventStream<E> {
@@ -31,8 +31,14 @@ impl<E: Event> EventStream<E> {
         Self {
             subscriber,
             items: Items::new(),
-            _subscription: subscription,
+            subscription,
         }
+    }
+
+    /// Delivers the last event of every cached key again; see
+    /// [`Subscription::replay`](crate::bus::Subscription::replay).
+    pub fn replay(&self) {
+        self.subscription.replay();
     }
 
     /// The number of messages that wait.

@@ -270,6 +270,7 @@ impl<E: Event> SubscriptionBuilder<E> {
         let mut subscription = Subscription {
             topic: self.topic,
             subscribers: Vec::with_capacity(subscribers.len()),
+            announced: None,
         };
         for subscriber in subscribers {
             subscription.subscribers.push(Arc::clone(&subscriber));
@@ -278,6 +279,8 @@ impl<E: Event> SubscriptionBuilder<E> {
             }
             subscription.topic.add(&subscriber, self.replays);
         }
+        let first = subscription.subscribers.first();
+        subscription.announced = first.and_then(|first| subscription.topic.announce(first));
         subscription
     }
 }
@@ -288,6 +291,8 @@ pub struct Subscription<E: Event> {
     topic: Arc<TopicInner<E>>,
     /// One for each partition.
     subscribers: Vec<Arc<Subscriber<E>>>,
+    /// Its number, if it is announced.
+    announced: Option<u64>,
 }
 
 impl<E: Event> Subscription<E> {
@@ -297,6 +302,46 @@ impl<E: Event> Subscription<E> {
     /// Waits for a callback that is running now, unless it is called from that
     /// callback. Dropping the subscription does the same.
     pub fn unsubscribe(self) {}
+
+    /// Delivers the last event of every cached key again that the subscription
+    /// wants, then [`Delivery::Replayed`], for a consumer that has lost its own
+    /// state.
+    ///
+    /// Whatever waits is delivered before, and every later change after; nothing
+    /// is lost between. Each partition of a parallel subscription announces the
+    /// end of its own replay. While a replay has not begun, asking again adds
+    /// nothing to it. On a topic without a cache only the notice is delivered.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::bus::{Delivery, Event, Topic};
+    /// use std::sync::mpsc;
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").cached().build();
+    /// let (sender, received) = mpsc::channel();
+    /// let subscription = ticks.subscribe().start(move |delivery| {
+    ///     if let Delivery::Event(tick, _) = delivery {
+    ///         sender.send(tick.0).unwrap();
+    ///     }
+    /// });
+    /// _ = ticks.publish(Tick(7));
+    /// subscription.replay();
+    /// assert_eq!(received.try_iter().collect::<Vec<_>>(), [7, 7]);
+    /// ```
+    #[doc(alias = "ast_event_dump_cache")]
+    pub fn replay(&self) {
+        let mut panics = Panics::default();
+        for subscriber in &self.subscribers {
+            panics.catch(|| self.topic.order_replay(subscriber));
+        }
+    }
 
     /// Whether no event waits and no turn is running or scheduled.
     pub fn is_idle(&self) -> bool {
@@ -329,6 +374,9 @@ impl<E: Event> Drop for Subscription<E> {
             panics.catch(|| self.topic.remove_subscriber(&subscriber));
             panics.catch(|| subscriber.mailbox().close());
             panics.drop(subscriber);
+        }
+        if let Some(id) = self.announced {
+            panics.catch(|| self.topic.withdraw(id));
         }
     }
 }

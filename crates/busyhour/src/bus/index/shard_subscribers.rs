@@ -332,6 +332,11 @@ impl<E: Event> ShardSubscribers<E> {
         all.collect()
     }
 
+    pub(in crate::bus) fn subscribers_with_lag(&self) -> Vec<(Arc<Subscriber<E>>, bool)> {
+        let with_lag = |it: &ShardSubscriber<E>| (Arc::clone(&it.subscriber), it.lag.is_some());
+        self.all().map(with_lag).collect()
+    }
+
     /// The subscriber with the longest queue, if any queue has items.
     pub(in crate::bus) fn slowest(&self) -> Option<&Arc<Subscriber<E>>> {
         let waiting = self

@@ -16,13 +16,19 @@ impl<E: Event> Shard<E> {
     }
 
     /// Fills the batch with every change of this shard that the subscriber has
-    /// missed, and makes it follow.
+    /// missed, or with the last value of every key if it wants all of the
+    /// shard, and makes it follow.
     ///
     /// What was offered before it began to lag is in its mailbox, so that comes
     /// first; what changed since comes from the cache; what changes later is
     /// offered again. The lock makes the three meet without a gap.
-    pub(in crate::bus) fn catch_up(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) {
-        let Some(missed) = self.follow(subscriber, batch) else {
+    pub(in crate::bus) fn catch_up(
+        &self,
+        subscriber: &Arc<Subscriber<E>>,
+        whole: bool,
+        batch: &mut Items<E>,
+    ) {
+        let Some(missed) = self.follow(subscriber, whole, batch) else {
             return;
         };
         let Missed {
@@ -51,7 +57,12 @@ impl<E: Event> Shard<E> {
         subscriber.mailbox().caught_up();
     }
 
-    fn follow(&self, subscriber: &Arc<Subscriber<E>>, batch: &mut Items<E>) -> Option<Missed<E>> {
+    fn follow(
+        &self,
+        subscriber: &Arc<Subscriber<E>>,
+        whole: bool,
+        batch: &mut Items<E>,
+    ) -> Option<Missed<E>> {
         let mut known = Known::new();
         loop {
             if let Some((hash, key)) = subscriber.key() {
@@ -64,8 +75,11 @@ impl<E: Event> Shard<E> {
             };
             let Ok(place) = place else { continue };
             subscriber.mailbox().take_all(batch);
-            let lag = state.listeners.follow(subscriber)?;
-            let changes = self.changes_for(&mut state, subscriber, place, lag.since);
+            let lag = state.listeners.follow(subscriber);
+            // A subscriber that does not lag has received the removals.
+            let lag = lag.or_else(|| whole.then_some(Lag::NEW))?;
+            let since = if whole { 0 } else { lag.since };
+            let changes = self.changes_for(&mut state, subscriber, place, since);
             let origins = state.remote_origins_of(&changes);
             let purged = self.purge(&mut state);
             return Some(Missed {

@@ -160,6 +160,11 @@ impl<E: Event> Shard<E> {
         self.state.lock().listeners.subscribers()
     }
 
+    /// The subscribers, and whether each lags here.
+    pub(in crate::bus) fn subscribers_with_lag(&self) -> Vec<(Arc<Subscriber<E>>, bool)> {
+        self.state.lock().listeners.subscribers_with_lag()
+    }
+
     /// The name of the subscriber with the longest queue, and the length of
     /// that queue.
     pub(in crate::bus) fn slowest(&self) -> Option<(u64, String)> {

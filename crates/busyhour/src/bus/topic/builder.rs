@@ -1,7 +1,7 @@
 use super::{Topic, expiry::Expiry, registry::Registry};
 use crate::{
     bus::{
-        Event,
+        Event, SubscriptionEvent,
         nodes::{Folding, NodeId},
         topic_inner::{TopicInner, TopicParts},
     },
@@ -36,6 +36,7 @@ impl<E: Event> TopicBuilder<E> {
                 local: NodeId::default(),
                 folding: None,
                 expiry: None,
+                announcements: None,
             },
             registry: None,
         }
@@ -174,6 +175,18 @@ impl<E: Event> TopicBuilder<E> {
         if let Some(folding) = &mut self.parts.folding {
             folding.local = local;
         }
+        self
+    }
+
+    /// Publishes on `announcements` when a subscription of this topic starts, and
+    /// removes its key there when it ends; see [`SubscriptionEvent`]. One topic
+    /// may hold the subscriptions of many topics.
+    ///
+    /// The thread that starts or ends the subscription publishes, and waits for
+    /// room if a subscription of `announcements` has declared
+    /// [`Overflow::Block`](crate::task::Overflow::Block).
+    pub fn announce_subscriptions(mut self, announcements: &Topic<SubscriptionEvent>) -> Self {
+        self.parts.announcements = Some(Arc::clone(&announcements.0));
         self
     }
 

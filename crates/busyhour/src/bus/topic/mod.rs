@@ -10,7 +10,7 @@ use crate::{
         Event, delivery::SubscriptionBuilder, nodes::NodeId, publish_result::PublishResult,
         topic_inner::TopicInner,
     },
-    stats::TopicStats,
+    stats::{SubscriptionStats, TopicStats},
     timer::AddError,
 };
 pub use builder::TopicBuilder;
@@ -368,6 +368,40 @@ impl<E: Event> Topic<E> {
     /// Describes a new subscription.
     pub fn subscribe(&self) -> SubscriptionBuilder<E> {
         SubscriptionBuilder::new(Arc::clone(&self.0))
+    }
+
+    /// The subscriptions of the topic, the longest queue first: what each wants,
+    /// what waits for it, and what it has received and lost.
+    ///
+    /// Each shard of the topic is locked while its subscriptions are counted
+    /// through; publishers to the other shards go on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::{bus::{Event, Topic}, pool::TaskPool, stats::SubscriptionFilter};
+    /// # #[derive(Clone)]
+    /// # struct Tick(u32);
+    /// # impl Event for Tick {
+    /// #     type Key = u32;
+    /// #     fn key(&self) -> &u32 { &self.0 }
+    /// # }
+    ///
+    /// let ticks = Topic::builder("ticks").build();
+    /// // Nobody takes what waits for this one: the pool is not stepped.
+    /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
+    /// let _slow = ticks.subscribe().name("slow").key(7).on(&pool).start(|_| ());
+    /// let _quick = ticks.subscribe().name("quick").start(|_| ());
+    /// _ = ticks.publish(Tick(7));
+    ///
+    /// let all = ticks.subscriptions();
+    /// assert_eq!((&*all[0].name, all[0].queued_len, all[0].delivered), ("slow", 1, 0));
+    /// assert_eq!((&*all[1].name, all[1].queued_len, all[1].delivered), ("quick", 0, 1));
+    /// assert_eq!(all[0].filter, SubscriptionFilter::Key);
+    /// ```
+    #[doc(alias("core show hints", "stasis show subscriptions"))]
+    pub fn subscriptions(&self) -> Vec<SubscriptionStats> {
+        self.0.subscriptions()
     }
 
     /// Statistics of the topic: what it holds now and what it has done.

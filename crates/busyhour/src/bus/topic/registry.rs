@@ -1,10 +1,13 @@
 use super::Topic;
 use crate::{
     bus::{Event, topic_inner::TopicInner},
-    stats::TopicStats,
+    stats::{SubscriptionStats, TopicStats},
     sync::{Mutex, lock},
 };
-use std::sync::{Arc, Weak};
+use std::{
+    cmp::Reverse,
+    sync::{Arc, Weak},
+};
 
 /// A list of topics whose statistics are read together.
 ///
@@ -34,12 +37,17 @@ pub struct Registry(Arc<Mutex<Vec<Weak<dyn Source>>>>);
 /// A topic of any event type.
 trait Source: Send + Sync {
     fn stats(&self) -> TopicStats;
+    fn subscriptions(&self) -> Vec<SubscriptionStats>;
     fn end_streams(&self);
 }
 
 impl<E: Event> Source for TopicInner<E> {
     fn stats(&self) -> TopicStats {
         self.stats()
+    }
+
+    fn subscriptions(&self) -> Vec<SubscriptionStats> {
+        self.subscriptions()
     }
 
     fn end_streams(&self) {
@@ -53,6 +61,15 @@ impl Registry {
         let mut stats: Vec<TopicStats> = self.alive().iter().map(|topic| topic.stats()).collect();
         stats.sort_by(|one, other| one.name.cmp(&other.name));
         stats
+    }
+
+    /// The subscriptions of every topic; see [`Topic::subscriptions`].
+    pub fn subscriptions(&self) -> Vec<SubscriptionStats> {
+        let topics = self.alive();
+        let all = topics.iter().flat_map(|topic| topic.subscriptions());
+        let mut all: Vec<SubscriptionStats> = all.collect();
+        all.sort_by_key(|stats| Reverse(stats.queued_len));
+        all
     }
 
     /// Ends the streams of every topic, so that nothing more is published on
