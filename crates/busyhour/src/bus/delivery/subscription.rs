@@ -324,7 +324,7 @@ impl<E: Event> Subscription<E> {
     /// #     fn key(&self) -> &u32 { &self.0 }
     /// # }
     ///
-    /// let ticks = Topic::builder("ticks").cached().build();
+    /// let ticks = Topic::<Tick>::builder("ticks").cached().build();
     /// let (sender, received) = mpsc::channel();
     /// let subscription = ticks.subscribe().start(move |delivery| {
     ///     if let Delivery::Event(tick, _) = delivery {
