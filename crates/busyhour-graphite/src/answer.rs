@@ -1,6 +1,8 @@
-//! What goes back to the one who asked.
+//! The answer to a request.
 
-/// What goes back to the one who asked.
+use super::Digested;
+
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// As in HTTP's header `Content-Type`.
@@ -9,15 +11,6 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What the series of a view were made of; `None` for other answers.
     pub digested: Option<Digested>,
-}
-
-/// What a view was made of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Digested {
-    /// Series that sources gave, before any function.
-    pub metrics: u64,
-    /// Values in them, missing ones included.
-    pub values: u64,
 }
 
 impl Answer {

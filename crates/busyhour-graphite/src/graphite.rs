@@ -1,6 +1,6 @@
 use super::{
     Error, Limits,
-    answer::{Answer, Digested},
+    answer::Answer,
     data::{
         series::Series,
         source::{Source, Window},
@@ -10,7 +10,7 @@ use super::{
     paths::index::Index,
     render::{self, Format, Layout},
     request::{expression::Expression, parameters::Parameters},
-    stats::{Counters, GraphiteStats, TelemetryStats},
+    stats::{Counters, Digested, GraphiteStats, TelemetryStats},
 };
 use std::{sync::Arc, time::Duration};
 

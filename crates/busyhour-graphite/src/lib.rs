@@ -18,7 +18,7 @@ mod answer;
 mod render;
 mod graphite;
 
-pub use answer::{Answer, Digested};
+pub use answer::Answer;
 pub use data::recorded::Recorded;
 pub use data::series::Series;
 pub use data::source::{Points, Source, Window};
@@ -32,4 +32,4 @@ pub use render::{Line, chart, pieces};
 pub use request::expression::{Argument, Call, Expression};
 pub use request::parameters::Parameters;
 pub use request::time::{parse_interval, parse_time};
-pub use stats::{DigestStats, GraphiteStats, TelemetryStats};
+pub use stats::{DigestStats, Digested, GraphiteStats, TelemetryStats};

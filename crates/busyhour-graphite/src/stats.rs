@@ -1,4 +1,4 @@
-use super::{Digested, Error, error::Limit};
+use super::{Error, error::Limit};
 use serde::Serialize;
 use std::{
     sync::{
@@ -87,6 +87,15 @@ pub(super) struct Counters {
     refused: [AtomicU64; 6],
     busy: AtomicU64,
     digest: Mutex<DigestStats>,
+}
+
+/// What a view was made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Digested {
+    /// Series that sources gave, before any function.
+    pub metrics: u64,
+    /// Values in them, missing ones included.
+    pub values: u64,
 }
 
 impl Counters {
