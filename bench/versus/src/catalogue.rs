@@ -1,4 +1,4 @@
-//! Which engines there are, and which of them are ready to run.
+//! The engines, and which of them are ready to run.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::{engine::Engine, scenario};
 
-/// An engine, with the reason when it is missing.
+/// An engine, and the reason if it is missing.
 pub type Ready = (Engine, Option<String>);
 
 /// Prints scenarios, metrics and engines.
@@ -46,7 +46,8 @@ fn list_engine(engine: &Engine, work: &str) {
     println!("  {:<24} {}{partial}", engine.name, engine.about());
 }
 
-/// Builds the engines of these names, or all, and prints what came of it; the missing ones last, so that they are seen.
+/// Builds the engines with these names, or all, and prints the result of each; the
+/// missing ones are last.
 pub fn build(names: &[String]) -> Result<()> {
     refuse_unknown(names)?;
     let ready = ready(|engine| names.is_empty() || names.contains(&engine.name))?;
@@ -61,7 +62,8 @@ pub fn build(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The engines for a part of a scenario, built; all of them, or only these.
+/// The engines for a part of a scenario, built: all of them, or only those
+/// named.
 pub fn ready_for(work: &str, names: &[String]) -> Result<Vec<Ready>> {
     refuse_unknown(names)?;
     ready(|engine| {
@@ -78,7 +80,7 @@ fn refuse_unknown(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The wanted engines, built; with the reason for those that are missing.
+/// The wanted engines, built; those that are missing have the reason.
 fn ready(wanted: impl Fn(&Engine) -> bool) -> Result<Vec<Ready>> {
     let mut built: HashMap<PathBuf, Option<String>> = HashMap::new();
     let engines = Engine::load_all(&engines_folder())?;
@@ -97,7 +99,7 @@ fn build_one(engine: &Engine) -> Option<String> {
     engine.build().err().map(|error| format!("{error:#}"))
 }
 
-/// The folder that this workspace is in.
+/// The folder of this workspace.
 pub fn bench_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

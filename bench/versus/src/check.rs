@@ -1,7 +1,7 @@
-//! What a run must have done to count: an engine does not win by not working.
+//! What a run must have done to count, so that no engine wins by not working.
 //!
-//! The harness computes the expectation itself, from the same inputs that the
-//! engines generate (PROTOCOL.md gives the generator).
+//! The harness computes what it expects from the inputs that the engines
+//! generate (PROTOCOL.md defines the generator).
 
 use serde_json::{Map, Value};
 
@@ -11,16 +11,16 @@ use crate::{input::Input, params::Params};
 #[derive(Debug, Default)]
 pub struct Expect {
     exact: Vec<(&'static str, u64)>,
-    /// Asked only of engines with the full contract (exact order).
+    /// Conditions for engines with the full contract only (exact order).
     exact_if_full: Vec<(&'static str, u64)>,
     positive: Vec<&'static str>,
     equal: Vec<(&'static str, &'static str)>,
-    /// Must agree between engines, within a billionth.
+    /// Values that all engines must agree on, within a billionth.
     pub agree: Vec<&'static str>,
 }
 
 impl Expect {
-    /// The first condition that does not hold, in words.
+    /// The first violated condition, as text.
     pub fn violation(&self, checks: &Map<String, Value>, full_contract: bool) -> Option<String> {
         let strict = self.exact_if_full.iter().filter(|_| full_contract);
         let wrong = self.exact.iter().chain(strict).find_map(|(name, wanted)| {
@@ -183,7 +183,7 @@ impl Expect {
         }
     }
 
-    /// Not all gets through; but the load must have been what it should.
+    /// Not all registrations succeed, but the load must have been as planned.
     pub fn storm_overload(_: &Params) -> Self {
         Self {
             exact: vec![("held", 1)],
@@ -219,21 +219,21 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_did_nothing_is_found_out() {
+    fn an_engine_that_did_nothing_is_detected() {
         let expect = Expect::requeue(&Params::default());
         let violation = expect.violation(&checks(r#"{"counter":0,"tasks":0}"#), true);
         assert!(violation.unwrap().contains("no work"));
     }
 
     #[test]
-    fn an_engine_that_lost_tasks_is_found_out() {
+    fn an_engine_that_lost_tasks_is_detected() {
         let expect = Expect::requeue(&Params::default());
         let violation = expect.violation(&checks(r#"{"counter":9,"tasks":10}"#), true);
         assert_eq!(violation.unwrap(), "counter is 9 but tasks is 10");
     }
 
     #[test]
-    fn order_is_asked_of_the_full_contract_only() {
+    fn only_the_full_contract_requires_the_order() {
         let params = Params::default().with("n", 3).with("seed", 1);
         let sum = Input::timers(1, 3).deadline_sum();
         let text = format!(

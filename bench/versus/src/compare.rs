@@ -1,4 +1,4 @@
-//! Ratios from a record: one engine against every other, size by size.
+//! Ratios from a record: one engine against every other, for each size.
 
 use std::io::IsTerminal;
 
@@ -9,8 +9,8 @@ use crate::{
     scenario::Better,
 };
 
-/// A table of `metric`: each row an engine at a size, with `base`'s figure as a
-/// multiple of it. Above 1× the base is ahead, whichever way the metric points.
+/// A table of `metric`: each row is an engine at a size, with its ratio to
+/// `base`. Above 1× `base` is ahead, whether small or large figures are better.
 pub fn table(rows: &[Row], metric: &str, base: &str) -> Table {
     let mut table = empty(&[
         "scenario",
@@ -42,9 +42,10 @@ pub fn table(rows: &[Row], metric: &str, base: &str) -> Table {
     table
 }
 
-/// How far ahead `ours` is of `theirs`, larger than 1 meaning better.
+/// How far `ours` is ahead of `theirs`; more than 1 is better.
 ///
-/// Nothing where one of them did next to nothing, as with work that only some put off.
+/// `None` if one of the figures is almost zero, as for work that only some engines put
+/// off.
 pub fn ahead_by(ours: &Row, theirs: &Row) -> Option<Ratio> {
     let is_nothing = |row: &Row| row.unit == "ns" && row.median.is_some_and(|ns| ns < CLOCK_NS);
     if is_nothing(ours) || is_nothing(theirs) {
@@ -56,7 +57,7 @@ pub fn ahead_by(ours: &Row, theirs: &Row) -> Option<Ratio> {
     }
 }
 
-/// The median with its unit, or what became of the engine.
+/// The median with its unit, or why there is none.
 pub fn figure(row: &Row) -> String {
     match (row.status, row.median) {
         (Status::Ok, Some(median)) => with_unit(median, &row.unit),
@@ -66,7 +67,7 @@ pub fn figure(row: &Row) -> String {
     }
 }
 
-/// The ratio in words: with its spread, and what the spread says against it.
+/// The ratio as text, with its range and, if necessary, what the range means.
 pub fn ratio_text(ratio: Ratio) -> String {
     let median = times(ratio.median);
     if ratio.count == 1 {
@@ -86,7 +87,7 @@ pub fn ratio_text(ratio: Ratio) -> String {
     )
 }
 
-/// A multiple with the digits that matter.
+/// A multiple with its significant digits.
 pub fn times(ratio: f64) -> String {
     format!("{}×", digits(ratio))
 }
@@ -120,5 +121,6 @@ fn advantage(ours: Option<&Row>, theirs: &Row) -> Cell {
     }
 }
 
-/// Below this a figure is the clock's own cost, spread over many operations.
+/// A smaller figure is only the cost of reading the clock, divided by many
+/// operations.
 const CLOCK_NS: f64 = 0.5;

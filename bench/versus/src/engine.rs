@@ -1,5 +1,5 @@
-//! An engine: one folder below `engines/`, built by its own build file, run as
-//! a process of its own for each measurement.
+//! An engine: one folder below `engines/`, built by its own build file; each
+//! measurement is a process of its own.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{params::Params, version};
 
-/// Whether the engine does all that the scenario asks.
+/// Whether the engine does everything that the scenario asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Contract {
@@ -21,7 +21,7 @@ pub enum Contract {
     Partial,
 }
 
-/// One way to run a folder's program: a name in the tables.
+/// One way to run a folder's program; each has its own name in the tables.
 #[derive(Debug, Clone)]
 pub struct Engine {
     pub name: String,
@@ -30,23 +30,24 @@ pub struct Engine {
     variant: Variant,
 }
 
-/// `engine.toml`.
+/// The content of `engine.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
-    /// What it is, for people.
+    /// A description for readers.
     about: String,
     /// Commands that must exist before the build is tried.
     #[serde(default)]
     needs: Vec<String>,
-    /// Builds the program; run in the folder.
+    /// The command that builds the program, run in the folder.
     build: Vec<String>,
-    /// Runs the program, relative to the folder; scenario and parameters follow.
+    /// The command that runs the program, relative to the folder; scenario and
+    /// parameters follow.
     run: Vec<String>,
-    /// Crates whose versions stand for the peer's, as the folder's lock file has them.
+    /// Crates whose versions count as the peer's, as in the folder's lock file.
     #[serde(default)]
     crates: Vec<String>,
-    /// Prints the peer's version, where it is no crate.
+    /// The command that prints the peer's version, if it is no crate.
     #[serde(default)]
     version: Vec<String>,
     engine: Vec<Variant>,
@@ -58,12 +59,12 @@ struct Variant {
     name: String,
     #[serde(default)]
     args: Vec<String>,
-    /// The program, where it is not the folder's one.
+    /// The program, if it is not the one of the folder.
     run: Option<Vec<String>>,
     /// Commands that only this name needs.
     #[serde(default)]
     needs: Vec<String>,
-    /// Prints the version of what only this name measures.
+    /// The command that prints the version of what only this name measures.
     #[serde(default)]
     version: Vec<String>,
     scenarios: BTreeMap<String, Support>,
@@ -77,7 +78,8 @@ pub struct Support {
     /// What is missing, when the contract is partial.
     #[serde(default)]
     pub lacks: String,
-    /// Parameters above these values are left out, because they would take minutes.
+    /// The largest values of parameters; above them a run would take minutes, so it
+    /// is left out.
     #[serde(default)]
     pub at_most: BTreeMap<String, u64>,
 }
@@ -117,7 +119,7 @@ impl Engine {
         &self.manifest.about
     }
 
-    /// What it lacks, in all scenarios together.
+    /// What it lacks, for all scenarios together.
     pub fn lacking(&self) -> String {
         let mut lacks: Vec<_> = self
             .variant
@@ -135,7 +137,7 @@ impl Engine {
         self.variant.scenarios.get(scenario)
     }
 
-    /// Whether a run at these parameters is worth its time.
+    /// Whether a run with these parameters takes part.
     pub fn takes(&self, scenario: &str, params: &Params) -> bool {
         self.support(scenario).is_some_and(|support| {
             let below =
@@ -144,7 +146,7 @@ impl Engine {
         })
     }
 
-    /// The first command that is not on this machine; the reason why the engine is missing.
+    /// The first command that is not on this machine, which is why the engine is missing.
     pub fn lacks(&self) -> Option<String> {
         let mut needs = self.manifest.needs.iter().chain(&self.variant.needs);
         let command = needs.find(|command| !is_on_path(command))?;
@@ -153,7 +155,7 @@ impl Engine {
         ))
     }
 
-    /// The version of what is measured, where it is another's.
+    /// The version of what is measured, if it is another one's.
     pub fn version(&self) -> String {
         let crates = self.manifest.crates.iter();
         let mut versions: Vec<String> = crates
@@ -164,7 +166,7 @@ impl Engine {
         versions.join(", ")
     }
 
-    /// Builds the folder's program; the error is the reason why it is missing.
+    /// Builds the folder's program; the error says why the engine is missing.
     pub fn build(&self) -> Result<()> {
         let Some((program, args)) = self.manifest.build.split_first() else {
             return Ok(());
@@ -172,7 +174,7 @@ impl Engine {
         let output = Command::new(program)
             .args(args)
             .current_dir(&self.folder)
-            // Programs are looked for in the folder's own target folder.
+            // The program is expected in the folder's own target folder.
             .env_remove("CARGO_TARGET_DIR")
             .stdin(Stdio::null())
             .output()
@@ -183,7 +185,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The command of one measurement.
+    /// The command for one measurement.
     pub fn command(&self, scenario: &str, params: &Params) -> Result<Command> {
         let run = self.variant.run.as_ref().unwrap_or(&self.manifest.run);
         let (program, args) = run.split_first().context("engine.toml: `run` is empty")?;

@@ -1,6 +1,6 @@
-//! The inputs that every engine generates for itself, from the seed: the same
-//! numbers in every language. PROTOCOL.md is the definition; this is the
-//! harness's copy, from which expectations are computed.
+//! The inputs, which every engine generates from the seed: the same numbers in
+//! every language. PROTOCOL.md defines them; from this copy the harness
+//! computes what it expects.
 
 /// splitmix64, the generator of all inputs.
 pub struct Random(u64);

@@ -37,7 +37,7 @@ pub fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A word for the folder of a record: date and processor count.
+/// The name of a record's folder: date and number of processors.
 pub fn folder_name() -> String {
     let date = jiff::Zoned::now().strftime("%Y-%m-%d").to_string();
     let cores = std::thread::available_parallelism().map_or(0, |n| n.get());

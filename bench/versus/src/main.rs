@@ -1,4 +1,4 @@
-//! `versus`: Busyhour and its peers, side by side, in one run.
+//! `versus` compares Busyhour with its peers in one run.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 

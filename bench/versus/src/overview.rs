@@ -11,7 +11,7 @@ use crate::{
     scenario::Scenario,
 };
 
-/// A table for each figure of the part, then whoever is not in them.
+/// A table for each figure of the part, then the engines that are in none.
 pub fn print(rows: &[Row], part: &Scenario) {
     let rows: Vec<&Row> = rows.iter().filter(|row| part.has(row)).collect();
     for metric in part.metrics.iter().take(MAIN_METRICS) {
@@ -61,7 +61,8 @@ fn table(rows: &[&Row], metric: &str) -> Table {
     table
 }
 
-/// A line for each engine that is missing, failed or cut, once for each reason.
+/// A line for each engine that is missing, failed or cut; each reason is
+/// printed once.
 pub fn not_ok<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut lines = Vec::new();
@@ -83,7 +84,7 @@ pub fn not_ok<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
     lines
 }
 
-/// How many engines have that status anywhere.
+/// How many engines have this status at any size.
 pub fn engine_count(rows: &[Row], status: Status) -> usize {
     let engines = rows.iter().filter(|row| row.status == status);
     engines

@@ -120,7 +120,8 @@ fn memory(page: &mut String, groups: &[Group]) {
     page.push_str("</table>");
 }
 
-/// A section a scenario, a part a figure; those that matter less unfold.
+/// A section for each scenario, with a part for each figure; less important
+/// figures are folded.
 fn sections(page: &mut String, groups: &[Group]) {
     let mut last = "";
     for (index, group) in groups.iter().enumerate() {
@@ -168,7 +169,7 @@ fn table(group: &Group) -> String {
     table + "</table>"
 }
 
-/// Who took part, in which version, and what each lacks.
+/// The engines that took part, their versions, and what each lacks.
 fn engines(page: &mut String, rows: &[Row]) {
     let Ok(engines) = Engine::load_all(&engines_folder()) else {
         return;

@@ -1,5 +1,5 @@
-//! The parameters of one run, in the order in which they were given: numbers,
-//! and words such as `insert`.
+//! The parameters of one run in their given order: numbers, and words such as
+//! `insert`.
 
 use std::fmt;
 
@@ -31,19 +31,20 @@ impl Params {
         self.0.get(key).and_then(Value::as_u64)
     }
 
-    /// The parameter, or zero: expectations are written for known grids.
+    /// The value of the parameter, or zero; expectations are only computed for
+    /// known parameters.
     pub fn number(&self, key: &str) -> u64 {
         self.get(key).unwrap_or(0)
     }
 
-    /// All but these.
+    /// The parameters without these.
     pub fn without(&self, keys: &[&str]) -> Self {
         let mut params = self.clone();
         params.0.retain(|key, _| !keys.contains(&key.as_str()));
         params
     }
 
-    /// As the words of a command line.
+    /// The parameters as command-line arguments.
     pub fn to_args(&self) -> Vec<String> {
         self.0
             .iter()

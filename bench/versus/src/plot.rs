@@ -1,5 +1,5 @@
-//! Plots as SVG: cost against size on two logarithmic axes, or bars where
-//! there is one size only.
+//! Plots as SVG: cost against size on two logarithmic axes, or bars if there is
+//! only one size.
 
 use std::ops::Range;
 
@@ -15,20 +15,21 @@ use plotters::{
 
 use crate::record::{short, with_unit};
 
-/// One engine's figures by size.
+/// The figures of one engine, by size.
 pub struct Curve {
     pub name: String,
     pub is_ours: bool,
     pub points: Vec<(f64, f64)>,
 }
 
-/// The SVG that fits the curves; empty when there is nothing to show.
+/// The SVG for the curves; empty if there is nothing to show.
 pub fn picture(axis: &str, unit: &str, curves: &[Curve]) -> String {
     let points = || curves.iter().flat_map(|curve| curve.points.iter().copied());
     let x = range(points().map(|(x, _)| x), 1.15);
     let y = range(points().map(|(_, y)| y), 1.4);
     let mut svg = String::new();
-    // Drawing into a string cannot fail; were it to, the table still stands.
+    // Drawing into a string does not fail; if it did, there would still be the
+    // table.
     let drawn = match (x, y) {
         (Some(x), Some(y)) if x.end > x.start * 1.5 => {
             lines(&mut svg, (axis, unit), (x, y), curves).is_ok()
@@ -69,7 +70,7 @@ fn lines<'a>(
         .light_line_style(WHITE)
         .bold_line_style(RGBColor(228, 228, 228))
         .draw()?;
-    // Ours last, so that it lies on top.
+    // Busyhour last, so that it is on top.
     for (index, curve) in curves.iter().enumerate().rev() {
         curve_of(&mut chart, index, curve)?;
     }
@@ -93,7 +94,8 @@ fn curve_of<'b>(
     Ok(())
 }
 
-/// The legend, beside the plot so that it hides nothing; highest at the right end first, as the lines end there.
+/// The legend beside the plot, so that it covers nothing; in the order in which the lines
+/// end at the right.
 fn names(area: &Area<'_>, curves: &[Curve]) -> Result<(), String> {
     let mut order: Vec<usize> = (0..curves.len()).collect();
     let end = |index: &usize| curves[*index].points.last().copied().unwrap_or((0.0, 0.0));
@@ -114,7 +116,7 @@ fn names(area: &Area<'_>, curves: &[Curve]) -> Result<(), String> {
     Ok(())
 }
 
-/// One bar an engine, the longest first.
+/// One bar for each engine, the longest first.
 fn bars<'a>(svg: &'a mut String, unit: &str, most: f64, curves: &[Curve]) -> Result<(), Error<'a>> {
     let height = 16 + BAR * curves.len() as u32;
     let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
@@ -166,7 +168,7 @@ const BAR: u32 = 24;
 const OURS: RGBColor = RGBColor(200, 16, 46);
 const OTHERS: RGBColor = RGBColor(150, 160, 175);
 
-/// Dark enough on white, and told apart side by side.
+/// Dark enough on white, and different enough beside each other.
 const COLORS: [RGBColor; 16] = [
     RGBColor(31, 119, 180),
     RGBColor(44, 140, 44),

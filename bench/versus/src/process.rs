@@ -1,5 +1,5 @@
-//! One measurement: an engine's process from start to end, with what the
-//! operating system says of it.
+//! One measurement: an engine's process from start to end, and what the
+//! operating system reports about it.
 
 use std::{
     io::Read,
@@ -28,7 +28,7 @@ pub struct Run {
     pub peak_kib: u64,
 }
 
-/// An engine had to be ended after so long.
+/// An engine was killed after this time.
 #[derive(Debug, thiserror::Error)]
 #[error("ended after {} s: too slow", .0.as_secs())]
 pub struct TooSlow(pub Duration);
@@ -49,7 +49,8 @@ enum Line {
 }
 
 impl Run {
-    /// Runs `command` to its end, or ends it after `limit`, with all processes that it has started.
+    /// Runs `command` to its end, or kills it after `limit` with all processes that it
+    /// has started.
     pub fn measure(mut command: Command, limit: Duration) -> Result<Self> {
         let mut child = command
             .process_group(0)
@@ -110,17 +111,20 @@ impl Run {
 fn read_all(stream: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
-        // A stream cut short shows as missing checks.
+        // If the stream is truncated, the checks are missing, and that is
+        // reported.
         let _ = stream.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Waits until the output has ended; true when the process had to be ended.
+/// Waits until the output has ended; returns `true` if the process had to be
+/// killed.
 fn end_when_late(pid: Pid, over: &mpsc::Receiver<()>, limit: Duration) -> bool {
     let late = over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
     if late {
-        // The child has not been reaped, so the number is still its own group's.
+        // The child has not been reaped, so its number still belongs to its own
+        // group.
         let _ = killpg(pid, Signal::SIGKILL);
     }
     late
@@ -152,26 +156,26 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_hangs_is_ended() {
+    fn an_engine_that_hangs_is_killed() {
         let error = Run::measure(shell("exec sleep 600"), Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("too slow"));
     }
 
     #[test]
-    fn what_a_hanging_engine_has_started_is_ended_too() {
+    fn processes_of_a_hanging_engine_are_killed_too() {
         let error = Run::measure(shell("sleep 600 & wait"), Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("too slow"));
     }
 
     #[test]
-    fn a_failure_is_reported_with_its_last_word() {
+    fn a_failure_is_reported_with_its_last_line() {
         let error =
             Run::measure(shell("echo no luck >&2; exit 4"), Duration::from_secs(30)).unwrap_err();
         assert!(error.to_string().contains("no luck"));
     }
 
     #[test]
-    fn silence_is_not_a_measurement() {
+    fn no_output_is_not_a_measurement() {
         assert!(Run::measure(shell("true"), Duration::from_secs(30)).is_err());
     }
 }

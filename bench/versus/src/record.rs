@@ -1,4 +1,4 @@
-//! The record of a run: one row a figure, as written by `--json`.
+//! The record of a run: one row for each figure, as `--json` writes it.
 
 use std::{
     fs,
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{engine::Contract, params::Params, scenario::Better};
 
-/// What became of an engine at one size.
+/// The result of an engine at one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     Ok,
     Missing,
     Failed,
-    /// The budget was used up before it had a figure.
+    /// The budget was used up before there was a figure.
     Cut,
 }
 
@@ -38,21 +38,22 @@ pub struct Row {
     pub peak_kib: Option<u64>,
     pub contract: Contract,
     pub status: Status,
-    /// Why it is missing, failed or cut.
+    /// Why the figure is missing, failed or cut.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The figure of every round, in order: pairwise ratios are computed from it.
+    /// The figure of every round, in order; ratios of pairs are computed from
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<f64>,
 }
 
 impl Row {
-    /// How far the rounds lie apart, as a part of the median.
+    /// The range of the rounds, as a fraction of the median.
     pub fn spread(&self) -> Option<f64> {
         Some((self.max? - self.min?) / self.median?.max(f64::MIN_POSITIVE))
     }
 
-    /// Half of it with a ±; nothing when there was one round only.
+    /// Half of the range with a ±; empty if there was only one round.
     pub fn spread_text(&self) -> String {
         let spread = self.spread().filter(|_| self.runs > 1);
         spread.map_or(String::new(), |spread| format!("±{:.0} %", spread * 50.0))
@@ -65,12 +66,13 @@ pub struct Ratio {
     pub median: f64,
     pub min: f64,
     pub max: f64,
-    /// How many pairs of rounds it comes from.
+    /// The number of pairs of rounds.
     pub count: usize,
 }
 
 impl Ratio {
-    /// `row` over `base`, pairing the rounds that ran next to each other.
+    /// `row` divided by `base`, for pairs of rounds that ran next to each
+    /// other.
     pub fn of(row: &Row, base: &Row) -> Option<Self> {
         let pairs = row
             .rounds
@@ -86,23 +88,23 @@ impl Ratio {
         })
     }
 
-    /// Whether the spread leaves open which of the two is ahead.
+    /// Whether the range does not show which of the two is ahead.
     pub fn is_open(&self) -> bool {
         self.min < 1.0 && self.max > 1.0
     }
 
-    /// Whether the rounds disagree so much that the number says nothing.
+    /// Whether the rounds differ so much that the ratio means nothing.
     pub fn is_meaningless(&self) -> bool {
         self.max > self.min * SPREAD_MOST
     }
 
-    /// Whether the other is ahead in every round.
+    /// Whether the other engine is ahead in every round.
     pub fn is_lost(&self) -> bool {
         self.max < 1.0 && !self.is_meaningless()
     }
 }
 
-/// The middle value; of an even count the mean of the middle two.
+/// The middle value; for an even count, the mean of the two middle ones.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -120,7 +122,7 @@ pub fn load(path: &Path) -> Result<Vec<Row>> {
         .with_context(|| format!("{}: not a record of versus", path.display()))
 }
 
-/// The rows of several records, one after the other.
+/// The rows of several records, in their order.
 pub fn load_all(files: &[PathBuf]) -> Result<Vec<Row>> {
     let records = files.iter().map(|file| load(file));
     Ok(records
@@ -130,7 +132,7 @@ pub fn load_all(files: &[PathBuf]) -> Result<Vec<Row>> {
         .collect())
 }
 
-/// Writes the whole record, so that whoever reads meanwhile sees the old one or the new one.
+/// Writes the whole record at once: a reader sees the old one or the new one.
 pub fn save(path: &Path, rows: &[Row]) -> Result<()> {
     let text = serde_json::to_string_pretty(rows)?;
     let draft = path.with_extension("json.draft");
@@ -138,10 +140,11 @@ pub fn save(path: &Path, rows: &[Row]) -> Result<()> {
     fs::rename(&draft, path).with_context(|| path.display().to_string())
 }
 
-/// Between the smallest and the largest ratio of two rounds; beyond it the ratio is called meaningless.
+/// If the largest ratio of two rounds is more than this multiple of the smallest, the
+/// ratio is called meaningless.
 const SPREAD_MOST: f64 = 3.0;
 
-/// A figure with three digits that matter, and its unit in the size that suits it.
+/// A figure with three significant digits, and a unit of suitable size.
 pub fn with_unit(value: f64, unit: &str) -> String {
     let place = TIME_UNITS.iter().position(|time| *time == unit);
     let Some(mut place) = place else {
@@ -155,7 +158,7 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {}", short(value), TIME_UNITS[place])
 }
 
-/// A number with three digits that matter: `12.5k`, `3M`.
+/// A number with three significant digits: `12.5k`, `3M`.
 pub fn short(value: f64) -> String {
     let (scaled, prefix) = match value.abs() {
         v if v >= 999.5e6 => (value / 1e9, "G"),
@@ -184,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short_and_in_sane_units() {
+    fn figures_are_short_and_in_suitable_units() {
         assert_eq!(with_unit(31.46, "ns"), "31.5 ns");
         assert_eq!(with_unit(15_983.0, "ns"), "16 µs");
         assert_eq!(with_unit(53.8e9, "ns"), "53.8 s");
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_of_few_is_a_median() {
+    fn a_median_of_few_values_is_right() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0]), Some(2.5));
@@ -218,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_all_over_the_place_is_meaningless_and_not_lost() {
+    fn a_ratio_with_a_wide_range_is_meaningless_and_not_lost() {
         assert!(ratio(0.2, 0.5, 0.9).is_meaningless());
         assert!(!ratio(0.2, 0.5, 0.9).is_lost());
         assert!(ratio(0.7, 0.8, 0.9).is_lost());
     }
 
     #[test]
-    fn a_record_survives_being_written_and_read() {
+    fn a_record_is_read_as_it_was_written() {
         let path = std::env::temp_dir().join(format!("versus-record-{}.json", std::process::id()));
         save(&path, &[]).unwrap();
         assert!(load(&path).unwrap().is_empty());

@@ -1,5 +1,4 @@
-//! The report of a record: what stands in it, for the page and for the
-//! Markdown tables alike.
+//! The content of a report, for the page and for the Markdown tables.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -53,7 +52,7 @@ impl Group<'_> {
         format!("{} · {}{fixed}", self.scenario.name, self.metric)
     }
 
-    /// Whether the figure is the scenario's first, the one to look at.
+    /// Whether the figure is the scenario's most important one.
     pub fn is_main(&self) -> bool {
         let mut names = self.scenario.metrics.iter().map(|metric| metric.name);
         names.position(|name| name == self.metric) < Some(MAIN_METRICS)
@@ -102,7 +101,8 @@ impl Group<'_> {
         }
     }
 
-    /// Where Busyhour stands against the engines with the full contract; nothing when it is not among them.
+    /// Where Busyhour is among the engines with the full contract; `None` if it is not
+    /// among them.
     pub fn standing(&self) -> Option<Standing> {
         let leads: Vec<(u64, f64, &str)> = self
             .axis
@@ -125,7 +125,8 @@ impl Group<'_> {
         })
     }
 
-    /// The smallest lead over a full engine at one size, and whose it is.
+    /// The smallest lead over an engine with the full contract at one size, and
+    /// the name of that engine.
     fn best_rival(&self, at: u64) -> Option<(f64, &str)> {
         let ours = self.row(US, at)?;
         let rivals = self.engines.iter().filter(|engine| !engine.starts_with(US));
@@ -139,12 +140,12 @@ impl Group<'_> {
     }
 }
 
-/// One engine at one size, in words.
+/// The text for one engine at one size.
 pub struct Cell {
     pub text: String,
     pub note: String,
     pub is_losing: bool,
-    /// Missing or failed.
+    /// Whether the figure is missing or failed.
     pub is_bad: bool,
 }
 
@@ -166,7 +167,7 @@ pub struct Standing {
     pub losing_count: usize,
 }
 
-/// How an engine's cost grows with size, in random accesses to memory.
+/// How an engine's cost grows with the size, in random accesses to memory.
 pub struct Growth {
     pub what: String,
     pub engine: String,
@@ -228,7 +229,7 @@ fn groups(rows: &[Row]) -> Vec<Group<'_>> {
             keys.push(key);
         }
     }
-    // Figures of one part stand together, the important ones first.
+    // The figures of one part are together, the most important ones first.
     keys.sort_by_key(|key| {
         let place = |part: &Scenario| std::ptr::eq(part, key.scenario);
         let metric = |part: &Scenario| part.metrics.iter().position(|one| one.name == key.metric);
@@ -276,7 +277,7 @@ fn build_group(key: Key, rows: Vec<&Row>) -> Option<Group<'_>> {
             engines.push(row.engine.clone());
         }
     }
-    // Ours first, then in the order of the folders.
+    // Busyhour first, then in the order of the folders.
     engines.sort_by_key(|engine| !engine.starts_with(US));
     Some(Group {
         scenario: key.scenario,
@@ -289,7 +290,7 @@ fn build_group(key: Key, rows: Vec<&Row>) -> Option<Group<'_>> {
     })
 }
 
-/// A value on the axis; memory in its own units.
+/// A value on the axis; memory has its own units.
 fn size(axis: &str, at: u64) -> String {
     match at {
         at if axis != "bytes" => short(at as f64),
@@ -301,7 +302,7 @@ fn size(axis: &str, at: u64) -> String {
 /// The engine whose lead is shown.
 pub const US: &str = "busyhour";
 
-/// So many of a scenario's first figures are shown open; the others unfold.
+/// How many of a scenario's figures are shown; the others are folded.
 pub const MAIN_METRICS: usize = 2;
 
 const GROWING: [&str; 3] = ["cancelled_life_ns", "expired_life_ns", "messages_per_s"];

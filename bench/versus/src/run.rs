@@ -1,4 +1,5 @@
-//! Runs: of a scenario, of all, of the seeds' tables, of the checks.
+//! Runs of a scenario, of all scenarios, of the seeds' tables, and of the
+//! checks.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,10 +27,11 @@ pub struct Pace {
     pub limit: Duration,
 }
 
-/// Measures the scenario of that name, or all; writes the record as it grows, and prints tables.
+/// Measures the scenario with that name, or all; writes the record after each size, and
+/// prints tables.
 pub fn run(name: &str, engines: &[String], pace: &Pace, json: Option<&Path>) -> Result<Vec<Row>> {
     let parts = chosen(name)?;
-    // Everything is built before any clock starts.
+    // Everything is built before any time is measured.
     let ready: Vec<_> = parts
         .iter()
         .map(|part| ready_for(part.work, if is_machine(part) { &[] } else { engines }))
@@ -38,7 +40,7 @@ pub fn run(name: &str, engines: &[String], pace: &Pace, json: Option<&Path>) -> 
     let mut end = pace.budget.map(|budget| Instant::now() + budget);
     for (index, part) in parts.iter().enumerate() {
         let is_next = index == 0 || parts[index - 1].name != part.name;
-        // The machine's own limit counts towards the first scenario's time.
+        // The time for the machine's own limit counts as the first scenario's.
         if pace.quick && is_next && !(index > 0 && is_machine(parts[index - 1])) {
             end = Some(Instant::now() + QUICK_END);
         }
@@ -53,7 +55,8 @@ pub fn run(name: &str, engines: &[String], pace: &Pace, json: Option<&Path>) -> 
     Ok(record.rows)
 }
 
-/// Every engine at a tiny size, for its checks alone; all of them, or only these.
+/// Runs every engine at a tiny size for its checks only: all engines, or only
+/// those named.
 pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
     let mut parts = scenario::all().iter().collect();
     if !scenarios.is_empty() {
@@ -79,7 +82,7 @@ pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
     Ok(record.rows)
 }
 
-/// What the seeds' tables need.
+/// Measures what the seeds' tables need.
 pub fn seeds(rounds: usize) -> Result<Vec<Row>> {
     let mut record = Record::new(None);
     for seed in seeds::SEEDS {
@@ -103,7 +106,8 @@ pub fn seeds(rounds: usize) -> Result<Vec<Row>> {
 }
 
 impl Pace {
-    /// The plan of a part, when everything has to be over by `end` and `parts`, itself among them, are still to run.
+    /// The plan for a part, if the run must be over at `end` and `parts`, including this
+    /// one, are still to run.
     fn plan(&self, part: &Scenario, parts: &[&Scenario], end: Option<Instant>) -> Plan {
         let sizes = match (self.quick, end) {
             (true, _) => part.quick,
@@ -123,17 +127,19 @@ impl Pace {
             warm_up: usize::from(!self.quick),
             budget: share,
             end,
-            // Quick runs end what is slow after a few seconds.
+            // In a quick run, slow engines are ended after a few seconds
+            // instead.
             cut: cut.min(end).filter(|_| !self.quick),
             run_limit: if self.quick { QUICK_LIMIT } else { self.limit },
             is_quick: self.quick,
         }
     }
 
-    /// What the first of these parts may take of the time that is left.
+    /// How much of the remaining time the first of these parts may take.
     fn share(&self, parts: &[&Scenario], end: Instant) -> Duration {
         let left = end.saturating_duration_since(Instant::now());
-        // Quick answers are promised for each scenario, a budget for all.
+        // A quick run has a time limit for each scenario, and a budget is for
+        // all.
         let (left, parts) = if self.quick {
             let same = parts.iter().take_while(|part| part.name == parts[0].name);
             (left.saturating_sub(QUICK_RESERVE), &parts[..same.count()])
@@ -145,7 +151,7 @@ impl Pace {
     }
 }
 
-/// The rows so far, and the file that has them.
+/// The rows so far, and the file that contains them.
 struct Record {
     rows: Vec<Row>,
     path: Option<PathBuf>,
@@ -173,7 +179,8 @@ impl Record {
     }
 }
 
-/// The parts to run. The machine's own limit comes first, in every run: other figures are read beside it.
+/// The parts to run. The machine's own limit is first in every run, since other figures
+/// are read beside it.
 fn chosen(name: &str) -> Result<Vec<&'static Scenario>> {
     if name == "all" {
         return Ok(scenario::all().iter().collect());
@@ -196,13 +203,13 @@ fn is_machine(part: &Scenario) -> bool {
 
 const MACHINE: &str = "random-access";
 
-/// A part may take so many times its share, so that its largest sizes get a round; the parts after it then share what
-/// is left.
+/// How many times its share a part may take, so that its largest sizes get a round; the
+/// parts after it then share the rest.
 const OVERRUN_MOST: u32 = 2;
 
-/// No process of a quick scenario starts later.
+/// No process of a quick scenario starts after this time.
 const QUICK_END: Duration = Duration::from_secs(20);
-/// No round of a quick scenario starts in the last part of that time.
+/// No round of a quick scenario starts in this last part of that time.
 const QUICK_RESERVE: Duration = Duration::from_secs(6);
 const QUICK_LIMIT: Duration = Duration::from_secs(8);
 const QUICK_ROUNDS: usize = 3;
@@ -222,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_outlives_the_budget_of_all() {
+    fn no_part_exceeds_the_budget_of_all() {
         let parts = chosen("all").unwrap();
         let end = Instant::now() + Duration::from_secs(18 * 60);
         for first in 0..parts.len() {

@@ -1,5 +1,5 @@
-//! Runs a scenario: every engine at every size, interleaved round by round, so
-//! that a machine that drifts drifts for all of them.
+//! Runs a scenario: every engine at every size, in turn within each round, so
+//! that changes of the machine's speed affect all of them.
 
 use std::{
     collections::BTreeMap,
@@ -17,38 +17,39 @@ use crate::{
     scenario::{Metric, Scenario},
 };
 
-/// How much of it to do.
+/// What to run, and for how long.
 pub struct Plan {
     pub sizes: Vec<Params>,
-    /// Rounds that count.
+    /// The number of rounds that count.
     pub rounds: usize,
     pub seed: u64,
-    /// Rounds before those, thrown away unless time runs out before all have been run.
+    /// The number of rounds before those. They are discarded, unless the time runs out
+    /// before all rounds have been run.
     pub warm_up: usize,
-    /// No new round of a size starts after its share of this is used up.
+    /// No new round of a size starts after its share of this time is used up.
     pub budget: Option<Duration>,
     /// No process starts after this.
     pub end: Option<Instant>,
-    /// What runs then is ended: the budget is kept, whoever is slow.
+    /// Processes that run at this time are ended, so that the budget is kept.
     pub cut: Option<Instant>,
-    /// No process runs longer.
+    /// The longest time for a process.
     pub run_limit: Duration,
-    /// A first look: one that runs longer than that is left out of it, and has not failed.
+    /// In a quick run, an engine that runs too long is left out; this is no failure.
     pub is_quick: bool,
 }
 
 /// How long a process may run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Limit {
-    /// Longer is too slow.
+    /// A process that runs longer is too slow.
     Slow(Duration),
-    /// No more of the budget is left for it.
+    /// The budget has no more time for it.
     Budget(Duration),
 }
 
 impl Plan {
-    /// Of the next process: no more than half of the time that is left, unless it is the last one, so that one that is
-    /// slow leaves something to those after it.
+    /// The limit for the next process: half of the remaining time, unless it is the last
+    /// one, so that a slow engine leaves some time to those after it.
     fn limit(&self, is_last: bool) -> Limit {
         let left = self
             .cut
@@ -62,8 +63,8 @@ impl Plan {
     }
 }
 
-/// Measures `engines` (with the reason, for those that are missing) by `plan`; `note` gets the rows of each size as
-/// soon as they are there.
+/// Measures `engines` by `plan`; those that are missing have the reason. `note` gets the
+/// rows of each size when they are complete.
 pub fn run(
     scenario: &Scenario,
     engines: &[(Engine, Option<String>)],
@@ -87,7 +88,8 @@ pub fn run(
     bar.finish_and_clear();
 }
 
-/// Engines that were ended for being too slow, and the size at which they were, and how: no larger one is tried.
+/// The engines that were ended for being too slow, with the size and the limit; larger
+/// sizes are not tried.
 #[derive(Default)]
 struct GivenUp(BTreeMap<String, (u64, Status)>);
 
@@ -162,7 +164,8 @@ impl<'a> Size<'a> {
         }
     }
 
-    /// Rounds until all have been run or the deadline has come; at least one.
+    /// Runs rounds until all have been run or the deadline has come; at least
+    /// one.
     fn all_rounds(
         &mut self,
         plan: &Plan,
@@ -206,7 +209,7 @@ impl<'a> Size<'a> {
             .collect()
     }
 
-    /// Engines with the full contract must agree on the scenario's results.
+    /// Fails engines with the full contract whose results differ.
     fn fail_those_that_disagree(&mut self) {
         let expect = (self.scenario.expect)(&self.params);
         for name in expect.agree {
@@ -287,14 +290,16 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Drops the first rounds: they warmed the machine up. One that was cut may have no others.
+    /// Drops the first rounds, which warmed the machine up. An engine that was cut may
+    /// have no other rounds; then they are kept.
     fn forget_first(&mut self, count: usize) {
         for figures in self.figures.values_mut().chain([&mut self.cpu_s]) {
             figures.drain(..count.min(figures.len().saturating_sub(1)));
         }
     }
 
-    /// The budget is used up: it keeps the figures of the rounds before, if there are any.
+    /// The budget is used up: the engine keeps the figures of earlier rounds, if there
+    /// are any.
     fn cut(&mut self, reason: String) {
         if self.cpu_s.is_empty() {
             self.status = Status::Cut;
@@ -307,7 +312,8 @@ impl<'a> Entry<'a> {
         self.reason = reason;
     }
 
-    /// A row a figure; without any, a row for each figure that the scenario has, so that nobody is left out in silence.
+    /// A row for each figure. Without figures, a row for each figure of the scenario, so
+    /// that no engine is missing from the tables.
     fn rows(self, scenario: &Scenario, params: &Params) -> Vec<Row> {
         let is_there =
             |metric: &&Metric| self.status != Status::Ok || self.figures.contains_key(metric.name);
@@ -346,10 +352,10 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What became of an engine that was measured when its time ended.
+/// The status of an engine that was being measured when the time was over.
 const CUT: &str = "cut at the budget";
 
-/// Of one whose turn did not come.
+/// The status of an engine that was not started before that.
 const NOT_RUN: &str = "not run: budget";
 
 fn is_over(deadline: Option<Instant>) -> bool {
@@ -369,7 +375,8 @@ mod tests {
 
     use super::*;
 
-    /// One that never ends at 1,000 metrics and more, and at once below; in a folder of its own.
+    /// An engine that never ends at 1,000 metrics or more, and ends at once below; it has
+    /// a folder of its own.
     struct Sleeper {
         folder: PathBuf,
         engines: Vec<(Engine, Option<String>)>,
@@ -391,7 +398,8 @@ mod tests {
             }
         }
 
-        /// What is recorded of it at these sizes, and why.
+        /// The statuses that are recorded for it at these sizes, with the
+        /// reasons.
         fn run(&self, sizes: &[u64], budget: Duration) -> Vec<(Status, String)> {
             self.outcomes(&plan(sizes, budget))
         }
@@ -435,7 +443,7 @@ echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
     }
 
     #[test]
-    fn what_runs_when_the_budget_ends_is_ended_and_says_so() {
+    fn an_engine_that_runs_when_the_budget_ends_is_ended_and_recorded_as_cut() {
         let sleeper = Sleeper::new("ended");
         let outcomes = sleeper.run(&[1_000], Duration::from_millis(300));
         let (status, reason) = &outcomes[0];
@@ -444,7 +452,7 @@ echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
     }
 
     #[test]
-    fn what_is_slow_has_failed_but_not_in_a_first_look() {
+    fn a_slow_engine_has_failed_but_not_in_a_quick_run() {
         for (is_quick, status) in [(false, Status::Failed), (true, Status::Cut)] {
             let sleeper = Sleeper::new(&format!("slow-{is_quick}"));
             let slow = Plan {
@@ -458,7 +466,7 @@ echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
     }
 
     #[test]
-    fn what_was_cut_is_not_tried_at_a_larger_size() {
+    fn an_engine_that_was_cut_is_not_tried_at_a_larger_size() {
         let sleeper = Sleeper::new("larger");
         let outcomes = sleeper.run(&[1_000, 2_000], Duration::from_millis(300));
         let reason = "not run: budget (cut at the budget at metrics = 1000)";
@@ -473,7 +481,7 @@ echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
     }
 
     #[test]
-    fn who_ends_in_time_has_figures() {
+    fn an_engine_that_ends_in_time_has_figures() {
         let sleeper = Sleeper::new("in-time");
         let outcomes = sleeper.run(&[1, 2], Duration::from_secs(600));
         assert_eq!(outcomes, vec![(Status::Ok, String::new()); 2]);
@@ -493,7 +501,7 @@ echo "{\"checks\":{\"metrics\":$metrics,\"values\":1,\"sum\":1}}"
     }
 
     #[test]
-    fn one_that_is_slow_leaves_half_of_the_time_to_the_others() {
+    fn a_slow_engine_leaves_half_of_the_time_to_the_others() {
         let limit = |seconds, is_last| plan(&[], Duration::from_secs(seconds)).limit(is_last);
         assert_eq!(limit(2_000, false), Limit::Slow(Duration::from_secs(600)));
         let Limit::Budget(half) = limit(1_000, false) else {

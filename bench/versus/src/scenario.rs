@@ -1,11 +1,12 @@
-//! A scenario: what runs, at which sizes, what it measures, and what it must
-//! have done to count. The table of them all is in `scenarios`.
+//! A scenario: what runs, at which sizes, what it measures, and what must have
+//! been done for the figures to count. The table of all scenarios is in
+//! `scenarios`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{check::Expect, params::Params, record::Row, scenarios::SCENARIOS};
 
-/// Whether a smaller or a larger figure is the better one.
+/// Whether a smaller or a larger figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -23,17 +24,18 @@ pub struct Metric {
 
 /// A workload, or one part of it.
 pub struct Scenario {
-    /// The workload, as records name it.
+    /// The name of the workload in records.
     pub name: &'static str,
-    /// The part of it, as engines know it: the same word where there is only one.
+    /// The name of the part for engines; the same as the workload if it has only
+    /// one part.
     pub work: &'static str,
     pub about: &'static str,
     /// The parameter on the x axis of the plots.
     pub axis: &'static str,
     pub metrics: &'static [Metric],
-    /// Its share of the time when a whole record has a budget.
+    /// Its share of the time if a whole record has a budget.
     pub weight: u32,
-    /// As the workload is defined.
+    /// The sizes of the workload's definition.
     pub full: fn() -> Vec<Params>,
     /// The same sizes, each for a shorter time.
     pub short: fn() -> Vec<Params>,
@@ -45,7 +47,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Whether a figure is of this part.
+    /// Whether a figure belongs to this part.
     pub fn has(&self, row: &Row) -> bool {
         self.name == row.scenario
             && row.params.has(self.axis)
@@ -57,7 +59,7 @@ pub fn all() -> &'static [Scenario] {
     SCENARIOS
 }
 
-/// All parts of a workload, or the one part of that name; none when there is no such.
+/// All parts of a workload, or the one part with that name; empty if there is none.
 pub fn parts(name: &str) -> Vec<&'static Scenario> {
     let by_name = SCENARIOS.iter().filter(|part| part.name == name);
     let by_work = SCENARIOS.iter().filter(|part| part.work == name);
@@ -69,7 +71,7 @@ pub fn parts(name: &str) -> Vec<&'static Scenario> {
     }
 }
 
-/// The part that a figure of a record is of.
+/// The part to which a figure of a record belongs.
 pub fn of_row(row: &Row) -> Option<&'static Scenario> {
     SCENARIOS.iter().find(|part| part.has(row))
 }

@@ -1,5 +1,5 @@
-//! The scenarios, exactly as the workload definitions give them: parameters
-//! from small to huge, and metrics.
+//! The scenarios as the workloads are defined: parameters from small to very
+//! large, and metrics.
 
 use crate::{
     check::Expect,
@@ -271,7 +271,8 @@ pub const SCENARIOS: &[Scenario] = &[
         weight: 8,
         full: || overload(10, &["refresh", "insert"], &[0, 1], &[100, 150, 200]),
         short: || overload(3, &["refresh", "insert"], &[0, 1], &[100, 150, 200]),
-        // Refreshes need a fleet, whose registration alone takes longer than a first look.
+        // Refreshes need registered devices, and registering them alone takes longer than
+        // a quick run.
         quick: || overload(1, &["insert"], &[0], &[200]),
         tiny: || overload(1, &["refresh", "insert"], &[0], &[10]),
         expect: Expect::storm_overload,
@@ -486,7 +487,7 @@ fn grid(axes: &[(&str, &[u64])]) -> Vec<Params> {
     from(Params::default(), axes)
 }
 
-/// Every combination, the last key varying fastest.
+/// Every combination; the last key varies fastest.
 fn from(fixed: Params, axes: &[(&str, &[u64])]) -> Vec<Params> {
     let mut rows = vec![fixed];
     for (key, values) in axes {
@@ -503,7 +504,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_of_a_part_is_found_again_by_its_row() {
+    fn every_figure_of_a_part_is_found_by_its_row() {
         for part in SCENARIOS {
             for params in [(part.full)(), (part.short)(), (part.quick)(), (part.tiny)()].concat() {
                 assert!(params.has(part.axis), "{} {params}", part.work);

@@ -1,9 +1,9 @@
-//! The five tables of the seeds: their lines, and where today's figure of each
-//! comes from.
+//! The tables of the five seeds: their lines, and where the present figure of
+//! each line comes from.
 
 use crate::{params::Params, record::Row, scenario};
 
-/// A line of a seed's table and where today's figure of it comes from.
+/// A line of a seed's table, and where its present figure comes from.
 pub struct Line {
     pub what: &'static str,
     pub before: &'static str,
@@ -18,15 +18,15 @@ pub struct Line {
 pub struct Seed {
     pub title: &'static str,
     pub work: &'static str,
-    /// The engine that stands for the seed's old structure.
+    /// The engine with the seed's old structure.
     pub before: &'static str,
-    /// The one that stands for its new structure.
+    /// The engine with the seed's new structure.
     pub after: &'static str,
     axis: &'static str,
     /// Parameters that all lines share.
     fixed: &'static [(&'static str, u64)],
     pub lines: &'static [Line],
-    /// Whether a round takes minutes, so that one has to do.
+    /// Whether a round takes minutes, so that there is only one.
     pub is_long: bool,
 }
 
@@ -35,7 +35,7 @@ impl Seed {
         [self.before, self.after, US].map(str::to_owned)
     }
 
-    /// The parameters to run, one set a line.
+    /// The parameters to run, one set for each line.
     pub fn sizes(&self) -> Vec<Params> {
         let mut sizes = Vec::new();
         for params in self.lines.iter().map(|line| self.params(line)) {
@@ -57,7 +57,8 @@ impl Seed {
         params.with(self.axis, line.at)
     }
 
-    /// The figure of a line, whatever the record's durations are.
+    /// The figure of a line in a record, whatever the durations of the record
+    /// are.
     pub fn find<'a>(&self, line: &Line, engine: &str, rows: &'a [Row]) -> Option<&'a Row> {
         let is_of_part =
             |row: &Row| scenario::of_row(row).is_some_and(|part| part.work == self.work);

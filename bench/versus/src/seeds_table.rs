@@ -1,4 +1,4 @@
-//! The seeds' tables as they are shown: on a terminal, and for the report.
+//! The seeds' tables, for a terminal and for the report.
 
 use comfy_table::{Attribute, Cell, Color, Table};
 
@@ -8,7 +8,7 @@ use crate::{
     seeds::{Line, Seed, US},
 };
 
-/// One cell: its words, and whether Busyhour loses there.
+/// One cell: its text, and whether Busyhour is behind there.
 pub struct SeedCell {
     pub text: String,
     pub is_losing: bool,
@@ -26,7 +26,7 @@ pub const COLUMNS: [&str; 7] = [
 ];
 
 impl Seed {
-    /// For a terminal; losing cells in red.
+    /// A table for a terminal; cells in which Busyhour is behind are red.
     pub fn table(&self, rows: &[Row]) -> Table {
         let titles: Vec<&str> = [self.title].into_iter().chain(COLUMNS).collect();
         let mut table = empty(&titles);
@@ -80,7 +80,7 @@ impl Seed {
         Some(ahead_by(ours, self.find(line, engine, rows)?)?.median)
     }
 
-    /// Lines that have Busyhour behind one of the seed's structures.
+    /// How many lines have Busyhour behind one of the seed's structures.
     pub fn losing_count(&self, rows: &[Row]) -> usize {
         let loses = |line: &&Line| {
             let cells = self.cells(line, rows);
@@ -89,7 +89,7 @@ impl Seed {
         self.lines.iter().filter(loses).count()
     }
 
-    /// Whether a record has any figure of this table.
+    /// Whether a record has a figure of this table.
     pub fn is_in(&self, rows: &[Row]) -> bool {
         let has_figure = |line: &Line| self.find(line, US, rows).is_some();
         self.lines.iter().any(has_figure)
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_loses_says_so() {
+    fn a_line_with_busyhour_behind_is_marked() {
         let slow = [
             row("busyhour", 20.0),
             row("seed-before", 10.0),

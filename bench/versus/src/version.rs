@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-/// `name version`, as the lock file in `folder` has it.
+/// `name version`, as in the lock file in `folder`.
 pub fn of_crate(folder: &Path, name: &str) -> Option<String> {
     let text = fs::read_to_string(folder.join("Cargo.lock")).ok()?;
     let entry = text.split("[[package]]").find(|entry| {

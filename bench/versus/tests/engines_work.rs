@@ -1,5 +1,6 @@
-//! Engines, at a tiny size, must do the work they are timed for. Those of this
-//! tree are checked here; `versus check` checks the installed peers too.
+//! Engines must do the work that is measured, which is checked at a tiny size.
+//! This test checks those of this tree; `versus check` also checks the
+//! installed peers.
 
 use std::process::Command;
 
@@ -35,7 +36,7 @@ fn an_unknown_scenario_is_a_clear_error() {
 }
 
 #[test]
-fn a_record_leads_to_ratios_and_a_page() {
+fn a_record_gives_ratios_and_a_page() {
     let folder = std::env::temp_dir().join(format!("versus-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let record = folder.join("record.json");
@@ -77,10 +78,12 @@ fn a_record_leads_to_ratios_and_a_page() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// All but those that need more than this tree and a compiler; `make peers` checks the others.
+/// All engines but those that need more than this tree and a compiler; `make peers`
+/// checks the others.
 const OURS: &str =
     "busyhour,seed-before,seed-after,std-binary-heap,std-btreemap,machine,increments-only";
 
-/// All but those that measure the server, which would have to be built with all optimizations first.
+/// All scenarios but those that measure the server, which would have to be built with all
+/// optimizations first.
 const SCENARIOS: &str =
     "timers,pool-requeue,pool-external,serializer-pingpong,run-queue,bus-cache,buffers";

@@ -1,4 +1,4 @@
-//! async-executor with threads that drive it.
+//! async-executor, with threads that run it.
 
 use std::{
     cell::Cell,
@@ -69,7 +69,8 @@ async fn entity(index: u64, ms: u64, stop: Rc<Cell<bool>>) -> u64 {
     let (begin, mut count) = (Instant::now(), 0u64);
     while !stop.get() {
         count += 1;
-        // One of them watches the clock, so that reading it costs nothing per switch.
+        // One task reads the clock, so that a switch does not include the cost of
+        // that.
         if index == 0 && count.is_multiple_of(64) && begin.elapsed() >= Duration::from_millis(ms) {
             stop.set(true);
         }

@@ -1,4 +1,4 @@
-//! NATS: core messages; the subscriber keeps the last values.
+//! NATS, with core messages; the subscriber keeps the last values.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ impl Nats {
     }
 }
 
-/// Subscribes, and waits for the answer to a ping, so that no update is missed.
+/// Subscribes and waits for the answer to a ping, so that no update is missed.
 fn subscribe(mut stream: TcpStream) -> JoinHandle<(Received, u64)> {
     stream.write_all(CONNECT).expect("NATS reads");
     stream
@@ -54,7 +54,8 @@ fn subscribe(mut stream: TcpStream) -> JoinHandle<(Received, u64)> {
     thread::spawn(move || receive(&mut lines, &mut answers))
 }
 
-/// A message is a line with the subject and a line with the value; 0 is the end.
+/// A message is a line with the subject and a line with the value; the value 0
+/// is the end.
 fn receive(lines: &mut BufReader<TcpStream>, answers: &mut TcpStream) -> (Received, u64) {
     let (mut received, mut last) = (Received::default(), HashMap::<u64, u64>::new());
     let (mut head, mut body) = (String::new(), String::new());

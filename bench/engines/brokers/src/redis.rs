@@ -1,4 +1,5 @@
-//! Redis: the cache is its keys, the bus its channels. Commands are pipelined.
+//! Redis: its keys are the cache, and its channels are the bus. Commands are
+//! pipelined.
 
 use std::{
     io::{BufRead, BufReader, BufWriter, Read, Write},
@@ -63,7 +64,7 @@ fn last_values(server: &Server, keys: u64) -> u64 {
     sum
 }
 
-/// Subscribes, and waits for the confirmation, so that no update is missed.
+/// Subscribes and waits for the confirmation, so that no update is missed.
 fn subscribe(mut stream: TcpStream) -> JoinHandle<Received> {
     stream
         .write_all(b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nu\r\n")
@@ -76,7 +77,7 @@ fn subscribe(mut stream: TcpStream) -> JoinHandle<Received> {
     thread::spawn(move || receive(lines))
 }
 
-/// A message is seven lines; the last is the value, and 0 the end.
+/// A message is seven lines; the last one is the value, and 0 is the end.
 fn receive(mut lines: BufReader<TcpStream>) -> Received {
     let (mut received, mut line) = (Received::default(), String::new());
     loop {

@@ -1,4 +1,4 @@
-//! A broker's process on a free port of loopback; it ends with the engine.
+//! The process of a broker on a free loopback port; it ends with the engine.
 
 use std::{
     net::{TcpListener, TcpStream},
@@ -28,7 +28,7 @@ impl Server {
         Self { child, port }
     }
 
-    /// A connection, as soon as the broker takes one.
+    /// Returns a connection as soon as the broker accepts one.
     pub fn connect(&self) -> TcpStream {
         for _ in 0..500 {
             if let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) {

@@ -1,4 +1,4 @@
-//! Busyhour's stations, each behind the same small trait as its peers.
+//! Busyhour's components, each behind the same small trait as its peers.
 
 use kit::{Args, args::refuse, bus, lookup, tasks, timers};
 
@@ -15,7 +15,7 @@ fn main() {
         ("unordered", "serializer-pingpong") => task_pool::unordered_pingpong(&args),
         (_, scenario) => run(scenario, &args),
     }
-    // The pool's threads are still there: what was measured has been printed.
+    // The pool's threads still run, but the figures have been printed.
     std::process::exit(0);
 }
 

@@ -1,4 +1,4 @@
-//! Picking and putting back; and whole switches between futures that yield.
+//! Picking and putting back, and whole switches between futures that yield.
 
 use std::{
     sync::{
@@ -38,8 +38,8 @@ fn pick_ns(rq: u64, ms: u64) -> f64 {
 }
 
 /// Futures on one worker, each an entity of its own that yields in a loop. They
-/// begin together, when the last of them is there, and stop when the time is up
-/// and each had a turn or two.
+/// begin when all are there, and stop when the time is over and each had one or
+/// two turns.
 fn switch(rq: u64, ms: u64) -> Switches {
     let pool = TaskPool::builder().workers(1).build().expect("one worker");
     let stop = Arc::new(AtomicBool::new(false));
@@ -69,12 +69,12 @@ fn switch(rq: u64, ms: u64) -> Switches {
     Switches { counts, spent }
 }
 
-/// How often it was switched to.
+/// Counts how often the future was switched to.
 async fn count(stop: Arc<AtomicBool>, total: Arc<AtomicU64>) -> u64 {
     let mut own_count = 0;
     while !stop.load(Ordering::Relaxed) {
         own_count += 1;
-        // Written by one worker alone.
+        // Only one worker writes it.
         total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         yield_now().await;
     }

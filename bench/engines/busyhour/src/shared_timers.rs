@@ -1,4 +1,4 @@
-//! `timers-shared`: the service, with its driver running, as a server has it.
+//! `timers-shared`: the service with its driver running, as in a server.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use kit::{Args, timers};
 struct Service {
     timers: Timers,
     pool: TaskPool,
-    /// A minute from the start, so that none is due while it is measured.
+    /// A minute after the start, so that no timer is due during the
+    /// measurement.
     origin: Instant,
 }
 

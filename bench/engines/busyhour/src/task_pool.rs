@@ -31,7 +31,7 @@ impl tasks::Serial for Ordered {
     }
 }
 
-/// Leaves out the serializer: what remains is the same work, pushed to the pool itself.
+/// The same work without the serializers: tasks are pushed to the pool itself.
 struct Unordered(&'static Pool);
 
 impl tasks::Serial for Unordered {

@@ -1,4 +1,4 @@
-//! `timers`: the pure queue, exact by deadline, then by insertion.
+//! `timers` with the pure queue, which is exact by deadline, then by insertion.
 
 use busyhour::{
     clock::Instant,

@@ -13,7 +13,7 @@ use busyhour::{
 };
 use kit::bus::{Bus, Received};
 
-/// What the peers' messages carry too: a key and a value.
+/// What the messages of peers carry, too: a key and a value.
 #[derive(Debug, Clone, Copy)]
 struct Update {
     key: u64,
@@ -35,7 +35,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Only one task at a time comes here, so plain loads and stores will do.
+    /// Only one task at a time runs this, so plain loads and stores are enough.
     fn note(&self, delivery: &Delivery<'_, Update>) {
         if let Delivery::Event(update, _) = delivery {
             self.sum.store(

@@ -1,4 +1,5 @@
-//! `bytes`: allocate 1 KiB, freeze, clone, drop, drop. One program an allocator.
+//! `bytes`: allocate 1 KiB, freeze, clone, drop, drop. There is one program for
+//! each allocator.
 
 use std::hint::black_box;
 
@@ -9,7 +10,7 @@ use kit::{
     buffers::{self, BUFFER_BYTES},
 };
 
-/// The engine; its binary brings the allocator.
+/// The engine; each binary chooses its allocator.
 pub fn main() {
     let args = Args::from_command_line();
     match args.variant_and_scenario().1 {

@@ -1,4 +1,4 @@
-//! The pool that many write themselves: threads that read one channel.
+//! A simple pool: threads that read one channel.
 
 use crossbeam_channel::{Sender, unbounded};
 use kit::{

@@ -1,4 +1,4 @@
-//! The pool that many write themselves, over kanal: threads that read one channel.
+//! A simple pool over kanal: threads that read one channel.
 
 use kanal::{Sender, unbounded};
 use kit::{

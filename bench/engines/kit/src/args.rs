@@ -1,4 +1,5 @@
-//! The command line of an engine: variant words, scenario, parameters.
+//! The command line of an engine: words for the variant, the scenario, and
+//! parameters.
 
 /// `[VARIANT] SCENARIO key=value …`
 pub struct Args {
@@ -20,13 +21,13 @@ impl Args {
         }
     }
 
-    /// The parameter `key`; ends the process with a message when it is absent.
+    /// The parameter `key`; without it, ends the process with a message.
     pub fn number(&self, key: &str) -> u64 {
         self.optional(key)
             .unwrap_or_else(|| refuse(&format!("parameter {key}=NUMBER is missing")))
     }
 
-    /// The parameter `key` where it is a word.
+    /// The parameter `key`, if it is a word.
     pub fn word(&self, key: &str) -> Option<&str> {
         let mut pairs = self.words.iter().filter_map(|word| word.split_once('='));
         pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
@@ -46,7 +47,7 @@ impl Args {
     }
 }
 
-/// Ends the process: this engine does not do that.
+/// Ends the process: this engine does not have the scenario.
 pub fn refuse(why: &str) -> ! {
     eprintln!("{why}");
     std::process::exit(3);

@@ -12,17 +12,18 @@ use crate::{Args, Output, Random};
 
 pub const BUFFER_BYTES: usize = 1024;
 
-/// A pool of pinned buffers, as C code sees it: by address.
+/// A pool of pinned buffers as C code uses it: by address.
 pub trait Pins: Sync {
-    /// Takes a buffer of 1 KiB, pinned once; its address.
+    /// Takes a buffer of 1 KiB that is pinned once; returns its address.
     fn find(&self) -> usize;
-    /// Pins the buffer that holds this address; whether there is one.
+    /// Pins the buffer that contains this address; returns whether there is
+    /// one.
     fn pin(&self, address: usize) -> bool;
     fn unpin(&self, address: usize) -> bool;
     fn live_count(&self) -> u64;
 }
 
-/// Runs the pinning half of `buffers`.
+/// Runs the half of `buffers` that pins.
 pub fn run<P: Pins>(args: &Args, pool: &P, clone_drop: Option<&(dyn Fn() + Sync)>) {
     let (live, pairs, threads) = (
         args.number("live"),
@@ -75,8 +76,9 @@ pub fn run_clone_drop(args: &Args, clone_drop: impl Fn() + Sync) {
     output.finish();
 }
 
-/// Wall time of one operation per thread, in ns, over `count` operations on each thread: from the first that begins to
-/// the last that ends, as they say themselves. Who lets them go may get its processor when they have ended already.
+/// The time of one operation, in ns, with `count` operations on each thread: from the
+/// first thread's begin to the last one's end, as the threads measure it themselves. The
+/// thread that starts them may get its processor only after they have ended.
 fn on_threads(threads: u64, count: u64, seed: u64, operation: impl Fn(&mut Random) + Sync) -> f64 {
     let rendezvous = Barrier::new(threads as usize);
     let spans: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
@@ -93,7 +95,7 @@ fn on_threads(threads: u64, count: u64, seed: u64, operation: impl Fn(&mut Rando
         let running: Vec<_> = (0..threads).map(spawn).collect();
         let ended = running
             .into_iter()
-            .map(|thread| thread.join().expect("an operation that panics"));
+            .map(|thread| thread.join().expect("no operation panics"));
         ended.collect()
     });
     let begin = spans.iter().map(|(begin, _)| *begin).min();

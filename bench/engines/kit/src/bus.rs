@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::{Args, Output, Random};
 
-/// What the subscriber counted.
+/// What the subscriber has counted.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Received {
     pub count: u64,
@@ -15,7 +15,8 @@ pub struct Received {
 pub trait Bus: Sized {
     fn publish(&mut self, key: u64, value: u64);
 
-    /// Waits until the subscriber has seen all; what it saw, and the sum of the cached values.
+    /// Waits until the subscriber has received everything; returns what it counted, and
+    /// the sum of the cached values.
     fn drain(self, updates: u64) -> (Received, u64);
 }
 
@@ -41,11 +42,12 @@ pub fn run<B: Bus>(args: &Args, make: impl FnOnce(u64) -> B) {
     output.finish();
 }
 
-/// Subscribers by key.
+/// Subscriptions by key.
 pub trait Fanout: Sized {
     fn publish(&mut self, key: u64, value: u64);
 
-    /// Waits for the last delivery; how many the subscriber of key 0 saw, and all others together.
+    /// Waits for the last delivery; returns how many events the subscriber of key 0
+    /// received, and how many all others together.
     fn drain(self, updates: u64) -> (u64, u64);
 }
 

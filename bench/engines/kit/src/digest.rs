@@ -2,7 +2,7 @@
 
 use crate::Output;
 
-/// Each value counts by which series it belongs to and at which step.
+/// Each value counts with its series and its step.
 #[derive(Debug, Default)]
 pub struct DigestSum {
     count: u64,
@@ -10,7 +10,7 @@ pub struct DigestSum {
 }
 
 impl DigestSum {
-    /// NaN says that there is no value.
+    /// Adds a value; NaN means that there is none.
     pub fn add(&mut self, series: u64, step: u64, value: f64) {
         if !value.is_nan() {
             self.count += 1;
@@ -18,7 +18,7 @@ impl DigestSum {
         }
     }
 
-    /// Prints the lines of `digest`, among them how many there were of `what`.
+    /// Prints the lines of `digest`, including the count of `what`.
     pub fn report(&self, digest_ms: f64, what: &'static str, count: u64) {
         let mut output = Output::default();
         output.figure("digest_ms", digest_ms);

@@ -1,6 +1,6 @@
-//! What every Rust engine shares. An engine implements one small trait a
-//! scenario; the driver here does the work, times it and prints the lines of
-//! the protocol, so that no two engines time different things.
+//! What all Rust engines share. An engine implements one small trait for each
+//! scenario; the driver here does the work, measures it and prints the lines of
+//! the protocol, so that all engines measure the same.
 
 pub mod args;
 pub mod buffers;

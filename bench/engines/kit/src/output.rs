@@ -1,6 +1,6 @@
 //! The lines that an engine prints.
 
-/// Collects checks; figures are printed at once.
+/// Collects checks; figures are printed immediately.
 #[derive(Default)]
 pub struct Output {
     checks: Vec<(&'static str, u64)>,
@@ -16,12 +16,12 @@ impl Output {
         self.checks.push((name, value));
     }
 
-    /// A check that is no whole number; digits enough to tell it from its neighbours.
+    /// A check that is no integer; it is printed with enough digits to be exact.
     pub fn check_real(&mut self, name: &'static str, value: f64) {
         self.reals.push((name, value));
     }
 
-    /// Prints the checks, the last line.
+    /// Prints the checks as the last line.
     pub fn finish(self) {
         let whole = self.checks.iter();
         let whole = whole.map(|(name, value)| format!("\"{name}\":{value}"));

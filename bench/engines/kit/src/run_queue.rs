@@ -1,4 +1,4 @@
-//! The report of `run-queue`.
+//! The measurements and the report of `run-queue`.
 
 use std::{
     cell::Cell,
@@ -12,14 +12,14 @@ use std::{
 
 use crate::Output;
 
-/// What the entities counted.
+/// The counts of the entities.
 pub struct Switches {
     pub counts: Vec<u64>,
     pub spent: Duration,
 }
 
 impl Switches {
-    /// Prints the lines; `pick_ns` where the engine has picking as a part of its own.
+    /// Prints the lines; `pick_ns` is given if the engine can pick without running.
     pub fn report(&self, pick_ns: Option<f64>) {
         let total: u64 = self.counts.iter().sum();
         let mut output = Output::default();
@@ -41,7 +41,8 @@ impl Switches {
 }
 
 impl Switches {
-    /// How unequal the shares are: the standard deviation of the entities' counts, in percent of their mean.
+    /// The inequality of the shares: the standard deviation of the entities' counts, in
+    /// percent of their mean.
     fn deviation_percent(&self) -> f64 {
         let count = self.counts.len().max(1) as f64;
         let mean = self.counts.iter().sum::<u64>() as f64 / count;
@@ -50,7 +51,8 @@ impl Switches {
     }
 }
 
-/// Picks and puts back in batches until `ms` have passed and every entity had a turn or two; ns of each.
+/// Picks and puts back in batches until `ms` have passed and every entity had one or two
+/// turns; returns the ns for each.
 pub fn time_picks(rq: u64, ms: u64, mut pick: impl FnMut() -> usize) -> (f64, Vec<u64>) {
     let mut counts = vec![0; rq as usize];
     let (begin, mut total) = (Instant::now(), 0u64);
@@ -63,8 +65,8 @@ pub fn time_picks(rq: u64, ms: u64, mut pick: impl FnMut() -> usize) -> (f64, Ve
     (begin.elapsed().as_nanos() as f64 / total as f64, counts)
 }
 
-/// Whole switches over a run queue that is nothing but a run queue: what it picks is a future, which is polled and
-/// yields.
+/// Whole switches over a structure that is only a run queue: each pick is a future, which
+/// is polled and yields.
 pub fn time_switches(rq: u64, ms: u64, mut pick: impl FnMut() -> usize) -> Switches {
     let counts: Vec<Rc<Cell<u64>>> = (0..rq).map(|_| Rc::default()).collect();
     let mut entities: Vec<_> = counts.iter().map(entity).collect();

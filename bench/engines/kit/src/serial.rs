@@ -1,5 +1,5 @@
-//! A serializer over any pool, as one writes it where the pool has none: a
-//! queue with a lock, and at most one task in the pool that empties it.
+//! A simple serializer over any pool, for pools without one: a queue with a
+//! lock, and at most one task in the pool that empties it.
 
 use std::{
     collections::VecDeque,
@@ -39,7 +39,7 @@ impl<P: Pool> Serializer<P> {
         }
     }
 
-    /// Whether the serializer could go to sleep: nothing came in meanwhile.
+    /// Whether the serializer has become idle: nothing was pushed meanwhile.
     fn rest(&self) -> bool {
         self.is_scheduled.store(false, Ordering::SeqCst);
         self.tasks.lock().unwrap().is_empty() || self.is_scheduled.swap(true, Ordering::SeqCst)

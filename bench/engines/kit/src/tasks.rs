@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Args, Output};
 
-/// A pool of workers. It lives until the process ends.
+/// A pool of workers, which exists until the process ends.
 pub trait Pool: Sync + 'static {
     fn push(&'static self, task: impl FnOnce() + Send + 'static);
 }
@@ -71,7 +71,7 @@ fn bounce<S: Serial>(here: &'static Station<S>, there: &'static Station<S>, load
     }
 }
 
-/// Runs the ceiling of `pool-requeue`: threads that only add.
+/// Measures the upper limit for `pool-requeue`: threads that only add.
 pub fn ceiling(args: &Args) {
     let load: &'static Load = Box::leak(Box::default());
     for _ in 0..args.number("workers") {
@@ -91,7 +91,7 @@ pub fn ceiling(args: &Args) {
 const INITIAL_TASKS: u64 = 200;
 const PAIRS: u64 = 200;
 
-/// The shared counter, and what the tasks counted in places of their own.
+/// The shared counter, and the counts that tasks keep in places of their own.
 #[derive(Default)]
 struct Load {
     stop: AtomicBool,
@@ -110,25 +110,25 @@ impl Load {
         self.counter.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One task's work; whether it should push itself again.
+    /// The work of one task; returns whether the task should push itself again.
     #[inline]
     fn step(&self) -> bool {
         self.add_one();
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds tasks that were counted in a place of their own (a chain's, a serializer's).
+    /// Adds tasks that were counted in another place (that of a chain or a serializer).
     fn add_tasks(&self, count: u64) {
         self.tasks.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// A chain of tasks that push themselves has come to its end; it ran this many.
+    /// A chain of tasks that push themselves has ended; it ran `own_count` tasks.
     fn end_chain(&self, own_count: u64) {
         self.add_tasks(own_count);
         self.ended_chains.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Waits until that many chains have ended.
+    /// Waits until `chains` chains have ended.
     fn wait_for(&self, chains: u64) {
         while self.ended_chains.load(Ordering::Acquire) < chains {
             std::thread::sleep(Duration::from_millis(1));
@@ -143,7 +143,8 @@ impl Load {
         self.counter.0.load(Ordering::Acquire)
     }
 
-    /// Lets the tasks run for `ms`, then tells them to stop; tasks a second over that time.
+    /// Lets the tasks run for `ms`, then tells them to stop; returns the tasks per second
+    /// in that time.
     fn let_run(&self, ms: u64) -> f64 {
         let (begin, before) = (Instant::now(), self.counter());
         std::thread::sleep(Duration::from_millis(ms));
@@ -174,7 +175,7 @@ impl Load {
     }
 }
 
-/// One of a pair: its serializer, and what happened inside.
+/// One of a pair: its serializer, and the counts of its tasks.
 struct Station<S> {
     serial: S,
     busy: AtomicBool,
@@ -193,7 +194,8 @@ impl<S> Station<S> {
     /// Runs a task's work inside the serializer.
     #[inline]
     fn enter(&self, load: &Load) -> bool {
-        // Plain loads and stores: only one task at a time may be here, and if not, one of the two sees it.
+        // Plain loads and stores: only one task at a time may run this, and if two do, at
+        // least one of them sees it.
         if self.busy.load(Ordering::Relaxed) {
             load.overlap();
         }

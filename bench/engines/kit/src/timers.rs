@@ -8,26 +8,27 @@ use std::{
 
 use crate::{Args, Output, Random};
 
-/// A structure of timers, driven by one thread.
+/// A structure of timers that one thread uses.
 pub trait Timers {
     type Handle;
 
     /// Adds timer number `id`, due `deadline_ns` after the start of virtual time.
     fn add(&mut self, deadline_ns: u64, id: u64) -> Self::Handle;
 
-    /// Cancels a timer; whether it was still there.
+    /// Cancels a timer; returns whether it was still there.
     fn cancel(&mut self, handle: Self::Handle) -> bool;
 
-    /// Does what a lazy cancel has put off.
+    /// Does the work that cancelling has put off.
     fn purge(&mut self) {}
 
-    /// Expires everything, in the structure's order, with virtual time at the end of the window.
+    /// Expires all timers in the structure's order; the virtual time is the end of the
+    /// window.
     fn expire_all(&mut self, on_expire: impl FnMut(u64, u64));
 
     fn len(&self) -> u64;
 }
 
-/// Runs `timers` on a fresh structure.
+/// Runs `timers` with a new structure.
 pub fn run<T: Timers>(args: &Args, make: impl FnOnce() -> T) {
     let n = args.number("n");
     let mut random = Random::new(args.number("seed"));
@@ -189,7 +190,8 @@ pub fn run_shared<T: SharedTimers>(args: &Args, timers: &T) {
     output.finish();
 }
 
-/// A structure of timers behind one lock, as it is shared where it brings no sharing of its own.
+/// A structure of timers behind one lock, for structures that threads cannot share
+/// otherwise.
 #[derive(Default)]
 pub struct Locked<T>(Mutex<T>);
 

@@ -1,4 +1,4 @@
-//! A concurrent map as the cache, a channel to the subscriber.
+//! A concurrent map as the cache, and a channel to the subscriber.
 
 use std::{
     collections::HashMap,
@@ -75,7 +75,7 @@ impl<C: Cache> Bus for Channel<C> {
         self.cache.put(key, value);
         self.sender
             .send((key, value))
-            .expect("the subscriber is there");
+            .expect("the subscriber still receives");
     }
 
     fn drain(self, _updates: u64) -> (Received, u64) {
@@ -144,7 +144,7 @@ impl Cache for Locked {
     }
 }
 
-/// No map at all: what the channel alone costs.
+/// Without a map: the cost of the channel alone.
 struct Array(Vec<AtomicU64>);
 
 impl Array {

@@ -1,5 +1,5 @@
-//! What the machine can do at most: loads at random addresses, and additions
-//! to one counter that threads share.
+//! The limits of the machine: loads at random addresses, and additions to one
+//! counter that threads share.
 
 use kit::{Args, args::refuse, tasks};
 

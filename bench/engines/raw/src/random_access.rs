@@ -1,5 +1,5 @@
-//! A chase: where the next load goes depends on what the last one found, so
-//! that no two are under way at once.
+//! Dependent loads: the address of each load depends on the result of the one
+//! before, so that no two overlap.
 
 use std::{hint::black_box, time::Instant};
 
@@ -15,7 +15,7 @@ pub fn run(args: &Args) {
     let count = (bytes / size_of::<Line>() as u64)
         .max(1)
         .next_power_of_two();
-    // Each page is written, or all of them would be one page of zeros.
+    // Each page is written; otherwise all of them would be one page of zeros.
     let lines: Vec<Line> = (0..count).map(|_| Line([black_box(0); 8])).collect();
     let mut random = Random::new(args.optional("seed").unwrap_or(1));
     let begin = Instant::now();
@@ -30,7 +30,8 @@ pub fn run(args: &Args) {
     output.finish();
 }
 
-/// The sum of what was found, which is zero; nobody but us knows, so each address waits for the load before.
+/// The sum of the loaded values, which is zero. The compiler does not know that, so each
+/// address waits for the load before.
 fn chase(lines: &[Line], loads: u64, random: &mut Random) -> u64 {
     let mask = lines.len() - 1;
     let mut found = 0;
@@ -41,7 +42,7 @@ fn chase(lines: &[Line], loads: u64, random: &mut Random) -> u64 {
     found
 }
 
-/// What the random numbers themselves cost.
+/// The cost of the random numbers themselves.
 fn generator_ns(loads: u64) -> f64 {
     let mut random = Random::new(2);
     let begin = Instant::now();

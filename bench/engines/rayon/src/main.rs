@@ -1,4 +1,4 @@
-//! rayon's pool; it has no serializers, so one is built over it.
+//! rayon's pool; it has no serializers, so this adds a simple one.
 
 use kit::{
     Args,

@@ -1,4 +1,4 @@
-//! How much of the machine a process may use.
+//! The part of the machine that a process may use.
 
 use std::{
     fs::{self, File},
@@ -11,14 +11,14 @@ use kit::args::refuse;
 
 /// A part of the machine.
 pub struct Cores {
-    /// The processors, as `taskset` wants them; all, where there is none.
+    /// The processors in the form that `taskset` takes; `None` for all.
     list: Option<String>,
-    /// A control group that has a share of one processor.
+    /// A control group with a share of one processor.
     group: Option<PathBuf>,
 }
 
 impl Cores {
-    /// All of it.
+    /// The whole machine.
     pub fn all() -> Self {
         Self {
             list: None,
@@ -26,9 +26,9 @@ impl Cores {
         }
     }
 
-    /// A share of the first processor for a server, in hundredths, and all others
-    /// for its load: what one does with its time then takes nothing from the other,
-    /// and the load can be several times what the server takes.
+    /// A share of the first processor for a server, in hundredths, and all other
+    /// processors for its load. So neither takes time from the other, and the load
+    /// can be several times what the server can process.
     pub fn apart(percent: u64) -> [Self; 2] {
         let count = std::thread::available_parallelism().map_or(1, |count| count.get());
         if count < 2 {
@@ -45,12 +45,13 @@ impl Cores {
         [server, load]
     }
 
-    /// `program`, to be run on these alone.
+    /// A command that runs `program` on these processors only.
     pub fn command(&self, program: &Path) -> Command {
         let Some(list) = &self.list else {
             return Command::new(program);
         };
-        // Each of these becomes the next, so that the process is the program's.
+        // Each of these programs replaces itself by the next, so the process is
+        // that of `program`.
         let mut command = Command::new("sh");
         let enter = self.group.as_ref().map_or_else(String::new, |group| {
             format!("echo $$ > {}/cgroup.procs && ", group.display())
@@ -70,7 +71,8 @@ impl Drop for Cores {
     }
 }
 
-/// A control group with so many hundredths of a processor, of either version.
+/// Makes a control group, of version 1 or 2, with so many hundredths of a
+/// processor.
 fn make_group(percent: u64) -> PathBuf {
     let name = format!("busyhour-bench-{}", std::process::id());
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"]
@@ -87,7 +89,8 @@ fn make_group(percent: u64) -> PathBuf {
 fn limit(group: &Path, percent: u64) -> bool {
     let quota_us = PERIOD_US * percent / 100;
     let set = |file: &str, text: String| {
-        // Not made where there is none: the folder may be no control group at all.
+        // An existing file is opened and none is created: the folder may be no
+        // control group.
         let file = File::options().write(true).open(group.join(file));
         file.and_then(|mut file| file.write_all(text.as_bytes()))
             .is_ok()
@@ -103,5 +106,5 @@ fn remove(group: &Path) -> bool {
     false
 }
 
-/// Short, so that a server which has used its share waits for some milliseconds only.
+/// So short that a server which has used its share waits for only some milliseconds.
 const PERIOD_US: u64 = 10_000;

@@ -1,4 +1,5 @@
-//! Registrars as processes on loopback, under the same load: `busyhour storm`.
+//! Registrars as processes on loopback, all under the same load: `busyhour
+//! storm`.
 
 use std::{path::Path, process::Stdio};
 
@@ -33,7 +34,7 @@ fn main() {
     outcome.print();
 }
 
-/// So many registrations a second, each of a new device.
+/// Offers a rate of registrations, each of a new device.
 fn offered(args: &Args, registrar: &Registrar) -> Outcome {
     let (offered, seconds) = (args.number("offered"), args.number("seconds"));
     let load = [("--devices", offered * seconds), ("--rate", offered)];
@@ -42,7 +43,8 @@ fn offered(args: &Args, registrar: &Registrar) -> Outcome {
     })
 }
 
-/// As many as the registrar takes, with so many under way.
+/// Measures how many registrations a second the registrar can process, with a
+/// number of them in progress.
 fn ceiling(args: &Args, registrar: &Registrar) -> Outcome {
     let (seconds, slots) = (args.number("seconds"), args.number("outstanding"));
     if args.word("kind") != Some("refresh") {
@@ -51,7 +53,8 @@ fn ceiling(args: &Args, registrar: &Registrar) -> Outcome {
             storm(args, registrar, &load, "insert", seconds)
         });
     }
-    // The load tool registers its fleet before it refreshes; what that costs is measured with other devices and taken off.
+    // The load tool registers its devices before it refreshes; that cost is measured with
+    // other devices and subtracted.
     let fleet = [("--devices", FLEET), ("--closed", SLOTS)];
     let inserted = Outcome::of(registrar, || {
         storm(args, registrar, &fleet, "insert", seconds)
@@ -74,7 +77,7 @@ fn ceiling(args: &Args, registrar: &Registrar) -> Outcome {
     }
 }
 
-/// That many devices register, and then refresh round and round for a while.
+/// Registers a number of devices, which then refresh in turn for a while.
 fn contacts(args: &Args, registrar: &Registrar) -> Outcome {
     let count = args.number("contacts");
     let load = [("--devices", count), ("--closed", SLOTS)];
@@ -105,8 +108,8 @@ fn watchers(args: &Args, registrar: &Registrar) -> Outcome {
     }
 }
 
-/// Finds the ceiling of a registrar that has a share of a processor, and offers
-/// it so many hundredths of that: what it gets through.
+/// Finds the limit of a registrar that has a share of a processor, then offers
+/// it so many hundredths of that limit, and measures how much succeeds.
 fn overload(args: &Args, variant: &str, auth: bool) -> Overload {
     let [here, there] = Cores::apart(SERVER_PERCENT);
     let registrar = Registrar::start(variant, auth, false, &here);
@@ -189,12 +192,12 @@ fn storm_on(
     })
 }
 
-/// What the load tool says, and what the server has used meanwhile.
+/// The report of the load tool, and what the server has used meanwhile.
 struct Outcome {
     report: Value,
-    /// Where it is the cost of these registrations alone.
+    /// Processor time, if it is the cost of these registrations only.
     cpu_s: Option<f64>,
-    /// What the server has grown by, where that is due to these contacts alone.
+    /// How much memory the server has added, if only because of these contacts.
     bytes: Option<u64>,
     contacts: u64,
     is_watched: bool,
@@ -253,10 +256,11 @@ impl Outcome {
     }
 }
 
-/// What a registrar gets through of more than it can take.
+/// How many registrations succeed when a registrar gets more than it can
+/// process.
 struct Overload {
     report: Value,
-    /// What it took when it was offered no more than it could take.
+    /// How many it processed when it got no more than it could.
     ceiling_per_s: f64,
     cpu_s: f64,
 }
@@ -274,7 +278,7 @@ impl Overload {
         output.figure("p99_us", number("p99_us"));
         output.figure("cpu_percent", self.cpu_s * 100.0 / number("seconds"));
         output.check("acknowledged", count(&self.report, "acknowledged"));
-        // Where the load tool could not offer what it should, the row says nothing.
+        // If the load tool could not offer its rate, the row has no meaning.
         let is_held = number("begun_per_s") >= 0.95 * number("offered");
         output.check("held", u64::from(is_held));
         output.finish();
@@ -285,34 +289,37 @@ fn count(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or(0)
 }
 
-/// New devices for a second at the ceiling.
+/// How many new devices register in a second when the limit is measured.
 const INSERTS_PER_S: u64 = 20_000;
 
-/// Devices that refresh round and round.
+/// The number of devices that refresh in turn.
 const FLEET: u64 = 20_000;
 
-/// So many that hardly one is still under way when its turn comes again, at 100,000 a second.
+/// So many devices that almost none is still in progress when its turn comes again, at
+/// 100,000 a second.
 const LARGE_FLEET: u64 = 100_000;
 
-/// How long a device waits for its 200 that is offered to a registrar which has too much to do.
+/// How long a device of an overloaded registrar waits for its 200.
 const PATIENCE_S: u64 = 1;
 
-/// What a registrar has of a processor that is offered too much: the load tool
-/// takes about half of a processor for as many registrations as a server takes
-/// a whole one for, and is to offer twice what it takes, copies not counted.
+/// The share of a processor for an overloaded registrar. The load tool needs
+/// about half a processor for as many registrations as a server processes with
+/// a whole one, and must offer twice the server's limit, not counting
+/// retransmissions.
 const SERVER_PERCENT: u64 = 40;
 
-/// Registrations under way at the ceiling of a server that has a share of a
-/// processor, and so does nothing for some milliseconds now and then.
+/// Registrations in progress when the limit is measured of a server that has a
+/// share of a processor, and so sometimes pauses for some milliseconds.
 const CEILING_SLOTS: u64 = 256;
 
-/// Registrations under way where the scenario does not say.
+/// Registrations in progress if the scenario does not give a number.
 const SLOTS: u64 = 64;
 
-/// Registrations under way while others watch: each is a change that many are told.
+/// Registrations in progress while others watch: each is a change that causes many
+/// NOTIFYs.
 const WATCHED_SLOTS: u64 = 4;
 
-/// The binary that this tree has built.
+/// The program that was built from this tree.
 fn busyhour() -> &'static Path {
     Path::new(concat!(
         env!("CARGO_MANIFEST_DIR"),

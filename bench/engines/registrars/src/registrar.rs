@@ -1,4 +1,4 @@
-//! A registrar's process, on a free port, with a configuration of its own.
+//! The process of a registrar, on a free port and with its own configuration.
 
 use std::{
     fs,
@@ -16,13 +16,14 @@ use crate::cores::Cores;
 pub struct Registrar {
     child: Child,
     pub port: u16,
-    /// Where IAX2 is spoken, by those who speak it.
+    /// The IAX2 port, if the registrar has IAX2.
     pub iax2_port: u16,
     _folder: TempDir,
 }
 
 impl Registrar {
-    /// With `is_watched` it tells watchers of registrations too.
+    /// Starts a registrar; with `is_watched` it also notifies watchers of
+    /// registrations.
     pub fn start(variant: &str, auth: bool, is_watched: bool, cores: &Cores) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (port, iax2_port) = (free_port(), free_port());
@@ -127,9 +128,9 @@ fn in_memory(port: u16, auth: bool) -> String {
     )
 }
 
-/// Kamailio's configuration as a registrar and presence server: each change of a
-/// registration is published to itself, and all is kept in memory. The tables
-/// are asked for their versions at the start, and never written.
+/// Kamailio's configuration as a registrar and presence server. It publishes
+/// each change of a registration to itself, and keeps everything in memory. The
+/// tables are only asked for their versions at the start, and never written.
 fn presence(port: u16) -> String {
     format!(
         "#!KAMAILIO\ndebug=-1\nlog_stderror=no\nfork=yes\nchildren=2\ndisable_tcp=yes\nauto_aliases=no\n\
@@ -158,7 +159,8 @@ fn kamailio(folder: &Path, text: &str, cores: &Cores) -> Command {
     let config = folder.join("kamailio.cfg");
     fs::write(&config, text).expect("a configuration");
     let mut command = cores.command(Path::new("kamailio"));
-    // In the foreground; 4 GiB of shared memory, which is taken as it is used.
+    // It runs in the foreground, with 4 GiB of shared memory, which is only
+    // allocated when it is used.
     command
         .args(["-DD", "-E", "-m", "4096", "-M", "16", "-Y"])
         .arg(folder)

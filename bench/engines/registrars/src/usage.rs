@@ -1,5 +1,5 @@
-//! What a server's processes have used, from `/proc`: the one that was started
-//! and all its children.
+//! How much the processes of a server have used, according to `/proc`: the one
+//! that was started and all its children.
 
 use std::fs;
 
@@ -40,7 +40,8 @@ struct Stat {
 impl Stat {
     fn read(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command's name may hold spaces; the fields after its closing bracket do not.
+        // The name of the command may contain spaces; the fields after its closing
+        // bracket do not.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Self {
@@ -55,7 +56,7 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Memory shared between the processes is divided among them, so that it counts once.
+/// Memory that processes share is divided among them, so that it counts once.
 fn proportional_bytes(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("Pss:"));

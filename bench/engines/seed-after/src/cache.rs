@@ -1,5 +1,6 @@
-//! Seed 2, after: a hash table of its own for the event type, keys hashed once
-//! and compared by hash before the bytes; one queue to the subscriber's thread.
+//! Seed 2, after: the event type has its own hash table; keys are hashed once,
+//! and hashes are compared before the bytes. One queue leads to the
+//! subscriber's thread.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -37,7 +38,7 @@ struct Queue {
 impl Device {
     fn new(key: u64) -> Self {
         let name = format!("SIP/device-{key:06}");
-        // The hash of the original: times 33, xor.
+        // The hash function of the original: times 33, xor.
         let hash = name.bytes().fold(5381u64, |hash, byte| {
             hash.wrapping_mul(33) ^ u64::from(byte)
         });

@@ -1,6 +1,6 @@
 //! Seed 1, after: a binary heap behind a mutex; each entry knows its place in
-//! the heap, so that deleting is logarithmic. Each add allocates its entry and
-//! each delete frees it, as the original does.
+//! the heap, so deleting takes logarithmic time. Each add allocates its entry
+//! and each delete frees it, as in the original.
 
 use std::sync::Mutex;
 
@@ -104,7 +104,7 @@ impl Heap {
     fn entry(&self, index: usize) -> &Entry {
         self.entries[index]
             .as_deref()
-            .expect("the heap holds live entries only")
+            .expect("the heap contains only live entries")
     }
 }
 

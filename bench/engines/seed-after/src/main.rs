@@ -1,5 +1,5 @@
-//! The five structures that the seeds put in place. Each is written from the
-//! seed's description, as plainly as it was.
+//! The five structures that the seeds introduced, each written from the seed's
+//! description, as simply as it was.
 
 use kit::{Args, args::refuse, buffers, bus, serial::Serializer, tasks, timers};
 

@@ -1,4 +1,5 @@
-//! Seed 4, after: the buffers in a balanced tree by address, still behind one lock.
+//! Seed 4, after: the buffers are in a balanced tree by address, still behind one
+//! lock.
 
 use std::{collections::BTreeMap, sync::Mutex};
 

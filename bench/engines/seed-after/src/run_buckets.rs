@@ -1,6 +1,6 @@
-//! Seed 3, after: the scan is shortened. Runnable tasks are kept in lists by
-//! what is left of their counter, and only the highest list that is not empty
-//! is looked at; with few tasks the list alone is a detour.
+//! Seed 3, after: the scan is shorter. Runnable tasks are in lists by their
+//! remaining counter, and only the highest list that is not empty is scanned.
+//! With few tasks, this is slower than one list.
 
 use std::collections::VecDeque;
 

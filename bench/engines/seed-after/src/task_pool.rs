@@ -1,5 +1,5 @@
-//! Seed 5, after: a pool of task processors, each with a queue of its own and
-//! a thread; a task is put straight into one of them, in turn.
+//! Seed 5, after: a pool of task processors, each with its own queue and
+//! thread; tasks are put directly into the queues, in turn.
 
 use std::{
     collections::VecDeque,
@@ -38,7 +38,7 @@ impl Processor {
     }
 }
 
-/// A pool that its threads share.
+/// A pool, which its threads share.
 pub struct Pool(Arc<Inner>);
 
 struct Inner {

@@ -1,5 +1,6 @@
-//! Seed 2, before: a cache of events as a plain list, searched from the front
-//! with string comparisons; one queue to the subscriber's thread.
+//! Seed 2, before: the cache of events is a plain list, which is searched from
+//! the front with string comparisons. One queue leads to the subscriber's
+//! thread.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +16,7 @@ pub struct LinearCache {
     subscriber: JoinHandle<Received>,
 }
 
-/// A device's name and its last state.
+/// The name of a device and its last state.
 #[derive(Clone)]
 struct Event {
     device: String,

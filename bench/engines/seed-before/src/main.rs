@@ -1,5 +1,5 @@
-//! The five structures that the seeds found in place and replaced. Each is
-//! written from the seed's description, as plainly as it was.
+//! The five structures that the seeds replaced, each written from the seed's
+//! description, as simply as it was.
 
 use kit::{Args, args::refuse, buffers, bus, serial::Serializer, tasks, timers};
 

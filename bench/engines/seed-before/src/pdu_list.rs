@@ -1,5 +1,5 @@
-//! Seed 4, before: pinned buffers in one list behind one lock; each pin and
-//! unpin walks it until it finds the buffer that holds the address.
+//! Seed 4, before: pinned buffers are in one list behind one lock; each pin and
+//! unpin scans it until it finds the buffer that contains the address.
 
 use std::sync::Mutex;
 

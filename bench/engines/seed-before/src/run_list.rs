@@ -1,12 +1,12 @@
-//! Seed 3, before: the run queue is a linked list; each pick walks all of it
-//! for the greatest goodness, and a new epoch walks it once more.
+//! Seed 3, before: the run queue is a linked list; each pick scans all of it
+//! for the greatest goodness, and a new epoch scans it once more.
 
 use kit::{
     Args,
     run_queue::{time_picks, time_switches},
 };
 
-/// Priority of an ordinary task, in ticks.
+/// The priority of an ordinary task, in ticks.
 const PRIORITY: u32 = 20;
 
 struct RunList {
@@ -21,7 +21,8 @@ struct Task {
 
 impl RunList {
     fn new(rq: usize) -> Self {
-        // Linked in an order that is not the order in memory, as a list grown over time is.
+        // The order of the links differs from the order in memory, as in a list that has
+        // grown over time.
         let stride = (1..)
             .map(|step| rq * 5 / 8 + step)
             .find(|step| gcd(*step, rq) == 1)

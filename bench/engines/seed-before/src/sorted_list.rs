@@ -1,8 +1,8 @@
-//! Seed 1, before: a sorted doubly linked list behind a mutex. Adding walks
-//! from the head, deleting unlinks.
+//! Seed 1, before: a sorted doubly linked list behind a mutex. Adding scans
+//! from the head, and deleting unlinks.
 //!
-//! Nodes live in one array with indices for links, which is kinder to the
-//! caches than the allocations of the original.
+//! The nodes are in one array with indices as links, which uses the caches
+//! better than the allocations of the original.
 
 use std::sync::Mutex;
 

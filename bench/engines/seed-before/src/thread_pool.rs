@@ -1,6 +1,6 @@
-//! Seed 5, before: a thread pool with one queue of work and a second queue
-//! through which the pool manages itself: each task pushed queues two, and the
-//! control thread hands the work on.
+//! Seed 5, before: a thread pool with one queue of work, and a second queue
+//! through which the pool manages itself: each pushed task causes two entries,
+//! and the control thread passes the work on.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use kit::tasks;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// What the control queue carries.
+/// An entry of the control queue.
 enum Control {
     TaskPushed(Task),
 }
@@ -47,7 +47,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// A pool that its threads share.
+/// A pool, which its threads share.
 pub struct Pool(Arc<Inner>);
 
 struct Inner {

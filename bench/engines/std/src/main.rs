@@ -1,4 +1,4 @@
-//! Timers on the standard library's collections, as one would write them in an afternoon.
+//! Timers on collections of the standard library, in simple implementations.
 
 use std::{
     cmp::Reverse,
@@ -25,7 +25,8 @@ fn main() {
     }
 }
 
-/// A binary heap; a cancelled timer stays in it, marked, until it comes to the top.
+/// A binary heap; a cancelled timer stays in it, with a mark, until it comes to the
+/// top.
 #[derive(Default)]
 struct LazyHeap {
     heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
@@ -72,7 +73,8 @@ impl Timers for LazyHeap {
         std::mem::replace(&mut self.slots[index].is_live, false)
     }
 
-    /// As their deadlines pass, they come to the top one after the other.
+    /// The timers come to the top one after the other when their deadlines
+    /// pass.
     fn purge(&mut self) {
         while let Some(Reverse((_, _, index))) = self.heap.peek() {
             if self.slots[*index].is_live {
@@ -98,7 +100,8 @@ impl Timers for LazyHeap {
     }
 }
 
-/// The same heap, swept at once when all in it has been cancelled: one pass, no order to keep.
+/// The same heap; when all timers have been cancelled, they are removed in one pass
+/// without order.
 #[derive(Default)]
 struct SweptHeap(LazyHeap);
 

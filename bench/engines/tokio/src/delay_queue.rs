@@ -1,4 +1,4 @@
-//! tokio-util's `DelayQueue` on tokio's paused clock, which jumps.
+//! `DelayQueue` of tokio-util, with tokio's paused clock, which jumps.
 
 use std::{future::poll_fn, time::Duration};
 

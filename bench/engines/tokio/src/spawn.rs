@@ -1,4 +1,5 @@
-//! Tasks as spawned futures; a serializer as an actor: a task that reads a channel.
+//! Tasks as spawned futures; a serializer as an actor, which is a task that reads a
+//! channel.
 
 use kit::{
     Args,
@@ -28,7 +29,7 @@ impl Pool for Runtime {
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// An actor: its mailbox.
+/// An actor, by its mailbox.
 struct Actor(UnboundedSender<Task>);
 
 impl Serial for Actor {

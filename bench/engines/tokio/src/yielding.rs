@@ -1,4 +1,4 @@
-//! Tasks that yield in a loop instead of being spawned anew.
+//! Tasks that yield in a loop, so that none has to be spawned again.
 
 use std::{
     cell::Cell,
@@ -66,7 +66,8 @@ pub fn run_queue(args: &Args) {
                 let mut count = 0u64;
                 while !stop.get() {
                     count += 1;
-                    // One of them watches the clock, so that reading it costs nothing per switch.
+                    // One task reads the clock, so that a switch does not include the
+                    // cost of that.
                     if index == 0
                         && count.is_multiple_of(64)
                         && begin.elapsed() >= Duration::from_millis(ms)
