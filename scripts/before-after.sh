@@ -6,14 +6,16 @@
 # usage: scripts/before-after.sh COMMIT [ROUNDS]     9 rounds unless told: some four minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
-commit=${1:?"usage: scripts/before-after.sh COMMIT [ROUNDS]"}
+what=library
+[ "${1:-}" != --storm ] || { what=server; shift; }
+commit=${1:?"usage: scripts/before-after.sh [--storm] COMMIT [ROUNDS]"}
 rounds=${2:-9}
 work=$PWD/target/before-after
 ahead=()
 ! chrt --fifo 10 true 2>/dev/null || ahead=(chrt --fifo 10)
 
 # SCENARIO PARAMETERS | METRIC | whether a higher or a lower figure is better
-scenarios() {
+scenarios_of_the_library() {
   cat <<'END'
 timers n=100 seed=1|cancelled_life_ns|lower
 timers n=100000 seed=1|cancelled_life_ns|lower
@@ -36,13 +38,30 @@ buffers pairs=200000 threads=2 live=1000 seed=1|find_unpin_ns|lower
 END
 }
 
+scenarios_of_the_server() {
+  local store
+  for store in busyhour busyhour-durable; do
+    cat <<END
+$store storm auth=1 kind=insert offered=1000 seconds=5|cpu_us_per_register|lower
+$store storm auth=1 kind=insert offered=5000 seconds=3|cpu_us_per_register|lower
+$store storm-ceiling auth=1 kind=insert outstanding=64 seconds=3|register_per_s|higher
+$store storm-ceiling auth=1 kind=refresh outstanding=64 seconds=3|register_per_s|higher
+END
+  done
+}
+
 build() { # FOLDER TARGET
-  (cd "$1/bench/engines/busyhour" && cargo build --release --target-dir "$2")
+  if [ "$what" = server ]; then
+    (cd "$1" && cargo build --release --package busyhour-server --target-dir "$2")
+  else
+    (cd "$1/bench/engines/busyhour" && cargo build --release --target-dir "$2")
+  fi
 }
 
 measure() { # BEFORE|AFTER PARAMETERS METRIC
   # shellcheck disable=SC2086
   case "$2" in
+    *storm*) BUSYHOUR_SERVER=$work/$1/release/busyhour bench/engines/registrars/target/release/engine-registrars $2 ;;
     *workers=50*) "$work/$1/release/engine-busyhour" $2 ;; # ahead of all, the workers would keep the main thread from ending
     *) "${ahead[@]}" "$work/$1/release/engine-busyhour" $2 ;;
   esac | sed -n "s/^{\"metric\":\"$3\",\"value\":\([0-9.]*\)}$/\1/p"
@@ -53,7 +72,12 @@ git worktree add --quiet --detach "$work/tree" "$commit"
 trap 'git worktree remove --force "$work/tree"' EXIT
 build "$work/tree" "$work/before"
 build "$PWD" "$work/after"
-printf '%-52s %-18s %8s   %s\n' scenario metric ratio "(least to greatest of $rounds)"
+if [ "$what" = server ]; then # the load tool is this tree's
+  mkdir -p target/release
+  cp "$work/after/release/busyhour" target/release/busyhour
+  (cd bench/engines/registrars && cargo build --release --locked)
+fi
+printf '%-72s %-18s %8s   %s\n' scenario metric ratio "(least to greatest of $rounds)"
 while IFS='|' read -r scenario metric better; do
   for ((round = 0; round < rounds; round++)); do
     before=$(measure before "$scenario" "$metric")
@@ -61,5 +85,5 @@ while IFS='|' read -r scenario metric better; do
     awk -v a="$after" -v b="$before" -v better="$better" 'BEGIN { printf "%.3f\n", better == "higher" ? a / b : b / a }'
   done | sort --numeric-sort | awk -v name="$scenario" -v metric="$metric" '
     { ratio[NR] = $1 }
-    END { printf "%-52s %-18s %8.2f   (%.2f to %.2f)\n", name, metric, ratio[int((NR + 1) / 2)], ratio[1], ratio[NR] }'
-done < <(scenarios)
+    END { printf "%-72s %-18s %8.2f   (%.2f to %.2f)\n", name, metric, ratio[int((NR + 1) / 2)], ratio[1], ratio[NR] }'
+done < <("scenarios_of_the_$what")

@@ -2,6 +2,7 @@
 
 mod support;
 
+use md5::{Digest, Md5};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -299,6 +300,37 @@ fn a_device_whose_credentials_are_never_right_is_shown() {
     assert!(!told.contains(never), "the telephone has answered: {told}");
 }
 
+/// It does not read the nonce of the second challenge, and repeats its answer to the first.
+#[test]
+fn a_device_that_answers_its_first_nonce_for_ever_is_told() {
+    let (place, server, http) = with_bob();
+    let shown = || good(&place, &["show", "bob", "--http", &http], "");
+    let telephone = Telephone::new(&server);
+    let nonce = telephone.challenge("bob", "");
+    let secret = md5("bob:busyhour:right");
+    let response = md5(&format!(
+        "{secret}:{nonce}:{}",
+        md5("REGISTER:sip:127.0.0.1")
+    ));
+    let answer = format!(
+        "Authorization: Digest username=\"bob\", realm=\"busyhour\", nonce=\"{nonce}\", \
+         uri=\"sip:127.0.0.1\", response=\"{response}\"\r\n"
+    );
+    let accepted = telephone.register("bob", &answer);
+    assert!(accepted.starts_with("SIP/2.0 200 "), "{accepted}");
+    let old = "asked again since its nonce was too old, never answered that";
+    assert!(!shown().contains(old), "{}", shown());
+    for _ in 0..3 {
+        telephone.challenge("bob", &answer);
+    }
+    let told = shown();
+    assert!(told.contains(&format!("{old} (3 times)")), "{told}");
+    // As soon as it answers the newest one, nothing is wrong.
+    assert!(registers(&server, "bob", "right"));
+    let told = shown();
+    assert!(!told.contains(old), "{told}");
+}
+
 /// A telephone that sends what a test gives it, from one address.
 struct Telephone {
     socket: UdpSocket,
@@ -319,6 +351,15 @@ impl Telephone {
     /// Sends a REGISTER of `user` with these additional header lines, which must be
     /// answered with 401, and returns the nonce of the answer.
     fn challenge(&self, user: &str, more: &str) -> String {
+        let answer = self.register(user, more);
+        assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
+        let (_, nonce) = answer.split_once("nonce=\"").unwrap();
+        nonce.split_once('"').unwrap().0.to_owned()
+    }
+
+    /// Sends a REGISTER of `user` with these additional header lines, and returns the
+    /// answer.
+    fn register(&self, user: &str, more: &str) -> String {
         let address = self.socket.local_addr().unwrap();
         let number = self.sent.replace(self.sent.get() + 1);
         let request = format!(
@@ -330,11 +371,14 @@ impl Telephone {
         self.socket.send(request.as_bytes()).unwrap();
         let mut answer = [0; 2048];
         let len = self.socket.recv(&mut answer).unwrap();
-        let answer = String::from_utf8_lossy(&answer[..len]).into_owned();
-        assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
-        let (_, nonce) = answer.split_once("nonce=\"").unwrap();
-        nonce.split_once('"').unwrap().0.to_owned()
+        String::from_utf8_lossy(&answer[..len]).into_owned()
     }
+}
+
+/// As in digest without `qop` (RFC 2617 §3.2.2).
+fn md5(text: &str) -> String {
+    let hash = Md5::digest(text);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// No server listens for HTTP at this address.

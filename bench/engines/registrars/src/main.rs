@@ -1,7 +1,10 @@
 //! Registrars as processes on loopback, all under the same load: `busyhour
 //! storm`.
 
-use std::{path::Path, process::Stdio};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use kit::{Args, Output, args::refuse};
 use serde_json::Value;
@@ -318,6 +321,12 @@ const SLOTS: u64 = 64;
 /// Registrations in progress while others watch: each is a change that causes many
 /// NOTIFYs.
 const WATCHED_SLOTS: u64 = 4;
+
+/// The program of the server that is measured: `BUSYHOUR_SERVER`, or the one built from this tree. The load tool is
+/// always this tree's, so that two servers get the same load.
+fn server() -> PathBuf {
+    std::env::var_os("BUSYHOUR_SERVER").map_or_else(|| busyhour().to_owned(), PathBuf::from)
+}
 
 /// The program that was built from this tree.
 fn busyhour() -> &'static Path {

@@ -105,7 +105,7 @@ fn busyhour(
         database.display()
     );
     fs::write(&config, text).expect("a configuration");
-    let mut command = cores.command(crate::busyhour());
+    let mut command = cores.command(&crate::server());
     command.arg("serve").arg("--config").arg(config);
     command
 }

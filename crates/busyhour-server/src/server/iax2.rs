@@ -169,7 +169,7 @@ impl Core {
                 }
             }
             for (flow, username) in actions.take_challenged() {
-                self.note_challenge(&username, flow, "iax2");
+                self.note_challenge(&username, flow, "iax2", false);
             }
             actions.take_requests()
         });

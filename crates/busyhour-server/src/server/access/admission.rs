@@ -1,6 +1,6 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
-use super::nonces::Use;
+use super::{failures, nonces::Use};
 use crate::server::{core::Core, sip::receive::Request, stats::registration_log::WRONG_PASSWORD};
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{Domains, Refusal, user_of, watch::Package};
@@ -16,11 +16,25 @@ enum Proof<'a> {
     /// Everybody may do everything here.
     Open,
     /// The request proved nobody and was challenged, unless its source gets no answers
-    /// now. `has_tried` says that its credentials answer a challenge of ours, or that
-    /// they have a failure of their own.
-    Challenged { is_answered: bool, has_tried: bool },
+    /// now.
+    Challenged {
+        is_answered: bool,
+        answered: Answered,
+    },
     /// This user's.
     Of(&'a str),
+}
+
+/// Which challenge a challenged request has answered.
+#[derive(Clone, Copy)]
+enum Answered {
+    /// None.
+    Nothing,
+    /// One of ours whose nonce is no longer valid. A device answers the new one next.
+    OldNonce,
+    /// Ours, but in a form that was not offered, or that of another realm; noted as a
+    /// failure.
+    Unfit,
 }
 
 /// Who sent a request, if that was asked.
@@ -93,13 +107,15 @@ impl Core {
         let Some(authenticator) = &self.parts.authenticator else {
             return Ok(Proof::Open);
         };
-        let (is_stale, is_heard, is_noted) = match self.credentials(authenticator, request)? {
+        let (is_stale, answered) = match self.credentials(authenticator, request)? {
             Admission::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
             Admission::Denied => return Err(WRONG_PASSWORD),
-            Admission::Absent => (false, false, false),
-            Admission::Unfit => (false, false, true),
-            Admission::Stale { is_ours } => (true, is_ours, false),
+            Admission::Absent => (false, Answered::Nothing),
+            Admission::Unfit => (false, Answered::Unfit),
+            Admission::Stale { is_ours: true } => (true, Answered::OldNonce),
+            Admission::Stale { is_ours: false } => (true, Answered::Nothing),
         };
+        let is_heard = matches!(answered, Answered::OldNonce);
         // Others may have used up all tokens of this source with forged addresses.
         let is_answered = is_heard || self.responder().may_answer(request.flow);
         if is_answered {
@@ -107,7 +123,7 @@ impl Core {
         }
         Ok(Proof::Challenged {
             is_answered,
-            has_tried: is_heard || is_noted,
+            answered,
         })
     }
 
@@ -126,10 +142,11 @@ impl Core {
             Ok(Proof::Open) => {}
             Ok(Proof::Challenged {
                 is_answered,
-                has_tried: false,
+                answered: answered @ (Answered::Nothing | Answered::OldNonce),
             }) => {
                 if is_answered && is_registration {
-                    self.note_challenge(user_of(aor), flow, "sip");
+                    let has_old_nonce = matches!(answered, Answered::OldNonce);
+                    self.note_challenge(user_of(aor), flow, "sip", has_old_nonce);
                 }
             }
             // Only the refusal of a registration is noted as a failure.
@@ -291,10 +308,20 @@ impl Core {
 
     /// A device was asked for its password. Users without an account are not noted, so
     /// the table has at most as many users as there are accounts.
-    pub(in crate::server) fn note_challenge(&self, user: &str, flow: Flow, protocol: &'static str) {
+    pub(in crate::server) fn note_challenge(
+        &self,
+        user: &str,
+        flow: Flow,
+        protocol: &'static str,
+        has_old_nonce: bool,
+    ) {
         let is_known = self.parts.accounts.directory.knows(user);
+        let reason = match has_old_nonce {
+            true => failures::ANSWERS_OLD_NONCE,
+            false => failures::NEVER_ANSWERED,
+        };
         let failures = &self.log().failures;
-        failures.note_challenge(user, flow, protocol, is_known);
+        failures.note_challenge(user, flow, protocol, reason, is_known);
     }
 
     /// How long this user is refused from that source, after too many wrong passwords.

@@ -107,10 +107,14 @@ impl FailureNotes {
         user: &str,
         flow: Flow,
         protocol: &'static str,
+        reason: &'static str,
         is_known: bool,
     ) {
-        let failure = self.failed(flow, protocol, NEVER_ANSWERED.into());
+        let failure = self.failed(flow, protocol, reason.into());
         let holder = self.holders.of(flow.remote.ip(), None);
+        // Of a device that answers something else now, what it did before is not true.
+        self.unanswered
+            .forget(user, |noted| failure.is_of_other_reason(noted));
         self.unanswered.note_if(is_known, user, holder, failure);
     }
 
@@ -121,7 +125,9 @@ impl FailureNotes {
         flow: Flow,
         protocol: &'static str,
     ) {
-        self.unanswered.forget(user, flow.remote.ip(), protocol);
+        let remote = flow.remote.ip();
+        self.unanswered
+            .forget(user, |noted| noted.is_from(remote, protocol));
     }
 
     fn failed(&self, flow: Flow, protocol: &'static str, reason: Cow<'static, str>) -> Failed {
@@ -239,14 +245,13 @@ impl Failures {
         }
     }
 
-    /// Drops a user's failures by this protocol from this address.
-    fn forget(&self, user: &str, remote: IpAddr, protocol: &'static str) {
+    /// Drops those failures of a user.
+    fn forget(&self, user: &str, is_one: impl Fn(&Failed) -> bool) {
         if self.shares.used() == 0 {
             return;
         }
-        let is_from_there =
-            |noted: &mut Noted| *noted.user == *user && noted.failure.is_from(remote, protocol);
-        for noted in self.shard(user).extract_if(.., is_from_there) {
+        let is_dropped = |noted: &mut Noted| *noted.user == *user && is_one(&noted.failure);
+        for noted in self.shard(user).extract_if(.., is_dropped) {
             self.shares.give_back(noted.holder, 1);
         }
     }
@@ -276,8 +281,13 @@ impl Failures {
 
 impl Failed {
     /// Whether it came by this protocol from the source of this address.
-    fn is_from(&self, remote: IpAddr, protocol: &'static str) -> bool {
+    fn is_from(&self, remote: IpAddr, protocol: &str) -> bool {
         self.protocol == protocol && source_of(self.remote.ip()) == source_of(remote)
+    }
+
+    /// Whether `earlier` is from the same source, but for another reason.
+    fn is_of_other_reason(&self, earlier: &Self) -> bool {
+        earlier.is_from(self.remote.ip(), self.protocol) && earlier.reason != self.reason
     }
 }
 
@@ -324,7 +334,11 @@ fn lock(shard: &Mutex<Vec<Noted>>) -> MutexGuard<'_, Vec<Noted>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const NEVER_ANSWERED: &str = "asked for a password, never answered";
+/// Why a device is in the table of those that were asked and have not answered.
+pub(in crate::server) const NEVER_ANSWERED: &str = "asked for a password, never answered";
+/// The same of one that answers, but only challenges that are too old.
+pub(in crate::server) const ANSWERS_OLD_NONCE: &str =
+    "asked again since its nonce was too old, never answered that";
 /// Entries in all.
 pub(in crate::server) const CAPACITY: usize = 8192;
 const SHARDS: usize = 128;
@@ -348,6 +362,10 @@ mod tests {
             least: 1,
         };
         Failures::new(1, Shares::new(CAPACITY as u64, parts))
+    }
+
+    fn forget(failures: &Failures, user: &str, remote: IpAddr, protocol: &str) {
+        failures.forget(user, |noted| noted.is_from(remote, protocol));
     }
 
     fn fail(failures: &Failures, user: &str, host: u32, reason: &'static str, second: u64) {
@@ -398,9 +416,9 @@ mod tests {
         for (user, host) in [("bob", 1), ("bob", 2), ("alice", 1)] {
             fail(&failures, user, host, NEVER_ANSWERED, 1);
         }
-        failures.forget("bob", Ipv4Addr::from(2).into(), "iax2");
+        forget(&failures, "bob", Ipv4Addr::from(2).into(), "iax2");
         assert_eq!(failures.of("bob").len(), 2, "by SIP it has not answered");
-        failures.forget("bob", Ipv4Addr::from(1).into(), "sip");
+        forget(&failures, "bob", Ipv4Addr::from(1).into(), "sip");
         let told = failures.of("bob");
         assert_eq!((told.len(), &*told[0].source), (1, "0.0.0.2:5060"));
         assert_eq!(failures.of("alice").len(), 1);
@@ -430,7 +448,7 @@ mod tests {
         let told = failures.of("bob").into_iter().map(|view| view.count);
         assert_eq!(told.collect::<Vec<_>>(), [2, 2]);
         for address in ["2001:db8::3", "192.0.2.1"] {
-            failures.forget("bob", address.parse().unwrap(), "sip");
+            forget(&failures, "bob", address.parse().unwrap(), "sip");
         }
         assert_eq!(failures.of("bob"), []);
     }
