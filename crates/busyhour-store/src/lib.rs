@@ -14,6 +14,7 @@ mod expired_rows;
 mod error;
 mod account_watch;
 mod memory;
+mod migrations;
 mod postgres;
 mod queue;
 mod setting;

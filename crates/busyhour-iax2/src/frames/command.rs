@@ -1,5 +1,7 @@
 //! What a full frame is for: its type and subclass (RFC 5456 §8.2 – §8.4).
 
+use super::codes::codes;
+
 /// Frame type and subclass together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -14,37 +16,9 @@ pub enum Kind {
     },
 }
 
-macro_rules! commands {
-    ($($name:ident = $code:literal $text:literal;)*) => {
-        /// The subclass of an IAX frame.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Command {
-            $(#[doc = concat!($text, ".")] $name,)*
-            /// A subclass without a name here.
-            Unknown(u8),
-        }
-
-        impl Command {
-            /// The command of this subclass.
-            pub const fn new(subclass: u8) -> Self {
-                match subclass {
-                    $($code => Self::$name,)*
-                    other => Self::Unknown(other),
-                }
-            }
-
-            /// The subclass on the wire.
-            pub const fn code(self) -> u8 {
-                match self {
-                    $(Self::$name => $code,)*
-                    Self::Unknown(code) => code,
-                }
-            }
-        }
-    };
-}
-
-commands! {
+codes! {
+    /// The subclass of an IAX frame.
+    Command:
     New = 0x01 "NEW";
     Ping = 0x02 "PING";
     Pong = 0x03 "PONG";

@@ -2,40 +2,12 @@
 
 use std::net::SocketAddr;
 
-use super::{DateTime, apparent_address, put_apparent_address};
+use super::{DateTime, apparent_address, codes::codes, put_apparent_address};
 use busyhour_sip::Output;
 
-macro_rules! elements {
-    ($($name:ident = $code:literal $text:literal;)*) => {
-        /// What an information element tells.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Element {
-            $(#[doc = concat!($text, ".")] $name,)*
-            /// An element without a name here.
-            Unknown(u8),
-        }
-
-        impl Element {
-            /// The element of this code.
-            pub const fn new(code: u8) -> Self {
-                match code {
-                    $($code => Self::$name,)*
-                    other => Self::Unknown(other),
-                }
-            }
-
-            /// The code on the wire.
-            pub const fn code(self) -> u8 {
-                match self {
-                    $(Self::$name => $code,)*
-                    Self::Unknown(code) => code,
-                }
-            }
-        }
-    };
-}
-
-elements! {
+codes! {
+    /// What an information element tells.
+    Element:
     CalledNumber = 0x01 "CALLED NUMBER";
     CallingNumber = 0x02 "CALLING NUMBER";
     Username = 0x06 "USERNAME";

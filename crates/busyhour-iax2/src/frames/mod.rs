@@ -21,6 +21,7 @@
 //! assert_eq!(elements.number(Element::Refresh), Some(60));
 //! ```
 
+mod codes;
 mod command;
 mod frame;
 mod element;

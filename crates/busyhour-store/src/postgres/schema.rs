@@ -1,7 +1,7 @@
 //! The tables, and the migrations of older databases.
 
 use super::PostgresOptions;
-use crate::StoreError;
+use crate::{StoreError, migrations::not_seen};
 use postgres::{Client, Transaction};
 
 /// Runs every migration that the database has not seen, in one transaction.
@@ -11,18 +11,12 @@ pub(super) fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<
     // Two programs that start at once must not both create tables.
     transaction.batch_execute(LOCK).map_err(wrap)?;
     let found = version(&mut transaction).map_err(wrap)?;
-    let known = MIGRATIONS.len() as u32;
-    if found > known {
-        let path = options.path();
-        return Err(StoreError::Newer { path, found, known });
-    }
-    for migration in &MIGRATIONS[found as usize..] {
+    for migration in not_seen(MIGRATIONS, found, &options.path())? {
         transaction.batch_execute(migration).map_err(wrap)?;
     }
     let set = "UPDATE schema_version SET version = $1";
-    transaction
-        .execute(set, &[&known.cast_signed()])
-        .map_err(wrap)?;
+    let known = MIGRATIONS.len() as i32;
+    transaction.execute(set, &[&known]).map_err(wrap)?;
     transaction.commit().map_err(wrap)
 }
 

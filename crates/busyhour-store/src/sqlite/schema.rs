@@ -1,6 +1,7 @@
 //! The tables, and the migrations of older databases.
 
 use super::{StoreError, sqlite_error};
+use crate::migrations::not_seen;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
@@ -11,16 +12,11 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(wrap)?;
     let found = version(&transaction).map_err(wrap)?;
-    let known = MIGRATIONS.len() as u32;
-    if found > known {
-        let path = path.to_owned();
-        return Err(StoreError::Newer { path, found, known });
-    }
-    for migration in &MIGRATIONS[found as usize..] {
+    for migration in not_seen(MIGRATIONS, found, path)? {
         transaction.execute_batch(migration).map_err(wrap)?;
     }
     transaction
-        .pragma_update(None, "user_version", known)
+        .pragma_update(None, "user_version", MIGRATIONS.len() as u32)
         .map_err(wrap)?;
     transaction.commit().map_err(wrap)
 }

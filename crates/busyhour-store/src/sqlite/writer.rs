@@ -281,9 +281,9 @@ fn apply_binding(connection: &Connection, change: &BindingChange) -> rusqlite::R
             lease,
         } => {
             put_contact(connection, *id, aor, contact)?;
-            put_lease(connection, *id, lease)
+            write_lease(connection, PUT_LEASE, *id, lease)
         }
-        BindingChange::Renew { id, lease } => renew_lease(connection, *id, lease),
+        BindingChange::Renew { id, lease } => write_lease(connection, RENEW_LEASE, *id, lease),
         BindingChange::Remove { id } => {
             execute(connection, REMOVE_CONTACT, &[&key(*id)])?;
             execute(connection, REMOVE_LEASE, &[&key(*id)])
@@ -333,19 +333,13 @@ fn put_contact(
     Ok(())
 }
 
-fn put_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlite::Result<()> {
-    cached(connection, PUT_LEASE)?.execute(params![
-        key(id),
-        lease.cseq,
-        lease.granted_s,
-        nanos(lease.expires_at),
-        lease.removed,
-    ])?;
-    Ok(())
-}
-
-fn renew_lease(connection: &Connection, id: BindingId, lease: &Lease) -> rusqlite::Result<()> {
-    cached(connection, RENEW_LEASE)?.execute(params![
+fn write_lease(
+    connection: &Connection,
+    statement: &str,
+    id: BindingId,
+    lease: &Lease,
+) -> rusqlite::Result<()> {
+    cached(connection, statement)?.execute(params![
         key(id),
         lease.cseq,
         lease.granted_s,

@@ -108,81 +108,51 @@ pub enum HelpOutcome {
     WouldDeadlock,
 }
 
-impl<T: Executor + ?Sized> Executor for Arc<T> {
-    fn execute(&self, task: Task) -> Result<(), Rejected> {
-        (**self).execute(task)
-    }
+/// Each method passes its call on to the executor that a pointer leads to.
+macro_rules! executor_behind {
+    ($pointer:ty) => {
+        impl<T: Executor + ?Sized> Executor for $pointer {
+            fn execute(&self, task: Task) -> Result<(), Rejected> {
+                (**self).execute(task)
+            }
 
-    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
-        (**self).execute_unbounded(task)
-    }
+            fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
+                (**self).execute_unbounded(task)
+            }
 
-    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
-        (**self).to_shared()
-    }
+            fn to_shared(&self) -> Option<Arc<dyn Executor>> {
+                (**self).to_shared()
+            }
 
-    fn blocking(&self, wait: &mut dyn FnMut()) {
-        (**self).blocking(wait);
-    }
+            fn blocking(&self, wait: &mut dyn FnMut()) {
+                (**self).blocking(wait);
+            }
 
-    fn assist(&self) -> HelpOutcome {
-        (**self).assist()
-    }
+            fn assist(&self) -> HelpOutcome {
+                (**self).assist()
+            }
 
-    fn name(&self) -> String {
-        (**self).name()
-    }
+            fn name(&self) -> String {
+                (**self).name()
+            }
 
-    fn now(&self) -> Option<Instant> {
-        (**self).now()
-    }
+            fn now(&self) -> Option<Instant> {
+                (**self).now()
+            }
 
-    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
-        (**self).register(deliveries)
-    }
+            fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
+                (**self).register(deliveries)
+            }
 
-    fn unregister(&self, deliveries: *const ()) {
-        (**self).unregister(deliveries);
-    }
+            fn unregister(&self, deliveries: *const ()) {
+                (**self).unregister(deliveries);
+            }
+        }
+    };
 }
 
-impl<T: Executor + ?Sized> Executor for &T {
-    fn execute(&self, task: Task) -> Result<(), Rejected> {
-        (**self).execute(task)
-    }
-
-    fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
-        (**self).execute_unbounded(task)
-    }
-
-    fn to_shared(&self) -> Option<Arc<dyn Executor>> {
-        (**self).to_shared()
-    }
-
-    fn blocking(&self, wait: &mut dyn FnMut()) {
-        (**self).blocking(wait);
-    }
-
-    fn assist(&self) -> HelpOutcome {
-        (**self).assist()
-    }
-
-    fn name(&self) -> String {
-        (**self).name()
-    }
-
-    fn now(&self) -> Option<Instant> {
-        (**self).now()
-    }
-
-    fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
-        (**self).register(deliveries)
-    }
-
-    fn unregister(&self, deliveries: *const ()) {
-        (**self).unregister(deliveries);
-    }
-}
+executor_behind!(Arc<T>);
+executor_behind!(&T);
 
 /// A task that was not accepted, returned to the caller.
 #[derive(Debug, thiserror::Error)]
