@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_in_plain_words_without_values() {
+    fn errors_are_plain_sentences_without_values() {
         for (text, told) in [
             ("", "the JSON ends too early"),
             ("{\"count\": 1", "the JSON ends too early"),

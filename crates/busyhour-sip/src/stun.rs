@@ -152,7 +152,7 @@ mod tests {
 
     /// The addresses and their hidden forms of RFC 5769 §2.2 and §2.3.
     #[test]
-    fn the_source_is_told_as_in_the_test_vectors() {
+    fn the_source_is_encoded_as_in_the_test_vectors() {
         let v4 = answered(&request(&[]), "192.0.2.1:32853");
         assert_eq!(
             v4[20..],
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_understood_and_is_not_is_refused_and_named() {
+    fn unknown_required_attributes_are_refused_and_listed() {
         let priority = [0x00, 0x24, 0, 4, 0, 0, 0, 1];
         let software = [0x80, 0x22, 0, 1, b'x', 0, 0, 0];
         assert_eq!(answered(&request(&software), "192.0.2.1:1")[..2], SUCCESS);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_or_no_request_is_not_answered() {
+    fn broken_messages_and_responses_are_not_answered() {
         let mut out = Vec::new();
         let source = "192.0.2.1:1".parse().unwrap();
         let cut = request(&[0x80, 0x22, 0, 9, 0, 0, 0, 0]);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_row_holds_reads_back() {
+    fn a_stored_account_is_read_as_it_was_written() {
         let secret = Secret::hashes_of("alice", "r", "wonder");
         assert_eq!(secret_of_row(None, &hashes_text(&secret)), secret);
         let hints = ["100".to_owned(), "200".to_owned()];

@@ -209,13 +209,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_that_take_long_come_seldom() {
+    fn slow_looks_are_made_seldom() {
         assert_eq!(rest_after(Duration::from_millis(3)), LOOK_PERIOD);
         assert_eq!(rest_after(Duration::from_secs(3)), Duration::from_secs(12));
     }
 
     #[test]
-    fn names_are_kept_for_a_while_and_not_for_what_never_was() {
+    fn removed_names_are_kept_for_a_while_unless_the_revision_was_set_back() {
         assert!(are_names_kept(5, 5 + NAMES_KEPT));
         assert!(!are_names_kept(5, 6 + NAMES_KEPT));
         assert!(!are_names_kept(6, 5), "the database was set back");

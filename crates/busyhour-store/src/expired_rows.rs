@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn they_go_in_the_order_of_the_table_a_portion_at_a_time() {
+    fn expired_rows_are_removed_in_the_order_of_the_table_in_batches() {
         let mut rows = ExpiredRows::new();
         assert!(!rows.is_due());
         let all: Vec<_> = (0..600).rev().map(ended).collect();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn after_each_group_it_is_their_turn_and_as_many_go_as_came() {
+    fn after_each_group_as_many_rows_are_removed_as_were_added() {
         let mut rows = ExpiredRows::new();
         rows.push(&(0..2000).map(ended).collect::<Vec<_>>());
         rows.request_yield(&group(1));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_kept_and_not_tried_again_at_once() {
+    fn a_failed_removal_is_tried_again_later() {
         let mut rows = ExpiredRows::new();
         rows.push(&[ended(1), ended(2)]);
         let batch = rows.take();

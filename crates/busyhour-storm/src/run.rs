@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_is_patient_where_nothing_is_lost() {
+    fn a_ramp_waits_longer_if_nothing_is_lost() {
         let give_up = |flags: &[&str]| {
             let words = [&["storm"], flags].concat();
             Alone::parse_from(words).storm.timing().give_up

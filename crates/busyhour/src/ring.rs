@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn it_drops_what_it_holds_and_not_what_it_gave_up() {
+    fn a_ring_drops_the_values_it_contains_and_no_others() {
         let witness = Arc::new(());
         let mut ring = Ring::new();
         (0..1000).for_each(|_| ring.push_back(256, || Arc::clone(&witness)));

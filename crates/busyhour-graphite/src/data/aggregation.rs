@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_gives_nothing() {
+    fn without_known_values_the_result_is_missing() {
         for (_, aggregation) in NAMES {
             assert_eq!(aggregation.of(&[None, None]), None);
             assert_eq!(aggregation.of(&[]), None);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_brought_together_and_missing_ones_left_out() {
+    fn neighbouring_values_are_consolidated_without_missing_ones() {
         let values = [Some(1.0), Some(3.0), None, Some(5.0), None, None, Some(7.0)];
         let mut series = Series::fetched("a", "a", Points::new(0, 10, values));
         series.consolidate(2);

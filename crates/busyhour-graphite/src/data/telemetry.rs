@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_come_back_at_their_steps_and_gaps_stay_gaps() {
+    fn samples_are_returned_at_their_steps_and_gaps_stay_gaps() {
         let telemetry = ring(1 << 20);
         for (time, value) in [(100, 1), (111, 2), (119, 3), (140, 4)] {
             telemetry.record(time, &json!({"a": {"b": value}, "text": "x"}));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_and_go() {
+    fn names_appear_and_disappear() {
         let telemetry = ring(1 << 20);
         telemetry.record(10, &json!({"q": [{"name": "a.b", "n": 1}]}));
         telemetry.record(20, &json!({"q": [{"name": "c", "n": 2}]}));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calendar_that_goes_back_drops_the_future() {
+    fn a_calendar_set_back_drops_samples_of_the_future() {
         let telemetry = ring(1 << 20);
         for time in [100, 110, 120, 105] {
             telemetry.record(time, &json!({ "a": time }));

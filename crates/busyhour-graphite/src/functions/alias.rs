@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_those_of_the_first_path() {
+    fn nodes_are_taken_from_the_first_path() {
         for (name, places, expected) in [
             ("a.b.c", vec![1], "b"),
             ("a.b.c", vec![0, 2], "a.c"),

@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_carried_sum_is_the_sum(
+        fn the_running_sum_equals_the_sum(
             values in prop::collection::vec(prop::option::of(-100i32..100), 0..600),
             count in 0usize..40,
             factor in 0.0..1.0,

@@ -238,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_matches_itself_with_stars_put_in(path in "[a-c.]{0,12}", at in 0usize..13, end in 0usize..13) {
+        fn a_path_matches_itself_with_inserted_stars(path in "[a-c.]{0,12}", at in 0usize..13, end in 0usize..13) {
             let (at, end) = (at.min(path.len()), end.min(path.len()));
             prop_assume!(at <= end && !path[at..end].contains('.'));
             let pattern = format!("{}*{}", &path[..at], &path[end..]);
@@ -246,7 +246,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_makes_it_panic(pattern in "\\PC{0,24}", path in "\\PC{0,24}") {
+        fn no_input_makes_it_panic(pattern in "\\PC{0,24}", path in "\\PC{0,24}") {
             if let Ok(patterns) = Pattern::alternatives(&pattern) {
                 for pattern in patterns {
                     pattern.matches(&path);

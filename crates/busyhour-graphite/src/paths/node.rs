@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_comes_back(name in "\\PC{0,20}") {
+        fn every_name_is_restored(name in "\\PC{0,20}") {
             let escaped = node(&name);
             prop_assert!(escaped.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-~".contains(&byte)));
             prop_assert_eq!(unescaped(&escaped), name);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_together_at_the_same_times_whenever_asked() {
+    fn consolidated_values_have_the_same_times_whenever_requested() {
         let mut early = [series(1000, 100)];
         let mut late = [series(1030, 100)];
         bring_together(&mut early, 20);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_stay_as_they_are() {
+    fn few_values_are_not_consolidated() {
         let mut all = [series(1000, 20)];
         bring_together(&mut all, 20);
         assert_eq!(all[0], series(1000, 20));

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_nothing_says_so() {
+    fn a_picture_without_series_has_a_message() {
         let (_, svg) = pictures("width=400&height=300", &[None, None]);
         assert!(svg.contains("No data"));
     }

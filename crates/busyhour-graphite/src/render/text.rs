@@ -55,7 +55,7 @@ mod tests {
     use crate::Points;
 
     #[test]
-    fn raw_and_csv_have_graphites_form() {
+    fn raw_and_csv_have_graphites_format() {
         let points = Points::new(1_289_665_920, 60, [Some(1.0), None, Some(2.5)]);
         let all = [Series::fetched("f(a,b)", "a", points)];
         let raw = String::from_utf8(raw(&all)).unwrap();

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_each_kind_are_told_apart() {
+    fn values_of_each_kind_are_distinguished() {
         let Expression::Call(call) =
             parsed("f(a.{b,c}.*, -1.5 ,10,'x, y',true,None,w=\"z\",1min.x)").unwrap()
         else {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_their_place() {
+    fn errors_name_their_position() {
         for (text, place) in [
             ("", 1),
             ("f(a", 4),
@@ -292,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic(text in "[a-c0-9.*{}()|,='\" ]{0,40}|\\PC{0,20}") {
+        fn no_input_makes_it_panic(text in "[a-c0-9.*{}()|,='\" ]{0,40}|\\PC{0,20}") {
             let _ = parsed(&text);
         }
     }

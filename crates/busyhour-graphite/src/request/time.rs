@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused_with_what_may_stand_there() {
+    fn an_invalid_time_is_refused_with_the_allowed_forms() {
         for text in [
             "soon",
             "-1",
@@ -289,13 +289,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic(text in "\\PC{0,16}", now in any::<i64>()) {
+        fn no_input_makes_it_panic(text in "\\PC{0,16}", now in any::<i64>()) {
             let _ = parse_time(&text, now / 2);
             let _ = parse_interval(&text);
         }
 
         #[test]
-        fn grammar_soup_does_not_panic(text in "[0-9apm:/+-]{0,12}(noon|monday|jan|d|min)?[0-9]{0,3}") {
+        fn random_words_of_the_grammar_do_not_panic(text in "[0-9apm:/+-]{0,12}(noon|monday|jan|d|min)?[0-9]{0,3}") {
             let _ = parse_time(&text, NOW);
         }
     }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_for_its_address_and_ten_seconds() {
+    fn a_token_is_valid_for_its_address_and_ten_seconds() {
         let (keys, here) = (Keys::new([1; 32]), address("192.0.2.1:4569"));
         let token = keys.token(at_ms(500), here, 7);
         assert!(keys.is_good(at_ms(500), here, &token));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_or_cut_token_is_good() {
+    fn no_changed_or_truncated_token_is_valid() {
         let (keys, here) = (Keys::new([1; 32]), address("192.0.2.1:4569"));
         let token = keys.token(at_ms(0), here, 7);
         for place in 0..token.len() {

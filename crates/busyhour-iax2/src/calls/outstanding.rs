@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_after_255() {
+    fn sequence_numbers_continue_after_255() {
         let mut outstanding = Outstanding::default();
         for number in [254, 255, 0, 1] {
             outstanding.push(at_ms(0), number, &[number; 12]);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_lives_as_long_as_a_token() {
+    fn a_record_is_kept_as_long_as_a_token_is_valid() {
         let mut records = Records::new(10, 1);
         records.insert(&key(1), record(5, at(0)));
         assert_eq!(records.find(at(9), &key(1)), Some(record(5, at(0))));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_memory_gives_up_the_oldest() {
+    fn a_full_table_drops_the_oldest_record() {
         let mut records = Records::new(2, 1);
         let kept = (1..4).map(|n| records.insert(&key(n), record(n, at(u64::from(n)))));
         assert_eq!(kept.sum::<u64>(), 1);

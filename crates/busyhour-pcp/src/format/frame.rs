@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_records_are_found_and_a_cut_one_waits() {
+    fn complete_records_are_found_and_an_incomplete_one_waits() {
         let bytes = [framed(b"good1"), framed(b"good2")].concat();
         assert_eq!(walk(&bytes, true).0, [b"good1", b"good2"]);
         let (bodies, flaws, used) = walk(&bytes[..20], false);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_gives_its_good_records_and_one_flaw() {
+    fn a_truncated_file_gives_its_good_records_and_one_error() {
         let bytes = [framed(b"good1"), framed(b"good2")].concat();
         for len in 14..bytes.len() {
             let (bodies, flaws, _) = walk(&bytes[..len], true);

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gives_its_source_or_is_translated_listens_there_and_who_gives_another_need_not() {
+    fn a_device_listens_at_its_source_if_its_contact_is_that_or_translated() {
         let listens = |uri: &str, source: &str| listens_at(uri, source.parse().unwrap());
         let source = "192.0.2.7:40000";
         for uri in [

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_answer_to_is_refused() {
+    fn an_address_that_cannot_receive_answers_is_refused() {
         for text in [
             "",
             "192.0.2.1",

@@ -369,7 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out_again(
+        fn a_packed_contact_is_unpacked_unchanged(
             texts in any::<[String; TEXTS]>(),
             repeat in 0..100_usize,
             q_milli in any::<Option<u16>>(),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_one_is_small() {
+    fn an_ordinary_contact_is_small() {
         let contact = Contact::new(ContactParts {
             uri: "sip:alice@192.0.2.7:40000",
             parameters: "",

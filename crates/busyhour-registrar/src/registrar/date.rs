@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn leap_days_and_turns_of_years() {
+    fn leap_days_and_ends_of_years() {
         assert_eq!(shown(0), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(shown(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
         assert_eq!(shown(951_868_799), "Tue, 29 Feb 2000 23:59:59 GMT");
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn dates_are_those_of_a_calendar_of_others(seconds in 0..u64::MAX / 1_000_000_000) {
+        fn dates_agree_with_another_calendar_library(seconds in 0..u64::MAX / 1_000_000_000) {
             let at = jiff::Timestamp::from_second(seconds as i64).expect("before the year 2555");
             let date = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
             prop_assert_eq!(shown(seconds), date);

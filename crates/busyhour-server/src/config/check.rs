@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_that_cannot_be_are_found_before_the_start() {
+    fn invalid_hints_are_found_before_the_start() {
         let hint = |extension: &str, devices: &str| {
             format!("\n[[hint]]\nextension = \"{extension}\"\ndevices = [{devices}]\n")
         };

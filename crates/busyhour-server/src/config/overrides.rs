@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_flag_is_named() {
+    fn a_bad_flag_is_reported() {
         let overrides = parse(&["t", "--log-level", "loud"]);
         let problems = Config::parse("f", "", &overrides).unwrap_err();
         assert_eq!(

@@ -146,7 +146,7 @@ mod tests {
         [http]\nlisten = \"off\"\n[[account]]\nuser = \"alice\"\npassword = \"s3cret\"\n";
 
     #[test]
-    fn what_is_printed_reads_back_as_the_same_settings() {
+    fn printed_settings_are_read_as_the_same_settings() {
         let loaded = Config::parse("f.toml", FILE, &Overrides::default()).unwrap();
         let printed = loaded.print();
         let again = Config::parse("again.toml", &printed, &Overrides::default()).unwrap();

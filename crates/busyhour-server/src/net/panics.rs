@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_counted_and_one_a_minute_is_told() {
+    fn all_panics_are_counted_and_one_a_minute_is_logged() {
         let panics = Panics::default();
         let here = "127.0.0.1:5060".parse().unwrap();
         for number in 1..=3 {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_tells_its_reason_whatever_it_is_made_of() {
+    fn the_reason_of_a_panic_is_logged_for_any_payload() {
         assert_eq!(reason(&"one"), "one");
         assert_eq!(reason(&String::from("two")), "two");
         assert_eq!(reason(&3), "it did not say why");

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stale_is_what_came_before_unless_the_clock_was_set() {
+    fn earlier_datagrams_are_stale_unless_the_clock_was_set() {
         let came = |came_at: Option<u64>| ReceivedMeta {
             len: 0,
             source: None,

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_of_every_byte_and_of_the_source_and_of_the_key() {
+    fn the_name_of_a_request_depends_on_every_byte_the_source_and_the_key() {
         let secrets = |seed| Secrets::new(&Runtime::simulated(seed)).expect("random numbers");
         let here: SocketAddr = "192.0.2.1:5060".parse().expect("an address");
         let name = |source, request: &[u8]| secrets(1).name_of(source, request);

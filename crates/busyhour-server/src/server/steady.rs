@@ -177,22 +177,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What happens to the machine between two looks at it.
+    /// What happens to the machine between two checks.
     #[derive(Debug, Clone)]
     enum Operation {
-        /// So many seconds pass.
+        /// This many seconds pass.
         Pass(u32),
-        /// The clock is set, by so many seconds from what is right.
+        /// The clock is set to a time that is wrong by this many seconds.
         SetClock(i32),
-        /// The server's look of each second.
+        /// The check that the server makes each second.
         Look,
-        /// Its life ends, and another begins.
+        /// The server ends, and is started again.
         Restart,
-        /// The machine is off for so many seconds, with a clock that goes on.
+        /// The machine is off for this many seconds, while its clock goes on.
         Reboot(u32),
     }
 
-    /// Real time, and what the machine makes of it.
+    /// The real time, and the time that the machine shows.
     struct Machine {
         now_s: u64,
         booted_s: u64,
@@ -225,7 +225,7 @@ mod tests {
                 Operation::Look => self.look(),
                 Operation::Restart => self.restart(),
                 Operation::Reboot(seconds) => {
-                    // The server ran until then, and looked each second.
+                    // The server ran until then, and checked each second.
                     self.look();
                     self.now_s += u64::from(*seconds);
                     (self.booted_s, self.boot) = (self.now_s - 3, self.boot + 1);
@@ -279,9 +279,9 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a watch that somebody else wears.
+        /// The oracle is a clock outside of the machine.
         #[test]
-        fn as_much_time_passes_as_does_whatever_the_clock_says(
+        fn the_steady_time_follows_real_time_whatever_the_clock_says(
             wrong_by_s in -200_000_i64..200_000,
             operations in proptest::collection::vec(operation(), 0..60),
         ) {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_that_is_not_known_is_never_the_same_one() {
+    fn an_unknown_boot_never_equals_another() {
         let base = Steady::resume(None, None, reading(START_S, START_S - 9, 0));
         let base = base.news(reading(START_S, START_S - 9, 0)).unwrap();
         let again = reading(START_S + 7, START_S + 6, 0);

@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_an_expiry_timer_before_it_is_told_anything() {
+    fn a_watcher_has_an_expiry_timer_before_its_first_state() {
         let runtime = Runtime::simulated(1);
         let core = Core::simulated(&runtime, 10);
         let watcher = Arc::new(Watcher::new(

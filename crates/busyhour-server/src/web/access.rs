@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_hosts_are_served() {
+    fn only_requests_for_known_hosts_are_served() {
         let host = |host| check(HERE, "GET", "/", &[("host", host)]);
         for ours in [
             "127.0.0.1:8080",
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_free_here_and_needs_a_token_elsewhere() {
+    fn reading_is_allowed_on_loopback_and_needs_a_token_elsewhere() {
         assert_eq!(check(HERE, "GET", "/", &[]), Ok(()));
         assert_eq!(check("::ffff:127.0.0.1", "POST", "/render/", &[]), Ok(()));
         let denied = Err(Denial::Unauthorized(Scope::Read));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_needs_a_bearer_who_may() {
+    fn changing_needs_a_token_that_may_change() {
         let put = |value| check(HERE, "PUT", "/api/accounts/a", &[("authorization", value)]);
         assert_eq!(put("Bearer writing"), Ok(()));
         assert_eq!(put("Bearer reading"), Err(Denial::Forbidden));

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_failed_lately_is_ill_and_one_that_recovered_is_not() {
+    fn a_store_that_failed_recently_is_unhealthy_and_one_that_recovered_is_not() {
         assert_eq!(verdict(false, &[]), Ok(()));
         assert_eq!(verdict(false, &[sample(3), sample(3)]), Ok(()));
         let ill = verdict(false, &[sample(3), sample(4)]);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_was_reached_is_a_concern_until_it_is_long_ago() {
+    fn a_limit_that_was_reached_recently_degrades_health() {
         let shed = |count| {
             let mut stats = ServerStats::default();
             stats.traffic.shed = count;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_does_not_answer_is_ill() {
+    fn a_store_that_does_not_answer_is_unhealthy() {
         let mut stats = ServerStats::default();
         stats.store.stalled_ns = 7_500_000_000;
         let stalled = Arc::new(Sample {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_drains_says_so() {
+    fn health_reports_that_the_server_is_draining() {
         assert_eq!(verdict(true, &[]).unwrap_err(), "shutting down");
     }
 }

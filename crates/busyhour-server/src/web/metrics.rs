@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_gauges_and_times_have_their_forms() {
+    fn counters_gauges_and_times_have_their_formats() {
         let text = text(&stats()).unwrap();
         for line in [
             "# TYPE busyhour_registrar_accepted counter",
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_several_times_is_one_family_with_names() {
+    fn values_that_exist_several_times_are_one_family_with_labels() {
         let text = text(&stats()).unwrap();
         let family = "busyhour_runtime_serializers_queued_len";
         assert_eq!(text.matches(&format!("# TYPE {family} gauge")).count(), 1);

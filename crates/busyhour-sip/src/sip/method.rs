@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_both_ways_and_case_matters() {
+    fn names_are_read_and_written_and_case_matters() {
         for (method, name) in KNOWN {
             assert_eq!(Method::new(name), method);
             assert_eq!(method.to_string(), name);

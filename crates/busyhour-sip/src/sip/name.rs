@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_other() {
+    fn unknown_names_are_other() {
         for name in ["", "x", "q", "Vi", "Viaa", "{", "é", "X-Y", "@Via"] {
             let expected = if name == "x" {
                 HeaderName::SessionExpires

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_url_says_of_tls_is_taken_out_of_it() {
+    fn the_tls_parameters_are_removed_from_a_url() {
         let (url, tls) =
             TlsQuery::take("postgres://h/d?sslmode=verify-full&a=b&sslrootcert=%2Fa+b").unwrap();
         assert_eq!(url, "postgres://h/d?a=b");
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_url_hides_the_mode_that_it_asks_for() {
+    fn the_tls_mode_of_a_url_is_found_in_any_form() {
         let mode =
             |url: &str| PostgresOptions::new(url).map(|options| options.config.get_ssl_mode());
         for query in [
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_that_are_given_are_looked_at_or_refused() {
+    fn given_root_certificates_are_loaded_or_refused() {
         let check = |query: &str| {
             let (_, tls) = TlsQuery::take(&format!("postgres://h/d?{query}")).unwrap();
             tls.check()

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_that_fits_has_the_password() {
+    fn the_first_matching_line_has_the_password() {
         let text = "# db:*:*:*:comment\nother:*:*:*:no\ndb:5433:*:*:port\n\
             db:*:bh:busyhour:a\\:b\\\\c:d\n*:*:*:*:last\n";
         let one = found(text, "postgres://busyhour@db/bh").unwrap();

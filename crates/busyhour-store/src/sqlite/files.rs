@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_is_enough_once_the_folder_is_at_rest() {
+    fn one_check_is_enough_when_the_folder_does_not_change() {
         let mut database = Database::new();
         let begin = Instant::now();
         assert_eq!(database.asked(begin), 5000, "it may change unseen");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_is_seen_at_the_next_commit() {
+    fn a_replaced_file_is_noticed_at_the_next_commit() {
         for name in [
             "busyhour.db",
             "busyhour.db-wal",
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_the_one_there_is_after_its_first_opening() {
+    fn the_file_is_identified_after_its_first_opening() {
         let database = Database::new();
         let path = database.folder.path().join("busyhour.db");
         let mut connects = 0;

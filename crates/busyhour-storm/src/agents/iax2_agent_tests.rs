@@ -111,7 +111,7 @@ fn proved(agent: &mut Iax2Agent, out: &mut Outbox) -> Vec<u8> {
 }
 
 #[test]
-fn a_device_shows_its_token_then_its_password_and_acknowledges_the_end() {
+fn a_device_sends_its_token_then_its_password_and_acknowledges_the_result() {
     let (mut agent, mut out) = (agent(Some("secret{n}")), Outbox::default());
     let proof = proved(&mut agent, &mut out);
     let proof_frame = frame(&proof);
@@ -129,7 +129,7 @@ fn a_device_shows_its_token_then_its_password_and_acknowledges_the_end() {
 }
 
 #[test]
-fn an_unsound_end_is_a_failure() {
+fn an_invalid_result_is_a_failure() {
     let elsewhere = "192.0.2.1:5".parse().expect("an address");
     for (name, from) in [(&b"device8"[..], local()), (b"device7", elsewhere)] {
         let (mut agent, mut out) = (agent(Some("secret")), Outbox::default());
@@ -141,7 +141,7 @@ fn an_unsound_end_is_a_failure() {
 }
 
 #[test]
-fn refusals_are_told_apart() {
+fn refusals_are_distinguished() {
     let (mut agent, mut out) = (agent(Some("secret")), Outbox::default());
     let proof = proved(&mut agent, &mut out);
     let regrej = answer(
@@ -171,7 +171,7 @@ fn a_challenge_without_a_password_ends_the_registration() {
 }
 
 #[test]
-fn what_is_not_answered_is_sent_again_and_then_given_up() {
+fn an_unanswered_frame_is_retransmitted_and_then_given_up() {
     let (mut agent, mut out) = (agent(Some("secret")), Outbox::default());
     let proof = proved(&mut agent, &mut out);
     agent.expire(at(501), &mut out);

@@ -223,7 +223,7 @@ fn a_provisional_answer_slows_the_retransmissions() {
 }
 
 #[test]
-fn too_brief_asks_for_what_the_server_wants() {
+fn after_a_423_the_required_lifetime_is_requested() {
     let (mut agent, mut out) = (agent(None), Outbox::default());
     agent.register(at(0), at(0), 0, &mut out);
     let least = |seconds: &str| [(HeaderName::MinExpires, seconds.to_owned())];
@@ -243,7 +243,7 @@ fn too_brief_asks_for_what_the_server_wants() {
 }
 
 #[test]
-fn what_is_no_acknowledgement_does_not_count_as_one() {
+fn a_response_without_the_contact_does_not_count_as_acknowledged() {
     let (mut agent, mut out) = (agent(None), Outbox::default());
     agent.register(at(0), at(0), 0, &mut out);
     let request = only(&mut out);

@@ -58,7 +58,7 @@ fn notify(watcher: u32, cseq: u32, basic: &str, state: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_watcher_believes_the_last_notify_and_answers_each() {
+fn a_watcher_keeps_the_state_of_the_last_notify_and_answers_each() {
     let (mut agent, mut out) = (agent(2), Outbox::default());
     for _ in 0..3 {
         agent.subscribe(Instant::ZERO, &mut out);
@@ -100,7 +100,7 @@ fn a_watcher_believes_the_last_notify_and_answers_each() {
 }
 
 #[test]
-fn what_belongs_to_nobody_is_481_and_an_end_is_counted_once() {
+fn a_notify_of_no_watcher_is_481_and_an_end_is_counted_once() {
     let (mut agent, mut out) = (agent(1), Outbox::default());
     agent.receive(Instant::ZERO, &notify(0, 1, "open", "active"), &mut out);
     assert!(taken(&mut out)[0].starts_with("SIP/2.0 481 "));
@@ -115,7 +115,7 @@ fn what_belongs_to_nobody_is_481_and_an_end_is_counted_once() {
 }
 
 #[test]
-fn a_watcher_that_the_server_forgot_is_wrong_and_one_it_knows_is_right() {
+fn a_watcher_whose_subscription_is_lost_is_wrong_and_others_are_right() {
     let (mut agent, mut out) = (agent(3), Outbox::default());
     for index in 0..3 {
         agent.subscribe(Instant::ZERO, &mut out);
@@ -149,7 +149,7 @@ fn a_watcher_that_the_server_forgot_is_wrong_and_one_it_knows_is_right() {
 }
 
 #[test]
-fn a_notify_after_a_refusal_leaves_the_count_as_it_is() {
+fn a_notify_after_a_refusal_does_not_change_the_count() {
     let (mut agent, mut out) = (agent(1), Outbox::default());
     agent.subscribe(Instant::ZERO, &mut out);
     let refused = response(&taken(&mut out)[0], Status::FORBIDDEN);
@@ -160,7 +160,7 @@ fn a_notify_after_a_refusal_leaves_the_count_as_it_is() {
 }
 
 #[test]
-fn a_subscribe_that_nobody_answers_is_sent_again_and_given_up() {
+fn an_unanswered_subscribe_is_retransmitted_and_given_up() {
     let (mut agent, mut out) = (agent(1), Outbox::default());
     agent.subscribe(Instant::ZERO, &mut out);
     let mut sent = 0;

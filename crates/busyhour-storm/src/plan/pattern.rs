@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_where_they_are_asked_for() {
+    fn numbers_are_inserted_in_place_of_the_pattern() {
         let show = |pattern: &str| {
             pattern
                 .parse::<Pattern>()

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_spaces_is_stepped_over() {
+    fn a_name_with_brackets_and_spaces_is_skipped() {
         let stat = "7 (a) b (c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 5";
         assert_eq!(ticks(stat), Some(Duration::from_secs(2)));
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_can_be_looked_at_and_none_cannot() {
+    fn this_process_can_be_measured_and_a_missing_one_cannot() {
         let usage = Process::new(std::process::id())
             .usage()
             .expect("we are here");

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_acknowledged_after_the_last_was_offered_is_no_goodput() {
+    fn acknowledgements_after_the_last_offer_do_not_count_as_goodput() {
         let mut tally = Tally::new();
         tally.acknowledge(Duration::from_millis(1));
         tally.end_offering(Duration::from_secs(2));

@@ -560,7 +560,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_thread_that_has_ended_leaves_its_counts_and_nothing_else() {
+    fn a_thread_that_has_ended_leaves_only_its_counts() {
         let pool = BufferPool::builder().build().unwrap();
         for ended in 1..=3 {
             let theirs = pool.clone();

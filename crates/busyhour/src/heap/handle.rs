@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_with_no_generation_left_is_retired() {
+    fn a_place_without_a_further_generation_is_retired() {
         let mut places = Positions::new();
         let first = places.claim(0);
         places.places[0].generation = u32::MAX;

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_empties_keeps_room_for_a_few_and_gives_back_that_for_many() {
+    fn an_emptied_list_keeps_memory_for_a_few_entities() {
         assert_eq!(capacity_after(1), Bucketed::<usize>::CAPACITY_MIN);
         assert_eq!(capacity_after(64), Bucketed::<usize>::KEPT_CAPACITY);
         assert_eq!(capacity_after(65), 0);

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn place_decides_between_equals() {
+    fn the_position_decides_between_equal_entities() {
         let mut queue = RunQueue::new(HERE);
         queue.wake('b', &mut normal(20), QueueEnd::Back);
         queue.wake('c', &mut normal(20), QueueEnd::Back);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_given_the_epochs_it_missed_when_it_wakes() {
+    fn an_entity_that_wakes_gets_the_epochs_that_it_missed() {
         let mut queue = RunQueue::new(HERE);
         let (mut busy, mut sleeper) = (normal(20), normal(20));
         queue.charge(&mut sleeper, Duration::ZERO);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_turns_at_both_ends_of_the_hysteresis() {
+    fn the_mode_changes_at_both_ends_of_the_hysteresis() {
         let mut queue = RunQueue::new(HERE);
         (0..16).for_each(|entity| queue.wake(entity, &mut normal(20), QueueEnd::Back));
         assert_eq!(queue.mode(), Mode::Sorted);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_from_another_worker_has_no_bonus_and_brings_its_counter() {
+    fn an_entity_from_another_worker_has_no_bonus_and_keeps_its_counter() {
         let (mut here, mut there) = (RunQueue::new(HERE), RunQueue::new(WorkerId::new(1)));
         let mut sched_state = normal(20);
         there.wake(7, &mut sched_state, QueueEnd::Back);

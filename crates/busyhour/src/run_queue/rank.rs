@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_rank_tells_priority_and_bonus_so_epochs_never_merge_two() {
+    fn a_used_up_rank_contains_priority_and_bonus_so_epochs_never_merge_two() {
         let mut seen = HashMap::new();
         for sched_state in sched_states().filter(|sched_state| sched_state.goodness(HERE) == 0) {
             let who = (sched_state.class(), sched_state.ran_on());

@@ -124,7 +124,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn it_is_first_in_first_out_and_holds_nothing_when_empty() {
+    fn a_queue_is_first_in_first_out_and_keeps_nothing_when_empty() {
         let (sender, receiver) = mpsc::channel();
         let mut queue = TaskQueue::default();
         let push = |queue: &mut TaskQueue, number: i32| {

@@ -140,7 +140,7 @@ struct Held(#[expect(dead_code, reason = "held for its drop")] Arc<Trace>);
 /// A thread that waits for the result of a task is woken by its end, or by the
 /// end of the pool that dropped it.
 #[test]
-fn shuttle_who_waits_for_a_task_is_woken() {
+fn shuttle_a_thread_that_waits_for_a_task_is_woken() {
     explore(2_000, || {
         let pool = pool(1);
         let serializer = pool.serializer("model").build().unwrap();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejected_task_comes_back_whole() {
+    fn a_rejected_task_is_returned_unchanged() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let task = Task::new(move || sender.send(()).unwrap());
         let executor: Arc<dyn Executor> = Arc::new(Closed);

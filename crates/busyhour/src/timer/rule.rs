@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn in_time_every_policy_keeps_the_grid() {
+    fn without_delay_every_policy_keeps_the_grid() {
         for policy in [MissedTicks::Burst, MissedTicks::Skip, MissedTicks::Delay] {
             assert_eq!(next(policy, 100, 100), (110, 0));
             assert_eq!(next(policy, 100, 109), (110, 0));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn late_each_policy_does_what_it_says() {
+    fn with_delay_each_policy_does_what_it_promises() {
         assert_eq!(next(MissedTicks::Burst, 100, 135), (110, 0));
         assert_eq!(next(MissedTicks::Skip, 100, 135), (140, 3));
         assert_eq!(next(MissedTicks::Skip, 100, 130), (130, 2));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callback_says_when_and_whether() {
+    fn the_callback_decides_whether_and_when_it_runs_again() {
         let returned_delay =
             |delay, now| Rule::ReturnedDelay.next(at(100), at(now), Duration::from_nanos(delay));
         assert_eq!(returned_delay(0, 100), None);

@@ -24,7 +24,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_roundest_instant_of_the_window_is_chosen(first in any::<u64>(), slack in 0..5000u64) {
+        fn the_instant_with_most_trailing_zero_bits_is_chosen(first in any::<u64>(), slack in 0..5000u64) {
             let last = first.saturating_add(slack);
             let chosen = coalesce(Instant::from_nanos(first), Duration::from_nanos(slack)).as_nanos();
             prop_assert!((first..=last).contains(&chosen));

@@ -214,7 +214,7 @@ mod tests {
     const LEN_MAX: usize = 6 << 10;
 
     #[test]
-    fn they_stand_for_themselves_whatever_prefixes_they_had() {
+    fn an_element_is_complete_whatever_prefixes_it_had() {
         let text = "<?xml version=\"1.0\"?><p:r xmlns:p='n' xmlns:q='m' q:x='no'>\n\
             <!-- no --><p:t id='1' q:a='&lt;' xml:lang='en'><q:u>a &amp;\n b</q:u></p:t>\n\
             <q:person id=\"x\"/></p:r>";
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_document_is_refused() {
+    fn another_kind_of_document_is_refused() {
         let deep = format!("<r xmlns='n'>{}{}</r>", "<a>".repeat(20), "</a>".repeat(20));
         let wide = format!("<r xmlns='n'>{}</r>", "<a/>".repeat(3_000));
         let entity = "<!DOCTYPE r [<!ENTITY a \"b\">]><r xmlns='n'>&a;</r>";
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_when_it_is_written_is_refused() {
+    fn a_document_too_long_when_written_is_refused() {
         let quotes = "'".repeat(2_000);
         let space = |children: &str| format!("<r xmlns='n' xmlns:q=\"{quotes}\">{children}</r>");
         let attributes: String = (0..200).map(|index| format!(" q:a{index}=''")).collect();

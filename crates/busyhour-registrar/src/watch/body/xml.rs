@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_and_controls_cannot_leave_their_place() {
+    fn markup_and_control_characters_are_escaped() {
         let text = Escaped("<a b=\"c\">&'\u{1}é").to_string();
         assert_eq!(text, "&lt;a b=&quot;c&quot;&gt;&amp;&apos;\u{fffd}é");
     }

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_and_json_say_the_same() {
+    fn csv_and_json_give_the_same_accounts() {
         let csv = "user,password,iax2,max_contacts,mailbox,hints\n\
             alice,\"a,b\",yes,2,100,200 201\nbob,c,,,,\n";
         let json = r#"[{"user": "alice", "password": "a,b", "iax2": true, "max_contacts": 2,
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_their_line_and_never_a_secret() {
+    fn errors_name_their_line_and_never_a_secret() {
         let entries = from_csv("user,password\na b,x\nc,\nd,y\nd,y\n").unwrap();
         let failure = failure(check("f.csv", entries, "r"));
         assert!(
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_of_mistakes_is_cut() {
+    fn a_long_list_of_errors_is_shortened() {
         let text = "user,password\n".to_owned() + &"a b,x\n".repeat(30);
         let failure = failure(check("f", from_csv(&text).unwrap(), "r"));
         assert!(failure.contains("f: and 10 more"), "{failure}");

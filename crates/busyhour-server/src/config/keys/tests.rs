@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn every_default_is_allowed_and_survives_its_text_form() {
+fn every_default_is_allowed_and_is_read_as_it_is_written() {
     for key in KEYS {
         let mut config = Config::default();
         let text = key.show(&config);
@@ -11,7 +11,7 @@ fn every_default_is_allowed_and_survives_its_text_form() {
 }
 
 #[test]
-fn a_refused_value_is_named_with_what_is_allowed() {
+fn a_refused_value_is_reported_with_the_allowed_ones() {
     let mut config = Config::default();
     let key = SettingKey::find("sip.auth").unwrap();
     let refusal = key.set(&mut config, "basic").unwrap_err();

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_holds_its_bounds_and_one_spelling_each() {
+    fn a_range_contains_its_bounds_and_one_spelling_of_each_number() {
         assert!(range(0).contains("d5"));
         assert!(range(0).contains("d14"));
         let strangers = [
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_can_be_there_once() {
+    fn a_user_can_exist_only_once() {
         let mut accounts = ConfiguredAccounts::default();
         accounts.add(single("alice")).unwrap();
         let refusal = accounts.add(single("alice")).unwrap_err();

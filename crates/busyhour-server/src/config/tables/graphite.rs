@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_those_of_the_interface() {
+    fn the_defaults_are_those_of_the_crate() {
         assert_eq!(Graphite::default().options(), GraphOptions::default());
     }
 }

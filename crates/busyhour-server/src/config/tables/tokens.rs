@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_reads_back_as_it_was_printed() {
+    fn a_printed_token_is_read_as_the_same_token() {
         let tokens = vec![Token::new("shop", Scope::Write, "secret")];
         let mut loaded = Config::parse("f.toml", "", &Overrides::default()).unwrap();
         loaded.config.tokens = tokens.clone();

@@ -27,7 +27,7 @@ mod tests {
     use std::{net::TcpListener, time::Duration};
 
     #[test]
-    fn the_kernel_is_told_how_long_a_dead_peer_may_stay() {
+    fn the_kernel_gets_the_timeout_of_a_dead_peer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let policy = StreamPolicy {

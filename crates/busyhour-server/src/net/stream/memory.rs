@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_of_a_source_leave_half_of_its_share_to_those_who_are_known() {
+    fn untrusted_connections_of_a_source_leave_half_of_its_share_to_trusted_ones() {
         let (mut memory, one) = (memory(), source(1));
         let (mut untrusted, mut known) = (Charge::default(), Charge::default());
         let mebibyte = 1 << 20;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_part_a_class_loses_the_oldest_of_its_own() {
+    fn a_class_that_exceeds_its_part_loses_its_oldest_message() {
         let mut memory = memory();
         let mut charges: Vec<Charge> = (0..8).map(|_| Charge::default()).collect();
         let mut known = Charge::default();

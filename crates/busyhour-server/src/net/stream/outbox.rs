@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_and_goes_on_within_a_message() {
+    fn an_outbox_is_bounded_and_continues_within_a_message() {
         let buffers = BufferPool::builder().build().unwrap();
         let all = Arc::default();
         let mut outbox = outbox(2, &all);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_on_all_connections_is_bounded_too() {
+    fn waiting_bytes_of_all_connections_are_bounded_too() {
         let buffers = BufferPool::builder().build().unwrap();
         let message = buffers.copy_from(b"abcd").unwrap();
         let all = Arc::default();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_others_leaves_strangers_their_share() {
+    fn waiting_bytes_of_other_connections_leave_untrusted_ones_their_share() {
         let buffers = BufferPool::builder().build().unwrap();
         let message = buffers.copy_from(&[0; 60_000]).unwrap();
         let policy = StreamPolicy::default();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_on_the_connections_of_one_source_leaves_room_to_others() {
+    fn waiting_bytes_of_one_source_leave_room_to_others() {
         let buffers = BufferPool::builder().build().unwrap();
         let message = buffers.copy_from(&[0; 60_000]).unwrap();
         let policy = StreamPolicy::default();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_wait_leaves_room_for_what_cannot() {
+    fn messages_that_can_wait_leave_room_for_those_that_cannot() {
         let buffers = BufferPool::builder().build().unwrap();
         let message = buffers.copy_from(b"abcd").unwrap();
         let mut outbox = outbox(3, &Arc::default());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_may_try_the_kernel_however_much_waits_elsewhere() {
+    fn one_message_is_offered_to_the_kernel_however_much_waits_elsewhere() {
         let buffers = BufferPool::builder().build().unwrap();
         let message = buffers.copy_from(b"abcd").unwrap();
         let all = Arc::default();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_found_as_accounts_come_and_go() {
+    fn limits_are_found_while_accounts_are_added_and_removed() {
         let directory =
             AccountDirectory::new("r", vec![account("a", Some(2))], Arc::new(NoAccounts));
         assert_eq!(directory.contacts_max("a"), Some(2));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_of_another_realm_are_no_accounts() {
+    fn accounts_of_another_realm_do_not_count() {
         let directory =
             AccountDirectory::new("other", vec![account("a", None)], Arc::new(NoAccounts));
         directory.learn(AccountNews::Put(account("b", None)));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_replaces_what_lies_between_its_ends_and_nothing_else() {
+    fn a_range_replaces_only_accounts_between_its_ends() {
         let names = ["a", "b", "c", "d"].map(|name| account(name, Some(1)));
         let directory = AccountDirectory::new("r", names.to_vec(), Arc::new(NoAccounts));
         let key = |username: &str| AccountKey {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_one_another() {
+    fn each_page_continues_the_one_before() {
         let names = ["c", "a", "d", "b"];
         let accounts = names.map(|name| account(name, None)).to_vec();
         let directory = AccountDirectory::new("r", accounts, Arc::new(NoAccounts));

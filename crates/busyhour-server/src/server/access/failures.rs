@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_of_a_user_are_told_and_the_same_one_is_counted() {
+    fn the_last_failures_of_a_user_are_listed_and_repeated_ones_counted() {
         let failures = failures();
         for second in 1..=3 {
             fail(&failures, "bob", 1, "wrong password", second);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_of_a_user_at_one_address_is_forgotten() {
+    fn failures_of_a_user_at_one_address_are_removed() {
         let failures = failures();
         for (user, host) in [("bob", 1), ("bob", 2), ("alice", 1)] {
             fail(&failures, user, host, NEVER_ANSWERED, 1);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_source_are_one() {
+    fn addresses_of_one_source_count_as_one() {
         let failures = failures();
         for (second, address) in [
             "2001:db8::1",
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_kept_replaces_nothing() {
+    fn a_failure_that_is_not_kept_replaces_no_other() {
         let failures = failures();
         let entry = |second| Failed {
             remote: (Ipv4Addr::LOCALHOST, 5060).into(),
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_has_its_share_and_all_of_them_have_an_end() {
+    fn failures_of_one_source_and_of_all_are_bounded() {
         let failures = failures();
         for number in 0..20_000 {
             fail(

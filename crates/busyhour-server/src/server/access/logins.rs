@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_end_and_are_forgiven() {
+    fn pauses_grow_and_end_and_are_reset() {
         let logins = logins(100);
         for _ in 0..4 {
             fail(&logins, SOURCE, "alice", at(1));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_network_is_one_source() {
+    fn an_ipv6_network_is_one_source() {
         let logins = logins(100);
         let of = |text: &str| text.parse::<IpAddr>().unwrap();
         for number in 1..=5 {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_an_end_and_room_again_later() {
+    fn the_table_is_bounded_and_has_room_again_later() {
         let logins = logins(100);
         let users = |from: usize| (from..from + 200_000).map(|number| number.to_string());
         users(0).for_each(|user| fail(&logins, SOURCE, &user, at(1)));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_is_looked_through_once_a_second_and_not_at_each_failure() {
+    fn a_full_table_is_scanned_once_a_second_and_not_at_each_failure() {
         let logins = logins(100);
         let users = |from: usize| (from..from + 200_000).map(|number| number.to_string());
         users(0).for_each(|user| fail(&logins, SOURCE, &user, at(1)));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_fills_no_more_than_its_share() {
+    fn one_source_uses_no_more_than_its_share() {
         let logins = logins(10);
         for number in 0..20_000 {
             fail(&logins, SOURCE, &number.to_string(), at(1));

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_good_once_but_for_the_same_request() {
+    fn a_nonce_count_is_valid_once_except_for_the_same_request() {
         let nonces = nonces(100);
         let nonce = "0000000a00000000aaaaaaaabbbbbbbbcccccccc";
         assert!(nonces.admit(used(nonce, 10, 1, 7), 10));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_others_read_later_forgets_no_use_of_a_nonce_in_its_last_second() {
+    fn a_nonce_used_in_its_last_second_is_remembered_when_threads_read_the_clock_late() {
         let nonces = nonces(100);
         assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 309));
         assert!(nonces.admit(used("ff00000000000002", 311, 1, 2), 311));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_for_want_of_room_cannot_come_again() {
+    fn a_nonce_dropped_for_lack_of_room_is_not_valid_again() {
         let nonces = nonces(SHARDS);
         assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 10));
         assert!(nonces.admit(used("ff00000000000002", 11, 1, 2), 11));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_good_is_forgotten() {
+    fn expired_nonces_are_removed() {
         let nonces = nonces(100);
         assert!(nonces.admit(used("ff00000000000001", 10, 1, 1), 10));
         assert!(nonces.admit(used("ff00000000000002", 400, 1, 2), 400));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_has_its_share_makes_nobody_else_come_again() {
+    fn an_account_that_has_its_share_causes_no_challenge_of_others() {
         let nonces = nonces(1000);
         let holders = Holders::new(1);
         let admit = |number: u64, account| {

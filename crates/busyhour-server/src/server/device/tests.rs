@@ -5,7 +5,7 @@ use busyhour_registrar::watch::RegistrationState;
 use std::net::SocketAddr;
 
 #[test]
-fn many_who_begin_to_watch_a_registration_fill_no_lane() {
+fn many_new_watchers_of_a_registration_do_not_fill_the_queue() {
     let runtime = Runtime::simulated(1);
     let core = Core::simulated(&runtime, 1);
     let alice = Name::new("sip:alice@example.com");
@@ -26,7 +26,7 @@ fn many_who_begin_to_watch_a_registration_fill_no_lane() {
 }
 
 #[test]
-fn one_that_left_a_full_table_is_shown_as_having_no_contacts() {
+fn a_device_removed_from_a_full_table_is_shown_without_contacts() {
     let runtime = Runtime::simulated(1);
     let core = Core::simulated(&runtime, 1);
     let alice = Name::new("sip:alice@example.com");

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_is_said_once_a_minute_with_all_that_came_between() {
+    fn a_lasting_alert_is_logged_once_a_minute_with_its_count() {
         let mut alerts = Alerts::default();
         let mut look = |second: u64, a: u64, b: u64| {
             alerts.look(

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_until_as_much_waits_as_may() {
+    fn there_is_room_until_the_bound_is_reached() {
         let backlog = with(LEN_MAX - 1, true);
         assert!(backlog.has_room());
         backlog.enter(true);
@@ -95,20 +95,20 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_refused_while_few_wait() {
+    fn no_request_is_refused_while_few_wait() {
         assert!(!with(LEN_MAX / 2 - 1, true).affords_refusal());
         assert!(with(LEN_MAX / 2, true).affords_refusal());
     }
 
     #[test]
-    fn where_all_are_newcomers_few_are_refused() {
+    fn few_are_refused_if_all_are_new_devices() {
         let backlog = with(LEN_MAX / 2, false);
         let refused = (0..LEN_MAX).filter(|_| backlog.affords_refusal()).count();
         assert_eq!(refused, LEN_MAX / 2 / REFUSAL_COST as usize);
     }
 
     #[test]
-    fn what_is_known_pays_for_one_each_up_to_a_bound() {
+    fn each_known_request_allows_one_new_one_up_to_a_bound() {
         let backlog = with(10 * LEN_MAX, true);
         let refused = (0..LEN_MAX).filter(|_| backlog.affords_refusal()).count();
         assert_eq!(refused, 1000);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_often_is_named_however_many_others_are() {
+    fn a_source_that_is_refused_often_is_named_however_many_others_are() {
         let hitters = HeavyHitters::default();
         for number in 0..100 {
             hitters.note([192, 0, 2, number].into(), "");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_that_change_all_the_time_are_no_more_lines() {
+    fn changing_sources_cause_no_more_log_lines() {
         let hitters = HeavyHitters::default();
         let mut lines = 0;
         for second in 0..60 {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_an_end_whatever_the_account_is_called() {
+    fn a_log_line_is_bounded_for_any_account_name() {
         let hitters = HeavyHitters::default();
         let long = "x".repeat(60_000);
         for number in 0..20 {

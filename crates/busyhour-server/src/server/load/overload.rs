@@ -157,25 +157,25 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_begun_quickly_shows_that_the_queue_does_not_stand() {
+    fn one_short_wait_shows_that_the_queue_does_not_stand() {
         assert_eq!(after([10, 10, 10]), Shedding::Nothing);
         assert_eq!(after([3000, 3000, 10]), Shedding::Nothing);
     }
 
     #[test]
-    fn waits_that_are_merely_slow_shed_nobody() {
+    fn slow_waits_alone_shed_no_request() {
         assert_eq!(after([300; 20]), Shedding::Nothing);
         assert_eq!(after([1000; 20]), Shedding::Nothing);
     }
 
     #[test]
-    fn a_single_halt_sheds_nobody() {
+    fn a_single_pause_sheds_no_request() {
         assert_eq!(after([10, 9000]), Shedding::Nothing);
         assert_eq!(after([10, 9000, 10, 9000]), Shedding::Nothing);
     }
 
     #[test]
-    fn two_halts_far_apart_shed_nobody() {
+    fn two_pauses_far_apart_shed_no_request() {
         let overload = Overload::new();
         for minute in 1..10 {
             overload.record(at(60_000 * minute), Duration::from_secs(9));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn receivers_that_rest_on_and_on_shed_what_is_too_much() {
+    fn repeated_pauses_of_the_receivers_shed_the_excess() {
         let overload = Overload::new();
         let rest = |millis| {
             overload.record(at(millis), Duration::from_millis(40));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_stands_sheds_newcomers_first_and_ends_by_and_by() {
+    fn a_standing_queue_sheds_new_devices_first_and_stops_gradually() {
         assert_eq!(after([1001, 1001]), Shedding::Newcomers);
         assert_eq!(after([1001, 3000]), Shedding::Newcomers);
         let overload = Overload::new();

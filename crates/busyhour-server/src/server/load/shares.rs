@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_and_one_account_have_a_tenth_and_others_their_own() {
+    fn one_source_and_one_account_may_have_a_tenth_each() {
         let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
         let alice = |number| holders.of(source(number), Some("alice"));
         assert_eq!(shares.take(alice(1), 100), Ok(()));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_tenth_is_for_those_who_hold_little() {
+    fn the_last_tenth_is_for_small_holders() {
         let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
         let holder = |number| holders.of(source(number), None);
         (0..9).for_each(|number| assert_eq!(shares.take(holder(number), 100), Ok(())));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_resource_is_not_cut_to_nothing() {
+    fn a_share_of_a_small_resource_is_not_zero() {
         let parts = Parts { least: 16, ..TENTH };
         let (holders, shares) = (Holders::new(1), Shares::new(4, parts));
         let holder = holders.of(source(1), Some("alice"));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_no_share_and_what_is_there_already_counts() {
+    fn an_amount_without_holder_has_no_share_and_unchecked_amounts_count() {
         let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
         shares.take_anyway(holders.of_account("alice"), 150);
         assert_eq!(shares.take(Holder::NOBODY, 700), Ok(()));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_hold_a_little_are_not_taken_for_one_who_holds_much() {
+    fn many_small_holders_are_not_taken_for_one_large_holder() {
         let (holders, shares) = (Holders::new(1), Shares::new(1_000_000, TENTH));
         for number in 0..800_000 {
             let holder = holders.of(source(number), None);

@@ -457,7 +457,7 @@ mod tests {
     use busyhour::runtime::Runtime;
 
     #[test]
-    fn a_naming_that_is_refused_leaves_nothing_behind() {
+    fn a_refused_hint_of_an_account_leaves_nothing_behind() {
         let core = Core::simulated(&Runtime::simulated(1), 100);
         let config = HintConfig {
             extension: "100".to_owned(),

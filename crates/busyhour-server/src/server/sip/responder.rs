@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_that_grew_is_given_back() {
+    fn a_grown_buffer_is_returned() {
         with_scratch(|scratch| scratch.resize(SCRATCH_LEN_MAX, 1));
         with_scratch(|scratch| {
             assert!(scratch.is_empty() && scratch.capacity() >= SCRATCH_LEN_MAX);

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_new_then_in_work_then_answered_then_new_again() {
+    fn a_request_is_new_then_in_progress_then_answered_then_new_again() {
         let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
         let transactions = transactions(100);
         assert!(matches!(transactions.seen(key(1)), Seen::New));
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_and_begun_again_keeps_its_own_time() {
+    fn a_transaction_begun_again_has_its_own_time() {
         let transactions = transactions(100);
         assert!(begin(&transactions, key(1), at(0)));
         transactions.forget(key(1));
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_shard_gives_up_its_oldest_and_counts_it() {
+    fn a_full_shard_drops_its_oldest_answer_and_counts_it() {
         let transactions = transactions(SHARDS);
         let same_shard = |number: u128| TransactionKey(number << 70 | number);
         assert!(begin(&transactions, same_shard(1), at(0)));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_takes_nobody_elses_place() {
+    fn a_removed_transaction_frees_only_its_own_place() {
         let transactions = transactions(SHARDS * 4);
         let same_shard = |number: u128| TransactionKey(number << 70 | number);
         assert!(begin(&transactions, same_shard(1), at(0)));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_done_twice_begins_only_with_room_for_its_answer() {
+    fn a_request_that_must_not_repeat_begins_only_with_room_for_its_answer() {
         let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
         let transactions = Transactions::new(1000, memory(10_000), [1, 2]);
         let holder = Holders::new(1).of([192, 0, 2, 1].into(), None);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn one_keeps_no_more_answers_than_its_share_and_leaves_others_theirs() {
+    fn one_holder_keeps_no_more_answers_than_its_share() {
         let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
         let transactions = Transactions::new(1000, memory(10_000), [1, 2]);
         let holders = Holders::new(1);
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn long_requests_in_work_have_a_share_until_they_are_answered_or_forgotten() {
+    fn long_requests_in_progress_have_a_share_until_they_are_answered_or_removed() {
         let buffers = BufferPool::builder().budget_bytes(1 << 20).build().unwrap();
         let transactions = Transactions::new(1000, memory(100_000), [1, 2]);
         let greedy = Holders::new(1).of([192, 0, 2, 1].into(), Some("alice"));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_come_soon_one_after_the_other_lose_nothing() {
+    fn frequent_refills_lose_no_tokens() {
         let unproven = Unproven::new(100);
         taken(&unproven, at(0));
         let later = (1..=1000).map(at);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_quiet_for_a_month_has_a_burst() {
+    fn a_source_that_was_quiet_for_a_month_has_one_burst() {
         const DAY_MS: u64 = 24 * 3600 * 1000;
         for days in [1, 24, 26, 30, 49, 50, 80] {
             let unproven = Unproven::new(100);
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_comes_late_brings_nothing() {
+    fn a_refill_with_an_earlier_time_adds_no_tokens() {
         let unproven = Unproven::new(100);
         assert_eq!(taken(&unproven, at(5_000)), 1000);
         assert_eq!(taken(&unproven, at(4_000)), 0);
     }
 
     #[test]
-    fn each_proof_brings_more_than_it_costs_and_all_of_them_have_an_end() {
+    fn each_proof_adds_more_tokens_than_it_costs_up_to_a_bound() {
         let unproven = Unproven::new(100);
         taken(&unproven, at(5));
         unproven.prove(SOURCE, at(5));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_is_held_back() {
+    fn without_a_limit_nothing_is_delayed() {
         let unproven = Unproven::new(0);
         assert_eq!(taken(&unproven, at(5)), 1_000_000);
         unproven.prove(SOURCE, at(5));

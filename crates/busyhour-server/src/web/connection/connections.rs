@@ -191,7 +191,7 @@ mod tests {
 
     /// The second connection is served once the first has gone, not before.
     #[test]
-    fn a_connection_holds_its_place_until_it_ends() {
+    fn a_connection_keeps_its_place_until_it_ends() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_has_its_share_and_all_have_the_whole_and_nothing_is_kept() {
+    fn a_source_may_have_its_share_and_all_sources_the_whole() {
         let places = Places::new(3, 2);
         let (one, two) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let mut first = places.take(one, 1).ok().unwrap();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_gets_what_it_missed_and_then_each_later_sample_once() {
+    fn a_reader_gets_the_missed_samples_and_then_each_later_one_once() {
         let sampler = sampler();
         for _ in 0..5 {
             sampler.take(ServerStats::default());

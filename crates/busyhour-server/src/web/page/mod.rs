@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_whole_and_loads_nothing_else() {
+    fn the_page_is_complete_and_loads_nothing_else() {
         for missing in ["/*style*/", "/*script*/", "{version}"] {
             assert!(!html().contains(missing), "{missing}");
         }

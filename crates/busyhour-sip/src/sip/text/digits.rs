@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn texts_are_those_of_display(address in any::<u32>(), octet in any::<u8>()) {
+        fn digits_are_written_as_by_display(address in any::<u32>(), octet in any::<u8>()) {
             for address in [Ipv4Addr::from(address), Ipv4Addr::from([octet; 4])] {
                 let text = Ipv4Text::new(address);
                 prop_assert_eq!(text.as_str(), address.to_string());
@@ -71,7 +71,7 @@ mod tests {
         }
 
         #[test]
-        fn hexadecimal_digits_are_those_of_display(number in any::<u64>()) {
+        fn hexadecimal_digits_are_written_as_by_display(number in any::<u64>()) {
             let mut digits = [0; 16];
             write_hex(&mut digits, &number.to_be_bytes());
             prop_assert_eq!(std::str::from_utf8(&digits), Ok(&*format!("{number:016x}")));

@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_directly_is_what_display_shows(
+        fn values_are_written_as_by_display(
             number in any::<u64>(),
             address in any::<IpAddr>(),
             text in "[a-zé\r\n ]{0,40}",

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_that_is_refused_may_be_the_last_to_go() {
+    fn a_refused_pin_may_be_the_last_one_to_be_removed() {
         let (slot, pinner) = (Slot::default(), Pinner::new(0));
         slot.open(Ref::Handle, 0);
         slot.publish(1);

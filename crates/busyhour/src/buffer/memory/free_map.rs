@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_free_when_none_of_it_is_taken() {
+    fn a_group_is_free_when_none_of_its_indexes_is_taken() {
         let mut map = FreeMap::new(128);
         for _ in 0..70 {
             take_lowest(&mut map);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_that_come_back_join_to_one_run() {
+    fn returned_neighbours_are_joined_to_one_run() {
         let mut granules = GranuleRuns::new(10);
         let taken: Vec<_> = (0..5).map(|_| granules.take(2).unwrap()).collect();
         assert_eq!(taken, [0, 2, 4, 6, 8]);

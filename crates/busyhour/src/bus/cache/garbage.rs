@@ -234,7 +234,7 @@ mod tests {
     /// A table that grew while a thread read leaves its old array in a bag
     /// without an event.
     #[test]
-    fn an_array_that_somebody_read_is_handed_out_when_all_is() {
+    fn an_array_that_a_thread_has_read_is_freed_with_the_rest() {
         let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
         let (reader, array) = (epochs.register(), std::sync::Arc::new(()));
         let mut garbage = Garbage::<(), _>::new();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bag_waits_until_it_is_full_and_is_handed_out_value_by_value() {
+    fn a_bag_waits_until_it_is_full_and_is_emptied_value_by_value() {
         let epochs: &'static Epochs = Box::leak(Box::new(Epochs::new()));
         let mut garbage = Garbage::<usize, ()>::new();
         let full = Garbage::<usize, ()>::BAG_LEN;

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_notes_what_a_laggard_has_heard_and_keeps_the_note_while_somebody_lags() {
+    fn a_change_marks_what_a_laggard_has_received_and_keeps_the_mark_while_any_lags() {
         let word = SlotWord::new(SlotKind::Live, 5);
         assert!(!word.changed(SlotKind::Live, 6, 4).is_known_to_laggard());
         let known = word.changed(SlotKind::Live, 6, 5);

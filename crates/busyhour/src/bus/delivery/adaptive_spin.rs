@@ -103,20 +103,20 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_small_batches_is_waited_for_longer() {
+    fn frequent_small_batches_prolong_the_spin() {
         assert!(pauses_after(1, 20, 65_536) > AdaptiveSpin::PAUSES_MIN);
         assert_eq!(pauses_after(100, 200, 65_536), AdaptiveSpin::PAUSES_MAX);
     }
 
     #[test]
-    fn neither_big_batches_nor_rare_events_nor_small_queues_are_waited_for_longer() {
+    fn big_batches_rare_events_and_small_queues_do_not_prolong_the_spin() {
         assert_eq!(pauses_after(100, 5_000, 65_536), AdaptiveSpin::PAUSES_MIN);
         assert_eq!(pauses_after(100, 1, 65_536), AdaptiveSpin::PAUSES_MIN);
         assert_eq!(pauses_after(100, 20, 64), AdaptiveSpin::PAUSES_MIN);
     }
 
     #[test]
-    fn a_stream_that_becomes_thin_is_waited_for_less() {
+    fn rarer_batches_shorten_the_spin() {
         let mut pace = AdaptiveSpin::new();
         (0..9).for_each(|_| pace.follow(200, 65_536));
         (0..9).for_each(|_| pace.follow(1, 65_536));

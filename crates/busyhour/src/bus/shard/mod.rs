@@ -545,7 +545,7 @@ mod tests {
     /// When nothing is left of other nodes, nothing is kept of them, so the
     /// next publish takes the fast path again.
     #[test]
-    fn others_leave_nothing_behind() {
+    fn other_nodes_leave_nothing_behind() {
         let there = NodeId(2);
         let plain = Topic::builder("plain").cached().build();
         let fold = |parts: &[(NodeId, Tick)]| parts[0].1.clone();

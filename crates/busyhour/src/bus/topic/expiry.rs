@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gives_its_memory_back_once_few_are_left() {
+    fn a_table_returns_its_memory_when_few_keys_are_left() {
         const COUNT: u64 = 10_000;
         let expiry = Expiry::new(&Timers::builder().build(), Arc::new(Nobody));
         let slot = |number| (0, number);

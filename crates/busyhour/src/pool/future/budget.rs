@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_turn_looks_at_the_clock_as_soon_as_the_first_one() {
+    fn a_new_turn_reads_the_clock_as_early_as_the_first_one() {
         let (budget, looks) = (StepBudget::new(), Cell::new(0));
         let now = Instant::ZERO;
         let look = || {

@@ -52,7 +52,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_task_that_went_to_a_cell_runs_once() {
+    fn a_task_moved_to_a_cell_runs_once() {
         let (sender, receiver) = mpsc::channel();
         let mut fifo = TaskFifo::new();
         for number in 0..300 {

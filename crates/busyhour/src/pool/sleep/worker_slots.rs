@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_more_may_come_for_each_that_is_blocked() {
+    fn one_more_thread_may_start_for_each_blocked_one() {
         let slots = full(3);
         assert!(slots.may_grow(4));
         assert!(!slots.may_grow(3) && !slots.may_grow(2));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_leave_than_the_minimum_and_the_blocked_allow() {
+    fn no_more_threads_leave_than_the_minimum_and_blocked_ones_allow() {
         let slots = full(4);
         slots.block();
         assert!(!slots.may_leave(0, 3));

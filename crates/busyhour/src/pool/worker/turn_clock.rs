@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_turn_is_charged_to_whoever_ran_it() {
+    fn a_long_turn_is_charged_to_the_entity_that_ran() {
         let gauges = WorkerGauges::default();
         let (mut turn_clock, clock) = turn_clock(&gauges);
         let long = Duration::from_millis(1);

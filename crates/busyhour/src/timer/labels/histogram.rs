@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_of_a_known_crowd() {
+    fn quantiles_of_known_values() {
         let mut histogram = LatenessHistogram::new();
         assert_eq!(histogram.percentile(50), 0);
         (1..=1000).for_each(|nanos| histogram.record(nanos));

@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_rest_also_when_the_last_one_is_exactly_used_up() {
+    fn chunks_are_kept_also_when_the_last_one_is_exactly_used_up() {
         let mut slots = TimerSlots::new();
         let count = 2 * CHUNK_SLOTS as u64;
         let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n).0).collect();
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_with_no_stamp_left_is_retired_and_its_chunk_serves_on() {
+    fn a_slot_without_a_further_stamp_is_retired_and_its_chunk_stays_in_use() {
         let mut slots = TimerSlots::new();
         let (first, _) = slots.claim(0, ());
         slots.wear(first);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_adder_of_an_earlier_deadline_rings() {
+    fn only_the_first_add_of_an_earlier_deadline_calls_the_hook() {
         let (waker, rung) = waker();
         let rung = || rung.load(Ordering::Relaxed);
         waker.earlier(at(0));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_announces_an_earlier_sleep_than_another_wakes_that_one() {
+    fn announcing_an_earlier_sleep_wakes_the_other_sleeper() {
         let (waker, rung) = waker();
         let announce = |until| {
             assert_eq!(waker.prepare_sleep(|| at(until)), at(until));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_panics_is_counted_and_the_next_adder_rings_again() {
+    fn a_hook_that_panics_is_counted_and_the_next_add_calls_it_again() {
         let waker = DriverWaker::new();
         assert!(waker.install(Box::new(|| panic_any("no bell"))));
         assert!(!waker.install(Box::new(|| ())), "there is one");
