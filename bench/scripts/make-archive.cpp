@@ -1,7 +1,7 @@
 // Writes archives of the `digest` scenario through PCP's own import library, the same bytes of data each time.
 // usage: make-archive BASE           1,688 metric-instances (72 metrics with one value, 101 with sixteen instances),
 //                                    one record each 12 s for 6 h
-//        make-archive FOLDER COUNT   so many archives, each of 100 metric-instances, one record each 60 s for 6 h
+//        make-archive FOLDER COUNT   COUNT archives, each of 100 metric-instances, one record each 60 s for 6 h
 #include "kit.hpp"
 
 #include <pcp/pmapi.h>
@@ -10,11 +10,11 @@
 
 namespace {
 
-constexpr int start_s = 1'425'308'400; // 2015-03-02 15:00 UTC, the afternoon of the seed
+constexpr int start_s = 1'425'308'400; // 2015-03-02 15:00 UTC, the time of the seed's archive
 constexpr int seconds = 6 * 3'600;
 constexpr int instance_count = 16, domain = 245;
 
-/// How large an archive is, and which numbers are in it.
+/// The size of an archive, and the seed of its numbers.
 struct Shape {
     int metric_count, step_s;
     uint64_t seed;
@@ -28,7 +28,7 @@ void need(int status) {
 /// Three of five metrics have instances, 101 in all.
 bool has_instances(int number) { return number % 5 < 3 && number < 167; }
 
-/// What a metric is, by its number, so that each kind is among any few hundred.
+/// The kind of a metric, by its number, so that each kind occurs among a few hundred.
 struct Kind {
     int type, semantics;
 };
@@ -39,7 +39,7 @@ constexpr Kind kinds[] = {
     {PM_TYPE_U32, PM_SEM_DISCRETE}, {PM_TYPE_32, PM_SEM_INSTANT},
 };
 
-/// One metric-instance: its handle, and how its value goes on.
+/// One metric-instance: its handle, and how its value changes.
 class Series {
 public:
     Series(int handle, Kind kind, uint64_t seed) : handle(handle), kind(kind), random(seed) {

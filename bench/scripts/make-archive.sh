@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 [ ! -s data/archives/0199.0 ] || [ scripts/make-archive.cpp -nt data/archives/0199.0 ] || exit 0
 mkdir -p data
-# Two engines may want it at once: each writes in a folder of its own, and the last to finish replaces the other's equal files.
+# Two engines may run this at the same time: each writes into its own folder, and the last one replaces the other's equal files.
 work=$(mktemp -d data/making.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 "${CXX:-g++}" -O2 -std=c++17 -Wall -Wextra -I engines/kit-cpp -o "$work/make-archive" scripts/make-archive.cpp -lpcp_import -lpcp

@@ -17,7 +17,7 @@ struct VirtualClock {
     static time_point now() { return current; }
 };
 
-/// Tells the reactor to look at once, because real time says nothing of virtual time.
+/// Makes the reactor check its timers at once, since it could only wait for real time.
 struct LookAtOnce {
     static VirtualClock::duration to_wait_duration(const VirtualClock::duration &) { return {}; }
     static VirtualClock::duration to_wait_duration(const VirtualClock::time_point &) { return {}; }

@@ -20,14 +20,14 @@ void run_queue(const kit::Args &args) {
         yielders.emplace_back(std::allocator_arg, fibers::fixedsize_stack(stack_bytes), [&, i] {
             while (!stop) {
                 counts[i]++;
-                // One of them watches the clock, so that reading it costs nothing per switch.
+                // One fiber reads the clock, so that a switch does not include the cost of that.
                 if (i == 0 && counts[i] % 64 == 2 && kit::seconds_since(begin) >= span)
                     stop = true;
                 boost::this_fiber::yield();
             }
         });
     begin = kit::Clock::now();
-    // The thread's own fiber waits here, and has no part in the round.
+    // The thread's own fiber waits here and does not yield.
     for (auto &yielder : yielders)
         yielder.join();
     const double spent = kit::seconds_since(begin);

@@ -38,7 +38,7 @@ func checks(pairs ...any) {
 	fmt.Printf("{\"checks\":{%s}}\n", strings.Join(parts, ","))
 }
 
-// load is the counter that all tasks share, and the ends of their chains.
+// load is the counter that all tasks share, and the number of chains that have ended.
 type load struct {
 	counter atomic.Uint64
 	_       [120]byte

@@ -64,7 +64,7 @@ public final class Main {
     }
 
     private static void requeue(ForkJoinPool pool, long ms) throws InterruptedException {
-        // What the compiler learns in a first run is not measured.
+        // A first run, which is not measured, lets the compiler optimise.
         run(pool, Math.max(ms / 2, 20));
         Load load = new Load();
         double rate = run(pool, ms, load);

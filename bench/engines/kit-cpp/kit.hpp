@@ -1,5 +1,5 @@
-// What every C++ engine shares: arguments, inputs, output, and one driver a
-// scenario, as the Rust kit has them. PROTOCOL.md is the definition.
+// What all C++ engines share: arguments, inputs, output, and one driver for each
+// scenario, as in the Rust kit. PROTOCOL.md defines them.
 #pragma once
 
 #include <atomic>
@@ -81,12 +81,12 @@ private:
     std::string checks;
 };
 
-/// The result of a digest as one number: each value counts by which series it belongs to and at which step.
+/// The result of a digest as one number: each value counts with its series and its step.
 struct DigestSum {
     uint64_t count = 0;
     double sum = 0;
 
-    /// NaN says that there is no value.
+    /// NaN means that there is no value.
     void add(uint64_t series, uint64_t step, double value) {
         if (std::isnan(value))
             return;
@@ -116,7 +116,7 @@ private:
     uint64_t state;
 };
 
-/// Expiries as they come: count, sum and order.
+/// The count, sum and order of expiries.
 struct Tally {
     uint64_t cancelled = 0, expired = 0, deadline_sum = 0, order_hash = 0xcbf29ce484222325u;
 
@@ -184,7 +184,7 @@ template <class T> void run_timers(const Args &args, T &timers) {
     output.finish();
 }
 
-/// The counter that all tasks share, and the ends of their chains.
+/// The counter that all tasks share, and the number of chains that have ended.
 struct Load {
     alignas(128) std::atomic<uint64_t> counter{0};
     alignas(128) std::atomic<uint64_t> tasks{0};

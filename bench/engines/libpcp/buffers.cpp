@@ -1,7 +1,7 @@
 // `buffers`: libpcp's pinned PDU buffers.
 #include "scenarios.hpp"
 
-// Declared here because the library exports them but Debian's headers leave them out.
+// Declared here since the library exports them and Debian's headers do not declare them.
 extern "C" {
 void *__pmFindPDUBuf(int);
 void __pmPinPDUBuf(void *);
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int buffer_bytes = 1024;
 
-/// Wall time of one operation per thread, in ns.
+/// The time of one operation on each thread, in ns.
 template <class F> double on_threads(uint64_t threads, uint64_t count, uint64_t seed, F operation) {
     std::atomic<bool> go{false};
     std::vector<std::thread> all;
@@ -52,7 +52,7 @@ void run_buffers(const kit::Args &args) {
         if (!__pmUnpinPDUBuf(address))
             failures++;
     });
-    // What is still pinned once can be unpinned once more.
+    // A buffer that is still pinned once can be unpinned once more.
     uint64_t live_after = 0;
     for (auto *address : addresses)
         live_after += __pmUnpinPDUBuf(address) == 1;

@@ -1,5 +1,5 @@
-// `digest`: archives rendered through pmFetch, which interpolates: metric by metric, as the seed's program did, or all
-// in one fetch a step.
+// `digest`: archives rendered with pmFetch in interpolation mode: metric by metric, as the seed's program did, or with
+// one fetch of all metrics for each step.
 #include "scenarios.hpp"
 
 #include <pcp/pmapi.h>
@@ -19,7 +19,7 @@ void need(int status, const char *what) {
         kit::refuse(std::string(what) + ": " + pmErrStr(status));
 }
 
-/// One metric-instance, and its values by step; NaN where there is none.
+/// One metric-instance and its values by step; a missing value is NaN.
 struct Series {
     std::string name;
     int instance;
@@ -84,7 +84,7 @@ double number(const Series &series, const pmValueSet &set, const pmValue &value)
     return atom.d;
 }
 
-/// A fetch loop over one series, its instance alone in the profile.
+/// A fetch loop over one series; only its instance is in the profile.
 void fetch_one(Series &series, const struct timeval &start) {
     if (series.instance != no_instance) {
         need(pmDelProfile(series.desc.indom, 0, nullptr), "pmDelProfile");
@@ -109,7 +109,7 @@ void loop(std::vector<Series *> share) {
         fetch_one(*series, start);
 }
 
-/// One fetch a step for all of the share, in the thread's context.
+/// One fetch for each step of all series of the thread, in the thread's context.
 void fetch_together(const std::vector<Series *> &share, const struct timeval &start) {
     std::vector<pmID> ids;
     for (const auto *series : share)
@@ -122,7 +122,7 @@ void fetch_together(const std::vector<Series *> &share, const struct timeval &st
         size_t at = 0;
         for (int place = 0; place < result->numpmid; place++) {
             const pmValueSet &set = *result->vset[place];
-            // A share may end within a metric's instances, and values come in no promised order.
+            // A thread may have only some of a metric's instances, and the order of the values is not specified.
             for (; at < share.size() && share[at]->id == set.pmid; at++)
                 for (int i = 0; i < set.numval; i++)
                     if (share[at]->instance == no_instance || set.vlist[i].inst == share[at]->instance)
@@ -137,7 +137,7 @@ void together(std::vector<Series *> share) {
     fetch_together(share, start);
 }
 
-/// All series of one archive of the folder, in a context that is closed afterwards.
+/// Renders all series of one archive of the folder, in a context that is closed afterwards.
 std::vector<Series> render(size_t number) {
     char path[64];
     std::snprintf(path, sizeof path, "../../data/archives/%04zu", number);

@@ -1,4 +1,4 @@
-// The scenarios that libpcp takes part in, one a file.
+// The scenarios that libpcp takes part in; each has a file.
 #pragma once
 
 #include "kit.hpp"

@@ -1,4 +1,4 @@
-// libuv: one handle a timer, deadlines in whole milliseconds.
+// libuv: one handle for each timer, deadlines in whole milliseconds.
 #include "kit.hpp"
 #include <uv.h>
 
@@ -54,8 +54,8 @@ private:
         static_cast<Loop *>(handle->data)->tally->expire(timer->deadline_ns, timer->id);
     }
 
-    // The loop reads the machine's clock when it runs. Timers are therefore
-    // started as if in a past further back than the window, so that all are due.
+    // The loop reads the machine's clock when it runs. So timers are started at a
+    // time that is further back than the window, and all are due.
     void set_back() {
         uv_update_time(&loop);
         loop.time = loop.time > 120'000 ? loop.time - 120'000 : 0;

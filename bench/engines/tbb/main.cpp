@@ -6,7 +6,7 @@
 
 namespace {
 
-/// Tasks as members of one group; pushed from inside its own tasks.
+/// Tasks of one group, pushed by its own tasks.
 struct Group {
     explicit Group(int workers) : arena(workers, 0) {}
     template <class F> void push(F task) {
@@ -16,7 +16,7 @@ struct Group {
     tbb::task_group group;
 };
 
-/// The same, for pushes that already are inside the arena.
+/// The same for pushes from inside the arena.
 struct Inside {
     template <class F> void push(F task) { outer->group.run(std::move(task)); }
     Group *outer;

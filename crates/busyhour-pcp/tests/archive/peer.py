@@ -1,4 +1,4 @@
-"""Writes archives with PCP's import library, and says what libpcp makes of them.
+"""Writes archives with PCP's import library, and prints what libpcp reads from them.
 
 usage: peer.py write BASE VERSION SEED RECORDS [START_SECONDS]
        peer.py fetch BASE FROM_NANOSECONDS STEP_MILLISECONDS COUNT [LEFT_OUT]
@@ -30,7 +30,7 @@ SEMANTICS = {
 
 
 class Values:
-    """What one series holds next: counters grow, are reset, and pass their end."""
+    """The next value of a series: counters grow, are reset, and overflow."""
 
     def __init__(self, draw, kind, semantics):
         self.draw, self.kind, self.semantics = draw, kind, semantics
@@ -88,7 +88,7 @@ def write(base, version, seed, records, start=START):
         wrote = False
         for name, kind, semantics, where, values in series:
             for instance in instances if where == "many" else [""]:
-                # Some series are rare, and every one misses a sample now and then.
+                # Some series are rare, and each one sometimes has no sample.
                 likely = 0.05 if semantics == "discrete" else 0.9
                 if record > 0 and draw.random() > likely:
                     continue
