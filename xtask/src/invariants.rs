@@ -1,7 +1,10 @@
 //! The invariants of ARCHITECTURE.md: each one names the functions that hold it, which
 //! are code, tests or models.
 
-use crate::tidy::{MAP, Tree};
+use crate::{
+    named_tests::functions_of,
+    tidy::{MAP, Tree},
+};
 
 /// Checks that each invariant names a file and a function in it, and that they exist.
 pub fn check_invariants(tree: &Tree) -> Vec<String> {
@@ -48,26 +51,14 @@ fn check_invariant(tree: &Tree, invariant: &str) -> Vec<String> {
             None => complaints.push(format!(
                 "{MAP}: the invariant `{name}`: there is no file `crates/{file}`"
             )),
-            Some(found) if !defines(&found.text, function) => complaints.push(format!(
-                "{MAP}: the invariant `{name}`: `crates/{file}` has no function `{function}`"
-            )),
+            Some(found) if !functions_of(&found.text).any(|one| one == function) => complaints
+                .push(format!(
+                    "{MAP}: the invariant `{name}`: `crates/{file}` has no function `{function}`"
+                )),
             Some(_) => {}
         }
     }
     complaints
-}
-
-/// Whether a text has a function of this name. Tests count, which is why this does not
-/// ask the syntax tree of [`crate::source`].
-fn defines(text: &str, function: &str) -> bool {
-    let code = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
-    let mut definitions = code.filter_map(|line| Some(line.split_once("fn ")?.1));
-    definitions.any(|rest| {
-        let rest = rest.strip_prefix(function).unwrap_or("");
-        rest.starts_with('(') || rest.starts_with('<')
-    })
 }
 
 const HEADING: &str = "## Invariants";

@@ -7,6 +7,7 @@ use std::{
 
 mod crates;
 mod invariants;
+mod named_tests;
 mod parts;
 mod reexports;
 mod rules;
@@ -22,7 +23,8 @@ Commands:
   tidy     Check what the compiler does not: dependency arrows between modules
            and between the parts of a module, files in a folder, the map, the walks
            and the invariants of ARCHITECTURE.md, the files of GLOSSARY.md,
-           names of types, the list of files that may hold unsafe code,
+           the tests that documents name, names of types, the list of files that
+           may hold unsafe code,
            unfinished code, paths of machines, lengths of files and functions,
            a component's example.
   lengths  Print the longest functions and the median of each crate.

@@ -12,6 +12,7 @@ use ignore::WalkBuilder;
 use crate::{
     crates::{check_crates, listed},
     invariants::check_invariants,
+    named_tests::check_named_tests,
     parts::check_parts,
     reexports::{Modules, known_paths},
     rules::{
@@ -53,6 +54,7 @@ pub fn check(root: &Path) -> Vec<String> {
     complaints.extend(check_crates(&tree));
     complaints.extend(check_walks(&tree));
     complaints.extend(check_invariants(&tree));
+    complaints.extend(check_named_tests(&tree));
     complaints.extend(check_glossary(&tree));
     complaints.extend(stale_unsafe_entries(&tree));
     complaints
