@@ -2,11 +2,13 @@ use super::{
     Error, Limits,
     answer::Answer,
     data::{
+        event::{Event, EventQuery},
         series::Series,
         source::{Source, Window},
     },
     find,
     functions::Evaluator,
+    limits::Meter,
     paths::index::Index,
     render::{self, Format, Layout},
     request::{expression::Expression, parameters::Parameters},
@@ -88,6 +90,64 @@ impl Graphite {
             body: VERSION.into(),
             digested: None,
         }
+    }
+
+    /// Answers `/events/get_data`: what happened, in the order of time. Without `from` it
+    /// is what happened in the last day. `tags` are words that an event must have; with
+    /// `set=union` one of them is enough.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; each is counted.
+    pub fn events(
+        &self,
+        parameters: &Parameters,
+        now: i64,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Answer, Error> {
+        Counters::count(&self.counters.lookups);
+        self.counted(self.happened(parameters, now, is_over))
+    }
+
+    fn happened(
+        &self,
+        parameters: &Parameters,
+        now: i64,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Answer, Error> {
+        let query = EventQuery {
+            window: window(parameters, now)?,
+            tags: parameters
+                .all("tags")
+                .flat_map(str::split_whitespace)
+                .map(str::to_owned)
+                .collect(),
+            any_tag: parameters.get("set") == Some("union"),
+            count_max: self.limits.events_max,
+        };
+        let meter = Meter::new(&self.limits, is_over);
+        meter.range(query.window.from, query.window.until)?;
+        let mut events = Vec::new();
+        for source in &self.sources {
+            let _ = source.index();
+            events.append(&mut source.events(&query)?);
+            meter.time()?;
+        }
+        let (count, max) = (events.len(), query.count_max);
+        if count > max {
+            let what =
+                format!("{count} events (at most {max}); shorten the time range, or give tags");
+            return Err(Error::TooLarge(super::Limit::Points, what));
+        }
+        events.sort_by(|a: &Event, b| (a.when, &a.what, &a.data).cmp(&(b.when, &b.what, &b.data)));
+        events.dedup();
+        let numbered = events.into_iter().enumerate().map(|(at, event)| {
+            serde_json::json!({
+                "id": at + 1, "when": event.when, "what": event.what, "data": event.data,
+                "tags": event.tags,
+            })
+        });
+        Ok(Answer::json(&numbered.collect()))
     }
 
     /// Counts a request that was turned away before it came here.

@@ -19,6 +19,7 @@ mod render;
 mod graphite;
 
 pub use answer::Answer;
+pub use data::event::{Event, EventQuery};
 pub use data::recorded::Recorded;
 pub use data::series::Series;
 pub use data::source::{Points, Source, Window};

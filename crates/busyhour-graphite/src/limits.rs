@@ -17,6 +17,8 @@ pub struct Limits {
     pub expression_len_max: usize,
     /// Targets of one request.
     pub targets_max: usize,
+    /// Events in one answer.
+    pub events_max: usize,
 }
 
 impl Default for Limits {
@@ -29,6 +31,7 @@ impl Default for Limits {
             depth_max: 32,
             expression_len_max: 16 << 10,
             targets_max: 256,
+            events_max: 10_000,
         }
     }
 }

@@ -21,6 +21,7 @@ pub use format::metric::{Instance, Metric, MetricId, Semantics, SeriesId, ValueT
 pub use format::record::{Record, Sample, Value};
 pub use format::units::Units;
 pub use open::Archive;
+pub use read::annotations::{Annotation, AnnotationKind};
 pub use read::files::archives_in;
 pub use read::records::Records;
 pub use render::in_order::in_order;

@@ -1,9 +1,10 @@
 use super::{
-    Counters, Damage, Domain, Error, IndexEntry, Label, Metric, RenderOptions, Rendering, SeriesId,
-    Window,
+    Annotation, Counters, Damage, Domain, Error, IndexEntry, Label, Metric, RenderOptions,
+    Rendering, SeriesId, Window,
     error::Flaw,
     format::{catalog::Catalog, fields::Version, index, record::Head},
     read::{
+        annotations::Annotations,
         files::Files,
         place::Places,
         records::Records,
@@ -17,6 +18,7 @@ use super::{
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use std::{
     collections::HashMap,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -247,6 +249,51 @@ impl Archive {
     pub fn records(&self) -> Records {
         let volumes = Volumes::new(Arc::clone(&self.files), self.label.version);
         Records::new(volumes, self.label.version, self.buffers.clone())
+    }
+
+    /// Gives each text and each event from `from` until `until`, both included, to
+    /// `visit`, in the order in which they were logged, until it breaks. A text is given
+    /// when it differs from the one before it. Texts longer than 1,024 bytes are cut.
+    ///
+    /// Of damaged volumes the records before the first damage are read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`], [`Error::Buffer`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use busyhour::buffer::BufferPool;
+    /// use busyhour_pcp::Archive;
+    /// use std::ops::ControlFlow;
+    ///
+    /// let buffers = BufferPool::builder().build()?;
+    /// let archive = Archive::open("/var/log/pcp/pmlogger/host/20261122", &buffers)?;
+    /// archive.annotations(archive.start(), archive.end(), |annotation| {
+    ///     let metric = &archive.metrics()[annotation.series.metric];
+    ///     println!("{} {}: {}", annotation.time.as_secs(), metric.name(), annotation.text);
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// # Ok::<(), busyhour_pcp::Error>(())
+    /// ```
+    pub fn annotations(
+        &self,
+        from: UnixTime,
+        until: UnixTime,
+        visit: impl FnMut(Annotation) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let annotations = Annotations::new(self.metrics(), from, until);
+        if annotations.is_empty() {
+            return Ok(());
+        }
+        let begin = match from > self.start() {
+            true => self.places.last_until(from, usize::MAX, &mut 0),
+            false => 0,
+        };
+        let volumes = self.places.volumes(begin..usize::MAX);
+        let records = Records::new(volumes, self.label.version, self.buffers.clone());
+        annotations.read(records, visit)
     }
 
     fn priors<'a>(&'a self, task: &'a Task, series: &'a [SeriesId]) -> Priors<'a> {

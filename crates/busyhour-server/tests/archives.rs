@@ -7,7 +7,7 @@ mod maker;
 mod support;
 
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
-use busyhour_graphite::{Source, Window as Span};
+use busyhour_graphite::{Error, Graphite, Limits, Parameters, Source, Window as Span};
 use busyhour_pcp::{Archive, Window};
 use busyhour_server::web::Archives;
 use std::{
@@ -303,6 +303,113 @@ fn values_are_fetched_while_another_request_reads_the_folder() {
     let count = reading.join().unwrap();
     assert_eq!(answered.map(|(_, count)| count), Ok(1));
     assert!(count > 0);
+}
+
+fn events_of(source: Archives, limits: Limits, query: &str) -> Result<serde_json::Value, Error> {
+    let graphite = Graphite::new(vec![Arc::new(source)], limits);
+    let parameters = Parameters::parse(query, b"");
+    let answer = graphite.events(&parameters, BEGIN as i64 + 9000, &|| false)?;
+    Ok(serde_json::from_slice(&answer.body).unwrap())
+}
+
+#[test]
+fn texts_are_annotations_with_their_time_and_tags() {
+    let folder = tempfile::tempdir().unwrap();
+    maker::write_from(&folder.path().join("20231114"), 3, 1, 40, BEGIN);
+    maker::write_from(&folder.path().join("20231115"), 3, 2, 30, BEGIN + 3000);
+    maker::write(&folder.path().join("kept"), 2, 3, 12);
+    let of = |query: &str| {
+        let all = events_of(source(folder.path()), Limits::default(), query).unwrap();
+        let told = |event: &serde_json::Value| event["data"].as_str().unwrap().to_owned();
+        let texts: Vec<String> = all.as_array().unwrap().iter().map(told).collect();
+        (texts, all[0].clone())
+    };
+    let (texts, first) = of("from=-3h&tags=example.com");
+    // The script writes a text with each ninth record, from the first one on.
+    let expected = [0, 9, 18, 27, 36, 0, 9, 18, 27].map(|record| format!("text {record}"));
+    assert_eq!(texts, expected);
+    let expected = serde_json::json!({
+        "id": 1, "when": BEGIN, "what": "archive.example~2Ecom.t.text", "data": "text 0",
+        "tags": ["pcp", "example.com", "t.text"],
+    });
+    assert_eq!(first, expected);
+    assert_eq!(of("from=-3h&tags=t.text+kept").0, ["text 0", "text 9"]);
+    assert_eq!(of("from=-3h&tags=kept+example.com").0.len(), 0);
+    assert_eq!(of("from=-3h&tags=kept+example.com&set=union").0.len(), 11);
+    assert_eq!(of("from=-3h").0.len(), 11);
+    let second_day = format!("from={}&until=now", BEGIN + 2000);
+    assert_eq!(of(&second_day).0.len(), 4);
+    let limits = Limits {
+        events_max: 10,
+        ..Limits::default()
+    };
+    let refused = events_of(source(folder.path()), limits, "from=-3h").unwrap_err();
+    assert!(matches!(refused, Error::TooLarge(..)), "{refused}");
+    assert!(refused.to_string().contains("(at most 10)"), "{refused}");
+}
+
+/// Each archive of a day logs what does not change again.
+#[test]
+fn a_text_that_goes_on_in_the_next_archive_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for (base, start) in [("20231114", BEGIN), ("20231115", BEGIN + 3000)] {
+        // Fewer than ten records have the one text.
+        maker::write_from(&folder.path().join(base), 3, 1, 8, start);
+    }
+    let told = events_of(source(folder.path()), Limits::default(), "from=-3h").unwrap();
+    assert_eq!(told.as_array().unwrap().len(), 1, "{told}");
+}
+
+#[test]
+fn a_text_that_is_to_be_drawn_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    maker::write(&folder.path().join("kept"), 3, 1, 20);
+    let graphite = Graphite::new(vec![Arc::new(source(folder.path()))], Limits::default());
+    let render = |target: &str| {
+        let query = format!(
+            "target={target}&from={BEGIN}&until={}&format=json",
+            BEGIN + 300
+        );
+        graphite.render(&Parameters::parse(&query, b""), BEGIN as i64 + 300, &|| {
+            false
+        })
+    };
+    let refused = render("archive.kept.t.text").unwrap_err();
+    assert_eq!(
+        refused,
+        Error::Request(
+            "archive.kept.t.text: the metric is of the type string in the archive kept, and only \
+             numbers are drawn; ask for it as annotations, with the name of the metric as a tag: \
+             /events/get_data?tags=METRIC"
+                .into()
+        )
+    );
+    // A pattern leaves it out, and what does not exist is nothing, as in Graphite.
+    assert_eq!(render("archive.kept.t.nothing").unwrap().body, b"[]");
+    assert!(render("archive.kept.t.u32.*.one").unwrap().body.len() > 100);
+    assert_eq!(render("archive.kept.t.tex?").unwrap().body, b"[]");
+}
+
+#[test]
+fn events_are_asked_for_over_http_as_grafana_does() {
+    let place = Place::new();
+    let folder = place.path("archives");
+    fs::create_dir(&folder).unwrap();
+    maker::write(&folder.join("20231114"), 3, 1, 12);
+    let mut command = place.serve();
+    command.arg("--graphite-archives").arg(&folder);
+    let server = ServerProcess::start(&mut command, &place);
+    let range = format!("from={}&until={}", BEGIN - 60, BEGIN + 600);
+    for slash in ["", "/"] {
+        let told = server.get(&format!("/events/get_data{slash}?{range}&tags=t.text"));
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(
+            (&told[1]["data"], &told[1]["id"]),
+            (&"text 9".into(), &2.into())
+        );
+    }
+    assert_eq!(server.get("/events/get_data?tags=deploy"), "[]");
+    assert!(server.stop().success());
 }
 
 #[test]

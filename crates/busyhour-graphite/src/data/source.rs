@@ -1,4 +1,4 @@
-use crate::{Error, paths::index::Index};
+use crate::{Error, Event, EventQuery, paths::index::Index};
 use std::sync::Arc;
 
 /// Where values come from: the server's own telemetry, or a folder of archives.
@@ -18,6 +18,24 @@ pub trait Source: Send + Sync {
     /// If the paths exist but their values cannot be read: the reason, with the name of
     /// the file.
     fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error>;
+
+    /// What happened, in any order. A source may stop when it has more than
+    /// [`EventQuery::count_max`].
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read: the reason, with the name of the file.
+    fn events(&self, query: &EventQuery) -> Result<Vec<Event>, Error> {
+        let _ = query;
+        Ok(Vec::new())
+    }
+
+    /// Why `path`, which is not in the index, has no values although it exists: what it
+    /// is, where, and what to do.
+    fn refusal(&self, path: &str) -> Option<String> {
+        let _ = path;
+        None
+    }
 }
 
 /// A span of time in seconds since 1970: after `from`, up to and including `until`.

@@ -90,7 +90,19 @@ impl<'a> Evaluator<'a> {
             let named = paths.iter().zip(points);
             fetched.extend(named.map(|(path, points)| Series::fetched(path, expression, points)));
         }
-        Ok(fetched)
+        match self.refusal(expression).filter(|_| fetched.is_empty()) {
+            Some(refusal) => Err(Error::Request(refusal)),
+            None => Ok(fetched),
+        }
+    }
+
+    /// A pattern leaves out what has no values; a path that is named is refused.
+    fn refusal(&self, expression: &str) -> Option<String> {
+        if expression.contains(['*', '?', '[', '{']) {
+            return None;
+        }
+        let mut sources = self.sources.iter();
+        sources.find_map(|source| source.refusal(expression))
     }
 }
 

@@ -80,7 +80,8 @@ pub(crate) fn until_zero(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..len.unwrap_or(bytes.len())]).into_owned()
 }
 
-fn time(seconds: u64, nanos: u64) -> Option<UnixTime> {
+/// A time that the format can hold and that makes sense.
+pub(crate) fn time(seconds: u64, nanos: u64) -> Option<UnixTime> {
     let sound = nanos < NANOS_PER_SECOND && seconds <= SECONDS_MAX;
     sound.then(|| UnixTime::from_nanos(seconds * NANOS_PER_SECOND + nanos))
 }

@@ -127,6 +127,13 @@ impl ValueType {
         use ValueType::{F32, F64, I32, I64, U32, U64};
         matches!(self, I32 | U32 | I64 | U64 | F32 | F64)
     }
+
+    /// Whether it is a text or events, which [`Archive::annotations`](crate::Archive::annotations)
+    /// gives.
+    pub fn is_annotation(self) -> bool {
+        use ValueType::{Event, HighResolutionEvent, String};
+        matches!(self, String | Event | HighResolutionEvent)
+    }
 }
 
 /// PMAPI(3), `PM_SEM_*`.
@@ -149,5 +156,24 @@ impl Semantics {
             4 => Self::Discrete,
             _ => Self::Instant,
         }
+    }
+}
+
+/// As `pminfo -d` names it.
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::I32 => "32-bit int",
+            Self::U32 => "32-bit unsigned int",
+            Self::I64 => "64-bit int",
+            Self::U64 => "64-bit unsigned int",
+            Self::F32 => "float",
+            Self::F64 => "double",
+            Self::String => "string",
+            Self::Aggregate => "aggregate",
+            Self::Event => "event record array",
+            Self::HighResolutionEvent => "highres event record array",
+            Self::Unknown(number) => return write!(f, "unknown ({number})"),
+        })
     }
 }

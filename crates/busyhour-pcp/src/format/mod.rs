@@ -10,3 +10,4 @@ pub(crate) mod domain;
 pub(crate) mod catalog;
 pub(crate) mod index;
 pub(crate) mod record;
+pub(crate) mod event;

@@ -4,3 +4,4 @@ pub(crate) mod files;
 pub(crate) mod volume;
 pub(crate) mod place;
 pub(crate) mod records;
+pub(crate) mod annotations;

@@ -123,7 +123,7 @@ fn domain_number(text: &str) -> u32 {
 }
 
 /// The archives are shorter than a day, so a time of day is enough.
-fn time_of_day(clock: &str, archive: &Archive) -> UnixTime {
+pub fn time_of_day(clock: &str, archive: &Archive) -> UnixTime {
     let mut parts = clock.split(':');
     let mut next = || parts.next().expect("hours, minutes, seconds");
     let minutes = next().parse::<u64>().unwrap() * 60 + next().parse::<u64>().unwrap();

@@ -1,6 +1,7 @@
 //! Archives that PCP's own tools write, read by those tools and by this crate:
 //! every description and every value must be the same.
 
+mod annotations;
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;
 mod dump;
@@ -9,6 +10,7 @@ mod logger;
 mod maker;
 mod mutation;
 mod peer;
+mod pmcd;
 mod properties;
 mod render;
 mod seek;

@@ -2,7 +2,7 @@
 
 use busyhour::buffer::BufferPool;
 use busyhour_pcp::{Archive, RenderOptions, Rendering, Window};
-use std::{collections::HashMap, sync::LazyLock, time::Duration};
+use std::{collections::HashMap, ops::ControlFlow, sync::LazyLock, time::Duration};
 
 /// Takes `bytes` as the files of an archive, `meta`, `index` and the volumes,
 /// each after two bytes with its length. The rest belongs to the last file.
@@ -28,6 +28,17 @@ pub fn read_all(archive: &Archive) {
             let _ = domain.at(archive.end());
         }
     }
+    let mut texts = 0;
+    let _ = archive.annotations(archive.start(), archive.end(), |annotation| {
+        let metric = &archive.metrics()[annotation.series.metric];
+        assert!(metric.value_type.is_annotation());
+        texts += 1;
+        match texts < 1000 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    assert!(texts <= 1000);
     let first = render(archive, Duration::ZERO);
     let later = render(archive, Duration::from_secs(95));
     for rendering in [first, later].into_iter().flatten() {

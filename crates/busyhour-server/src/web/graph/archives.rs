@@ -1,10 +1,11 @@
 use super::{
     cached_archive::{ArchivePart, CachedArchive},
-    catalog::{Catalog, CatalogFolder},
+    catalog::{self, Catalog, CatalogFolder},
+    joined_events::JoinedEvents,
     joined_points::JoinedPoints,
 };
 use busyhour::{buffer::BufferPool, pool::TaskPool};
-use busyhour_graphite::{Error, Index, Points, Source, Window};
+use busyhour_graphite::{Error, Event, EventQuery, Index, Points, Source, Window};
 use busyhour_pcp::SeriesId;
 use std::{
     collections::BTreeMap,
@@ -118,14 +119,20 @@ impl Source for Archives {
             let rendering = (job.archive).render(&job.series, job.part, threads, &pool);
             (job, rendering)
         };
-        let join = |joined: &mut Result<JoinedPoints, Error>, (job, rendering): (ArchiveJob, _)| {
-            match (joined, rendering) {
-                (Ok(joined), Ok(rendering)) => joined.add(&job.places, job.part, &rendering),
-                (joined, Err(error)) => *joined = Err(error),
-                (Err(_), Ok(_)) => {}
-            }
-            ControlFlow::Continue(())
-        };
+        let join =
+            |joined: &mut Result<JoinedPoints, Error>, (job, rendering): (ArchiveJob, _)| match (
+                joined, rendering,
+            ) {
+                (Ok(joined), Ok(rendering)) => {
+                    joined.add(&job.places, job.part, &rendering);
+                    ControlFlow::Continue(())
+                }
+                (joined, Err(error)) => {
+                    *joined = Err(error);
+                    ControlFlow::Break(())
+                }
+                (Err(_), Ok(_)) => ControlFlow::Break(()),
+            };
         let joined = busyhour_pcp::in_order(
             jobs,
             THREADS_MAX,
@@ -136,6 +143,43 @@ impl Source for Archives {
         );
         let joined = joined.map_err(|error| Error::Source(format!("archives: {error}")))??;
         Ok(joined.into_points())
+    }
+
+    /// Archives are read several at once. A text that a later archive of the same path
+    /// begins with, and that the earlier one ended with, is told once.
+    fn events(&self, query: &EventQuery) -> Result<Vec<Event>, Error> {
+        let catalog = self.catalog();
+        let is_in = |archive: &&Arc<CachedArchive>| archive.within(query.window, 1).is_some();
+        let jobs: Vec<Arc<CachedArchive>> =
+            catalog.archives().iter().filter(is_in).cloned().collect();
+        let wanted = query.clone();
+        let read = move |cached: Arc<CachedArchive>| {
+            let (root, head) = (
+                catalog::root(&cached.archive),
+                catalog::head(&cached.archive),
+            );
+            let path = |series| catalog::path(&root, &cached.archive, series);
+            cached.events(&head, &wanted, path)
+        };
+        let join = |joined: &mut Result<JoinedEvents, Error>, events: Result<_, Error>| match (
+            joined, events,
+        ) {
+            (Ok(joined), Ok(events)) => joined.add(events),
+            (joined, Err(error)) => {
+                *joined = Err(error);
+                ControlFlow::Break(())
+            }
+            (Err(_), Ok(_)) => ControlFlow::Break(()),
+        };
+        let joined = Ok(JoinedEvents::new(query.count_max));
+        let joined =
+            busyhour_pcp::in_order(jobs, THREADS_MAX, Some(&self.pool), joined, read, join);
+        let joined = joined.map_err(|error| Error::Source(format!("archives: {error}")))??;
+        Ok(joined.into_events())
+    }
+
+    fn refusal(&self, path: &str) -> Option<String> {
+        self.catalog().refusal(path)
     }
 }
 

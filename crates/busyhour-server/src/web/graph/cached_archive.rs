@@ -1,7 +1,7 @@
 use busyhour::{clock::UnixTime, pool::TaskPool};
-use busyhour_graphite::{Error, Window};
-use busyhour_pcp::{Archive, RenderOptions, Rendering, SeriesId};
-use std::time::Duration;
+use busyhour_graphite::{Error, Event, EventQuery, Window};
+use busyhour_pcp::{AnnotationKind, Archive, RenderOptions, Rendering, SeriesId};
+use std::{ops::ControlFlow, time::Duration};
 
 /// An archive in the state in which it was last read.
 pub(super) struct CachedArchive {
@@ -25,6 +25,12 @@ pub(super) struct ArchivePart {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) step: i64,
+}
+
+/// An event, or a text that an archive logged.
+pub(super) struct ArchiveEvent {
+    pub(super) event: Event,
+    pub(super) is_text: bool,
 }
 
 impl CachedArchive {
@@ -67,6 +73,51 @@ impl CachedArchive {
     }
 }
 
+impl CachedArchive {
+    /// What happened in the time of `query`, with the tags `pcp`, the host or file, and
+    /// the metric. At most one more than is allowed.
+    pub(super) fn events(
+        &self,
+        root: &str,
+        query: &EventQuery,
+        path: impl Fn(SeriesId) -> String,
+    ) -> Result<Vec<ArchiveEvent>, Error> {
+        let moment = |time: i64| UnixTime::from_secs(u64::try_from(time).unwrap_or(0));
+        let (from, until) = (query.window.from, query.window.until);
+        let mut events = Vec::new();
+        // From the end of its first second until the end of its last one.
+        let (from, until) = (
+            moment(from.saturating_add(1)),
+            moment(until.saturating_add(1)),
+        );
+        let until = UnixTime::from_nanos(until.as_nanos().saturating_sub(1));
+        let read = self.archive.annotations(from, until, |annotation| {
+            let metric = self.archive.metrics()[annotation.series.metric].name();
+            let tags = [TAG, root, metric];
+            if query.wants(&tags) {
+                events.push(ArchiveEvent {
+                    is_text: annotation.kind == AnnotationKind::Text,
+                    event: Event {
+                        when: seconds(annotation.time),
+                        what: path(annotation.series),
+                        data: annotation.text,
+                        tags: tags.map(str::to_owned).into(),
+                    },
+                });
+            }
+            match events.len() > query.count_max {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        read.map_err(|error| {
+            let path = self.archive.path().display();
+            Error::Source(format!("archive {path}: {error}"))
+        })?;
+        Ok(events)
+    }
+}
+
 impl ArchivePart {
     /// The number of values.
     pub(super) fn len(self) -> usize {
@@ -86,3 +137,6 @@ impl ArchivePart {
 fn seconds(time: UnixTime) -> i64 {
     i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
+
+/// What all events of archives have in common.
+const TAG: &str = "pcp";

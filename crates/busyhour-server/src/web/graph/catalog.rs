@@ -1,7 +1,7 @@
 use super::cached_archive::{ArchiveSize, CachedArchive};
 use busyhour::{buffer::BufferPool, pool::TaskPool};
 use busyhour_graphite::{Index, node};
-use busyhour_pcp::{Archive, SeriesId};
+use busyhour_pcp::{Archive, SeriesId, ValueType};
 use std::{
     collections::{BTreeMap, HashMap},
     ops::ControlFlow,
@@ -24,6 +24,8 @@ pub(super) struct Catalog {
 struct ArchivePaths {
     index: Arc<Index>,
     entries: HashMap<Arc<str>, Vec<CatalogEntry>>,
+    /// Those that have no numbers, with their type and the name of their first archive.
+    unplotted: HashMap<String, (ValueType, String)>,
 }
 
 /// One series of one archive.
@@ -51,6 +53,25 @@ impl Catalog {
         self.paths.entries.get(path).map_or(&[], Vec::as_slice)
     }
 
+    /// Why `path` cannot be drawn, if that is so.
+    pub(super) fn refusal(&self, path: &str) -> Option<String> {
+        let (value_type, archive) = self.paths.unplotted.get(path)?;
+        let advice = match value_type.is_annotation() {
+            true => {
+                "ask for it as annotations, with the name of the metric as a tag: /events/get_data?tags=METRIC"
+            }
+            false => "PCP's own pmdumplog prints it",
+        };
+        Some(format!(
+            "{path}: the metric is of the type {value_type} in the archive {archive}, \
+             and only numbers are drawn; {advice}"
+        ))
+    }
+
+    pub(super) fn archives(&self) -> &[Arc<CachedArchive>] {
+        &self.archives
+    }
+
     pub(super) fn archive(&self, number: usize) -> &Arc<CachedArchive> {
         &self.archives[number]
     }
@@ -72,6 +93,7 @@ impl Catalog {
 impl ArchivePaths {
     fn new(archives: &[Arc<CachedArchive>]) -> Self {
         let mut entries: HashMap<Arc<str>, Vec<CatalogEntry>> = HashMap::new();
+        let mut unplotted = HashMap::new();
         for (number, cached) in archives.iter().enumerate() {
             let root = root(&cached.archive);
             for series in cached.archive.series() {
@@ -85,10 +107,15 @@ impl ArchivePaths {
                     None => drop(entries.insert(path.into(), vec![entry])),
                 }
             }
+            for (path, value_type) in unplotted_in(&root, &cached.archive) {
+                let name = || (value_type, file_name(cached.archive.path()));
+                unplotted.entry(path).or_insert_with(name);
+            }
         }
         Self {
             index: Arc::new(Index::new(entries.keys().cloned())),
             entries,
+            unplotted,
         }
     }
 }
@@ -215,17 +242,36 @@ fn is_part(rest: &str) -> bool {
     }
 }
 
+/// The paths of metrics without numbers.
+fn unplotted_in(root: &str, archive: &Archive) -> Vec<(String, ValueType)> {
+    let mut paths = Vec::new();
+    for (metric, found) in archive.metrics().iter().enumerate() {
+        if found.is_numeric() {
+            continue;
+        }
+        for instance in 0..found.instances.len() {
+            let series = SeriesId { metric, instance };
+            paths.push((path(root, archive, series), found.value_type));
+        }
+    }
+    paths
+}
+
 /// `archive.<host>` for an archive that is named after its date, as `pmlogger`'s own
 /// scripts name them; otherwise `archive.<file>`. What stands before the date counts as
 /// the name of the host.
-fn root(archive: &Archive) -> String {
+pub(super) fn root(archive: &Archive) -> String {
+    format!("{ROOT}.{}", node(&head(archive)))
+}
+
+/// The host or file below which its metrics are found.
+pub(super) fn head(archive: &Archive) -> String {
     let name = file_name(archive.path());
-    let head = match before_date(&name) {
-        Some("") => &archive.label().host,
-        Some(host) => host,
-        None => &name,
-    };
-    format!("{ROOT}.{}", node(head))
+    match before_date(&name) {
+        Some("") => archive.label().host.clone(),
+        Some(host) => host.to_owned(),
+        None => name,
+    }
 }
 
 /// What stands before `YYYYMMDD`, `YYYYMMDD.HH.MM` or `YYYYMMDD.HH.MM-NN`, without the
@@ -265,7 +311,7 @@ fn is_date(text: &str) -> bool {
         && number(6..8).is_some_and(|day| (1..=31).contains(&day))
 }
 
-fn path(root: &str, archive: &Archive, id: SeriesId) -> String {
+pub(super) fn path(root: &str, archive: &Archive, id: SeriesId) -> String {
     let metric = &archive.metrics()[id.metric];
     let nodes: Vec<String> = metric.name().split('.').map(node).collect();
     let instance = &metric.instances[id.instance].name;

@@ -33,7 +33,7 @@ pub(in crate::web) fn router(graphs: Arc<Graphs>) -> Router {
                 &path("/tags/autoComplete/values"),
                 get(nothing).post(nothing),
             )
-            .route(&path("/events/get_data"), get(nothing).post(nothing));
+            .route(&path("/events/get_data"), get(events).post(events));
     }
     router
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
@@ -89,8 +89,20 @@ async fn version(State(graphs): State<Arc<Graphs>>) -> Response {
     respond(Ok(graphs.graphite().version()))
 }
 
-/// Series have no tags beside their paths, and there are no events. Editors and
-/// annotations ask for both, so the answer is an empty list.
+async fn events(
+    State(graphs): State<Arc<Graphs>>,
+    RawQuery(query): RawQuery,
+    form: Bytes,
+) -> Response {
+    let ask = graphs.ask(
+        parameters(query, &form),
+        |graphite, parameters, now, is_over| graphite.events(parameters, now, is_over),
+    );
+    respond(ask.await)
+}
+
+/// Series have no tags beside their paths. Editors ask for them, so the answer is an
+/// empty list.
 async fn nothing() -> Json<[String; 0]> {
     Json([])
 }

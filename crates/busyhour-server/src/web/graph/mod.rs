@@ -4,6 +4,7 @@ pub(in crate::web) mod graphite;
 pub(in crate::web) mod graphs;
 mod cached_archive;
 mod catalog;
+mod joined_events;
 mod joined_points;
 pub(in crate::web) mod archives;
 pub(in crate::web) mod sampler;
