@@ -29,12 +29,14 @@ pub(super) fn text(stats: &ServerStats) -> Result<String, fmt::Error> {
 
 /// Every metric of one snapshot.
 #[derive(Debug, Default)]
-struct Families(BTreeMap<String, Family>);
+pub(super) struct Families(BTreeMap<String, Family>);
 
 #[derive(Debug)]
-struct Family {
+pub(super) struct Family {
     /// The path in the snapshot, which the help text shows.
     path: String,
+    /// The path without the unit, since the unit is said beside it.
+    dotted_name: String,
     kind: MetricType,
     unit: Option<Unit>,
     /// The samples: the owner's name, if there are several owners, and the value.
@@ -42,12 +44,17 @@ struct Family {
 }
 
 impl Families {
-    fn of(stats: &ServerStats) -> Self {
+    pub(super) fn of(stats: &ServerStats) -> Self {
         let mut families = Self::default();
         if let Ok(Value::Object(fields)) = serde_json::to_value(stats) {
             families.walk(&[], None, &fields);
         }
         families
+    }
+
+    /// Each with its name, which has no prefix.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Family)> {
+        self.0.iter().map(|(name, family)| (name.as_str(), family))
     }
 
     fn walk(&mut self, path: &[&str], owner: Option<&str>, fields: &Map<String, Value>) {
@@ -75,9 +82,11 @@ impl Families {
             return;
         };
         let shape = Shape::of(field);
-        let name = [parents, &[shape.stem.as_str()]].concat().join("_");
+        let parts = [parents, &[shape.stem.as_str()]].concat();
+        let name = parts.join("_");
         let family = self.0.entry(name).or_insert_with(|| Family {
             path: path.join("."),
+            dotted_name: parts.join("."),
             kind: shape.kind,
             unit: shape.unit,
             samples: Vec::new(),
@@ -102,6 +111,26 @@ impl Collector for Families {
 }
 
 impl Family {
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) fn dotted_name(&self) -> &str {
+        &self.dotted_name
+    }
+
+    pub(super) fn kind(&self) -> MetricType {
+        self.kind
+    }
+
+    pub(super) fn unit(&self) -> Option<&Unit> {
+        self.unit.as_ref()
+    }
+
+    pub(super) fn samples(&self) -> &[(Option<String>, f64)] {
+        &self.samples
+    }
+
     fn encode(&self, metric: &mut MetricEncoder, owner: Option<&str>, value: f64) -> fmt::Result {
         match owner {
             Some(owner) => self.value(&mut metric.encode_family(&[("name", owner)])?, value),

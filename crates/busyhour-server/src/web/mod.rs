@@ -10,6 +10,7 @@
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
+//! | `/metrics/pcp` | the same for the Performance Co-Pilot's `pmdaopenmetrics` |
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](busyhour_graphite) |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
 //!
@@ -25,6 +26,7 @@ mod routes;
 mod api;
 mod health;
 mod metrics;
+mod pcp_metrics;
 mod page;
 mod graph;
 

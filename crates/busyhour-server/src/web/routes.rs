@@ -6,7 +6,7 @@ use super::{
         load::{Load, Overuse},
     },
     graph::sampler::{Feed, Sample, Sampler},
-    health, metrics, page,
+    health, metrics, page, pcp_metrics,
 };
 use axum::{
     Extension, Json, Router,
@@ -70,6 +70,7 @@ pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc
         .route("/api/events", get(events))
         .route("/api/bindings", get(bindings))
         .route("/metrics", get(prometheus))
+        .route("/metrics/pcp", get(pcp))
         .route("/healthz", get(healthz))
         .with_state(RouterState {
             backend,
@@ -134,6 +135,13 @@ async fn bindings(
 async fn prometheus(State(shared): State<RouterState>) -> Response {
     match metrics::text(&shared.backend.stats()) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn pcp(State(shared): State<RouterState>) -> Response {
+    match pcp_metrics::text(&shared.backend.stats()) {
+        Ok(text) => ([(header::CONTENT_TYPE, pcp_metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
