@@ -6,7 +6,6 @@ use super::{
     device::{devices::Devices, flows::Flows},
     iax2::Iax2Calls,
     load::{
-        heavy_hitters::HeavyHitters,
         load_control::LoadControl,
         shares::{Holder, Holders, Shares},
     },
@@ -77,8 +76,6 @@ pub(super) struct CoreParts {
     pub(super) log: RegistrationLog,
     /// Changes that wait for the disk.
     pub(super) commits: Shares,
-    /// Who was refused for a share.
-    pub(super) over_share: HeavyHitters,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) nonces: Nonces,

@@ -36,13 +36,13 @@ mod publishing;
 mod reach;
 
 use self::{
-    device_request::{DeviceRequest, Iax2InboundRequest, InboundRequest},
+    device_request::{DeviceRequest, Iax2InboundRequest},
     publish::PublicationDraft,
 };
 use super::{
     core::Core,
     load::shares::Holder,
-    sip::{responder::answer_flow, transactions::TransactionKey},
+    sip::{inbound_request::InboundRequest, responder::answer_flow, transactions::TransactionKey},
 };
 use busyhour::{
     buffer::Buffer,
@@ -382,7 +382,8 @@ impl Device {
         }
         let (flow, change_count) = (pending.device_request.flow(), changes.len() as u64);
         if let Err(excess) = core.parts.commits.take(self.holder, change_count) {
-            core.count_excess(excess, flow, Some(user_of(&self.aor)));
+            core.responder()
+                .count_excess(excess, flow, Some(user_of(&self.aor)));
             return core.give_up_request(&pending.device_request);
         }
         let device = self.clone();

@@ -239,7 +239,8 @@ impl Core {
                 self.push_to_device(&device, DeviceRequest::Iax2(Box::new(inbound)));
             }
             Err(excess) => {
-                self.count_excess(excess, flow, Some(&registration.username));
+                self.responder()
+                    .count_excess(excess, flow, Some(&registration.username));
                 self.conclude_iax2(&call, &RequestOutcome::Failed);
             }
         }

@@ -14,7 +14,6 @@ use super::{
     iax2::{self, Iax2Calls},
     load::{
         alerts::Alerts,
-        heavy_hitters::HeavyHitters,
         shares::{self, Holders, Shares},
     },
     random::{RandomError, Secrets, random_key},
@@ -189,7 +188,7 @@ impl Core {
                 core.transactions().sweep(core.now());
                 core.log().new_second();
                 core.keep_steady();
-                core.log_heavy_hitters();
+                core.responder().log_over_share();
                 let limits = core.own_stats().limits_reached();
                 for (limit, refused) in alerts.look(&limits, core.now()) {
                     tracing::warn!(limit, refused, "a limit was reached");
@@ -305,7 +304,6 @@ fn parts(
         publications: phones(limits.publications_max),
         log,
         commits: phones(store.stats().queue_capacity as usize),
-        over_share: HeavyHitters::default(),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
         nonces: Nonces::new(
             limits.nonces_max,

@@ -8,9 +8,9 @@ mod durable;
 
 use super::{
     core::Core,
-    device::{device_request::InboundRequest, expiry_timer::ExpiryTimer},
+    device::expiry_timer::ExpiryTimer,
     load::shares::Holder,
-    sip::transactions::buffer_bytes,
+    sip::{inbound_request::InboundRequest, transactions::buffer_bytes},
     stats::counters::Counter,
 };
 use busyhour::{

@@ -1,25 +1,14 @@
-//! What devices and watchers take in their turn.
+//! What devices take in their turn.
 
 use crate::server::{
     core::Core,
-    sip::{receive::Request, transactions::TransactionKey},
+    sip::{inbound_request::InboundRequest, transactions::TransactionKey},
 };
-use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour::clock::Instant;
 use busyhour_iax2::{CallId, RequestOutcome};
 use busyhour_registrar::{Iax2Registration, Refusal};
-use busyhour_sip::{Flow, Message, MessageIndex};
+use busyhour_sip::Flow;
 use std::sync::Arc;
-
-/// A SIP request on its way to its device or watcher. It was parsed on arrival; the
-/// offsets travel with the buffer.
-#[derive(Debug, Clone)]
-pub(in crate::server) struct InboundRequest {
-    datagram: Buffer,
-    index: MessageIndex,
-    pub(in crate::server) flow: Flow,
-    pub(in crate::server) transaction: TransactionKey,
-    pub(in crate::server) arrived_at: Instant,
-}
 
 /// A registration by IAX2 on its way to its device.
 #[derive(Debug)]
@@ -42,22 +31,6 @@ pub(in crate::server) enum DeviceRequest {
 pub(in crate::server) enum RequestId {
     Sip(TransactionKey),
     Iax2(CallId),
-}
-
-impl InboundRequest {
-    pub(in crate::server) fn new(request: &Request<'_>, arrived_at: Instant) -> Self {
-        Self {
-            datagram: request.datagram.clone(),
-            index: request.message.index().clone(),
-            flow: request.flow,
-            transaction: request.transaction,
-            arrived_at,
-        }
-    }
-
-    pub(in crate::server) fn message(&self) -> Message<'_> {
-        self.index.message(&self.datagram)
-    }
 }
 
 impl DeviceRequest {
@@ -99,12 +72,6 @@ impl Core {
         self.reject_or_drop_request(device_request, &self.responder().overloaded());
     }
 
-    /// Refuses or drops a request whose watcher's queue is full.
-    pub(in crate::server) fn drop_arrival(&self, inbound: &InboundRequest) {
-        self.traffic().dropped_device_queue.increment();
-        self.reject_or_drop(inbound, &self.responder().overloaded());
-    }
-
     /// Refuses or drops a request for lack of room. An IAX2 call is told to try again.
     pub(in crate::server) fn reject_or_drop_request(
         self: &Arc<Self>,
@@ -113,7 +80,7 @@ impl Core {
     ) {
         match device_request {
             DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
-                self.reject_or_drop(inbound, refusal)
+                self.responder().reject_or_drop(inbound, refusal)
             }
             DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
         }
@@ -143,30 +110,9 @@ impl Core {
     pub(in crate::server) fn give_up_request(self: &Arc<Self>, device_request: &DeviceRequest) {
         match device_request {
             DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
-                self.fail_arrival(inbound)
+                self.responder().fail(inbound)
             }
             DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
-        }
-    }
-
-    /// Answers a request that the store did not take.
-    pub(in crate::server) fn fail_arrival(&self, inbound: &InboundRequest) {
-        let (message, refusal) = (inbound.message(), self.responder().overloaded());
-        self.responder()
-            .fail(&message, inbound.flow, inbound.transaction, &refusal);
-    }
-
-    /// Refuses or drops a request for lack of room. Over datagrams no answer is best:
-    /// it costs nothing, and the client retransmits. Over a connection clients do not
-    /// retransmit (RFC 3261 §17.1.2.2), so the answer says when to try again.
-    fn reject_or_drop(&self, inbound: &InboundRequest, refusal: &Refusal) {
-        match inbound.flow.transport.is_reliable() {
-            true => {
-                let message = inbound.message();
-                self.responder()
-                    .refuse(&message, inbound.flow, inbound.transaction, refusal);
-            }
-            false => self.responder().abandon(inbound.transaction),
         }
     }
 

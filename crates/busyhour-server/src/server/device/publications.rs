@@ -1,11 +1,13 @@
 //! What a device publishes about itself, in turn with its registrations.
 
-use super::{Device, DeviceInner, Draft, Pending, end_of_life};
 use super::{
-    device_request::{DeviceRequest, InboundRequest},
+    Device, DeviceInner, Draft, Pending, device_request::DeviceRequest, end_of_life,
     publish::PublicationDraft,
 };
-use crate::server::{core::Core, sip::responder::answer_flow};
+use crate::server::{
+    core::Core,
+    sip::{inbound_request::InboundRequest, responder::answer_flow},
+};
 use busyhour::clock::Instant;
 use busyhour_registrar::{
     EndedBinding,

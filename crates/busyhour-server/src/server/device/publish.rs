@@ -1,9 +1,9 @@
 //! PUBLISH at a device: its publications, their answers, and their end.
 
-use super::device_request::InboundRequest;
 use crate::server::{
     core::Core,
     load::shares::{Excess, Holder},
+    sip::inbound_request::InboundRequest,
     stats::PublishStats,
 };
 use busyhour::{buffer::Buffer, bus::Name};
@@ -72,7 +72,11 @@ impl Core {
                 .mailboxes()
                 .has_room_for(&self.mailbox_of(user_of(device)))
         {
-            return Err(self.no_room(Excess::Whole, inbound.flow, Some(user_of(device))));
+            return Err(self.responder().no_room(
+                Excess::Whole,
+                inbound.flow,
+                Some(user_of(device)),
+            ));
         }
         let mut new = || self.new_etag();
         let count_max = self.limits().publications_per_device_max;
@@ -102,7 +106,10 @@ impl Core {
         flow: Flow,
     ) -> Result<ReservedPublication, Refusal> {
         let taken = self.parts.publications.take(holder, 1);
-        taken.map_err(|excess| self.no_room(excess, flow, Some(user_of(device))))?;
+        taken.map_err(|excess| {
+            self.responder()
+                .no_room(excess, flow, Some(user_of(device)))
+        })?;
         Ok(ReservedPublication {
             core: Arc::downgrade(self),
             holder: Some(holder),

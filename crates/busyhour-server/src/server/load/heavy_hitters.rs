@@ -7,10 +7,8 @@
 //! its count. So one that is refused often is never missed, and a count may be too high
 //! by that of the lowest.
 
-use super::shares::Excess;
-use crate::server::{core::Core, stats::registration_log::shortened};
+use crate::server::stats::registration_log::shortened;
 use busyhour::clock::Instant;
-use busyhour_sip::{Flow, source_of};
 use std::{
     net::IpAddr,
     sync::{Mutex, PoisonError},
@@ -34,7 +32,7 @@ struct Hitter {
 
 impl HeavyHitters {
     /// One request more was refused.
-    fn note(&self, source: IpAddr, account: &str) {
+    pub(in crate::server) fn note(&self, source: IpAddr, account: &str) {
         let account = shortened(account);
         let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |one: &&mut Hitter| one.source == source && one.account == account;
@@ -64,6 +62,15 @@ impl HeavyHitters {
         }
     }
 
+    /// Logs who was refused for a share: each at once and then once a minute; one that
+    /// took the place of another waits for the rest of that minute.
+    pub(in crate::server) fn log(&self, now: Instant) {
+        for (source, account, refused) in self.news(now) {
+            // The account comes last and escaped: the client chooses it.
+            tracing::warn!(%source, refused, ?account, "a share was reached");
+        }
+    }
+
     /// Those to log now, and how often they were refused since they were logged last.
     fn news(&self, now: Instant) -> Vec<(IpAddr, String, u64)> {
         let mut hitters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,35 +84,6 @@ impl HeavyHitters {
             (one.source, one.account.clone(), refused)
         })
         .collect()
-    }
-}
-
-impl Core {
-    /// Counts a refusal for lack of room, and notes its holder.
-    pub(in crate::server) fn count_excess(
-        &self,
-        excess: Excess,
-        flow: Flow,
-        account: Option<&str>,
-    ) {
-        let traffic = &self.traffic();
-        match excess {
-            Excess::Whole => traffic.refused_table_full.increment(),
-            Excess::Share => {
-                traffic.refused_share.increment();
-                let source = source_of(flow.remote.ip());
-                self.parts.over_share.note(source, account.unwrap_or(""));
-            }
-        }
-    }
-
-    /// Logs who was refused for a share: each at once and then once a minute; one that
-    /// took the place of another waits for the rest of that minute.
-    pub(in crate::server) fn log_heavy_hitters(&self) {
-        for (source, account, refused) in self.parts.over_share.news(self.now()) {
-            // The account comes last and escaped: the client chooses it.
-            tracing::warn!(%source, refused, ?account, "a share was reached");
-        }
     }
 }
 

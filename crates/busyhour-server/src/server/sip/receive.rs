@@ -1,10 +1,11 @@
 //! From a datagram to the part that handles it; runs on the network's threads.
 
 use super::{
+    inbound_request::InboundRequest,
     responder::{Response, answer_flow},
     transactions::{Seen, TransactionKey},
 };
-use crate::server::{core::Core, device::device_request::InboundRequest};
+use crate::server::core::Core;
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_registrar::{
     ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require, watch::Dialog,

@@ -1,13 +1,17 @@
 //! Writes and sends: every datagram leaves through here.
 
 use super::{
+    inbound_request::InboundRequest,
     receive::Request,
     transactions::{TransactionKey, Transactions},
     unproven::Unproven,
 };
 use crate::server::{
     Network, SendError,
-    load::shares::{Cells, Holders},
+    load::{
+        heavy_hitters::HeavyHitters,
+        shares::{Cells, Excess, Holders},
+    },
     stats::counters::TrafficCounters,
 };
 use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
@@ -16,14 +20,17 @@ use busyhour_registrar::{
     watch::{NoBuffer, Subscription, Transmission},
     write_refusal,
 };
-use busyhour_sip::{Flow, Message, Method, ParseError, ResponseBuilder, Status, write_hex};
+use busyhour_sip::{
+    Flow, Message, Method, ParseError, ResponseBuilder, Status, source_of, write_hex,
+};
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
 /// A response that is being written.
 pub(in crate::server) type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
 
 /// Writes and sends for all parts of the server: it has the network, the buffers and
-/// the answers that are kept for retransmissions, and counts the traffic.
+/// the answers that are kept for retransmissions. It counts the traffic, and who was
+/// refused for lack of room.
 pub(in crate::server) struct Responder {
     pub(in crate::server) traffic: TrafficCounters,
     runtime: Runtime,
@@ -31,6 +38,8 @@ pub(in crate::server) struct Responder {
     transactions: Transactions,
     holders: Holders,
     unproven: Unproven,
+    /// Who was refused for a share.
+    over_share: HeavyHitters,
     /// The server is open: there are no credentials, so nobody can authenticate.
     is_open: bool,
 }
@@ -51,6 +60,7 @@ impl Responder {
             transactions,
             holders,
             unproven,
+            over_share: HeavyHitters::default(),
             is_open,
         }
     }
@@ -253,17 +263,32 @@ impl Responder {
         }
     }
 
-    /// Answers a request that failed here and might succeed a moment later. The answer
-    /// is kept: a late duplicate must not do what the client was told had failed.
-    pub(in crate::server) fn fail(
-        &self,
-        request: &Message<'_>,
-        flow: Flow,
-        transaction: TransactionKey,
-        refusal: &Refusal,
-    ) {
-        if let Some(answer) = self.refusal(request, flow, transaction, refusal) {
-            self.answer(transaction, answer_flow(request, flow), answer);
+    /// Answers a request that the store did not take and might take a moment later. The
+    /// answer is kept: a late duplicate must not do what the client was told had failed.
+    pub(in crate::server) fn fail(&self, inbound: &InboundRequest) {
+        let (message, flow) = (inbound.message(), inbound.flow);
+        let refusal = self.overloaded();
+        if let Some(answer) = self.refusal(&message, flow, inbound.transaction, &refusal) {
+            self.answer(inbound.transaction, answer_flow(&message, flow), answer);
+        }
+    }
+
+    /// Refuses or drops a request whose watcher's queue is full.
+    pub(in crate::server) fn drop_arrival(&self, inbound: &InboundRequest) {
+        self.traffic.dropped_device_queue.increment();
+        self.reject_or_drop(inbound, &self.overloaded());
+    }
+
+    /// Refuses or drops a request for lack of room. Over datagrams no answer is best:
+    /// it costs nothing, and the client retransmits. Over a connection clients do not
+    /// retransmit (RFC 3261 §17.1.2.2), so the answer says when to try again.
+    pub(in crate::server) fn reject_or_drop(&self, inbound: &InboundRequest, refusal: &Refusal) {
+        match inbound.flow.transport.is_reliable() {
+            true => {
+                let message = inbound.message();
+                self.refuse(&message, inbound.flow, inbound.transaction, refusal);
+            }
+            false => self.abandon(inbound.transaction),
         }
     }
 
@@ -289,6 +314,39 @@ impl Responder {
     pub(in crate::server) fn overloaded(&self) -> Refusal {
         let pause_s = 1 + self.now().as_nanos() / 1000 % 4;
         Refusal::Overloaded(Duration::from_secs(pause_s))
+    }
+
+    /// The refusal when a table has no room, for anybody or for this holder; counted.
+    pub(in crate::server) fn no_room(
+        &self,
+        excess: Excess,
+        flow: Flow,
+        account: Option<&str>,
+    ) -> Refusal {
+        self.count_excess(excess, flow, account);
+        self.overloaded()
+    }
+
+    /// Counts a refusal for lack of room, and notes its holder.
+    pub(in crate::server) fn count_excess(
+        &self,
+        excess: Excess,
+        flow: Flow,
+        account: Option<&str>,
+    ) {
+        match excess {
+            Excess::Whole => self.traffic.refused_table_full.increment(),
+            Excess::Share => {
+                self.traffic.refused_share.increment();
+                let source = source_of(flow.remote.ip());
+                self.over_share.note(source, account.unwrap_or(""));
+            }
+        }
+    }
+
+    /// Logs who was refused for a share.
+    pub(in crate::server) fn log_over_share(&self) {
+        self.over_share.log(self.now());
     }
 
     /// Whether an answer may go to a source that has shown no right credentials; takes

@@ -2,17 +2,15 @@
 //! the sender's rights and the address of record.
 
 use super::{
+    inbound_request::InboundRequest,
     receive::Request,
     responder::answer_flow,
     transactions::{Begun, Repeated, TransactionKey},
 };
 use crate::server::{
     core::Core,
-    device::{
-        Device,
-        device_request::{DeviceRequest, InboundRequest},
-    },
-    load::shares::{Excess, Holder},
+    device::{Device, device_request::DeviceRequest},
+    load::shares::Holder,
     watcher::Watcher,
 };
 use busyhour::bus::Name;
@@ -59,7 +57,9 @@ impl Core {
         match self.devices().open(aor, holder, self) {
             Ok(device) => self.push_to_device(&device, device_request),
             Err(excess) => {
-                let refusal = self.no_room(excess, device_request.flow(), Some(user_of(aor)));
+                let refusal =
+                    self.responder()
+                        .no_room(excess, device_request.flow(), Some(user_of(aor)));
                 self.reject_or_drop_request(&device_request, &refusal);
             }
         }
@@ -98,17 +98,6 @@ impl Core {
     /// Whether the queue of a device or watcher is full.
     pub(in crate::server) fn is_flooded(&self, queued_len: usize) -> bool {
         queued_len >= self.limits().device_queue_max
-    }
-
-    /// The refusal when a table has no room, for anybody or for this holder; counted.
-    pub(in crate::server) fn no_room(
-        &self,
-        excess: Excess,
-        flow: Flow,
-        account: Option<&str>,
-    ) -> Refusal {
-        self.count_excess(excess, flow, account);
-        self.responder().overloaded()
     }
 
     fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
@@ -159,7 +148,8 @@ impl Core {
         };
         let holder = self.holder(request.flow, account);
         let device = self.devices().open(aor, holder, self);
-        let device = device.map_err(|excess| self.no_room(excess, request.flow, account))?;
+        let device =
+            device.map_err(|excess| self.responder().no_room(excess, request.flow, account))?;
         self.push_to_device(&device, device_request(inbound));
         Ok(())
     }
@@ -232,7 +222,7 @@ impl Core {
 
     fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: Box<InboundRequest>) {
         if self.is_flooded(watcher.queued_len()) {
-            return self.drop_arrival(&inbound);
+            return self.responder().drop_arrival(&inbound);
         }
         let transaction = inbound.transaction;
         // It takes no more only when the server ends, and the connections with it.
@@ -296,7 +286,7 @@ impl Core {
         };
         let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
         let inserted = self.watchers().insert(&watcher);
-        inserted.map_err(|excess| self.no_room(excess, flow, account))?;
+        inserted.map_err(|excess| self.responder().no_room(excess, flow, account))?;
         self.counters().watch.created.increment();
         if granted_s > 0 && !self.store().is_immediate() {
             watcher.begin(self, granted_s, inbound, answer);
@@ -336,7 +326,7 @@ impl Core {
                 self.traffic().retransmissions_absorbed.increment();
                 Ok(None)
             }
-            Begun::Refused(excess) => Err(self.no_room(excess, request.flow, account)),
+            Begun::Refused(excess) => Err(self.responder().no_room(excess, request.flow, account)),
         }
     }
 

@@ -10,7 +10,8 @@
 
 use super::{Inner, SubscriptionRow, Watcher};
 use crate::server::{
-    core::Core, device::device_request::InboundRequest, sip::responder::answer_flow,
+    core::Core,
+    sip::{inbound_request::InboundRequest, responder::answer_flow},
 };
 use busyhour::{
     buffer::Buffer,
@@ -42,7 +43,7 @@ impl Watcher {
         let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
         if self.commit(core, row, begun).is_err() {
             self.give_up(core);
-            core.fail_arrival(&inbound);
+            core.responder().fail(&inbound);
         }
     }
 
@@ -58,7 +59,7 @@ impl Watcher {
         };
         if result.is_err() {
             self.give_up(&core);
-            return core.fail_arrival(inbound);
+            return core.responder().fail(inbound);
         }
         self.lock().row = Some(SubscriptionRow::new(row, 0));
         let flow = answer_flow(&inbound.message(), inbound.flow);
@@ -84,7 +85,7 @@ impl Watcher {
         inbound: &InboundRequest,
     ) {
         if state.is_storing {
-            return core.drop_arrival(inbound);
+            return core.responder().drop_arrival(inbound);
         }
         let value = state.subscription.stored_after(subscribe, core.run);
         let watcher = self.clone();
@@ -92,11 +93,11 @@ impl Watcher {
         let prolonged = move |result: CommitResult| {
             watcher.with(|core, state| match result {
                 Ok(()) => watcher.prolonged(core, state, &waiting),
-                Err(_) => core.fail_arrival(&waiting),
+                Err(_) => core.responder().fail(&waiting),
             });
         };
         if !self.put_row(core, state, value, subscribe.granted_s, prolonged) {
-            core.fail_arrival(inbound);
+            core.responder().fail(inbound);
         }
     }
 

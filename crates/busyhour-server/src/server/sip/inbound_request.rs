@@ -1,0 +1,32 @@
+//! A SIP request between the network's threads and its device or watcher.
+
+use super::{receive::Request, transactions::TransactionKey};
+use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_sip::{Flow, Message, MessageIndex};
+
+/// A SIP request on its way to its device or watcher. It was parsed on arrival; the
+/// offsets travel with the buffer.
+#[derive(Debug, Clone)]
+pub(in crate::server) struct InboundRequest {
+    datagram: Buffer,
+    index: MessageIndex,
+    pub(in crate::server) flow: Flow,
+    pub(in crate::server) transaction: TransactionKey,
+    pub(in crate::server) arrived_at: Instant,
+}
+
+impl InboundRequest {
+    pub(in crate::server) fn new(request: &Request<'_>, arrived_at: Instant) -> Self {
+        Self {
+            datagram: request.datagram.clone(),
+            index: request.message.index().clone(),
+            flow: request.flow,
+            transaction: request.transaction,
+            arrived_at,
+        }
+    }
+
+    pub(in crate::server) fn message(&self) -> Message<'_> {
+        self.index.message(&self.datagram)
+    }
+}
