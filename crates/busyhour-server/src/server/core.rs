@@ -14,10 +14,9 @@ use super::{
     sip::{responder::Responder, transactions::Transactions},
     stats::{
         counters::{
-            HintCounters, MailboxCounters, PublishCounters, RegistrarCounters, TrafficCounters,
+            AdmissionCounters, HintCounters, MailboxCounters, PublishCounters, TrafficCounters,
             WatchCounters,
         },
-        latency::Latency,
         registration_log::RegistrationLog,
     },
     steady::Steady,
@@ -25,15 +24,12 @@ use super::{
 };
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
 use busyhour_registrar::{
-    BindingId, Domains, Now, Tally,
+    BindingId, Domains, Now,
     watch::{DeviceState, RegistrationState},
 };
 use busyhour_sip::{Flow, auth::Authenticator};
 use busyhour_store::{Store, TokenRows};
-use std::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The state of the server, without its handle. Devices and watchers have weak
 /// references to it, so that dropping the handle ends everything at once.
@@ -86,14 +82,13 @@ pub(super) struct CoreParts {
     pub(super) tokens: TokenRows,
 }
 
-/// Everything that is counted, but for traffic.
+/// What is counted by parts that have no state of their own.
 pub(super) struct ServerCounters {
-    pub(super) registrar: RegistrarCounters,
+    pub(super) admission: AdmissionCounters,
     pub(super) watch: WatchCounters,
     pub(super) publish: PublishCounters,
     pub(super) mailbox: MailboxCounters,
     pub(super) hint: HintCounters,
-    pub(super) latency: Latency,
 }
 
 impl Core {
@@ -110,12 +105,11 @@ impl Core {
             is_revocation_due: AtomicBool::new(false),
             parts,
             counters: ServerCounters {
-                registrar: RegistrarCounters::default(),
+                admission: AdmissionCounters::default(),
                 watch: WatchCounters::default(),
                 publish: PublishCounters::default(),
                 mailbox: MailboxCounters::default(),
                 hint: HintCounters::default(),
-                latency: Latency::new(),
             },
         }
     }
@@ -207,27 +201,6 @@ impl Core {
 
     pub(super) fn next_binding_id(&self) -> BindingId {
         BindingId(self.next_binding_id.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl ServerCounters {
-    /// A registration was accepted, so long after it arrived.
-    pub(super) fn count_accepted(&self, tally: Tally, took: Duration) {
-        let counters = &self.registrar;
-        counters.accepted.increment();
-        counters.added.add(tally.added);
-        counters.refreshed.add(tally.refreshed);
-        counters.removed.add(tally.removed);
-        self.latency.record(took);
-    }
-
-    /// Bindings have ended by themselves, or with their account.
-    pub(super) fn count_ended(&self, active_count: usize, is_revoked: bool) {
-        let counter = match is_revoked {
-            true => &self.registrar.revoked,
-            false => &self.registrar.expired,
-        };
-        counter.add(active_count as u64);
     }
 }
 

@@ -248,7 +248,7 @@ impl Device {
         device_request: DeviceRequest,
     ) {
         if !matches!(device_request, DeviceRequest::Publish(_)) {
-            core.counters().registrar.requests.increment();
+            core.log().counters.requests.increment();
         }
         if core.accounts().is_revoked(&self.aor) {
             return core.refuse_request(&device_request);
@@ -294,9 +294,8 @@ impl Device {
             .bindings
             .update_iax2(registration, policy, core.moment(), &mut next_id);
         let Ok(update) = update else {
-            core.counters().registrar.forbidden.increment();
             core.log()
-                .device_refused(&self.aor, registration.flow, "iax2", "Too Many Contacts");
+                .iax2_forbidden(&self.aor, registration.flow, "Too Many Contacts");
             return core.conclude_iax2(&inbound.call, &RequestOutcome::Forbidden);
         };
         let verdict = match registration.granted_s(policy) {
@@ -485,10 +484,9 @@ impl Device {
             Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
         }
         let took = core.now() - device_request.arrived_at();
-        core.counters().count_accepted(draft.tally, took);
-        let (flow, protocol) = (device_request.flow(), device_request.protocol());
+        let way = (device_request.flow(), device_request.protocol());
         core.log()
-            .changed(&self.aor, flow, protocol, draft.tally, &state.bindings);
+            .accepted(&self.aor, way, draft.tally, &state.bindings, took);
         self.publish_registration(core, state, draft.is_visible);
         if let Some(flow) = lost {
             // The end of its connection would not be reported any more, and unreachable
@@ -506,7 +504,7 @@ impl Device {
         core.parts
             .commits
             .give_back(self.holder, pending.change_count);
-        core.counters().registrar.store_failures.increment();
+        core.log().counters.store_failures.increment();
         if !matches!(pending.device_request, DeviceRequest::Publish(_)) {
             let (flow, protocol) = (
                 pending.device_request.flow(),
@@ -553,7 +551,7 @@ impl Device {
         self.follow_flows(core, &before, &state.bindings);
         core.store().purge(&expired.ended);
         if expired.active_count > 0 {
-            let counters = core.counters();
+            let counters = &core.log().counters;
             counters.count_ended(expired.active_count, is_revoked);
             let left = state.bindings.active(core.now()).count();
             if let Some(last) = before.all().max_by_key(|one| one.id) {

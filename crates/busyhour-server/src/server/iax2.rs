@@ -98,7 +98,7 @@ impl Core {
         if self.flows().is_probing()
             && let Some(ack) = ack_of_pong(datagram)
         {
-            self.counters().registrar.probes_answered.increment();
+            self.flows().counters.probes_answered.increment();
             let ack = self.responder().write(|out| ack.write(out));
             return ack.map_or((), |ack| self.responder().send(flow, ack));
         }
@@ -211,9 +211,8 @@ impl Core {
         match self.iax2_registration(request) {
             Ok(registration) => self.push_registration(call, registration),
             Err(_) => {
-                self.counters().registrar.forbidden.increment();
                 self.log()
-                    .device_refused("", call.flow(), "iax2", "Not A User Of This Server");
+                    .iax2_forbidden("", call.flow(), "Not A User Of This Server");
                 self.conclude_iax2(&call, &RequestOutcome::Forbidden);
             }
         }

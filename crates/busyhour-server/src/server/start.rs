@@ -169,7 +169,7 @@ impl Core {
                 }
             };
             if is_more && !lease.removed {
-                self.counters().registrar.restored.increment();
+                self.log().counters.restored.increment();
             }
         }
         for device in self.devices().all() {

@@ -465,16 +465,14 @@ impl Core {
     }
 
     fn registrar_stats(&self) -> RegistrarStats {
-        let counters = &self.counters().registrar;
-        let latency = &self.counters().latency;
+        let (counters, latency) = (&self.log().counters, &self.log().latency);
+        let (flows, admission) = (&self.flows().counters, &self.counters().admission);
         let [latency_p50_ns, latency_p99_ns, latency_p999_ns] =
             latency.permille_ns([500, 990, 999]);
-        let begun = counters.added.get() + counters.restored.get();
-        let ended = counters.removed.get() + counters.expired.get() + counters.revoked.get();
         RegistrarStats {
             device_count: self.devices().len() as u64,
             account_count: self.parts.accounts.directory.stored_count() as u64,
-            binding_count: begun.saturating_sub(ended),
+            binding_count: counters.binding_count(),
             requests: counters.requests.get(),
             accepted: counters.accepted.get(),
             added: counters.added.get(),
@@ -484,11 +482,11 @@ impl Core {
             revoked: counters.revoked.get(),
             restored: counters.restored.get(),
             flow_count: self.flows().len(),
-            unreachable: counters.unreachable.get(),
-            probed: counters.probed.get(),
-            probes_answered: counters.probes_answered.get(),
-            challenged: counters.challenged.get(),
-            replayed: counters.replayed.get(),
+            unreachable: flows.unreachable.get(),
+            probed: flows.probed.get(),
+            probes_answered: flows.probes_answered.get(),
+            challenged: admission.challenged.get(),
+            replayed: admission.replayed.get(),
             nonce_count: self.parts.nonces.len(),
             nonces_evicted: self.parts.nonces.evicted(),
             nonces_over_share: self.parts.nonces.over_share(),
@@ -498,7 +496,7 @@ impl Core {
             too_long: counters.too_long.get(),
             rejected: counters.rejected.get(),
             store_failures: counters.store_failures.get(),
-            logins_paused: counters.logins_paused.get(),
+            logins_paused: admission.logins_paused.get(),
             latency_p50_ns,
             latency_p99_ns,
             latency_p999_ns,

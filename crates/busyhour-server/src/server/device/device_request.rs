@@ -90,7 +90,7 @@ impl Core {
     pub(in crate::server) fn refuse_request(self: &Arc<Self>, device_request: &DeviceRequest) {
         let refusal = Refusal::Forbidden("No Such Account Any More");
         let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
-            self.counters().registrar.forbidden.increment();
+            self.log().counters.forbidden.increment();
             if let RequestId::Iax2(call) = device_request.id() {
                 self.conclude_iax2(&call, &RequestOutcome::Forbidden);
             }

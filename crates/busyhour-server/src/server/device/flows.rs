@@ -10,7 +10,7 @@
 //! [`Network::mark_trusted`]: crate::server::Network::mark_trusted
 
 use super::Device;
-use crate::server::core::Core;
+use crate::server::{core::Core, stats::counters::FlowCounters};
 use busyhour::{clock::Instant, timer::AddError};
 use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
 use busyhour_registrar::{Probe, Probes};
@@ -27,6 +27,7 @@ use std::{
 
 /// The devices of every flow, in shards with a lock each.
 pub(in crate::server) struct Flows {
+    pub(in crate::server) counters: FlowCounters,
     shards: Box<[Mutex<FlowShard>]>,
     hasher: FixedState,
     is_probing: bool,
@@ -66,6 +67,7 @@ impl Flows {
             probes: is_probing.then(|| Probes::new(interval)),
         };
         Self {
+            counters: FlowCounters::default(),
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             hasher: FixedState::with_seed(seed),
             is_probing,
@@ -204,7 +206,7 @@ impl Core {
         let (devices, _) = self.flows().some_behind(&flow, None);
         let contact = devices.iter().find_map(|device| device.contact_over(flow));
         let Some(contact) = contact else { return };
-        let number = self.counters().registrar.probed.get();
+        let number = self.flows().counters.probed.get();
         let hash = self.flows().hasher.hash_one(flow);
         let question = match contact.uri().starts_with("iax:") {
             true => self.responder().write(write_poke),
@@ -216,7 +218,7 @@ impl Core {
             }
         };
         if let Some(question) = question {
-            self.counters().registrar.probed.increment();
+            self.flows().counters.probed.increment();
             self.responder().try_send(flow, question);
         }
     }

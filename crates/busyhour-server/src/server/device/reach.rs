@@ -79,7 +79,7 @@ impl Device {
             return;
         }
         if !is_reachable {
-            core.counters().registrar.unreachable.increment();
+            core.flows().counters.unreachable.increment();
         }
         self.publish(core, state);
     }

@@ -86,7 +86,7 @@ impl Core {
     fn response(&self, message: &Message<'_>, status: u16) {
         let traffic = &self.traffic();
         if self.flows().is_probing() && answers_options(message) {
-            return self.counters().registrar.probes_answered.increment();
+            return self.flows().counters.probes_answered.increment();
         }
         let Some((tag, cseq)) = notify_of(message) else {
             return traffic.stray_responses.increment();

@@ -72,14 +72,6 @@ impl Core {
         transaction: TransactionKey,
         refusal: &Refusal,
     ) {
-        let counters = &self.counters().registrar;
-        match refusal {
-            Refusal::IntervalTooBrief(_) => counters.interval_too_brief.increment(),
-            Refusal::Forbidden(_) | Refusal::NotFound => counters.forbidden.increment(),
-            Refusal::TooManyContacts => counters.too_many_contacts.increment(),
-            Refusal::TooLongToKeep | Refusal::TooLongToAnswer => counters.too_long.increment(),
-            _ => counters.rejected.increment(),
-        }
         self.log().refused(request, flow, refusal);
         self.responder().refuse(request, flow, transaction, refusal);
     }

@@ -1,6 +1,6 @@
 //! Counters that only grow, one for everything that can happen to a request.
 
-use busyhour_registrar::Refusal;
+use busyhour_registrar::{Refusal, Tally};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only grows; any thread may add.
@@ -45,8 +45,7 @@ pub(in crate::server) struct TrafficCounters {
     pub(in crate::server) dropped_shutdown: Counter,
 }
 
-/// What happened to registrations; the fields of
-/// [`RegistrarStats`](super::RegistrarStats).
+/// What happened to registrations.
 #[derive(Debug, Default)]
 pub(in crate::server) struct RegistrarCounters {
     pub(in crate::server) requests: Counter,
@@ -57,17 +56,27 @@ pub(in crate::server) struct RegistrarCounters {
     pub(in crate::server) expired: Counter,
     pub(in crate::server) revoked: Counter,
     pub(in crate::server) restored: Counter,
-    pub(in crate::server) unreachable: Counter,
-    pub(in crate::server) probed: Counter,
-    pub(in crate::server) probes_answered: Counter,
-    pub(in crate::server) challenged: Counter,
-    pub(in crate::server) replayed: Counter,
     pub(in crate::server) forbidden: Counter,
     pub(in crate::server) interval_too_brief: Counter,
     pub(in crate::server) too_long: Counter,
     pub(in crate::server) too_many_contacts: Counter,
     pub(in crate::server) rejected: Counter,
     pub(in crate::server) store_failures: Counter,
+}
+
+/// What happened to the flows of devices.
+#[derive(Debug, Default)]
+pub(in crate::server) struct FlowCounters {
+    pub(in crate::server) unreachable: Counter,
+    pub(in crate::server) probed: Counter,
+    pub(in crate::server) probes_answered: Counter,
+}
+
+/// What happened to credentials.
+#[derive(Debug, Default)]
+pub(in crate::server) struct AdmissionCounters {
+    pub(in crate::server) challenged: Counter,
+    pub(in crate::server) replayed: Counter,
     pub(in crate::server) logins_paused: Counter,
 }
 
@@ -122,6 +131,41 @@ pub(in crate::server) struct HintCounters {
     pub(in crate::server) set: Counter,
     pub(in crate::server) removed: Counter,
     pub(in crate::server) refused: Counter,
+}
+
+impl RegistrarCounters {
+    pub(super) fn count_accepted(&self, tally: Tally) {
+        self.accepted.increment();
+        self.added.add(tally.added);
+        self.refreshed.add(tally.refreshed);
+        self.removed.add(tally.removed);
+    }
+
+    pub(super) fn count_refused(&self, refusal: &Refusal) {
+        match refusal {
+            Refusal::IntervalTooBrief(_) => self.interval_too_brief.increment(),
+            Refusal::Forbidden(_) | Refusal::NotFound => self.forbidden.increment(),
+            Refusal::TooManyContacts => self.too_many_contacts.increment(),
+            Refusal::TooLongToKeep | Refusal::TooLongToAnswer => self.too_long.increment(),
+            _ => self.rejected.increment(),
+        }
+    }
+
+    /// Bindings have ended by themselves, or with their account.
+    pub(in crate::server) fn count_ended(&self, active_count: usize, is_revoked: bool) {
+        let counter = match is_revoked {
+            true => &self.revoked,
+            false => &self.expired,
+        };
+        counter.add(active_count as u64);
+    }
+
+    /// Bindings that are valid now.
+    pub(in crate::server) fn binding_count(&self) -> u64 {
+        let begun = self.added.get() + self.restored.get();
+        let ended = self.removed.get() + self.expired.get() + self.revoked.get();
+        begun.saturating_sub(ended)
+    }
 }
 
 impl PublishCounters {

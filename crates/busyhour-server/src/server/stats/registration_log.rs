@@ -6,7 +6,10 @@
 //! limited, and a source has its share of it. Suppressed lines are counted by source,
 //! and their number is logged once a minute.
 
-use super::counters::Counter;
+use super::{
+    counters::{Counter, RegistrarCounters},
+    latency::Latency,
+};
 use crate::server::{
     access::failures::FailureNotes,
     load::shares::{Holders, Shares},
@@ -24,8 +27,11 @@ use std::{
 };
 use tracing::Level;
 
-/// Says in the log what became of registrations, and notes those that failed.
+/// Counts what became of registrations, says it in the log, and notes those that failed.
 pub(in crate::server) struct RegistrationLog {
+    pub(in crate::server) counters: RegistrarCounters,
+    /// From the datagram to the 200.
+    pub(in crate::server) latency: Latency,
     pub(in crate::server) failures: FailureNotes,
     /// Lines that were left out.
     pub(in crate::server) lines_suppressed: Counter,
@@ -57,6 +63,8 @@ impl RegistrationLog {
         lines: impl Fn(usize) -> Shares,
     ) -> Self {
         Self {
+            counters: RegistrarCounters::default(),
+            latency: Latency::new(),
             failures,
             lines_suppressed: Counter::default(),
             runtime,
@@ -87,6 +95,7 @@ impl RegistrationLog {
     /// because of a too short expiry is not logged, since the client tries again with a
     /// longer one.
     pub(in crate::server) fn refused(&self, message: &Message<'_>, flow: Flow, refusal: &Refusal) {
+        self.counters.count_refused(refusal);
         if matches!(refusal, Refusal::IntervalTooBrief(_)) || *refusal == WRONG_PASSWORD {
             return;
         }
@@ -106,7 +115,14 @@ impl RegistrationLog {
         self.log_refused(aor, flow, "sip", reason);
     }
 
-    /// The same for a device whose address of record is valid.
+    /// The same for a registration by IAX2, which has no right to its address of record
+    /// or too many contacts.
+    pub(in crate::server) fn iax2_forbidden(&self, aor: &str, flow: Flow, reason: &'static str) {
+        self.counters.forbidden.increment();
+        self.device_refused(aor, flow, "iax2", reason);
+    }
+
+    /// Notes and logs a refusal to a device whose address of record is valid.
     pub(in crate::server) fn device_refused(
         &self,
         aor: &str,
@@ -127,16 +143,18 @@ impl RegistrationLog {
         }
     }
 
-    /// Contacts were added or removed; a refresh is not logged. `bindings` are the
-    /// current ones.
-    pub(in crate::server) fn changed(
+    /// A registration was accepted, so long after it arrived. It is logged if contacts
+    /// were added or removed; a refresh is not. `bindings` are the current ones.
+    pub(in crate::server) fn accepted(
         &self,
         aor: &str,
-        flow: Flow,
-        protocol: &'static str,
+        (flow, protocol): (Flow, &'static str),
         tally: Tally,
         bindings: &Bindings,
+        took: Duration,
     ) {
+        self.counters.count_accepted(tally);
+        self.latency.record(took);
         let Tally { added, removed, .. } = tally;
         if added + removed == 0 || !self.may_log_registration(flow) {
             return;
