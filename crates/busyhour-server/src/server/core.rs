@@ -9,7 +9,9 @@ use super::{
         load_control::LoadControl,
         shares::{Holder, Holders, Shares},
     },
+    persistence::Persistence,
     random::Secrets,
+    server_clock::ServerClock,
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::{responder::Responder, transactions::Transactions},
     stats::{
@@ -19,25 +21,24 @@ use super::{
         },
         registration_log::RegistrationLog,
     },
-    steady::Steady,
     watcher::watchers::Watchers,
 };
 use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
 use busyhour_registrar::{
-    BindingId, Domains, Now,
+    Domains, Now,
     watch::{DeviceState, RegistrationState},
 };
 use busyhour_sip::{Flow, auth::Authenticator};
 use busyhour_store::{Store, TokenRows};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicU64},
+};
 
 /// The state of the server, without its handle. Devices and watchers have weak
 /// references to it, so that dropping the handle ends everything at once.
 pub(super) struct Core {
     pub(super) parts: CoreParts,
-    pub(super) next_binding_id: AtomicU64,
-    /// See [`Contents::run`](busyhour_store::Contents::run).
-    pub(super) run: u64,
     pub(super) nonce_salt: AtomicU32,
     pub(super) last_etag: AtomicU64,
     pub(super) is_closing: AtomicBool,
@@ -55,7 +56,8 @@ pub(super) struct CoreParts {
     pub(super) runtime: Runtime,
     pub(super) config: ServerConfig,
     pub(super) responder: Responder,
-    pub(super) store: Box<dyn Store>,
+    pub(super) clock: Arc<ServerClock>,
+    pub(super) persistence: Arc<Persistence>,
     pub(super) states: Topic<DeviceState>,
     pub(super) registrations: Topic<RegistrationState>,
     pub(super) domains: Domains,
@@ -70,14 +72,11 @@ pub(super) struct CoreParts {
     pub(super) holders: Holders,
     pub(super) publications: Shares,
     pub(super) log: RegistrationLog,
-    /// Changes that wait for the disk.
-    pub(super) commits: Shares,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) nonces: Nonces,
     pub(super) iax2: Iax2Calls,
     pub(super) secrets: Secrets,
-    pub(super) steady: Steady,
     /// As they were in the store at the start.
     pub(super) tokens: TokenRows,
 }
@@ -92,10 +91,8 @@ pub(super) struct ServerCounters {
 }
 
 impl Core {
-    pub(super) fn new(parts: CoreParts, first_binding_id: u64, run: u64) -> Self {
+    pub(super) fn new(parts: CoreParts) -> Self {
         Self {
-            next_binding_id: AtomicU64::new(first_binding_id),
-            run,
             nonce_salt: AtomicU32::new(0),
             last_etag: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
@@ -127,7 +124,11 @@ impl Core {
     }
 
     pub(super) fn store(&self) -> &dyn Store {
-        &*self.parts.store
+        self.parts.persistence.store()
+    }
+
+    pub(super) fn persistence(&self) -> &Persistence {
+        &self.parts.persistence
     }
 
     pub(super) fn states(&self) -> &Topic<DeviceState> {
@@ -182,25 +183,16 @@ impl Core {
     }
 
     pub(super) fn now(&self) -> Instant {
-        self.runtime().clock().now()
+        self.parts.clock.now()
     }
 
     pub(super) fn moment(&self) -> Now {
-        let clock = self.runtime().clock();
-        Now {
-            now: clock.now(),
-            unix: clock.unix_time(),
-            steady: self.parts.steady.at(clock.since_boot()),
-        }
+        self.parts.clock.moment()
     }
 
     /// The holder to which a request's shares are charged.
     pub(super) fn holder(&self, flow: Flow, account: Option<&str>) -> Holder {
         self.parts.holders.of(flow.remote.ip(), account)
-    }
-
-    pub(super) fn next_binding_id(&self) -> BindingId {
-        BindingId(self.next_binding_id.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -210,7 +202,6 @@ mod tests {
     use crate::server::{Authentication, Network, SendError};
     use busyhour::buffer::Buffer;
     use busyhour_store::MemoryStore;
-    use std::sync::Arc;
 
     struct Nowhere;
 

@@ -289,7 +289,7 @@ impl Device {
     ) {
         let policy = &*core.accounts().of(&self.aor);
         let registration = &inbound.registration;
-        let mut next_id = || core.next_binding_id();
+        let mut next_id = || core.persistence().next_id();
         let update = state
             .bindings
             .update_iax2(registration, policy, core.moment(), &mut next_id);
@@ -362,7 +362,9 @@ impl Device {
     ) -> Result<(Registration<'m>, Update), Refusal> {
         let registration = Registration::read(message, &self.aor, flow)?;
         let policy = core.accounts().of(&self.aor);
-        let update = bindings.update(&registration, &policy, at, &mut || core.next_binding_id())?;
+        let update = bindings.update(&registration, &policy, at, &mut || {
+            core.persistence().next_id()
+        })?;
         Ok((registration, update))
     }
 
@@ -380,7 +382,7 @@ impl Device {
             return self.commit_at_once(core, state, pending, changes);
         }
         let (flow, change_count) = (pending.device_request.flow(), changes.len() as u64);
-        if let Err(excess) = core.parts.commits.take(self.holder, change_count) {
+        if let Err(excess) = core.persistence().charge(self.holder, change_count) {
             core.responder()
                 .count_excess(excess, flow, Some(user_of(&self.aor)));
             return core.give_up_request(&pending.device_request);
@@ -435,9 +437,8 @@ impl Device {
         match result {
             Ok(()) => {
                 if let Some(pending) = state.pending.take() {
-                    core.parts
-                        .commits
-                        .give_back(self.holder, pending.change_count);
+                    core.persistence()
+                        .discharge(self.holder, pending.change_count);
                     self.accept(&core, &mut state, *pending);
                 }
             }
@@ -501,9 +502,8 @@ impl Device {
         let Some(pending) = state.pending.take() else {
             return;
         };
-        core.parts
-            .commits
-            .give_back(self.holder, pending.change_count);
+        core.persistence()
+            .discharge(self.holder, pending.change_count);
         core.log().counters.store_failures.increment();
         if !matches!(pending.device_request, DeviceRequest::Publish(_)) {
             let (flow, protocol) = (

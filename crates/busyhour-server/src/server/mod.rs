@@ -30,6 +30,8 @@ mod core;
 mod start;
 mod random;
 mod steady;
+mod server_clock;
+mod persistence;
 mod sip;
 mod access;
 mod device;

@@ -16,7 +16,9 @@ use super::{
         alerts::Alerts,
         shares::{self, Holders, Shares},
     },
+    persistence::Persistence,
     random::{RandomError, Secrets, random_key},
+    server_clock::ServerClock,
     settings::{hint::SetBy, hints::Hints, mailboxes::Mailboxes},
     sip::{
         responder::Responder,
@@ -24,7 +26,7 @@ use super::{
         unproven::Unproven,
     },
     stats::registration_log::RegistrationLog,
-    steady::{self, Steady},
+    steady,
     watcher::watchers::Watchers,
 };
 use busyhour::{runtime::Runtime, timer::AddError};
@@ -88,11 +90,29 @@ impl Core {
         let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
         let accounts = std::mem::take(&mut contents.accounts);
         let steady = steady::resume(&contents, runtime.clock());
+        let clock = Arc::new(ServerClock::new(runtime.clock().clone(), steady));
+        let waiting = store.stats().queue_capacity as usize;
+        let waiting = share_of(&config.limits, PHONES_MIN)(waiting);
+        let persistence = Arc::new(Persistence::new(
+            store,
+            clock.clone(),
+            last_id.unwrap_or(0) + 1,
+            contents.run,
+            waiting,
+        ));
         let tokens = tokens(&contents);
-        let parts = parts(runtime, config, network, store, accounts, steady, tokens)?;
-        let core = Arc::new(Self::new(parts, last_id.unwrap_or(0) + 1, contents.run));
+        let parts = parts(
+            runtime,
+            config,
+            network,
+            clock,
+            persistence,
+            accounts,
+            tokens,
+        )?;
+        let core = Arc::new(Self::new(parts));
         // Stored before everything else, so that nothing is durable without it.
-        core.keep_steady();
+        core.persistence().keep_clock();
         core.restore(bindings);
         core.sweep_transactions()?;
         core.start_probing()?;
@@ -187,7 +207,7 @@ impl Core {
             Some(core) => {
                 core.transactions().sweep(core.now());
                 core.log().new_second();
-                core.keep_steady();
+                core.persistence().keep_clock();
                 core.responder().log_over_share();
                 let limits = core.own_stats().limits_reached();
                 for (limit, refused) in alerts.look(&limits, core.now()) {
@@ -245,9 +265,9 @@ fn parts(
     runtime: Runtime,
     config: ServerConfig,
     network: Arc<dyn Network>,
-    store: Box<dyn Store>,
+    clock: Arc<ServerClock>,
+    persistence: Arc<Persistence>,
     accounts: Vec<Account>,
-    steady: Steady,
     tokens: TokenRows,
 ) -> Result<CoreParts, StartError> {
     let realm = config.authentication.realm();
@@ -303,7 +323,6 @@ fn parts(
         responder,
         publications: phones(limits.publications_max),
         log,
-        commits: phones(store.stats().queue_capacity as usize),
         notifies: bytes((budget / NOTIFIES_PART) as usize),
         nonces: Nonces::new(
             limits.nonces_max,
@@ -312,11 +331,11 @@ fn parts(
         ),
         iax2: Iax2Calls::new(&runtime, random_key(&runtime)?, device_seed, &policy),
         secrets,
-        steady,
         tokens,
         runtime,
         config,
-        store,
+        clock,
+        persistence,
     })
 }
 

@@ -19,15 +19,11 @@
 //! If a base could not be stored, there is no harm: within a boot it equals the one
 //! before it, and after the boot the result is as if the clock had not been set.
 
-use super::core::Core;
 use busyhour::clock::{Clock, UnixTime};
 use busyhour_store::{Change, Contents, SettingKind};
 use serde::{Deserialize, Serialize};
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -43,7 +39,7 @@ pub(super) struct Steady {
 
 /// What the store keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Base {
+pub(super) struct Base {
     /// Which boot; none where that is not known.
     boot: Option<Box<str>>,
     /// What the steady calendar says at the boot.
@@ -80,7 +76,11 @@ impl Steady {
     }
 
     /// The value to store, if the clock was set since the last one was stored.
-    fn news(&self, now: Reading) -> Option<Base> {
+    pub(super) fn news(&self, clock: &Clock) -> Option<Base> {
+        self.news_at(Reading::of(clock))
+    }
+
+    fn news_at(&self, now: Reading) -> Option<Base> {
         let clock_ns = now.boot_ns();
         let stored_ns = self.stored_ns.load(Ordering::Relaxed);
         (stored_ns == UNKNOWN || stored_ns.abs_diff(clock_ns) >= STEP_MIN_NS).then(|| Base {
@@ -91,12 +91,21 @@ impl Steady {
     }
 
     /// That is durable now.
-    fn stored(&self, base: &Base) {
+    pub(super) fn stored(&self, base: &Base) {
         self.stored_ns.store(base.clock_ns, Ordering::Relaxed);
     }
 }
 
 impl Base {
+    /// What stores it.
+    pub(super) fn change(&self) -> Change {
+        Change::PutSetting {
+            kind: SettingKind::Server,
+            name: NAME.to_owned(),
+            value: self.text(),
+        }
+    }
+
     /// As it stands in a row.
     fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -130,25 +139,6 @@ impl Reading {
     fn boot_ns(self) -> u64 {
         let since_ns = u64::try_from(self.since_boot.as_nanos()).unwrap_or(u64::MAX);
         self.unix.as_nanos().saturating_sub(since_ns)
-    }
-}
-
-impl Core {
-    /// Stores the difference between the clock and the steady calendar. If that fails,
-    /// the next check tries again.
-    pub(super) fn keep_steady(self: &Arc<Self>) {
-        let Some(base) = self.parts.steady.news(Reading::of(self.runtime().clock())) else {
-            return;
-        };
-        let (kind, name, value) = (SettingKind::Server, NAME.to_owned(), base.text());
-        let core = Arc::downgrade(self);
-        let note = move |outcome: Result<(), _>| {
-            if let (Ok(()), Some(core)) = (outcome, core.upgrade()) {
-                core.parts.steady.stored(&base);
-            }
-        };
-        let change = Change::PutSetting { kind, name, value };
-        let _tried_again_in_a_second = self.store().commit(vec![change], Box::new(note));
     }
 }
 
@@ -242,7 +232,7 @@ mod tests {
         }
 
         fn look(&mut self) {
-            if let Some(base) = self.steady.news(self.reading()) {
+            if let Some(base) = self.steady.news_at(self.reading()) {
                 self.steady.stored(&base);
                 self.stored = Some(base.text());
             }
@@ -309,7 +299,7 @@ mod tests {
     #[test]
     fn an_unknown_boot_never_equals_another() {
         let base = Steady::resume(None, None, reading(START_S, START_S - 9, 0));
-        let base = base.news(reading(START_S, START_S - 9, 0)).unwrap();
+        let base = base.news_at(reading(START_S, START_S - 9, 0)).unwrap();
         let again = reading(START_S + 7, START_S + 6, 0);
         let steady = Steady::resume(Some(&base), None, again);
         assert_eq!(steady.at(again.since_boot).as_secs(), START_S + 7);
@@ -318,7 +308,7 @@ mod tests {
     #[test]
     fn a_clock_that_forgot_the_year_begins_in_1970() {
         let late = reading(START_S, START_S - 9, 0);
-        let mut base = Steady::resume(None, name(1), late).news(late).unwrap();
+        let mut base = Steady::resume(None, name(1), late).news_at(late).unwrap();
         base.steady_ns = 0;
         let early = reading(20, 10, 0);
         let steady = Steady::resume(Some(&base), name(2), early);

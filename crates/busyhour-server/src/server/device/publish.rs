@@ -130,9 +130,9 @@ impl Core {
             None => Vec::new(),
             Some(Keep::Remove(row)) => vec![Change::RemoveSoftState(row.id)],
             Some(Keep::Put(row, value)) => {
-                let id = row.map_or_else(|| self.next_binding_id(), |row| row.id);
+                let id = row.map_or_else(|| self.persistence().next_id(), |row| row.id);
                 let (kind, granted_s) = (SoftStateKind::Publication, plan.granted.expires_s);
-                let row = self.soft_state(id, kind, value, granted_s);
+                let row = self.persistence().soft_state(id, kind, value, granted_s);
                 plan.set_row(row.ended());
                 vec![Change::PutSoftState(row)]
             }

@@ -37,8 +37,10 @@ impl Watcher {
         inbound: Box<InboundRequest>,
         answer: Buffer,
     ) {
-        let value = self.lock().subscription.stored(core.run);
-        let row = core.soft_state(core.next_binding_id(), KIND, value, granted_s);
+        let value = self.lock().subscription.stored(core.persistence().run());
+        let row =
+            core.persistence()
+                .soft_state(core.persistence().next_id(), KIND, value, granted_s);
         let (watcher, stored, waiting) = (self.clone(), row.clone(), inbound.clone());
         let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
         if self.commit(core, row, begun).is_err() {
@@ -87,7 +89,9 @@ impl Watcher {
         if state.is_storing {
             return core.responder().drop_arrival(inbound);
         }
-        let value = state.subscription.stored_after(subscribe, core.run);
+        let value = state
+            .subscription
+            .stored_after(subscribe, core.persistence().run());
         let watcher = self.clone();
         let waiting = Box::new(inbound.clone());
         let prolonged = move |result: CommitResult| {
@@ -117,7 +121,7 @@ impl Watcher {
         if state.is_storing || !state.row.as_ref().is_some_and(has_outgrown) {
             return;
         }
-        let value = subscription.stored(core.run);
+        let value = subscription.stored(core.persistence().run());
         let left_s = subscription.left_s(core.now());
         self.put_row(core, state, value, left_s, |_| ());
     }
@@ -133,8 +137,8 @@ impl Watcher {
         done: impl FnOnce(CommitResult) + Send + 'static,
     ) -> bool {
         let known = state.row.as_ref().map(|row| row.ended.id);
-        let id = known.unwrap_or_else(|| core.next_binding_id());
-        let row = core.soft_state(id, KIND, value, lives_s);
+        let id = known.unwrap_or_else(|| core.persistence().next_id());
+        let row = core.persistence().soft_state(id, KIND, value, lives_s);
         let last_cseq = state.subscription.last_cseq();
         let (watcher, stored) = (self.clone(), row.clone());
         let written = move |result: CommitResult| {
@@ -241,23 +245,6 @@ impl SubscriptionRow {
 }
 
 impl Core {
-    /// The row of something that lasts `granted_s` seconds from now on.
-    pub(in crate::server) fn soft_state(
-        &self,
-        id: BindingId,
-        kind: SoftStateKind,
-        value: String,
-        granted_s: u32,
-    ) -> SoftState {
-        SoftState {
-            id,
-            kind,
-            value: value.into(),
-            granted_s,
-            expires_at: self.moment().steady + Duration::from_secs(granted_s.into()),
-        }
-    }
-
     /// Restores stored subscriptions, each with its remaining lifetime, and sends each
     /// one the full state, one after the other: all of them need it after the restart,
     /// and they must not answer at the same time. Limits do not apply here: what was
@@ -300,8 +287,14 @@ impl Core {
     ) -> Result<Arc<Watcher>, String> {
         let (watch, advertised) = (&self.config().watch, self.config().advertised.clone());
         let ends_at = self.now() + remaining;
-        let subscription =
-            Subscription::restore(&row.value, self.run, watch, advertised, ends_at, told_at);
+        let subscription = Subscription::restore(
+            &row.value,
+            self.persistence().run(),
+            watch,
+            advertised,
+            ends_at,
+            told_at,
+        );
         let subscription = subscription.map_err(|reason| reason.to_string())?;
         let watcher = Watcher::restored(self, subscription, row);
         let watcher = watcher.ok_or("its tag is not from this server")?;
