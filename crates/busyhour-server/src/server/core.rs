@@ -16,8 +16,7 @@ use super::{
     sip::{responder::Responder, transactions::Transactions},
     stats::{
         counters::{
-            AdmissionCounters, HintCounters, MailboxCounters, PublishCounters, TrafficCounters,
-            WatchCounters,
+            AdmissionCounters, HintCounters, PublishCounters, TrafficCounters, WatchCounters,
         },
         registration_log::RegistrationLog,
     },
@@ -62,12 +61,12 @@ pub(super) struct CoreParts {
     pub(super) registrations: Topic<RegistrationState>,
     pub(super) domains: Domains,
     pub(super) authenticator: Option<Authenticator>,
-    pub(super) accounts: AccountPolicy,
+    pub(super) accounts: Arc<AccountPolicy>,
     pub(super) logins: Logins,
     pub(super) devices: Devices,
     pub(super) flows: Flows,
     pub(super) watchers: Watchers,
-    pub(super) mailboxes: Mailboxes,
+    pub(super) mailboxes: Arc<Mailboxes>,
     pub(super) hints: Hints,
     pub(super) holders: Holders,
     pub(super) publications: Shares,
@@ -86,7 +85,6 @@ pub(super) struct ServerCounters {
     pub(super) admission: AdmissionCounters,
     pub(super) watch: WatchCounters,
     pub(super) publish: PublishCounters,
-    pub(super) mailbox: MailboxCounters,
     pub(super) hint: HintCounters,
 }
 
@@ -105,7 +103,6 @@ impl Core {
                 admission: AdmissionCounters::default(),
                 watch: WatchCounters::default(),
                 publish: PublishCounters::default(),
-                mailbox: MailboxCounters::default(),
                 hint: HintCounters::default(),
             },
         }
@@ -151,6 +148,10 @@ impl Core {
 
     pub(super) fn accounts(&self) -> &AccountPolicy {
         &self.parts.accounts
+    }
+
+    pub(super) fn mailboxes(&self) -> &Mailboxes {
+        &self.parts.mailboxes
     }
 
     pub(super) fn load(&self) -> &LoadControl {

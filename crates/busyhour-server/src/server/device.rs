@@ -302,7 +302,7 @@ impl Device {
             0 => RequestOutcome::Released,
             refresh_s => RequestOutcome::Registered {
                 refresh_s,
-                message_count: core.message_count(&registration.username),
+                message_count: core.mailboxes().message_count(&registration.username),
             },
         };
         let draft = RegistrationDraft {

@@ -205,7 +205,7 @@ impl Server {
         summary: MessageSummary,
         done: Completion,
     ) -> Result<bool, MailboxRefusal> {
-        self.core.set_mailbox(id, summary, done)
+        self.core.mailboxes().set(id, summary, done)
     }
 
     /// Removes the message counts of a mailbox and notifies its watchers; `false` if
@@ -215,13 +215,13 @@ impl Server {
     ///
     /// [`MailboxRefusal::Published`] if only a device publishes it.
     pub fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal> {
-        self.core.remove_mailbox(id, done)
+        self.core.mailboxes().remove(id, done)
     }
 
     /// At most `limit` mailboxes in the order of their names, beginning after
     /// the name `after`.
     pub fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
-        self.core.list_mailboxes(after, limit)
+        self.core.mailboxes().list(after, limit)
     }
 
     /// Registrations of a user that failed lately, the last one first.

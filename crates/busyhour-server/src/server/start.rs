@@ -137,7 +137,7 @@ impl Core {
     fn restore_settings(self: &Arc<Self>, contents: &Contents) {
         for ((kind, name), value) in &contents.settings {
             let restored = match kind {
-                SettingKind::Mailbox => self.restore_mailbox(name, value),
+                SettingKind::Mailbox => self.mailboxes().restore(name, value),
                 SettingKind::Hint => self.restore_hint_setting(name, value),
                 SettingKind::Token | SettingKind::Server => Ok(()),
             };
@@ -154,7 +154,7 @@ impl Core {
             if let Some(core) = core.upgrade() {
                 let differences = core.parts.accounts.directory.learn(news);
                 core.name_hints(&differences);
-                core.move_mailboxes(&differences);
+                core.watchers().move_mailboxes(&differences);
                 if differences.iter().any(|difference| difference.is_gone) {
                     core.revoke();
                 }
@@ -298,6 +298,8 @@ fn parts(
         is_open,
     );
     let directory = AccountDirectory::new(realm, accounts, config.accounts.clone());
+    let accounts = AccountPolicy::new(directory, config.registration.clone(), is_open);
+    let accounts = Arc::new(accounts);
     let table = || Failures::new(device_seed, count(failures::CAPACITY));
     let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
     let log = RegistrationLog::new(runtime.clone(), holders.clone(), failures, &count);
@@ -306,14 +308,16 @@ fn parts(
         registrations: runtime.topic("registration").build(),
         domains: config.domains(),
         authenticator: authenticator(&runtime, &config)?,
-        accounts: AccountPolicy::new(directory, config.registration.clone(), is_open),
+        accounts: accounts.clone(),
         logins: Logins::new(device_seed, count(logins::CAPACITY)),
         flows: Flows::new(device_seed, config.probe_interval),
         devices: Devices::new(phones(limits.devices_max), device_seed, runtime.pool()),
-        mailboxes: Mailboxes::new(
+        mailboxes: Arc::new(Mailboxes::new(
             runtime.topic("mailbox").cached().build(),
             config.limits.mailboxes_max,
-        ),
+            accounts.clone(),
+            persistence.clone(),
+        )),
         hints: Hints::new(
             runtime.topic("extension-state").cached().build(),
             config.limits.hints_max,

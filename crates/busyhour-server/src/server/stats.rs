@@ -421,7 +421,7 @@ impl Core {
             registrar: self.registrar_stats(),
             watch: self.watch_stats(),
             publish: self.publish_stats(),
-            mailbox: self.mailbox_stats(),
+            mailbox: self.mailboxes().stats(),
             hint: self.hint_stats(),
             iax2: self.iax2().stats(),
             store: self.store().stats(),

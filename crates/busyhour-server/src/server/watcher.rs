@@ -192,7 +192,7 @@ impl Watcher {
                 StateSubscription::Device(core.subscribe_with_snapshot(device, listen))
             }
             Package::MessageSummary => {
-                let mailbox = core.mailbox_of(user_of(device));
+                let mailbox = core.mailboxes().of(user_of(device));
                 let topic = core.mailboxes().topic();
                 let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
                 StateSubscription::Mailbox(mailbox, feed)
@@ -306,7 +306,7 @@ impl Watcher {
         inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
         if let Some(StateSubscription::Mailbox(mailbox, _)) = &state.feed
-            && *mailbox != core.mailbox_of(user_of(state.subscription.device()))
+            && *mailbox != core.mailboxes().of(user_of(state.subscription.device()))
         {
             // The account has another mailbox now: a new subscription receives that
             // one.

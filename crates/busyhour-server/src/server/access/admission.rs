@@ -177,7 +177,7 @@ impl Core {
             }
             _ => return Ok(()),
         }
-        match self.mailbox_of(watched) == self.mailbox_of(own) {
+        match self.mailboxes().of(watched) == self.mailboxes().of(own) {
             true => Ok(()),
             false => Err(Refusal::Forbidden("Not Your Mailbox")),
         }

@@ -79,7 +79,7 @@ impl Device {
     fn tell(&self, core: &Core, state: &DeviceInner, package: Package) {
         match package {
             Package::Presence | Package::Dialog => self.publish(core, state),
-            Package::MessageSummary => core.publish_mailbox(&self.name(), state.messages()),
+            Package::MessageSummary => core.mailboxes().publish(&self.name(), state.messages()),
             // Nobody publishes it.
             Package::Registration => {}
         }

@@ -10,8 +10,8 @@ use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_registrar::{
     Refusal, user_of,
     watch::{
-        Granted, Keep, MessageSummary, Package, Plan, Publications, Publish, PublishStep,
-        Restorable, write_published,
+        Granted, Keep, Package, Plan, Publications, Publish, PublishStep, Restorable,
+        write_published,
     },
 };
 use busyhour_sip::{Flow, Message};
@@ -70,7 +70,7 @@ impl Core {
             && publish.document.is_some()
             && !self
                 .mailboxes()
-                .has_room_for(&self.mailbox_of(user_of(device)))
+                .has_room_for(&self.mailboxes().of(user_of(device)))
         {
             return Err(self.responder().no_room(
                 Excess::Whole,
@@ -160,20 +160,6 @@ impl Core {
             device.restore_publication(self, stored, row.ended(), at.now + remaining);
         }
         self.store().purge(&over);
-    }
-
-    /// Tells the mailbox of a device's account what the device says of it.
-    pub(in crate::server) fn publish_mailbox(
-        &self,
-        device: &Name,
-        messages: Option<Arc<MessageSummary>>,
-    ) {
-        let id = self.mailbox_of(user_of(device));
-        let counters = &self.counters().mailbox;
-        match self.mailboxes().publish(&id, device, messages) {
-            true => counters.published.increment(),
-            false => counters.refused.increment(),
-        }
     }
 
     pub(in crate::server) fn count_ended_publications(

@@ -8,18 +8,18 @@
 //! two changes of a mailbox keep their order.
 
 use crate::server::{
-    access::accounts::Difference,
-    core::Core,
-    stats::{MailboxStats, listing::NamedPage},
+    access::account_policy::AccountPolicy,
+    persistence::Persistence,
+    stats::{MailboxStats, counters::MailboxCounters, listing::NamedPage},
 };
 use busyhour::bus::{Name, Topic};
 use busyhour_registrar::{
     user_of,
-    watch::{End, Mailbox, MessageSummary, Package},
+    watch::{Mailbox, MessageSummary},
 };
 use busyhour_store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
 };
 use thiserror::Error;
@@ -28,7 +28,11 @@ use thiserror::Error;
 pub(in crate::server) struct Mailboxes {
     topic: Topic<Mailbox>,
     table: Mutex<MailboxTable>,
+    counters: MailboxCounters,
     count_max: usize,
+    /// They name the mailbox of an account.
+    accounts: Arc<AccountPolicy>,
+    persistence: Arc<Persistence>,
 }
 
 #[derive(Default)]
@@ -66,11 +70,19 @@ struct Slot {
 }
 
 impl Mailboxes {
-    pub(in crate::server) fn new(topic: Topic<Mailbox>, count_max: usize) -> Self {
+    pub(in crate::server) fn new(
+        topic: Topic<Mailbox>,
+        count_max: usize,
+        accounts: Arc<AccountPolicy>,
+        persistence: Arc<Persistence>,
+    ) -> Self {
         Self {
             topic,
             table: Mutex::default(),
+            counters: MailboxCounters::default(),
             count_max,
+            accounts,
+            persistence,
         }
     }
 
@@ -83,9 +95,47 @@ impl Mailboxes {
         self.topic.get(id)
     }
 
-    /// Sets the message counts of a mailbox if `keep` accepts them; returns whether
-    /// they were not set before.
-    fn set(
+    /// The mailbox of an account.
+    pub(in crate::server) fn of(&self, username: &str) -> Name {
+        Name::new(&self.accounts.directory.mailbox(username))
+    }
+
+    /// MSGCOUNT for an account; `None` if nothing is known of its mailbox.
+    pub(in crate::server) fn message_count(&self, username: &str) -> Option<u16> {
+        Some(self.get(&self.of(username))?.summary.iax2_count())
+    }
+
+    /// Takes a stored setting back in.
+    pub(in crate::server) fn restore(&self, id: &str, value: &str) -> Result<(), String> {
+        let summary = serde_json::from_str(value).map_err(|error| error.to_string())?;
+        let set = self.put(id, summary, |_| Ok(()));
+        set.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Sets and stores the message counts of a mailbox; returns whether they were not
+    /// set before.
+    pub(in crate::server) fn set(
+        &self,
+        id: &str,
+        summary: MessageSummary,
+        done: Completion,
+    ) -> Result<bool, MailboxRefusal> {
+        let set = self.put(id, summary, |summary| {
+            let put = Change::PutSetting {
+                kind: SettingKind::Mailbox,
+                name: id.to_owned(),
+                value: serde_json::to_string(summary).unwrap_or_default(),
+            };
+            self.persistence.store().commit(vec![put], done)
+        });
+        match set {
+            Ok(_) => self.counters.set.increment(),
+            Err(_) => self.counters.refused.increment(),
+        }
+        set
+    }
+
+    fn put(
         &self,
         id: &str,
         summary: MessageSummary,
@@ -105,35 +155,44 @@ impl Mailboxes {
         Ok(is_new)
     }
 
-    /// Removes the message counts if `keep` accepts that; `false` if nothing is known
+    /// Removes the message counts, here and from the store; `false` if nothing is known
     /// of the mailbox.
-    fn remove(
+    pub(in crate::server) fn remove(
         &self,
         id: &str,
-        keep: impl FnOnce() -> Result<(), Refused>,
+        done: Completion,
     ) -> Result<bool, MailboxRefusal> {
         let mut table = self.lock();
-        let id = Name::new(id);
-        let Some(slot) = table.slots.get_mut(&id) else {
+        let name = Name::new(id);
+        let Some(slot) = table.slots.get_mut(&name) else {
             return Ok(false);
         };
         if slot.set.is_none() {
             return Err(MailboxRefusal::Published);
         }
-        keep()?;
+        let forget = Change::RemoveSetting {
+            kind: SettingKind::Mailbox,
+            name: id.to_owned(),
+        };
+        self.persistence.store().commit(vec![forget], done)?;
         slot.set = None;
-        self.tell(&mut table, &id);
+        self.tell(&mut table, &name);
+        self.counters.removed.increment();
         Ok(true)
     }
 
-    /// Sets what the device `by` publishes for a mailbox, in place of any other
-    /// mailbox; `None` removes its publication. `false` if there is no room.
-    pub(in crate::server) fn publish(
-        &self,
-        id: &Name,
-        by: &Name,
-        summary: Option<Arc<MessageSummary>>,
-    ) -> bool {
+    /// Sets what a device publishes for the mailbox of its account, in place of any
+    /// other mailbox; `None` removes its publication.
+    pub(in crate::server) fn publish(&self, device: &Name, summary: Option<Arc<MessageSummary>>) {
+        let id = self.of(user_of(device));
+        match self.put_published(&id, device, summary) {
+            true => self.counters.published.increment(),
+            false => self.counters.refused.increment(),
+        }
+    }
+
+    /// The same for this mailbox; `false` if there is no room.
+    fn put_published(&self, id: &Name, by: &Name, summary: Option<Arc<MessageSummary>>) -> bool {
         let mut table = self.lock();
         let before = table.published.get(by).cloned();
         if let Some(before) = before.filter(|before| before != id || summary.is_none()) {
@@ -166,14 +225,20 @@ impl Mailboxes {
         self.tell(table, id);
     }
 
-    fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
+    pub(in crate::server) fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
         NamedPage::of(&self.lock().slots, after, limit, |id, slot| {
             slot.mailbox(id)
         })
     }
 
-    pub(in crate::server) fn len(&self) -> usize {
-        self.lock().slots.len()
+    pub(in crate::server) fn stats(&self) -> MailboxStats {
+        MailboxStats {
+            mailbox_count: self.lock().slots.len() as u64,
+            set: self.counters.set.get(),
+            removed: self.counters.removed.get(),
+            published: self.counters.published.get(),
+            refused: self.counters.refused.get(),
+        }
     }
 
     fn make_room(&self, table: &MailboxTable, id: &Name) -> Result<(), MailboxRefusal> {
@@ -212,103 +277,5 @@ impl Slot {
         let summary = published.or(self.set.as_ref())?.clone();
         let id = id.clone();
         Some(Mailbox { id, summary })
-    }
-}
-
-impl Core {
-    pub(in crate::server) fn mailboxes(&self) -> &Mailboxes {
-        &self.parts.mailboxes
-    }
-
-    /// The mailbox of an account.
-    pub(in crate::server) fn mailbox_of(&self, username: &str) -> Name {
-        Name::new(&self.parts.accounts.directory.mailbox(username))
-    }
-
-    /// MSGCOUNT for an account; `None` if nothing is known of its mailbox.
-    pub(in crate::server) fn message_count(&self, username: &str) -> Option<u16> {
-        let mailbox = self.mailboxes().get(&self.mailbox_of(username))?;
-        Some(mailbox.summary.iax2_count())
-    }
-
-    /// Takes a stored setting back in.
-    pub(in crate::server) fn restore_mailbox(&self, id: &str, value: &str) -> Result<(), String> {
-        let summary = serde_json::from_str(value).map_err(|error| error.to_string())?;
-        let set = self.mailboxes().set(id, summary, |_| Ok(()));
-        set.map(drop).map_err(|refusal| refusal.to_string())
-    }
-
-    pub(in crate::server) fn set_mailbox(
-        &self,
-        id: &str,
-        summary: MessageSummary,
-        done: Completion,
-    ) -> Result<bool, MailboxRefusal> {
-        let set = self.mailboxes().set(id, summary, |summary| {
-            let put = Change::PutSetting {
-                kind: SettingKind::Mailbox,
-                name: id.to_owned(),
-                value: serde_json::to_string(summary).unwrap_or_default(),
-            };
-            self.store().commit(vec![put], done)
-        });
-        let counters = &self.counters().mailbox;
-        match set {
-            Ok(_) => counters.set.increment(),
-            Err(_) => counters.refused.increment(),
-        }
-        set
-    }
-
-    pub(in crate::server) fn remove_mailbox(
-        &self,
-        id: &str,
-        done: Completion,
-    ) -> Result<bool, MailboxRefusal> {
-        let removed = self.mailboxes().remove(id, || {
-            let forget = Change::RemoveSetting {
-                kind: SettingKind::Mailbox,
-                name: id.to_owned(),
-            };
-            self.store().commit(vec![forget], done)
-        });
-        let is_removed = removed == Ok(true);
-        self.counters().mailbox.removed.add(u64::from(is_removed));
-        removed
-    }
-
-    /// Asks the watchers of accounts whose mailbox has changed to subscribe again.
-    pub(in crate::server) fn move_mailboxes(&self, differences: &[Difference]) {
-        let moved = differences.iter().filter(|difference| difference.has_moved);
-        let moved: HashSet<&str> = moved.map(|difference| &*difference.username).collect();
-        if moved.is_empty() {
-            return;
-        }
-        for watcher in self.watchers().all() {
-            if watcher.package() == Package::MessageSummary
-                && moved.contains(user_of(&watcher.device()))
-            {
-                watcher.push_end(End::Deactivated);
-            }
-        }
-    }
-
-    pub(in crate::server) fn list_mailboxes(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> NamedPage<Mailbox> {
-        self.mailboxes().list(after, limit)
-    }
-
-    pub(in crate::server) fn mailbox_stats(&self) -> MailboxStats {
-        let counters = &self.counters().mailbox;
-        MailboxStats {
-            mailbox_count: self.mailboxes().len() as u64,
-            set: counters.set.get(),
-            removed: counters.removed.get(),
-            published: counters.published.get(),
-            refused: counters.refused.get(),
-        }
     }
 }

@@ -1,9 +1,16 @@
 //! All live subscriptions, by our tag of the dialog.
 
 use super::Watcher;
-use crate::server::load::shares::{Excess, Shares};
+use crate::server::{
+    access::accounts::Difference,
+    load::shares::{Excess, Shares},
+};
+use busyhour_registrar::{
+    user_of,
+    watch::{End, Package},
+};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -69,6 +76,22 @@ impl Watchers {
         }
         all.sort_unstable_by_key(|watcher| watcher.id());
         all
+    }
+
+    /// Asks the watchers of accounts whose mailbox has changed to subscribe again.
+    pub(in crate::server) fn move_mailboxes(&self, differences: &[Difference]) {
+        let moved = differences.iter().filter(|difference| difference.has_moved);
+        let moved: HashSet<&str> = moved.map(|difference| &*difference.username).collect();
+        if moved.is_empty() {
+            return;
+        }
+        for watcher in self.all() {
+            if watcher.package() == Package::MessageSummary
+                && moved.contains(user_of(&watcher.device()))
+            {
+                watcher.push_end(End::Deactivated);
+            }
+        }
     }
 
     pub(in crate::server) fn len(&self) -> usize {
