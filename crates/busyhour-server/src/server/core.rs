@@ -3,7 +3,7 @@
 use super::{
     Limits, ServerConfig,
     access::{account_policy::AccountPolicy, logins::Logins, nonces::Nonces},
-    device::{devices::Devices, flows::Flows},
+    device::{compositor::Compositor, devices::Devices, flows::Flows},
     iax2::Iax2Calls,
     load::{
         load_control::LoadControl,
@@ -15,9 +15,7 @@ use super::{
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::{responder::Responder, transactions::Transactions},
     stats::{
-        counters::{
-            AdmissionCounters, HintCounters, PublishCounters, TrafficCounters, WatchCounters,
-        },
+        counters::{AdmissionCounters, HintCounters, TrafficCounters, WatchCounters},
         registration_log::RegistrationLog,
     },
     watcher::watchers::Watchers,
@@ -31,7 +29,7 @@ use busyhour_sip::{Flow, auth::Authenticator};
 use busyhour_store::{Store, TokenRows};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64},
+    atomic::{AtomicBool, AtomicU32},
 };
 
 /// The state of the server, without its handle. Devices and watchers have weak
@@ -39,7 +37,6 @@ use std::sync::{
 pub(super) struct Core {
     pub(super) parts: CoreParts,
     pub(super) nonce_salt: AtomicU32,
-    pub(super) last_etag: AtomicU64,
     pub(super) is_closing: AtomicBool,
     /// Somebody listened to a device on the bus, at some time.
     pub(super) is_listened: AtomicBool,
@@ -54,7 +51,7 @@ pub(super) struct Core {
 pub(super) struct CoreParts {
     pub(super) runtime: Runtime,
     pub(super) config: ServerConfig,
-    pub(super) responder: Responder,
+    pub(super) responder: Arc<Responder>,
     pub(super) clock: Arc<ServerClock>,
     pub(super) persistence: Arc<Persistence>,
     pub(super) states: Topic<DeviceState>,
@@ -69,13 +66,13 @@ pub(super) struct CoreParts {
     pub(super) mailboxes: Arc<Mailboxes>,
     pub(super) hints: Hints,
     pub(super) holders: Holders,
-    pub(super) publications: Shares,
+    pub(super) compositor: Compositor,
     pub(super) log: RegistrationLog,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) nonces: Nonces,
     pub(super) iax2: Iax2Calls,
-    pub(super) secrets: Secrets,
+    pub(super) secrets: Arc<Secrets>,
     /// As they were in the store at the start.
     pub(super) tokens: TokenRows,
 }
@@ -84,7 +81,6 @@ pub(super) struct CoreParts {
 pub(super) struct ServerCounters {
     pub(super) admission: AdmissionCounters,
     pub(super) watch: WatchCounters,
-    pub(super) publish: PublishCounters,
     pub(super) hint: HintCounters,
 }
 
@@ -92,7 +88,6 @@ impl Core {
     pub(super) fn new(parts: CoreParts) -> Self {
         Self {
             nonce_salt: AtomicU32::new(0),
-            last_etag: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             is_listened: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
@@ -102,7 +97,6 @@ impl Core {
             counters: ServerCounters {
                 admission: AdmissionCounters::default(),
                 watch: WatchCounters::default(),
-                publish: PublishCounters::default(),
                 hint: HintCounters::default(),
             },
         }
@@ -152,6 +146,10 @@ impl Core {
 
     pub(super) fn mailboxes(&self) -> &Mailboxes {
         &self.parts.mailboxes
+    }
+
+    pub(super) fn compositor(&self) -> &Compositor {
+        &self.parts.compositor
     }
 
     pub(super) fn load(&self) -> &LoadControl {

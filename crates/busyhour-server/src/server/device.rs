@@ -27,7 +27,8 @@
 
 pub(super) mod devices;
 pub(super) mod device_request;
-pub(super) mod publish;
+pub(super) mod compositor;
+pub(super) mod restore;
 pub(super) mod subscribers;
 pub(super) mod flows;
 pub(super) mod expiry_timer;
@@ -36,8 +37,8 @@ mod publishing;
 mod reach;
 
 use self::{
+    compositor::PublicationDraft,
     device_request::{DeviceRequest, Iax2InboundRequest},
-    publish::PublicationDraft,
 };
 use super::{
     core::Core,

@@ -10,7 +10,7 @@ use super::{
         nonces::Nonces,
     },
     core::{Core, CoreParts},
-    device::{devices::Devices, flows::Flows},
+    device::{compositor::Compositor, devices::Devices, flows::Flows},
     iax2::{self, Iax2Calls},
     load::{
         alerts::Alerts,
@@ -30,7 +30,7 @@ use super::{
     watcher::watchers::Watchers,
 };
 use busyhour::{runtime::Runtime, timer::AddError};
-use busyhour_registrar::{EndedBinding, Restored, user_of};
+use busyhour_registrar::user_of;
 use busyhour_sip::auth::{Authenticator, RealmError};
 use busyhour_store::{
     Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
@@ -113,7 +113,7 @@ impl Core {
         let core = Arc::new(Self::new(parts));
         // Stored before everything else, so that nothing is durable without it.
         core.persistence().keep_clock();
-        core.restore(bindings);
+        core.restore_bindings(bindings);
         core.sweep_transactions()?;
         core.start_probing()?;
         for hint in &core.config().hints {
@@ -161,41 +161,6 @@ impl Core {
             }
         };
         self.store().watch_accounts(revision, Box::new(learn));
-    }
-
-    /// Restores every stored binding with its remaining lifetime. Limits do not apply
-    /// here: what was acknowledged is kept.
-    fn restore(self: &Arc<Self>, stored: Vec<StoredBinding>) {
-        let at = self.moment();
-        let mut over = Vec::new();
-        for binding in stored {
-            let StoredBinding {
-                id,
-                aor,
-                contact,
-                lease,
-            } = binding;
-            let expires_at = lease.expires_at;
-            let device = self.devices().reopen(aor, self);
-            let is_more = match device.restore(id, contact, lease, at) {
-                Restored::Taken => true,
-                Restored::InsteadOf(ended) => {
-                    over.push(ended.ended());
-                    ended.lease.removed
-                }
-                Restored::Over => {
-                    over.push(EndedBinding { id, expires_at });
-                    false
-                }
-            };
-            if is_more && !lease.removed {
-                self.log().counters.restored.increment();
-            }
-        }
-        for device in self.devices().all() {
-            device.fire(self);
-        }
-        self.store().purge(&over);
     }
 
     /// Once a second, drops expired transactions, checks whether the clock was set, and
@@ -271,7 +236,7 @@ fn parts(
     tokens: TokenRows,
 ) -> Result<CoreParts, StartError> {
     let realm = config.authentication.realm();
-    let secrets = Secrets::new(&runtime)?;
+    let secrets = Arc::new(Secrets::new(&runtime)?);
     let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
     let is_open = config.authentication == Authentication::Open;
     let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
@@ -297,35 +262,47 @@ fn parts(
         Unproven::new(limits.unproven_per_second),
         is_open,
     );
+    let responder = Arc::new(responder);
     let directory = AccountDirectory::new(realm, accounts, config.accounts.clone());
     let accounts = AccountPolicy::new(directory, config.registration.clone(), is_open);
     let accounts = Arc::new(accounts);
     let table = || Failures::new(device_seed, count(failures::CAPACITY));
     let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
     let log = RegistrationLog::new(runtime.clone(), holders.clone(), failures, &count);
+    let states = runtime.topic("device-state").cached().build();
+    let registrations = runtime.topic("registration").build();
+    let mailboxes = Arc::new(Mailboxes::new(
+        runtime.topic("mailbox").cached().build(),
+        config.limits.mailboxes_max,
+        accounts.clone(),
+        persistence.clone(),
+    ));
     Ok(CoreParts {
-        states: runtime.topic("device-state").cached().build(),
-        registrations: runtime.topic("registration").build(),
+        states,
+        registrations,
         domains: config.domains(),
         authenticator: authenticator(&runtime, &config)?,
-        accounts: accounts.clone(),
+        accounts,
         logins: Logins::new(device_seed, count(logins::CAPACITY)),
         flows: Flows::new(device_seed, config.probe_interval),
         devices: Devices::new(phones(limits.devices_max), device_seed, runtime.pool()),
-        mailboxes: Arc::new(Mailboxes::new(
-            runtime.topic("mailbox").cached().build(),
-            config.limits.mailboxes_max,
-            accounts.clone(),
-            persistence.clone(),
-        )),
+        mailboxes: mailboxes.clone(),
         hints: Hints::new(
             runtime.topic("extension-state").cached().build(),
             config.limits.hints_max,
         ),
         watchers: Watchers::new(phones(limits.watchers_max)),
         holders,
-        responder,
-        publications: phones(limits.publications_max),
+        responder: responder.clone(),
+        compositor: Compositor::new(
+            &config,
+            phones(limits.publications_max),
+            secrets.clone(),
+            responder.clone(),
+            persistence.clone(),
+            mailboxes.clone(),
+            clock.clone(),
+        ),
         log,
         notifies: bytes((budget / NOTIFIES_PART) as usize),
         nonces: Nonces::new(

@@ -420,7 +420,7 @@ impl Core {
             traffic: self.traffic_stats(),
             registrar: self.registrar_stats(),
             watch: self.watch_stats(),
-            publish: self.publish_stats(),
+            publish: self.compositor().stats(),
             mailbox: self.mailboxes().stats(),
             hint: self.hint_stats(),
             iax2: self.iax2().stats(),

@@ -98,7 +98,10 @@ impl Core {
         };
         let message = inbound.message();
         match device_request {
-            DeviceRequest::Publish(_) => self.refuse_publication(&message, inbound, &refusal),
+            DeviceRequest::Publish(_) => {
+                let (flow, transaction) = (inbound.flow, inbound.transaction);
+                (self.compositor()).refuse(&message, flow, transaction, &refusal);
+            }
             _ => {
                 let (flow, transaction) = (inbound.flow, inbound.transaction);
                 self.refuse_registration(&message, flow, transaction, &refusal);

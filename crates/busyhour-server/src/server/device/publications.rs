@@ -1,8 +1,8 @@
 //! What a device publishes about itself, in turn with its registrations.
 
 use super::{
-    Device, DeviceInner, Draft, Pending, device_request::DeviceRequest, end_of_life,
-    publish::PublicationDraft,
+    Device, DeviceInner, Draft, Pending, compositor::PublicationDraft,
+    device_request::DeviceRequest, end_of_life,
 };
 use crate::server::{
     core::Core,
@@ -26,13 +26,18 @@ impl Device {
         let message = inbound.message();
         let name = self.name();
         let publications = &state.rare().publications;
-        let draft = core.plan_publication(&name, self.holder, publications, &message, &inbound);
+        let draft = core
+            .compositor()
+            .plan(&name, self.holder, publications, &message, &inbound);
         let mut draft = match draft {
             Ok(Some(draft)) => draft,
             Ok(None) => return core.responder().abandon(inbound.transaction),
-            Err(refusal) => return core.refuse_publication(&message, &inbound, &refusal),
+            Err(refusal) => {
+                let (flow, transaction) = (inbound.flow, inbound.transaction);
+                return (core.compositor()).refuse(&message, flow, transaction, &refusal);
+            }
         };
-        let changes = core.keep_publication(&name, publications, &mut draft.plan);
+        let changes = core.compositor().keep(&name, publications, &mut draft.plan);
         drop(message);
         let (device_request, draft) = (DeviceRequest::Publish(inbound), Draft::Publication(draft));
         self.commit(core, state, Pending::new(device_request, draft), changes);
@@ -48,7 +53,7 @@ impl Device {
     ) {
         let step = draft.plan.granted.step;
         state.rare().publications.apply(draft.plan);
-        core.count_publication(step, self.holder);
+        core.compositor().count(step, self.holder);
         if let Some(place) = draft.place {
             place.take_up();
         }
@@ -95,7 +100,8 @@ impl Device {
             return;
         };
         let ended = rare.publications.expire(end_of_life(core, is_revoked));
-        core.count_ended_publications(self.holder, ended.packages.len(), is_revoked);
+        core.compositor()
+            .count_ended(self.holder, ended.packages.len(), is_revoked);
         core.store().purge(&ended.rows);
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;

@@ -212,9 +212,10 @@ impl Mailboxes {
         true
     }
 
-    /// Whether a device may speak of a mailbox.
-    pub(in crate::server) fn has_room_for(&self, id: &Name) -> bool {
-        self.make_room(&self.lock(), id).is_ok()
+    /// Whether a device may publish the mailbox of its account.
+    pub(in crate::server) fn has_room_for(&self, device: &Name) -> bool {
+        let id = self.of(user_of(device));
+        self.make_room(&self.lock(), &id).is_ok()
     }
 
     fn take_back(&self, table: &mut MailboxTable, id: &Name, by: &Name) {

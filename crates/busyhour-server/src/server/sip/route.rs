@@ -38,12 +38,10 @@ impl Core {
     }
 
     pub(in crate::server) fn publish(self: &Arc<Self>, request: &Request<'_>) {
-        self.counters().publish.requests.increment();
+        self.compositor().counters.requests.increment();
         if let Err(refusal) = self.route_publication(request) {
             let Request { message, flow, .. } = *request;
-            self.counters().publish.count_refusal(&refusal);
-            self.responder()
-                .refuse(message, flow, request.transaction, &refusal);
+            (self.compositor()).refuse(message, flow, request.transaction, &refusal);
         }
     }
 
