@@ -4,7 +4,7 @@ use super::{
     Limits, ServerConfig,
     access::{account_policy::AccountPolicy, logins::Logins, nonces::Nonces},
     device::{compositor::Compositor, devices::Devices, flows::Flows},
-    iax2::Iax2Calls,
+    iax2::calls::Iax2Calls,
     load::{
         load_control::LoadControl,
         shares::{Holder, Holders, Shares},
@@ -71,7 +71,7 @@ pub(super) struct CoreParts {
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) nonces: Nonces,
-    pub(super) iax2: Iax2Calls,
+    pub(super) iax2: Arc<Iax2Calls>,
     pub(super) secrets: Arc<Secrets>,
     /// As they were in the store at the start.
     pub(super) tokens: TokenRows,
@@ -173,7 +173,7 @@ impl Core {
         &self.parts.responder.traffic
     }
 
-    pub(super) fn iax2(&self) -> &Iax2Calls {
+    pub(super) fn iax2(&self) -> &Arc<Iax2Calls> {
         &self.parts.iax2
     }
 

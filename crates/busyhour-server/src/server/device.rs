@@ -297,7 +297,9 @@ impl Device {
         let Ok(update) = update else {
             core.log()
                 .iax2_forbidden(&self.aor, registration.flow, "Too Many Contacts");
-            return core.conclude_iax2(&inbound.call, &RequestOutcome::Forbidden);
+            return core
+                .iax2()
+                .conclude(&inbound.call, &RequestOutcome::Forbidden);
         };
         let verdict = match registration.granted_s(policy) {
             0 => RequestOutcome::Released,
@@ -483,7 +485,7 @@ impl Device {
                         .expect_keepalives(flow, SILENCE_MAX);
                 }
             }
-            Answer::Iax2(call, verdict) => core.conclude_iax2(&call, &verdict),
+            Answer::Iax2(call, verdict) => core.iax2().conclude(&call, &verdict),
         }
         let took = core.now() - device_request.arrived_at();
         let way = (device_request.flow(), device_request.protocol());

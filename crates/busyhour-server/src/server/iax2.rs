@@ -1,10 +1,6 @@
-//! IAX2 on the network's threads: calls in shards, and their requests on the way to
-//! devices.
-//!
-//! All calls of one source are in one shard, so that the source's limit holds. The
-//! bound of all calls holds for the whole server and not for a shard, so a source with
-//! many calls takes no room from the other sources of its shard. A shard's lock is held
-//! while a frame is processed, never while one is sent.
+//! IAX2 on the network's threads: registrations on the way from their calls to devices.
+
+pub(super) mod calls;
 
 use super::{
     access::admission::why_wrong,
@@ -12,78 +8,18 @@ use super::{
     core::Core,
     device::{
         device_request::{DeviceRequest, Iax2InboundRequest},
-        expiry_timer::ExpiryTimer,
         flows::ack_of_pong,
     },
 };
-use busyhour::{buffer::Buffer, runtime::Runtime, serializer::Serializer};
-use busyhour_iax2::{
-    Actions, CallId, Calls, Credentials, Iax2Stats, Keys, Login, Policy, Request, RequestKind,
-    RequestOutcome,
-};
+use busyhour::buffer::Buffer;
+use busyhour_iax2::{CallId, Credentials, Login, Policy, Request, RequestKind, RequestOutcome};
 use busyhour_registrar::{Iax2Registration, Refusal, address_of_record};
-use busyhour_sip::{Flow, Uri, source_of};
-use foldhash::quality::FixedState;
+use busyhour_sip::{Flow, Uri};
 use std::{
-    cell::RefCell,
-    hash::BuildHasher,
     net::IpAddr,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-
-/// Every call of the server.
-pub(super) struct Iax2Calls {
-    shards: Box<[CallShard]>,
-    hasher: FixedState,
-    /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
-    call_count: AtomicUsize,
-}
-
-struct CallShard {
-    state: Mutex<CallsInner>,
-    /// Where the expiry timer of the shard fires.
-    serializer: Serializer,
-}
-
-struct CallsInner {
-    calls: Calls,
-    expiry_timer: ExpiryTimer,
-}
-
-impl Iax2Calls {
-    pub(super) fn new(runtime: &Runtime, key: [u8; 32], seed: u64, policy: &Policy) -> Self {
-        let keys = Keys::new(key);
-        let policy = of_shard(policy);
-        let shard = |number| CallShard {
-            state: Mutex::new(CallsInner {
-                calls: Calls::new(keys.clone(), number, policy.clone()),
-                expiry_timer: ExpiryTimer::default(),
-            }),
-            serializer: runtime.pool().ephemeral(),
-        };
-        Self {
-            shards: (0..SHARDS as u16).map(shard).collect(),
-            hasher: FixedState::with_seed(seed),
-            call_count: AtomicUsize::new(0),
-        }
-    }
-
-    pub(super) fn stats(&self) -> Iax2Stats {
-        let mut sum = Iax2Stats::default();
-        for shard in &self.shards {
-            sum += &shard.lock().calls.stats();
-        }
-        sum
-    }
-
-    fn index(&self, source: IpAddr) -> usize {
-        self.hasher.hash_one(source_of(source)) as usize % SHARDS
-    }
-}
 
 impl Core {
     /// Takes a datagram of IAX2.
@@ -102,21 +38,14 @@ impl Core {
             let ack = self.responder().write(|out| ack.write(out));
             return ack.map_or((), |ack| self.responder().send(flow, ack));
         }
-        let at = self.moment();
         let check = |credentials: &Credentials<'_>| self.login(credentials, flow);
-        let index = self.iax2().index(flow.remote.ip());
-        self.with_calls(index, |calls, actions| {
-            calls.receive(at, flow, datagram, &check, actions);
-        });
-    }
-
-    /// Tells a call what became of its request.
-    pub(super) fn conclude_iax2(self: &Arc<Self>, call: &CallId, verdict: &RequestOutcome) {
-        let at = self.moment();
-        let index = self.iax2().index(call.flow().remote.ip());
-        self.with_calls(index, |calls, actions| {
-            calls.conclude(at, call, verdict, actions);
-        });
+        let received = self.iax2().receive(flow, datagram, &check);
+        for (flow, username) in received.challenged {
+            self.note_challenge(&username, flow, "iax2", false);
+        }
+        for request in received.requests {
+            self.register_by_iax2(request);
+        }
     }
 
     /// Whether a device knows its password. Without an account the check takes as long;
@@ -146,66 +75,6 @@ impl Core {
         Login::Refused
     }
 
-    /// Runs `act` on a shard's calls, then sends their datagrams and passes on their
-    /// requests.
-    fn with_calls(self: &Arc<Self>, index: usize, act: impl FnOnce(&mut Calls, &mut Actions)) {
-        let requests = with_actions(|actions| {
-            let shard = &self.iax2().shards[index];
-            let mut state = shard.lock();
-            let (all, before) = (&self.iax2().call_count, state.calls.len());
-            let others = all.load(Ordering::Relaxed).saturating_sub(before);
-            state.calls.set_others(others);
-            act(&mut state.calls, actions);
-            let after = state.calls.len();
-            match after >= before {
-                true => all.fetch_add(after - before, Ordering::Relaxed),
-                false => all.fetch_sub(before - after, Ordering::Relaxed),
-            };
-            self.set_calls_alarm(index, &mut state);
-            drop(state);
-            for (flow, frame) in actions.frames() {
-                if let Some(datagram) = self.responder().write(|out| out.extend_from_slice(frame)) {
-                    self.responder().send(flow, datagram);
-                }
-            }
-            for (flow, username) in actions.take_challenged() {
-                self.note_challenge(&username, flow, "iax2", false);
-            }
-            actions.take_requests()
-        });
-        for request in requests {
-            self.register_by_iax2(request);
-        }
-    }
-
-    fn set_calls_alarm(self: &Arc<Self>, index: usize, state: &mut CallsInner) {
-        let Some(deadline) = state.calls.next_deadline() else {
-            return;
-        };
-        let core = Arc::downgrade(self);
-        let fire = move || {
-            if let Some(core) = core.upgrade() {
-                core.ring_calls(index);
-            }
-        };
-        let (timers, serializer) = (
-            self.runtime().timers(),
-            &self.iax2().shards[index].serializer,
-        );
-        let set = state
-            .expiry_timer
-            .set(deadline, "iax2", timers, serializer, fire);
-        if set.is_err() {
-            self.traffic().refused_table_full.increment();
-        }
-    }
-
-    fn ring_calls(self: &Arc<Self>, index: usize) {
-        let now = self.now();
-        self.iax2().shards[index].lock().expiry_timer.fired(now);
-        self.with_calls(index, |calls, actions| calls.expire(now, actions));
-    }
-
     fn register_by_iax2(self: &Arc<Self>, request: Request) {
         let call = request.call;
         match self.iax2_registration(request) {
@@ -213,7 +82,7 @@ impl Core {
             Err(_) => {
                 self.log()
                     .iax2_forbidden("", call.flow(), "Not A User Of This Server");
-                self.conclude_iax2(&call, &RequestOutcome::Forbidden);
+                self.iax2().conclude(&call, &RequestOutcome::Forbidden);
             }
         }
     }
@@ -223,7 +92,7 @@ impl Core {
         let proves = || self.parts.authenticator.is_some();
         let aor = registration.aor.as_str();
         if (self.load()).sheds(|| !proves() && self.devices().find(aor).is_none()) {
-            return self.conclude_iax2(&call, &RequestOutcome::Failed);
+            return self.iax2().conclude(&call, &RequestOutcome::Failed);
         }
         let flow = registration.flow;
         let holder = self.holder(flow, Some(&registration.username));
@@ -240,7 +109,7 @@ impl Core {
             Err(excess) => {
                 self.responder()
                     .count_excess(excess, flow, Some(&registration.username));
-                self.conclude_iax2(&call, &RequestOutcome::Failed);
+                self.iax2().conclude(&call, &RequestOutcome::Failed);
             }
         }
     }
@@ -271,24 +140,6 @@ impl Core {
     }
 }
 
-impl CallShard {
-    fn lock(&self) -> MutexGuard<'_, CallsInner> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// The limits of one shard. Addresses are spread over the shards by a hash, and each of
-/// them must get its full limit.
-fn of_shard(policy: &Policy) -> Policy {
-    let share = |whole: usize| whole.div_ceil(SHARDS).max(policy.calls_per_source_max);
-    Policy {
-        records_max: share(policy.records_max).min(policy.records_max),
-        ..policy.clone()
-    }
-}
-
 /// The policy of a server: what the configuration says of it.
 pub(super) fn policy(tokens: busyhour_iax2::CallTokens, is_open: bool, limits: &Limits) -> Policy {
     Policy {
@@ -306,21 +157,3 @@ fn host(address: IpAddr) -> String {
         IpAddr::V6(address) => format!("[{address}]"),
     }
 }
-
-/// Lends the thread's room for actions, empty.
-fn with_actions<R>(use_actions: impl FnOnce(&mut Actions) -> R) -> R {
-    thread_local! {
-        static ACTIONS: RefCell<Actions> = RefCell::new(Actions::default());
-    }
-    ACTIONS.with(|actions| match actions.try_borrow_mut() {
-        Ok(mut actions) => {
-            actions.clear();
-            use_actions(&mut actions)
-        }
-        // Already lent further up this thread's stack.
-        Err(_) => use_actions(&mut Actions::default()),
-    })
-}
-
-/// More than threads, so that two threads seldom wait for each other.
-const SHARDS: usize = 16;

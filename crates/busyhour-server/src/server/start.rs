@@ -11,7 +11,7 @@ use super::{
     },
     core::{Core, CoreParts},
     device::{compositor::Compositor, devices::Devices, flows::Flows},
-    iax2::{self, Iax2Calls},
+    iax2::{self, calls::Iax2Calls},
     load::{
         alerts::Alerts,
         shares::{self, Holders, Shares},
@@ -310,7 +310,13 @@ fn parts(
             count(limits.nonces_max),
             Authenticator::NONCE_LIFE.as_secs(),
         ),
-        iax2: Iax2Calls::new(&runtime, random_key(&runtime)?, device_seed, &policy),
+        iax2: Arc::new(Iax2Calls::new(
+            &runtime,
+            responder.clone(),
+            clock.clone(),
+            (random_key(&runtime)?, device_seed),
+            &policy,
+        )),
         secrets,
         tokens,
         runtime,

@@ -92,7 +92,7 @@ impl Core {
         let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
             self.log().counters.forbidden.increment();
             if let RequestId::Iax2(call) = device_request.id() {
-                self.conclude_iax2(&call, &RequestOutcome::Forbidden);
+                self.iax2().conclude(&call, &RequestOutcome::Forbidden);
             }
             return;
         };
@@ -123,7 +123,7 @@ impl Core {
     pub(in crate::server) fn abandon_request(self: &Arc<Self>, device_request: RequestId) {
         match device_request {
             RequestId::Sip(transaction) => self.responder().abandon(transaction),
-            RequestId::Iax2(call) => self.conclude_iax2(&call, &RequestOutcome::Failed),
+            RequestId::Iax2(call) => self.iax2().conclude(&call, &RequestOutcome::Failed),
         }
     }
 }
