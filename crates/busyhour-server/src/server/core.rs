@@ -3,7 +3,10 @@
 use super::{
     Limits, ServerConfig,
     access::{account_policy::AccountPolicy, logins::Logins, nonces::Nonces},
-    device::{compositor::Compositor, devices::Devices, flows::Flows},
+    device::{
+        compositor::Compositor, device_context::DeviceContext, devices::Devices, flows::Flows,
+        state_topics::StateTopics,
+    },
     iax2::calls::Iax2Calls,
     load::{
         load_control::LoadControl,
@@ -20,11 +23,8 @@ use super::{
     },
     watcher::watchers::Watchers,
 };
-use busyhour::{bus::Topic, clock::Instant, runtime::Runtime};
-use busyhour_registrar::{
-    Domains, Now,
-    watch::{DeviceState, RegistrationState},
-};
+use busyhour::{clock::Instant, runtime::Runtime};
+use busyhour_registrar::{Domains, Now};
 use busyhour_sip::{Flow, auth::Authenticator};
 use busyhour_store::{Store, TokenRows};
 use std::sync::{
@@ -32,16 +32,13 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32},
 };
 
-/// The state of the server, without its handle. Devices and watchers have weak
-/// references to it, so that dropping the handle ends everything at once.
+/// The state of the server, without its handle. Watchers have weak references to it, and
+/// devices to their context, so that dropping the handle ends everything at once.
 pub(super) struct Core {
     pub(super) parts: CoreParts,
     pub(super) nonce_salt: AtomicU32,
     pub(super) is_closing: AtomicBool,
-    /// Somebody listened to a device on the bus, at some time.
-    pub(super) is_listened: AtomicBool,
     pub(super) started_at: Instant,
-    load: LoadControl,
     /// A walk over what accounts have that have gone waits, and has not begun.
     pub(super) is_revocation_due: AtomicBool,
     counters: ServerCounters,
@@ -54,20 +51,17 @@ pub(super) struct CoreParts {
     pub(super) responder: Arc<Responder>,
     pub(super) clock: Arc<ServerClock>,
     pub(super) persistence: Arc<Persistence>,
-    pub(super) states: Topic<DeviceState>,
-    pub(super) registrations: Topic<RegistrationState>,
     pub(super) domains: Domains,
     pub(super) authenticator: Option<Authenticator>,
     pub(super) accounts: Arc<AccountPolicy>,
     pub(super) logins: Logins,
-    pub(super) devices: Devices,
-    pub(super) flows: Flows,
+    pub(super) device_context: Arc<DeviceContext>,
     pub(super) watchers: Watchers,
     pub(super) mailboxes: Arc<Mailboxes>,
     pub(super) hints: Hints,
     pub(super) holders: Holders,
-    pub(super) compositor: Compositor,
-    pub(super) log: RegistrationLog,
+    pub(super) log: Arc<RegistrationLog>,
+    pub(super) load: Arc<LoadControl>,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
     pub(super) nonces: Nonces,
@@ -89,9 +83,7 @@ impl Core {
         Self {
             nonce_salt: AtomicU32::new(0),
             is_closing: AtomicBool::new(false),
-            is_listened: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
-            load: LoadControl::new(&parts.runtime),
             is_revocation_due: AtomicBool::new(false),
             parts,
             counters: ServerCounters {
@@ -122,18 +114,21 @@ impl Core {
         &self.parts.persistence
     }
 
-    pub(super) fn states(&self) -> &Topic<DeviceState> {
-        &self.parts.states
-    }
-
-    /// Not cached: there are few watchers, and a refresh must not cost a publish that
-    /// nobody receives.
-    pub(super) fn registrations(&self) -> &Topic<RegistrationState> {
-        &self.parts.registrations
+    pub(super) fn device_context(&self) -> &Arc<DeviceContext> {
+        &self.parts.device_context
     }
 
     pub(super) fn devices(&self) -> &Devices {
-        &self.parts.devices
+        &self.parts.device_context.devices
+    }
+
+    pub(super) fn flows(&self) -> &Flows {
+        &self.parts.device_context.flows
+    }
+
+    /// What devices tell the bus.
+    pub(super) fn topics(&self) -> &StateTopics {
+        &self.parts.device_context.topics
     }
 
     pub(super) fn watchers(&self) -> &Watchers {
@@ -149,11 +144,11 @@ impl Core {
     }
 
     pub(super) fn compositor(&self) -> &Compositor {
-        &self.parts.compositor
+        &self.parts.device_context.compositor
     }
 
     pub(super) fn load(&self) -> &LoadControl {
-        &self.load
+        &self.parts.load
     }
 
     pub(super) fn log(&self) -> &RegistrationLog {

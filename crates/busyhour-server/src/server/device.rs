@@ -29,19 +29,21 @@ pub(super) mod devices;
 pub(super) mod device_request;
 pub(super) mod compositor;
 pub(super) mod restore;
-pub(super) mod subscribers;
+pub(super) mod state_topics;
+pub(super) mod device_context;
 pub(super) mod flows;
 pub(super) mod expiry_timer;
+mod refusals;
 mod publications;
 mod publishing;
 mod reach;
 
 use self::{
     compositor::PublicationDraft,
+    device_context::DeviceContext,
     device_request::{DeviceRequest, Iax2InboundRequest},
 };
 use super::{
-    core::Core,
     load::shares::Holder,
     sip::{inbound_request::InboundRequest, responder::answer_flow, transactions::TransactionKey},
 };
@@ -74,7 +76,7 @@ pub(super) struct Device {
     hash: u64,
     /// For whom it was made.
     holder: Holder,
-    core: Weak<Core>,
+    context: Weak<DeviceContext>,
     /// Requests that wait for their turn on the strand.
     queued: AtomicU32,
     /// It has been registered.
@@ -146,16 +148,21 @@ enum Answer {
 }
 
 impl Device {
-    pub(super) fn new(aor: Box<str>, hash: u64, holder: Holder, core: &Arc<Core>) -> Self {
+    pub(super) fn new(
+        aor: Box<str>,
+        hash: u64,
+        holder: Holder,
+        context: &Arc<DeviceContext>,
+    ) -> Self {
         let state = DeviceInner {
-            has_subscribers: core.has_subscribers(&aor),
+            has_subscribers: context.topics.has_subscribers(&aor),
             ..DeviceInner::default()
         };
         Self {
             aor,
             hash,
             holder,
-            core: Arc::downgrade(core),
+            context: Arc::downgrade(context),
             queued: AtomicU32::new(0),
             is_known: AtomicBool::new(false),
             is_shown_soon: AtomicBool::new(false),
@@ -187,125 +194,131 @@ impl Device {
     }
 
     /// Sends a registration to the strand; `false` when that takes no more.
-    pub(super) fn push(self: &Arc<Self>, core: &Core, device_request: DeviceRequest) -> bool {
+    pub(super) fn push(
+        self: &Arc<Self>,
+        context: &DeviceContext,
+        device_request: DeviceRequest,
+    ) -> bool {
         let device = self.clone();
         self.queued.fetch_add(1, Ordering::Relaxed);
-        core.load().enter(self.is_known.load(Ordering::Relaxed));
+        context.load.enter(self.is_known.load(Ordering::Relaxed));
         let arrive = move || {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(device_request);
         };
-        let is_pushed = core.devices().strand(self.hash).try_push(arrive).is_ok();
+        let is_pushed = context.devices.strand(self.hash).try_push(arrive).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
-            core.load().leave();
+            context.load.leave();
         }
         is_pushed
     }
 
     /// After a restart, or when a deadline has come.
-    pub(super) fn fire(self: &Arc<Self>, core: &Arc<Core>) {
+    pub(super) fn fire(self: &Arc<Self>, context: &Arc<DeviceContext>) {
         let mut state = self.lock();
         if !state.is_retired {
-            self.finish_transition(core, &mut state);
+            self.finish_transition(context, &mut state);
         }
     }
 
     /// Removes a device from the table that was created for a request which found no
     /// room on its strand.
-    pub(super) fn leave_if_idle(self: &Arc<Self>, core: &Arc<Core>) {
+    pub(super) fn leave_if_idle(self: &Arc<Self>, context: &Arc<DeviceContext>) {
         if self.queued_len() == 0 && !self.is_known.load(Ordering::Relaxed) {
-            self.fire(core);
+            self.fire(context);
         }
     }
 
     fn arrive(self: &Arc<Self>, device_request: DeviceRequest) {
-        let Some(core) = self.core.upgrade() else {
+        let Some(context) = self.context.upgrade() else {
             return;
         };
-        core.load().leave();
+        context.load.leave();
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
-            return core.register_again(&self.aor, device_request);
+            return context.register_again(&self.aor, device_request);
         }
-        core.load().note_wait(device_request.arrived_at());
+        context.load.note_wait(device_request.arrived_at());
         if state.pending.is_none() {
-            self.expire(&core, &mut state);
-            self.register(&core, &mut state, device_request);
-            return self.finish_transition(&core, &mut state);
+            self.expire(&context, &mut state);
+            self.register(&context, &mut state, device_request);
+            return self.finish_transition(&context, &mut state);
         }
         let waiting = &mut state.rare().waiting;
-        match waiting.len() < core.limits().device_queue_max {
+        match waiting.len() < context.devices.queue_len_max {
             true => waiting.push_back(device_request),
-            false => core.drop_request(&device_request),
+            false => context.drop_request(&device_request),
         }
     }
 
     fn register(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
         device_request: DeviceRequest,
     ) {
         if !matches!(device_request, DeviceRequest::Publish(_)) {
-            core.log().counters.requests.increment();
+            context.log.counters.requests.increment();
         }
-        if core.accounts().is_revoked(&self.aor) {
-            return core.refuse_request(&device_request);
+        if context.accounts.is_revoked(&self.aor) {
+            return context.refuse_request(&device_request);
         }
         match device_request {
-            DeviceRequest::Sip(inbound) => self.register_sip(core, state, inbound),
-            DeviceRequest::Iax2(inbound) => self.register_iax2(core, state, inbound),
-            DeviceRequest::Publish(inbound) => self.take_publication(core, state, inbound),
+            DeviceRequest::Sip(inbound) => self.register_sip(context, state, inbound),
+            DeviceRequest::Iax2(inbound) => self.register_iax2(context, state, inbound),
+            DeviceRequest::Publish(inbound) => self.take_publication(context, state, inbound),
         }
     }
 
     fn register_sip(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
         inbound: Box<InboundRequest>,
     ) {
         let message = inbound.message();
         let (flow, transaction) = (inbound.flow, inbound.transaction);
-        match self.draft(core, &state.bindings, &message, &inbound) {
+        match self.draft(context, &state.bindings, &message, &inbound) {
             Ok(Some((draft, changes))) => {
                 drop(message);
                 let (device_request, draft) =
                     (DeviceRequest::Sip(inbound), Draft::Registration(draft));
                 let changes = changes.into_iter().map(Change::from).collect();
-                self.commit(core, state, Pending::new(device_request, draft), changes);
+                self.commit(context, state, Pending::new(device_request, draft), changes);
             }
-            Ok(None) => core.responder().abandon(transaction),
-            Err(refusal) => core.refuse_registration(&message, flow, transaction, &refusal),
+            Ok(None) => context.responder.abandon(transaction),
+            Err(refusal) => context.refuse_registration(&message, flow, transaction, &refusal),
         }
     }
 
     fn register_iax2(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
         inbound: Box<Iax2InboundRequest>,
     ) {
-        let policy = &*core.accounts().of(&self.aor);
+        let policy = &*context.accounts.of(&self.aor);
         let registration = &inbound.registration;
-        let mut next_id = || core.persistence().next_id();
-        let update = state
-            .bindings
-            .update_iax2(registration, policy, core.moment(), &mut next_id);
+        let mut next_id = || context.persistence.next_id();
+        let update =
+            state
+                .bindings
+                .update_iax2(registration, policy, context.clock.moment(), &mut next_id);
         let Ok(update) = update else {
-            core.log()
+            context
+                .log
                 .iax2_forbidden(&self.aor, registration.flow, "Too Many Contacts");
-            return core
-                .iax2()
+            return context
+                .iax2
                 .conclude(&inbound.call, &RequestOutcome::Forbidden);
         };
         let verdict = match registration.granted_s(policy) {
             0 => RequestOutcome::Released,
             refresh_s => RequestOutcome::Registered {
                 refresh_s,
-                message_count: core.mailboxes().message_count(&registration.username),
+                message_count: context.mailboxes.message_count(&registration.username),
             },
         };
         let draft = RegistrationDraft {
@@ -317,21 +330,21 @@ impl Device {
         };
         let (device_request, draft) = (DeviceRequest::Iax2(inbound), Draft::Registration(draft));
         let changes = update.changes.into_iter().map(Change::from).collect();
-        self.commit(core, state, Pending::new(device_request, draft), changes);
+        self.commit(context, state, Pending::new(device_request, draft), changes);
     }
 
     /// The outcome of a registration; `None` without a buffer for the answer.
     fn draft(
         &self,
-        core: &Core,
+        context: &DeviceContext,
         bindings: &Bindings,
         message: &Message<'_>,
         inbound: &InboundRequest,
     ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
-        let at = core.moment();
-        let (registration, update) = self.update(core, bindings, message, inbound.flow, at)?;
-        let answer = core.responder().write_contacts(inbound.flow, |out| {
-            let tag = core.responder().to_tag(inbound.transaction);
+        let at = context.clock.moment();
+        let (registration, update) = self.update(context, bindings, message, inbound.flow, at)?;
+        let answer = context.responder.write_contacts(inbound.flow, |out| {
+            let tag = context.responder.to_tag(inbound.transaction);
             write_answer(
                 out,
                 message,
@@ -357,38 +370,39 @@ impl Device {
 
     fn update<'m>(
         &'m self,
-        core: &Core,
+        context: &DeviceContext,
         bindings: &Bindings,
         message: &Message<'m>,
         flow: Flow,
         at: Now,
     ) -> Result<(Registration<'m>, Update), Refusal> {
         let registration = Registration::read(message, &self.aor, flow)?;
-        let policy = core.accounts().of(&self.aor);
+        let policy = context.accounts.of(&self.aor);
         let update = bindings.update(&registration, &policy, at, &mut || {
-            core.persistence().next_id()
+            context.persistence.next_id()
         })?;
         Ok((registration, update))
     }
 
     fn commit(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
         pending: Pending,
         changes: Vec<Change>,
     ) {
         if changes.is_empty() {
-            return self.accept(core, state, pending);
+            return self.accept(context, state, pending);
         }
-        if core.store().is_immediate() {
-            return self.commit_at_once(core, state, pending, changes);
+        if context.persistence.store().is_immediate() {
+            return self.commit_at_once(context, state, pending, changes);
         }
         let (flow, change_count) = (pending.device_request.flow(), changes.len() as u64);
-        if let Err(excess) = core.persistence().charge(self.holder, change_count) {
-            core.responder()
+        if let Err(excess) = context.persistence.charge(self.holder, change_count) {
+            context
+                .responder
                 .count_excess(excess, flow, Some(user_of(&self.aor)));
-            return core.give_up_request(&pending.device_request);
+            return context.give_up_request(&pending.device_request);
         }
         let device = self.clone();
         let done = Box::new(move |result| device.complete(result));
@@ -397,24 +411,29 @@ impl Device {
             ..pending
         };
         state.pending = Some(Box::new(pending));
-        if core.store().commit(changes, done).is_err() {
-            self.fail(core, state);
+        if context.persistence.store().commit(changes, done).is_err() {
+            self.fail(context, state);
         }
     }
 
     /// With a store that commits at once (in memory), there are no steps 2 and 4.
     fn commit_at_once(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
         pending: Pending,
         changes: Vec<Change>,
     ) {
-        if core.store().commit(changes, Box::new(|_| ())).is_ok() {
-            return self.accept(core, state, pending);
+        if context
+            .persistence
+            .store()
+            .commit(changes, Box::new(|_| ()))
+            .is_ok()
+        {
+            return self.accept(context, state, pending);
         }
         state.pending = Some(Box::new(pending));
-        self.fail(core, state);
+        self.fail(context, state);
     }
 
     /// Runs on the store's thread, or on the one that commits: it pushes to the strand
@@ -422,10 +441,10 @@ impl Device {
     /// has ended, it runs here, since a commit must not be lost; the lock makes that
     /// safe, and nothing else of the device changes while a change is pending.
     fn complete(self: Arc<Self>, result: Result<(), CommitError>) {
-        let Some(core) = self.core.upgrade() else {
+        let Some(context) = self.context.upgrade() else {
             return;
         };
-        let strand = core.devices().strand(self.hash);
+        let strand = context.devices.strand(self.hash);
         let task = Task::new(move || self.committed(result));
         if let Err(rejected) = strand.execute_unbounded(task) {
             rejected.task.run();
@@ -433,19 +452,20 @@ impl Device {
     }
 
     fn committed(self: Arc<Self>, result: Result<(), CommitError>) {
-        let Some(core) = self.core.upgrade() else {
+        let Some(context) = self.context.upgrade() else {
             return;
         };
         let mut state = self.lock();
         match result {
             Ok(()) => {
                 if let Some(pending) = state.pending.take() {
-                    core.persistence()
+                    context
+                        .persistence
                         .discharge(self.holder, pending.change_count);
-                    self.accept(&core, &mut state, *pending);
+                    self.accept(&context, &mut state, *pending);
                 }
             }
-            Err(_) => self.fail(&core, &mut state),
+            Err(_) => self.fail(&context, &mut state),
         }
         while state.pending.is_none() {
             let Some(device_request) = state
@@ -455,13 +475,18 @@ impl Device {
             else {
                 break;
             };
-            self.register(&core, &mut state, device_request);
+            self.register(&context, &mut state, device_request);
         }
-        self.finish_transition(&core, &mut state);
+        self.finish_transition(&context, &mut state);
     }
 
     /// The requested change is durable, or there was nothing to change.
-    fn accept(self: &Arc<Self>, core: &Arc<Core>, state: &mut DeviceInner, pending: Pending) {
+    fn accept(
+        self: &Arc<Self>,
+        context: &Arc<DeviceContext>,
+        state: &mut DeviceInner,
+        pending: Pending,
+    ) {
         let Pending {
             device_request,
             draft,
@@ -470,108 +495,112 @@ impl Device {
         let draft = match (draft, &device_request) {
             (Draft::Registration(draft), _) => draft,
             (Draft::Publication(draft), DeviceRequest::Publish(inbound)) => {
-                return self.accept_publication(core, state, inbound, draft);
+                return self.accept_publication(context, state, inbound, draft);
             }
             (Draft::Publication(_), DeviceRequest::Sip(_) | DeviceRequest::Iax2(_)) => return,
         };
-        self.hold(core, state, draft.bindings);
+        self.hold(context, state, draft.bindings);
         let mut lost = None;
         match draft.answer {
             Answer::Sip(transaction, flow, answer) => {
-                lost = (!core.responder().accept(transaction, flow, answer)).then_some(flow);
+                lost = (!context.responder.accept(transaction, flow, answer)).then_some(flow);
                 if draft.keeps_flow {
-                    core.responder()
+                    context
+                        .responder
                         .network()
                         .expect_keepalives(flow, SILENCE_MAX);
                 }
             }
-            Answer::Iax2(call, verdict) => core.iax2().conclude(&call, &verdict),
+            Answer::Iax2(call, verdict) => context.iax2.conclude(&call, &verdict),
         }
-        let took = core.now() - device_request.arrived_at();
+        let took = context.clock.now() - device_request.arrived_at();
         let way = (device_request.flow(), device_request.protocol());
-        core.log()
+        context
+            .log
             .accepted(&self.aor, way, draft.tally, &state.bindings, took);
-        self.publish_registration(core, state, draft.is_visible);
+        self.publish_registration(context, state, draft.is_visible);
         if let Some(flow) = lost {
             // The end of its connection would not be reported any more, and unreachable
             // contacts are in no flow.
-            core.flows().leave(flow, self);
-            self.set_reachable(core, state, flow, false);
+            context.flows.leave(flow, self);
+            self.set_reachable(context, state, flow, false);
         }
     }
 
     /// The store did not take the change: the bindings stay as they were.
-    fn fail(&self, core: &Arc<Core>, state: &mut DeviceInner) {
+    fn fail(&self, context: &Arc<DeviceContext>, state: &mut DeviceInner) {
         let Some(pending) = state.pending.take() else {
             return;
         };
-        core.persistence()
+        context
+            .persistence
             .discharge(self.holder, pending.change_count);
-        core.log().counters.store_failures.increment();
+        context.log.counters.store_failures.increment();
         if !matches!(pending.device_request, DeviceRequest::Publish(_)) {
             let (flow, protocol) = (
                 pending.device_request.flow(),
                 pending.device_request.protocol(),
             );
-            core.log()
+            context
+                .log
                 .device_refused(&self.aor, flow, protocol, "The Store Failed");
         }
-        core.give_up_request(&pending.device_request);
+        context.give_up_request(&pending.device_request);
     }
 
     /// Brings the device into its state between two events: without expired bindings,
     /// without anything of a removed account, with the next deadline set, without state
     /// that nobody listens to, and removed from the table if nothing is left.
-    fn finish_transition(self: &Arc<Self>, core: &Arc<Core>, state: &mut DeviceInner) {
+    fn finish_transition(self: &Arc<Self>, context: &Arc<DeviceContext>, state: &mut DeviceInner) {
         if state.pending.is_some() {
             return;
         }
-        self.expire(core, state);
+        self.expire(context, state);
         state.rare.take_if(|rare| rare.is_empty());
-        if state.has_subscribers && !core.has_subscribers(&self.aor) {
+        if state.has_subscribers && !context.topics.has_subscribers(&self.aor) {
             state.has_subscribers = false;
-            let _ = core.states().remove(&self.name());
+            let _ = context.topics.states.remove(&self.name());
         }
         match state.next_expiry() {
             Some(deadline) => {
                 self.is_known.store(true, Ordering::Relaxed);
-                core.wake_device(self, deadline);
+                context.wake_device(self, deadline);
             }
-            None if state.rare.is_none() => self.retire(core, state),
+            None if state.rare.is_none() => self.retire(context, state),
             None => {}
         }
     }
 
-    fn expire(self: &Arc<Self>, core: &Core, state: &mut DeviceInner) {
-        let is_revoked = core.accounts().is_revoked(&self.aor);
-        self.expire_publications(core, state, is_revoked);
-        let until = end_of_life(core, is_revoked);
+    fn expire(self: &Arc<Self>, context: &DeviceContext, state: &mut DeviceInner) {
+        let is_revoked = context.accounts.is_revoked(&self.aor);
+        self.expire_publications(context, state, is_revoked);
+        let until = end_of_life(context, is_revoked);
         if state.bindings.next_expiry().is_none_or(|at| at > until) {
             return;
         }
         let before = state.bindings.clone();
         let expired = state.bindings.expire(until);
-        self.follow_flows(core, &before, &state.bindings);
-        core.store().purge(&expired.ended);
+        self.follow_flows(context, &before, &state.bindings);
+        context.persistence.store().purge(&expired.ended);
         if expired.active_count > 0 {
-            let counters = &core.log().counters;
+            let counters = &context.log.counters;
             counters.count_ended(expired.active_count, is_revoked);
-            let left = state.bindings.active(core.now()).count();
+            let left = state.bindings.active(context.clock.now()).count();
             if let Some(last) = before.all().max_by_key(|one| one.id) {
                 let reason = match is_revoked {
-                    true => core.accounts().why_revoked(),
+                    true => context.accounts.why_revoked(),
                     false => "not refreshed in time",
                 };
                 let flow = last.contact.flow();
-                core.log().ended(&self.aor, flow, left, reason);
+                context.log.ended(&self.aor, flow, left, reason);
             }
-            self.publish_registration(core, state, true);
+            self.publish_registration(context, state, true);
         }
     }
 
-    fn retire(self: &Arc<Self>, core: &Core, state: &mut DeviceInner) {
+    fn retire(self: &Arc<Self>, context: &DeviceContext, state: &mut DeviceInner) {
         state.is_retired = true;
-        core.devices().remove(self);
+        context.devices.remove(self);
     }
 
     /// The key of the device on the bus; it exists only while somebody listens.
@@ -616,10 +645,10 @@ impl Rare {
 }
 
 /// Removes what has ended by then; everything if the account is gone.
-fn end_of_life(core: &Core, is_revoked: bool) -> Instant {
+fn end_of_life(context: &DeviceContext, is_revoked: bool) -> Instant {
     match is_revoked {
         true => Instant::FAR_FUTURE,
-        false => core.now(),
+        false => context.clock.now(),
     }
 }
 

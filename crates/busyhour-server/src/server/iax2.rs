@@ -30,7 +30,7 @@ impl Core {
         if self.is_closing.load(Ordering::Acquire) {
             return traffic.dropped_shutdown.increment();
         }
-        self.note_life(flow);
+        self.device_context().note_life(flow);
         if self.flows().is_probing()
             && let Some(ack) = ack_of_pong(datagram)
         {
@@ -96,7 +96,7 @@ impl Core {
         }
         let flow = registration.flow;
         let holder = self.holder(flow, Some(&registration.username));
-        match self.devices().open(&registration.aor, holder, self) {
+        match self.device_context().open(&registration.aor, holder) {
             Ok(device) => {
                 let arrived_at = self.now();
                 let inbound = Iax2InboundRequest {
@@ -104,7 +104,8 @@ impl Core {
                     call,
                     arrived_at,
                 };
-                self.push_to_device(&device, DeviceRequest::Iax2(Box::new(inbound)));
+                let request = DeviceRequest::Iax2(Box::new(inbound));
+                self.device_context().push_to_device(&device, request);
             }
             Err(excess) => {
                 self.responder()

@@ -161,7 +161,10 @@ impl Server {
     /// registered over it are unreachable until they register again, and their watchers
     /// are notified.
     pub fn flow_failed(&self, flow: Flow) {
-        self.core.flow_failed(flow);
+        // A server that shuts down only asks its watchers to subscribe again.
+        if !self.core.is_closing.load(Ordering::Acquire) {
+            self.core.device_context().flow_failed(flow);
+        }
     }
 
     /// As [`message`](Self::message), for a datagram that came to an address of IAX2.
@@ -178,12 +181,12 @@ impl Server {
     /// the address of record `after`: as many as make up `limit`, and then the
     /// rest of the last one's.
     pub fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
-        self.core.bindings(after, limit)
+        self.core.device_context().bindings(after, limit)
     }
 
     /// Valid bindings of every address of record of `user`.
     pub fn bindings_of(&self, user: &str) -> Listing {
-        self.core.bindings_of(user)
+        self.core.device_context().bindings_of(user)
     }
 
     /// The message counts of a mailbox; `None` if nobody has set or published them.

@@ -10,10 +10,14 @@ use super::{
         nonces::Nonces,
     },
     core::{Core, CoreParts},
-    device::{compositor::Compositor, devices::Devices, flows::Flows},
+    device::{
+        compositor::Compositor, device_context::DeviceContext, devices::Devices, flows::Flows,
+        state_topics::StateTopics,
+    },
     iax2::{self, calls::Iax2Calls},
     load::{
         alerts::Alerts,
+        load_control::LoadControl,
         shares::{self, Holders, Shares},
     },
     persistence::Persistence,
@@ -113,9 +117,9 @@ impl Core {
         let core = Arc::new(Self::new(parts));
         // Stored before everything else, so that nothing is durable without it.
         core.persistence().keep_clock();
-        core.restore_bindings(bindings);
+        core.device_context().restore_bindings(bindings);
         core.sweep_transactions()?;
-        core.start_probing()?;
+        core.device_context().start_probing(core.runtime())?;
         for hint in &core.config().hints {
             let set = core.take_hint(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
@@ -124,7 +128,7 @@ impl Core {
         core.name_hints(&core.parts.accounts.directory.differences());
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
-        core.restore_publications(publications);
+        core.device_context().restore_publications(publications);
         core.restore_subscriptions(subscriptions);
         core.accounts().end_start();
         core.follow_accounts(contents.account_revision);
@@ -269,54 +273,78 @@ fn parts(
     let table = || Failures::new(device_seed, count(failures::CAPACITY));
     let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
     let log = RegistrationLog::new(runtime.clone(), holders.clone(), failures, &count);
-    let states = runtime.topic("device-state").cached().build();
-    let registrations = runtime.topic("registration").build();
+    let authenticator = authenticator(&runtime, &config)?;
+    let topics = StateTopics::new(&runtime);
     let mailboxes = Arc::new(Mailboxes::new(
         runtime.topic("mailbox").cached().build(),
         config.limits.mailboxes_max,
         accounts.clone(),
         persistence.clone(),
     ));
+    let iax2 = Arc::new(Iax2Calls::new(
+        &runtime,
+        responder.clone(),
+        clock.clone(),
+        (random_key(&runtime)?, device_seed),
+        &policy,
+    ));
+    let compositor = Compositor::new(
+        &config,
+        phones(limits.publications_max),
+        secrets.clone(),
+        responder.clone(),
+        persistence.clone(),
+        mailboxes.clone(),
+        clock.clone(),
+    );
+    let (log, load) = (Arc::new(log), Arc::new(LoadControl::new(&runtime)));
+    let device_context = Arc::new(DeviceContext {
+        devices: Devices::new(
+            &runtime,
+            device_seed,
+            phones(limits.devices_max),
+            holders.clone(),
+            limits.device_queue_max,
+        ),
+        flows: Flows::new(
+            device_seed,
+            config.probe_interval,
+            config.advertised.clone(),
+        ),
+        topics,
+        compositor,
+        clock: clock.clone(),
+        responder: responder.clone(),
+        persistence: persistence.clone(),
+        accounts: accounts.clone(),
+        mailboxes: mailboxes.clone(),
+        iax2: iax2.clone(),
+        log: log.clone(),
+        load: load.clone(),
+    });
     Ok(CoreParts {
-        states,
-        registrations,
         domains: config.domains(),
-        authenticator: authenticator(&runtime, &config)?,
+        authenticator,
         accounts,
         logins: Logins::new(device_seed, count(logins::CAPACITY)),
-        flows: Flows::new(device_seed, config.probe_interval),
-        devices: Devices::new(phones(limits.devices_max), device_seed, runtime.pool()),
-        mailboxes: mailboxes.clone(),
+        device_context,
+        mailboxes,
         hints: Hints::new(
             runtime.topic("extension-state").cached().build(),
             config.limits.hints_max,
         ),
         watchers: Watchers::new(phones(limits.watchers_max)),
         holders,
-        responder: responder.clone(),
-        compositor: Compositor::new(
-            &config,
-            phones(limits.publications_max),
-            secrets.clone(),
-            responder.clone(),
-            persistence.clone(),
-            mailboxes.clone(),
-            clock.clone(),
-        ),
+        responder,
         log,
+        load,
         notifies: bytes((budget / NOTIFIES_PART) as usize),
         nonces: Nonces::new(
             limits.nonces_max,
             count(limits.nonces_max),
             Authenticator::NONCE_LIFE.as_secs(),
         ),
-        iax2: Arc::new(Iax2Calls::new(
-            &runtime,
-            responder.clone(),
-            clock.clone(),
-            (random_key(&runtime)?, device_seed),
-            &policy,
-        )),
+        iax2,
         secrets,
         tokens,
         runtime,

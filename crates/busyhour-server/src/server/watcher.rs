@@ -188,8 +188,11 @@ impl Watcher {
                 StateSubscription::Extension(self.listen(topic, extension, State::Extension))
             }
             Package::Presence | Package::Dialog => {
-                let listen = || self.listen(core.states(), device.clone(), State::Device);
-                StateSubscription::Device(core.subscribe_with_snapshot(device, listen))
+                let listen = || self.listen(&core.topics().states, device.clone(), State::Device);
+                StateSubscription::Device(
+                    core.device_context()
+                        .subscribe_with_snapshot(device, listen),
+                )
             }
             Package::MessageSummary => {
                 let mailbox = core.mailboxes().of(user_of(device));
@@ -199,12 +202,13 @@ impl Watcher {
             }
             Package::Registration => {
                 let feed = core
-                    .registrations()
+                    .topics()
+                    .registrations
                     .subscribe()
                     .key(device.clone())
                     .conflate();
                 let feed = self.attach(feed, State::Registration);
-                if !core.show_registration(device) {
+                if !core.device_context().show_registration(device) {
                     // A device with contacts has its place, so this one has none.
                     self.push_state(State::Registration(RegistrationState::none(device)));
                 }

@@ -52,7 +52,7 @@ impl Core {
         };
         let is_concerned = |device: &&Arc<Device>| self.accounts().is_revoked(device.aor());
         for device in devices.iter().filter(is_concerned) {
-            device.fire(self);
+            device.fire(self.device_context());
         }
         self.push_walk(move |core| core.revoke_devices(first_shard + PORTION_SHARDS));
     }

@@ -6,12 +6,11 @@
 //! the wait for a strand is short. And each shard of the table has one expiry timer,
 //! for the device whose deadline comes first.
 
-use super::{Device, expiry_timer::ExpiryTimer};
-use crate::server::{
-    core::Core,
-    load::shares::{Excess, Holder, Shares},
+use super::{
+    Device, device_context::DeviceContext, device_request::DeviceRequest, expiry_timer::ExpiryTimer,
 };
-use busyhour::{clock::Instant, pool::TaskPool, serializer::Serializer};
+use crate::server::load::shares::{Excess, Holder, Holders, Shares};
+use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_registrar::user_of;
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -27,8 +26,12 @@ pub(in crate::server) struct Devices {
     /// The serializer of the expiry timers: however many deadlines come at one instant,
     /// they keep only one worker busy.
     expiry_serializer: Serializer,
+    timers: Timers,
     hasher: FixedState,
     shares: Shares,
+    holders: Holders,
+    /// Requests that may wait for one device.
+    pub(super) queue_len_max: usize,
 }
 
 #[derive(Default)]
@@ -44,22 +47,32 @@ struct DeviceEntry {
 }
 
 impl Devices {
-    pub(in crate::server) fn new(shares: Shares, seed: u64, pool: &TaskPool) -> Self {
+    pub(in crate::server) fn new(
+        runtime: &Runtime,
+        seed: u64,
+        shares: Shares,
+        holders: Holders,
+        queue_len_max: usize,
+    ) -> Self {
+        let pool = runtime.pool();
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             strands: (0..STRANDS).map(|_| pool.ephemeral()).collect(),
             expiry_serializer: pool.ephemeral(),
+            timers: runtime.timers().clone(),
             hasher: FixedState::with_seed(seed),
             shares,
+            holders,
+            queue_len_max,
         }
     }
 
     /// The device of an address of record, made for `holder` if there is none.
-    pub(in crate::server) fn open(
+    fn open(
         &self,
         aor: &str,
         holder: Holder,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
     ) -> Result<Arc<Device>, Excess> {
         let hash = self.hasher.hash_one(aor);
         let mut shard = self.shard(hash);
@@ -67,7 +80,7 @@ impl Devices {
             return Ok(device);
         }
         self.shares.take(holder, 1)?;
-        Ok(shard.insert(Device::new(aor.into(), hash, holder, core)))
+        Ok(shard.insert(Device::new(aor.into(), hash, holder, context)))
     }
 
     /// The device of an address of record, if there is one.
@@ -77,13 +90,13 @@ impl Devices {
     }
 
     /// The device of a stored binding, made even where the table is full.
-    pub(in crate::server) fn reopen(&self, aor: Box<str>, core: &Arc<Core>) -> Arc<Device> {
+    pub(super) fn reopen(&self, aor: Box<str>, context: &Arc<DeviceContext>) -> Arc<Device> {
         let hash = self.hasher.hash_one(&*aor);
         let mut shard = self.shard(hash);
         shard.find(hash, &aor).unwrap_or_else(|| {
-            let holder = core.parts.holders.of_account(user_of(&aor));
+            let holder = self.holders.of_account(user_of(&aor));
             self.shares.take_anyway(holder, 1);
-            shard.insert(Device::new(aor, hash, holder, core))
+            shard.insert(Device::new(aor, hash, holder, context))
         })
     }
 
@@ -147,54 +160,93 @@ impl Devices {
     }
 }
 
-impl Core {
-    /// Sets the time at which a device is woken.
-    pub(in crate::server) fn wake_device(
+impl DeviceContext {
+    /// The device of an address of record, made for `holder` if there is none.
+    pub(in crate::server) fn open(
+        self: &Arc<Self>,
+        aor: &str,
+        holder: Holder,
+    ) -> Result<Arc<Device>, Excess> {
+        self.devices.open(aor, holder, self)
+    }
+
+    /// Gives a registration to its device, if that has room.
+    pub(in crate::server) fn push_to_device(
         self: &Arc<Self>,
         device: &Arc<Device>,
-        deadline: Instant,
+        device_request: DeviceRequest,
     ) {
-        let mut shard = self.devices().shard(device.hash());
-        let is_it = |entry: &DeviceEntry| Arc::ptr_eq(&entry.device, device);
-        if let Some(entry) = shard.table.find_mut(device.hash(), is_it) {
-            entry.deadline = deadline;
-            self.set_devices_alarm(shard_of(device.hash()), &mut shard, deadline);
+        if device.queued_len() >= self.devices.queue_len_max
+            || self.devices.is_crowded(device.hash())
+        {
+            self.drop_request(&device_request);
+            return device.leave_if_idle(self);
+        }
+        let id = device_request.id();
+        // It takes no more only when the server ends, and the connections with it.
+        if !device.push(self, device_request) {
+            self.abandon_request(id);
         }
     }
 
-    fn set_devices_alarm(
+    /// A registration whose device has left the table in the meantime.
+    pub(in crate::server) fn register_again(
         self: &Arc<Self>,
-        index: usize,
-        shard: &mut DeviceShard,
-        deadline: Instant,
+        aor: &str,
+        device_request: DeviceRequest,
     ) {
+        let holder = self
+            .devices
+            .holders
+            .of(device_request.flow().remote.ip(), Some(user_of(aor)));
+        match self.open(aor, holder) {
+            Ok(device) => self.push_to_device(&device, device_request),
+            Err(excess) => {
+                let refusal =
+                    self.responder
+                        .no_room(excess, device_request.flow(), Some(user_of(aor)));
+                self.reject_or_drop_request(&device_request, &refusal);
+            }
+        }
+    }
+
+    /// Sets the time at which a device is woken.
+    pub(super) fn wake_device(self: &Arc<Self>, device: &Arc<Device>, deadline: Instant) {
+        let mut shard = self.devices.shard(device.hash());
+        let is_it = |entry: &DeviceEntry| Arc::ptr_eq(&entry.device, device);
+        if let Some(entry) = shard.table.find_mut(device.hash(), is_it) {
+            entry.deadline = deadline;
+            self.set_alarm(shard_of(device.hash()), &mut shard, deadline);
+        }
+    }
+
+    fn set_alarm(self: &Arc<Self>, index: usize, shard: &mut DeviceShard, deadline: Instant) {
         if shard.expiry_timer.fires_by(deadline) {
             return;
         }
-        let core = Arc::downgrade(self);
+        let context = Arc::downgrade(self);
         let fire = move || {
-            if let Some(core) = core.upgrade() {
-                core.ring_devices(index);
+            if let Some(context) = context.upgrade() {
+                context.ring(index);
             }
         };
-        let (timers, expiry_serializer) =
-            (self.runtime().timers(), &self.devices().expiry_serializer);
+        let (timers, expiry_serializer) = (&self.devices.timers, &self.devices.expiry_serializer);
         let set = shard
             .expiry_timer
             .set(deadline, "binding", timers, expiry_serializer, fire);
         if set.is_err() {
-            self.traffic().refused_table_full.increment();
+            self.responder.traffic.refused_table_full.increment();
         }
     }
 
     /// Wakes some of the due devices of a shard, and schedules the others.
-    fn ring_devices(self: &Arc<Self>, index: usize) {
-        let now = self.now();
-        let mut shard = lock(&self.devices().shards[index]);
+    fn ring(self: &Arc<Self>, index: usize) {
+        let now = self.clock.now();
+        let mut shard = lock(&self.devices.shards[index]);
         shard.expiry_timer.fired(now);
         let due = shard.take_due(now);
         if let Some(next) = shard.next_deadline() {
-            self.set_devices_alarm(index, &mut shard, next);
+            self.set_alarm(index, &mut shard, next);
         }
         drop(shard);
         for device in due {

@@ -3,17 +3,17 @@
 //!
 //! A device enters a flow before it asks the network whether the connection
 //! lives ([`Network::mark_trusted`]), and the network takes a connection out of its
-//! directory before it tells of the end ([`Core::flow_failed`]). So either the
+//! directory before it tells of the end ([`DeviceContext::flow_failed`]). So either the
 //! device is told that the connection is gone, or the thread that tells of the end finds
 //! the device here. Both may happen; the second changes nothing.
 //!
 //! [`Network::mark_trusted`]: crate::server::Network::mark_trusted
 
-use super::Device;
-use crate::server::{core::Core, stats::counters::FlowCounters};
-use busyhour::{clock::Instant, timer::AddError};
+use super::{Device, device_context::DeviceContext};
+use crate::server::stats::counters::FlowCounters;
+use busyhour::{clock::Instant, runtime::Runtime, timer::AddError};
 use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
-use busyhour_registrar::{Probe, Probes};
+use busyhour_registrar::{Advertised, Probe, Probes};
 use busyhour_sip::{Flow, HeaderName, Method, RequestBuilder};
 use foldhash::quality::FixedState;
 use std::{
@@ -21,7 +21,7 @@ use std::{
     hash::BuildHasher,
     net::SocketAddr,
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, Weak, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
@@ -31,6 +31,8 @@ pub(in crate::server) struct Flows {
     shards: Box<[Mutex<FlowShard>]>,
     hasher: FixedState,
     is_probing: bool,
+    /// The addresses that probes come from.
+    advertised: Advertised,
 }
 
 struct FlowShard {
@@ -60,7 +62,7 @@ enum Told {
 
 impl Flows {
     /// Without an interval there are no probes, and flows of datagrams are not stored.
-    pub(in crate::server) fn new(seed: u64, interval: Duration) -> Self {
+    pub(in crate::server) fn new(seed: u64, interval: Duration, advertised: Advertised) -> Self {
         let is_probing = !interval.is_zero();
         let shard = || FlowShard {
             table: HashMap::new(),
@@ -71,6 +73,7 @@ impl Flows {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             hasher: FixedState::with_seed(seed),
             is_probing,
+            advertised,
         }
     }
 
@@ -151,49 +154,45 @@ impl Flows {
     }
 }
 
-impl Core {
-    pub(in crate::server) fn flows(&self) -> &Flows {
-        &self.parts.flows
-    }
-
+impl DeviceContext {
     /// A connection has ended: the contacts that were registered over it are
     /// unreachable.
     pub(in crate::server) fn flow_failed(self: &Arc<Self>, flow: Flow) {
-        // A server that shuts down only asks its watchers to subscribe again.
-        if !self.is_closing.load(Ordering::Acquire)
-            && let Some(devices) = self.flows().end(flow)
-        {
+        if let Some(devices) = self.flows.end(flow) {
             self.reach(flow, false, Told::Former(devices));
         }
     }
 
     /// A datagram came: the device at the other end is there.
     pub(in crate::server) fn note_life(self: &Arc<Self>, flow: Flow) {
-        if self.flows().is_probing() && self.flows().heard(&flow, self.now()) {
+        if self.flows.is_probing() && self.flows.heard(&flow, self.clock.now()) {
             self.reach(flow, true, Told::Present(None));
         }
     }
 
     /// Asks those who have been silent, from now on.
-    pub(in crate::server) fn start_probing(self: &Arc<Self>) -> Result<(), AddError> {
-        if !self.flows().is_probing() {
+    pub(in crate::server) fn start_probing(
+        self: &Arc<Self>,
+        runtime: &Runtime,
+    ) -> Result<(), AddError> {
+        if !self.flows.is_probing() {
             return Ok(());
         }
-        let core: Weak<Self> = Arc::downgrade(self);
-        let probe = move || match core.upgrade() {
-            Some(core) => {
-                (0..SHARDS).for_each(|index| core.probe(index));
+        let context: Weak<Self> = Arc::downgrade(self);
+        let probe = move || match context.upgrade() {
+            Some(context) => {
+                (0..SHARDS).for_each(|index| context.probe(index));
                 PROBE_PERIOD
             }
             None => Duration::ZERO,
         };
-        let timer = self.runtime().timers().timer().label("probes");
-        let timer = timer.after(PROBE_PERIOD).on(self.runtime().pool());
+        let timer = runtime.timers().timer().label("probes");
+        let timer = timer.after(PROBE_PERIOD).on(runtime.pool());
         timer.run_with_next_delay(probe).map(drop)
     }
 
     fn probe(self: &Arc<Self>, index: usize) {
-        for probe in self.flows().poll(index, self.now()) {
+        for probe in self.flows.poll(index, self.clock.now()) {
             match probe {
                 Probe::Ask(flow) => self.ask(flow),
                 Probe::Down(flow) => self.reach(flow, false, Told::Present(None)),
@@ -203,48 +202,53 @@ impl Core {
 
     /// All devices of a flow are probed together: one answer counts for the flow.
     fn ask(&self, flow: Flow) {
-        let (devices, _) = self.flows().some_behind(&flow, None);
-        let contact = devices.iter().find_map(|device| device.contact_over(flow));
+        let now = self.clock.now();
+        let (devices, _) = self.flows.some_behind(&flow, None);
+        let contact = devices
+            .iter()
+            .find_map(|device| device.contact_over(flow, now));
         let Some(contact) = contact else { return };
-        let number = self.flows().counters.probed.get();
-        let hash = self.flows().hasher.hash_one(flow);
+        let number = self.flows.counters.probed.get();
+        let hash = self.flows.hasher.hash_one(flow);
         let question = match contact.uri().starts_with("iax:") {
-            true => self.responder().write(write_poke),
+            true => self.responder.write(write_poke),
             false => {
-                let ours = self.config().advertised.to(flow.remote.ip());
+                let ours = self.flows.advertised.to(flow.remote.ip());
                 let ours = ours.unwrap_or(flow.local);
-                self.responder()
+                self.responder
                     .write(|out| write_options(out, contact.uri(), ours, hash, number))
             }
         };
         if let Some(question) = question {
-            self.flows().counters.probed.increment();
-            self.responder().try_send(flow, question);
+            self.flows.counters.probed.increment();
+            self.responder.try_send(flow, question);
         }
     }
 
     /// Tells some devices and leaves the others for the next turn: a proxy may have
     /// registered a hundred thousand devices over one connection.
     fn reach(self: &Arc<Self>, flow: Flow, is_reachable: bool, mut told: Told) {
-        let core = Arc::downgrade(self);
+        let context = Arc::downgrade(self);
         let tell = move || {
-            let Some(core) = core.upgrade() else { return };
+            let Some(context) = context.upgrade() else {
+                return;
+            };
             let (devices, last) = match &mut told {
                 Told::Former(devices) => devices.take_some(),
-                Told::Present(place) => core.flows().some_behind(&flow, *place),
+                Told::Present(place) => context.flows.some_behind(&flow, *place),
             };
             for device in devices {
-                device.reach(&core, flow, is_reachable);
+                device.reach(&context, flow, is_reachable);
             }
             if let Told::Present(place) = &mut told {
                 *place = last;
             }
             if last.is_some() {
-                core.reach(flow, is_reachable, told);
+                context.reach(flow, is_reachable, told);
             }
         };
         // It takes no more only when the server ends.
-        let _ = self.devices().expiry_serializer().try_push(tell);
+        let _ = self.devices.expiry_serializer().try_push(tell);
     }
 }
 

@@ -2,12 +2,9 @@
 
 use super::{
     Device, DeviceInner, Draft, Pending, compositor::PublicationDraft,
-    device_request::DeviceRequest, end_of_life,
+    device_context::DeviceContext, device_request::DeviceRequest, end_of_life,
 };
-use crate::server::{
-    core::Core,
-    sip::{inbound_request::InboundRequest, responder::answer_flow},
-};
+use crate::server::sip::{inbound_request::InboundRequest, responder::answer_flow};
 use busyhour::clock::Instant;
 use busyhour_registrar::{
     EndedBinding,
@@ -19,56 +16,59 @@ impl Device {
     /// Takes in a PUBLISH once it is durable.
     pub(super) fn take_publication(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
         inbound: Box<InboundRequest>,
     ) {
         let message = inbound.message();
         let name = self.name();
         let publications = &state.rare().publications;
-        let draft = core
-            .compositor()
+        let draft = context
+            .compositor
             .plan(&name, self.holder, publications, &message, &inbound);
         let mut draft = match draft {
             Ok(Some(draft)) => draft,
-            Ok(None) => return core.responder().abandon(inbound.transaction),
+            Ok(None) => return context.responder.abandon(inbound.transaction),
             Err(refusal) => {
                 let (flow, transaction) = (inbound.flow, inbound.transaction);
-                return (core.compositor()).refuse(&message, flow, transaction, &refusal);
+                return (context.compositor).refuse(&message, flow, transaction, &refusal);
             }
         };
-        let changes = core.compositor().keep(&name, publications, &mut draft.plan);
+        let changes = context
+            .compositor
+            .keep(&name, publications, &mut draft.plan);
         drop(message);
         let (device_request, draft) = (DeviceRequest::Publish(inbound), Draft::Publication(draft));
-        self.commit(core, state, Pending::new(device_request, draft), changes);
+        self.commit(context, state, Pending::new(device_request, draft), changes);
     }
 
     /// The 200 leaves before the state is published, and so before any NOTIFY.
     pub(super) fn accept_publication(
         &self,
-        core: &Core,
+        context: &DeviceContext,
         state: &mut DeviceInner,
         inbound: &InboundRequest,
         draft: PublicationDraft,
     ) {
         let step = draft.plan.granted.step;
         state.rare().publications.apply(draft.plan);
-        core.compositor().count(step, self.holder);
+        context.compositor.count(step, self.holder);
         if let Some(place) = draft.place {
             place.take_up();
         }
         let flow = answer_flow(&inbound.message(), inbound.flow);
-        core.responder()
+        context
+            .responder
             .accept(inbound.transaction, flow, draft.answer);
         if let Some(package) = draft.changed {
-            self.tell(core, state, package);
+            self.tell(context, state, package);
         }
     }
 
     /// Restores a stored publication, before the server serves.
     pub(in crate::server) fn restore_publication(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         stored: Restorable,
         row: EndedBinding,
         expires_at: Instant,
@@ -76,15 +76,15 @@ impl Device {
         let mut state = self.lock();
         let package = stored.package();
         state.rare().publications.put_back(stored, row, expires_at);
-        self.tell(core, &state, package);
-        self.finish_transition(core, &mut state);
+        self.tell(context, &state, package);
+        self.finish_transition(context, &mut state);
     }
 
     /// Tells the watchers of a package what the device publishes now.
-    fn tell(&self, core: &Core, state: &DeviceInner, package: Package) {
+    fn tell(&self, context: &DeviceContext, state: &DeviceInner, package: Package) {
         match package {
-            Package::Presence | Package::Dialog => self.publish(core, state),
-            Package::MessageSummary => core.mailboxes().publish(&self.name(), state.messages()),
+            Package::Presence | Package::Dialog => self.publish(context, state),
+            Package::MessageSummary => context.mailboxes.publish(&self.name(), state.messages()),
             // Nobody publishes it.
             Package::Registration => {}
         }
@@ -92,24 +92,25 @@ impl Device {
 
     pub(super) fn expire_publications(
         &self,
-        core: &Core,
+        context: &DeviceContext,
         state: &mut DeviceInner,
         is_revoked: bool,
     ) {
         let Some(rare) = &mut state.rare else {
             return;
         };
-        let ended = rare.publications.expire(end_of_life(core, is_revoked));
-        core.compositor()
+        let ended = rare.publications.expire(end_of_life(context, is_revoked));
+        context
+            .compositor
             .count_ended(self.holder, ended.packages.len(), is_revoked);
-        core.store().purge(&ended.rows);
+        context.persistence.store().purge(&ended.rows);
         // Presence and dialogs are told as one.
         let is_mailbox = |package: &Package| *package == Package::MessageSummary;
         if ended.packages.iter().any(is_mailbox) {
-            self.tell(core, state, Package::MessageSummary);
+            self.tell(context, state, Package::MessageSummary);
         }
         if !ended.packages.iter().all(is_mailbox) {
-            self.publish(core, state);
+            self.publish(context, state);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the bus is told of a device.
 
+use super::device_context::DeviceContext;
 use super::{Device, DeviceInner};
-use crate::server::core::Core;
 use busyhour::bus::Name;
 use busyhour_registrar::watch::{DeviceState, RegistrationState};
 use std::sync::{Arc, atomic::Ordering};
@@ -14,7 +14,7 @@ impl Device {
     /// listens.
     pub(in crate::server) fn subscribe_with_snapshot<R>(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<DeviceContext>,
         subscribe: impl FnOnce() -> R,
     ) -> Option<R> {
         let mut state = self.lock();
@@ -23,10 +23,10 @@ impl Device {
         }
         if !state.has_subscribers {
             state.has_subscribers = true;
-            self.publish(core, &state);
+            self.publish(context, &state);
         }
         let subscribed = subscribe();
-        self.finish_transition(core, &mut state);
+        self.finish_transition(context, &mut state);
         Some(subscribed)
     }
 
@@ -36,12 +36,12 @@ impl Device {
     /// One waiting task serves all watchers that come before it begins, since they
     /// subscribe before they ask for it. So many watchers of one device do not fill its
     /// strand.
-    pub(in crate::server) fn push_publish_full(self: &Arc<Self>, core: &Core) -> bool {
+    pub(in crate::server) fn push_publish_full(self: &Arc<Self>, context: &DeviceContext) -> bool {
         if self.is_shown_soon.swap(true, Ordering::AcqRel) {
             return true;
         }
         let device = self.clone();
-        let strand = core.devices().strand(self.hash);
+        let strand = context.devices.strand(self.hash);
         let is_pushed = strand.try_push(move || device.publish_full()).is_ok();
         if !is_pushed {
             self.is_shown_soon.store(false, Ordering::Release);
@@ -53,59 +53,64 @@ impl Device {
         // An atomic read-modify-write, so that it sees the subscriptions of those who
         // rely on it.
         self.is_shown_soon.swap(false, Ordering::AcqRel);
-        let Some(core) = self.core.upgrade() else {
+        let Some(context) = self.context.upgrade() else {
             return;
         };
         let mut state = self.lock();
         if state.is_retired {
             drop(state);
-            if !core.show_registration(&self.aor) {
+            if !context.show_registration(&self.aor) {
                 // A device with contacts has its place, so this one has none.
                 let none = RegistrationState::none(&self.name());
-                let _ = core.registrations().publish(none);
+                let _ = context.topics.registrations.publish(none);
             }
             return;
         }
         if !state.has_subscribers {
             state.has_subscribers = true;
-            self.publish(&core, &state);
+            self.publish(&context, &state);
         }
-        self.publish_registration(&core, &state, false);
-        self.finish_transition(&core, &mut state);
+        self.publish_registration(&context, &state, false);
+        self.finish_transition(&context, &mut state);
     }
 
-    pub(super) fn publish(&self, core: &Core, state: &DeviceInner) {
+    pub(super) fn publish(&self, context: &DeviceContext, state: &DeviceInner) {
         if state.has_subscribers {
-            self.publish_as(&self.name(), core, state);
+            self.publish_as(&self.name(), context, state);
         }
     }
 
-    fn publish_as(&self, name: &Name, core: &Core, state: &DeviceInner) {
-        match DeviceState::of(name, &state.bindings, state.told(), core.now()) {
+    fn publish_as(&self, name: &Name, context: &DeviceContext, state: &DeviceInner) {
+        match DeviceState::of(name, &state.bindings, state.told(), context.clock.now()) {
             Some(state) => {
                 // A watcher that lags is brought up to date from the cache.
-                let _ = core.states().publish(state);
+                let _ = context.topics.states.publish(state);
             }
             None => {
-                let _ = core.states().remove(name);
+                let _ = context.topics.states.remove(name);
             }
         }
     }
 
     /// What is registered has changed; watchers of the device's state see a
     /// difference if it `is_visible`.
-    pub(super) fn publish_registration(&self, core: &Core, state: &DeviceInner, is_visible: bool) {
+    pub(super) fn publish_registration(
+        &self,
+        context: &DeviceContext,
+        state: &DeviceInner,
+        is_visible: bool,
+    ) {
         if !state.has_subscribers {
             return;
         }
         let name = self.name();
-        if core.registrations().would_deliver(&name) {
-            let registration = RegistrationState::of(&name, &state.bindings, core.now());
+        if context.topics.registrations.would_deliver(&name) {
+            let registration = RegistrationState::of(&name, &state.bindings, context.clock.now());
             // A watcher that lags receives the last state, which is all it needs.
-            let _ = core.registrations().publish(registration);
+            let _ = context.topics.registrations.publish(registration);
         }
         if is_visible {
-            self.publish_as(&name, core, state);
+            self.publish_as(&name, context, state);
         }
     }
 }

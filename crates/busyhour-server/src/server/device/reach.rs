@@ -5,16 +5,18 @@
 //! it is unreachable. The device registers again over its next connection (RFC 5626
 //! §4.5), which makes the contact reachable again.
 
+use super::device_context::DeviceContext;
 use super::{Device, DeviceInner, Draft};
-use crate::server::core::Core;
+use busyhour::clock::Instant;
 use busyhour_registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored};
 use busyhour_sip::Flow;
 use std::sync::Arc;
 
 impl Device {
     /// Restores a stored binding, before the server serves; `false` if it has expired.
-    pub(in crate::server) fn restore(
+    pub(super) fn restore(
         self: &Arc<Self>,
+        context: &DeviceContext,
         id: BindingId,
         contact: Contact,
         lease: Lease,
@@ -23,41 +25,49 @@ impl Device {
         let mut state = self.lock();
         let before = state.bindings.clone();
         let restored = state.bindings.restore(id, contact, lease, at);
-        if let Some(core) = self.core.upgrade() {
-            self.follow_flows(&core, &before, &state.bindings);
-        }
+        self.follow_flows(context, &before, &state.bindings);
         restored
     }
 
     /// Marks the contacts of a flow as reachable or unreachable.
-    pub(in crate::server) fn reach(&self, core: &Core, flow: Flow, is_reachable: bool) {
+    pub(in crate::server) fn reach(&self, context: &DeviceContext, flow: Flow, is_reachable: bool) {
         let mut state = self.lock();
-        self.set_reachable(core, &mut state, flow, is_reachable);
+        self.set_reachable(context, &mut state, flow, is_reachable);
     }
 
     /// A contact that is reached over this flow.
-    pub(in crate::server) fn contact_over(&self, flow: Flow) -> Option<Contact> {
+    pub(in crate::server) fn contact_over(&self, flow: Flow, now: Instant) -> Option<Contact> {
         let state = self.lock();
-        let mut active = state.bindings.active(self.core.upgrade()?.now());
+        let mut active = state.bindings.active(now);
         let binding = active
             .find(|Binding { contact, .. }| contact.flow() == flow && contact.depends_on_flow())?;
         Some(binding.contact.clone())
     }
 
     /// Sets the current bindings, and enters them in their flows.
-    pub(super) fn hold(self: &Arc<Self>, core: &Core, state: &mut DeviceInner, next: Bindings) {
+    pub(super) fn hold(
+        self: &Arc<Self>,
+        context: &DeviceContext,
+        state: &mut DeviceInner,
+        next: Bindings,
+    ) {
         let before = std::mem::replace(&mut state.bindings, next);
-        self.follow_flows(core, &before, &state.bindings);
+        self.follow_flows(context, &before, &state.bindings);
     }
 
     /// Enters the device in the flows that it has now, and removes it from others.
-    pub(super) fn follow_flows(self: &Arc<Self>, core: &Core, before: &Bindings, next: &Bindings) {
-        let of = |bindings| flows(bindings, core.flows().is_probing());
+    pub(super) fn follow_flows(
+        self: &Arc<Self>,
+        context: &DeviceContext,
+        before: &Bindings,
+        next: &Bindings,
+    ) {
+        let of = |bindings| flows(bindings, context.flows.is_probing());
         for flow in of(next).filter(|flow| of(before).all(|old| old != *flow)) {
-            core.flows().enter(flow, self, core.now());
+            context.flows.enter(flow, self, context.clock.now());
         }
         for flow in of(before).filter(|flow| of(next).all(|new| new != *flow)) {
-            core.flows().leave(flow, self);
+            context.flows.leave(flow, self);
         }
     }
 
@@ -65,7 +75,7 @@ impl Device {
     /// bindings, so it is updated as well.
     pub(super) fn set_reachable(
         &self,
-        core: &Core,
+        context: &DeviceContext,
         state: &mut DeviceInner,
         flow: Flow,
         is_reachable: bool,
@@ -79,9 +89,9 @@ impl Device {
             return;
         }
         if !is_reachable {
-            core.flows().counters.unreachable.increment();
+            context.flows.counters.unreachable.increment();
         }
-        self.publish(core, state);
+        self.publish(context, state);
     }
 }
 

@@ -1,15 +1,15 @@
 //! What the store kept of devices comes back at the start, before the server serves.
 //! Limits do not apply here: what was acknowledged is kept.
 
-use crate::server::core::Core;
+use super::device_context::DeviceContext;
 use busyhour_registrar::{EndedBinding, Restored, watch::Restorable};
 use busyhour_store::{SoftState, StoredBinding};
 use std::sync::Arc;
 
-impl Core {
+impl DeviceContext {
     /// Restores every stored binding with its remaining lifetime.
     pub(in crate::server) fn restore_bindings(self: &Arc<Self>, stored: Vec<StoredBinding>) {
-        let at = self.moment();
+        let at = self.clock.moment();
         let mut over = Vec::new();
         for binding in stored {
             let StoredBinding {
@@ -19,8 +19,8 @@ impl Core {
                 lease,
             } = binding;
             let expires_at = lease.expires_at;
-            let device = self.devices().reopen(aor, self);
-            let is_more = match device.restore(id, contact, lease, at) {
+            let device = self.devices.reopen(aor, self);
+            let is_more = match device.restore(self, id, contact, lease, at) {
                 Restored::Taken => true,
                 Restored::InsteadOf(ended) => {
                     over.push(ended.ended());
@@ -32,18 +32,18 @@ impl Core {
                 }
             };
             if is_more && !lease.removed {
-                self.log().counters.restored.increment();
+                self.log.counters.restored.increment();
             }
         }
-        for device in self.devices().all() {
+        for device in self.devices.all() {
             device.fire(self);
         }
-        self.store().purge(&over);
+        self.persistence.store().purge(&over);
     }
 
     /// Restores every stored publication with its remaining lifetime.
     pub(in crate::server) fn restore_publications(self: &Arc<Self>, rows: Vec<SoftState>) {
-        let at = self.moment();
+        let at = self.clock.moment();
         let mut over = Vec::new();
         for row in rows {
             let remaining = row.remaining(at.steady);
@@ -55,10 +55,10 @@ impl Core {
                 over.push(row.ended());
                 continue;
             };
-            let device = self.devices().reopen(stored.device().into(), self);
-            self.compositor().take_back_in(&stored, device.holder());
+            let device = self.devices.reopen(stored.device().into(), self);
+            self.compositor.take_back_in(&stored, device.holder());
             device.restore_publication(self, stored, row.ended(), at.now + remaining);
         }
-        self.store().purge(&over);
+        self.persistence.store().purge(&over);
     }
 }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::server::sip::transactions::{Begun, Repeated};
+use crate::server::{
+    core::Core,
+    sip::transactions::{Begun, Repeated},
+};
 use busyhour::{bus::Delivery, runtime::Runtime};
 use busyhour_registrar::watch::RegistrationState;
 use std::net::SocketAddr;
@@ -11,14 +14,14 @@ fn many_new_watchers_of_a_registration_do_not_fill_the_queue() {
     let alice = Name::new("sip:alice@example.com");
     let told: Arc<Mutex<u32>> = Arc::default();
     let ear = told.clone();
-    let feed = core.registrations().subscribe().key(alice.clone());
+    let feed = core.topics().registrations.subscribe().key(alice.clone());
     let _feed = feed.start(move |_| *ear.lock().unwrap() += 1);
     for _ in 0..2 {
         let device = core
-            .devices()
-            .open(&alice, Holder::NOBODY, &core)
+            .device_context()
+            .open(&alice, Holder::NOBODY)
             .expect("room");
-        (0..1000).for_each(|_| assert!(core.show_registration(&alice)));
+        (0..1000).for_each(|_| assert!(core.device_context().show_registration(&alice)));
         assert_eq!(core.devices().strand(device.hash()).len(), 1);
         runtime.simulation().expect("virtual").run_until_idle();
     }
@@ -31,19 +34,19 @@ fn a_device_removed_from_a_full_table_is_shown_without_contacts() {
     let core = Core::simulated(&runtime, 1);
     let alice = Name::new("sip:alice@example.com");
     let device = core
-        .devices()
-        .open(&alice, Holder::NOBODY, &core)
+        .device_context()
+        .open(&alice, Holder::NOBODY)
         .expect("room");
-    device.retire(&core, &mut device.lock());
+    device.retire(core.device_context(), &mut device.lock());
     let bob = core
-        .devices()
-        .open("sip:bob@example.com", Holder::NOBODY, &core);
-    assert!(bob.is_ok() && core.devices().open(&alice, Holder::NOBODY, &core).is_err());
+        .device_context()
+        .open("sip:bob@example.com", Holder::NOBODY);
+    assert!(bob.is_ok() && core.device_context().open(&alice, Holder::NOBODY).is_err());
 
     let told: Arc<Mutex<Vec<RegistrationState>>> = Arc::default();
     let ear = told.clone();
     let serializer = runtime.pool().ephemeral();
-    let feed = core.registrations().subscribe().key(alice.clone());
+    let feed = core.topics().registrations.subscribe().key(alice.clone());
     let _feed = feed.on(&serializer).start(move |delivery| {
         if let Delivery::Event(state, _) = delivery {
             ear.lock().unwrap().push((*state).clone());
@@ -59,13 +62,13 @@ fn a_device_that_was_made_for_a_request_without_a_place_leaves_the_table() {
     let runtime = Runtime::simulated(1);
     let core = Core::simulated(&runtime, 10);
     let open = || {
-        core.devices()
-            .open("sip:alice@example.com", Holder::NOBODY, &core)
+        core.device_context()
+            .open("sip:alice@example.com", Holder::NOBODY)
             .expect("room")
     };
     let device = open();
-    assert!(device.push_publish_full(&core));
-    device.leave_if_idle(&core);
+    assert!(device.push_publish_full(core.device_context()));
+    device.leave_if_idle(core.device_context());
     assert_eq!(core.devices().len(), 0);
     runtime.simulation().expect("virtual").run_until_idle();
     assert_eq!(core.devices().len(), 0);

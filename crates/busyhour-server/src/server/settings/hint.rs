@@ -69,8 +69,8 @@ impl Hint {
         let devices = self.devices.iter().enumerate();
         let feeds = devices.map(|(index, device)| {
             // The device does not change between the check and the subscription.
-            core.subscribe_with_snapshot(device, || {
-                let state = core.states().get(device);
+            core.device_context().subscribe_with_snapshot(device, || {
+                let state = core.topics().states.get(device);
                 lock(&self.lines)[index] = LineState::of(state.as_ref());
                 self.listen(core, index, device.clone())
             })
@@ -87,7 +87,7 @@ impl Hint {
     ) -> bus::Subscription<DeviceState> {
         let hint = Arc::downgrade(self);
         let topic = core.hints().topic().clone();
-        let states = core.states().clone();
+        let states = core.topics().states.clone();
         let feed = states.subscribe().key(device.clone()).replay().conflate();
         feed.on(&self.serializer).start(move |delivery| {
             let Some(hint) = hint.upgrade() else { return };

@@ -414,7 +414,7 @@ impl Core {
         let domains = &self.config().domains;
         let is_watched = |domain: &String| {
             let device = device_of(&format!("sip:{extension}@{domain}"), &self.parts.domains);
-            device.is_none_or(|device| self.states().would_deliver(&device))
+            device.is_none_or(|device| self.topics().states.would_deliver(&device))
         };
         domains.is_empty()
             || domains.iter().any(is_watched)

@@ -32,7 +32,7 @@ impl Core {
         if self.is_closing.load(Ordering::Acquire) {
             return traffic.dropped_shutdown.increment();
         }
-        self.note_life(flow);
+        self.device_context().note_life(flow);
         if flow.transport == Transport::Udp && stun::is_stun(datagram) {
             return self.keep_alive(flow, datagram);
         }

@@ -8,10 +8,7 @@ use super::{
     transactions::{Begun, Repeated, TransactionKey},
 };
 use crate::server::{
-    core::Core,
-    device::{Device, device_request::DeviceRequest},
-    load::shares::Holder,
-    watcher::Watcher,
+    core::Core, device::device_request::DeviceRequest, load::shares::Holder, watcher::Watcher,
 };
 use busyhour::bus::Name;
 use busyhour_registrar::{
@@ -19,13 +16,14 @@ use busyhour_registrar::{
     watch::{Subscribe, Subscription, write_accepted},
 };
 use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Uri};
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 impl Core {
     pub(in crate::server) fn register(self: &Arc<Self>, request: &Request<'_>) {
         if let Err(refusal) = self.route_registration(request) {
             let Request { message, flow, .. } = *request;
-            self.refuse_registration(message, flow, request.transaction, &refusal);
+            self.device_context()
+                .refuse_registration(message, flow, request.transaction, &refusal);
         }
     }
 
@@ -43,35 +41,6 @@ impl Core {
             let Request { message, flow, .. } = *request;
             (self.compositor()).refuse(message, flow, request.transaction, &refusal);
         }
-    }
-
-    /// A registration whose device has left the table in the meantime.
-    pub(in crate::server) fn register_again(
-        self: &Arc<Self>,
-        aor: &str,
-        device_request: DeviceRequest,
-    ) {
-        let holder = self.holder(device_request.flow(), Some(user_of(aor)));
-        match self.devices().open(aor, holder, self) {
-            Ok(device) => self.push_to_device(&device, device_request),
-            Err(excess) => {
-                let refusal =
-                    self.responder()
-                        .no_room(excess, device_request.flow(), Some(user_of(aor)));
-                self.reject_or_drop_request(&device_request, &refusal);
-            }
-        }
-    }
-
-    pub(in crate::server) fn refuse_registration(
-        &self,
-        request: &Message<'_>,
-        flow: Flow,
-        transaction: TransactionKey,
-        refusal: &Refusal,
-    ) {
-        self.log().refused(request, flow, refusal);
-        self.responder().refuse(request, flow, transaction, refusal);
     }
 
     pub(in crate::server) fn refuse_subscription(
@@ -137,41 +106,12 @@ impl Core {
             return Ok(());
         };
         let holder = self.holder(request.flow, account);
-        let device = self.devices().open(aor, holder, self);
+        let device = self.device_context().open(aor, holder);
         let device =
             device.map_err(|excess| self.responder().no_room(excess, request.flow, account))?;
-        self.push_to_device(&device, device_request(inbound));
+        self.device_context()
+            .push_to_device(&device, device_request(inbound));
         Ok(())
-    }
-
-    /// Makes a device publish its full registration; `false` if there is no room.
-    pub(in crate::server) fn show_registration(self: &Arc<Self>, aor: &str) -> bool {
-        self.is_listened.store(true, Ordering::Release);
-        let Ok(device) = self.devices().open(aor, Holder::NOBODY, self) else {
-            return false;
-        };
-        let is_pushed = device.push_publish_full(self);
-        if !is_pushed {
-            device.leave_if_idle(self);
-        }
-        is_pushed
-    }
-
-    /// Gives a registration to its device, if that has room.
-    pub(in crate::server) fn push_to_device(
-        self: &Arc<Self>,
-        device: &Arc<Device>,
-        device_request: DeviceRequest,
-    ) {
-        if self.is_flooded(device.queued_len()) || self.devices().is_crowded(device.hash()) {
-            self.drop_request(&device_request);
-            return device.leave_if_idle(self);
-        }
-        let id = device_request.id();
-        // It takes no more only when the server ends, and the connections with it.
-        if !device.push(self, device_request) {
-            self.abandon_request(id);
-        }
     }
 
     fn route_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
 //! Registered contacts and named things (accounts, mailboxes, hints) for people and
 //! programs, a page at a time.
 
-use crate::server::{core::Core, device::Device};
+use crate::server::device::{Device, device_context::DeviceContext};
 use busyhour::{bus::Name, clock::Instant};
 use busyhour_registrar::{Binding, user_of};
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
@@ -58,17 +58,17 @@ impl<T> NamedPage<T> {
     }
 }
 
-impl Core {
+impl DeviceContext {
     /// Visits every device, whatever the limit: meant for operators, not for routing.
     pub(in crate::server) fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
-        let mut devices = self.devices().all();
+        let mut devices = self.devices.all();
         devices.retain(|device| after.is_none_or(|after| device.aor() > after));
         devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
         self.page(&devices, limit)
     }
 
     pub(in crate::server) fn bindings_of(&self, user: &str) -> Listing {
-        let mut devices = self.devices().all();
+        let mut devices = self.devices.all();
         devices.retain(|device| user_of(device.aor()) == user);
         devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
         self.page(&devices, usize::MAX)
@@ -76,7 +76,7 @@ impl Core {
 
     fn page(&self, devices: &[Arc<Device>], limit: usize) -> Listing {
         let mut page = Listing {
-            at: self.now(),
+            at: self.clock.now(),
             ..Listing::default()
         };
         for (index, device) in devices.iter().enumerate() {

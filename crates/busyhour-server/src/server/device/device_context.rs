@@ -1,0 +1,26 @@
+//! What a device gets of the server.
+
+use super::{compositor::Compositor, devices::Devices, flows::Flows, state_topics::StateTopics};
+use crate::server::{
+    access::account_policy::AccountPolicy, iax2::calls::Iax2Calls, load::load_control::LoadControl,
+    persistence::Persistence, server_clock::ServerClock, settings::mailboxes::Mailboxes,
+    sip::responder::Responder, stats::registration_log::RegistrationLog,
+};
+use std::sync::Arc;
+
+/// All devices, and the parts that they use: those that are for devices alone, and those
+/// that they share with the rest of the server.
+pub(in crate::server) struct DeviceContext {
+    pub(in crate::server) devices: Devices,
+    pub(in crate::server) flows: Flows,
+    pub(in crate::server) topics: StateTopics,
+    pub(in crate::server) compositor: Compositor,
+    pub(in crate::server) clock: Arc<ServerClock>,
+    pub(in crate::server) responder: Arc<Responder>,
+    pub(in crate::server) persistence: Arc<Persistence>,
+    pub(in crate::server) accounts: Arc<AccountPolicy>,
+    pub(in crate::server) mailboxes: Arc<Mailboxes>,
+    pub(in crate::server) iax2: Arc<Iax2Calls>,
+    pub(in crate::server) log: Arc<RegistrationLog>,
+    pub(in crate::server) load: Arc<LoadControl>,
+}

@@ -1,0 +1,86 @@
+//! How the requests of devices are refused or given up: counted by the part that counts
+//! their kind, and answered by their protocol.
+
+use super::{
+    device_context::DeviceContext,
+    device_request::{DeviceRequest, RequestId},
+};
+use crate::server::sip::transactions::TransactionKey;
+use busyhour_iax2::RequestOutcome;
+use busyhour_registrar::Refusal;
+use busyhour_sip::{Flow, Message};
+
+impl DeviceContext {
+    /// A REGISTER is refused: counted, noted, logged and answered.
+    pub(in crate::server) fn refuse_registration(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: TransactionKey,
+        refusal: &Refusal,
+    ) {
+        self.log.refused(request, flow, refusal);
+        self.responder.refuse(request, flow, transaction, refusal);
+    }
+
+    /// Refuses or drops a request whose device's queue is full.
+    pub(in crate::server) fn drop_request(&self, device_request: &DeviceRequest) {
+        self.responder.traffic.dropped_device_queue.increment();
+        self.reject_or_drop_request(device_request, &self.responder.overloaded());
+    }
+
+    /// Refuses or drops a request for lack of room. An IAX2 call is told to try again.
+    pub(in crate::server) fn reject_or_drop_request(
+        &self,
+        device_request: &DeviceRequest,
+        refusal: &Refusal,
+    ) {
+        match device_request {
+            DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
+                self.responder.reject_or_drop(inbound, refusal)
+            }
+            DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
+        }
+    }
+
+    /// Refuses a request whose account was removed after the request was admitted.
+    pub(in crate::server) fn refuse_request(&self, device_request: &DeviceRequest) {
+        let refusal = Refusal::Forbidden("No Such Account Any More");
+        let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
+            self.log.counters.forbidden.increment();
+            if let RequestId::Iax2(call) = device_request.id() {
+                self.iax2.conclude(&call, &RequestOutcome::Forbidden);
+            }
+            return;
+        };
+        let message = inbound.message();
+        match device_request {
+            DeviceRequest::Publish(_) => {
+                let (flow, transaction) = (inbound.flow, inbound.transaction);
+                (self.compositor).refuse(&message, flow, transaction, &refusal);
+            }
+            _ => {
+                let (flow, transaction) = (inbound.flow, inbound.transaction);
+                self.refuse_registration(&message, flow, transaction, &refusal);
+            }
+        }
+    }
+
+    /// Answers a request that the store did not take, or has no room for.
+    pub(in crate::server) fn give_up_request(&self, device_request: &DeviceRequest) {
+        match device_request {
+            DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
+                self.responder.fail(inbound)
+            }
+            DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
+        }
+    }
+
+    /// Gives a request up.
+    pub(in crate::server) fn abandon_request(&self, device_request: RequestId) {
+        match device_request {
+            RequestId::Sip(transaction) => self.responder.abandon(transaction),
+            RequestId::Iax2(call) => self.iax2.conclude(&call, &RequestOutcome::Failed),
+        }
+    }
+}
