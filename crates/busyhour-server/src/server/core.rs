@@ -10,7 +10,7 @@ use super::{
     iax2::calls::Iax2Calls,
     load::{
         load_control::LoadControl,
-        shares::{Holder, Holders, Shares},
+        shares::{Holder, Holders},
     },
     persistence::Persistence,
     random::Secrets,
@@ -18,7 +18,7 @@ use super::{
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::{responder::Responder, transactions::Transactions},
     stats::{
-        counters::{AdmissionCounters, HintCounters, TrafficCounters, WatchCounters},
+        counters::{AdmissionCounters, TrafficCounters},
         registration_log::RegistrationLog,
     },
     watcher::watchers::Watchers,
@@ -41,7 +41,8 @@ pub(super) struct Core {
     pub(super) started_at: Instant,
     /// A walk over what accounts have that have gone waits, and has not begun.
     pub(super) is_revocation_due: AtomicBool,
-    counters: ServerCounters,
+    /// What happened to credentials.
+    pub(super) admission: AdmissionCounters,
 }
 
 /// What a server is made of, in the order in which it is made.
@@ -56,26 +57,17 @@ pub(super) struct CoreParts {
     pub(super) accounts: Arc<AccountPolicy>,
     pub(super) logins: Logins,
     pub(super) device_context: Arc<DeviceContext>,
-    pub(super) watchers: Watchers,
+    pub(super) watchers: Arc<Watchers>,
     pub(super) mailboxes: Arc<Mailboxes>,
     pub(super) hints: Hints,
     pub(super) holders: Holders,
     pub(super) log: Arc<RegistrationLog>,
     pub(super) load: Arc<LoadControl>,
-    /// Bytes of NOTIFY requests that wait for their answer.
-    pub(super) notifies: Shares,
     pub(super) nonces: Nonces,
     pub(super) iax2: Arc<Iax2Calls>,
     pub(super) secrets: Arc<Secrets>,
     /// As they were in the store at the start.
     pub(super) tokens: TokenRows,
-}
-
-/// What is counted by parts that have no state of their own.
-pub(super) struct ServerCounters {
-    pub(super) admission: AdmissionCounters,
-    pub(super) watch: WatchCounters,
-    pub(super) hint: HintCounters,
 }
 
 impl Core {
@@ -86,11 +78,7 @@ impl Core {
             started_at: parts.runtime.clock().now(),
             is_revocation_due: AtomicBool::new(false),
             parts,
-            counters: ServerCounters {
-                admission: AdmissionCounters::default(),
-                watch: WatchCounters::default(),
-                hint: HintCounters::default(),
-            },
+            admission: AdmissionCounters::default(),
         }
     }
 
@@ -135,6 +123,10 @@ impl Core {
         &self.parts.watchers
     }
 
+    pub(super) fn hints(&self) -> &Hints {
+        &self.parts.hints
+    }
+
     pub(super) fn accounts(&self) -> &AccountPolicy {
         &self.parts.accounts
     }
@@ -170,10 +162,6 @@ impl Core {
 
     pub(super) fn iax2(&self) -> &Arc<Iax2Calls> {
         &self.parts.iax2
-    }
-
-    pub(super) fn counters(&self) -> &ServerCounters {
-        &self.counters
     }
 
     pub(super) fn now(&self) -> Instant {

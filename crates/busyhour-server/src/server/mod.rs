@@ -239,7 +239,7 @@ impl Server {
 
     /// A hint; `None` when the extension has none.
     pub fn hint(&self, extension: &str) -> Option<HintView> {
-        self.core.hint(extension)
+        self.core.hints().get(extension)
     }
 
     /// Sets the devices of an extension and notifies its watchers of their combined
@@ -251,7 +251,7 @@ impl Server {
     ///
     /// See [`HintRefusal`]; then `done` is dropped without having been called.
     pub fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal> {
-        self.core.set_hint(hint, done)
+        self.core.hints().set(hint, done)
     }
 
     /// Removes the devices that were set for a hint; `false` if there is no such hint,
@@ -263,13 +263,13 @@ impl Server {
     /// [`HintRefusal::Configured`] when it stands in the configuration,
     /// [`HintRefusal::InAccounts`] when only accounts name it.
     pub fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal> {
-        self.core.remove_hint(extension, done)
+        self.core.hints().remove(extension, done)
     }
 
     /// At most `limit` hints in the order of their extensions, beginning after
     /// the extension `after`.
     pub fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
-        self.core.list_hints(after, limit)
+        self.core.hints().list(after, limit)
     }
 
     /// Accounts that the store holds for the server's realm.

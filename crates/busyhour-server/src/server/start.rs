@@ -121,11 +121,12 @@ impl Core {
         core.sweep_transactions()?;
         core.device_context().start_probing(core.runtime())?;
         for hint in &core.config().hints {
-            let set = core.take_hint(hint, SetBy::Configuration);
+            let set = core.hints().take(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
         core.restore_settings(&contents);
-        core.name_hints(&core.parts.accounts.directory.differences());
+        core.hints()
+            .follow_accounts(&core.parts.accounts.directory.differences());
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
         core.device_context().restore_publications(publications);
@@ -142,7 +143,7 @@ impl Core {
         for ((kind, name), value) in &contents.settings {
             let restored = match kind {
                 SettingKind::Mailbox => self.mailboxes().restore(name, value),
-                SettingKind::Hint => self.restore_hint_setting(name, value),
+                SettingKind::Hint => self.hints().restore(name, value),
                 SettingKind::Token | SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {
@@ -157,7 +158,7 @@ impl Core {
         let learn = move |news| {
             if let Some(core) = core.upgrade() {
                 let differences = core.parts.accounts.directory.learn(news);
-                core.name_hints(&differences);
+                core.hints().follow_accounts(&differences);
                 core.watchers().move_mailboxes(&differences);
                 if differences.iter().any(|difference| difference.is_gone) {
                     core.revoke();
@@ -322,6 +323,22 @@ fn parts(
         log: log.clone(),
         load: load.clone(),
     });
+    let watchers = Arc::new(Watchers::new(
+        (
+            phones(limits.watchers_max),
+            bytes((budget / NOTIFIES_PART) as usize),
+        ),
+        limits.dialog_bytes_max,
+        secrets.clone(),
+        responder.clone(),
+    ));
+    let hints = Hints::new(
+        &runtime,
+        &config,
+        persistence.clone(),
+        device_context.clone(),
+        watchers.clone(),
+    );
     Ok(CoreParts {
         domains: config.domains(),
         authenticator,
@@ -329,16 +346,12 @@ fn parts(
         logins: Logins::new(device_seed, count(logins::CAPACITY)),
         device_context,
         mailboxes,
-        hints: Hints::new(
-            runtime.topic("extension-state").cached().build(),
-            config.limits.hints_max,
-        ),
-        watchers: Watchers::new(phones(limits.watchers_max)),
+        hints,
+        watchers,
         holders,
         responder,
         log,
         load,
-        notifies: bytes((budget / NOTIFIES_PART) as usize),
         nonces: Nonces::new(
             limits.nonces_max,
             count(limits.nonces_max),

@@ -419,10 +419,10 @@ impl Core {
             network: self.responder().network().stats(),
             traffic: self.traffic_stats(),
             registrar: self.registrar_stats(),
-            watch: self.watch_stats(),
+            watch: self.watchers().stats(),
             publish: self.compositor().stats(),
             mailbox: self.mailboxes().stats(),
-            hint: self.hint_stats(),
+            hint: self.hints().stats(),
             iax2: self.iax2().stats(),
             store: self.store().stats(),
             graphite: GraphiteStats::default(),
@@ -466,7 +466,7 @@ impl Core {
 
     fn registrar_stats(&self) -> RegistrarStats {
         let (counters, latency) = (&self.log().counters, &self.log().latency);
-        let (flows, admission) = (&self.flows().counters, &self.counters().admission);
+        let (flows, admission) = (&self.flows().counters, &self.admission);
         let [latency_p50_ns, latency_p99_ns, latency_p999_ns] =
             latency.permille_ns([500, 990, 999]);
         RegistrarStats {
@@ -501,30 +501,6 @@ impl Core {
             latency_p99_ns,
             latency_p999_ns,
             latency_max_ns: latency.max_ns(),
-        }
-    }
-
-    fn watch_stats(&self) -> WatchStats {
-        let counters = &self.counters().watch;
-        WatchStats {
-            watcher_count: self.watchers().len() as u64,
-            requests: counters.requests.get(),
-            created: counters.created.get(),
-            restored: counters.restored.get(),
-            refreshed: counters.refreshed.get(),
-            unsubscribed: counters.unsubscribed.get(),
-            expired: counters.expired.get(),
-            revoked: counters.revoked.get(),
-            given_up: counters.given_up.get(),
-            rejected: counters.rejected.get(),
-            notified: counters.notified.get(),
-            retransmitted: counters.retransmitted.get(),
-            confirmed: counters.confirmed.get(),
-            conflated: counters.conflated.get(),
-            unanswered_bytes: self.parts.notifies.used(),
-            over_share: counters.over_share.get(),
-            unproven: counters.unproven.get(),
-            too_long: counters.too_long.get(),
         }
     }
 }

@@ -289,7 +289,7 @@ impl Watcher {
                 Delivery::Replayed => subscription.nothing_more_is_known(),
                 Delivery::Lost(_) => false,
             };
-            core.counters().watch.conflated.add(u64::from(replaced));
+            core.watchers().counters.conflated.add(u64::from(replaced));
         });
     }
 
@@ -297,7 +297,8 @@ impl Watcher {
         self.with(|core, state| {
             let message = inbound.message();
             if let Err(refusal) = self.refresh(core, state, &message, inbound) {
-                core.refuse_subscription(&message, inbound.flow, inbound.transaction, &refusal);
+                core.watchers()
+                    .refuse(&message, inbound.flow, inbound.transaction, &refusal);
             }
         });
     }
@@ -318,7 +319,7 @@ impl Watcher {
             return Err(Refusal::NoSubscription);
         }
         let subscribe = Subscribe::read(message, &core.config().watch, inbound.flow)?;
-        core.check_kept_len(&subscribe)?;
+        core.watchers().check_kept_len(&subscribe)?;
         if state.is_over || subscribe.granted_s == 0 || core.store().is_immediate() {
             return self.take_refresh(core, state, message, inbound);
         }
@@ -328,18 +329,17 @@ impl Watcher {
     }
 
     fn answered(self: &Arc<Self>, cseq: u32, status: u16) {
-        self.with(|core, state| {
-            let counters = core.counters();
-            match state.subscription.answered(cseq, status) {
+        self.with(
+            |core, state| match state.subscription.answered(cseq, status) {
                 false => core.traffic().stray_responses.increment(),
                 true if (200..300).contains(&status) => {
-                    counters.watch.confirmed.increment();
+                    core.watchers().counters.confirmed.increment();
                     core.responder()
                         .heard_at(state.subscription.dialog().flow());
                 }
                 true => {}
-            }
-        });
+            },
+        );
     }
 
     fn fire(self: Arc<Self>) {
@@ -372,7 +372,7 @@ impl Watcher {
     }
 
     fn send(&self, core: &Core, state: &mut Inner) {
-        let counters = &core.counters().watch;
+        let counters = &core.watchers().counters;
         let subscription = &mut state.subscription;
         while let Some(sent) = core.responder().poll(subscription) {
             let cost = buffer_bytes(subscription.outstanding_len());
@@ -408,7 +408,7 @@ impl Watcher {
     /// Charges its subscriber for an unanswered NOTIFY, in place of the last one;
     /// `false` if the share is used up.
     fn charge(&self, core: &Core, charged: &mut u64, bytes: u64) -> bool {
-        let notifies = &core.parts.notifies;
+        let notifies = &core.watchers().notifies;
         notifies.give_back(self.holder, std::mem::take(charged));
         if bytes > 0 && notifies.take(self.holder, bytes).is_err() {
             return false;
@@ -437,7 +437,7 @@ impl Watcher {
     }
 
     fn close(&self, core: &Core, state: &mut Inner, end: End) -> Option<StateSubscription> {
-        let counters = &core.counters().watch;
+        let counters = &core.watchers().counters;
         match end {
             End::Unsubscribed => counters.unsubscribed.increment(),
             End::Expired => counters.expired.increment(),

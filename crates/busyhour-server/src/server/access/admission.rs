@@ -286,7 +286,7 @@ impl Core {
         };
         let is_replay = !self.parts.nonces.admit(used, unix.as_secs());
         if is_replay {
-            self.counters().admission.replayed.increment();
+            self.admission.replayed.increment();
         }
         is_replay
     }
@@ -329,7 +329,7 @@ impl Core {
         let logins = &self.parts.logins;
         let left = logins.pause_left(flow.remote.ip(), username, self.now());
         if left.is_some() {
-            self.counters().admission.logins_paused.increment();
+            self.admission.logins_paused.increment();
         }
         left
     }
@@ -342,7 +342,7 @@ impl Core {
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
         self.responder()
             .respond_at_once(request, Status::UNAUTHORIZED, |mut answer| {
-                self.counters().admission.challenged.increment();
+                self.admission.challenged.increment();
                 for challenge in authenticator.challenges(unix, source, salt, is_stale) {
                     answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
                 }

@@ -1,7 +1,7 @@
 //! One hint: it listens to its devices on the bus, on its own serializer, and publishes
 //! their combined state when that changes.
 
-use crate::server::core::Core;
+use crate::server::device::device_context::DeviceContext;
 use busyhour::{
     bus::{self, Delivery, Name, Topic},
     serializer::Serializer,
@@ -65,29 +65,34 @@ impl Hint {
     }
 
     /// Listens to its devices from now on, and publishes their current state.
-    pub(in crate::server) fn start(self: &Arc<Self>, core: &Arc<Core>) {
-        let devices = self.devices.iter().enumerate();
-        let feeds = devices.map(|(index, device)| {
+    pub(in crate::server) fn start(
+        self: &Arc<Self>,
+        topic: &Topic<ExtensionState>,
+        devices: &Arc<DeviceContext>,
+    ) {
+        let states = &devices.topics.states;
+        let named = self.devices.iter().enumerate();
+        let feeds = named.map(|(index, device)| {
             // The device does not change between the check and the subscription.
-            core.device_context().subscribe_with_snapshot(device, || {
-                let state = core.topics().states.get(device);
+            devices.subscribe_with_snapshot(device, || {
+                let state = states.get(device);
                 lock(&self.lines)[index] = LineState::of(state.as_ref());
-                self.listen(core, index, device.clone())
+                self.listen(topic, states, index, device.clone())
             })
         });
         *lock(&self.feeds) = feeds.collect();
-        self.tell(core.hints().topic(), &lock(&self.lines));
+        self.tell(topic, &lock(&self.lines));
     }
 
     fn listen(
         self: &Arc<Self>,
-        core: &Core,
+        topic: &Topic<ExtensionState>,
+        states: &Topic<DeviceState>,
         index: usize,
         device: Name,
     ) -> bus::Subscription<DeviceState> {
         let hint = Arc::downgrade(self);
-        let topic = core.hints().topic().clone();
-        let states = core.topics().states.clone();
+        let (topic, states) = (topic.clone(), states.clone());
         let feed = states.subscribe().key(device.clone()).replay().conflate();
         feed.on(&self.serializer).start(move |delivery| {
             let Some(hint) = hint.upgrade() else { return };

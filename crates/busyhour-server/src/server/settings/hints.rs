@@ -10,15 +10,19 @@
 
 use super::hint::{Hint, HintView, SetBy};
 use crate::server::{
+    ServerConfig,
     access::accounts::Difference,
-    core::Core,
-    stats::{HintStats, listing::NamedPage},
+    device::device_context::DeviceContext,
+    persistence::Persistence,
+    stats::{HintStats, counters::HintCounters, listing::NamedPage},
+    watcher::watchers::Watchers,
 };
-use busyhour::bus::{Name, Topic};
-use busyhour_registrar::{
-    Domains, address_of_record, user_of,
-    watch::{End, ExtensionState},
+use busyhour::{
+    bus::{Name, Topic},
+    pool::TaskPool,
+    runtime::Runtime,
 };
+use busyhour_registrar::{Domains, address_of_record, watch::ExtensionState};
 use busyhour_sip::Uri;
 use busyhour_store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
 use std::{
@@ -31,7 +35,16 @@ use thiserror::Error;
 pub(in crate::server) struct Hints {
     topic: Topic<ExtensionState>,
     table: Mutex<HintTable>,
+    counters: HintCounters,
     count_max: usize,
+    pool: TaskPool,
+    /// Where users without a domain are.
+    domains: Domains,
+    /// The names of our domains.
+    domain_names: Vec<String>,
+    persistence: Arc<Persistence>,
+    device_context: Arc<DeviceContext>,
+    watchers: Arc<Watchers>,
 }
 
 /// An extension and its devices, as the configuration names them.
@@ -124,11 +137,24 @@ struct HintTable {
 }
 
 impl Hints {
-    pub(in crate::server) fn new(topic: Topic<ExtensionState>, count_max: usize) -> Self {
+    pub(in crate::server) fn new(
+        runtime: &Runtime,
+        config: &ServerConfig,
+        persistence: Arc<Persistence>,
+        device_context: Arc<DeviceContext>,
+        watchers: Arc<Watchers>,
+    ) -> Self {
         Self {
-            topic,
+            topic: runtime.topic("extension-state").cached().build(),
             table: Mutex::default(),
-            count_max,
+            counters: HintCounters::default(),
+            count_max: config.limits.hints_max,
+            pool: runtime.pool().clone(),
+            domains: config.domains(),
+            domain_names: config.domains.clone(),
+            persistence,
+            device_context,
+            watchers,
         }
     }
 
@@ -141,8 +167,211 @@ impl Hints {
         self.topic.get(&Name::new(extension)).is_some()
     }
 
-    pub(in crate::server) fn len(&self) -> usize {
-        self.topic.len()
+    /// Adds a hint of the configuration or of the store.
+    pub(in crate::server) fn take(
+        &self,
+        config: &HintConfig,
+        set_by: SetBy,
+    ) -> Result<(), HintRefusal> {
+        self.try_set(config, set_by, || Ok(())).map(drop)
+    }
+
+    /// Restores a stored setting, unless the configuration defines the hint now.
+    pub(in crate::server) fn restore(&self, extension: &str, devices: &str) -> Result<(), String> {
+        let config = HintConfig {
+            extension: extension.to_owned(),
+            devices: devices.split(' ').map(str::to_owned).collect(),
+        };
+        let restored = self.take(&config, SetBy::Http);
+        restored.map_err(|refusal| refusal.to_string())
+    }
+
+    /// Sets a hint and stores it; returns whether the extension had none before. If the
+    /// address becomes an extension, its watchers are asked to subscribe again.
+    pub(in crate::server) fn set(
+        &self,
+        config: &HintConfig,
+        done: Completion,
+    ) -> Result<bool, HintRefusal> {
+        let keep = || {
+            let put = Change::PutSetting {
+                kind: SettingKind::Hint,
+                name: config.extension.clone(),
+                value: config.devices.join(" "),
+            };
+            self.persistence.store().commit(vec![put], done)
+        };
+        self.count(self.try_set(config, SetBy::Http, keep))
+    }
+
+    fn count(&self, set: Result<bool, HintRefusal>) -> Result<bool, HintRefusal> {
+        let counters = &self.counters;
+        match set {
+            Ok(_) => counters.set.increment(),
+            Err(_) => counters.refused.increment(),
+        }
+        set
+    }
+
+    fn try_set(
+        &self,
+        config: &HintConfig,
+        set_by: SetBy,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, HintRefusal> {
+        let set = config.check(&self.domains)?;
+        let extension = Name::new(&config.extension);
+        let mut table = self.lock();
+        self.check(&table, &extension, set_by)?;
+        let devices = table.devices(&extension, &set)?;
+        keep()?;
+        let is_new = self.put(&mut table, &extension, devices, Some((set, set_by)));
+        drop(table);
+        if is_new {
+            self.move_watchers(&config.extension);
+        }
+        Ok(is_new)
+    }
+
+    /// Removes the devices that were set for a hint; `false` if there is no such hint.
+    /// If no devices are left, its watchers are asked to subscribe again.
+    pub(in crate::server) fn remove(
+        &self,
+        extension: &str,
+        done: Completion,
+    ) -> Result<bool, HintRefusal> {
+        let mut table = self.lock();
+        let name = Name::new(extension);
+        match table.hints.get(&name).map(|hint| &hint.set) {
+            None => return Ok(false),
+            Some(None) => return Err(HintRefusal::InAccounts(extension.to_owned())),
+            Some(Some((_, SetBy::Configuration))) => {
+                return Err(HintRefusal::Configured(extension.to_owned()));
+            }
+            Some(Some((_, SetBy::Http))) => {}
+        }
+        let forget = Change::RemoveSetting {
+            kind: SettingKind::Hint,
+            name: extension.to_owned(),
+        };
+        self.persistence.store().commit(vec![forget], done)?;
+        // There are fewer than before, so the limit holds.
+        let devices = table.devices(&name, &[]).unwrap_or_default();
+        let is_gone = devices.is_empty();
+        self.put(&mut table, &name, devices, None);
+        drop(table);
+        self.counters.removed.increment();
+        if is_gone {
+            self.move_watchers(extension);
+        }
+        Ok(true)
+    }
+
+    /// Applies the extensions that the accounts of the store name.
+    pub(in crate::server) fn follow_accounts(&self, differences: &[Difference]) {
+        let mut homeless = Vec::new();
+        for difference in differences {
+            let (gone, new) = (&difference.hints_gone, &difference.hints_new);
+            if gone.is_empty() && new.is_empty() {
+                continue;
+            }
+            let Ok(device) = device_named(&difference.username, &self.domains) else {
+                self.counters.refused.add(new.len() as u64);
+                homeless.extend(new.first().map(|hint| (&*difference.username, &**hint)));
+                continue;
+            };
+            gone.iter()
+                .for_each(|extension| self.name(extension, &device, false));
+            new.iter()
+                .for_each(|extension| self.name(extension, &device, true));
+        }
+        warn_of_homeless(&homeless);
+    }
+
+    fn name(&self, extension: &str, device: &Name, is_named: bool) {
+        let name = Name::new(extension);
+        let mut table = self.lock();
+        let was_there = table.hints.contains_key(&name);
+        if is_named && !was_there && table.hints.len() >= self.count_max {
+            return self.counters.refused.increment();
+        }
+        table.name(&name, device, is_named);
+        let set = table.hints.get(&name).and_then(|hint| hint.set.clone());
+        let wanted = set.as_ref().map_or(&[][..], |(devices, _)| devices);
+        let Ok(devices) = table.devices(&name, wanted) else {
+            table.name(&name, device, false);
+            return self.counters.refused.increment();
+        };
+        self.put(&mut table, &name, devices, set);
+        let is_there = table.hints.contains_key(&name);
+        drop(table);
+        if was_there != is_there {
+            self.move_watchers(extension);
+        }
+    }
+
+    /// Replaces a hint; without devices there is no hint. Returns whether there was
+    /// none before.
+    fn put(
+        &self,
+        table: &mut HintTable,
+        extension: &Name,
+        devices: Vec<Name>,
+        set: Option<(Vec<Name>, SetBy)>,
+    ) -> bool {
+        let before = table.hints.remove(extension);
+        if let Some(before) = &before {
+            before.silence();
+        }
+        if devices.is_empty() {
+            // A watcher that lags is brought up to date from the cache.
+            let _ = self.topic.remove(extension);
+            return before.is_none();
+        }
+        let serializer = self.pool.ephemeral();
+        let hint = Arc::new(Hint::new(extension.clone(), devices, set, serializer));
+        hint.start(&self.topic, &self.device_context);
+        table.hints.insert(extension.clone(), hint);
+        before.is_none()
+    }
+
+    pub(in crate::server) fn get(&self, extension: &str) -> Option<HintView> {
+        let table = self.lock();
+        let hint = table.hints.get(&Name::new(extension));
+        hint.map(|hint| hint.view())
+    }
+
+    pub(in crate::server) fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
+        let table = self.lock();
+        NamedPage::of(&table.hints, after, limit, |_, hint| Some(hint.view()))
+    }
+
+    pub(in crate::server) fn stats(&self) -> HintStats {
+        let counters = &self.counters;
+        HintStats {
+            hint_count: self.topic.len() as u64,
+            set: counters.set.get(),
+            removed: counters.removed.get(),
+            refused: counters.refused.get(),
+        }
+    }
+
+    /// All watchers are searched only if there may be one of this extension.
+    fn move_watchers(&self, extension: &str) {
+        if self.may_be_watched(extension) {
+            self.watchers.move_extension(extension);
+        }
+    }
+
+    fn may_be_watched(&self, extension: &str) -> bool {
+        let domains = &self.domain_names;
+        let is_watched = |domain: &String| {
+            let device = device_of(&format!("sip:{extension}@{domain}"), &self.domains);
+            device.is_none_or(|device| self.device_context.topics.states.would_deliver(&device))
+        };
+        domains.is_empty()
+            || domains.iter().any(is_watched)
+            || self.topic.would_deliver(&Name::new(extension))
     }
 
     /// Whether a hint may be set: not if the configuration defines it, and not beyond
@@ -195,233 +424,6 @@ impl HintTable {
     }
 }
 
-impl Core {
-    pub(in crate::server) fn hints(&self) -> &Hints {
-        &self.parts.hints
-    }
-
-    /// Adds a hint of the configuration or of the store.
-    pub(in crate::server) fn take_hint(
-        self: &Arc<Self>,
-        config: &HintConfig,
-        set_by: SetBy,
-    ) -> Result<(), HintRefusal> {
-        self.try_set_hint(config, set_by, || Ok(())).map(drop)
-    }
-
-    /// Restores a stored setting, unless the configuration defines the hint now.
-    pub(in crate::server) fn restore_hint_setting(
-        self: &Arc<Self>,
-        extension: &str,
-        devices: &str,
-    ) -> Result<(), String> {
-        let config = HintConfig {
-            extension: extension.to_owned(),
-            devices: devices.split(' ').map(str::to_owned).collect(),
-        };
-        let restored = self.take_hint(&config, SetBy::Http);
-        restored.map_err(|refusal| refusal.to_string())
-    }
-
-    /// Sets a hint and stores it; returns whether the extension had none before. If the
-    /// address becomes an extension, its watchers are asked to subscribe again.
-    pub(in crate::server) fn set_hint(
-        self: &Arc<Self>,
-        config: &HintConfig,
-        done: Completion,
-    ) -> Result<bool, HintRefusal> {
-        let keep = || {
-            let put = Change::PutSetting {
-                kind: SettingKind::Hint,
-                name: config.extension.clone(),
-                value: config.devices.join(" "),
-            };
-            self.store().commit(vec![put], done)
-        };
-        self.count_hint(self.try_set_hint(config, SetBy::Http, keep))
-    }
-
-    fn count_hint(&self, set: Result<bool, HintRefusal>) -> Result<bool, HintRefusal> {
-        let counters = &self.counters().hint;
-        match set {
-            Ok(_) => counters.set.increment(),
-            Err(_) => counters.refused.increment(),
-        }
-        set
-    }
-
-    fn try_set_hint(
-        self: &Arc<Self>,
-        config: &HintConfig,
-        set_by: SetBy,
-        keep: impl FnOnce() -> Result<(), Refused>,
-    ) -> Result<bool, HintRefusal> {
-        let set = config.check(&self.parts.domains)?;
-        let extension = Name::new(&config.extension);
-        let mut table = self.hints().lock();
-        self.hints().check(&table, &extension, set_by)?;
-        let devices = table.devices(&extension, &set)?;
-        keep()?;
-        let is_new = self.make_hint(&mut table, &extension, devices, Some((set, set_by)));
-        drop(table);
-        if is_new {
-            self.part_watchers(&config.extension);
-        }
-        Ok(is_new)
-    }
-
-    /// Removes the devices that were set for a hint; `false` if there is no such hint.
-    /// If no devices are left, its watchers are asked to subscribe again.
-    pub(in crate::server) fn remove_hint(
-        self: &Arc<Self>,
-        extension: &str,
-        done: Completion,
-    ) -> Result<bool, HintRefusal> {
-        let mut table = self.hints().lock();
-        let name = Name::new(extension);
-        match table.hints.get(&name).map(|hint| &hint.set) {
-            None => return Ok(false),
-            Some(None) => return Err(HintRefusal::InAccounts(extension.to_owned())),
-            Some(Some((_, SetBy::Configuration))) => {
-                return Err(HintRefusal::Configured(extension.to_owned()));
-            }
-            Some(Some((_, SetBy::Http))) => {}
-        }
-        let forget = Change::RemoveSetting {
-            kind: SettingKind::Hint,
-            name: extension.to_owned(),
-        };
-        self.store().commit(vec![forget], done)?;
-        // There are fewer than before, so the limit holds.
-        let devices = table.devices(&name, &[]).unwrap_or_default();
-        let is_gone = devices.is_empty();
-        self.make_hint(&mut table, &name, devices, None);
-        drop(table);
-        self.counters().hint.removed.increment();
-        if is_gone {
-            self.part_watchers(extension);
-        }
-        Ok(true)
-    }
-
-    /// Applies the extensions that the accounts of the store name.
-    pub(in crate::server) fn name_hints(self: &Arc<Self>, differences: &[Difference]) {
-        let mut homeless = Vec::new();
-        for difference in differences {
-            let (gone, new) = (&difference.hints_gone, &difference.hints_new);
-            if gone.is_empty() && new.is_empty() {
-                continue;
-            }
-            let Ok(device) = device_named(&difference.username, &self.parts.domains) else {
-                self.counters().hint.refused.add(new.len() as u64);
-                homeless.extend(new.first().map(|hint| (&*difference.username, &**hint)));
-                continue;
-            };
-            gone.iter()
-                .for_each(|extension| self.name_hint(extension, &device, false));
-            new.iter()
-                .for_each(|extension| self.name_hint(extension, &device, true));
-        }
-        warn_of_homeless(&homeless);
-    }
-
-    fn name_hint(self: &Arc<Self>, extension: &str, device: &Name, is_named: bool) {
-        let name = Name::new(extension);
-        let mut table = self.hints().lock();
-        let was_there = table.hints.contains_key(&name);
-        if is_named && !was_there && table.hints.len() >= self.hints().count_max {
-            return self.counters().hint.refused.increment();
-        }
-        table.name(&name, device, is_named);
-        let set = table.hints.get(&name).and_then(|hint| hint.set.clone());
-        let wanted = set.as_ref().map_or(&[][..], |(devices, _)| devices);
-        let Ok(devices) = table.devices(&name, wanted) else {
-            table.name(&name, device, false);
-            return self.counters().hint.refused.increment();
-        };
-        self.make_hint(&mut table, &name, devices, set);
-        let is_there = table.hints.contains_key(&name);
-        drop(table);
-        if was_there != is_there {
-            self.part_watchers(extension);
-        }
-    }
-
-    /// Replaces a hint; without devices there is no hint. Returns whether there was
-    /// none before.
-    fn make_hint(
-        self: &Arc<Self>,
-        table: &mut HintTable,
-        extension: &Name,
-        devices: Vec<Name>,
-        set: Option<(Vec<Name>, SetBy)>,
-    ) -> bool {
-        let before = table.hints.remove(extension);
-        if let Some(before) = &before {
-            before.silence();
-        }
-        if devices.is_empty() {
-            // A watcher that lags is brought up to date from the cache.
-            let _ = self.hints().topic.remove(extension);
-            return before.is_none();
-        }
-        let serializer = self.runtime().pool().ephemeral();
-        let hint = Arc::new(Hint::new(extension.clone(), devices, set, serializer));
-        hint.start(self);
-        table.hints.insert(extension.clone(), hint);
-        before.is_none()
-    }
-
-    pub(in crate::server) fn hint(&self, extension: &str) -> Option<HintView> {
-        let table = self.hints().lock();
-        let hint = table.hints.get(&Name::new(extension));
-        hint.map(|hint| hint.view())
-    }
-
-    pub(in crate::server) fn list_hints(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> NamedPage<HintView> {
-        let table = self.hints().lock();
-        NamedPage::of(&table.hints, after, limit, |_, hint| Some(hint.view()))
-    }
-
-    pub(in crate::server) fn hint_stats(&self) -> HintStats {
-        let counters = &self.counters().hint;
-        HintStats {
-            hint_count: self.hints().len() as u64,
-            set: counters.set.get(),
-            removed: counters.removed.get(),
-            refused: counters.refused.get(),
-        }
-    }
-
-    /// The watchers of the address need another topic from now on: a new subscription
-    /// finds the right one. All watchers are searched only if there may be one.
-    fn part_watchers(&self, extension: &str) {
-        if !self.may_be_watched(extension) {
-            return;
-        }
-        for watcher in self.watchers().all() {
-            if user_of(&watcher.device()) == extension {
-                watcher.push_end(End::Deactivated);
-            }
-        }
-    }
-
-    fn may_be_watched(&self, extension: &str) -> bool {
-        let domains = &self.config().domains;
-        let is_watched = |domain: &String| {
-            let device = device_of(&format!("sip:{extension}@{domain}"), &self.parts.domains);
-            device.is_none_or(|device| self.topics().states.would_deliver(&device))
-        };
-        domains.is_empty()
-            || domains.iter().any(is_watched)
-            || self.hints().topic.would_deliver(&Name::new(extension))
-    }
-}
-
 /// One log line for many users whose accounts name hints without effect.
 fn warn_of_homeless(users: &[(&str, &str)]) {
     if let Some((user, hint)) = users.first() {
@@ -454,7 +456,7 @@ const DEVICES_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use busyhour::runtime::Runtime;
+    use crate::server::core::Core;
 
     #[test]
     fn a_refused_hint_of_an_account_leaves_nothing_behind() {
@@ -465,9 +467,10 @@ mod tests {
                 .map(|number| format!("u{number}"))
                 .collect(),
         };
-        core.take_hint(&config, SetBy::Configuration).unwrap();
-        core.name_hint("100", &Name::new("sip:alice@example.com"), true);
-        assert_eq!(core.hint_stats().refused, 1);
+        core.hints().take(&config, SetBy::Configuration).unwrap();
+        core.hints()
+            .name("100", &Name::new("sip:alice@example.com"), true);
+        assert_eq!(core.hints().stats().refused, 1);
         assert!(core.hints().lock().named.is_empty());
     }
 }

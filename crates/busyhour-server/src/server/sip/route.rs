@@ -5,7 +5,7 @@ use super::{
     inbound_request::InboundRequest,
     receive::Request,
     responder::answer_flow,
-    transactions::{Begun, Repeated, TransactionKey},
+    transactions::{Begun, Repeated},
 };
 use crate::server::{
     core::Core, device::device_request::DeviceRequest, load::shares::Holder, watcher::Watcher,
@@ -15,7 +15,7 @@ use busyhour_registrar::{
     Refusal, address_of_record, user_of,
     watch::{Subscribe, Subscription, write_accepted},
 };
-use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Uri};
+use busyhour_sip::{HeaderName, Message, Method, SipUri, Uri};
 use std::sync::Arc;
 
 impl Core {
@@ -28,10 +28,11 @@ impl Core {
     }
 
     pub(in crate::server) fn subscribe(self: &Arc<Self>, request: &Request<'_>) {
-        self.counters().watch.requests.increment();
+        self.watchers().counters.requests.increment();
         if let Err(refusal) = self.route_subscription(request) {
             let Request { message, flow, .. } = *request;
-            self.refuse_subscription(message, flow, request.transaction, &refusal);
+            self.watchers()
+                .refuse(message, flow, request.transaction, &refusal);
         }
     }
 
@@ -41,17 +42,6 @@ impl Core {
             let Request { message, flow, .. } = *request;
             (self.compositor()).refuse(message, flow, request.transaction, &refusal);
         }
-    }
-
-    pub(in crate::server) fn refuse_subscription(
-        &self,
-        request: &Message<'_>,
-        flow: Flow,
-        transaction: TransactionKey,
-        refusal: &Refusal,
-    ) {
-        self.counters().watch.rejected.increment();
-        self.responder().refuse(request, flow, transaction, refusal);
     }
 
     /// Whether the queue of a device or watcher is full.
@@ -138,18 +128,6 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a subscription may keep so much.
-    pub(in crate::server) fn check_kept_len(
-        &self,
-        subscribe: &Subscribe<'_>,
-    ) -> Result<(), Refusal> {
-        if subscribe.kept_len() <= self.limits().dialog_bytes_max {
-            return Ok(());
-        }
-        self.counters().watch.too_long.increment();
-        Err(Refusal::TooLongToKeep)
-    }
-
     fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: Box<InboundRequest>) {
         if self.is_flooded(watcher.queued_len()) {
             return self.responder().drop_arrival(&inbound);
@@ -173,7 +151,7 @@ impl Core {
         self.check_known(&device)?;
         self.check_gruu(&uri, &device)?;
         let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
-        self.check_kept_len(&subscribe)?;
+        self.watchers().check_kept_len(&subscribe)?;
         let account = sender.account();
         match self.begin(request, account)? {
             Some(inbound) => {
@@ -202,7 +180,7 @@ impl Core {
         holder: Holder,
         inbound: Box<InboundRequest>,
     ) -> Result<(), Refusal> {
-        let (id, tag) = self.new_watcher_tag();
+        let (id, tag) = self.watchers().new_tag();
         let advertised = self.config().advertised.clone();
         let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
         let subscription = subscription.opened_by(account);
@@ -217,7 +195,7 @@ impl Core {
         let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
         let inserted = self.watchers().insert(&watcher);
         inserted.map_err(|excess| self.responder().no_room(excess, flow, account))?;
-        self.counters().watch.created.increment();
+        self.watchers().counters.created.increment();
         if granted_s > 0 && !self.store().is_immediate() {
             watcher.begin(self, granted_s, inbound, answer);
         } else {
@@ -226,11 +204,6 @@ impl Core {
             watcher.start(self);
         }
         Ok(())
-    }
-
-    fn new_watcher_tag(&self) -> (u64, String) {
-        let id = self.watchers().next_id();
-        (id, Watcher::make_tag(id, self.parts.secrets.tag(id)))
     }
 
     /// Begins the transaction; `None` when another thread was quicker with a

@@ -108,7 +108,8 @@ impl Watcher {
     fn prolonged(&self, core: &Core, state: &mut Inner, inbound: &InboundRequest) {
         let message = inbound.message();
         if let Err(refusal) = self.take_refresh(core, state, &message, inbound) {
-            core.refuse_subscription(&message, inbound.flow, inbound.transaction, &refusal);
+            core.watchers()
+                .refuse(&message, inbound.flow, inbound.transaction, &refusal);
         }
     }
 
@@ -180,7 +181,7 @@ impl Watcher {
             return Ok(());
         };
         subscription.refresh(&subscribe, core.now())?;
-        core.counters().watch.refreshed.increment();
+        core.watchers().counters.refreshed.increment();
         core.responder()
             .accept(inbound.transaction, answer_flow(message, flow), answer);
         Ok(())
@@ -299,7 +300,7 @@ impl Core {
         let watcher = Watcher::restored(self, subscription, row);
         let watcher = watcher.ok_or("its tag is not from this server")?;
         self.watchers().put_back(&watcher);
-        self.counters().watch.restored.increment();
+        self.watchers().counters.restored.increment();
         Ok(watcher)
     }
 

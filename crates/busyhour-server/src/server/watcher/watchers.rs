@@ -4,11 +4,15 @@ use super::Watcher;
 use crate::server::{
     access::accounts::Difference,
     load::shares::{Excess, Shares},
+    random::Secrets,
+    sip::{responder::Responder, transactions::TransactionKey},
+    stats::{WatchStats, counters::WatchCounters},
 };
 use busyhour_registrar::{
-    user_of,
-    watch::{End, Package},
+    Refusal, user_of,
+    watch::{End, Package, Subscribe},
 };
+use busyhour_sip::{Flow, Message};
 use std::{
     collections::{HashMap, HashSet},
     sync::{
@@ -19,23 +23,64 @@ use std::{
 
 /// The table of watchers, in shards with a lock each.
 pub(in crate::server) struct Watchers {
+    pub(in crate::server) counters: WatchCounters,
+    /// Bytes of NOTIFY requests that wait for their answer.
+    pub(super) notifies: Shares,
     shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
     shares: Shares,
+    secrets: Arc<Secrets>,
+    /// Bytes that a subscription may keep of its SUBSCRIBE.
+    dialog_bytes_max: usize,
+    responder: Arc<Responder>,
 }
 
 impl Watchers {
-    pub(in crate::server) fn new(shares: Shares) -> Self {
+    pub(in crate::server) fn new(
+        (shares, notifies): (Shares, Shares),
+        dialog_bytes_max: usize,
+        secrets: Arc<Secrets>,
+        responder: Arc<Responder>,
+    ) -> Self {
         Self {
+            counters: WatchCounters::default(),
+            notifies,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             last_id: AtomicU64::new(0),
             shares,
+            secrets,
+            dialog_bytes_max,
+            responder,
         }
     }
 
-    /// An id that no watcher had before.
-    pub(in crate::server) fn next_id(&self) -> u64 {
-        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    /// An id that no watcher had before, and the tag of that watcher.
+    pub(in crate::server) fn new_tag(&self) -> (u64, String) {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        (id, Watcher::make_tag(id, self.secrets.tag(id)))
+    }
+
+    /// Whether a subscription may keep so much.
+    pub(in crate::server) fn check_kept_len(
+        &self,
+        subscribe: &Subscribe<'_>,
+    ) -> Result<(), Refusal> {
+        if subscribe.kept_len() <= self.dialog_bytes_max {
+            return Ok(());
+        }
+        self.counters.too_long.increment();
+        Err(Refusal::TooLongToKeep)
+    }
+
+    pub(in crate::server) fn refuse(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        transaction: TransactionKey,
+        refusal: &Refusal,
+    ) {
+        self.counters.rejected.increment();
+        self.responder.refuse(request, flow, transaction, refusal);
     }
 
     pub(in crate::server) fn insert(&self, watcher: &Arc<Watcher>) -> Result<(), Excess> {
@@ -91,6 +136,40 @@ impl Watchers {
             {
                 watcher.push_end(End::Deactivated);
             }
+        }
+    }
+
+    /// The watchers of an address need another topic from now on: a new subscription
+    /// finds the right one.
+    pub(in crate::server) fn move_extension(&self, extension: &str) {
+        for watcher in self.all() {
+            if user_of(&watcher.device()) == extension {
+                watcher.push_end(End::Deactivated);
+            }
+        }
+    }
+
+    pub(in crate::server) fn stats(&self) -> WatchStats {
+        let counters = &self.counters;
+        WatchStats {
+            watcher_count: self.len() as u64,
+            requests: counters.requests.get(),
+            created: counters.created.get(),
+            restored: counters.restored.get(),
+            refreshed: counters.refreshed.get(),
+            unsubscribed: counters.unsubscribed.get(),
+            expired: counters.expired.get(),
+            revoked: counters.revoked.get(),
+            given_up: counters.given_up.get(),
+            rejected: counters.rejected.get(),
+            notified: counters.notified.get(),
+            retransmitted: counters.retransmitted.get(),
+            confirmed: counters.confirmed.get(),
+            conflated: counters.conflated.get(),
+            unanswered_bytes: self.notifies.used(),
+            over_share: counters.over_share.get(),
+            unproven: counters.unproven.get(),
+            too_long: counters.too_long.get(),
         }
     }
 
