@@ -2,7 +2,7 @@
 
 use super::{
     Limits, ServerConfig,
-    access::{account_policy::AccountPolicy, logins::Logins, nonces::Nonces},
+    access::{account_policy::AccountPolicy, admission::Admission},
     device::{
         compositor::Compositor, device_context::DeviceContext, devices::Devices, flows::Flows,
         state_topics::StateTopics,
@@ -13,36 +13,26 @@ use super::{
         shares::{Holder, Holders},
     },
     persistence::Persistence,
-    random::Secrets,
     server_clock::ServerClock,
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::{responder::Responder, transactions::Transactions},
-    stats::{
-        counters::{AdmissionCounters, TrafficCounters},
-        registration_log::RegistrationLog,
-    },
+    stats::{counters::TrafficCounters, registration_log::RegistrationLog},
     watcher::watchers::Watchers,
 };
 use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::{Domains, Now};
-use busyhour_sip::{Flow, auth::Authenticator};
+use busyhour_sip::Flow;
 use busyhour_store::{Store, TokenRows};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// The state of the server, without its handle. Watchers have weak references to it, and
 /// devices to their context, so that dropping the handle ends everything at once.
 pub(super) struct Core {
     pub(super) parts: CoreParts,
-    pub(super) nonce_salt: AtomicU32,
     pub(super) is_closing: AtomicBool,
     pub(super) started_at: Instant,
     /// A walk over what accounts have that have gone waits, and has not begun.
     pub(super) is_revocation_due: AtomicBool,
-    /// What happened to credentials.
-    pub(super) admission: AdmissionCounters,
 }
 
 /// What a server is made of, in the order in which it is made.
@@ -53,9 +43,8 @@ pub(super) struct CoreParts {
     pub(super) clock: Arc<ServerClock>,
     pub(super) persistence: Arc<Persistence>,
     pub(super) domains: Domains,
-    pub(super) authenticator: Option<Authenticator>,
+    pub(super) admission: Admission,
     pub(super) accounts: Arc<AccountPolicy>,
-    pub(super) logins: Logins,
     pub(super) device_context: Arc<DeviceContext>,
     pub(super) watchers: Arc<Watchers>,
     pub(super) mailboxes: Arc<Mailboxes>,
@@ -63,9 +52,7 @@ pub(super) struct CoreParts {
     pub(super) holders: Holders,
     pub(super) log: Arc<RegistrationLog>,
     pub(super) load: Arc<LoadControl>,
-    pub(super) nonces: Nonces,
     pub(super) iax2: Arc<Iax2Calls>,
-    pub(super) secrets: Arc<Secrets>,
     /// As they were in the store at the start.
     pub(super) tokens: TokenRows,
 }
@@ -73,12 +60,10 @@ pub(super) struct CoreParts {
 impl Core {
     pub(super) fn new(parts: CoreParts) -> Self {
         Self {
-            nonce_salt: AtomicU32::new(0),
             is_closing: AtomicBool::new(false),
             started_at: parts.runtime.clock().now(),
             is_revocation_due: AtomicBool::new(false),
             parts,
-            admission: AdmissionCounters::default(),
         }
     }
 
@@ -125,6 +110,10 @@ impl Core {
 
     pub(super) fn hints(&self) -> &Hints {
         &self.parts.hints
+    }
+
+    pub(super) fn admission(&self) -> &Admission {
+        &self.parts.admission
     }
 
     pub(super) fn accounts(&self) -> &AccountPolicy {

@@ -3,7 +3,6 @@
 pub(super) mod calls;
 
 use super::{
-    access::admission::why_wrong,
     config::Limits,
     core::Core,
     device::{
@@ -12,13 +11,12 @@ use super::{
     },
 };
 use busyhour::buffer::Buffer;
-use busyhour_iax2::{CallId, Credentials, Login, Policy, Request, RequestKind, RequestOutcome};
+use busyhour_iax2::{CallId, Credentials, Policy, Request, RequestKind, RequestOutcome};
 use busyhour_registrar::{Iax2Registration, Refusal, address_of_record};
 use busyhour_sip::{Flow, Uri};
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 impl Core {
@@ -38,41 +36,15 @@ impl Core {
             let ack = self.responder().write(|out| ack.write(out));
             return ack.map_or((), |ack| self.responder().send(flow, ack));
         }
-        let check = |credentials: &Credentials<'_>| self.login(credentials, flow);
+        let check = |credentials: &Credentials<'_>| self.admission().login(credentials, flow);
         let received = self.iax2().receive(flow, datagram, &check);
         for (flow, username) in received.challenged {
-            self.note_challenge(&username, flow, "iax2", false);
+            self.admission()
+                .note_challenge(&username, flow, "iax2", false);
         }
         for request in received.requests {
             self.register_by_iax2(request);
         }
-    }
-
-    /// Whether a device knows its password. Without an account the check takes as long;
-    /// the credentials of a client that failed too often are not checked.
-    fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
-        self.log()
-            .failures
-            .challenge_answered(credentials.username, flow, "iax2");
-        if self.login_pause(credentials.username, flow).is_some() {
-            let reason = Refusal::LoginPaused(Duration::ZERO).reason().to_owned();
-            self.log()
-                .failures
-                .note(credentials.username, flow, "iax2", reason.into());
-            return Login::Paused;
-        }
-        let secret = self.parts.accounts.directory.secret(credentials.username);
-        let expected = secret.and_then(|secret| secret.challenge_response(credentials.challenge));
-        let decoy = || busyhour_sip::auth::challenge_response(credentials.challenge, "");
-        let is_known = expected.is_some();
-        let proves = credentials.proves(&expected.unwrap_or_else(decoy)) && is_known;
-        let (source, username) = (flow.remote.ip(), credentials.username);
-        if proves {
-            self.parts.logins.succeeded(source, username);
-            return Login::Accepted;
-        }
-        self.login_failed(flow, username, "iax2", why_wrong(is_known));
-        Login::Refused
     }
 
     fn register_by_iax2(self: &Arc<Self>, request: Request) {
@@ -89,9 +61,10 @@ impl Core {
 
     fn push_registration(self: &Arc<Self>, call: CallId, registration: Iax2Registration) {
         // It was challenged, where anybody is.
-        let proves = || self.parts.authenticator.is_some();
         let aor = registration.aor.as_str();
-        if (self.load()).sheds(|| !proves() && self.devices().find(aor).is_none()) {
+        if (self.load())
+            .sheds(|| !self.admission().is_required() && self.devices().find(aor).is_none())
+        {
             return self.iax2().conclude(&call, &RequestOutcome::Failed);
         }
         let flow = registration.flow;

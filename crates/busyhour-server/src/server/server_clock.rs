@@ -1,7 +1,7 @@
 //! What time it is for the server.
 
 use super::steady::Steady;
-use busyhour::clock::{Clock, Instant};
+use busyhour::clock::{Clock, Instant, UnixTime};
 use busyhour_registrar::Now;
 
 /// The runtime's clock, and the steady calendar by which leases end.
@@ -21,6 +21,10 @@ impl ServerClock {
 
     pub(super) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    pub(super) fn unix_time(&self) -> UnixTime {
+        self.clock.unix_time()
     }
 
     /// The time by all three calendars.

@@ -5,6 +5,7 @@ use super::{
     access::{
         account_policy::AccountPolicy,
         accounts::AccountDirectory,
+        admission::Admission,
         failures::{self, FailureNotes, Failures},
         logins::{self, Logins},
         nonces::Nonces,
@@ -339,11 +340,25 @@ fn parts(
         device_context.clone(),
         watchers.clone(),
     );
+    let logins = Logins::new(device_seed, count(logins::CAPACITY));
+    let nonces = Nonces::new(
+        limits.nonces_max,
+        count(limits.nonces_max),
+        Authenticator::NONCE_LIFE.as_secs(),
+    );
+    let admission = Admission::new(
+        authenticator,
+        config.domains(),
+        (logins, nonces),
+        (secrets, holders.clone()),
+        clock.clone(),
+        (accounts.clone(), mailboxes.clone()),
+        (responder.clone(), log.clone()),
+    );
     Ok(CoreParts {
         domains: config.domains(),
-        authenticator,
+        admission,
         accounts,
-        logins: Logins::new(device_seed, count(logins::CAPACITY)),
         device_context,
         mailboxes,
         hints,
@@ -352,13 +367,7 @@ fn parts(
         responder,
         log,
         load,
-        nonces: Nonces::new(
-            limits.nonces_max,
-            count(limits.nonces_max),
-            Authenticator::NONCE_LIFE.as_secs(),
-        ),
         iax2,
-        secrets,
         tokens,
         runtime,
         config,

@@ -458,15 +458,15 @@ impl Core {
             transaction_bytes: self.transactions().answer_bytes(),
             answers_not_kept: self.transactions().not_kept(),
             shed: self.load().shed.get(),
-            login_failure_count: self.parts.logins.len(),
-            login_failures_overflowed: self.parts.logins.overflowed(),
+            login_failure_count: self.admission().logins.len(),
+            login_failures_overflowed: self.admission().logins.overflowed(),
             dropped_shutdown: counters.dropped_shutdown.get(),
         }
     }
 
     fn registrar_stats(&self) -> RegistrarStats {
         let (counters, latency) = (&self.log().counters, &self.log().latency);
-        let (flows, admission) = (&self.flows().counters, &self.admission);
+        let (flows, admission) = (&self.flows().counters, &self.admission().counters);
         let [latency_p50_ns, latency_p99_ns, latency_p999_ns] =
             latency.permille_ns([500, 990, 999]);
         RegistrarStats {
@@ -487,9 +487,9 @@ impl Core {
             probes_answered: flows.probes_answered.get(),
             challenged: admission.challenged.get(),
             replayed: admission.replayed.get(),
-            nonce_count: self.parts.nonces.len(),
-            nonces_evicted: self.parts.nonces.evicted(),
-            nonces_over_share: self.parts.nonces.over_share(),
+            nonce_count: self.admission().nonces.len(),
+            nonces_evicted: self.admission().nonces.evicted(),
+            nonces_over_share: self.admission().nonces.over_share(),
             forbidden: counters.forbidden.get(),
             interval_too_brief: counters.interval_too_brief.get(),
             too_many_contacts: counters.too_many_contacts.get(),

@@ -1,15 +1,37 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
-use super::{failures, nonces::Use};
-use crate::server::{core::Core, sip::receive::Request, stats::registration_log::WRONG_PASSWORD};
+use super::{
+    account_policy::AccountPolicy,
+    failures,
+    logins::Logins,
+    nonces::{Nonces, Use},
+};
+use crate::server::{
+    load::shares::Holders,
+    random::Secrets,
+    server_clock::ServerClock,
+    settings::mailboxes::Mailboxes,
+    sip::{receive::Request, responder::Responder},
+    stats::{
+        counters::AdmissionCounters,
+        registration_log::{RegistrationLog, WRONG_PASSWORD},
+    },
+};
 use busyhour::clock::UnixTime;
+use busyhour_iax2::{Credentials, Login};
 use busyhour_registrar::{Domains, Refusal, user_of, watch::Package};
 use busyhour_sip::{
     DigestCredentials, Flow, HeaderName, Host, Message, Method, Status, Uri,
     auth::{AuthOutcome, Authenticator},
     source_of,
 };
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 /// The user of a request, as far as it is known.
 enum Proof<'a> {
@@ -53,7 +75,7 @@ impl<'a> Sender<'a> {
 }
 
 /// What became of the credentials of a request.
-enum Admission<'a> {
+enum CredentialOutcome<'a> {
     /// Right; these are they.
     Granted(DigestCredentials<'a>),
     /// There are no credentials for our realm.
@@ -67,7 +89,56 @@ enum Admission<'a> {
     Denied,
 }
 
-impl Core {
+/// Checks who sends a request, and what they may do.
+pub(in crate::server) struct Admission {
+    pub(in crate::server) counters: AdmissionCounters,
+    pub(in crate::server) logins: Logins,
+    pub(in crate::server) nonces: Nonces,
+    /// `None` where everybody may do everything.
+    authenticator: Option<Authenticator>,
+    nonce_salt: AtomicU32,
+    domains: Domains,
+    secrets: Arc<Secrets>,
+    holders: Holders,
+    clock: Arc<ServerClock>,
+    accounts: Arc<AccountPolicy>,
+    mailboxes: Arc<Mailboxes>,
+    responder: Arc<Responder>,
+    log: Arc<RegistrationLog>,
+}
+
+impl Admission {
+    pub(in crate::server) fn new(
+        authenticator: Option<Authenticator>,
+        domains: Domains,
+        (logins, nonces): (Logins, Nonces),
+        (secrets, holders): (Arc<Secrets>, Holders),
+        clock: Arc<ServerClock>,
+        (accounts, mailboxes): (Arc<AccountPolicy>, Arc<Mailboxes>),
+        (responder, log): (Arc<Responder>, Arc<RegistrationLog>),
+    ) -> Self {
+        Self {
+            counters: AdmissionCounters::default(),
+            logins,
+            nonces,
+            authenticator,
+            nonce_salt: AtomicU32::new(0),
+            domains,
+            secrets,
+            holders,
+            clock,
+            accounts,
+            mailboxes,
+            responder,
+            log,
+        }
+    }
+
+    /// Whether anybody has to prove who they are.
+    pub(in crate::server) fn is_required(&self) -> bool {
+        self.authenticator.is_some()
+    }
+
     /// Whether a REGISTER may change `aor`; `false` when it was challenged, and
     /// so answered.
     pub(in crate::server) fn admit_registration(
@@ -104,20 +175,20 @@ impl Core {
     }
 
     fn prove<'a>(&self, request: &Request<'a>) -> Result<Proof<'a>, Refusal> {
-        let Some(authenticator) = &self.parts.authenticator else {
+        let Some(authenticator) = &self.authenticator else {
             return Ok(Proof::Open);
         };
         let (is_stale, answered) = match self.credentials(authenticator, request)? {
-            Admission::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
-            Admission::Denied => return Err(WRONG_PASSWORD),
-            Admission::Absent => (false, Answered::Nothing),
-            Admission::Unfit => (false, Answered::Unfit),
-            Admission::Stale { is_ours: true } => (true, Answered::OldNonce),
-            Admission::Stale { is_ours: false } => (true, Answered::Nothing),
+            CredentialOutcome::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
+            CredentialOutcome::Denied => return Err(WRONG_PASSWORD),
+            CredentialOutcome::Absent => (false, Answered::Nothing),
+            CredentialOutcome::Unfit => (false, Answered::Unfit),
+            CredentialOutcome::Stale { is_ours: true } => (true, Answered::OldNonce),
+            CredentialOutcome::Stale { is_ours: false } => (true, Answered::Nothing),
         };
         let is_heard = matches!(answered, Answered::OldNonce);
         // Others may have used up all tokens of this source with forged addresses.
-        let is_answered = is_heard || self.responder().may_answer(request.flow);
+        let is_answered = is_heard || self.responder.may_answer(request.flow);
         if is_answered {
             self.challenge(authenticator, request, is_stale);
         }
@@ -152,7 +223,7 @@ impl Core {
             // Only the refusal of a registration is noted as a failure.
             Err(_) if !is_registration => {}
             Ok(Proof::Of(_) | Proof::Challenged { .. }) | Err(_) => {
-                self.log()
+                self.log
                     .failures
                     .challenge_answered(user_of(aor), flow, "sip");
             }
@@ -177,19 +248,9 @@ impl Core {
             }
             _ => return Ok(()),
         }
-        match self.mailboxes().of(watched) == self.mailboxes().of(own) {
+        match self.mailboxes.of(watched) == self.mailboxes.of(own) {
             true => Ok(()),
             false => Err(Refusal::Forbidden("Not Your Mailbox")),
-        }
-    }
-
-    /// With accounts, only they and hints have a state to watch.
-    pub(in crate::server) fn check_known(&self, aor: &str) -> Result<(), Refusal> {
-        let user = user_of(aor);
-        let is_known = || self.parts.accounts.directory.knows(user) || self.hints().contain(user);
-        match self.parts.authenticator.is_none() || is_known() {
-            true => Ok(()),
-            false => Err(Refusal::NotFound),
         }
     }
 
@@ -197,10 +258,10 @@ impl Core {
         &self,
         authenticator: &Authenticator,
         request: &Request<'a>,
-    ) -> Result<Admission<'a>, Refusal> {
+    ) -> Result<CredentialOutcome<'a>, Refusal> {
         let Request { message, flow, .. } = *request;
         let method = message.method().map_or("", |method| method.as_str());
-        let unix = self.runtime().clock().unix_time();
+        let unix = self.clock.unix_time();
         let mut stranger = None;
         for credentials in message.credentials(HeaderName::Authorization) {
             let credentials = credentials?;
@@ -208,7 +269,7 @@ impl Core {
                 stranger = Some(credentials.username);
                 continue;
             }
-            if !is_for(credentials.uri, request, &self.parts.domains) {
+            if !is_for(credentials.uri, request, &self.domains) {
                 return Err(Refusal::BadRequest(OTHER_URI.into()));
             }
             if credentials.nonce.is_empty() {
@@ -218,7 +279,7 @@ impl Core {
             if let Some(left) = self.login_pause(credentials.username, flow) {
                 return Err(Refusal::LoginPaused(left));
             }
-            let secret = self.parts.accounts.directory.secret(credentials.username);
+            let secret = self.accounts.directory.secret(credentials.username);
             let source = source_of(flow.remote.ip());
             let verdict =
                 authenticator.verify(unix, source, method, &credentials, secret.as_deref());
@@ -226,41 +287,39 @@ impl Core {
                 AuthOutcome::Accepted { nonce_count }
                     if self.is_replay(request, &credentials, nonce_count, unix) =>
                 {
-                    Admission::Stale { is_ours: true }
+                    CredentialOutcome::Stale { is_ours: true }
                 }
                 // Resets failures only after the replay check, so that nobody can reset
                 // them with overheard credentials.
                 AuthOutcome::Accepted { .. } => {
-                    self.parts.logins.succeeded(source, credentials.username);
-                    self.responder().heard_at(flow);
-                    Admission::Granted(credentials)
+                    self.logins.succeeded(source, credentials.username);
+                    self.responder.heard_at(flow);
+                    CredentialOutcome::Granted(credentials)
                 }
                 // The response is not checked: if only the right one got an answer, an
                 // attacker could guess without being counted.
-                AuthOutcome::Stale { is_ours } => Admission::Stale { is_ours },
+                AuthOutcome::Stale { is_ours } => CredentialOutcome::Stale { is_ours },
                 AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret) => {
                     let reason = why_wrong(secret.is_some());
                     self.login_failed(flow, credentials.username, "sip", reason);
-                    Admission::Denied
+                    CredentialOutcome::Denied
                 }
                 AuthOutcome::Refused(_) => {
                     self.note_unfit(credentials.username, flow, OTHER_FORM);
-                    Admission::Unfit
+                    CredentialOutcome::Unfit
                 }
             });
         }
         let Some(username) = stranger else {
-            return Ok(Admission::Absent);
+            return Ok(CredentialOutcome::Absent);
         };
         self.note_unfit(username, flow, OTHER_REALM);
-        Ok(Admission::Unfit)
+        Ok(CredentialOutcome::Unfit)
     }
 
     /// Such a client is challenged again and again, and never learns what is wrong.
     fn note_unfit(&self, username: &str, flow: Flow, reason: &'static str) {
-        self.log()
-            .failures
-            .note(username, flow, "sip", reason.into());
+        self.log.failures.note(username, flow, "sip", reason.into());
     }
 
     /// Whether the credentials are a replay; counted if so. Without `qop` there is no
@@ -273,37 +332,66 @@ impl Core {
         count: Option<u32>,
         unix: UnixTime,
     ) -> bool {
-        let secrets = &self.parts.secrets;
+        let secrets = &self.secrets;
         let DigestCredentials {
             nonce, username, ..
         } = *credentials;
         let used = Use {
             nonce,
             issued_s: Authenticator::issued_s(nonce).unwrap_or(0),
-            holder: self.parts.holders.of_account(username),
+            holder: self.holders.of_account(username),
             count: count.unwrap_or(u32::MAX),
             request: secrets.name_of(request.flow.remote, request.datagram),
         };
-        let is_replay = !self.parts.nonces.admit(used, unix.as_secs());
+        let is_replay = !self.nonces.admit(used, unix.as_secs());
         if is_replay {
-            self.admission.replayed.increment();
+            self.counters.replayed.increment();
         }
         is_replay
     }
 
+    /// Whether a device of IAX2 knows its password. Without an account the check takes as long;
+    /// the credentials of a client that failed too often are not checked.
+    pub(in crate::server) fn login(&self, credentials: &Credentials<'_>, flow: Flow) -> Login {
+        self.log
+            .failures
+            .challenge_answered(credentials.username, flow, "iax2");
+        if self.login_pause(credentials.username, flow).is_some() {
+            let reason = Refusal::LoginPaused(Duration::ZERO).reason().to_owned();
+            self.log
+                .failures
+                .note(credentials.username, flow, "iax2", reason.into());
+            return Login::Paused;
+        }
+        let secret = self.accounts.directory.secret(credentials.username);
+        let expected = secret.and_then(|secret| secret.challenge_response(credentials.challenge));
+        let decoy = || busyhour_sip::auth::challenge_response(credentials.challenge, "");
+        let is_known = expected.is_some();
+        let proves = credentials.proves(&expected.unwrap_or_else(decoy)) && is_known;
+        let (source, username) = (flow.remote.ip(), credentials.username);
+        if proves {
+            self.logins.succeeded(source, username);
+            return Login::Accepted;
+        }
+        self.login_failed(flow, username, "iax2", why_wrong(is_known));
+        Login::Refused
+    }
+
     /// A login failed: that counts against its source and its user.
-    pub(in crate::server) fn login_failed(
+    fn login_failed(
         &self,
         flow: Flow,
         username: &str,
         protocol: &'static str,
         reason: &'static str,
     ) {
-        let (source, holder) = (source_of(flow.remote.ip()), self.holder(flow, None));
-        self.parts
-            .logins
-            .failed(source, holder, username, self.now());
-        self.log().login_failed(flow, username, protocol, reason);
+        let (source, holder) = (
+            source_of(flow.remote.ip()),
+            self.holders.of(flow.remote.ip(), None),
+        );
+        self.logins
+            .failed(source, holder, username, self.clock.now());
+        self.log.login_failed(flow, username, protocol, reason);
     }
 
     /// A device was asked for its password. Users without an account are not noted, so
@@ -315,21 +403,21 @@ impl Core {
         protocol: &'static str,
         has_old_nonce: bool,
     ) {
-        let is_known = self.parts.accounts.directory.knows(user);
+        let is_known = self.accounts.directory.knows(user);
         let reason = match has_old_nonce {
             true => failures::ANSWERS_OLD_NONCE,
             false => failures::NEVER_ANSWERED,
         };
-        let failures = &self.log().failures;
+        let failures = &self.log.failures;
         failures.note_challenge(user, flow, protocol, reason, is_known);
     }
 
     /// How long this user is refused from that source, after too many wrong passwords.
-    pub(in crate::server) fn login_pause(&self, username: &str, flow: Flow) -> Option<Duration> {
-        let logins = &self.parts.logins;
-        let left = logins.pause_left(flow.remote.ip(), username, self.now());
+    fn login_pause(&self, username: &str, flow: Flow) -> Option<Duration> {
+        let logins = &self.logins;
+        let left = logins.pause_left(flow.remote.ip(), username, self.clock.now());
         if left.is_some() {
-            self.admission.logins_paused.increment();
+            self.counters.logins_paused.increment();
         }
         left
     }
@@ -337,12 +425,12 @@ impl Core {
     /// Answers 401. Nothing is stored: the nonce is signed, and a retransmission is
     /// challenged anew.
     fn challenge(&self, authenticator: &Authenticator, request: &Request<'_>, is_stale: bool) {
-        let unix = self.runtime().clock().unix_time();
+        let unix = self.clock.unix_time();
         let source = source_of(request.flow.remote.ip());
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
-        self.responder()
+        self.responder
             .respond_at_once(request, Status::UNAUTHORIZED, |mut answer| {
-                self.admission.challenged.increment();
+                self.counters.challenged.increment();
                 for challenge in authenticator.challenges(unix, source, salt, is_stale) {
                     answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
                 }
@@ -353,7 +441,7 @@ impl Core {
 
 /// The reason in the log for a wrong response; the answer does not distinguish the two
 /// reasons.
-pub(in crate::server) fn why_wrong(is_known: bool) -> &'static str {
+fn why_wrong(is_known: bool) -> &'static str {
     match is_known {
         true => "wrong password",
         false => "unknown account",

@@ -21,13 +21,13 @@ pub enum AccountError {
 impl Server {
     /// At most `limit` accounts of the store behind the user `after`, by name.
     pub fn stored_accounts(&self, after: Option<&str>, limit: usize) -> Vec<AccountView> {
-        let page = self.core.parts.accounts.directory.page(after, limit);
+        let page = self.core.accounts().directory.page(after, limit);
         page.iter().map(Account::view).collect()
     }
 
     /// An account of the store.
     pub fn stored_account(&self, username: &str) -> Option<AccountView> {
-        let account = self.core.parts.accounts.directory.account(username)?;
+        let account = self.core.accounts().directory.account(username)?;
         Some(account.view())
     }
 
@@ -60,9 +60,9 @@ impl Server {
     }
 
     fn realm(&self) -> Result<&str, AccountError> {
-        match self.core.parts.authenticator {
-            Some(_) => Ok(self.core.parts.accounts.directory.realm()),
-            None => Err(AccountError::Open),
+        match self.core.admission().is_required() {
+            true => Ok(self.core.accounts().directory.realm()),
+            false => Err(AccountError::Open),
         }
     }
 }

@@ -86,7 +86,7 @@ impl Core {
             }
             return Err(self.responder().overloaded());
         }
-        if !self.admit_registration(request, aor)? {
+        if !self.admission().admit_registration(request, aor)? {
             return Ok(());
         }
         let account = Some(user_of(aor));
@@ -118,7 +118,7 @@ impl Core {
         // Within a dialog the Request-URI is our Contact.
         let device = watcher.as_ref().map(|watcher| watcher.device());
         let watched = device.as_ref().map_or("", |device| user_of(device));
-        let Some(sender) = self.admit_subscription(request, watched)? else {
+        let Some(sender) = self.admission().admit_subscription(request, watched)? else {
             return Ok(());
         };
         let watcher = watcher.ok_or(Refusal::NoSubscription)?;
@@ -126,6 +126,16 @@ impl Core {
             self.push_to_watcher(&watcher, inbound);
         }
         Ok(())
+    }
+
+    /// With accounts, only they and hints have a state to watch.
+    fn check_known(&self, aor: &str) -> Result<(), Refusal> {
+        let user = user_of(aor);
+        let is_known = || self.accounts().directory.knows(user) || self.hints().contain(user);
+        match !self.admission().is_required() || is_known() {
+            true => Ok(()),
+            false => Err(Refusal::NotFound),
+        }
     }
 
     fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: Box<InboundRequest>) {
@@ -145,7 +155,10 @@ impl Core {
         let Request { message, flow, .. } = *request;
         let uri = self.check_request_uri(request)?;
         let device = address_of_record(&Uri::Sip(uri), &self.parts.domains)?;
-        let Some(sender) = self.admit_subscription(request, user_of(&device))? else {
+        let Some(sender) = self
+            .admission()
+            .admit_subscription(request, user_of(&device))?
+        else {
             return Ok(());
         };
         self.check_known(&device)?;
