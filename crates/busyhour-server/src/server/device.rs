@@ -206,7 +206,7 @@ impl Device {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(device_request);
         };
-        let is_pushed = context.devices.strand(self.hash).try_push(arrive).is_ok();
+        let is_pushed = context.table.strand(self.hash).try_push(arrive).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
             context.load.leave();
@@ -247,7 +247,7 @@ impl Device {
             return self.finish_transition(&context, &mut state);
         }
         let waiting = &mut state.rare().waiting;
-        match waiting.len() < context.devices.queue_len_max {
+        match waiting.len() < context.table.queue_len_max {
             true => waiting.push_back(device_request),
             false => context.drop_request(&device_request),
         }
@@ -444,7 +444,7 @@ impl Device {
         let Some(context) = self.context.upgrade() else {
             return;
         };
-        let strand = context.devices.strand(self.hash);
+        let strand = context.table.strand(self.hash);
         let task = Task::new(move || self.committed(result));
         if let Err(rejected) = strand.execute_unbounded(task) {
             rejected.task.run();
@@ -600,7 +600,7 @@ impl Device {
 
     fn retire(self: &Arc<Self>, context: &DeviceContext, state: &mut DeviceInner) {
         state.is_retired = true;
-        context.devices.remove(self);
+        context.table.remove(self);
     }
 
     /// The key of the device on the bus; it exists only while somebody listens.

@@ -22,24 +22,24 @@ use std::{
 impl Core {
     /// Takes a datagram of IAX2.
     pub(super) fn receive_iax2(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
-        let traffic = &self.traffic();
+        let traffic = &self.responder.traffic;
         traffic.received.increment();
         traffic.received_bytes.add(datagram.len() as u64);
         if self.is_closing.load(Ordering::Acquire) {
             return traffic.dropped_shutdown.increment();
         }
-        self.device_context().note_life(flow);
-        if self.flows().is_probing()
+        self.devices.note_life(flow);
+        if self.devices.flows.is_probing()
             && let Some(ack) = ack_of_pong(datagram)
         {
-            self.flows().counters.probes_answered.increment();
-            let ack = self.responder().write(|out| ack.write(out));
-            return ack.map_or((), |ack| self.responder().send(flow, ack));
+            self.devices.flows.counters.probes_answered.increment();
+            let ack = self.responder.write(|out| ack.write(out));
+            return ack.map_or((), |ack| self.responder.send(flow, ack));
         }
-        let check = |credentials: &Credentials<'_>| self.admission().login(credentials, flow);
-        let received = self.iax2().receive(flow, datagram, &check);
+        let check = |credentials: &Credentials<'_>| self.admission.login(credentials, flow);
+        let received = self.iax2.receive(flow, datagram, &check);
         for (flow, username) in received.challenged {
-            self.admission()
+            self.admission
                 .note_challenge(&username, flow, "iax2", false);
         }
         for request in received.requests {
@@ -52,9 +52,9 @@ impl Core {
         match self.iax2_registration(request) {
             Ok(registration) => self.push_registration(call, registration),
             Err(_) => {
-                self.log()
+                self.log
                     .iax2_forbidden("", call.flow(), "Not A User Of This Server");
-                self.iax2().conclude(&call, &RequestOutcome::Forbidden);
+                self.iax2.conclude(&call, &RequestOutcome::Forbidden);
             }
         }
     }
@@ -62,28 +62,29 @@ impl Core {
     fn push_registration(self: &Arc<Self>, call: CallId, registration: Iax2Registration) {
         // It was challenged, where anybody is.
         let aor = registration.aor.as_str();
-        if (self.load())
-            .sheds(|| !self.admission().is_required() && self.devices().find(aor).is_none())
+        if self
+            .load
+            .sheds(|| !self.admission.is_required() && self.devices.table.find(aor).is_none())
         {
-            return self.iax2().conclude(&call, &RequestOutcome::Failed);
+            return self.iax2.conclude(&call, &RequestOutcome::Failed);
         }
         let flow = registration.flow;
         let holder = self.holder(flow, Some(&registration.username));
-        match self.device_context().open(&registration.aor, holder) {
+        match self.devices.open(&registration.aor, holder) {
             Ok(device) => {
-                let arrived_at = self.now();
+                let arrived_at = self.clock.now();
                 let inbound = Iax2InboundRequest {
                     registration,
                     call,
                     arrived_at,
                 };
                 let request = DeviceRequest::Iax2(Box::new(inbound));
-                self.device_context().push_to_device(&device, request);
+                self.devices.push_to_device(&device, request);
             }
             Err(excess) => {
-                self.responder()
+                self.responder
                     .count_excess(excess, flow, Some(&registration.username));
-                self.iax2().conclude(&call, &RequestOutcome::Failed);
+                self.iax2.conclude(&call, &RequestOutcome::Failed);
             }
         }
     }
@@ -92,7 +93,7 @@ impl Core {
     /// came to.
     fn iax2_registration(&self, request: Request) -> Result<Iax2Registration, Refusal> {
         let flow = request.call.flow();
-        let domain = match self.config().domains.first() {
+        let domain = match self.config.domains.first() {
             Some(domain) => domain.clone(),
             None => host(flow.local.ip()),
         };
@@ -103,7 +104,7 @@ impl Core {
             return Err(Refusal::NotFound);
         }
         Ok(Iax2Registration {
-            aor: address_of_record(&uri, &self.parts.domains)?.into(),
+            aor: address_of_record(&uri, &self.domains)?.into(),
             username: request.username,
             refresh_s: match request.wish {
                 RequestKind::Register { refresh_s } => Some(refresh_s),

@@ -139,7 +139,7 @@ impl Server {
 
     /// Which datagrams a receiver should hand on now.
     pub fn read_mode(&self) -> ReadMode {
-        self.core.load().read_mode()
+        self.core.load.read_mode()
     }
 
     /// Handles a message that came over `flow`: a datagram, or a message of a
@@ -163,7 +163,7 @@ impl Server {
     pub fn flow_failed(&self, flow: Flow) {
         // A server that shuts down only asks its watchers to subscribe again.
         if !self.core.is_closing.load(Ordering::Acquire) {
-            self.core.device_context().flow_failed(flow);
+            self.core.devices.flow_failed(flow);
         }
     }
 
@@ -181,17 +181,17 @@ impl Server {
     /// the address of record `after`: as many as make up `limit`, and then the
     /// rest of the last one's.
     pub fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
-        self.core.device_context().bindings(after, limit)
+        self.core.devices.bindings(after, limit)
     }
 
     /// Valid bindings of every address of record of `user`.
     pub fn bindings_of(&self, user: &str) -> Listing {
-        self.core.device_context().bindings_of(user)
+        self.core.devices.bindings_of(user)
     }
 
     /// The message counts of a mailbox; `None` if nobody has set or published them.
     pub fn mailbox(&self, id: &str) -> Option<Mailbox> {
-        self.core.mailboxes().get(&Name::new(id))
+        self.core.mailboxes.get(&Name::new(id))
     }
 
     /// Sets the message counts of a mailbox and notifies its watchers; returns whether
@@ -208,7 +208,7 @@ impl Server {
         summary: MessageSummary,
         done: Completion,
     ) -> Result<bool, MailboxRefusal> {
-        self.core.mailboxes().set(id, summary, done)
+        self.core.mailboxes.set(id, summary, done)
     }
 
     /// Removes the message counts of a mailbox and notifies its watchers; `false` if
@@ -218,28 +218,28 @@ impl Server {
     ///
     /// [`MailboxRefusal::Published`] if only a device publishes it.
     pub fn remove_mailbox(&self, id: &str, done: Completion) -> Result<bool, MailboxRefusal> {
-        self.core.mailboxes().remove(id, done)
+        self.core.mailboxes.remove(id, done)
     }
 
     /// At most `limit` mailboxes in the order of their names, beginning after
     /// the name `after`.
     pub fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
-        self.core.mailboxes().list(after, limit)
+        self.core.mailboxes.list(after, limit)
     }
 
     /// Registrations of a user that failed lately, the last one first.
     pub fn failures_of(&self, user: &str) -> Vec<FailureView> {
-        self.core.log().failures.of(user)
+        self.core.log.failures.of(user)
     }
 
     /// The last registrations that failed, of all users: `limit` at most.
     pub fn failures(&self, limit: usize) -> Vec<FailureView> {
-        self.core.log().failures.all(limit)
+        self.core.log.failures.all(limit)
     }
 
     /// A hint; `None` when the extension has none.
     pub fn hint(&self, extension: &str) -> Option<HintView> {
-        self.core.hints().get(extension)
+        self.core.hints.get(extension)
     }
 
     /// Sets the devices of an extension and notifies its watchers of their combined
@@ -251,7 +251,7 @@ impl Server {
     ///
     /// See [`HintRefusal`]; then `done` is dropped without having been called.
     pub fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal> {
-        self.core.hints().set(hint, done)
+        self.core.hints.set(hint, done)
     }
 
     /// Removes the devices that were set for a hint; `false` if there is no such hint,
@@ -263,25 +263,25 @@ impl Server {
     /// [`HintRefusal::Configured`] when it stands in the configuration,
     /// [`HintRefusal::InAccounts`] when only accounts name it.
     pub fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal> {
-        self.core.hints().remove(extension, done)
+        self.core.hints.remove(extension, done)
     }
 
     /// At most `limit` hints in the order of their extensions, beginning after
     /// the extension `after`.
     pub fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
-        self.core.hints().list(after, limit)
+        self.core.hints.list(after, limit)
     }
 
     /// Accounts that the store holds for the server's realm.
     pub fn stored_account_count(&self) -> usize {
-        self.core.parts.accounts.directory.stored_count()
+        self.core.accounts.directory.stored_count()
     }
 
     /// Calls `listener` with the tokens in the store: at once, and whenever any program
     /// changes them.
     pub fn watch_tokens(&self, listener: TokenListener) {
-        listener(&self.core.parts.tokens);
-        self.core.store().watch_tokens(listener);
+        listener(&self.core.tokens);
+        self.core.persistence.store().watch_tokens(listener);
     }
 
     /// The accounts of the configuration have changed: the bindings, publications and
@@ -310,8 +310,8 @@ impl Server {
     pub fn shutdown(&self, deadline: Duration) -> bool {
         self.core.is_closing.store(true, Ordering::Release);
         self.core.end_subscriptions();
-        let is_drained = self.core.store().close(deadline);
-        self.core.transactions().clear();
+        let is_drained = self.core.persistence.store().close(deadline);
+        self.core.responder.transactions().clear();
         is_drained
     }
 }
@@ -319,8 +319,8 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("device_count", &self.core.devices().len())
-            .field("watcher_count", &self.core.watchers().len())
+            .field("device_count", &self.core.devices.table.len())
+            .field("watcher_count", &self.core.watchers.len())
             .finish_non_exhaustive()
     }
 }

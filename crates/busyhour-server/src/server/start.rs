@@ -10,7 +10,7 @@ use super::{
         logins::{self, Logins},
         nonces::Nonces,
     },
-    core::{Core, CoreParts},
+    core::Core,
     device::{
         compositor::Compositor, device_context::DeviceContext, devices::Devices, flows::Flows,
         state_topics::StateTopics,
@@ -42,7 +42,7 @@ use busyhour_store::{
     TokenRows,
 };
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicBool},
     time::Duration,
 };
 use thiserror::Error;
@@ -106,7 +106,7 @@ impl Core {
             waiting,
         ));
         let tokens = tokens(&contents);
-        let parts = parts(
+        let core = assemble(
             runtime,
             config,
             network,
@@ -115,26 +115,26 @@ impl Core {
             accounts,
             tokens,
         )?;
-        let core = Arc::new(Self::new(parts));
+        let core = Arc::new(core);
         // Stored before everything else, so that nothing is durable without it.
-        core.persistence().keep_clock();
-        core.device_context().restore_bindings(bindings);
+        core.persistence.keep_clock();
+        core.devices.restore_bindings(bindings);
         core.sweep_transactions()?;
-        core.device_context().start_probing(core.runtime())?;
-        for hint in &core.config().hints {
-            let set = core.hints().take(hint, SetBy::Configuration);
+        core.devices.start_probing(&core.runtime)?;
+        for hint in &core.config.hints {
+            let set = core.hints.take(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
         core.restore_settings(&contents);
-        core.hints()
-            .follow_accounts(&core.parts.accounts.directory.differences());
+        core.hints
+            .follow_accounts(&core.accounts.directory.differences());
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
-        core.device_context().restore_publications(publications);
+        core.devices.restore_publications(publications);
         core.restore_subscriptions(subscriptions);
-        core.accounts().end_start();
+        core.accounts.end_start();
         core.follow_accounts(contents.account_revision);
-        core.store().lend_to(core.runtime().pool());
+        core.persistence.store().lend_to(core.runtime.pool());
         Ok(core)
     }
 
@@ -143,8 +143,8 @@ impl Core {
     fn restore_settings(self: &Arc<Self>, contents: &Contents) {
         for ((kind, name), value) in &contents.settings {
             let restored = match kind {
-                SettingKind::Mailbox => self.mailboxes().restore(name, value),
-                SettingKind::Hint => self.hints().restore(name, value),
+                SettingKind::Mailbox => self.mailboxes.restore(name, value),
+                SettingKind::Hint => self.hints.restore(name, value),
                 SettingKind::Token | SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {
@@ -158,15 +158,17 @@ impl Core {
         let core = Arc::downgrade(self);
         let learn = move |news| {
             if let Some(core) = core.upgrade() {
-                let differences = core.parts.accounts.directory.learn(news);
-                core.hints().follow_accounts(&differences);
-                core.watchers().move_mailboxes(&differences);
+                let differences = core.accounts.directory.learn(news);
+                core.hints.follow_accounts(&differences);
+                core.watchers.move_mailboxes(&differences);
                 if differences.iter().any(|difference| difference.is_gone) {
                     core.revoke();
                 }
             }
         };
-        self.store().watch_accounts(revision, Box::new(learn));
+        self.persistence
+            .store()
+            .watch_accounts(revision, Box::new(learn));
     }
 
     /// Once a second, drops expired transactions, checks whether the clock was set, and
@@ -176,20 +178,20 @@ impl Core {
         let mut alerts = Alerts::default();
         let sweep = move || match core.upgrade() {
             Some(core) => {
-                core.transactions().sweep(core.now());
-                core.log().new_second();
-                core.persistence().keep_clock();
-                core.responder().log_over_share();
+                core.responder.transactions().sweep(core.clock.now());
+                core.log.new_second();
+                core.persistence.keep_clock();
+                core.responder.log_over_share();
                 let limits = core.own_stats().limits_reached();
-                for (limit, refused) in alerts.look(&limits, core.now()) {
+                for (limit, refused) in alerts.look(&limits, core.clock.now()) {
                     tracing::warn!(limit, refused, "a limit was reached");
                 }
                 SWEEP_PERIOD
             }
             None => Duration::ZERO,
         };
-        let timers = self.runtime().timers().timer().label("transactions");
-        let timer = timers.after(SWEEP_PERIOD).on(self.runtime().pool());
+        let timers = self.runtime.timers().timer().label("transactions");
+        let timer = timers.after(SWEEP_PERIOD).on(self.runtime.pool());
         timer.run_with_next_delay(sweep).map(drop)
     }
 }
@@ -232,7 +234,7 @@ fn tokens(contents: &Contents) -> TokenRows {
 }
 
 /// The parts of a server, before anything is restored.
-fn parts(
+fn assemble(
     runtime: Runtime,
     config: ServerConfig,
     network: Arc<dyn Network>,
@@ -240,7 +242,7 @@ fn parts(
     persistence: Arc<Persistence>,
     accounts: Vec<Account>,
     tokens: TokenRows,
-) -> Result<CoreParts, StartError> {
+) -> Result<Core, StartError> {
     let realm = config.authentication.realm();
     let secrets = Arc::new(Secrets::new(&runtime)?);
     let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
@@ -300,8 +302,8 @@ fn parts(
         clock.clone(),
     );
     let (log, load) = (Arc::new(log), Arc::new(LoadControl::new(&runtime)));
-    let device_context = Arc::new(DeviceContext {
-        devices: Devices::new(
+    let devices = Arc::new(DeviceContext {
+        table: Devices::new(
             &runtime,
             device_seed,
             phones(limits.devices_max),
@@ -337,7 +339,7 @@ fn parts(
         &runtime,
         &config,
         persistence.clone(),
-        device_context.clone(),
+        devices.clone(),
         watchers.clone(),
     );
     let logins = Logins::new(device_seed, count(logins::CAPACITY));
@@ -355,11 +357,11 @@ fn parts(
         (accounts.clone(), mailboxes.clone()),
         (responder.clone(), log.clone()),
     );
-    Ok(CoreParts {
+    Ok(Core {
         domains: config.domains(),
         admission,
         accounts,
-        device_context,
+        devices,
         mailboxes,
         hints,
         watchers,
@@ -371,6 +373,9 @@ fn parts(
         tokens,
         runtime,
         config,
+        started_at: clock.now(),
+        is_closing: AtomicBool::new(false),
+        is_revocation_due: AtomicBool::new(false),
         clock,
         persistence,
     })

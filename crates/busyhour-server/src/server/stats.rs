@@ -406,7 +406,7 @@ pub struct HintStats {
 impl Core {
     pub(super) fn stats(&self) -> ServerStats {
         ServerStats {
-            runtime: self.runtime().stats(),
+            runtime: self.runtime.stats(),
             ..self.own_stats()
         }
     }
@@ -415,16 +415,16 @@ impl Core {
     /// that would be too much once a second.
     pub(super) fn own_stats(&self) -> ServerStats {
         ServerStats {
-            uptime_ns: nanos(self.now() - self.started_at),
-            network: self.responder().network().stats(),
+            uptime_ns: nanos(self.clock.now() - self.started_at),
+            network: self.responder.network().stats(),
             traffic: self.traffic_stats(),
             registrar: self.registrar_stats(),
-            watch: self.watchers().stats(),
-            publish: self.compositor().stats(),
-            mailbox: self.mailboxes().stats(),
-            hint: self.hints().stats(),
-            iax2: self.iax2().stats(),
-            store: self.store().stats(),
+            watch: self.watchers.stats(),
+            publish: self.devices.compositor.stats(),
+            mailbox: self.mailboxes.stats(),
+            hint: self.hints.stats(),
+            iax2: self.iax2.stats(),
+            store: self.persistence.store().stats(),
             graphite: GraphiteStats::default(),
             http: HttpStats::default(),
             runtime: Snapshot::default(),
@@ -432,7 +432,7 @@ impl Core {
     }
 
     fn traffic_stats(&self) -> TrafficStats {
-        let counters = &self.traffic();
+        let counters = &self.responder.traffic;
         TrafficStats {
             received: counters.received.get(),
             received_bytes: counters.received_bytes.get(),
@@ -448,30 +448,30 @@ impl Core {
             stray_responses: counters.stray_responses.get(),
             retransmissions_answered: counters.retransmissions_answered.get(),
             retransmissions_absorbed: counters.retransmissions_absorbed.get(),
-            transaction_count: self.transactions().len(),
-            transactions_evicted: self.transactions().evicted(),
+            transaction_count: self.responder.transactions().len(),
+            transactions_evicted: self.responder.transactions().evicted(),
             dropped_device_queue: counters.dropped_device_queue.get(),
             refused_table_full: counters.refused_table_full.get(),
-            log_lines_suppressed: self.log().lines_suppressed.get(),
+            log_lines_suppressed: self.log.lines_suppressed.get(),
             unproven_not_answered: counters.unproven_not_answered.get(),
             refused_share: counters.refused_share.get(),
-            transaction_bytes: self.transactions().answer_bytes(),
-            answers_not_kept: self.transactions().not_kept(),
-            shed: self.load().shed.get(),
-            login_failure_count: self.admission().logins.len(),
-            login_failures_overflowed: self.admission().logins.overflowed(),
+            transaction_bytes: self.responder.transactions().answer_bytes(),
+            answers_not_kept: self.responder.transactions().not_kept(),
+            shed: self.load.shed.get(),
+            login_failure_count: self.admission.logins.len(),
+            login_failures_overflowed: self.admission.logins.overflowed(),
             dropped_shutdown: counters.dropped_shutdown.get(),
         }
     }
 
     fn registrar_stats(&self) -> RegistrarStats {
-        let (counters, latency) = (&self.log().counters, &self.log().latency);
-        let (flows, admission) = (&self.flows().counters, &self.admission().counters);
+        let (counters, latency) = (&self.log.counters, &self.log.latency);
+        let (flows, admission) = (&self.devices.flows.counters, &self.admission.counters);
         let [latency_p50_ns, latency_p99_ns, latency_p999_ns] =
             latency.permille_ns([500, 990, 999]);
         RegistrarStats {
-            device_count: self.devices().len() as u64,
-            account_count: self.parts.accounts.directory.stored_count() as u64,
+            device_count: self.devices.table.len() as u64,
+            account_count: self.accounts.directory.stored_count() as u64,
             binding_count: counters.binding_count(),
             requests: counters.requests.get(),
             accepted: counters.accepted.get(),
@@ -481,15 +481,15 @@ impl Core {
             expired: counters.expired.get(),
             revoked: counters.revoked.get(),
             restored: counters.restored.get(),
-            flow_count: self.flows().len(),
+            flow_count: self.devices.flows.len(),
             unreachable: flows.unreachable.get(),
             probed: flows.probed.get(),
             probes_answered: flows.probes_answered.get(),
             challenged: admission.challenged.get(),
             replayed: admission.replayed.get(),
-            nonce_count: self.admission().nonces.len(),
-            nonces_evicted: self.admission().nonces.evicted(),
-            nonces_over_share: self.admission().nonces.over_share(),
+            nonce_count: self.admission.nonces.len(),
+            nonces_evicted: self.admission.nonces.evicted(),
+            nonces_over_share: self.admission.nonces.over_share(),
             forbidden: counters.forbidden.get(),
             interval_too_brief: counters.interval_too_brief.get(),
             too_many_contacts: counters.too_many_contacts.get(),

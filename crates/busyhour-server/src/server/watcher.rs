@@ -84,7 +84,7 @@ impl Watcher {
             id,
             tag: tag.into(),
             holder,
-            serializer: core.runtime().pool().ephemeral(),
+            serializer: core.runtime.pool().ephemeral(),
             core: Arc::downgrade(core),
             state: Mutex::new(Inner {
                 subscription,
@@ -153,7 +153,7 @@ impl Watcher {
         };
         let feed = self.feed(core, &device, package);
         // A hint that came or went in between did not see this feed.
-        let is_extension = core.hints().contain(user_of(&device));
+        let is_extension = core.hints.contain(user_of(&device));
         if matches!(feed, StateSubscription::Device(_)) && is_extension
             || matches!(feed, StateSubscription::Extension(_)) && !is_extension
         {
@@ -182,33 +182,32 @@ impl Watcher {
         package: Package,
     ) -> StateSubscription {
         match package {
-            Package::Presence | Package::Dialog if core.hints().contain(user_of(device)) => {
+            Package::Presence | Package::Dialog if core.hints.contain(user_of(device)) => {
                 let extension = Name::new(user_of(device));
-                let topic = core.hints().topic();
+                let topic = core.hints.topic();
                 StateSubscription::Extension(self.listen(topic, extension, State::Extension))
             }
             Package::Presence | Package::Dialog => {
-                let listen = || self.listen(&core.topics().states, device.clone(), State::Device);
-                StateSubscription::Device(
-                    core.device_context()
-                        .subscribe_with_snapshot(device, listen),
-                )
+                let listen =
+                    || self.listen(&core.devices.topics.states, device.clone(), State::Device);
+                StateSubscription::Device(core.devices.subscribe_with_snapshot(device, listen))
             }
             Package::MessageSummary => {
-                let mailbox = core.mailboxes().of(user_of(device));
-                let topic = core.mailboxes().topic();
+                let mailbox = core.mailboxes.of(user_of(device));
+                let topic = core.mailboxes.topic();
                 let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
                 StateSubscription::Mailbox(mailbox, feed)
             }
             Package::Registration => {
                 let feed = core
-                    .topics()
+                    .devices
+                    .topics
                     .registrations
                     .subscribe()
                     .key(device.clone())
                     .conflate();
                 let feed = self.attach(feed, State::Registration);
-                if !core.device_context().show_registration(device) {
+                if !core.devices.show_registration(device) {
                     // A device with contacts has its place, so this one has none.
                     self.push_state(State::Registration(RegistrationState::none(device)));
                 }
@@ -260,9 +259,9 @@ impl Watcher {
     pub(super) fn push_end(self: &Arc<Self>, end: End) {
         let watcher = self.clone();
         // One that takes no more is shut down already.
-        let _ = self
-            .serializer
-            .try_push(move || watcher.with(|core, state| state.subscription.end(end, core.now())));
+        let _ = self.serializer.try_push(move || {
+            watcher.with(|core, state| state.subscription.end(end, core.clock.now()))
+        });
     }
 
     fn push_state(self: &Arc<Self>, told: State) {
@@ -289,7 +288,7 @@ impl Watcher {
                 Delivery::Replayed => subscription.nothing_more_is_known(),
                 Delivery::Lost(_) => false,
             };
-            core.watchers().counters.conflated.add(u64::from(replaced));
+            core.watchers.counters.conflated.add(u64::from(replaced));
         });
     }
 
@@ -297,7 +296,7 @@ impl Watcher {
         self.with(|core, state| {
             let message = inbound.message();
             if let Err(refusal) = self.refresh(core, state, &message, inbound) {
-                core.watchers()
+                core.watchers
                     .refuse(&message, inbound.flow, inbound.transaction, &refusal);
             }
         });
@@ -311,19 +310,21 @@ impl Watcher {
         inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
         if let Some(StateSubscription::Mailbox(mailbox, _)) = &state.feed
-            && *mailbox != core.mailboxes().of(user_of(state.subscription.device()))
+            && *mailbox != core.mailboxes.of(user_of(state.subscription.device()))
         {
             // The account has another mailbox now: a new subscription receives that
             // one.
             self.push_end(End::Deactivated);
             return Err(Refusal::NoSubscription);
         }
-        let subscribe = Subscribe::read(message, &core.config().watch, inbound.flow)?;
-        core.watchers().check_kept_len(&subscribe)?;
-        if state.is_over || subscribe.granted_s == 0 || core.store().is_immediate() {
+        let subscribe = Subscribe::read(message, &core.config.watch, inbound.flow)?;
+        core.watchers.check_kept_len(&subscribe)?;
+        if state.is_over || subscribe.granted_s == 0 || core.persistence.store().is_immediate() {
             return self.take_refresh(core, state, message, inbound);
         }
-        state.subscription.check_refresh(&subscribe, core.now())?;
+        state
+            .subscription
+            .check_refresh(&subscribe, core.clock.now())?;
         self.prolong(core, state, &subscribe, inbound);
         Ok(())
     }
@@ -331,11 +332,10 @@ impl Watcher {
     fn answered(self: &Arc<Self>, cseq: u32, status: u16) {
         self.with(
             |core, state| match state.subscription.answered(cseq, status) {
-                false => core.traffic().stray_responses.increment(),
+                false => core.responder.traffic.stray_responses.increment(),
                 true if (200..300).contains(&status) => {
-                    core.watchers().counters.confirmed.increment();
-                    core.responder()
-                        .heard_at(state.subscription.dialog().flow());
+                    core.watchers.counters.confirmed.increment();
+                    core.responder.heard_at(state.subscription.dialog().flow());
                 }
                 true => {}
             },
@@ -343,7 +343,7 @@ impl Watcher {
     }
 
     fn fire(self: Arc<Self>) {
-        self.with(|core, state| state.expiry_timer.fired(core.now()));
+        self.with(|core, state| state.expiry_timer.fired(core.clock.now()));
     }
 
     /// Runs `act`, and then what follows from it: sends what is owed, sets the expiry
@@ -372,29 +372,29 @@ impl Watcher {
     }
 
     fn send(&self, core: &Core, state: &mut Inner) {
-        let counters = &core.watchers().counters;
+        let counters = &core.watchers.counters;
         let subscription = &mut state.subscription;
-        while let Some(sent) = core.responder().poll(subscription) {
+        while let Some(sent) = core.responder.poll(subscription) {
             let cost = buffer_bytes(subscription.outstanding_len());
             if !sent.is_again && !self.charge(core, &mut state.notify_bytes, cost) {
                 counters.over_share.increment();
-                subscription.put_off(core.now());
+                subscription.put_off(core.clock.now());
                 continue;
             }
             let flow = subscription.dialog().flow();
-            if !subscription.is_heard() && !core.responder().may_send_unproven(flow) {
+            if !subscription.is_heard() && !core.responder.may_send_unproven(flow) {
                 counters.unproven.increment();
                 if !sent.is_again {
-                    subscription.put_off(core.now());
+                    subscription.put_off(core.clock.now());
                 }
                 continue;
             }
             if !core
-                .responder()
+                .responder
                 .try_send(subscription.dialog().flow(), sent.datagram)
             {
                 // Changes in the meantime are conflated to the last state.
-                subscription.put_off(core.now());
+                subscription.put_off(core.clock.now());
                 continue;
             }
             let counter: &Counter = match sent.is_again {
@@ -408,7 +408,7 @@ impl Watcher {
     /// Charges its subscriber for an unanswered NOTIFY, in place of the last one;
     /// `false` if the share is used up.
     fn charge(&self, core: &Core, charged: &mut u64, bytes: u64) -> bool {
-        let notifies = &core.watchers().notifies;
+        let notifies = &core.watchers.notifies;
         notifies.give_back(self.holder, std::mem::take(charged));
         if bytes > 0 && notifies.take(self.holder, bytes).is_err() {
             return false;
@@ -427,17 +427,17 @@ impl Watcher {
                 watcher.fire();
             }
         };
-        let timers = core.runtime().timers();
+        let timers = core.runtime.timers();
         let set = state
             .expiry_timer
             .set(deadline, "watcher", timers, &self.serializer, fire);
         if set.is_err() {
-            core.traffic().refused_table_full.increment();
+            core.responder.traffic.refused_table_full.increment();
         }
     }
 
     fn close(&self, core: &Core, state: &mut Inner, end: End) -> Option<StateSubscription> {
-        let counters = &core.watchers().counters;
+        let counters = &core.watchers.counters;
         match end {
             End::Unsubscribed => counters.unsubscribed.increment(),
             End::Expired => counters.expired.increment(),
@@ -446,10 +446,10 @@ impl Watcher {
             End::Deactivated => {}
         }
         state.is_over = true;
-        state.expiry_timer.clear(core.runtime().timers());
-        core.watchers().remove(self.id);
+        state.expiry_timer.clear(core.runtime.timers());
+        core.watchers.remove(self.id);
         if let Some(row) = state.row.take() {
-            core.store().purge(&[row.ended]);
+            core.persistence.store().purge(&[row.ended]);
         }
         state.feed.take()
     }
@@ -500,7 +500,7 @@ mod tests {
             &core,
             subscription(),
         ));
-        core.watchers().insert(&watcher).expect("room");
+        core.watchers.insert(&watcher).expect("room");
         watcher.start(&core);
         let state = watcher.lock();
         assert_eq!(state.expiry_timer.set_for(), state.subscription.deadline());

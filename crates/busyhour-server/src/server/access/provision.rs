@@ -21,13 +21,13 @@ pub enum AccountError {
 impl Server {
     /// At most `limit` accounts of the store behind the user `after`, by name.
     pub fn stored_accounts(&self, after: Option<&str>, limit: usize) -> Vec<AccountView> {
-        let page = self.core.accounts().directory.page(after, limit);
+        let page = self.core.accounts.directory.page(after, limit);
         page.iter().map(Account::view).collect()
     }
 
     /// An account of the store.
     pub fn stored_account(&self, username: &str) -> Option<AccountView> {
-        let account = self.core.accounts().directory.account(username)?;
+        let account = self.core.accounts.directory.account(username)?;
         Some(account.view())
     }
 
@@ -41,6 +41,7 @@ impl Server {
         let account = entry.check(self.realm()?).map_err(AccountError::Entry)?;
         Ok(self
             .core
+            .persistence
             .store()
             .commit(vec![Change::PutAccount(account)], done)?)
     }
@@ -56,12 +57,12 @@ impl Server {
             username: username.to_owned(),
             realm: self.realm()?.to_owned(),
         };
-        Ok(self.core.store().commit(vec![change], done)?)
+        Ok(self.core.persistence.store().commit(vec![change], done)?)
     }
 
     fn realm(&self) -> Result<&str, AccountError> {
-        match self.core.admission().is_required() {
-            true => Ok(self.core.accounts().directory.realm()),
+        match self.core.admission.is_required() {
+            true => Ok(self.core.accounts.directory.realm()),
             false => Err(AccountError::Open),
         }
     }

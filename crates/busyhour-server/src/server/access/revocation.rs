@@ -25,13 +25,13 @@ impl Core {
     /// Accounts were removed. Their bindings, publications and subscriptions end soon
     /// after, and watchers are notified.
     pub(in crate::server) fn revoke(self: &Arc<Self>) {
-        self.accounts().some_have_gone();
+        self.accounts.some_have_gone();
         if self.is_revocation_due.swap(true, Ordering::AcqRel) {
             return;
         }
         self.push_walk(|core| {
             core.is_revocation_due.swap(false, Ordering::AcqRel);
-            for watcher in core.watchers().all() {
+            for watcher in core.watchers.all() {
                 core.revoke_watcher(&watcher);
             }
             core.revoke_devices(0);
@@ -40,19 +40,19 @@ impl Core {
 
     /// Ends a subscription if the account that opened it is gone.
     pub(in crate::server) fn revoke_watcher(&self, watcher: &Arc<Watcher>) {
-        let accounts = self.accounts();
+        let accounts = &self.accounts;
         if accounts.are_looked_for() && watcher.is_of(|account| accounts.is_gone(account)) {
             watcher.push_end(End::Rejected);
         }
     }
 
     fn revoke_devices(self: &Arc<Self>, first_shard: usize) {
-        let Some(devices) = self.devices().of_shards(first_shard, PORTION_SHARDS) else {
+        let Some(devices) = self.devices.table.of_shards(first_shard, PORTION_SHARDS) else {
             return;
         };
-        let is_concerned = |device: &&Arc<Device>| self.accounts().is_revoked(device.aor());
+        let is_concerned = |device: &&Arc<Device>| self.accounts.is_revoked(device.aor());
         for device in devices.iter().filter(is_concerned) {
-            device.fire(self.device_context());
+            device.fire(&self.devices);
         }
         self.push_walk(move |core| core.revoke_devices(first_shard + PORTION_SHARDS));
     }
@@ -66,7 +66,11 @@ impl Core {
             }
         });
         // One that takes no more is shut down already.
-        let _ = self.devices().expiry_serializer().execute_unbounded(task);
+        let _ = self
+            .devices
+            .table
+            .expiry_serializer()
+            .execute_unbounded(task);
     }
 }
 

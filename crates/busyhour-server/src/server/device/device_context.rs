@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// All devices, and the parts that they use: those that are for devices alone, and those
 /// that they share with the rest of the server.
 pub(in crate::server) struct DeviceContext {
-    pub(in crate::server) devices: Devices,
+    pub(in crate::server) table: Devices,
     pub(in crate::server) flows: Flows,
     pub(in crate::server) topics: StateTopics,
     pub(in crate::server) compositor: Compositor,

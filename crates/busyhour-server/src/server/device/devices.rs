@@ -167,7 +167,7 @@ impl DeviceContext {
         aor: &str,
         holder: Holder,
     ) -> Result<Arc<Device>, Excess> {
-        self.devices.open(aor, holder, self)
+        self.table.open(aor, holder, self)
     }
 
     /// Gives a registration to its device, if that has room.
@@ -176,9 +176,7 @@ impl DeviceContext {
         device: &Arc<Device>,
         device_request: DeviceRequest,
     ) {
-        if device.queued_len() >= self.devices.queue_len_max
-            || self.devices.is_crowded(device.hash())
-        {
+        if device.queued_len() >= self.table.queue_len_max || self.table.is_crowded(device.hash()) {
             self.drop_request(&device_request);
             return device.leave_if_idle(self);
         }
@@ -196,7 +194,7 @@ impl DeviceContext {
         device_request: DeviceRequest,
     ) {
         let holder = self
-            .devices
+            .table
             .holders
             .of(device_request.flow().remote.ip(), Some(user_of(aor)));
         match self.open(aor, holder) {
@@ -212,7 +210,7 @@ impl DeviceContext {
 
     /// Sets the time at which a device is woken.
     pub(super) fn wake_device(self: &Arc<Self>, device: &Arc<Device>, deadline: Instant) {
-        let mut shard = self.devices.shard(device.hash());
+        let mut shard = self.table.shard(device.hash());
         let is_it = |entry: &DeviceEntry| Arc::ptr_eq(&entry.device, device);
         if let Some(entry) = shard.table.find_mut(device.hash(), is_it) {
             entry.deadline = deadline;
@@ -230,7 +228,7 @@ impl DeviceContext {
                 context.ring(index);
             }
         };
-        let (timers, expiry_serializer) = (&self.devices.timers, &self.devices.expiry_serializer);
+        let (timers, expiry_serializer) = (&self.table.timers, &self.table.expiry_serializer);
         let set = shard
             .expiry_timer
             .set(deadline, "binding", timers, expiry_serializer, fire);
@@ -242,7 +240,7 @@ impl DeviceContext {
     /// Wakes some of the due devices of a shard, and schedules the others.
     fn ring(self: &Arc<Self>, index: usize) {
         let now = self.clock.now();
-        let mut shard = lock(&self.devices.shards[index]);
+        let mut shard = lock(&self.table.shards[index]);
         shard.expiry_timer.fired(now);
         let due = shard.take_due(now);
         if let Some(next) = shard.next_deadline() {

@@ -248,7 +248,7 @@ impl DeviceContext {
             }
         };
         // It takes no more only when the server ends.
-        let _ = self.devices.expiry_serializer().try_push(tell);
+        let _ = self.table.expiry_serializer().try_push(tell);
     }
 }
 

@@ -41,7 +41,7 @@ impl Device {
             return true;
         }
         let device = self.clone();
-        let strand = context.devices.strand(self.hash);
+        let strand = context.table.strand(self.hash);
         let is_pushed = strand.try_push(move || device.publish_full()).is_ok();
         if !is_pushed {
             self.is_shown_soon.store(false, Ordering::Release);

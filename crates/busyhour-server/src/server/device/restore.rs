@@ -19,7 +19,7 @@ impl DeviceContext {
                 lease,
             } = binding;
             let expires_at = lease.expires_at;
-            let device = self.devices.reopen(aor, self);
+            let device = self.table.reopen(aor, self);
             let is_more = match device.restore(self, id, contact, lease, at) {
                 Restored::Taken => true,
                 Restored::InsteadOf(ended) => {
@@ -35,7 +35,7 @@ impl DeviceContext {
                 self.log.counters.restored.increment();
             }
         }
-        for device in self.devices.all() {
+        for device in self.table.all() {
             device.fire(self);
         }
         self.persistence.store().purge(&over);
@@ -55,7 +55,7 @@ impl DeviceContext {
                 over.push(row.ended());
                 continue;
             };
-            let device = self.devices.reopen(stored.device().into(), self);
+            let device = self.table.reopen(stored.device().into(), self);
             self.compositor.take_back_in(&stored, device.holder());
             device.restore_publication(self, stored, row.ended(), at.now + remaining);
         }

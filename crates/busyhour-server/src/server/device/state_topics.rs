@@ -60,7 +60,7 @@ impl DeviceContext {
         // There is no such device, and no room for one. A device that gets room later
         // sees the subscription; one that was created just now is told of it.
         let subscribed = subscribe();
-        if let Some(device) = self.devices.find(aor) {
+        if let Some(device) = self.table.find(aor) {
             device.subscribe_with_snapshot(self, || ());
         }
         subscribed

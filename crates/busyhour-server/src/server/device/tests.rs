@@ -14,15 +14,17 @@ fn many_new_watchers_of_a_registration_do_not_fill_the_queue() {
     let alice = Name::new("sip:alice@example.com");
     let told: Arc<Mutex<u32>> = Arc::default();
     let ear = told.clone();
-    let feed = core.topics().registrations.subscribe().key(alice.clone());
+    let feed = core
+        .devices
+        .topics
+        .registrations
+        .subscribe()
+        .key(alice.clone());
     let _feed = feed.start(move |_| *ear.lock().unwrap() += 1);
     for _ in 0..2 {
-        let device = core
-            .device_context()
-            .open(&alice, Holder::NOBODY)
-            .expect("room");
-        (0..1000).for_each(|_| assert!(core.device_context().show_registration(&alice)));
-        assert_eq!(core.devices().strand(device.hash()).len(), 1);
+        let device = core.devices.open(&alice, Holder::NOBODY).expect("room");
+        (0..1000).for_each(|_| assert!(core.devices.show_registration(&alice)));
+        assert_eq!(core.devices.table.strand(device.hash()).len(), 1);
         runtime.simulation().expect("virtual").run_until_idle();
     }
     assert_eq!(*told.lock().unwrap(), 2, "one for all who came before it");
@@ -33,20 +35,20 @@ fn a_device_removed_from_a_full_table_is_shown_without_contacts() {
     let runtime = Runtime::simulated(1);
     let core = Core::simulated(&runtime, 1);
     let alice = Name::new("sip:alice@example.com");
-    let device = core
-        .device_context()
-        .open(&alice, Holder::NOBODY)
-        .expect("room");
-    device.retire(core.device_context(), &mut device.lock());
-    let bob = core
-        .device_context()
-        .open("sip:bob@example.com", Holder::NOBODY);
-    assert!(bob.is_ok() && core.device_context().open(&alice, Holder::NOBODY).is_err());
+    let device = core.devices.open(&alice, Holder::NOBODY).expect("room");
+    device.retire(&core.devices, &mut device.lock());
+    let bob = core.devices.open("sip:bob@example.com", Holder::NOBODY);
+    assert!(bob.is_ok() && core.devices.open(&alice, Holder::NOBODY).is_err());
 
     let told: Arc<Mutex<Vec<RegistrationState>>> = Arc::default();
     let ear = told.clone();
     let serializer = runtime.pool().ephemeral();
-    let feed = core.topics().registrations.subscribe().key(alice.clone());
+    let feed = core
+        .devices
+        .topics
+        .registrations
+        .subscribe()
+        .key(alice.clone());
     let _feed = feed.on(&serializer).start(move |delivery| {
         if let Delivery::Event(state, _) = delivery {
             ear.lock().unwrap().push((*state).clone());
@@ -62,16 +64,16 @@ fn a_device_that_was_made_for_a_request_without_a_place_leaves_the_table() {
     let runtime = Runtime::simulated(1);
     let core = Core::simulated(&runtime, 10);
     let open = || {
-        core.device_context()
+        core.devices
             .open("sip:alice@example.com", Holder::NOBODY)
             .expect("room")
     };
     let device = open();
-    assert!(device.push_publish_full(core.device_context()));
-    device.leave_if_idle(core.device_context());
-    assert_eq!(core.devices().len(), 0);
+    assert!(device.push_publish_full(&core.devices));
+    device.leave_if_idle(&core.devices);
+    assert_eq!(core.devices.table.len(), 0);
     runtime.simulation().expect("virtual").run_until_idle();
-    assert_eq!(core.devices().len(), 0);
+    assert_eq!(core.devices.table.len(), 0);
 }
 
 #[test]
@@ -91,9 +93,14 @@ fn a_long_registration_beyond_its_share_leaves_no_device() {
     let holder = core.holder(flow, Some("alice"));
     // Others of the source use up what it may have.
     let begin = |port| {
-        let key = core.transactions().key(&message, address(port));
-        core.transactions()
-            .begin(key, core.now(), holder, text.len(), Repeated::Same)
+        let key = core.responder.transactions().key(&message, address(port));
+        core.responder.transactions().begin(
+            key,
+            core.clock.now(),
+            holder,
+            text.len(),
+            Repeated::Same,
+        )
     };
     let begun = (6000..).map(begin).find(|begun| *begun != Begun::New);
     assert!(matches!(begun, Some(Begun::Refused(_))), "{begun:?}");
@@ -102,5 +109,5 @@ fn a_long_registration_beyond_its_share_leaves_no_device() {
     core.receive(flow, &datagram);
     runtime.simulation().expect("virtual").run_until_idle();
     assert!(core.stats().traffic.refused_share > 0);
-    assert_eq!(core.devices().len(), 0);
+    assert_eq!(core.devices.table.len(), 0);
 }

@@ -43,7 +43,7 @@ pub(in crate::server) struct Hints {
     /// The names of our domains.
     domain_names: Vec<String>,
     persistence: Arc<Persistence>,
-    device_context: Arc<DeviceContext>,
+    devices: Arc<DeviceContext>,
     watchers: Arc<Watchers>,
 }
 
@@ -141,7 +141,7 @@ impl Hints {
         runtime: &Runtime,
         config: &ServerConfig,
         persistence: Arc<Persistence>,
-        device_context: Arc<DeviceContext>,
+        devices: Arc<DeviceContext>,
         watchers: Arc<Watchers>,
     ) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Hints {
             domains: config.domains(),
             domain_names: config.domains.clone(),
             persistence,
-            device_context,
+            devices,
             watchers,
         }
     }
@@ -330,7 +330,7 @@ impl Hints {
         }
         let serializer = self.pool.ephemeral();
         let hint = Arc::new(Hint::new(extension.clone(), devices, set, serializer));
-        hint.start(&self.topic, &self.device_context);
+        hint.start(&self.topic, &self.devices);
         table.hints.insert(extension.clone(), hint);
         before.is_none()
     }
@@ -367,7 +367,7 @@ impl Hints {
         let domains = &self.domain_names;
         let is_watched = |domain: &String| {
             let device = device_of(&format!("sip:{extension}@{domain}"), &self.domains);
-            device.is_none_or(|device| self.device_context.topics.states.would_deliver(&device))
+            device.is_none_or(|device| self.devices.topics.states.would_deliver(&device))
         };
         domains.is_empty()
             || domains.iter().any(is_watched)
@@ -467,10 +467,10 @@ mod tests {
                 .map(|number| format!("u{number}"))
                 .collect(),
         };
-        core.hints().take(&config, SetBy::Configuration).unwrap();
-        core.hints()
+        core.hints.take(&config, SetBy::Configuration).unwrap();
+        core.hints
             .name("100", &Name::new("sip:alice@example.com"), true);
-        assert_eq!(core.hints().stats().refused, 1);
-        assert!(core.hints().lock().named.is_empty());
+        assert_eq!(core.hints.stats().refused, 1);
+        assert!(core.hints.lock().named.is_empty());
     }
 }

@@ -26,13 +26,13 @@ pub(in crate::server) struct Request<'a> {
 
 impl Core {
     pub(in crate::server) fn receive(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
-        let traffic = &self.traffic();
+        let traffic = &self.responder.traffic;
         traffic.received.increment();
         traffic.received_bytes.add(datagram.len() as u64);
         if self.is_closing.load(Ordering::Acquire) {
             return traffic.dropped_shutdown.increment();
         }
-        self.device_context().note_life(flow);
+        self.devices.note_life(flow);
         if flow.transport == Transport::Udp && stun::is_stun(datagram) {
             return self.keep_alive(flow, datagram);
         }
@@ -48,15 +48,15 @@ impl Core {
 
     /// A keep-alive of a flow of datagrams (RFC 5626 §3.5.2).
     fn keep_alive(&self, flow: Flow, datagram: &Buffer) {
-        let traffic = &self.traffic();
+        let traffic = &self.responder.traffic;
         let mut is_request = false;
         let answer = self
-            .responder()
+            .responder
             .write(|out| is_request = stun::answer(datagram, flow.remote, out));
         match answer {
             Some(answer) if is_request => {
                 traffic.keepalives.increment();
-                self.responder().send(flow, answer);
+                self.responder.send(flow, answer);
             }
             _ => traffic.malformed_silent.increment(),
         }
@@ -64,7 +64,7 @@ impl Core {
 
     /// What cannot be a message, in a connection.
     pub(in crate::server) fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
-        let traffic = &self.traffic();
+        let traffic = &self.responder.traffic;
         traffic.received.increment();
         traffic.received_bytes.add(bytes.len() as u64);
         self.malformed(bytes, flow, error);
@@ -72,11 +72,11 @@ impl Core {
 
     /// Answers what can be answered, and is silent about the rest.
     fn malformed(&self, datagram: &Buffer, flow: Flow, error: ParseError) {
-        let traffic = &self.traffic();
+        let traffic = &self.responder.traffic;
         match Message::salvage(datagram) {
             Some(request) => {
                 traffic.malformed_answered.increment();
-                self.responder().refuse_malformed(&request, flow, error);
+                self.responder.refuse_malformed(&request, flow, error);
             }
             None => traffic.malformed_silent.increment(),
         }
@@ -84,14 +84,14 @@ impl Core {
 
     /// A response can only answer one of our NOTIFYs.
     fn response(&self, message: &Message<'_>, status: u16) {
-        let traffic = &self.traffic();
-        if self.flows().is_probing() && answers_options(message) {
-            return self.flows().counters.probes_answered.increment();
+        let traffic = &self.responder.traffic;
+        if self.devices.flows.is_probing() && answers_options(message) {
+            return self.devices.flows.counters.probes_answered.increment();
         }
         let Some((tag, cseq)) = notify_of(message) else {
             return traffic.stray_responses.increment();
         };
-        let Some(watcher) = self.watchers().find(tag) else {
+        let Some(watcher) = self.watchers.find(tag) else {
             return traffic.stray_responses.increment();
         };
         // Requests leave half the room to responses: over a connection a response is
@@ -111,11 +111,11 @@ impl Core {
         let essentials = match message.essentials() {
             Ok(essentials) => essentials,
             Err(error) => {
-                self.traffic().malformed_answered.increment();
-                return self.responder().refuse_malformed(message, flow, error);
+                self.responder.traffic.malformed_answered.increment();
+                return self.responder.refuse_malformed(message, flow, error);
             }
         };
-        let transaction = self.transactions().key(message, flow.remote);
+        let transaction = self.responder.transactions().key(message, flow.remote);
         if self.absorb(message, flow, transaction) {
             return;
         }
@@ -137,8 +137,8 @@ impl Core {
 
     /// Whether it is a retransmission, which is answered here.
     fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: TransactionKey) -> bool {
-        let traffic = &self.traffic();
-        match self.transactions().seen(transaction) {
+        let traffic = &self.responder.traffic;
+        match self.responder.transactions().seen(transaction) {
             Seen::New => false,
             Seen::InWork => {
                 traffic.retransmissions_absorbed.increment();
@@ -146,19 +146,19 @@ impl Core {
             }
             Seen::Answered(answer) => {
                 traffic.retransmissions_answered.increment();
-                self.responder().send(answer_flow(message, flow), answer);
+                self.responder.send(answer_flow(message, flow), answer);
                 true
             }
         }
     }
 
     fn options(&self, request: &Request<'_>) {
-        self.traffic().options.increment();
+        self.responder.traffic.options.increment();
         let asked = check_require(request.message).and_then(|()| self.check_asked(request));
         if let Err(refusal) = asked {
             let Request { message, flow, .. } = *request;
             return self
-                .responder()
+                .responder
                 .refuse(message, flow, request.transaction, &refusal);
         }
         self.answer_options(request);
@@ -172,18 +172,18 @@ impl Core {
         let Request { message, flow, .. } = *request;
         let is_short = |answer: &Buffer| answer.len() <= request.datagram.len();
         let answer = |finish: fn(Response<'_, '_, '_>)| {
-            self.responder()
+            self.responder
                 .answer_to(message, flow, request.transaction, Status::OK, finish)
         };
         let Some(whole) = answer(tell_all) else {
             return;
         };
-        if is_short(&whole) || self.responder().has_token(flow) {
-            return self.responder().send(request.answer_flow(), whole);
+        if is_short(&whole) || self.responder.has_token(flow) {
+            return self.responder.send(request.answer_flow(), whole);
         }
         match answer(tell_nothing).filter(is_short) {
-            Some(short) => self.responder().send(request.answer_flow(), short),
-            None => self.traffic().unproven_not_answered.increment(),
+            Some(short) => self.responder.send(request.answer_flow(), short),
+            None => self.responder.traffic.unproven_not_answered.increment(),
         }
     }
 
@@ -193,7 +193,7 @@ impl Core {
         let uri = request.essentials.request_uri;
         match uri.as_ref().and_then(Uri::as_sip) {
             Some(sip) if sip.param("gr").is_some() => {
-                let aor = address_of_record(&Uri::Sip(*sip), &self.parts.domains)?;
+                let aor = address_of_record(&Uri::Sip(*sip), &self.domains)?;
                 self.check_gruu(sip, &aor)
             }
             _ => Ok(()),
@@ -201,7 +201,7 @@ impl Core {
     }
 
     fn unsupported(&self, request: &Request<'_>, method: Method<'_>) {
-        self.traffic().unsupported.increment();
+        self.responder.traffic.unsupported.increment();
         let status = match method {
             // The server has nothing to cancel, and no dialogs other than
             // subscriptions.
@@ -209,7 +209,7 @@ impl Core {
             Method::Other(_) => Status::NOT_IMPLEMENTED,
             _ => Status::METHOD_NOT_ALLOWED,
         };
-        self.responder().respond_to(request, status, |answer| {
+        self.responder.respond_to(request, status, |answer| {
             answer.header(HeaderName::Allow, ALLOW).finish();
         });
     }

@@ -22,35 +22,37 @@ impl Core {
     pub(in crate::server) fn register(self: &Arc<Self>, request: &Request<'_>) {
         if let Err(refusal) = self.route_registration(request) {
             let Request { message, flow, .. } = *request;
-            self.device_context()
+            self.devices
                 .refuse_registration(message, flow, request.transaction, &refusal);
         }
     }
 
     pub(in crate::server) fn subscribe(self: &Arc<Self>, request: &Request<'_>) {
-        self.watchers().counters.requests.increment();
+        self.watchers.counters.requests.increment();
         if let Err(refusal) = self.route_subscription(request) {
             let Request { message, flow, .. } = *request;
-            self.watchers()
+            self.watchers
                 .refuse(message, flow, request.transaction, &refusal);
         }
     }
 
     pub(in crate::server) fn publish(self: &Arc<Self>, request: &Request<'_>) {
-        self.compositor().counters.requests.increment();
+        self.devices.compositor.counters.requests.increment();
         if let Err(refusal) = self.route_publication(request) {
             let Request { message, flow, .. } = *request;
-            (self.compositor()).refuse(message, flow, request.transaction, &refusal);
+            self.devices
+                .compositor
+                .refuse(message, flow, request.transaction, &refusal);
         }
     }
 
     /// Whether the queue of a device or watcher is full.
     pub(in crate::server) fn is_flooded(&self, queued_len: usize) -> bool {
-        queued_len >= self.limits().device_queue_max
+        queued_len >= self.config.limits.device_queue_max
     }
 
     fn route_registration(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
-        let aor = address_of_record(&request.essentials.to.uri, &self.parts.domains)?;
+        let aor = address_of_record(&request.essentials.to.uri, &self.domains)?;
         self.route_to_device(request, &aor, DeviceRequest::Sip)
     }
 
@@ -58,7 +60,7 @@ impl Core {
     fn route_publication(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let uri = request.essentials.request_uri;
         let uri = uri.ok_or(Refusal::UnsupportedScheme)?;
-        let aor = address_of_record(&uri, &self.parts.domains)?;
+        let aor = address_of_record(&uri, &self.domains)?;
         if let Some(uri) = uri.as_sip() {
             self.check_gruu(uri, &aor)?;
         }
@@ -76,17 +78,17 @@ impl Core {
         // A client that proves who it is was challenged already: if it is refused, that was
         // for nothing.
         if self
-            .load()
-            .sheds(|| !proves() && self.devices().find(aor).is_none())
+            .load
+            .sheds(|| !proves() && self.devices.table.find(aor).is_none())
         {
             if proves() {
                 // It is not the device that stopped.
-                let failures = &self.log().failures;
+                let failures = &self.log.failures;
                 failures.challenge_answered(user_of(aor), request.flow, "sip");
             }
-            return Err(self.responder().overloaded());
+            return Err(self.responder.overloaded());
         }
-        if !self.admission().admit_registration(request, aor)? {
+        if !self.admission.admit_registration(request, aor)? {
             return Ok(());
         }
         let account = Some(user_of(aor));
@@ -96,10 +98,10 @@ impl Core {
             return Ok(());
         };
         let holder = self.holder(request.flow, account);
-        let device = self.device_context().open(aor, holder);
+        let device = self.devices.open(aor, holder);
         let device =
-            device.map_err(|excess| self.responder().no_room(excess, request.flow, account))?;
-        self.device_context()
+            device.map_err(|excess| self.responder.no_room(excess, request.flow, account))?;
+        self.devices
             .push_to_device(&device, device_request(inbound));
         Ok(())
     }
@@ -108,17 +110,17 @@ impl Core {
         let tag = request.essentials.to.tag();
         // An existing subscription is never shed: its watcher would have to subscribe
         // anew.
-        if tag.is_none() && self.load().sheds(|| true) {
-            return Err(self.responder().overloaded());
+        if tag.is_none() && self.load.sheds(|| true) {
+            return Err(self.responder.overloaded());
         }
         let Some(tag) = tag else {
             return self.open_subscription(request);
         };
-        let watcher = self.watchers().find(tag);
+        let watcher = self.watchers.find(tag);
         // Within a dialog the Request-URI is our Contact.
         let device = watcher.as_ref().map(|watcher| watcher.device());
         let watched = device.as_ref().map_or("", |device| user_of(device));
-        let Some(sender) = self.admission().admit_subscription(request, watched)? else {
+        let Some(sender) = self.admission.admit_subscription(request, watched)? else {
             return Ok(());
         };
         let watcher = watcher.ok_or(Refusal::NoSubscription)?;
@@ -131,8 +133,8 @@ impl Core {
     /// With accounts, only they and hints have a state to watch.
     fn check_known(&self, aor: &str) -> Result<(), Refusal> {
         let user = user_of(aor);
-        let is_known = || self.accounts().directory.knows(user) || self.hints().contain(user);
-        match !self.admission().is_required() || is_known() {
+        let is_known = || self.accounts.directory.knows(user) || self.hints.contain(user);
+        match !self.admission.is_required() || is_known() {
             true => Ok(()),
             false => Err(Refusal::NotFound),
         }
@@ -140,12 +142,12 @@ impl Core {
 
     fn push_to_watcher(self: &Arc<Self>, watcher: &Arc<Watcher>, inbound: Box<InboundRequest>) {
         if self.is_flooded(watcher.queued_len()) {
-            return self.responder().drop_arrival(&inbound);
+            return self.responder.drop_arrival(&inbound);
         }
         let transaction = inbound.transaction;
         // It takes no more only when the server ends, and the connections with it.
         if !watcher.push(inbound) {
-            self.responder().abandon(transaction);
+            self.responder.abandon(transaction);
         }
     }
 
@@ -154,17 +156,17 @@ impl Core {
     fn open_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let Request { message, flow, .. } = *request;
         let uri = self.check_request_uri(request)?;
-        let device = address_of_record(&Uri::Sip(uri), &self.parts.domains)?;
+        let device = address_of_record(&Uri::Sip(uri), &self.domains)?;
         let Some(sender) = self
-            .admission()
+            .admission
             .admit_subscription(request, user_of(&device))?
         else {
             return Ok(());
         };
         self.check_known(&device)?;
         self.check_gruu(&uri, &device)?;
-        let subscribe = Subscribe::read(message, &self.config().watch, flow)?;
-        self.watchers().check_kept_len(&subscribe)?;
+        let subscribe = Subscribe::read(message, &self.config.watch, flow)?;
+        self.watchers.check_kept_len(&subscribe)?;
         let account = sender.account();
         match self.begin(request, account)? {
             Some(inbound) => {
@@ -193,27 +195,28 @@ impl Core {
         holder: Holder,
         inbound: Box<InboundRequest>,
     ) -> Result<(), Refusal> {
-        let (id, tag) = self.watchers().new_tag();
-        let advertised = self.config().advertised.clone();
-        let subscription = Subscription::open(subscribe, device, &tag, advertised, self.now());
+        let (id, tag) = self.watchers.new_tag();
+        let advertised = self.config.advertised.clone();
+        let subscription =
+            Subscription::open(subscribe, device, &tag, advertised, self.clock.now());
         let subscription = subscription.opened_by(account);
         let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
         let answer = self
-            .responder()
+            .responder
             .write(|out| write_accepted(out, message, &subscription, granted_s, flow));
         let Some(answer) = answer else {
-            self.responder().abandon(inbound.transaction);
+            self.responder.abandon(inbound.transaction);
             return Ok(());
         };
         let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
-        let inserted = self.watchers().insert(&watcher);
-        inserted.map_err(|excess| self.responder().no_room(excess, flow, account))?;
-        self.watchers().counters.created.increment();
-        if granted_s > 0 && !self.store().is_immediate() {
+        let inserted = self.watchers.insert(&watcher);
+        inserted.map_err(|excess| self.responder.no_room(excess, flow, account))?;
+        self.watchers.counters.created.increment();
+        if granted_s > 0 && !self.persistence.store().is_immediate() {
             watcher.begin(self, granted_s, inbound, answer);
         } else {
             let flow = answer_flow(message, inbound.flow);
-            self.responder().accept(inbound.transaction, flow, answer);
+            self.responder.accept(inbound.transaction, flow, answer);
             watcher.start(self);
         }
         Ok(())
@@ -228,8 +231,8 @@ impl Core {
     ) -> Result<Option<Box<InboundRequest>>, Refusal> {
         let holder = self.holder(request.flow, account);
         let (key, len) = (request.transaction, request.datagram.len());
-        let arrived_at = self.now();
-        let transactions = self.transactions();
+        let arrived_at = self.clock.now();
+        let transactions = self.responder.transactions();
         let repeated = match request.message.method() {
             // The bindings know the CSeq that made them.
             Some(Method::Register) => Repeated::Same,
@@ -239,10 +242,10 @@ impl Core {
             // Made only now: a duplicate and a refusal need no copy.
             Begun::New => Ok(Some(request.inbound(arrived_at))),
             Begun::Known => {
-                self.traffic().retransmissions_absorbed.increment();
+                self.responder.traffic.retransmissions_absorbed.increment();
                 Ok(None)
             }
-            Begun::Refused(excess) => Err(self.responder().no_room(excess, request.flow, account)),
+            Begun::Refused(excess) => Err(self.responder.no_room(excess, request.flow, account)),
         }
     }
 
@@ -253,7 +256,7 @@ impl Core {
         let uri = uri
             .and_then(Uri::as_sip)
             .ok_or(Refusal::UnsupportedScheme)?;
-        match self.parts.domains.contain(&uri.host) {
+        match self.domains.contain(&uri.host) {
             true => Ok(*uri),
             false => Err(Refusal::Forbidden("Domain Not Served Here")),
         }
@@ -266,8 +269,8 @@ impl Core {
             return Ok(());
         };
         let wanted = instance.map(|instance| format!("{aor};gr={instance}"));
-        let device = self.devices().find(aor);
-        let bindings = device.map(|device| device.active_bindings(self.now()));
+        let device = self.devices.table.find(aor);
+        let bindings = device.map(|device| device.active_bindings(self.clock.now()));
         let mut gruus =
             (bindings.iter().flatten()).filter_map(|binding| binding.contact.public_gruu(aor));
         match wanted.is_some_and(|wanted| gruus.any(|gruu| gruu == wanted)) {

@@ -61,14 +61,14 @@ impl<T> NamedPage<T> {
 impl DeviceContext {
     /// Visits every device, whatever the limit: meant for operators, not for routing.
     pub(in crate::server) fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
-        let mut devices = self.devices.all();
+        let mut devices = self.table.all();
         devices.retain(|device| after.is_none_or(|after| device.aor() > after));
         devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
         self.page(&devices, limit)
     }
 
     pub(in crate::server) fn bindings_of(&self, user: &str) -> Listing {
-        let mut devices = self.devices.all();
+        let mut devices = self.table.all();
         devices.retain(|device| user_of(device.aor()) == user);
         devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
         self.page(&devices, usize::MAX)

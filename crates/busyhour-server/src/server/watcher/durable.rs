@@ -37,15 +37,15 @@ impl Watcher {
         inbound: Box<InboundRequest>,
         answer: Buffer,
     ) {
-        let value = self.lock().subscription.stored(core.persistence().run());
-        let row =
-            core.persistence()
-                .soft_state(core.persistence().next_id(), KIND, value, granted_s);
+        let value = self.lock().subscription.stored(core.persistence.run());
+        let row = core
+            .persistence
+            .soft_state(core.persistence.next_id(), KIND, value, granted_s);
         let (watcher, stored, waiting) = (self.clone(), row.clone(), inbound.clone());
         let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
         if self.commit(core, row, begun).is_err() {
             self.give_up(core);
-            core.responder().fail(&inbound);
+            core.responder.fail(&inbound);
         }
     }
 
@@ -61,11 +61,11 @@ impl Watcher {
         };
         if result.is_err() {
             self.give_up(&core);
-            return core.responder().fail(inbound);
+            return core.responder.fail(inbound);
         }
         self.lock().row = Some(SubscriptionRow::new(row, 0));
         let flow = answer_flow(&inbound.message(), inbound.flow);
-        core.responder().accept(inbound.transaction, flow, answer);
+        core.responder.accept(inbound.transaction, flow, answer);
         self.start(&core);
     }
 
@@ -73,8 +73,8 @@ impl Watcher {
     fn give_up(&self, core: &Core) {
         let mut state = self.lock();
         state.is_over = true;
-        state.expiry_timer.clear(core.runtime().timers());
-        core.watchers().remove(self.id);
+        state.expiry_timer.clear(core.runtime.timers());
+        core.watchers.remove(self.id);
     }
 
     /// Stores a refresh before it takes effect. One at a time: a watcher that sends the
@@ -87,28 +87,28 @@ impl Watcher {
         inbound: &InboundRequest,
     ) {
         if state.is_storing {
-            return core.responder().drop_arrival(inbound);
+            return core.responder.drop_arrival(inbound);
         }
         let value = state
             .subscription
-            .stored_after(subscribe, core.persistence().run());
+            .stored_after(subscribe, core.persistence.run());
         let watcher = self.clone();
         let waiting = Box::new(inbound.clone());
         let prolonged = move |result: CommitResult| {
             watcher.with(|core, state| match result {
                 Ok(()) => watcher.prolonged(core, state, &waiting),
-                Err(_) => core.responder().fail(&waiting),
+                Err(_) => core.responder.fail(&waiting),
             });
         };
         if !self.put_row(core, state, value, subscribe.granted_s, prolonged) {
-            core.responder().fail(inbound);
+            core.responder.fail(inbound);
         }
     }
 
     fn prolonged(&self, core: &Core, state: &mut Inner, inbound: &InboundRequest) {
         let message = inbound.message();
         if let Err(refusal) = self.take_refresh(core, state, &message, inbound) {
-            core.watchers()
+            core.watchers
                 .refuse(&message, inbound.flow, inbound.transaction, &refusal);
         }
     }
@@ -122,8 +122,8 @@ impl Watcher {
         if state.is_storing || !state.row.as_ref().is_some_and(has_outgrown) {
             return;
         }
-        let value = subscription.stored(core.persistence().run());
-        let left_s = subscription.left_s(core.now());
+        let value = subscription.stored(core.persistence.run());
+        let left_s = subscription.left_s(core.clock.now());
         self.put_row(core, state, value, left_s, |_| ());
     }
 
@@ -138,8 +138,8 @@ impl Watcher {
         done: impl FnOnce(CommitResult) + Send + 'static,
     ) -> bool {
         let known = state.row.as_ref().map(|row| row.ended.id);
-        let id = known.unwrap_or_else(|| core.persistence().next_id());
-        let row = core.persistence().soft_state(id, KIND, value, lives_s);
+        let id = known.unwrap_or_else(|| core.persistence.next_id());
+        let row = core.persistence.soft_state(id, KIND, value, lives_s);
         let last_cseq = state.subscription.last_cseq();
         let (watcher, stored) = (self.clone(), row.clone());
         let written = move |result: CommitResult| {
@@ -147,7 +147,7 @@ impl Watcher {
                 state.is_storing = false;
                 match (&result, state.is_over) {
                     (Err(_), _) => {}
-                    (Ok(()), true) => core.store().purge(&[stored.ended()]),
+                    (Ok(()), true) => core.persistence.store().purge(&[stored.ended()]),
                     (Ok(()), false) => state.row = Some(SubscriptionRow::new(&stored, last_cseq)),
                 }
             });
@@ -169,20 +169,20 @@ impl Watcher {
         if state.is_over {
             return Err(Refusal::NoSubscription);
         }
-        let subscribe = Subscribe::read(message, &core.config().watch, inbound.flow)?;
+        let subscribe = Subscribe::read(message, &core.config.watch, inbound.flow)?;
         let subscription = &mut state.subscription;
-        subscription.check_refresh(&subscribe, core.now())?;
+        subscription.check_refresh(&subscribe, core.clock.now())?;
         let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
         let answer = core
-            .responder()
+            .responder
             .write(|out| write_accepted(out, message, subscription, granted_s, flow));
         let Some(answer) = answer else {
-            core.responder().abandon(inbound.transaction);
+            core.responder.abandon(inbound.transaction);
             return Ok(());
         };
-        subscription.refresh(&subscribe, core.now())?;
-        core.watchers().counters.refreshed.increment();
-        core.responder()
+        subscription.refresh(&subscribe, core.clock.now())?;
+        core.watchers.counters.refreshed.increment();
+        core.responder
             .accept(inbound.transaction, answer_flow(message, flow), answer);
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Watcher {
             }
         };
         let put = vec![Change::PutSoftState(row)];
-        core.store().commit(put, Box::new(done))
+        core.persistence.store().commit(put, Box::new(done))
     }
 
     /// Ends the subscription when the server stops; returns the row to delete. If an
@@ -212,7 +212,7 @@ impl Watcher {
     fn end_with_server(self: &Arc<Self>) -> Option<BindingId> {
         let mut row = None;
         self.with(|core, state| {
-            state.subscription.end(End::Deactivated, core.now());
+            state.subscription.end(End::Deactivated, core.clock.now());
             self.send(core, state);
             let is_told = state.subscription.tells_its_end();
             let told = state.row.as_ref().filter(|_| is_told);
@@ -251,7 +251,7 @@ impl Core {
     /// and they must not answer at the same time. Limits do not apply here: what was
     /// acknowledged is kept.
     pub(in crate::server) fn restore_subscriptions(self: &Arc<Self>, rows: Vec<SoftState>) {
-        let at = self.moment();
+        let at = self.clock.moment();
         let mut told_at = at.now;
         let mut over = Vec::new();
         let mut back = Vec::new();
@@ -277,7 +277,7 @@ impl Core {
         // All are in the table before the first one begins, so that none gets the id of
         // another.
         back.iter().for_each(|watcher| watcher.start(self));
-        self.store().purge(&over);
+        self.persistence.store().purge(&over);
     }
 
     fn restore_subscription(
@@ -286,11 +286,11 @@ impl Core {
         remaining: Duration,
         told_at: Instant,
     ) -> Result<Arc<Watcher>, String> {
-        let (watch, advertised) = (&self.config().watch, self.config().advertised.clone());
-        let ends_at = self.now() + remaining;
+        let (watch, advertised) = (&self.config.watch, self.config.advertised.clone());
+        let ends_at = self.clock.now() + remaining;
         let subscription = Subscription::restore(
             &row.value,
-            self.persistence().run(),
+            self.persistence.run(),
             watch,
             advertised,
             ends_at,
@@ -299,21 +299,24 @@ impl Core {
         let subscription = subscription.map_err(|reason| reason.to_string())?;
         let watcher = Watcher::restored(self, subscription, row);
         let watcher = watcher.ok_or("its tag is not from this server")?;
-        self.watchers().put_back(&watcher);
-        self.watchers().counters.restored.increment();
+        self.watchers.put_back(&watcher);
+        self.watchers.counters.restored.increment();
         Ok(watcher)
     }
 
     /// Asks every watcher to subscribe again, and deletes the rows of those that could
     /// be told.
     pub(in crate::server) fn end_subscriptions(&self) {
-        let watchers = self.watchers().all();
+        let watchers = self.watchers.all();
         let rows = watchers.iter().filter_map(Watcher::end_with_server);
         let changes: Vec<_> = rows.map(Change::RemoveSoftState).collect();
         for batch in changes.chunks(BATCH_LEN) {
             // A row that stays is restored at the next start; then its watcher answers
             // that it is over.
-            let _ = self.store().commit(batch.to_vec(), Box::new(|_| ()));
+            let _ = self
+                .persistence
+                .store()
+                .commit(batch.to_vec(), Box::new(|_| ()));
         }
     }
 }
