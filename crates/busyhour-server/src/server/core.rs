@@ -1,4 +1,4 @@
-//! What every part of the server shares.
+//! The parts of the server, and who owns them: README.md in this folder explains both.
 
 use super::{
     ServerConfig,

@@ -22,6 +22,8 @@
 //! A failure between 1 and 3 leaves the bindings unchanged. A PUBLISH goes through the
 //! same steps.
 //!
+//! A device gets a [`DeviceContext`] of the server, and not the whole of it.
+//!
 //! There may be a million devices: an idle one holds its bindings and nothing else. Its
 //! state is published only while somebody listens.
 

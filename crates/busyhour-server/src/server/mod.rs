@@ -13,10 +13,9 @@
 //! 5. `watcher`: each watcher is a subscriber of that topic; on its own
 //!    serializer a NOTIFY is written and sent.
 //!
-//! What the parts share is in `core`. Each part has its own state, counters and methods:
-//! the responder writes and sends (`sip`), the account policy knows who may have what
-//! (`access`), the load control decides what is read and refused (`load`), the
-//! registration log says what became of registrations (`stats`).
+//! `core` is the list of the parts. Each part has its own state, counters and methods.
+//! README.md in this folder says what each of them has and uses, who owns whom, and how
+//! the server ends.
 //!
 //! Locks are taken in this order: the table of hints; a device's or a watcher's state;
 //! the table of mailboxes; one shard of a table (devices, watchers, transactions); a

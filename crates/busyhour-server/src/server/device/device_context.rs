@@ -1,4 +1,9 @@
-//! What a device gets of the server.
+//! What a device gets of the server. README.md in the folder above says what a device
+//! does with each part.
+//!
+//! The context owns the table, the table owns the devices, and each device has a weak
+//! reference to the context. So all of them end with the server's last handle, but for a
+//! turn that has begun: it has every part that it needs until it is done.
 
 use super::{compositor::Compositor, devices::Devices, flows::Flows, state_topics::StateTopics};
 use crate::server::{
