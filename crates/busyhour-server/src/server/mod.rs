@@ -27,6 +27,7 @@ mod config;
 mod network;
 mod core;
 mod start;
+mod assemble;
 mod random;
 mod steady;
 mod server_clock;

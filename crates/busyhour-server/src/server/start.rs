@@ -1,48 +1,22 @@
 //! Starts a server: reads the store, connects the parts, restores the bindings.
 
 use super::{
-    Authentication, HintRefusal, Limits, Network, ServerConfig,
-    access::{
-        account_policy::AccountPolicy,
-        accounts::AccountDirectory,
-        admission::Admission,
-        failures::{self, FailureNotes, Failures},
-        logins::{self, Logins},
-        nonces::Nonces,
-    },
+    Authentication, HintRefusal, Network, ServerConfig,
+    assemble::{Kept, assemble},
     core::Core,
-    device::{
-        compositor::Compositor, device_context::DeviceContext, devices::Devices, flows::Flows,
-        state_topics::StateTopics,
-    },
-    iax2::{self, calls::Iax2Calls},
-    load::{
-        alerts::Alerts,
-        load_control::LoadControl,
-        shares::{self, Holders, Shares},
-    },
-    persistence::Persistence,
-    random::{RandomError, Secrets, random_key},
-    server_clock::ServerClock,
-    settings::{hint::SetBy, hints::Hints, mailboxes::Mailboxes},
-    sip::{
-        responder::Responder,
-        transactions::{TransactionMemory, Transactions},
-        unproven::Unproven,
-    },
-    stats::registration_log::RegistrationLog,
+    load::alerts::Alerts,
+    random::RandomError,
+    settings::hint::SetBy,
     steady,
-    watcher::watchers::Watchers,
 };
 use busyhour::{runtime::Runtime, timer::AddError};
 use busyhour_registrar::user_of;
-use busyhour_sip::auth::{Authenticator, RealmError};
+use busyhour_sip::auth::RealmError;
 use busyhour_store::{
-    Account, Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
-    TokenRows,
+    Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding, TokenRows,
 };
 use std::{
-    sync::{Arc, Weak, atomic::AtomicBool},
+    sync::{Arc, Weak},
     time::Duration,
 };
 use thiserror::Error;
@@ -93,29 +67,14 @@ impl Core {
         let soft_states = std::mem::take(&mut contents.soft_states);
         let ids = bindings.iter().map(|stored| stored.id.0);
         let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
-        let accounts = std::mem::take(&mut contents.accounts);
-        let steady = steady::resume(&contents, runtime.clock());
-        let clock = Arc::new(ServerClock::new(runtime.clock().clone(), steady));
-        let waiting = store.stats().queue_capacity as usize;
-        let waiting = share_of(&config.limits, PHONES_MIN)(waiting);
-        let persistence = Arc::new(Persistence::new(
-            store,
-            clock.clone(),
-            last_id.unwrap_or(0) + 1,
-            contents.run,
-            waiting,
-        ));
-        let tokens = tokens(&contents);
-        let core = assemble(
-            runtime,
-            config,
-            network,
-            clock,
-            persistence,
-            accounts,
-            tokens,
-        )?;
-        let core = Arc::new(core);
+        let kept = Kept {
+            accounts: std::mem::take(&mut contents.accounts),
+            tokens: tokens(&contents),
+            steady: steady::resume(&contents, runtime.clock()),
+            first_id: last_id.unwrap_or(0) + 1,
+            run: contents.run,
+        };
+        let core = Arc::new(assemble(runtime, config, network, store, kept)?);
         // Stored before everything else, so that nothing is durable without it.
         core.persistence.keep_clock();
         core.devices.restore_bindings(bindings);
@@ -233,187 +192,4 @@ fn tokens(contents: &Contents) -> TokenRows {
     tokens.map(row).collect()
 }
 
-/// The parts of a server, before anything is restored.
-fn assemble(
-    runtime: Runtime,
-    config: ServerConfig,
-    network: Arc<dyn Network>,
-    clock: Arc<ServerClock>,
-    persistence: Arc<Persistence>,
-    accounts: Vec<Account>,
-    tokens: TokenRows,
-) -> Result<Core, StartError> {
-    let realm = config.authentication.realm();
-    let secrets = Arc::new(Secrets::new(&runtime)?);
-    let [device_seed, transaction_seeds @ ..] = secrets.table_seeds;
-    let is_open = config.authentication == Authentication::Open;
-    let policy = iax2::policy(config.call_tokens, is_open, &config.limits);
-    let limits = &config.limits;
-    let (count, bytes) = (share_of(limits, COUNT_MIN), share_of(limits, BYTES_MIN));
-    let phones = share_of(limits, PHONES_MIN);
-    let budget = runtime.buffers().stats().budget_bytes;
-    let transactions = Transactions::new(
-        limits.transactions_max,
-        TransactionMemory {
-            answers: bytes((budget / ANSWERS_PART) as usize),
-            answer_min: budget / ANSWERS_PART / limits.transactions_max as u64,
-            requests: bytes((budget / REQUESTS_PART) as usize),
-        },
-        transaction_seeds,
-    );
-    let holders = Holders::new(device_seed);
-    let responder = Responder::new(
-        runtime.clone(),
-        network,
-        transactions,
-        holders.clone(),
-        Unproven::new(limits.unproven_per_second),
-        is_open,
-    );
-    let responder = Arc::new(responder);
-    let directory = AccountDirectory::new(realm, accounts, config.accounts.clone());
-    let accounts = AccountPolicy::new(directory, config.registration.clone(), is_open);
-    let accounts = Arc::new(accounts);
-    let table = || Failures::new(device_seed, count(failures::CAPACITY));
-    let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
-    let log = RegistrationLog::new(runtime.clone(), holders.clone(), failures, &count);
-    let authenticator = authenticator(&runtime, &config)?;
-    let topics = StateTopics::new(&runtime);
-    let mailboxes = Arc::new(Mailboxes::new(
-        runtime.topic("mailbox").cached().build(),
-        config.limits.mailboxes_max,
-        accounts.clone(),
-        persistence.clone(),
-    ));
-    let iax2 = Arc::new(Iax2Calls::new(
-        &runtime,
-        responder.clone(),
-        clock.clone(),
-        (random_key(&runtime)?, device_seed),
-        &policy,
-    ));
-    let compositor = Compositor::new(
-        &config,
-        phones(limits.publications_max),
-        secrets.clone(),
-        responder.clone(),
-        persistence.clone(),
-        mailboxes.clone(),
-        clock.clone(),
-    );
-    let (log, load) = (Arc::new(log), Arc::new(LoadControl::new(&runtime)));
-    let devices = Arc::new(DeviceContext {
-        table: Devices::new(
-            &runtime,
-            device_seed,
-            phones(limits.devices_max),
-            holders.clone(),
-            limits.device_queue_max,
-        ),
-        flows: Flows::new(
-            device_seed,
-            config.probe_interval,
-            config.advertised.clone(),
-        ),
-        topics,
-        compositor,
-        clock: clock.clone(),
-        responder: responder.clone(),
-        persistence: persistence.clone(),
-        accounts: accounts.clone(),
-        mailboxes: mailboxes.clone(),
-        iax2: iax2.clone(),
-        log: log.clone(),
-        load: load.clone(),
-    });
-    let watchers = Arc::new(Watchers::new(
-        (
-            phones(limits.watchers_max),
-            bytes((budget / NOTIFIES_PART) as usize),
-        ),
-        limits.dialog_bytes_max,
-        secrets.clone(),
-        responder.clone(),
-    ));
-    let hints = Hints::new(
-        &runtime,
-        &config,
-        persistence.clone(),
-        devices.clone(),
-        watchers.clone(),
-    );
-    let logins = Logins::new(device_seed, count(logins::CAPACITY));
-    let nonces = Nonces::new(
-        limits.nonces_max,
-        count(limits.nonces_max),
-        Authenticator::NONCE_LIFE.as_secs(),
-    );
-    let admission = Admission::new(
-        authenticator,
-        config.domains(),
-        (logins, nonces),
-        (secrets, holders.clone()),
-        clock.clone(),
-        (accounts.clone(), mailboxes.clone()),
-        (responder.clone(), log.clone()),
-    );
-    Ok(Core {
-        domains: config.domains(),
-        admission,
-        accounts,
-        devices,
-        mailboxes,
-        hints,
-        watchers,
-        holders,
-        responder,
-        log,
-        load,
-        iax2,
-        tokens,
-        runtime,
-        config,
-        started_at: clock.now(),
-        is_closing: AtomicBool::new(false),
-        is_revocation_due: AtomicBool::new(false),
-        clock,
-        persistence,
-    })
-}
-
-/// Creates resources with a share for one source and account, and a minimum.
-fn share_of(limits: &Limits, least: u64) -> impl Fn(usize) -> Shares + use<> {
-    let parts = shares::Parts {
-        by_source: limits.source_percent,
-        by_account: limits.account_percent,
-        least,
-    };
-    move |bound| Shares::new(bound as u64, parts)
-}
-
-/// The key is new at each start: credentials that were overheard before it are
-/// worthless, although their use is not remembered any more.
-fn authenticator(
-    runtime: &Runtime,
-    config: &ServerConfig,
-) -> Result<Option<Authenticator>, StartError> {
-    let Authentication::Digest { realm, algorithms } = &config.authentication else {
-        return Ok(None);
-    };
-    let key = random_key(runtime)?;
-    Ok(Some(Authenticator::new(realm, key, algorithms)?))
-}
-
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// One source or account may have at least this many entries of a small table.
-const COUNT_MIN: u64 = 16;
-/// One source may have at least this many devices, subscriptions and publications: the
-/// phones of a building are one source behind its NAT.
-const PHONES_MIN: u64 = 1024;
-/// Enough for a long message and its answer.
-const BYTES_MIN: u64 = 128 << 10;
-/// Parts of the packet memory that is not for receiving: answers kept, NOTIFY
-/// requests unanswered, and long requests in work have five eighths together.
-const ANSWERS_PART: u64 = 4;
-const NOTIFIES_PART: u64 = 4;
-const REQUESTS_PART: u64 = 8;

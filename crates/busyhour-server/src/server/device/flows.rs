@@ -10,7 +10,7 @@
 //! [`Network::mark_trusted`]: crate::server::Network::mark_trusted
 
 use super::{Device, device_context::DeviceContext};
-use crate::server::stats::counters::FlowCounters;
+use crate::server::{ServerConfig, stats::counters::FlowCounters};
 use busyhour::{clock::Instant, runtime::Runtime, timer::AddError};
 use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
 use busyhour_registrar::{Advertised, Probe, Probes};
@@ -62,7 +62,8 @@ enum Told {
 
 impl Flows {
     /// Without an interval there are no probes, and flows of datagrams are not stored.
-    pub(in crate::server) fn new(seed: u64, interval: Duration, advertised: Advertised) -> Self {
+    pub(in crate::server) fn new(config: &ServerConfig, seed: u64) -> Self {
+        let interval = config.probe_interval;
         let is_probing = !interval.is_zero();
         let shard = || FlowShard {
             table: HashMap::new(),
@@ -73,7 +74,7 @@ impl Flows {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             hasher: FixedState::with_seed(seed),
             is_probing,
-            advertised,
+            advertised: config.advertised.clone(),
         }
     }
 

@@ -8,11 +8,15 @@
 //! two changes of a mailbox keep their order.
 
 use crate::server::{
+    ServerConfig,
     access::account_policy::AccountPolicy,
     persistence::Persistence,
     stats::{MailboxStats, counters::MailboxCounters, listing::NamedPage},
 };
-use busyhour::bus::{Name, Topic};
+use busyhour::{
+    bus::{Name, Topic},
+    runtime::Runtime,
+};
 use busyhour_registrar::{
     user_of,
     watch::{Mailbox, MessageSummary},
@@ -71,16 +75,16 @@ struct Slot {
 
 impl Mailboxes {
     pub(in crate::server) fn new(
-        topic: Topic<Mailbox>,
-        count_max: usize,
+        runtime: &Runtime,
+        config: &ServerConfig,
         accounts: Arc<AccountPolicy>,
         persistence: Arc<Persistence>,
     ) -> Self {
         Self {
-            topic,
+            topic: runtime.topic("mailbox").cached().build(),
             table: Mutex::default(),
             counters: MailboxCounters::default(),
-            count_max,
+            count_max: config.limits.mailboxes_max,
             accounts,
             persistence,
         }

@@ -37,7 +37,8 @@ pub(in crate::server) struct Watchers {
 
 impl Watchers {
     pub(in crate::server) fn new(
-        (shares, notifies): (Shares, Shares),
+        shares: Shares,
+        notifies: Shares,
         dialog_bytes_max: usize,
         secrets: Arc<Secrets>,
         responder: Arc<Responder>,

@@ -1,0 +1,276 @@
+//! Puts the parts of a server together, each with the parts that it uses, before
+//! anything is restored.
+
+use super::{
+    Authentication, Limits, Network, ServerConfig, StartError,
+    access::{
+        account_policy::AccountPolicy,
+        accounts::AccountDirectory,
+        admission::Admission,
+        failures::{self, FailureNotes, Failures},
+        logins::{self, Logins},
+        nonces::Nonces,
+    },
+    core::Core,
+    device::{
+        compositor::Compositor, device_context::DeviceContext, devices::Devices, flows::Flows,
+        state_topics::StateTopics,
+    },
+    iax2::{self, calls::Iax2Calls},
+    load::{
+        load_control::LoadControl,
+        shares::{self, Holders, Shares},
+    },
+    persistence::Persistence,
+    random::{Secrets, random_key},
+    server_clock::ServerClock,
+    settings::{hints::Hints, mailboxes::Mailboxes},
+    sip::{
+        responder::Responder,
+        transactions::{TransactionMemory, Transactions},
+        unproven::Unproven,
+    },
+    stats::registration_log::RegistrationLog,
+    steady::Steady,
+    watcher::watchers::Watchers,
+};
+use busyhour::runtime::Runtime;
+use busyhour_sip::auth::Authenticator;
+use busyhour_store::{Account, Store, TokenRows};
+use std::sync::{Arc, atomic::AtomicBool};
+
+/// What the store kept that the parts begin with.
+pub(super) struct Kept {
+    pub(super) accounts: Vec<Account>,
+    pub(super) tokens: TokenRows,
+    pub(super) steady: Steady,
+    /// No row has this id or a higher one.
+    pub(super) first_id: u64,
+    /// See [`Contents::run`](busyhour_store::Contents::run).
+    pub(super) run: u64,
+}
+
+/// How much there may be of each resource, and how much of it one source or account may
+/// have.
+struct Bounds<'a> {
+    limits: &'a Limits,
+    /// The packet memory.
+    buffer_bytes: u64,
+}
+
+pub(super) fn assemble(
+    runtime: Runtime,
+    config: ServerConfig,
+    network: Arc<dyn Network>,
+    store: Box<dyn Store>,
+    kept: Kept,
+) -> Result<Core, StartError> {
+    let bounds = Bounds {
+        limits: &config.limits,
+        buffer_bytes: runtime.buffers().stats().budget_bytes,
+    };
+    let secrets = Arc::new(Secrets::new(&runtime)?);
+    let holders = Holders::new(secrets.table_seeds[0]);
+    let clock = Arc::new(ServerClock::new(runtime.clock().clone(), kept.steady));
+    let waiting = bounds.phones(store.stats().queue_capacity as usize);
+    let persistence = Persistence::new(store, clock.clone(), kept.first_id, kept.run, waiting);
+    let persistence = Arc::new(persistence);
+    let responder = Arc::new(responder(&runtime, &config, &bounds, &secrets, network));
+    let accounts = Arc::new(accounts(&config, kept.accounts));
+    let log = Arc::new(registration_log(&runtime, &bounds, &secrets));
+    let load = Arc::new(LoadControl::new(&runtime));
+    let authenticator = authenticator(&runtime, &config)?;
+    let iax2 = Arc::new(Iax2Calls::new(
+        &runtime,
+        responder.clone(),
+        clock.clone(),
+        (random_key(&runtime)?, secrets.table_seeds[0]),
+        &iax2::policy(config.call_tokens, is_open(&config), &config.limits),
+    ));
+    let topics = StateTopics::new(&runtime);
+    let mailboxes = Mailboxes::new(&runtime, &config, accounts.clone(), persistence.clone());
+    let mailboxes = Arc::new(mailboxes);
+    let compositor = Compositor::new(
+        &config,
+        bounds.phones(config.limits.publications_max),
+        secrets.clone(),
+        responder.clone(),
+        persistence.clone(),
+        mailboxes.clone(),
+        clock.clone(),
+    );
+    let devices = Arc::new(DeviceContext {
+        table: devices(&runtime, &bounds, &secrets),
+        flows: Flows::new(&config, secrets.table_seeds[0]),
+        topics,
+        compositor,
+        clock: clock.clone(),
+        responder: responder.clone(),
+        persistence: persistence.clone(),
+        accounts: accounts.clone(),
+        mailboxes: mailboxes.clone(),
+        iax2: iax2.clone(),
+        log: log.clone(),
+        load: load.clone(),
+    });
+    let watchers = Arc::new(Watchers::new(
+        bounds.phones(config.limits.watchers_max),
+        bounds.part_of_memory(NOTIFIES_PART),
+        config.limits.dialog_bytes_max,
+        secrets.clone(),
+        responder.clone(),
+    ));
+    let hints = Hints::new(
+        &runtime,
+        &config,
+        persistence.clone(),
+        devices.clone(),
+        watchers.clone(),
+    );
+    let admission = Admission::new(
+        authenticator,
+        config.domains(),
+        (bounds.logins(&secrets), bounds.nonces()),
+        (secrets, holders.clone()),
+        clock.clone(),
+        (accounts.clone(), mailboxes.clone()),
+        (responder.clone(), log.clone()),
+    );
+    Ok(Core {
+        domains: config.domains(),
+        started_at: clock.now(),
+        is_closing: AtomicBool::new(false),
+        is_revocation_due: AtomicBool::new(false),
+        tokens: kept.tokens,
+        runtime,
+        config,
+        clock,
+        persistence,
+        responder,
+        holders,
+        admission,
+        accounts,
+        load,
+        log,
+        mailboxes,
+        iax2,
+        devices,
+        watchers,
+        hints,
+    })
+}
+
+fn is_open(config: &ServerConfig) -> bool {
+    config.authentication == Authentication::Open
+}
+
+fn responder(
+    runtime: &Runtime,
+    config: &ServerConfig,
+    bounds: &Bounds<'_>,
+    secrets: &Secrets,
+    network: Arc<dyn Network>,
+) -> Responder {
+    let [seed, transaction_seeds @ ..] = secrets.table_seeds;
+    let transactions_max = config.limits.transactions_max;
+    let memory = TransactionMemory {
+        answers: bounds.part_of_memory(ANSWERS_PART),
+        answer_min: bounds.buffer_bytes / ANSWERS_PART / transactions_max as u64,
+        requests: bounds.part_of_memory(REQUESTS_PART),
+    };
+    Responder::new(
+        runtime.clone(),
+        network,
+        Transactions::new(transactions_max, memory, transaction_seeds),
+        Holders::new(seed),
+        Unproven::new(config.limits.unproven_per_second),
+        is_open(config),
+    )
+}
+
+fn accounts(config: &ServerConfig, rows: Vec<Account>) -> AccountPolicy {
+    let realm = config.authentication.realm();
+    let directory = AccountDirectory::new(realm, rows, config.accounts.clone());
+    AccountPolicy::new(directory, config.registration.clone(), is_open(config))
+}
+
+fn registration_log(runtime: &Runtime, bounds: &Bounds<'_>, secrets: &Secrets) -> RegistrationLog {
+    let holders = Holders::new(secrets.table_seeds[0]);
+    let count = |bound| bounds.count(bound);
+    let table = || Failures::new(secrets.table_seeds[0], count(failures::CAPACITY));
+    let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
+    RegistrationLog::new(runtime.clone(), holders, failures, count)
+}
+
+/// The key is new at each start: credentials that were overheard before it are
+/// worthless, although their use is not remembered any more.
+fn authenticator(
+    runtime: &Runtime,
+    config: &ServerConfig,
+) -> Result<Option<Authenticator>, StartError> {
+    let Authentication::Digest { realm, algorithms } = &config.authentication else {
+        return Ok(None);
+    };
+    let key = random_key(runtime)?;
+    Ok(Some(Authenticator::new(realm, key, algorithms)?))
+}
+
+fn devices(runtime: &Runtime, bounds: &Bounds<'_>, secrets: &Secrets) -> Devices {
+    let seed = secrets.table_seeds[0];
+    Devices::new(
+        runtime,
+        seed,
+        bounds.phones(bounds.limits.devices_max),
+        Holders::new(seed),
+        bounds.limits.device_queue_max,
+    )
+}
+
+impl Bounds<'_> {
+    /// Of a small table.
+    fn count(&self, bound: usize) -> Shares {
+        self.shares(bound, COUNT_MIN)
+    }
+
+    /// Of what each phone has.
+    fn phones(&self, bound: usize) -> Shares {
+        self.shares(bound, PHONES_MIN)
+    }
+
+    /// Of a part of the packet memory, in bytes.
+    fn part_of_memory(&self, part: u64) -> Shares {
+        self.shares((self.buffer_bytes / part) as usize, BYTES_MIN)
+    }
+
+    fn logins(&self, secrets: &Secrets) -> Logins {
+        Logins::new(secrets.table_seeds[0], self.count(logins::CAPACITY))
+    }
+
+    fn nonces(&self) -> Nonces {
+        let nonces_max = self.limits.nonces_max;
+        let life_s = Authenticator::NONCE_LIFE.as_secs();
+        Nonces::new(nonces_max, self.count(nonces_max), life_s)
+    }
+
+    fn shares(&self, bound: usize, least: u64) -> Shares {
+        let parts = shares::Parts {
+            by_source: self.limits.source_percent,
+            by_account: self.limits.account_percent,
+            least,
+        };
+        Shares::new(bound as u64, parts)
+    }
+}
+
+/// One source or account may have at least this many entries of a small table.
+const COUNT_MIN: u64 = 16;
+/// One source may have at least this many devices, subscriptions and publications: the
+/// phones of a building are one source behind its NAT.
+const PHONES_MIN: u64 = 1024;
+/// Enough for a long message and its answer.
+const BYTES_MIN: u64 = 128 << 10;
+/// Parts of the packet memory that is not for receiving: answers kept, NOTIFY
+/// requests unanswered, and long requests in work have five eighths together.
+const ANSWERS_PART: u64 = 4;
+const NOTIFIES_PART: u64 = 4;
+const REQUESTS_PART: u64 = 8;
