@@ -11,6 +11,7 @@ mod named_tests;
 mod parts;
 mod reexports;
 mod rules;
+mod server_parts;
 mod source;
 mod tidy;
 
@@ -21,7 +22,7 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   tidy     Check what the compiler does not: dependency arrows between modules
-           and between the parts of a module, files in a folder, the map, the walks
+           and between the parts of a module and of the server, files in a folder, the map, the walks
            and the invariants of ARCHITECTURE.md, the files of GLOSSARY.md,
            the tests that documents name, names of types, the list of files that
            may hold unsafe code,

@@ -264,6 +264,78 @@ const WATCH: Parts = Parts {
     ],
 };
 
+/// A part of the server: the files at and below a module, with the state of one owner.
+pub struct ServerPart {
+    /// Its type.
+    pub name: &'static str,
+    /// Below `server`; the longest one that fits a file is the file's part.
+    pub module: &'static str,
+    /// The other parts that it uses, all of which come before it.
+    pub uses: &'static [&'static str],
+}
+
+/// The parts of the server, in the order of their table in the README of `server`. None of
+/// them may use the whole server, `Core`.
+pub const SERVER_PARTS: &[ServerPart] = &[
+    part("ServerClock", "server_clock", &[]),
+    part("Persistence", "persistence", &["ServerClock"]),
+    part("Responder", "sip::responder", &[]),
+    part("LoadControl", "load::load_control", &[]),
+    part("AccountPolicy", "access::account_policy", &[]),
+    part("RegistrationLog", "stats::registration_log", &[]),
+    part(
+        "Mailboxes",
+        "settings::mailboxes",
+        &["Persistence", "AccountPolicy"],
+    ),
+    part("Iax2Calls", "iax2::calls", &["ServerClock", "Responder"]),
+    part(
+        "Compositor",
+        "device::compositor",
+        &["ServerClock", "Persistence", "Responder", "Mailboxes"],
+    ),
+    part(
+        "DeviceContext",
+        "device",
+        &[
+            "ServerClock",
+            "Persistence",
+            "Responder",
+            "LoadControl",
+            "AccountPolicy",
+            "RegistrationLog",
+            "Mailboxes",
+            "Iax2Calls",
+            "Compositor",
+        ],
+    ),
+    part(
+        "Admission",
+        "access::admission",
+        &[
+            "ServerClock",
+            "Responder",
+            "AccountPolicy",
+            "RegistrationLog",
+            "Mailboxes",
+        ],
+    ),
+    part("Watchers", "watcher::watchers", &["Responder"]),
+    part(
+        "Hints",
+        "settings::hints",
+        &["Persistence", "DeviceContext", "Watchers"],
+    ),
+];
+
+const fn part(
+    name: &'static str,
+    module: &'static str,
+    uses: &'static [&'static str],
+) -> ServerPart {
+    ServerPart { name, module, uses }
+}
+
 /// The most files in one folder of a crate's source.
 pub const FOLDER_FILES_MAX: usize = 16;
 

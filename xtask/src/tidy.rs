@@ -19,6 +19,7 @@ use crate::{
         COMPONENTS, FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers,
         TEST_FILES, UNSAFE_FILES,
     },
+    server_parts::check_server_parts,
     source::{Function, Source},
 };
 
@@ -51,6 +52,7 @@ pub fn check(root: &Path) -> Vec<String> {
     );
     complaints.extend(LAYERS.iter().flat_map(|layers| check_map(&tree, layers)));
     complaints.extend(check_parts(&tree));
+    complaints.extend(check_server_parts(&tree));
     complaints.extend(check_crates(&tree));
     complaints.extend(check_walks(&tree));
     complaints.extend(check_invariants(&tree));

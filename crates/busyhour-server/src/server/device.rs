@@ -34,11 +34,11 @@ pub(super) mod restore;
 pub(super) mod state_topics;
 pub(super) mod device_context;
 pub(super) mod flows;
-pub(super) mod expiry_timer;
 mod refusals;
 mod publications;
 mod publishing;
 mod reach;
+mod list;
 
 use self::{
     compositor::PublicationDraft,

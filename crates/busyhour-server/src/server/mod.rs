@@ -34,6 +34,7 @@ mod server_clock;
 mod persistence;
 mod sip;
 mod access;
+mod expiry_timer;
 mod device;
 mod iax2;
 mod watcher;

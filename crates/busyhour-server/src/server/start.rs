@@ -1,4 +1,4 @@
-//! Starts a server: reads the store, connects the parts, restores the bindings.
+//! Starts a server: reads the store, and restores in the parts what it kept.
 
 use super::{
     Authentication, HintRefusal, Network, ServerConfig,

@@ -8,7 +8,7 @@ mod durable;
 
 use super::{
     core::Core,
-    device::expiry_timer::ExpiryTimer,
+    expiry_timer::ExpiryTimer,
     load::shares::Holder,
     sip::{inbound_request::InboundRequest, transactions::buffer_bytes},
     stats::counters::Counter,

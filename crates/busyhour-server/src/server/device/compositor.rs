@@ -101,7 +101,7 @@ impl Compositor {
         let is_of_mailbox = package == Package::MessageSummary && publish.document.is_some();
         if is_of_mailbox && !self.mailboxes.has_room_for(device) {
             let account = Some(user_of(device));
-            return Err((self.responder).no_room(Excess::Whole, inbound.flow, account));
+            return Err(self.responder.no_room(Excess::Whole, inbound.flow, account));
         }
         let mut new = || self.new_etag();
         let plan = publications.plan(publish, self.per_device_max, self.clock.now(), &mut new)?;

@@ -6,10 +6,11 @@
 //! the wait for a strand is short. And each shard of the table has one expiry timer,
 //! for the device whose deadline comes first.
 
-use super::{
-    Device, device_context::DeviceContext, device_request::DeviceRequest, expiry_timer::ExpiryTimer,
+use super::{Device, device_context::DeviceContext, device_request::DeviceRequest};
+use crate::server::{
+    expiry_timer::ExpiryTimer,
+    load::shares::{Excess, Holder, Holders, Shares},
 };
-use crate::server::load::shares::{Excess, Holder, Holders, Shares};
 use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_registrar::user_of;
 use foldhash::quality::FixedState;

@@ -31,7 +31,9 @@ impl Device {
             Ok(None) => return context.responder.abandon(inbound.transaction),
             Err(refusal) => {
                 let (flow, transaction) = (inbound.flow, inbound.transaction);
-                return (context.compositor).refuse(&message, flow, transaction, &refusal);
+                return context
+                    .compositor
+                    .refuse(&message, flow, transaction, &refusal);
             }
         };
         let changes = context

@@ -24,17 +24,13 @@ impl DeviceContext {
     }
 
     /// Refuses or drops a request whose device's queue is full.
-    pub(in crate::server) fn drop_request(&self, device_request: &DeviceRequest) {
+    pub(super) fn drop_request(&self, device_request: &DeviceRequest) {
         self.responder.traffic.dropped_device_queue.increment();
         self.reject_or_drop_request(device_request, &self.responder.overloaded());
     }
 
     /// Refuses or drops a request for lack of room. An IAX2 call is told to try again.
-    pub(in crate::server) fn reject_or_drop_request(
-        &self,
-        device_request: &DeviceRequest,
-        refusal: &Refusal,
-    ) {
+    pub(super) fn reject_or_drop_request(&self, device_request: &DeviceRequest, refusal: &Refusal) {
         match device_request {
             DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
                 self.responder.reject_or_drop(inbound, refusal)
@@ -44,7 +40,7 @@ impl DeviceContext {
     }
 
     /// Refuses a request whose account was removed after the request was admitted.
-    pub(in crate::server) fn refuse_request(&self, device_request: &DeviceRequest) {
+    pub(super) fn refuse_request(&self, device_request: &DeviceRequest) {
         let refusal = Refusal::Forbidden("No Such Account Any More");
         let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
             self.log.counters.forbidden.increment();
@@ -54,20 +50,18 @@ impl DeviceContext {
             return;
         };
         let message = inbound.message();
+        let (flow, transaction) = (inbound.flow, inbound.transaction);
         match device_request {
             DeviceRequest::Publish(_) => {
-                let (flow, transaction) = (inbound.flow, inbound.transaction);
-                (self.compositor).refuse(&message, flow, transaction, &refusal);
+                self.compositor
+                    .refuse(&message, flow, transaction, &refusal);
             }
-            _ => {
-                let (flow, transaction) = (inbound.flow, inbound.transaction);
-                self.refuse_registration(&message, flow, transaction, &refusal);
-            }
+            _ => self.refuse_registration(&message, flow, transaction, &refusal),
         }
     }
 
     /// Answers a request that the store did not take, or has no room for.
-    pub(in crate::server) fn give_up_request(&self, device_request: &DeviceRequest) {
+    pub(super) fn give_up_request(&self, device_request: &DeviceRequest) {
         match device_request {
             DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
                 self.responder.fail(inbound)
@@ -77,7 +71,7 @@ impl DeviceContext {
     }
 
     /// Gives a request up.
-    pub(in crate::server) fn abandon_request(&self, device_request: RequestId) {
+    pub(super) fn abandon_request(&self, device_request: RequestId) {
         match device_request {
             RequestId::Sip(transaction) => self.responder.abandon(transaction),
             RequestId::Iax2(call) => self.iax2.conclude(&call, &RequestOutcome::Failed),

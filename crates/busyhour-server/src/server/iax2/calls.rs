@@ -6,7 +6,7 @@
 //! while a frame is processed, never while one is sent.
 
 use crate::server::{
-    device::expiry_timer::ExpiryTimer, server_clock::ServerClock, sip::responder::Responder,
+    expiry_timer::ExpiryTimer, server_clock::ServerClock, sip::responder::Responder,
 };
 use busyhour::{runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_iax2::{

@@ -13,7 +13,7 @@ use busyhour::{
 
 /// Set for a deadline, or not.
 #[derive(Debug, Default)]
-pub(in crate::server) struct ExpiryTimer(Option<(Instant, TimerHandle)>);
+pub(super) struct ExpiryTimer(Option<(Instant, TimerHandle)>);
 
 impl ExpiryTimer {
     /// Makes sure that `fire` runs on `serializer` at `deadline` or earlier.
@@ -21,7 +21,7 @@ impl ExpiryTimer {
     /// # Errors
     ///
     /// When the timer service takes no more timers.
-    pub(in crate::server) fn set(
+    pub(super) fn set(
         &mut self,
         deadline: Instant,
         label: &'static str,
@@ -43,22 +43,22 @@ impl ExpiryTimer {
 
     /// When it goes off; `None` when it is not set.
     #[cfg(test)]
-    pub(in crate::server) fn set_for(&self) -> Option<Instant> {
+    pub(super) fn set_for(&self) -> Option<Instant> {
         self.0.map(|(set_for, _)| set_for)
     }
 
     /// Whether it is set for `deadline` or earlier.
-    pub(in crate::server) fn fires_by(&self, deadline: Instant) -> bool {
+    pub(super) fn fires_by(&self, deadline: Instant) -> bool {
         self.0.is_some_and(|(set_for, _)| set_for <= deadline)
     }
 
     /// The timer has fired: the next deadline needs a new timer.
-    pub(in crate::server) fn fired(&mut self, now: Instant) {
+    pub(super) fn fired(&mut self, now: Instant) {
         self.0.take_if(|(set_for, _)| *set_for <= now);
     }
 
     /// Takes the timer back.
-    pub(in crate::server) fn clear(&mut self, timers: &Timers) {
+    pub(super) fn clear(&mut self, timers: &Timers) {
         if let Some((_, handle)) = self.0.take() {
             // If it still fires, it finds nothing to do.
             let _ = timers.cancel(&handle);

@@ -1,0 +1,43 @@
+//! Lists what devices have registered.
+
+use super::{Device, device_context::DeviceContext};
+use crate::server::stats::listing::{Listed, Listing};
+use busyhour_registrar::user_of;
+use std::sync::Arc;
+
+impl DeviceContext {
+    /// Visits every device, whatever the limit: meant for operators, not for routing.
+    pub(in crate::server) fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
+        let mut devices = self.table.all();
+        devices.retain(|device| after.is_none_or(|after| device.aor() > after));
+        devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
+        self.page(&devices, limit)
+    }
+
+    pub(in crate::server) fn bindings_of(&self, user: &str) -> Listing {
+        let mut devices = self.table.all();
+        devices.retain(|device| user_of(device.aor()) == user);
+        devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
+        self.page(&devices, usize::MAX)
+    }
+
+    fn page(&self, devices: &[Arc<Device>], limit: usize) -> Listing {
+        let mut page = Listing {
+            at: self.clock.now(),
+            ..Listing::default()
+        };
+        for (index, device) in devices.iter().enumerate() {
+            let bindings = device.active_bindings(page.at).into_iter();
+            page.bindings.extend(bindings.map(|binding| Listed {
+                aor: device.aor().into(),
+                binding,
+            }));
+            if page.bindings.len() >= limit {
+                let is_last = index + 1 == devices.len();
+                page.next = (!is_last).then(|| device.aor().into());
+                break;
+            }
+        }
+        page
+    }
+}
