@@ -272,7 +272,7 @@ fn a_later_connection_between_the_same_addresses_is_another_flow() {
         .streams
         .send(new, message(b"the message for bob"))
         .unwrap();
-    assert_eq!(second.bytes(7), b"the message for bob");
+    assert_eq!(second.bytes(19), b"the message for bob");
 }
 
 /// A connection from a given address.
