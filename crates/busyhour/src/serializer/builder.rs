@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::{
-    QueueAlert, QueueAlertHook, Serializer, ShutdownGroup, core::Core, named_state::NamedState,
-    overload::Watermarks, state::Bound,
+    AlertGroup, QueueAlert, QueueAlertHook, Serializer, SerializerTemplate, ShutdownGroup,
+    core::Core, named_state::NamedState, overload::SharedMarks, state::Bound, template::Template,
 };
 use crate::{
     pool::TaskPool,
@@ -38,6 +38,7 @@ pub struct SerializerBuilder {
     group: Option<ShutdownGroup>,
     marks: Option<(usize, usize)>,
     hooks: Vec<QueueAlertHook>,
+    alert_group: Option<AlertGroup>,
 }
 
 impl SerializerBuilder {
@@ -53,6 +54,7 @@ impl SerializerBuilder {
             group: None,
             marks: None,
             hooks: Vec::new(),
+            alert_group: None,
         }
     }
 
@@ -117,6 +119,12 @@ impl SerializerBuilder {
         self
     }
 
+    /// Counts the serializer in `group` while it is above its high watermark.
+    pub fn alert_group(mut self, group: &AlertGroup) -> Self {
+        self.alert_group = Some(group.clone());
+        self
+    }
+
     /// Adds one more hook for queue alerts.
     pub(crate) fn send_alerts_to(mut self, hook: QueueAlertHook) -> Self {
         self.hooks.push(hook);
@@ -136,6 +144,26 @@ impl SerializerBuilder {
             Some(core) => Ok(Serializer { core }),
             None => Err(SerializerBuildError::NameTaken(name.to_string())),
         }
+    }
+
+    /// Keeps the options for many serializers of this kind. The name is that of
+    /// the kind; other serializers may have it, too.
+    ///
+    /// # Errors
+    ///
+    /// See [`SerializerBuildError`]; never
+    /// [`NameTaken`](SerializerBuildError::NameTaken).
+    pub fn template(self) -> Result<SerializerTemplate, SerializerBuildError> {
+        let name = self.check()?;
+        let marks = self.shared_marks();
+        Ok(SerializerTemplate::new(Template {
+            pool: self.pool,
+            name,
+            bound: self.bound,
+            class: self.class,
+            group: self.group,
+            marks,
+        }))
     }
 
     pub(super) fn build_ephemeral(self) -> Serializer {
@@ -160,17 +188,20 @@ impl SerializerBuilder {
         }
     }
 
-    fn create(self) -> Arc<Core> {
-        let hooks = Arc::from(self.hooks);
-        let marks = self.marks.map(|(low, high)| Watermarks {
+    fn shared_marks(&self) -> Option<Arc<SharedMarks>> {
+        let (low, high) = self.marks?;
+        Some(Arc::new(SharedMarks {
             low,
             high,
-            hooks,
-            is_high: false,
-        });
-        let has_marks = marks.is_some();
-        let named_state = self.name.map(|name| NamedState::new(name, marks));
-        let core = Core::new(self.pool, self.bound, self.class, named_state, has_marks);
+            hooks: self.hooks.iter().map(Arc::clone).collect(),
+            group: self.alert_group.clone(),
+        }))
+    }
+
+    fn create(self) -> Arc<Core> {
+        let marks = self.shared_marks();
+        let named_state = self.name.map(|name| NamedState::new(name, marks, true));
+        let core = Core::new(self.pool, self.bound, self.class, named_state);
         if let Some(group) = self.group {
             group.join(&core);
         }

@@ -9,14 +9,14 @@ use std::{
 use super::{
     named_state::NamedState,
     queue::TaskQueue,
-    state::{Admission, Bound, PushOutcome, SerializerState},
-    wait::Helping,
+    state::{Admission, Bound, NextTask, PushOutcome, SerializerState, nanos},
+    wait::{Helping, is_task_of},
 };
 use crate::{
     clock::Instant,
     pool::{
         Entity, EntityRef, InFlightPush, Runs, ShareCell, Shared, TaskCell, TaskPool,
-        ThreadContext, TimeSlice, Token, Unfinished, blocking, current_entity, wait_for,
+        ThreadContext, TimeSlice, Token, Unfinished, blocking, wait_for,
     },
     run_queue::{Class, SchedState},
     stats::SerializerStats,
@@ -42,8 +42,8 @@ impl Core {
         bound: Bound,
         class: Class,
         named_state: Option<NamedState>,
-        has_marks: bool,
     ) -> Arc<Self> {
+        let has_marks = named_state.as_ref().is_some_and(NamedState::has_marks);
         let core = Arc::new(Self {
             share: ShareCell::new::<Self>(SchedState::new(class)),
             pool,
@@ -74,6 +74,13 @@ impl Core {
     pub(super) fn name(&self) -> &str {
         let named_state = self.named_state.as_ref();
         named_state.map_or("", |named_state| &*named_state.name)
+    }
+
+    /// Whether the pool's registry has it.
+    #[inline(always)]
+    fn is_listed(&self) -> bool {
+        let named_state = self.named_state.as_ref();
+        named_state.is_some_and(|named_state| named_state.is_listed)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -125,7 +132,7 @@ impl Core {
     /// push to another serializer must announce that it is in flight.
     #[inline(always)]
     fn begin_push(&self) -> Option<InFlightPush<'_>> {
-        (self.named_state.is_none()).then(|| self.pool().submission().begin())
+        (!self.is_listed()).then(|| self.pool().submission().begin())
     }
 
     /// Queues a task, waiting for room if that is the policy.
@@ -292,14 +299,15 @@ impl Core {
         let (is_awaited, queued_len) = (state.waiters > 0, state.queue.len());
         let oldest_waiting = state.oldest_waiting(self.pool().thread_context().now());
         let named_state = self.named_state.as_ref();
-        let crossed = named_state.filter(|all| all.cross(queued_len, nanos(oldest_waiting)));
+        let total = &self.pool().registry.high_count;
+        let crossed = named_state.filter(|all| all.cross(queued_len, nanos(oldest_waiting), total));
         drop(state);
         if is_awaited {
             self.pool().lifecycle.notify_end();
         }
         let next = || crossed.and_then(|named_state| named_state.next_to_tell());
-        while let Some((hooks, alert)) = next() {
-            for hook in &*hooks {
+        while let Some((marks, alert)) = next() {
+            for hook in &marks.hooks {
                 self.pool().isolate(|| hook(&alert));
             }
         }
@@ -326,10 +334,18 @@ impl Core {
         // While the state is locked: a shutdown must see both or neither.
         count(not_run);
         drop(state);
+        self.lower();
         self.count(|named_state| &named_state.dropped, not_run);
         self.drop_queue(waiting);
         self.tell_waiters();
         not_run
+    }
+
+    /// The queue is empty for good, so it is above no watermark.
+    fn lower(&self) {
+        if let Some(named_state) = &self.named_state {
+            named_state.lower(&self.pool().registry.high_count);
+        }
     }
 
     fn tell_waiters(&self) {
@@ -389,7 +405,7 @@ impl Core {
         let mut state = self.state.lock();
         state.suspend_count += 1;
         drop(state);
-        if self.named_state.is_none() {
+        if !self.is_listed() {
             self.pool().registry.suspend(&self.as_entity());
             if self.pool().is_sealed() {
                 // The shutdown may have passed this serializer already.
@@ -399,7 +415,7 @@ impl Core {
     }
 
     pub(super) fn resume(self: &Arc<Self>) {
-        if self.named_state.is_none() {
+        if !self.is_listed() {
             self.pool().registry.resume(&self.as_entity());
         }
         let mut state = self.state.lock();
@@ -490,6 +506,13 @@ impl Core {
         stats
     }
 
+    /// The high water begins again from what waits now; returns what it was.
+    pub(super) fn reset_high_water(&self) -> u64 {
+        let mut state = self.state.lock();
+        let waiting = state.queue.len() as u32;
+        u64::from(mem::replace(&mut state.high_water, waiting))
+    }
+
     fn state_stats(&self, now: Instant) -> SerializerStats {
         let state = self.state.lock();
         SerializerStats {
@@ -502,16 +525,6 @@ impl Core {
             ..SerializerStats::default()
         }
     }
-}
-
-/// What a worker does after a task.
-enum NextTask {
-    /// The next task is in the cell.
-    Run,
-    /// There are more tasks, but the turn is over.
-    Later,
-    /// The token is used up.
-    Done,
 }
 
 impl Core {
@@ -588,9 +601,9 @@ unsafe impl Runs for Core {
 
 impl Entity for Core {
     fn name(&self) -> String {
-        match &self.named_state {
-            Some(named_state) => named_state.name.to_string(),
-            None => "(ephemeral)".to_owned(),
+        match Core::name(self) {
+            "" => "(ephemeral)".to_owned(),
+            name => name.to_owned(),
         }
     }
 
@@ -657,8 +670,8 @@ impl Executor for Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if let Some(named_state) = &self.named_state {
-            self.pool().registry.release(&named_state.name);
+        if self.is_listed() {
+            self.pool().registry.release(Core::name(self));
         }
         let waiting = mem::take(&mut self.state.lock().queue);
         let not_run = waiting.len() as u64;
@@ -666,21 +679,10 @@ impl Drop for Core {
             self.pool().thread_context().count_dropped(not_run);
         }
         self.drop_queue(waiting);
-        let hooks = self
-            .named_state
-            .as_ref()
-            .and_then(|named_state| named_state.take_hooks());
-        self.pool().isolate(|| drop(hooks));
+        self.lower();
+        let marks = self.named_state.as_ref().and_then(|it| it.take_marks());
+        self.pool().isolate(|| drop(marks));
     }
-}
-
-/// Whether this thread runs a task of `entity`.
-fn is_task_of(entity: Arc<dyn Entity>) -> bool {
-    current_entity().is_some_and(|current| Arc::ptr_eq(&current, &entity))
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The size of an idle serializer, with the counts of its `Arc`.

@@ -8,6 +8,7 @@ use std::{
 use super::core::Core;
 use crate::{
     pool::{Entity as _, Leftover, Shared, ShutdownReport, Undelivered},
+    stats::SerializerGroupStats,
     sync::{Mutex, lock},
 };
 
@@ -54,6 +55,36 @@ impl ShutdownGroup {
     /// Whether no serializer of the group is alive.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What the serializers of the group hold and have done, summed up. Looks
+    /// at each of them.
+    ///
+    /// ```
+    /// use busyhour::{pool::TaskPool, serializer::ShutdownGroup};
+    ///
+    /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
+    /// let group = ShutdownGroup::new();
+    /// let calls = pool.serializer("call").group(&group).template().unwrap();
+    /// let calls: Vec<_> = (0..5).map(|_| calls.ephemeral()).collect();
+    /// (0..3).for_each(|_| calls[4].push(|| ()).unwrap());
+    /// let stats = group.stats();
+    /// assert_eq!((stats.serializer_count, stats.busy_count, stats.queued_len), (5, 1, 3));
+    /// ```
+    pub fn stats(&self) -> SerializerGroupStats {
+        let mut sum = SerializerGroupStats::default();
+        for core in self.living() {
+            let stats = core.stats_now();
+            sum.serializer_count += 1;
+            sum.busy_count += u64::from(!core.is_idle());
+            sum.queued_len += stats.queued_len;
+            sum.longest_queued_len = sum.longest_queued_len.max(stats.queued_len);
+            sum.queued_high_water = sum.queued_high_water.max(stats.queued_high_water);
+            sum.processed += stats.processed;
+            sum.oldest_waiting_ns = sum.oldest_waiting_ns.max(stats.oldest_waiting_ns);
+            sum.running_for_ns = sum.running_for_ns.max(stats.running_for_ns);
+        }
+        sum
     }
 
     /// Shuts the group down within `deadline`:

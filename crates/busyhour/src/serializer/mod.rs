@@ -24,12 +24,14 @@
 //! ```
 
 mod builder;
+mod template;
 mod core;
 mod state;
 mod queue;
 mod named_state;
 mod group;
 mod overload;
+mod alert_group;
 mod suspension;
 mod wait;
 
@@ -39,13 +41,15 @@ mod schedules;
 use std::{
     fmt,
     future::Future,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
 };
 
+pub use alert_group::AlertGroup;
 pub use builder::{SerializerBuildError, SerializerBuilder};
 pub use group::ShutdownGroup;
 pub use overload::{QueueAlert, QueueAlertHook, Watermark};
 pub use suspension::Suspension;
+pub use template::SerializerTemplate;
 
 use self::core::Core;
 use crate::{
@@ -89,7 +93,8 @@ impl Serializer {
         Some(Self { core })
     }
 
-    /// The unique name; empty for an ephemeral serializer.
+    /// The unique name. Empty for an ephemeral serializer; but one that was made
+    /// from a [template](SerializerTemplate) with watermarks has its name.
     pub fn name(&self) -> &str {
         Core::name(&self.core)
     }
@@ -213,6 +218,24 @@ impl Serializer {
         self.core.is_idle()
     }
 
+    /// Lets [`queued_high_water`](SerializerStats::queued_high_water) begin
+    /// again, from what waits now; returns what it was.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// (0..5).for_each(|_| calls.push(|| ()).unwrap());
+    /// while pool.step() {}
+    /// assert_eq!(calls.reset_high_water(), 5);
+    /// assert_eq!(calls.stats().queued_high_water, 0);
+    /// ```
+    #[doc(alias("core reset taskprocessor"))]
+    pub fn reset_high_water(&self) -> u64 {
+        self.core.reset_high_water()
+    }
+
     /// Statistics of the serializer: what it holds now and what it has done.
     pub fn stats(&self) -> SerializerStats {
         self.core.stats_now()
@@ -223,6 +246,40 @@ impl TaskPool {
     /// Options of a new serializer named `name`.
     pub fn serializer(&self, name: &str) -> SerializerBuilder {
         SerializerBuilder::new(self, Some(name))
+    }
+
+    /// The living serializer with this name.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// assert_eq!(pool.find_serializer("calls"), Some(calls));
+    /// assert_eq!(pool.find_serializer("calls"), None, "its last handle was dropped");
+    /// ```
+    #[doc(alias = "ast_taskprocessor_get")]
+    pub fn find_serializer(&self, name: &str) -> Option<Serializer> {
+        let core = downcast(self.shared().registry.find(name)?)?;
+        Some(Serializer { core })
+    }
+
+    /// How many serializers of the pool have crossed their high watermark and
+    /// have not fallen back to the low one. Reads one number; see
+    /// [`AlertGroup`] for those of one subsystem.
+    #[doc(alias = "ast_taskprocessor_alert_get")]
+    pub fn alert_count(&self) -> usize {
+        self.shared().registry.high_count.load(Ordering::Relaxed)
+    }
+
+    /// Lets the high water of every named serializer begin again; see
+    /// [`Serializer::reset_high_water`].
+    pub fn reset_high_waters(&self) {
+        for entity in self.shared().registry.living() {
+            if let Some(core) = downcast::<Core>(entity) {
+                core.reset_high_water();
+            }
+        }
     }
 
     /// A serializer without a name, which no list shows: one for each device,

@@ -1,9 +1,12 @@
-//! The state that only a named serializer has: a name, losses by kind,
-//! watermarks, a label.
+//! The state that only a named serializer has, or one with watermarks: a name,
+//! losses by kind, watermarks, a label.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
-use super::overload::{QueueAlert, QueueAlertHook, Watermarks};
+use super::overload::{QueueAlert, SharedMarks, Watermarks};
 use crate::{
     stats::SerializerStats,
     sync::{
@@ -14,6 +17,9 @@ use crate::{
 
 /// Stored separately, so that a serializer without a name stays small.
 pub(super) struct NamedState {
+    /// Whether the pool's registry has it, under a name of its own; otherwise
+    /// the name is that of its template.
+    pub(super) is_listed: bool,
     pub(super) name: Arc<str>,
     pub(super) rejected: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -47,8 +53,11 @@ impl PendingAlerts {
 }
 
 impl NamedState {
-    pub(super) fn new(name: Arc<str>, marks: Option<Watermarks>) -> Self {
+    pub(super) fn new(name: Arc<str>, marks: Option<Arc<SharedMarks>>, is_listed: bool) -> Self {
+        let is_high = false;
+        let marks = marks.map(|shared| Watermarks { shared, is_high });
         Self {
+            is_listed,
             name,
             rejected: AtomicU64::default(),
             dropped: AtomicU64::default(),
@@ -63,17 +72,27 @@ impl NamedState {
         }
     }
 
+    pub(super) fn has_marks(&self) -> bool {
+        self.pending.lock().marks.is_some()
+    }
+
     pub(super) fn set_label(&self, label: Option<&'static str>) {
         self.pending.lock().label = label;
     }
 
     /// Records the watermark that a queue of this length crosses, if any;
     /// returns whether the caller must call the hooks. Called while the queue
-    /// is locked.
-    pub(super) fn cross(&self, queued_len: usize, oldest_waiting_ns: u64) -> bool {
+    /// is locked. `total` counts the serializers of the pool that are high.
+    pub(super) fn cross(
+        &self,
+        queued_len: usize,
+        oldest_waiting_ns: u64,
+        total: &AtomicUsize,
+    ) -> bool {
         let mut pending = self.pending.lock();
         let running = pending.label;
-        let Some(mark) = pending.marks.as_mut().and_then(|all| all.cross(queued_len)) else {
+        let marks = pending.marks.as_mut();
+        let Some(mark) = marks.and_then(|all| all.cross(queued_len, total)) else {
             return false;
         };
         let missed_before = pending.make_room();
@@ -88,20 +107,27 @@ impl NamedState {
         !std::mem::replace(&mut pending.is_telling, true)
     }
 
-    /// The next alert, and its hooks. The caller repeats this until there is
+    /// The next alert, and the marks with its hooks. The caller repeats this until there is
     /// none, so that hooks never run concurrently or out of order.
-    pub(super) fn next_to_tell(&self) -> Option<(Arc<[QueueAlertHook]>, QueueAlert)> {
+    pub(super) fn next_to_tell(&self) -> Option<(Arc<SharedMarks>, QueueAlert)> {
         let mut pending = self.pending.lock();
         let alert = pending.alerts.pop_front();
         pending.is_telling = alert.is_some();
-        let hooks = Arc::clone(&pending.marks.as_ref()?.hooks);
-        Some((hooks, alert?))
+        let marks = Arc::clone(&pending.marks.as_ref()?.shared);
+        Some((marks, alert?))
     }
 
-    /// The hooks, whose drop is foreign code.
-    pub(super) fn take_hooks(&self) -> Option<Arc<[QueueAlertHook]>> {
+    /// The serializer's queue was dropped, or the serializer is.
+    pub(super) fn lower(&self, total: &AtomicUsize) {
+        if let Some(marks) = &mut self.pending.lock().marks {
+            marks.lower(total);
+        }
+    }
+
+    /// The marks with their hooks, whose drop is foreign code.
+    pub(super) fn take_marks(&self) -> Option<Arc<SharedMarks>> {
         let marks = self.pending.lock().marks.take()?;
-        Some(marks.hooks)
+        Some(marks.shared)
     }
 
     pub(super) fn report(&self, stats: &mut SerializerStats) {
@@ -111,7 +137,13 @@ impl NamedState {
         stats.dropped = count(&self.dropped);
         stats.conflated = count(&self.conflated);
         stats.panicked = count(&self.panicked);
-        stats.running = self.label().map(str::to_owned);
+        let pending = self.pending.lock();
+        stats.running = pending.label.map(str::to_owned);
+        if let Some(marks) = &pending.marks {
+            stats.low_watermark = Some(marks.shared.low as u64);
+            stats.high_watermark = Some(marks.shared.high as u64);
+            stats.is_high = marks.is_high;
+        }
     }
 
     /// The label of the running task, if it has one.

@@ -1,4 +1,12 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::AlertGroup;
 
 /// The watermark that a queue has crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +24,8 @@ pub enum Watermark {
 pub struct QueueAlert {
     /// The watermark that was crossed.
     pub mark: Watermark,
-    /// The serializer's name.
+    /// The serializer's name, or the name of its
+    /// [template](super::SerializerTemplate).
     pub serializer: Arc<str>,
     /// The number of tasks that waited at that moment.
     pub queued_len: usize,
@@ -33,25 +42,47 @@ pub struct QueueAlert {
 /// pushing thread or on a worker, and must be short.
 pub type QueueAlertHook = Arc<dyn Fn(&QueueAlert) + Send + Sync>;
 
-/// The watermarks of one serializer, and which one was crossed last.
-pub(super) struct Watermarks {
+/// The watermarks of one serializer or of one template.
+pub(super) struct SharedMarks {
     pub(super) low: usize,
     pub(super) high: usize,
-    pub(super) hooks: Arc<[QueueAlertHook]>,
+    pub(super) hooks: Box<[QueueAlertHook]>,
+    pub(super) group: Option<AlertGroup>,
+}
+
+/// The watermarks of one serializer, and which one was crossed last.
+pub(super) struct Watermarks {
+    pub(super) shared: Arc<SharedMarks>,
     pub(super) is_high: bool,
 }
 
 impl Watermarks {
-    /// The watermark that a queue of this length crosses, if any.
-    pub(super) fn cross(&mut self, len: usize) -> Option<Watermark> {
-        if !self.is_high && len >= self.high {
+    /// The watermark that a queue of this length crosses, if any. It is counted
+    /// in `total`, for the whole pool, and in the group.
+    pub(super) fn cross(&mut self, len: usize, total: &AtomicUsize) -> Option<Watermark> {
+        if !self.is_high && len >= self.shared.high {
             self.is_high = true;
+            self.count(total, |counter| _ = counter.fetch_add(1, Ordering::Relaxed));
             Some(Watermark::High)
-        } else if self.is_high && len <= self.low {
-            self.is_high = false;
+        } else if self.is_high && len <= self.shared.low {
+            self.lower(total);
             Some(Watermark::Low)
         } else {
             None
+        }
+    }
+
+    /// It is no longer high: its queue was emptied, or it is dropped.
+    pub(super) fn lower(&mut self, total: &AtomicUsize) {
+        if std::mem::take(&mut self.is_high) {
+            self.count(total, |counter| _ = counter.fetch_sub(1, Ordering::Relaxed));
+        }
+    }
+
+    fn count(&self, total: &AtomicUsize, count: impl Fn(&AtomicUsize)) {
+        count(total);
+        if let Some(group) = &self.shared.group {
+            count(group.counter());
         }
     }
 }
@@ -59,8 +90,8 @@ impl Watermarks {
 impl fmt::Debug for Watermarks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watermarks")
-            .field("low", &self.low)
-            .field("high", &self.high)
+            .field("low", &self.shared.low)
+            .field("high", &self.shared.high)
             .finish_non_exhaustive()
     }
 }

@@ -61,6 +61,16 @@ pub(super) enum PushOutcome {
     Closed(Task),
 }
 
+/// What a worker does after a task.
+pub(super) enum NextTask {
+    /// The next task is in the cell.
+    Run,
+    /// There are more tasks, but the turn is over.
+    Later,
+    /// The token is used up.
+    Done,
+}
+
 impl SerializerState {
     pub(super) fn new(bound: Bound, has_marks: bool) -> Self {
         Self {
@@ -196,4 +206,8 @@ impl SerializerState {
     pub(super) fn running_for(&self, now: Instant) -> Option<Duration> {
         self.is_running.then(|| now - self.running_since)
     }
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

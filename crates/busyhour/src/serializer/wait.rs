@@ -12,8 +12,8 @@ use super::core::Core;
 use crate::{
     clock::Instant,
     pool::{
-        Cycle, PushError, Shared, StandIn, WaitError, Waiting, blocking, cycle_by_shutdown,
-        oneshot, stand_in, wait_for,
+        Cycle, Entity, PushError, Shared, StandIn, WaitError, Waiting, blocking, current_entity,
+        cycle_by_shutdown, oneshot, stand_in, wait_for,
     },
     task::{HelpOutcome, Task},
 };
@@ -129,4 +129,9 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Whether this thread runs a task of `entity`.
+pub(super) fn is_task_of(entity: Arc<dyn Entity>) -> bool {
+    current_entity().is_some_and(|current| Arc::ptr_eq(&current, &entity))
 }

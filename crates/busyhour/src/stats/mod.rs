@@ -12,7 +12,7 @@ pub use buffer::BufferStats;
 pub use bus::{SubscriptionFilter, SubscriptionStats, TopicStats};
 pub use histogram::Histogram;
 pub use pool::PoolStats;
-pub use serializer::SerializerStats;
+pub use serializer::{SerializerGroupStats, SerializerStats};
 pub use timer::{TimerLabelStats, TimerStats};
 
 use serde::Serialize;

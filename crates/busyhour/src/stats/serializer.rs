@@ -1,5 +1,29 @@
 use serde::Serialize;
 
+/// Statistics of all serializers of a
+/// [group](crate::serializer::ShutdownGroup::stats) that are alive: a kind of
+/// queue, of which there may be many.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct SerializerGroupStats {
+    /// Serializers.
+    pub serializer_count: u64,
+    /// Serializers that run a task or have tasks waiting.
+    pub busy_count: u64,
+    /// Tasks waiting in all of them.
+    pub queued_len: u64,
+    /// Tasks waiting in the one where most wait.
+    pub longest_queued_len: u64,
+    /// The highest number of tasks that ever waited in one of them.
+    pub queued_high_water: u64,
+    /// Tasks that ran; those of serializers that are gone no longer count.
+    pub processed: u64,
+    /// Age of the oldest waiting task, in nanoseconds; 0 if none waits.
+    pub oldest_waiting_ns: u64,
+    /// For how long the longest of the running tasks has been running, in
+    /// nanoseconds; 0 if none runs.
+    pub running_for_ns: u64,
+}
+
 /// Statistics of one named serializer: what it holds now and what it has done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SerializerStats {
@@ -21,6 +45,14 @@ pub struct SerializerStats {
     pub panicked: u64,
     /// Age of the oldest waiting task, in nanoseconds; 0 if none waits.
     pub oldest_waiting_ns: u64,
+    /// The watermark to which the queue must fall back to end an alert, if it
+    /// has watermarks.
+    pub low_watermark: Option<u64>,
+    /// The watermark at which an alert begins.
+    pub high_watermark: Option<u64>,
+    /// Whether the queue has reached the high watermark and has not fallen back
+    /// to the low one.
+    pub is_high: bool,
     /// The label of the running task, if there is one and it has a label.
     pub running: Option<String>,
     /// For how long the current task has been running, in nanoseconds; 0 if

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicUsize},
 };
 
 use crate::{
@@ -16,6 +16,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct EntityRegistry {
     names: Mutex<BTreeMap<String, Weak<dyn Entity>>>,
+    /// How many entities are above their high watermark, named or not.
+    pub(crate) high_count: AtomicUsize,
     /// By address.
     suspended: Mutex<BTreeMap<usize, Suspended>>,
 }
@@ -57,6 +59,11 @@ impl EntityRegistry {
         {
             names.remove(name);
         }
+    }
+
+    /// The living entity with this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Entity>> {
+        lock(&self.names).get(name).and_then(Weak::upgrade)
     }
 
     /// The living entities in the order of their names.

@@ -1,0 +1,41 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// Counts how many serializers of one subsystem are above their high watermark
+/// now, so that what feeds the subsystem can slow down. A clone is the same
+/// group.
+///
+/// ```
+/// use busyhour::{pool::TaskPool, serializer::AlertGroup};
+///
+/// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
+/// let signalling = AlertGroup::new();
+/// let calls = pool.serializer("calls").watermarks(0, 2).alert_group(&signalling);
+/// let calls = calls.build().unwrap();
+/// (0..2).for_each(|_| calls.push(|| ()).unwrap());
+/// assert_eq!((signalling.alert_count(), pool.alert_count()), (1, 1));
+/// while pool.step() {}
+/// assert_eq!((signalling.alert_count(), pool.alert_count()), (0, 0));
+/// ```
+#[doc(alias("ast_taskprocessor_get_subsystem_alert", "subsystem"))]
+#[derive(Debug, Clone, Default)]
+pub struct AlertGroup(Arc<AtomicUsize>);
+
+impl AlertGroup {
+    /// A group without serializers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many serializers of the group have crossed their high watermark and
+    /// have not fallen back to the low one. Reads one number.
+    pub fn alert_count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn counter(&self) -> &AtomicUsize {
+        &self.0
+    }
+}
