@@ -12,9 +12,9 @@ mod account_admin;
 mod change;
 mod expired_rows;
 mod error;
-mod account_watch;
 mod memory;
 mod migrations;
+mod outside_changes;
 mod postgres;
 mod queue;
 mod setting;
@@ -22,7 +22,6 @@ mod simulated;
 mod soft_state;
 mod sqlite;
 mod completion_notifier;
-mod token_watch;
 
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;

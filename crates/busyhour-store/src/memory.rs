@@ -2,7 +2,7 @@
 
 use super::{
     Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
-    StoreError, StoreStats, account_watch::AccountWatch,
+    StoreError, StoreStats, outside_changes::AccountWatch,
 };
 use busyhour_registrar::EndedBinding;
 use std::{

@@ -7,7 +7,7 @@
 use super::{
     Account, AccountListener, Change, CommitError, Completion, Contents, EndListener, Refused,
     SettingKind, SoftState, Store, StoreError, StoreStats, StoredBinding,
-    account_watch::AccountWatch, queue::Batch,
+    outside_changes::AccountWatch, queue::Batch,
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_registrar::{BindingChange, BindingId, EndedBinding};

@@ -22,9 +22,8 @@ mod writer;
 use super::{
     AccountListener, Change, Completion, Contents, EndListener, Refused, Store, StoreError,
     StoreStats, TokenListener,
-    account_watch::AccountWatch,
+    outside_changes::{AccountWatch, OutsideChanges, TokenWatch},
     queue::{Batch, Queue},
-    token_watch::TokenWatch,
 };
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
@@ -82,8 +81,7 @@ impl PostgresStore {
             fencing_token,
             options.clone(),
             queue.clone(),
-            feed.clone(),
-            tokens.clone(),
+            OutsideChanges::new(feed.clone(), tokens.clone()),
         );
         let guarded = queue.clone();
         // Starts the guard first: it ends with the writer, even if the writer never

@@ -10,10 +10,9 @@ use super::{
 };
 use crate::{
     Account, CommitError, StoreError, TokenRows,
-    account_watch::{AccountWatch, Pace, Scan},
     completion_notifier::CompletionNotifier,
+    outside_changes::OutsideChanges,
     queue::{Batch, Queue, Taken},
-    token_watch::TokenWatch,
 };
 use busyhour_registrar::EndedBinding;
 use postgres::error::SqlState;
@@ -28,12 +27,7 @@ pub(super) struct PostgresWriter {
     fencing_token: FencingToken,
     options: PostgresOptions,
     queue: Arc<Queue>,
-    feed: Arc<AccountWatch>,
-    tokens: Arc<TokenWatch>,
-    token_looks: Pace,
-    account_looks: Pace,
-    /// While all accounts are read.
-    scan: Option<Scan>,
+    outside_changes: OutsideChanges,
     /// Why nothing can be written any more.
     over: Option<CommitError>,
 }
@@ -54,19 +48,14 @@ impl PostgresWriter {
         fencing_token: FencingToken,
         options: PostgresOptions,
         queue: Arc<Queue>,
-        feed: Arc<AccountWatch>,
-        tokens: Arc<TokenWatch>,
+        outside_changes: OutsideChanges,
     ) -> Self {
         Self {
             session: Some(session),
             fencing_token,
             options,
             queue,
-            feed,
-            tokens,
-            token_looks: Pace::default(),
-            account_looks: Pace::default(),
-            scan: None,
+            outside_changes,
             over: None,
         }
     }
@@ -74,21 +63,19 @@ impl PostgresWriter {
     pub(super) fn run(mut self) {
         let mut notifier = CompletionNotifier::default();
         while self.over.is_none() {
-            let until_look = self.token_looks.rest();
-            let commit_timeout = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
-            match self.queue.take(commit_timeout) {
+            match self.queue.take(self.outside_changes.rest()) {
                 Taken::Group(group) => self.write(group, &mut notifier),
                 Taken::Ended(batch) => self.purge(&batch),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.token_looks.is_due() && !self.look_at_tokens() {
+            if self.outside_changes.token_looks.is_due() && !self.look_at_tokens() {
                 // If there is something to write, it should not wait for the next try.
                 continue;
             }
-            if self.scan.is_some() {
+            if self.outside_changes.is_scanning() {
                 self.go_on_with_scan();
-            } else if self.account_looks.is_due() {
+            } else if self.outside_changes.account_looks.is_due() {
                 self.look_at_accounts();
             }
         }
@@ -176,29 +163,22 @@ impl PostgresWriter {
     /// revision is unknown, reads it.
     fn tell_of_accounts(&mut self, group: &[Batch], revisions: Option<(u64, u64)>) {
         let changes = || group.iter().flat_map(|batch| &batch.changes);
-        let is_told = match (&self.scan, revisions) {
-            (Some(_), _) => true,
-            (None, Some((from, to))) => self.feed.changed(changes(), from, to),
-            (None, None) => false,
-        };
-        if !is_told {
+        if !self.outside_changes.tell_own(changes(), revisions) {
             self.look_at_accounts();
         }
-        if self.scan.is_some() {
-            self.feed.changed_in_scan(changes());
-        }
+        self.outside_changes.tell_own_in_scan(changes());
     }
 
     /// Reads the tokens, which are few; `false` where there is no session.
     fn look_at_tokens(&mut self) -> bool {
         let begun = Instant::now();
-        let is_wanted = self.over.is_none() && self.tokens.is_followed();
+        let is_wanted = self.over.is_none() && self.outside_changes.tokens.is_followed();
         let is_lost = is_wanted && {
             let read = self.read_tokens();
-            let read = read.map(|rows| self.tokens.found(rows));
+            let read = read.map(|rows| self.outside_changes.tokens.found(rows));
             self.is_lost(read)
         };
-        self.token_looks.took(match is_lost {
+        self.outside_changes.token_looks.took(match is_lost {
             // One try a second is enough, however long it takes.
             true => Duration::ZERO,
             false => begun.elapsed(),
@@ -218,45 +198,40 @@ impl PostgresWriter {
         let looked = self.look();
         if self.is_lost(looked) {
             // There is nothing to write, so one try a second is enough.
-            return self.account_looks.took(Duration::ZERO);
+            return self.outside_changes.account_looks.took(Duration::ZERO);
         }
-        self.account_looks.took(begun.elapsed());
+        self.outside_changes.account_looks.took(begun.elapsed());
     }
 
     fn look(&mut self) -> Result<(), Failed> {
         let session = open(&mut self.session, &self.options, &self.fencing_token)?;
-        let feed = &self.feed;
+        let outside_changes = &self.outside_changes;
         let news = session.revision().and_then(|revision| {
-            let known = feed.known_instead_of(revision);
+            let known = outside_changes.known_instead_of(revision);
             known.map(|known| session.news(known)).transpose()
         });
-        match news.map_err(|error| self.failed(&error))? {
-            Some((Some(news), revision)) => self.feed.caught_up(news, revision),
-            Some((None, revision)) => self.scan = Some(Scan::begin(revision)),
-            None => {}
+        if let Some((news, revision)) = news.map_err(|error| self.failed(&error))? {
+            self.outside_changes.take_news(news, revision);
         }
         Ok(())
     }
 
     /// Reads a batch of all accounts. When one fails, all are read at a later look.
     fn go_on_with_scan(&mut self) {
-        let Some(mut scan) = self.scan.take() else {
-            return;
-        };
         let begun = Instant::now();
-        let read = self.read_portion(&scan).map(|accounts| {
+        let read = self.read_batch().map(|accounts| {
             self.queue.note_portion(accounts.len());
-            match scan.tell(&self.feed, accounts, begun) {
-                Some(took) => self.account_looks.took(took),
-                None => self.scan = Some(scan),
-            }
+            self.outside_changes.take_batch(accounts, begun);
         });
+        if read.is_err() {
+            self.outside_changes.end_scan();
+        }
         self.is_lost(read);
     }
 
-    fn read_portion(&mut self, scan: &Scan) -> Result<Vec<Account>, Failed> {
+    fn read_batch(&mut self) -> Result<Vec<Account>, Failed> {
         let session = open(&mut self.session, &self.options, &self.fencing_token)?;
-        let accounts = session.accounts(scan.after());
+        let accounts = session.accounts(self.outside_changes.after());
         accounts.map_err(|error| self.failed(&error))
     }
 

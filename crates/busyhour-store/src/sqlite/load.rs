@@ -5,7 +5,7 @@ use crate::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
     StoredBinding,
     account::{hints_of_row, secret_of_row},
-    account_watch::{BATCH_LEN, are_names_kept},
+    outside_changes::{BATCH_LEN, are_names_kept},
     setting::Settings,
 };
 use busyhour::clock::UnixTime;

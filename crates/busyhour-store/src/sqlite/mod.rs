@@ -10,9 +10,8 @@ mod writer;
 use super::{
     AccountListener, Change, Completion, Contents, Durability, EndListener, Refused, Store,
     StoreError, StoreStats, TokenListener,
-    account_watch::AccountWatch,
+    outside_changes::{AccountWatch, OutsideChanges, TokenWatch},
     queue::{Batch, Queue},
-    token_watch::TokenWatch,
 };
 pub(super) use accounts::SqliteAccounts;
 use busyhour::pool::TaskPool;
@@ -85,8 +84,8 @@ impl SqliteStore {
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountWatch::default());
         let tokens = Arc::new(TokenWatch::default());
-        let (changes, rows) = (feed.clone(), tokens.clone());
-        let writer = SqliteWriter::new(connection, queue.clone(), changes, rows, files);
+        let outside_changes = OutsideChanges::new(feed.clone(), tokens.clone());
+        let writer = SqliteWriter::new(connection, queue.clone(), outside_changes, files);
         let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
             .spawn(move || writer.run())

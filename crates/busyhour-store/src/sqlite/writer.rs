@@ -5,29 +5,20 @@ use super::{files::Files, load};
 use crate::{
     Account, Change, CommitError, SettingKind, SoftState,
     account::{hashes_text, hints_text},
-    account_watch::{AccountWatch, Pace, Scan},
     completion_notifier::CompletionNotifier,
+    outside_changes::OutsideChanges,
     queue::{Batch, Queue, Taken},
-    token_watch::TokenWatch,
 };
 use busyhour::clock::UnixTime;
 use busyhour_registrar::{BindingChange, BindingId, Contact, EndedBinding, Lease};
 use rusqlite::{CachedStatement, Connection, ToSql, TransactionBehavior, params};
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 /// Owns the connection and its files, and with them the lock, for as long as it runs.
 pub(super) struct SqliteWriter {
     connection: Connection,
     queue: Arc<Queue>,
-    feed: Arc<AccountWatch>,
-    tokens: Arc<TokenWatch>,
-    token_looks: Pace,
-    account_looks: Pace,
-    /// While all accounts are read.
-    scan: Option<Scan>,
+    outside_changes: OutsideChanges,
     /// Portions of what has ended that were removed.
     batches: u64,
     /// After the connection, so that the lock goes last.
@@ -40,19 +31,14 @@ impl SqliteWriter {
     pub(super) fn new(
         connection: Connection,
         queue: Arc<Queue>,
-        feed: Arc<AccountWatch>,
-        tokens: Arc<TokenWatch>,
+        outside_changes: OutsideChanges,
         files: Files,
     ) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Self {
             connection,
             queue,
-            feed,
-            tokens,
-            token_looks: Pace::default(),
-            account_looks: Pace::default(),
-            scan: None,
+            outside_changes,
             batches: 0,
             files,
             trouble: String::new(),
@@ -62,20 +48,18 @@ impl SqliteWriter {
     pub(super) fn run(mut self) {
         let mut notifier = CompletionNotifier::default();
         loop {
-            let until_look = self.token_looks.rest();
-            let commit_timeout = self.scan.as_ref().map_or(until_look, |_| Duration::ZERO);
-            match self.queue.take(commit_timeout) {
+            match self.queue.take(self.outside_changes.rest()) {
                 Taken::Group(group) => self.write(group, &mut notifier),
                 Taken::Ended(batch) => self.purge(&batch),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.token_looks.is_due() {
+            if self.outside_changes.token_looks.is_due() {
                 self.look_at_tokens();
             }
-            if self.scan.is_some() {
+            if self.outside_changes.is_scanning() {
                 self.go_on_with_scan();
-            } else if self.account_looks.is_due() && self.trouble.is_empty() {
+            } else if self.outside_changes.account_looks.is_due() && self.trouble.is_empty() {
                 self.look_at_accounts();
             }
         }
@@ -184,25 +168,24 @@ impl SqliteWriter {
 
     /// Passes on a group of ours, which led from one revision to another.
     fn tell_of_accounts(&mut self, group: &[Batch], from: u64, to: u64) {
-        if self.scan.is_none() && !self.feed.changed(changes_of(group), from, to) {
+        let revisions = Some((from, to));
+        if !(self.outside_changes).tell_own(changes_of(group), revisions) {
             // Others' changes came before; ours are read with them.
             self.look_at_accounts();
         }
-        if self.scan.is_some() {
-            self.feed.changed_in_scan(changes_of(group));
-        }
+        self.outside_changes.tell_own_in_scan(changes_of(group));
     }
 
     /// Reads the tokens, which are few, if the files are in place.
     fn look_at_tokens(&mut self) {
         let begun = Instant::now();
-        if self.look_at_all_files().is_ok() && self.tokens.is_followed() {
+        if self.look_at_all_files().is_ok() && self.outside_changes.tokens.is_followed() {
             match load::settings_of(&self.connection, SettingKind::Token) {
-                Ok(rows) => self.tokens.found(rows),
+                Ok(rows) => self.outside_changes.tokens.found(rows),
                 Err(error) => tracing::warn!(%error, "changes of tokens cannot be read"),
             }
         }
-        self.token_looks.took(begun.elapsed());
+        self.outside_changes.token_looks.took(begun.elapsed());
     }
 
     /// Reads the accounts that other programs changed, or begins to read all.
@@ -211,17 +194,14 @@ impl SqliteWriter {
         if let Err(error) = self.look() {
             tracing::warn!(%error, "changes of accounts cannot be read");
         }
-        self.account_looks.took(begun.elapsed());
+        self.outside_changes.account_looks.took(begun.elapsed());
     }
 
     fn look(&mut self) -> rusqlite::Result<()> {
         let revision = load::revision(&self.connection)?;
-        let Some(known) = self.feed.known_instead_of(revision) else {
-            return Ok(());
-        };
-        match load::news(&mut self.connection, known)? {
-            (Some(news), revision) => self.feed.caught_up(news, revision),
-            (None, revision) => self.scan = Some(Scan::begin(revision)),
+        if let Some(known) = self.outside_changes.known_instead_of(revision) {
+            let (news, revision) = load::news(&mut self.connection, known)?;
+            self.outside_changes.take_news(news, revision);
         }
         Ok(())
     }
@@ -229,19 +209,16 @@ impl SqliteWriter {
     /// Reads a batch of all accounts. One that fails is read again at the next
     /// look, with all the others.
     fn go_on_with_scan(&mut self) {
-        let Some(mut scan) = self.scan.take() else {
-            return;
-        };
         let begun = Instant::now();
-        match load::batch(&self.connection, scan.after()) {
+        match load::batch(&self.connection, self.outside_changes.after()) {
             Ok(accounts) => {
                 self.queue.note_portion(accounts.len());
-                match scan.tell(&self.feed, accounts, begun) {
-                    Some(took) => self.account_looks.took(took),
-                    None => self.scan = Some(scan),
-                }
+                self.outside_changes.take_batch(accounts, begun);
             }
-            Err(error) => tracing::warn!(%error, "the accounts cannot be read"),
+            Err(error) => {
+                self.outside_changes.end_scan();
+                tracing::warn!(%error, "the accounts cannot be read");
+            }
         }
     }
 }

@@ -14,7 +14,7 @@
 //! scan began, so it is read after the scan. The writer passes its own changes on at
 //! once, as always.
 
-use super::{
+use crate::{
     Account, AccountKey, AccountListener, AccountNews, AccountRange, Change, queue::LOOK_PERIOD,
 };
 use std::{
@@ -24,7 +24,7 @@ use std::{
 
 /// The one listener of a store, and the revision that it knows.
 #[derive(Default)]
-pub(super) struct AccountWatch(Mutex<Option<WatchedAccounts>>);
+pub(crate) struct AccountWatch(Mutex<Option<WatchedAccounts>>);
 
 struct WatchedAccounts {
     revision: u64,
@@ -33,24 +33,24 @@ struct WatchedAccounts {
 
 impl AccountWatch {
     /// Sets `listener`, which knows the accounts of `revision`.
-    pub(super) fn start(&self, revision: u64, listener: AccountListener) {
+    pub(crate) fn start(&self, revision: u64, listener: AccountListener) {
         *self.lock() = Some(WatchedAccounts { revision, listener });
     }
 
     /// Removes the listener and returns it, so that the caller can drop it.
-    pub(super) fn end(&self) -> Option<AccountListener> {
+    pub(crate) fn end(&self) -> Option<AccountListener> {
         self.lock().take().map(|feed| feed.listener)
     }
 
     /// The revision that the listener knows, if that is not this one.
-    pub(super) fn known_instead_of(&self, revision: u64) -> Option<u64> {
+    pub(crate) fn known_instead_of(&self, revision: u64) -> Option<u64> {
         let known = self.lock().as_ref().map(|feed| feed.revision);
         known.filter(|known| *known != revision)
     }
 
     /// Passes on our own changes, which led from one revision to another; `false` if
     /// another program's changes came before them and must be read first.
-    pub(super) fn changed<'c>(
+    pub(crate) fn changed<'c>(
         &self,
         changes: impl Iterator<Item = &'c Change>,
         from: u64,
@@ -71,7 +71,7 @@ impl AccountWatch {
     }
 
     /// Passes on our own changes during a scan; the known revision stays as it is.
-    pub(super) fn changed_in_scan<'c>(&self, changes: impl Iterator<Item = &'c Change>) {
+    pub(crate) fn changed_in_scan<'c>(&self, changes: impl Iterator<Item = &'c Change>) {
         if let Some(feed) = &*self.lock() {
             let news = changes.filter_map(AccountNews::of);
             news.for_each(|one| (feed.listener)(one));
@@ -79,7 +79,7 @@ impl AccountWatch {
     }
 
     /// Tells what was read, and leads to `revision`.
-    pub(super) fn caught_up(&self, news: Vec<AccountNews>, revision: u64) {
+    pub(crate) fn caught_up(&self, news: Vec<AccountNews>, revision: u64) {
         if let Some(feed) = &mut *self.lock() {
             feed.revision = revision;
             news.into_iter().for_each(|one| (feed.listener)(one));
@@ -157,7 +157,7 @@ impl Scan {
 }
 
 /// When to look again for changes by other programs.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     due_at: Instant,
 }
 
@@ -169,17 +169,17 @@ impl Default for Pace {
 }
 
 impl Pace {
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         Instant::now() >= self.due_at
     }
 
     /// How long until then.
-    pub(super) fn rest(&self) -> Duration {
+    pub(crate) fn rest(&self) -> Duration {
         self.due_at.saturating_duration_since(Instant::now())
     }
 
     /// A look has ended that took so long.
-    pub(super) fn took(&mut self, took: Duration) {
+    pub(crate) fn took(&mut self, took: Duration) {
         self.due_at = Instant::now() + rest_after(took);
     }
 }
@@ -192,7 +192,7 @@ fn rest_after(took: Duration) -> Duration {
 
 /// Whether the names of all accounts that were changed between two revisions are
 /// kept.
-pub(super) fn are_names_kept(known: u64, revision: u64) -> bool {
+pub(crate) fn are_names_kept(known: u64, revision: u64) -> bool {
     let gap = revision.checked_sub(known);
     gap.is_some_and(|gap| gap <= NAMES_KEPT)
 }
@@ -202,7 +202,7 @@ pub(super) fn are_names_kept(known: u64, revision: u64) -> bool {
 const NAMES_KEPT: u64 = 1000;
 
 /// Accounts that are read in one go; a few milliseconds.
-pub(super) const BATCH_LEN: usize = 1000;
+pub(crate) const BATCH_LEN: usize = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -5,12 +5,12 @@
 //! batches of accounts, so a removed token is refused in time, however long reading the
 //! accounts takes.
 
-use super::{TokenListener, TokenRows};
+use crate::{TokenListener, TokenRows};
 use std::sync::{Mutex, MutexGuard};
 
 /// The one listener of a store, and what it knows.
 #[derive(Default)]
-pub(super) struct TokenWatch(Mutex<Option<WatchedTokens>>);
+pub(crate) struct TokenWatch(Mutex<Option<WatchedTokens>>);
 
 struct WatchedTokens {
     /// `None` before the first look.
@@ -20,18 +20,18 @@ struct WatchedTokens {
 
 impl TokenWatch {
     /// From now on tells `listener`.
-    pub(super) fn start(&self, listener: TokenListener) {
+    pub(crate) fn start(&self, listener: TokenListener) {
         let known = None;
         *self.lock() = Some(WatchedTokens { known, listener });
     }
 
     /// Whether anybody wants to know.
-    pub(super) fn is_followed(&self) -> bool {
+    pub(crate) fn is_followed(&self) -> bool {
         self.lock().is_some()
     }
 
     /// Tells what was read, where that is news.
-    pub(super) fn found(&self, rows: TokenRows) {
+    pub(crate) fn found(&self, rows: TokenRows) {
         let mut state = self.lock();
         let Some(feed) = &mut *state else {
             return;
