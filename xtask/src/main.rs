@@ -11,6 +11,7 @@ mod named_tests;
 mod parts;
 mod reexports;
 mod rules;
+mod seeds;
 mod server_parts;
 mod source;
 mod tidy;
@@ -24,7 +25,7 @@ Commands:
   tidy     Check what the compiler does not: dependency arrows between modules
            and between the parts of a module and of the server, files in a folder, the map, the walks
            and the invariants of ARCHITECTURE.md, the files of GLOSSARY.md,
-           the tests that documents name, names of types, the list of files that
+           the tests that documents name, the rows of docs/seeds.md, names of types, the list of files that
            may hold unsafe code,
            unfinished code, paths of machines, lengths of files and functions,
            a component's example.

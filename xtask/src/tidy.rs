@@ -19,6 +19,7 @@ use crate::{
         COMPONENTS, FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers,
         TEST_FILES, UNSAFE_FILES,
     },
+    seeds::check_seeds,
     server_parts::check_server_parts,
     source::{Function, Source},
 };
@@ -57,6 +58,7 @@ pub fn check(root: &Path) -> Vec<String> {
     complaints.extend(check_walks(&tree));
     complaints.extend(check_invariants(&tree));
     complaints.extend(check_named_tests(&tree));
+    complaints.extend(check_seeds(&tree));
     complaints.extend(check_glossary(&tree));
     complaints.extend(stale_unsafe_entries(&tree));
     complaints
