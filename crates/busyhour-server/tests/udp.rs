@@ -121,9 +121,7 @@ fn datagrams_beyond_the_budget_are_dropped_and_counted_until_there_is_room() {
     }
     held.clear();
     while fixture.arrivals.try_recv().is_err() {
-        client
-            .send_to(b"there is room again", fixture.address())
-            .unwrap();
+        client.send_to(b"room again", fixture.address()).unwrap();
         thread::yield_now();
     }
 }
