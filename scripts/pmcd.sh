@@ -14,7 +14,7 @@ done
 /usr/bin/python3 -c 'import requests, pcp' ||
   { echo "pmcd.sh: Python's requests or pcp is missing; scripts/install-deps.sh test installs them" >&2; exit 1; }
 
-mkdir -p "$folder/openmetrics" "$folder/config/pmda"
+mkdir -p "$folder/openmetrics" "$folder/config/pmda" "$folder/pmdas/sample"
 cat >"$folder/pmcd.conf" <<END
 pmcd 2 dso pmcd_init /var/lib/pcp/pmdas/pmcd/pmda_pmcd.so
 sample 29 dso sample_init /var/lib/pcp/pmdas/sample/pmda_sample.so
@@ -35,7 +35,7 @@ root {
 #include "sample.names"
 END
 cd "$folder"
-# The agents write what they remember below PCP_VAR_DIR.
-export PCP_VAR_DIR=$folder
+# The agents write what they remember below PCP_VAR_DIR; `sample` reads FOLDER/pmdas/sample/dynamic.indom.
+export PCP_VAR_DIR=$folder PCP_PMDAS_DIR=$folder/pmdas
 exec /usr/lib/pcp/bin/pmcd -f -A -U "$(id -un)" -c pmcd.conf -n names -s "$folder/pmcd.socket" \
   -i 127.0.0.1 -p "$port" -l pmcd.log -x pmcd.fatal

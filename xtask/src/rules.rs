@@ -84,6 +84,7 @@ const PCP: Layers = Layers {
         arrow("format", &[]),
         arrow("read", &["format"]),
         arrow("render", &["format", "read"]),
+        arrow("live", &["format"]),
         arrow("open", &["format", "read", "render"]),
     ],
 };

@@ -9,6 +9,7 @@
 mod format;
 mod read;
 mod render;
+mod live;
 mod error;
 mod open;
 
@@ -20,6 +21,7 @@ pub use format::label::Label;
 pub use format::metric::{Instance, Metric, MetricId, Semantics, SeriesId, ValueType};
 pub use format::record::{Record, Sample, Value};
 pub use format::units::Units;
+pub use live::client::{LiveAction, LiveError, LiveSample, LiveValue, PmcdClient};
 pub use open::Archive;
 pub use read::annotations::{Annotation, AnnotationKind};
 pub use read::files::archives_in;

@@ -6,6 +6,8 @@ mod annotations;
 mod any_bytes;
 mod dump;
 mod jobs;
+mod live;
+mod live_properties;
 mod logger;
 mod maker;
 mod mutation;
