@@ -16,7 +16,7 @@ use busyhour::{
     clock::Instant,
     runtime::{Runtime, Simulation},
 };
-use busyhour_server::server::{Limits, Server, ServerConfig, ServerStats};
+use busyhour_server::server::{HintConfig, Limits, Server, ServerConfig, ServerStats};
 use busyhour_sip::Message;
 use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use exchange::{Sent, digest_config, ok, open_config};
@@ -463,6 +463,41 @@ fn a_shutdown_notifies_watchers_and_accepts_no_requests() {
         sent.contains("CSeq: 1 REGISTER"),
         "the request in progress is answered: {sent}"
     );
+}
+
+#[test]
+fn dropping_the_last_handle_ends_every_part_of_the_server() {
+    let mut server = Fixture::with(ServerConfig {
+        hints: vec![HintConfig {
+            extension: "100".to_owned(),
+            devices: vec!["alice".to_owned()],
+        }],
+        probe_interval: Duration::from_secs(60),
+        ..open_config()
+    });
+    server.ask(&register(1, "Contact: <sip:a@192.0.2.7>"));
+    server.ask(&subscribe(1, "", "Event: presence"));
+    server.ask(&subscribe(2, "", "Event: presence").replace("sip:alice@", "sip:100@"));
+    // The disk has the callbacks of two changes.
+    server.receive(&register(2, "Contact: <sip:b@192.0.2.7>"));
+    server.receive(&subscribe(3, "", "Event: dialog").replace("Call-ID: watch", "Call-ID: w2"));
+    assert_eq!(server.stats().watch.watcher_count, 3);
+    let Fixture {
+        runtime,
+        server,
+        sent,
+        disk,
+        ..
+    } = server;
+    sent.take();
+    drop(server);
+    assert_eq!(Arc::strong_count(&sent), 1, "a part still has the network");
+    // What the disk and the timers call now finds no server.
+    let simulation = runtime.simulation().unwrap();
+    simulation.run_for(Duration::from_secs(10));
+    disk.run_due();
+    simulation.run_for(Duration::from_secs(3600));
+    assert!(sent.is_empty(), "{:?}", sent.take());
 }
 
 /// A server in virtual time, its disk, and what it sent.
