@@ -74,7 +74,7 @@ use self::future::spawn_as;
 use crate::{
     clock::{Clock, Instant},
     run_queue::Class,
-    stats::{PoolStats, SerializerStats},
+    stats::{PoolStats, SerializerStats, WorkerStats},
     task::{Deliveries, Executor, HelpOutcome, Rejected, Task},
 };
 
@@ -269,6 +269,24 @@ impl TaskPool {
     /// Statistics of the pool: what it holds now and what it has done.
     pub fn stats(&self) -> PoolStats {
         self.shared().stats()
+    }
+
+    /// Statistics of each worker that has a thread, in the order of their
+    /// numbers; empty in a simulation.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(2).build().unwrap();
+    /// for _ in 0..100 {
+    ///     pool.push_wait(|| ()).unwrap();
+    /// }
+    /// let workers = pool.worker_stats();
+    /// assert_eq!(workers.len(), 2);
+    /// assert!(workers.iter().map(|worker| worker.processed).sum::<u64>() <= 100);
+    /// ```
+    pub fn worker_stats(&self) -> Vec<WorkerStats> {
+        self.shared().worker_stats()
     }
 
     /// The named serializers in the order of their names.

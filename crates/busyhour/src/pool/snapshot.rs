@@ -6,7 +6,7 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    stats::{Histogram, PoolStats},
+    stats::{Histogram, PoolStats, WorkerStats},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -33,6 +33,29 @@ impl Shared {
         }
     }
 
+    /// Each worker that has a thread, by number.
+    pub(super) fn worker_stats(&self) -> Vec<WorkerStats> {
+        let asleep = self.workers.sleepers.list();
+        let stats = |number: usize| {
+            let worker = &self.workers[number];
+            let metrics = &worker.gauges.metrics;
+            let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            WorkerStats {
+                number: number as u64,
+                is_idle: asleep.contains(&number) && worker.has_settled_to_sleep(),
+                is_running: metrics.is_in_task(),
+                queued_len: worker.waiting_len() as u64,
+                queued_high_water: worker.high_water() as u64,
+                processed: count(&metrics.processed),
+                panicked: count(&metrics.panicked),
+                stolen: count(&metrics.stolen),
+                run_ns: sum([&metrics.run_ns]),
+                wait_ns: sum([&metrics.wait_ns]),
+            }
+        };
+        self.workers.slots.taken().into_iter().map(stats).collect()
+    }
+
     /// Sleeping workers that will find no work until they are woken.
     fn idle_len(&self) -> usize {
         let is_settled = |number: usize| self.workers[number].has_settled_to_sleep();
@@ -46,11 +69,10 @@ impl Shared {
     }
 
     fn histogram(&self, counts: fn(&WorkerMetrics) -> &LogCounts) -> Histogram {
-        let mut histogram = Histogram::default();
-        for worker in self.workers.iter() {
-            counts(&worker.gauges.metrics).add_to(&mut histogram);
-        }
-        histogram
+        sum(self
+            .workers
+            .iter()
+            .map(|worker| counts(&worker.gauges.metrics)))
     }
 
     /// The sum of each worker's maximum, so an upper bound.
@@ -71,4 +93,12 @@ impl Shared {
                 .as_ref()
                 .map_or(0, |simulated| simulated.len())
     }
+}
+
+fn sum<'a>(all: impl IntoIterator<Item = &'a LogCounts>) -> Histogram {
+    let mut histogram = Histogram::default();
+    for counts in all {
+        counts.add_to(&mut histogram);
+    }
+    histogram
 }

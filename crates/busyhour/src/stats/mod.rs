@@ -11,7 +11,7 @@ mod timer;
 pub use buffer::BufferStats;
 pub use bus::{SubscriptionFilter, SubscriptionStats, TopicStats};
 pub use histogram::Histogram;
-pub use pool::PoolStats;
+pub use pool::{PoolStats, WorkerStats};
 pub use serializer::{SerializerGroupStats, SerializerStats};
 pub use timer::{TimerLabelStats, TimerStats};
 

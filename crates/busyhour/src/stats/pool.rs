@@ -1,6 +1,37 @@
 use super::Histogram;
 use serde::Serialize;
 
+/// Statistics of one worker: what waits for it and what it has done.
+///
+/// The sums over all workers are less than those of [`PoolStats`], which also
+/// counts the workers that have ended and what other threads ran.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WorkerStats {
+    /// Its number in the pool, with which its thread's name ends. A worker that
+    /// starts after another one has ended takes over the number, the counters
+    /// and the histograms.
+    pub number: u64,
+    /// Whether it is parked because there is no work.
+    pub is_idle: bool,
+    /// Whether it runs a task.
+    pub is_running: bool,
+    /// Tasks and serializers that wait for it.
+    pub queued_len: u64,
+    /// The highest value of `queued_len`.
+    pub queued_high_water: u64,
+    /// Tasks that it ran, including those of serializers.
+    pub processed: u64,
+    /// Tasks that panicked on it.
+    pub panicked: u64,
+    /// Tasks that it took from other workers' queues.
+    pub stolen: u64,
+    /// How long its tasks ran; see [`PoolStats::run_ns`].
+    pub run_ns: Histogram,
+    /// How long serializers waited for their turns on it; see
+    /// [`PoolStats::wait_ns`].
+    pub wait_ns: Histogram,
+}
+
 /// Statistics of the task pool: what it holds now and what it has done.
 ///
 /// When idle, `pushed = processed + dropped + still waiting`.

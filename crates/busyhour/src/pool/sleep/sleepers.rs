@@ -108,6 +108,11 @@ impl Sleepers {
         asleep.iter().filter(|number| is_so(**number)).count()
     }
 
+    /// The workers that sleep.
+    pub(in crate::pool) fn list(&self) -> Vec<usize> {
+        lock(&self.asleep).to_vec()
+    }
+
     pub(in crate::pool) fn asleep_len(&self) -> usize {
         (self.word.load(Ordering::Relaxed) & ASLEEP_MASK) as usize
     }

@@ -53,6 +53,14 @@ impl WorkerSlots {
         self.len.load(Ordering::SeqCst)
     }
 
+    /// The slots that have a thread.
+    pub(in crate::pool) fn taken(&self) -> Vec<usize> {
+        let slots = lock(&self.slots);
+        let states = slots.states.iter().enumerate();
+        let taken = states.filter(|(_, state)| **state != SlotState::Free);
+        taken.map(|(number, _)| number).collect()
+    }
+
     /// Workers that have reported that they block.
     #[inline]
     pub(in crate::pool) fn blocked_len(&self) -> usize {
