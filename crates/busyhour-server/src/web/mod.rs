@@ -36,6 +36,8 @@ pub use api::settings_api::SettingsApi;
 pub use backend::Backend;
 pub use graph::archives::Archives;
 pub use graph::graphs::{GraphOptions, Graphs};
+pub use graph::pmcd_address::PmcdAddress;
+pub use graph::pmcd_source::PmcdSource;
 pub use routes::{BindingPage, BindingView};
 pub use token::{Scope, Token};
 
