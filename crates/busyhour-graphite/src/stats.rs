@@ -37,8 +37,6 @@ pub struct GraphiteStats {
     pub digest: DigestStats,
     /// The ring of the server's own values.
     pub telemetry: TelemetryStats,
-    /// The ring of values of a `pmcd`.
-    pub pmcd: TelemetryStats,
 }
 
 /// What views were made of, and how long that took: until the series were fetched,
@@ -149,7 +147,6 @@ impl Counters {
             refused_busy: self.busy.load(Relaxed),
             digest: self.digest().clone(),
             telemetry,
-            pmcd: TelemetryStats::default(),
         }
     }
 }

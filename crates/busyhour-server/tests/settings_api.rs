@@ -39,7 +39,8 @@ impl Fixture {
             .timeout_global(Some(Duration::from_secs(60)));
         let tokens = vec![Token::new("test", Scope::Write, "secret")];
         let options = WebOptions {
-            address: "127.0.0.1:0".parse().unwrap(),
+            address: Some("127.0.0.1:0".parse().unwrap()),
+            socket: None,
             connections_max: 16,
             connections_per_source_max: 16,
             patience: Duration::from_secs(60),
@@ -61,7 +62,7 @@ impl Fixture {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.web.address())
+        format!("http://{}{path}", self.web.address().unwrap())
     }
 
     fn get(&self, path: &str) -> (u16, String) {

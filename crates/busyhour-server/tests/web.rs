@@ -74,7 +74,8 @@ fn fixture() -> Fixture {
     let graphs = Graphs::new(&runtime, GraphOptions::default(), Vec::new());
     let tokens = vec![Token::new("test", Scope::Write, "secret")];
     let options = WebOptions {
-        address,
+        address: Some(address),
+        socket: None,
         connections_max: 16,
         connections_per_source_max: 16,
         patience: Duration::from_secs(60),
@@ -93,7 +94,7 @@ fn fixture() -> Fixture {
 
 impl Fixture {
     fn get(&self, path: &str) -> Response<Body> {
-        let url = format!("http://{}{path}", self.web.address());
+        let url = format!("http://{}{path}", self.web.address().unwrap());
         self.agent.get(url).call().unwrap()
     }
 
@@ -104,7 +105,7 @@ impl Fixture {
     /// Sends a request as Grafana's Graphite data source does: parameters in
     /// the URL and in a form.
     fn post(&self, path: &str, form: &str) -> Response<Body> {
-        let url = format!("http://{}{path}", self.web.address());
+        let url = format!("http://{}{path}", self.web.address().unwrap());
         let request = self.agent.post(url);
         let request = request.header("content-type", "application/x-www-form-urlencoded");
         request.send(form).unwrap()
@@ -176,7 +177,7 @@ fn events_come_in_order_and_a_reader_that_reconnects_misses_none() {
     assert_eq!(first[1].0, 2);
     assert!(first[0].1 < first[1].1);
 
-    let url = format!("http://{}/api/events", fixture.web.address());
+    let url = format!("http://{}/api/events", fixture.web.address().unwrap());
     let resumed = fixture
         .agent
         .get(url)
@@ -238,7 +239,7 @@ fn invalid_requests_are_answered_with_an_error() {
     assert_eq!(fixture.get("/api/bindings?limit=0").status(), 400);
     assert_eq!(fixture.get("/api/bindings?limit=many").status(), 400);
     assert_eq!(fixture.get("/nowhere").status(), 404);
-    let url = format!("http://{}/api/stats", fixture.web.address());
+    let url = format!("http://{}/api/stats", fixture.web.address().unwrap());
     let request = fixture
         .agent
         .delete(url)
@@ -249,7 +250,7 @@ fn invalid_requests_are_answered_with_an_error() {
 #[test]
 fn a_stop_ends_the_event_streams_and_frees_the_port() {
     let fixture = fixture();
-    let address = fixture.web.address();
+    let address = fixture.web.address().unwrap();
     let stream = fixture.get("/api/events").into_body();
     drop(fixture.web);
     // The stream ends; if it stayed open, the read would time out.
@@ -474,7 +475,7 @@ fn a_request_that_graphite_refuses_has_a_status_a_reason_and_a_counter() {
 #[test]
 fn a_request_for_another_host_is_refused_and_counted() {
     let fixture = fixture();
-    let url = format!("http://{}/api/stats", fixture.web.address());
+    let url = format!("http://{}/api/stats", fixture.web.address().unwrap());
     let request = fixture.agent.get(&url).header("host", "evil.example");
     assert_eq!(request.call().unwrap().status(), 421);
     let stats: serde_json::Value = serde_json::from_str(&fixture.text("/api/stats")).unwrap();
@@ -484,7 +485,10 @@ fn a_request_for_another_host_is_refused_and_counted() {
 #[test]
 fn changing_something_needs_a_token_and_says_so() {
     let fixture = fixture();
-    let url = format!("http://{}/api/accounts/alice", fixture.web.address());
+    let url = format!(
+        "http://{}/api/accounts/alice",
+        fixture.web.address().unwrap()
+    );
     let refused = fixture.agent.put(&url).send("{}").unwrap();
     assert_eq!(refused.status(), 401);
     assert!(header(&refused, "www-authenticate").starts_with("Bearer "));
@@ -501,7 +505,7 @@ fn changing_something_needs_a_token_and_says_so() {
 #[test]
 fn an_endless_head_and_a_body_too_long_are_refused() {
     let fixture = fixture();
-    let url = format!("http://{}/api/stats", fixture.web.address());
+    let url = format!("http://{}/api/stats", fixture.web.address().unwrap());
     let long = "x".repeat(150 << 10);
     // The server may close the connection of a client that has not sent
     // everything before that client reads the answer.
@@ -509,7 +513,10 @@ fn an_endless_head_and_a_body_too_long_are_refused() {
         assert!(outcome.map_or(true, |answer| answer.status() == status));
     };
     refused_or_cut(fixture.agent.get(&url).header("x-long", &long).call(), 431);
-    let url = format!("http://{}/api/accounts/alice", fixture.web.address());
+    let url = format!(
+        "http://{}/api/accounts/alice",
+        fixture.web.address().unwrap()
+    );
     let request = fixture
         .agent
         .put(&url)

@@ -1,7 +1,10 @@
 //! What the server prints on standard output when it is ready.
 
 use super::service::{Service, store_name};
-use crate::config::{Auth, Durability, LogFormat, LogLevel};
+use crate::{
+    config::{Auth, Durability, LogFormat, LogLevel},
+    web::Web,
+};
 use busyhour_sip::Transport;
 use std::io::{self, Write};
 
@@ -37,8 +40,8 @@ fn write_for_people(out: &mut impl Write, service: &Service) -> io::Result<()> {
     for address in service.network.iax2.addresses() {
         writeln!(out, "  IAX2       {address} (UDP)")?;
     }
-    if let Some(web) = &service.web {
-        writeln!(out, "  dashboard  http://{}/", web.address())?;
+    if let Some(address) = service.web.as_ref().and_then(Web::address) {
+        writeln!(out, "  dashboard  http://{address}/")?;
     }
     let store = &service.config.store;
     match store.durability {
@@ -75,8 +78,8 @@ fn ready(service: &Service) -> String {
     for address in service.network.iax2.addresses() {
         line += &format!(" iax2-udp={address}");
     }
-    if let Some(web) = &service.web {
-        line += &format!(" http={}", web.address());
+    if let Some(address) = service.web.as_ref().and_then(Web::address) {
+        line += &format!(" http={address}");
     }
     line
 }

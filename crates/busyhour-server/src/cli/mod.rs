@@ -1,6 +1,8 @@
 //! The command line: each subcommand has one file, and an argument struct with `run`.
 
 mod serve;
+mod show;
+mod running_server;
 mod service;
 mod announce;
 mod reload;
@@ -16,6 +18,7 @@ pub use device::DeviceCommand;
 pub use digest::Digest;
 pub use failure::Failure;
 pub use serve::Serve;
+pub use show::Show;
 pub use token::MakeToken;
 
 use busyhour_storm::Storm;
@@ -86,6 +89,7 @@ enum Command {
     Serve(Serve),
     CheckConfig(CheckConfig),
     Device(DeviceCommand),
+    Show(Show),
     Token(MakeToken),
     Storm(Box<Storm>),
     Digest(Box<Digest>),
@@ -97,6 +101,7 @@ impl Command {
             Self::Serve(command) => command.run(),
             Self::CheckConfig(command) => command.run(),
             Self::Device(command) => command.run(),
+            Self::Show(command) => command.run(),
             Self::Token(command) => command.run(),
             Self::Digest(command) => command.run(),
             Self::Storm(command) => command
@@ -137,6 +142,7 @@ Examples:
   busyhour serve --config busyhour.toml   the same, configured by a file
   busyhour check-config busyhour.toml     report every mistake in the file, with line and column
   busyhour device add alice               let alice register; asks for her password
+  busyhour show queues                    what waits in the server that runs
   busyhour token add grafana              let a program use the HTTP interface
   busyhour storm                          register 12,000 devices over a minute, and measure
   busyhour digest ARCHIVE                 render every metric of a PCP archive

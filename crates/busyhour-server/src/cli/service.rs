@@ -1,12 +1,12 @@
 use super::{Failure, announce::announce, reload::Reloadable, signals::ShutdownTrigger};
 use crate::{
-    config::{self, Config, default_database},
+    config::{self, Config, SocketPlace, default_database},
     net::{
         Certificate, CertificateError, Sockets, StreamOptions, StreamPolicy, Streams, Udp,
         UdpOptions, address_problem,
     },
     server::{Server, ServerConfig},
-    web::{Access, Archives, Graphs, PmcdSource, Web, WebOptions},
+    web::{Access, Archives, Graphs, LocalSocket, Web, WebOptions, default_socket},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
 use busyhour_graphite::Source;
@@ -281,14 +281,16 @@ fn start_web(
     runtime: &Runtime,
     access: Arc<Access>,
 ) -> Result<Option<Web>, Failure> {
-    let Some(address) = config.http.listen else {
+    let socket = local_socket(&config.http.socket)?;
+    let address = config.http.listen;
+    if address.is_none() && socket.is_none() {
         return Ok(None);
-    };
-    let mut sources = archives(&config.graphite, runtime)?;
-    sources.extend(pmcd(&config.graphite, runtime)?);
-    let graphs = Graphs::new(runtime, config.graphite.options(), sources);
+    }
+    let archives = archives(&config.graphite, runtime)?;
+    let graphs = Graphs::new(runtime, config.graphite.options(), archives);
     let options = WebOptions {
         address,
+        socket,
         connections_max: config.http.max_connections,
         connections_per_source_max: config.http.max_connections_per_source,
         patience: HTTP_PATIENCE,
@@ -297,10 +299,30 @@ fn start_web(
     let web = Web::start(options, Arc::new(server.clone()), graphs);
     web.map(Some).map_err(|error| {
         let problem = address_problem(&error, "http.listen");
-        Failure::running(format!(
-            "HTTP address {address} cannot be served: {problem}"
-        ))
+        let address = address.map_or(String::new(), |address| format!(" address {address}"));
+        Failure::running(format!("HTTP{address} cannot be served: {problem}"))
     })
+}
+
+/// A server without a socket still serves, so only one that was asked for must be there.
+fn local_socket(place: &SocketPlace) -> Result<Option<LocalSocket>, Failure> {
+    let path = match place {
+        SocketPlace::Off => return Ok(None),
+        SocketPlace::Auto => default_socket(),
+        SocketPlace::At(path) => path.clone(),
+    };
+    match LocalSocket::bind(&path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if *place == SocketPlace::Auto => {
+            let path = path.display();
+            tracing::warn!(%path, %error, "no local socket for `busyhour show`; set http.socket");
+            Ok(None)
+        }
+        Err(error) => Err(Failure::running(format!(
+            "local socket {} cannot be made: {error}; set http.socket to another path, auto or off",
+            path.display()
+        ))),
+    }
 }
 
 /// The folder of archives, if there is one to serve. Its records have their own
@@ -317,16 +339,6 @@ fn archives(
     let step = i64::from(options.archive_step_seconds);
     let archives = Archives::new(folder, step, buffers, runtime.pool().clone());
     Ok(vec![Arc::new(archives)])
-}
-
-/// The values of a running `pmcd`, if one is to be sampled.
-fn pmcd(options: &config::Graphite, runtime: &Runtime) -> Result<Option<Arc<dyn Source>>, Failure> {
-    let Some(address) = options.pmcd.clone() else {
-        return Ok(None);
-    };
-    let ring = options.options().telemetry;
-    let source = PmcdSource::start(address, &options.pmcd_metrics, ring, runtime.clock());
-    Ok(Some(Arc::new(source.map_err(Failure::running)?)))
 }
 
 /// The time for a body over HTTP, and for a client to continue reading.

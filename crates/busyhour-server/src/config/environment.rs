@@ -15,7 +15,8 @@ fn is_unknown(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else {
         return false;
     };
-    let is_known = name == CONFIG || KEYS.iter().any(|key| key.environment() == name);
+    let is_known =
+        [CONFIG, TOKEN].contains(&name) || KEYS.iter().any(|key| key.environment() == name);
     !is_known && !is_of_service(rest)
 }
 
@@ -48,6 +49,8 @@ fn problem(name: String) -> Problem {
 
 const PREFIX: &str = "BUSYHOUR_";
 const CONFIG: &str = "BUSYHOUR_CONFIG";
+/// The token of `busyhour show`.
+const TOKEN: &str = "BUSYHOUR_TOKEN";
 
 #[cfg(test)]
 mod tests {

@@ -2,9 +2,9 @@ use super::{
     Allowed, Config,
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
-        call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
-        pcp_name, pmcd_or, put, realm, seconds, show_advertised_or, show_or, show_path_or,
-        show_stream_listen, stream_listen, url_or, workers,
+        call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or, put,
+        realm, seconds, show_advertised_or, show_path_or, show_socket_place, show_stream_listen,
+        socket_place, stream_listen, url_or, workers,
     },
 };
 use busyhour_store::masked;
@@ -485,7 +485,12 @@ pub const KEYS: &[SettingKey] = &[
         allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
         help: "Address for the dashboard, the HTTP API and the metrics, or off",
         assign: |config, text| put(&mut config.http.listen, address_or(OFF, text)),
-        show: |config| show_or(OFF, config.http.listen.as_ref()),
+        show: |config| {
+            config
+                .http
+                .listen
+                .map_or(OFF.into(), |address| address.to_string())
+        },
     },
     SettingKey {
         path: "http.max_connections",
@@ -514,11 +519,21 @@ pub const KEYS: &[SettingKey] = &[
         show: |config| config.http.hosts.join(","),
     },
     SettingKey {
+        path: "http.socket",
+        allowed: Allowed::Text("the path of a socket, auto, or off"),
+        help: "Local socket for `busyhour show`, on which the server's user needs no token; auto puts it into the user's run-time folder",
+        assign: |config, text| put(&mut config.http.socket, socket_place(text)),
+        show: |config| show_socket_place(&config.http.socket),
+    },
+    SettingKey {
         path: "graphite.archives",
         allowed: Allowed::Text("the path of a folder, or off"),
         help: "Folder of PCP archives that the Graphite interface serves beside the server's own values",
         assign: |config, text| put(&mut config.graphite.archives, path_or(OFF, text)),
-        show: |config| show_path_or(OFF, config.graphite.archives.as_ref()),
+        show: |config| {
+            let folder = config.graphite.archives.as_ref();
+            folder.map_or(OFF.into(), |folder| folder.display().to_string())
+        },
     },
     SettingKey {
         path: "graphite.archive_step_seconds",
@@ -528,23 +543,9 @@ pub const KEYS: &[SettingKey] = &[
         show: |config| config.graphite.archive_step_seconds.to_string(),
     },
     SettingKey {
-        path: "graphite.pmcd",
-        allowed: Allowed::Text("the path of a socket, a host, a host and port, or off"),
-        help: "A running pmcd of the Performance Co-Pilot whose values the Graphite interface samples and serves",
-        assign: |config, text| put(&mut config.graphite.pmcd, pmcd_or(OFF, text)),
-        show: |config| show_or(OFF, config.graphite.pmcd.as_ref()),
-    },
-    SettingKey {
-        path: "graphite.pmcd_metrics",
-        allowed: Allowed::Text("a name of PCP's metrics, such as kernel.all"),
-        help: "The metrics of the pmcd that are sampled: this one, and those below it",
-        assign: |config, text| put(&mut config.graphite.pmcd_metrics, pcp_name(text)),
-        show: |config| config.graphite.pmcd_metrics.clone(),
-    },
-    SettingKey {
         path: "graphite.sample_seconds",
         allowed: whole(1, 3600, "seconds"),
-        help: "Seconds between two samples of the server's own values, and of those of the pmcd",
+        help: "Seconds between two samples of the server's own values",
         assign: |config, text| put(&mut config.graphite.sample_seconds, text.parse().ok()),
         show: |config| config.graphite.sample_seconds.to_string(),
     },
@@ -609,7 +610,10 @@ pub const KEYS: &[SettingKey] = &[
         allowed: Allowed::Text("the path of the SQLite file, or default"),
         help: "The SQLite database for bindings and accounts; the server creates its folder",
         assign: |config, text| put(&mut config.store.path, path_or(DEFAULT, text)),
-        show: |config| show_path_or(DEFAULT, config.store.path.as_ref()),
+        show: |config| {
+            let path = config.store.path.as_ref();
+            path.map_or(DEFAULT.into(), |path| path.display().to_string())
+        },
     },
     SettingKey {
         path: "store.url",
@@ -644,7 +648,12 @@ pub const KEYS: &[SettingKey] = &[
         allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
         help: "Worker threads; auto is one for each core",
         assign: |config, text| put(&mut config.runtime.workers, workers(text)),
-        show: |config| show_or(AUTO, config.runtime.workers.as_ref()),
+        show: |config| {
+            config
+                .runtime
+                .workers
+                .map_or(AUTO.into(), |count| count.to_string())
+        },
     },
     SettingKey {
         path: "runtime.buffer_budget_mib",

@@ -180,6 +180,19 @@ pub struct Http {
     /// Host names that requests may use for the server, beside addresses and
     /// `localhost`.
     pub hosts: Vec<String>,
+    /// The local socket for `busyhour show`.
+    pub socket: SocketPlace,
+}
+
+/// Where the local socket is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SocketPlace {
+    /// In the user's run-time folder, under the number of the process.
+    Auto,
+    /// Nowhere.
+    Off,
+    /// At this path.
+    At(PathBuf),
 }
 
 /// The `[store]` section.
@@ -488,6 +501,7 @@ impl Default for Http {
             max_connections: 1024,
             max_connections_per_source: 100,
             hosts: Vec::new(),
+            socket: SocketPlace::Auto,
         }
     }
 }

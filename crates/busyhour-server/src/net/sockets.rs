@@ -65,14 +65,22 @@ impl Sockets {
     ///
     /// When the system refuses a thread or memory.
     pub fn attach(&self, server: &Server, runtime: &Runtime) -> io::Result<()> {
-        let (buffers, pool) = (runtime.buffers(), runtime.pool());
+        let pool = runtime.pool();
+        let owned_by = |owner| runtime.buffers().owned_by(owner).map_err(io::Error::other);
         let sip = server.clone();
         let deliver = move |datagram: Datagram| sip.message(datagram.flow, &datagram.payload);
-        self.sip.start(buffers, pool, deliver, read_mode(server))?;
+        self.sip.start(
+            &owned_by("SIP datagrams")?,
+            pool,
+            deliver,
+            read_mode(server),
+        )?;
         let iax2 = server.clone();
         let deliver =
             move |datagram: Datagram| iax2.iax2_datagram(datagram.flow, &datagram.payload);
-        self.iax2.start(buffers, pool, deliver, read_mode(server))?;
+        let buffers = owned_by("IAX2 datagrams")?;
+        self.iax2
+            .start(&buffers, pool, deliver, read_mode(server))?;
         let streams = server.clone();
         let deliver = move |flow, arrival| match arrival {
             StreamMessage::Message(message) => streams.message(flow, &message),

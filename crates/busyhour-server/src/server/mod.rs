@@ -53,6 +53,7 @@ pub use settings::hints::{HintConfig, HintRefusal};
 pub use settings::mailboxes::MailboxRefusal;
 pub use start::StartError;
 pub use stats::listing::{Listed, Listing, NamedPage};
+pub use stats::queues::QueueView;
 pub use stats::{
     HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats, TrafficStats,
     WatchStats,
@@ -176,6 +177,16 @@ impl Server {
     /// Everything the server knows about itself.
     pub fn stats(&self) -> ServerStats {
         self.core.stats()
+    }
+
+    /// Every queue. It visits every watcher, so it is meant for operators.
+    pub fn queues(&self) -> Vec<QueueView> {
+        self.core.queues()
+    }
+
+    /// The runtime that it was started on.
+    pub fn runtime(&self) -> &Runtime {
+        &self.core.runtime
     }
 
     /// Valid bindings in the order of their addresses of record, beginning after

@@ -3,6 +3,7 @@
 pub(super) mod counters;
 pub(super) mod latency;
 pub(super) mod listing;
+pub(super) mod queues;
 pub(super) mod registration_log;
 
 use super::{NetworkStats, core::Core};

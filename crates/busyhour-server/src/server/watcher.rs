@@ -16,6 +16,7 @@ use super::{
 use busyhour::{
     bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},
     serializer::Serializer,
+    stats::SerializerStats,
 };
 use busyhour_registrar::{
     EndedBinding, Refusal, user_of,
@@ -135,6 +136,23 @@ impl Watcher {
         self.lock().subscription.account().is_some_and(is_it)
     }
 
+    /// What waits for the serializer.
+    pub(super) fn queue_stats(&self) -> SerializerStats {
+        self.serializer.stats()
+    }
+
+    /// What it watches and where it is, for people.
+    pub(super) fn describe(&self) -> String {
+        let state = self.lock();
+        let subscription = &state.subscription;
+        format!(
+            "{} of {} to {}",
+            subscription.package().name(),
+            subscription.device(),
+            subscription.dialog().flow().remote
+        )
+    }
+
     /// Requests and responses that wait for the serializer.
     pub(super) fn queued_len(&self) -> usize {
         self.serializer.len()
@@ -232,6 +250,7 @@ impl Watcher {
         wrap: fn(E) -> State,
     ) -> bus::Subscription<E> {
         let watcher = Arc::downgrade(self);
+        let feed = feed.name(self.describe());
         feed.on(&self.serializer).start(move |delivery| {
             if let Some(watcher) = watcher.upgrade() {
                 watcher.hear(&delivery, wrap);

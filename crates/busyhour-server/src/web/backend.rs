@@ -1,6 +1,6 @@
 use super::{AccountsApi, BindingPage, BindingView, SettingsApi};
-use crate::server::{FailureView, Listed, Listing, Server, ServerStats};
-use busyhour::clock::Instant;
+use crate::server::{FailureView, Listed, Listing, QueueView, Server, ServerStats};
+use busyhour::{clock::Instant, runtime::Runtime};
 use std::sync::Arc;
 
 /// The backend of the pages: the server, or a fake in tests.
@@ -15,6 +15,16 @@ pub trait Backend: Send + Sync + 'static {
     /// All bindings of the addresses of record of `user`.
     fn bindings_of(&self, _user: &str) -> BindingPage {
         BindingPage::default()
+    }
+
+    /// Every queue.
+    fn queues(&self) -> Vec<QueueView> {
+        Vec::new()
+    }
+
+    /// The runtime of the server, if there is one.
+    fn runtime(&self) -> Option<&Runtime> {
+        None
     }
 
     /// Whether a shutdown has begun.
@@ -48,6 +58,14 @@ impl Backend for Server {
 
     fn bindings_of(&self, user: &str) -> BindingPage {
         page(self.bindings_of(user))
+    }
+
+    fn queues(&self) -> Vec<QueueView> {
+        self.queues()
+    }
+
+    fn runtime(&self) -> Option<&Runtime> {
+        Some(self.runtime())
     }
 
     fn is_draining(&self) -> bool {

@@ -7,12 +7,15 @@
 //! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
 //! | `/api/bindings` | registered contacts, a page at a time |
 //! | `/api/failures` | registrations that failed lately, and why |
+//! | `/api/queues`, `/api/timers`, `/api/topics`, `/api/subscriptions`, `/api/buffers`, `/api/workers`, `/api/stores`, `/api/alerts` | what the server holds at this moment, for `busyhour show` |
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
 //! | `/metrics/pcp` | the same for the Performance Co-Pilot's `pmdaopenmetrics` |
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](busyhour_graphite) |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
+//!
+//! All of it is also served on a [local socket](LocalSocket), without tokens.
 //!
 //! One thread, `bh-http`, does everything except the evaluation of Graphite's
 //! requests. Those run on the pool's workers, two at a time by default. [`Access`]
@@ -29,6 +32,7 @@ mod metrics;
 mod pcp_metrics;
 mod page;
 mod graph;
+mod local_socket;
 
 pub use access::Access;
 pub use api::accounts::AccountsApi;
@@ -36,13 +40,15 @@ pub use api::settings_api::SettingsApi;
 pub use backend::Backend;
 pub use graph::archives::Archives;
 pub use graph::graphs::{GraphOptions, Graphs};
-pub use graph::pmcd_address::PmcdAddress;
-pub use graph::pmcd_source::PmcdSource;
+pub use local_socket::{LocalSocket, default_socket, socket_folders};
 pub use routes::{BindingPage, BindingView};
 pub use token::{Scope, Token};
 
 use axum::middleware;
-use connection::{connections::Connections, load::Load};
+use connection::{
+    connections::{Connections, WebListener},
+    load::Load,
+};
 use graph::{
     graphs::{Charted, GraphSampling},
     sampler::Sampler,
@@ -58,17 +64,19 @@ use tokio::{runtime, sync::oneshot};
 
 /// The running web server; dropping it stops it.
 pub struct Web {
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// Ends the sampling of the server's own values.
     _sampling: GraphSampling,
 }
 
-/// The address to serve at, and the access rules and limits.
+/// Where to serve, and the access rules and limits.
 pub struct WebOptions {
-    /// The address to bind.
-    pub address: SocketAddr,
+    /// The address to bind, if any.
+    pub address: Option<SocketAddr>,
+    /// The local socket, if any.
+    pub socket: Option<LocalSocket>,
     /// Connections at a time.
     pub connections_max: usize,
     /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
@@ -90,9 +98,8 @@ impl Web {
         backend: Arc<dyn Backend>,
         graphs: Arc<Graphs>,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(options.address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+        let listener = options.address.map(bind).transpose()?;
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -117,7 +124,7 @@ impl Web {
         };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
-            .spawn(move || runtime.block_on(serve(listener, served, stopped)))?;
+            .spawn(move || runtime.block_on(serve(listener, options.socket, served, stopped)))?;
         Ok(Self {
             address,
             stop: Some(stop),
@@ -127,7 +134,7 @@ impl Web {
     }
 
     /// The address in use, with the port that the system chose if port 0 was given.
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 }
@@ -152,11 +159,18 @@ struct Served {
     load: Arc<Load>,
 }
 
-async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver<()>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "the dashboard cannot be served"),
-    };
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+async fn serve(
+    listener: Option<TcpListener>,
+    socket: Option<LocalSocket>,
+    served: Served,
+    stopped: oneshot::Receiver<()>,
+) {
     let Served {
         backend,
         graphs,
@@ -170,19 +184,50 @@ async fn serve(listener: TcpListener, served: Served, stopped: oneshot::Receiver
         .unwrap_or_default();
     let routes = routes::router(backend.clone(), sampler, load.clone())
         .merge(api::accounts::router(backend.clone()))
-        .merge(api::failures::router(backend))
+        .merge(api::failures::router(backend.clone()))
+        .merge(api::live::router(backend))
         .merge(graph::graphite::router(graphs))
         .merge(api);
     // A request without access is refused before its body is read.
     let gather = middleware::from_fn_with_state(load.clone(), connection::bodies::gather);
     let guard = middleware::from_fn_with_state(access, access::guard);
-    let routes = routes.layer(gather).layer(guard);
-    let connections = Connections::start(listener, load, routes);
+    let open = routes.layer(gather);
+    let guarded = open.clone().layer(guard);
+    let listener = listener.map(tokio::net::TcpListener::from_std).transpose();
+    let by_address = match listener {
+        Ok(listener) => {
+            listener.map(|it| Connections::start(WebListener::Tcp(it), load.clone(), guarded))
+        }
+        Err(error) => return tracing::error!(%error, "the dashboard cannot be served"),
+    };
+    // On the local socket nobody is a stranger, and clients of the address take nothing
+    // from it.
+    let patience = load.patience;
+    let local = socket
+        .map(LocalSocket::into_parts)
+        .and_then(|(listener, file)| {
+            let listener = tokio::net::UnixListener::from_std(listener);
+            let report = |error| tracing::error!(%error, "the local socket cannot be served");
+            let listener = listener.map_err(report).ok()?;
+            let load = Arc::new(Load::new(
+                LOCAL_CONNECTIONS_MAX,
+                LOCAL_CONNECTIONS_MAX,
+                patience,
+            ));
+            let connections = Connections::start(WebListener::Local(listener), load, open);
+            Some((connections, file))
+        });
     // Either a stop was requested or the owner is gone; both end the server.
     let _ = stopped.await;
     sampling.abort();
-    connections.end(DRAIN).await;
+    if let Some(connections) = by_address {
+        connections.end(DRAIN).await;
+    }
+    if let Some((connections, _file)) = local {
+        connections.end(DRAIN).await;
+    }
 }
 
 const THREAD: &str = "bh-http";
 const DRAIN: Duration = Duration::from_secs(1);
+const LOCAL_CONNECTIONS_MAX: usize = 64;

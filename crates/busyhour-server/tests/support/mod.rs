@@ -67,7 +67,14 @@ impl Place {
             "127.0.0.1:0",
         ]);
         command.arg("--store-path").arg(self.path("busyhour.db"));
+        self.keep_sockets_here(&mut command);
         command
+    }
+
+    /// Lets a server put its local socket into this place, and a command look for it here.
+    pub fn keep_sockets_here(&self, command: &mut Command) {
+        command.env_remove("RUNTIME_DIRECTORY");
+        command.env("XDG_RUNTIME_DIR", self.path("run"));
     }
 
     /// Starts [`serve`](Self::serve) with this configuration, and waits until

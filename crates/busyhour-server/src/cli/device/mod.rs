@@ -35,7 +35,7 @@ pub struct DeviceCommand {
 enum DeviceAction {
     Add(add::AddDevice),
     List(list::ListDevices),
-    Show(show::Show),
+    Show(show::ShowAccount),
     Remove(remove::RemoveDevices),
     Import(import::Import),
 }

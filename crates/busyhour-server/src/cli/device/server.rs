@@ -1,13 +1,10 @@
 //! What a running server remembers of a device. The command asks for it over HTTP,
 //! since the store does not contain it.
 
+use super::super::running_server::{RunningServer, reachable};
 use clap::Args;
 use serde::Deserialize;
-use std::{
-    io::{self, Read, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
-    time::Duration,
-};
+use std::net::SocketAddr;
 
 /// Which server is asked.
 #[derive(Debug, Args)]
@@ -56,11 +53,10 @@ impl ApiServer {
     ) -> Result<serde_json::Value, String> {
         let address = self.http.or(listen.map(reachable));
         let address = address.ok_or("the server has no HTTP (http.listen is off)")?;
-        let list = ask(address, name, user).map_err(|error| {
-            format!(
-                "no server answers at {address} ({error}); give its address with --http ADDRESS"
-            )
-        })?;
+        let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
+        let list = RunningServer::Address(address, None)
+            .get(&format!("/api/{name}?user={query}"))
+            .map_err(|error| format!("{error}; give its address with --http ADDRESS"))?;
         let list: serde_json::Value = serde_json::from_str(&list).map_err(|_| {
             format!("the program at {address} is not a busyhour server of this version")
         })?;
@@ -117,35 +113,3 @@ impl FailedRegistration {
         format!("{at} from {source} over {transport}: {reason} ({count})")
     }
 }
-
-/// A server that listens on a wildcard address is reached over the loopback.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
-}
-
-fn ask(address: SocketAddr, name: &str, user: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
-    // HTTP/1.0 sends the answer in one piece and ends the connection after it.
-    let request = format!("GET /api/{name}?user={query} HTTP/1.0\r\nHost: {address}\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.take(ANSWER_LEN_MAX).read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.lines().next().unwrap_or("");
-    match status.split(' ').nth(1) {
-        Some("200") => Ok(body.to_owned()),
-        Some("401") => Err(io::Error::other("it requires a token from other machines")),
-        _ => Err(io::Error::other(format!("{status:?}"))),
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(2);
-const ANSWER_LEN_MAX: u64 = 64 << 10;

@@ -7,9 +7,9 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Show one account, its bindings and its failed registrations
+/// ShowAccount one account, its bindings and its failed registrations
 #[derive(Debug, Args)]
-pub(super) struct Show {
+pub(super) struct ShowAccount {
     /// Its user name
     #[arg(value_name = "USER")]
     user: String,
@@ -25,7 +25,7 @@ pub(super) struct Show {
     place: AccountLocation,
 }
 
-impl Show {
+impl ShowAccount {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut accounts = self.place.open()?;
         let account = accounts.find(&self.user)?;

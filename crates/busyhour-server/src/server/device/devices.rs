@@ -10,6 +10,7 @@ use super::{Device, device_context::DeviceContext, device_request::DeviceRequest
 use crate::server::{
     expiry_timer::ExpiryTimer,
     load::shares::{Excess, Holder, Holders, Shares},
+    stats::queues::SerializerKind,
 };
 use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_registrar::user_of;
@@ -139,6 +140,22 @@ impl Devices {
 
     pub(in crate::server) fn len(&self) -> usize {
         self.shares.used() as usize
+    }
+
+    /// What waits on the strands.
+    pub(in crate::server) fn strand_queues(&self) -> SerializerKind {
+        let mut strands = SerializerKind::new("strand");
+        for (number, strand) in self.strands.iter().enumerate() {
+            strands.add(strand.stats(), || number.to_string());
+        }
+        strands
+    }
+
+    /// What waits for the serializer of the expiry timers.
+    pub(in crate::server) fn expiry_queue(&self) -> SerializerKind {
+        let mut expiry = SerializerKind::new("expiry");
+        expiry.add(self.expiry_serializer.stats(), || "bindings".into());
+        expiry
     }
 
     /// The serializer for work on many devices, in batches.

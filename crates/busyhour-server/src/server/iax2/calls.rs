@@ -7,6 +7,7 @@
 
 use crate::server::{
     expiry_timer::ExpiryTimer, server_clock::ServerClock, sip::responder::Responder,
+    stats::queues::SerializerKind,
 };
 use busyhour::{runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_iax2::{
@@ -55,6 +56,15 @@ struct CallsInner {
 }
 
 impl Iax2Calls {
+    /// What waits for the serializers of the calls' timers.
+    pub(in crate::server) fn queues(&self) -> SerializerKind {
+        let mut shards = SerializerKind::new("iax2");
+        for (number, shard) in self.shards.iter().enumerate() {
+            shards.add(shard.serializer.stats(), || number.to_string());
+        }
+        shards
+    }
+
     pub(in crate::server) fn new(
         runtime: &Runtime,
         responder: Arc<Responder>,

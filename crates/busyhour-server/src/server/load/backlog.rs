@@ -34,6 +34,11 @@ impl Backlog {
         }
     }
 
+    /// How many there are.
+    pub(in crate::server) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
     /// A request is accepted; `is_known` says whether its device is known.
     pub(in crate::server) fn enter(&self, is_known: bool) {
         self.len.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +74,7 @@ impl Backlog {
 
 /// Ten milliseconds of work if a registration takes ten microseconds, and one second if
 /// it takes a millisecond; in that case the measured waits show the overload.
-const LEN_MAX: usize = 1024;
+pub(super) const LEN_MAX: usize = 1024;
 const REFUSAL_COST: i32 = 8;
 /// A thousand refusals.
 const CREDIT_MAX: i32 = 1000 * REFUSAL_COST;

@@ -2,10 +2,13 @@
 //! much waits, and for how long.
 
 use super::{
-    backlog::Backlog,
+    backlog::{Backlog, LEN_MAX},
     overload::{Overload, Shedding},
 };
-use crate::server::{ReadMode, stats::counters::Counter};
+use crate::server::{
+    ReadMode,
+    stats::{counters::Counter, queues::QueueView},
+};
 use busyhour::{
     clock::{Clock, Instant},
     runtime::Runtime,
@@ -27,6 +30,18 @@ impl LoadControl {
             clock: runtime.clock().clone(),
             backlog: Backlog::new(),
             overload: Overload::new(),
+        }
+    }
+
+    /// What waits for its device.
+    pub(in crate::server) fn queue(&self) -> QueueView {
+        QueueView {
+            kind: "request",
+            name: "waiting for their devices".into(),
+            queued_len: self.backlog.len() as u64,
+            capacity: Some(LEN_MAX as u64),
+            refused: Some(self.shed.get()),
+            ..QueueView::default()
         }
     }
 

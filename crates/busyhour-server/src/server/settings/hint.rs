@@ -5,6 +5,7 @@ use crate::server::device::device_context::DeviceContext;
 use busyhour::{
     bus::{self, Delivery, Name, Topic},
     serializer::Serializer,
+    stats::SerializerStats,
 };
 use busyhour_registrar::watch::{DeviceState, ExtensionState, LineState};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -94,6 +95,7 @@ impl Hint {
         let hint = Arc::downgrade(self);
         let (topic, states) = (topic.clone(), states.clone());
         let feed = states.subscribe().key(device.clone()).replay().conflate();
+        let feed = feed.name(format!("hint {}", self.extension));
         feed.on(&self.serializer).start(move |delivery| {
             let Some(hint) = hint.upgrade() else { return };
             match delivery {
@@ -130,6 +132,11 @@ impl Hint {
         for feed in feeds {
             feed.unsubscribe();
         }
+    }
+
+    /// What waits for its serializer.
+    pub(in crate::server) fn queue_stats(&self) -> SerializerStats {
+        self.serializer.stats()
     }
 
     pub(in crate::server) fn view(&self) -> HintView {

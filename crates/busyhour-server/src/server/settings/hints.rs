@@ -14,7 +14,7 @@ use crate::server::{
     access::accounts::Difference,
     device::device_context::DeviceContext,
     persistence::Persistence,
-    stats::{HintStats, counters::HintCounters, listing::NamedPage},
+    stats::{HintStats, counters::HintCounters, listing::NamedPage, queues::SerializerKind},
     watcher::watchers::Watchers,
 };
 use busyhour::{
@@ -333,6 +333,15 @@ impl Hints {
         hint.start(&self.topic, &self.devices);
         table.hints.insert(extension.clone(), hint);
         before.is_none()
+    }
+
+    /// What waits for the hints' serializers.
+    pub(in crate::server) fn queues(&self) -> SerializerKind {
+        let mut hints = SerializerKind::new("hint");
+        for (extension, hint) in &self.lock().hints {
+            hints.add(hint.queue_stats(), || extension.to_string());
+        }
+        hints
     }
 
     pub(in crate::server) fn get(&self, extension: &str) -> Option<HintView> {

@@ -14,7 +14,11 @@ use crate::server::{
     },
     stats::counters::TrafficCounters,
 };
-use busyhour::{buffer::Buffer, clock::Instant, runtime::Runtime};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    clock::Instant,
+    runtime::Runtime,
+};
 use busyhour_registrar::{
     DATAGRAM_LEN_MAX, Refusal,
     watch::{NoBuffer, Subscription, Transmission},
@@ -34,6 +38,9 @@ pub(in crate::server) type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Ve
 pub(in crate::server) struct Responder {
     pub(in crate::server) traffic: TrafficCounters,
     runtime: Runtime,
+    /// For answers, and for NOTIFY requests: lists of buffers tell them apart.
+    answers: BufferPool,
+    notifies: BufferPool,
     network: Arc<dyn Network>,
     transactions: Transactions,
     holders: Holders,
@@ -53,8 +60,14 @@ impl Responder {
         unproven: Unproven,
         is_open: bool,
     ) -> Self {
+        let owned_by = |owner| {
+            let buffers = runtime.buffers();
+            buffers.owned_by(owner).unwrap_or_else(|_| buffers.clone())
+        };
         Self {
             traffic: TrafficCounters::default(),
+            answers: owned_by("answers"),
+            notifies: owned_by("NOTIFY requests"),
             runtime,
             network,
             transactions,
@@ -157,7 +170,7 @@ impl Responder {
     }
 
     fn pin(&self, written: &[u8]) -> Option<Buffer> {
-        let pinned = self.runtime.buffers().copy_from(written);
+        let pinned = self.answers.copy_from(written);
         if pinned.is_err() {
             self.traffic.no_buffer.increment();
         }
@@ -166,7 +179,7 @@ impl Responder {
 
     /// What a subscription has to send now; a missing buffer is counted.
     pub(in crate::server) fn poll(&self, subscription: &mut Subscription) -> Option<Transmission> {
-        let (now, buffers) = (self.now(), self.runtime.buffers());
+        let (now, buffers) = (self.now(), &self.notifies);
         match with_scratch(|scratch| subscription.poll(now, scratch, buffers)) {
             Ok(sent) => sent,
             Err(NoBuffer) => {

@@ -6,7 +6,7 @@ use crate::server::{
     load::shares::{Excess, Shares},
     random::Secrets,
     sip::{responder::Responder, transactions::TransactionKey},
-    stats::{WatchStats, counters::WatchCounters},
+    stats::{WatchStats, counters::WatchCounters, queues::SerializerKind},
 };
 use busyhour_registrar::{
     Refusal, user_of,
@@ -53,6 +53,15 @@ impl Watchers {
             dialog_bytes_max,
             responder,
         }
+    }
+
+    /// What waits for the watchers' serializers.
+    pub(in crate::server) fn queues(&self) -> SerializerKind {
+        let mut watchers = SerializerKind::new("watcher");
+        for watcher in self.all() {
+            watchers.add(watcher.queue_stats(), || watcher.describe());
+        }
+        watchers
     }
 
     /// An id that no watcher had before, and the tag of that watcher.

@@ -24,9 +24,16 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
-use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
     task::{AbortHandle, JoinHandle},
     time,
 };
@@ -34,6 +41,33 @@ use tokio::{
 /// The address of the client, for every request of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::web) struct ClientAddress(pub(in crate::web) SocketAddr);
+
+/// Where connections come from. A client of a local socket has the address 127.0.0.1.
+pub(in crate::web) enum WebListener {
+    Tcp(TcpListener),
+    Local(UnixListener),
+}
+
+/// A connection of either kind.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl WebListener {
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, ClientAddress)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((Box::new(stream), ClientAddress(peer)))
+            }
+            Self::Local(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+                Ok((Box::new(stream), ClientAddress(peer)))
+            }
+        }
+    }
+}
 
 /// Accepts and serves until [`end`](Self::end).
 pub(in crate::web) struct Connections {
@@ -43,7 +77,7 @@ pub(in crate::web) struct Connections {
 
 /// The state of the task that accepts connections.
 struct Acceptor {
-    listener: TcpListener,
+    listener: WebListener,
     routes: Router,
     living: Arc<GracefulShutdown>,
     load: Arc<Load>,
@@ -53,7 +87,7 @@ struct Acceptor {
 
 impl Connections {
     /// Serves as many connections as `load` allows, and gives some more one answer.
-    pub(in crate::web) fn start(listener: TcpListener, load: Arc<Load>, routes: Router) -> Self {
+    pub(in crate::web) fn start(listener: WebListener, load: Arc<Load>, routes: Router) -> Self {
         let living = Arc::new(GracefulShutdown::new());
         let acceptor = Acceptor {
             listener,
@@ -84,13 +118,13 @@ impl Acceptor {
     async fn run(mut self) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => self.admit(stream, ClientAddress(peer)),
+                Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) => rest_after(&error).await,
             }
         }
     }
 
-    fn admit(&mut self, stream: TcpStream, peer: ClientAddress) {
+    fn admit(&mut self, stream: Box<dyn Stream>, peer: ClientAddress) {
         match self.load.connections.take(peer.0.ip(), 1) {
             Ok(place) => self.serve(stream, peer, place),
             Err(why) => {
@@ -100,7 +134,7 @@ impl Acceptor {
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: ClientAddress, place: Reservation) {
+    fn serve(&self, stream: Box<dyn Stream>, peer: ClientAddress, place: Reservation) {
         let routes = self.routes.clone().layer(Extension(peer));
         let connection = builder().serve_connection(
             TokioIo::new(self.patient(stream)),
@@ -114,7 +148,7 @@ impl Acceptor {
         });
     }
 
-    fn serve_health(&mut self, stream: TcpStream, peer: ClientAddress) {
+    fn serve_health(&mut self, stream: Box<dyn Stream>, peer: ClientAddress) {
         let routes = self.routes.clone().layer(Extension(peer));
         let routes = routes.layer(middleware::from_fn(health_only));
         let connection = builder().keep_alive(false).serve_connection(
@@ -132,7 +166,7 @@ impl Acceptor {
         self.spare.push_back(task.abort_handle());
     }
 
-    fn patient(&self, stream: TcpStream) -> Patient {
+    fn patient(&self, stream: Box<dyn Stream>) -> Patient<Box<dyn Stream>> {
         let load = self.load.clone();
         Patient::new(stream, self.load.patience, move || {
             load.count(Overuse::Unread);
@@ -187,7 +221,10 @@ const SPARE_TIME_MAX: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
     use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
 
     /// The second connection is served once the first has gone, not before.
     #[test]
@@ -206,7 +243,7 @@ mod tests {
             .route("/", get(answer))
             .route("/healthz", get(answer));
         let load = Arc::new(Load::new(1, 1, Duration::from_secs(60)));
-        let connections = Connections::start(listener, load, routes);
+        let connections = Connections::start(WebListener::Tcp(listener), load, routes);
         let first = TcpStream::connect(address).await.unwrap();
         assert!(ask(address, "/").await.starts_with("HTTP/1.1 503 "));
         assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200 "));

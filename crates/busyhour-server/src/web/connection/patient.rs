@@ -9,7 +9,6 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::{Instant, Sleep, sleep_until},
 };
 
@@ -19,8 +18,8 @@ use tokio::{
 /// second, up to the initial budget. If a client reads nothing, its connection ends
 /// after that time. If it reads a byte now and then, the connection ends a little
 /// later. If it reads slowly but steadily, the connection never ends.
-pub(in crate::web) struct Patient {
-    stream: TcpStream,
+pub(in crate::web) struct Patient<S> {
+    stream: S,
     patience: Duration,
     left: Duration,
     waits_since: Option<Instant>,
@@ -29,9 +28,9 @@ pub(in crate::web) struct Patient {
     gives_up: Box<dyn Fn() + Send>,
 }
 
-impl Patient {
+impl<S> Patient<S> {
     pub(in crate::web) fn new(
-        stream: TcpStream,
+        stream: S,
         patience: Duration,
         gives_up: impl Fn() + Send + 'static,
     ) -> Self {
@@ -81,7 +80,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -91,7 +90,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -200,6 +200,14 @@ impl Backend for Charted {
         self.backend.bindings_of(user)
     }
 
+    fn queues(&self) -> Vec<crate::server::QueueView> {
+        self.backend.queues()
+    }
+
+    fn runtime(&self) -> Option<&Runtime> {
+        self.backend.runtime()
+    }
+
     fn is_draining(&self) -> bool {
         self.backend.is_draining()
     }

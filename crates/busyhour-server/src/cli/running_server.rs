@@ -1,0 +1,174 @@
+//! Asks a running server over HTTP: on its local socket, or at an address.
+
+use crate::web::socket_folders;
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Where a server answers.
+#[derive(Debug, Clone)]
+pub(super) enum RunningServer {
+    /// On its local socket.
+    Socket(PathBuf),
+    /// At an address, perhaps with a token.
+    Address(SocketAddr, Option<String>),
+}
+
+impl RunningServer {
+    /// The only server on this machine whose socket this user may use.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or more than one.
+    pub(super) fn find() -> Result<Self, String> {
+        let mut answering = Vec::new();
+        let mut denied = None;
+        for path in socket_folders().iter().flat_map(|folder| sockets(folder)) {
+            match UnixStream::connect(&path) {
+                Ok(_) => answering.push(path),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    denied = Some(path);
+                }
+                // Left over from a server that was killed.
+                Err(_) => {}
+            }
+        }
+        match (answering.as_slice(), denied) {
+            ([], Some(path)) => Err(format!(
+                "the server of socket {} belongs to another user; run the command as that user or as root",
+                path.display()
+            )),
+            ([], None) => Err(
+                "no server of this user runs here; start one with `busyhour serve`, or name one \
+                 with --socket PATH or --http ADDRESS"
+                    .into(),
+            ),
+            ([_], _) => Ok(Self::Socket(answering.remove(0))),
+            (several, _) => {
+                let several: Vec<_> = several.iter().map(|path| path.display()).collect();
+                let several = several.iter().map(ToString::to_string).collect::<Vec<_>>();
+                Err(format!(
+                    "several servers run here; name one with --socket: {}",
+                    several.join(", ")
+                ))
+            }
+        }
+    }
+
+    /// The body of the answer to `GET path`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the server, and what can be done.
+    pub(super) fn get(&self, path: &str) -> Result<String, String> {
+        let answer = match self {
+            Self::Socket(socket) => UnixStream::connect(socket).and_then(|stream| {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                exchange(stream, &request(path, "localhost", None))
+            }),
+            Self::Address(address, token) => TcpStream::connect_timeout(address, PATIENCE)
+                .and_then(|stream| {
+                    stream.set_read_timeout(Some(PATIENCE))?;
+                    stream.set_write_timeout(Some(PATIENCE))?;
+                    exchange(
+                        stream,
+                        &request(path, &address.to_string(), token.as_deref()),
+                    )
+                }),
+        };
+        let name = self.name();
+        let answer = answer.map_err(|error| format!("no server answers at {name} ({error})"))?;
+        body_of(&answer).map_err(|reason| format!("the server at {name}: {reason}"))
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Socket(path) => path.display().to_string(),
+            Self::Address(address, _) => address.to_string(),
+        }
+    }
+}
+
+/// A server that listens on a wildcard address is reached over the loopback.
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+/// The files in a folder that are called as sockets are.
+fn sockets(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "sock")
+        })
+        .collect();
+    paths.sort_unstable();
+    paths
+}
+
+/// HTTP/1.0 sends the answer in one piece and ends the connection after it.
+fn request(path: &str, host: &str, token: Option<&str>) -> String {
+    let token = token.map_or(String::new(), |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
+    format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n{token}\r\n")
+}
+
+fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<String> {
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.take(ANSWER_LEN_MAX).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn body_of(answer: &str) -> Result<String, String> {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+    let status = head.lines().next().unwrap_or("");
+    match status.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        Some("404") => Err("it does not know this; it may be of an older version".into()),
+        _ if body.trim().is_empty() => Err(format!("it answered {status:?}")),
+        _ => Err(body.trim().to_owned()),
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_LEN_MAX: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_body_or_a_sentence() {
+        assert_eq!(body_of("HTTP/1.0 200 OK\r\na: b\r\n\r\n{}").unwrap(), "{}");
+        let refused = body_of("HTTP/1.0 401 Unauthorized\r\n\r\nreading needs a token\n");
+        assert_eq!(refused.unwrap_err(), "reading needs a token");
+        let odd = body_of("SSH-2.0-x");
+        assert_eq!(odd.unwrap_err(), "it answered \"SSH-2.0-x\"");
+    }
+
+    #[test]
+    fn a_wildcard_is_reached_over_the_loopback() {
+        for (listen, reached) in [
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("[::]:80", "[::1]:80"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+        ] {
+            assert_eq!(reachable(listen.parse().unwrap()).to_string(), reached);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `busyhour show`: what a running server holds and does, as tables or JSON.
+
+mod subjects;
+mod table;
+
+use super::{Failure, running_server::RunningServer};
+use crate::console;
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
+use std::{
+    io::{IsTerminal, stdout},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+use subjects::Subject;
+use table::TableOptions;
+
+/// Show what a running server holds: queues, timers, topics, buffers, alerts …
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
+pub struct Show {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Queues: how many tasks wait, for how long, and what runs
+    #[command(after_help = subjects::QUEUES.help())]
+    Queues(List),
+    /// Pending timers: what is due, and when
+    #[command(after_help = subjects::TIMERS.help())]
+    Timers(List),
+    /// Topics of the event bus: cached keys, subscribers, events
+    #[command(after_help = subjects::TOPICS.help())]
+    Topics(List),
+    /// Subscriptions to topics, the slowest ones first
+    #[command(after_help = subjects::SUBSCRIPTIONS.help())]
+    Subscriptions(List),
+    /// Packet buffers in use, by owner
+    #[command(after_help = subjects::BUFFERS.help())]
+    Buffers(List),
+    /// Worker threads of the pool
+    #[command(after_help = subjects::WORKERS.help())]
+    Workers(List),
+    /// The store: what waits for the disk, and how long transactions take
+    #[command(after_help = subjects::STORES.help())]
+    Stores(List),
+    /// Limits that were reached, and how often
+    #[command(after_help = subjects::ALERTS.help())]
+    Alerts(List),
+    /// One device: its contacts and why it may not be registered
+    #[command(after_help = subjects::DEVICE.help())]
+    Device(ShowDevice),
+}
+
+#[derive(Debug, Args)]
+struct ShowDevice {
+    /// The user of its address of record, such as alice
+    #[arg(value_name = "USER")]
+    user: String,
+
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    table: TableOptions,
+
+    /// Ask again every SECONDS, until the command is ended
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    watch: Option<u32>,
+
+    /// Print one JSON array of objects, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+
+    /// The local socket of the server [default: that of the only server that runs here]
+    #[arg(long, value_name = "PATH", conflicts_with = "http")]
+    socket: Option<PathBuf>,
+
+    /// The HTTP address of the server, instead of its local socket
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+
+    /// The token for an HTTP address of another machine
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "BUSYHOUR_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<String>,
+}
+
+impl Show {
+    /// Asks the server and prints its answer.
+    ///
+    /// # Errors
+    ///
+    /// If no server answers, or if a column does not exist.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.what {
+            What::Queues(list) => list.run(&subjects::QUEUES, ""),
+            What::Timers(list) => list.run(&subjects::TIMERS, ""),
+            What::Topics(list) => list.run(&subjects::TOPICS, ""),
+            What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),
+            What::Buffers(list) => list.run(&subjects::BUFFERS, ""),
+            What::Workers(list) => list.run(&subjects::WORKERS, ""),
+            What::Stores(list) => list.run(&subjects::STORES, ""),
+            What::Alerts(list) => list.run(&subjects::ALERTS, ""),
+            What::Device(device) => {
+                let user = form_urlencoded::byte_serialize(device.user.as_bytes());
+                let query = format!("?user={}", user.collect::<String>());
+                device.list.run(&subjects::DEVICE, &query)
+            }
+        }
+    }
+}
+
+impl List {
+    fn run(&self, subject: &Subject, query: &str) -> Result<(), Failure> {
+        self.table.check(subject).map_err(Failure::usage)?;
+        let server = self.server()?;
+        let Some(seconds) = self.watch else {
+            return self.print(subject, &server, query);
+        };
+        loop {
+            if stdout().is_terminal() && !self.json {
+                console::print(CLEAR).map_err(Failure::running)?;
+            }
+            self.print(subject, &server, query)?;
+            std::thread::sleep(Duration::from_secs(seconds.max(1).into()));
+        }
+    }
+
+    fn server(&self) -> Result<RunningServer, Failure> {
+        match (&self.socket, self.http) {
+            (Some(path), _) => Ok(RunningServer::Socket(path.clone())),
+            (None, Some(address)) => Ok(RunningServer::Address(address, self.token.clone())),
+            (None, None) => RunningServer::find().map_err(Failure::running),
+        }
+    }
+
+    fn print(&self, subject: &Subject, server: &RunningServer, query: &str) -> Result<(), Failure> {
+        let rows = rows(subject, server, query).map_err(Failure::running)?;
+        let (rows, left_out) = self.table.select(subject, rows);
+        let text = match self.json {
+            true => serde_json::to_string_pretty(&rows).map_err(Failure::running)?,
+            false => self.table.draw(subject, &rows, left_out),
+        };
+        console::print(text).map_err(Failure::running)
+    }
+}
+
+/// The rows of a subject, from all its routes one after the other.
+fn rows(
+    subject: &Subject,
+    server: &RunningServer,
+    query: &str,
+) -> Result<Vec<Map<String, Value>>, String> {
+    let mut rows = Vec::new();
+    for route in subject.routes {
+        let body = server.get(&format!("{}{query}", route.path))?;
+        let not_ours = || format!("{} of another program or version was answered", route.path);
+        let mut answer: Map<String, Value> = serde_json::from_str(&body).map_err(|_| not_ours())?;
+        let Some(Value::Array(list)) = answer.remove(route.list) else {
+            return Err(not_ours());
+        };
+        for row in list {
+            let Value::Object(mut row) = row else {
+                return Err(not_ours());
+            };
+            if let Some(state) = route.state {
+                row.insert("state".into(), state.into());
+            }
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// Moves to the upper left corner and clears what is below.
+const CLEAR: &str = "\u{1b}[H\u{1b}[J";
+
+const AFTER_HELP: &str = "\
+The command asks the server over its local socket (http.socket), which only the server's
+user and root may use, or over HTTP with --http and, from another machine, --token.
+
+Examples:
+  busyhour show queues                            where work waits, the longest queue first
+  busyhour show queues --filter kind=strand       only the strands of devices
+  busyhour show timers --sort due_in --limit 20   the next twenty timers
+  busyhour show subscriptions --watch             the slowest subscribers, every two seconds
+  busyhour show device alice                      where alice is registered, or why not
+  busyhour show alerts --json                     for a script
+
+Whoever knows Asterisk finds `core show taskprocessors`, `sched show`, `core show hints` and
+`database show` in docs/asterisk.md.";

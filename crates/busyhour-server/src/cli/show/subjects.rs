@@ -1,0 +1,269 @@
+//! What can be shown: the routes that know it, and the columns of its table.
+
+/// One kind of thing.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// The routes that list it.
+    pub(super) routes: &'static [Route],
+    /// The columns, in the order of the table.
+    pub(super) columns: &'static [Column],
+    /// The column to sort by if none is given; the largest values come first.
+    pub(super) sort: &'static str,
+    /// What is said if there are no rows.
+    pub(super) none: &'static str,
+}
+
+/// A list of the HTTP interface.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) path: &'static str,
+    /// The name of the list in the answer.
+    pub(super) list: &'static str,
+    /// What the column `state` says of its rows, if several routes make one table.
+    pub(super) state: Option<&'static str>,
+}
+
+/// A column: its key in the JSON, and what it means.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) key: &'static str,
+    pub(super) about: &'static str,
+    /// Whether the smallest number comes first when rows are sorted by it.
+    pub(super) is_smallest_first: bool,
+}
+
+impl Subject {
+    /// The help about the columns.
+    pub(super) fn help(&self) -> String {
+        let name_len = |column: &Column| column.name().len();
+        let width = self.columns.iter().map(name_len).max().unwrap_or(0);
+        let lines = self.columns.iter();
+        let lines = lines.map(|column| format!("  {:width$}  {}", column.name(), column.about));
+        let lines: Vec<_> = lines.collect();
+        format!(
+            "Columns (for --sort, --filter and --columns):\n{}",
+            lines.join("\n")
+        )
+    }
+
+    /// The column of this name, or of its key in the JSON.
+    pub(super) fn column(&self, name: &str) -> Option<&'static Column> {
+        let columns = self.columns.iter();
+        columns
+            .into_iter()
+            .find(|column| column.name() == name || column.key == name)
+    }
+}
+
+impl Column {
+    /// The key without its unit, which the values have in a table.
+    pub(super) fn name(&self) -> &'static str {
+        let key = self.key;
+        UNITS
+            .iter()
+            .find_map(|unit| key.strip_suffix(unit))
+            .unwrap_or(key)
+    }
+}
+
+const UNITS: [&str; 3] = ["_ns", "_bytes", "_seconds"];
+
+const fn column(key: &'static str, about: &'static str) -> Column {
+    Column {
+        key,
+        about,
+        is_smallest_first: false,
+    }
+}
+
+const fn smallest_first(key: &'static str, about: &'static str) -> Column {
+    Column {
+        is_smallest_first: true,
+        ..column(key, about)
+    }
+}
+
+const fn route(path: &'static str, list: &'static str) -> Route {
+    Route {
+        path,
+        list,
+        state: None,
+    }
+}
+
+pub(super) const QUEUES: Subject = Subject {
+    routes: &[route("/api/queues", "queues")],
+    columns: &[
+        column(
+            "kind",
+            "what queues: pool, requests, strand, watcher, store …",
+        ),
+        column(
+            "name",
+            "which one; `all` stands for all of its kind together",
+        ),
+        column("queued_len", "how many wait now"),
+        column("queued_high_water", "the most that ever waited"),
+        column("capacity", "how many may wait"),
+        column("oldest_waiting_ns", "for how long the first one has waited"),
+        column("running", "the label of what runs, if it has one"),
+        column("running_for_ns", "for how long it has run"),
+        column("processed", "how many were processed"),
+        column("refused", "how many found no room"),
+    ],
+    sort: "queued_len",
+    none: "no queues",
+};
+
+pub(super) const TIMERS: Subject = Subject {
+    routes: &[route("/api/timers", "timers")],
+    columns: &[
+        column("label", "the kind of timer"),
+        smallest_first(
+            "due_in_ns",
+            "time until it is due; empty while it is delivered or runs",
+        ),
+        column("phase", "waiting, delivered to its serializer, or running"),
+        column("period_ns", "time between two runs, if it repeats"),
+        column("owner", "the number of what it is for"),
+        column("executor", "where it runs, if that has a name"),
+    ],
+    sort: "due_in",
+    none: "no timer is pending",
+};
+
+pub(super) const TOPICS: Subject = Subject {
+    routes: &[route("/api/topics", "topics")],
+    columns: &[
+        column("name", "its name"),
+        column("cached_count", "keys with a last value in the cache"),
+        column("subscriber_count", "subscriptions"),
+        column("published", "events published"),
+        column("delivered", "deliveries to subscribers"),
+        column("conflated", "events replaced by newer ones before delivery"),
+        column("lost", "deliveries that were lost"),
+        column("refused", "events refused because the cache was full"),
+        column("lagging_count", "subscriptions that lag"),
+        column(
+            "slowest_subscriber",
+            "the subscription with the longest queue",
+        ),
+        column("slowest_queued_len", "the length of that queue"),
+    ],
+    sort: "published",
+    none: "no topics",
+};
+
+pub(super) const SUBSCRIPTIONS: Subject = Subject {
+    routes: &[route("/api/subscriptions", "subscriptions")],
+    columns: &[
+        column("topic", "the topic"),
+        column("name", "who subscribed"),
+        column(
+            "filter",
+            "what it wants: all, one key, a predicate, or an attribute",
+        ),
+        column("queued_len", "events that wait for it"),
+        column("capacity", "how many may wait"),
+        column("delivered", "events that it has received"),
+        column("lost", "events that it has lost"),
+        column(
+            "is_lagging",
+            "whether it lags and will be brought up to date from the cache",
+        ),
+    ],
+    sort: "queued_len",
+    none: "no subscriptions",
+};
+
+pub(super) const BUFFERS: Subject = Subject {
+    routes: &[route("/api/buffers", "owners")],
+    columns: &[
+        column("owner", "who allocated them"),
+        column("live_count", "buffers in use"),
+        column("live_bytes", "their memory"),
+        column("oldest_age_ns", "the age of the oldest one"),
+    ],
+    sort: "live",
+    none: "no buffer is in use",
+};
+
+pub(super) const WORKERS: Subject = Subject {
+    routes: &[route("/api/workers", "workers")],
+    columns: &[
+        smallest_first("number", "its number, with which its thread's name ends"),
+        column("is_running", "whether it runs a task"),
+        column("is_idle", "whether it sleeps because there is no work"),
+        column("queued_len", "tasks and serializers that wait for it"),
+        column("queued_high_water", "the most that ever waited"),
+        column("processed", "tasks that it ran"),
+        column("stolen", "tasks that it took from other workers"),
+        column("panicked", "tasks that panicked on it"),
+    ],
+    sort: "number",
+    none: "no workers",
+};
+
+pub(super) const STORES: Subject = Subject {
+    routes: &[route("/api/stores", "stores")],
+    columns: &[
+        column("queued_len", "changes that wait for the disk"),
+        column("queued_high_water", "the most that ever waited"),
+        column("queue_capacity", "how many may wait"),
+        column("committed", "changes made durable"),
+        column("transactions", "transactions made durable"),
+        column("transaction_len_max", "the most changes in one transaction"),
+        column("transaction_ns_max", "the longest transaction"),
+        column(
+            "stalled_ns",
+            "for how long the current transaction has lasted too long",
+        ),
+        column("refused", "batches that found no room"),
+        column("failed", "changes whose transaction failed"),
+        column("unavailable", "why nothing can be stored now"),
+        column("last_error", "the last failure"),
+    ],
+    sort: "queued_len",
+    none: "no store",
+};
+
+pub(super) const ALERTS: Subject = Subject {
+    routes: &[route("/api/alerts", "alerts")],
+    columns: &[
+        column("limit", "the limit that was reached"),
+        column("count", "how often, since the server started"),
+        column("concerns", "everybody, or only the client that reached it"),
+    ],
+    sort: "count",
+    none: "no limit was reached since the server started",
+};
+
+pub(super) const DEVICE: Subject = Subject {
+    routes: &[
+        Route {
+            path: "/api/bindings",
+            list: "bindings",
+            state: Some("registered"),
+        },
+        Route {
+            path: "/api/failures",
+            list: "failures",
+            state: Some("failed"),
+        },
+    ],
+    columns: &[
+        column("state", "registered, or failed"),
+        column("aor", "the address of record"),
+        column("contact", "the contact URI"),
+        column("source", "where it came from"),
+        column("reachable", "whether messages reach it"),
+        smallest_first("expires_in_seconds", "time until the binding runs out"),
+        column("user_agent", "the User-Agent"),
+        column("transport", "the transport of what failed"),
+        column("reason", "why it failed"),
+        column("count", "how often it failed so"),
+        column("at_unix_seconds", "when it failed last"),
+    ],
+    sort: "state",
+    none: "not registered, and no failed registration is known",
+};

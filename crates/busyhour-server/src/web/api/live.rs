@@ -1,0 +1,256 @@
+//! What the runtime and the server hold at this moment, as lists: `busyhour show` reads
+//! them, and every other program may.
+
+use super::{paging::limit, pending_commit::Rejection};
+use crate::{
+    server::{QueueView, ServerStats},
+    web::Backend,
+};
+use axum::{
+    Json, Router,
+    extract::{Query, State},
+    routing::get,
+};
+use busyhour::{
+    runtime::Runtime,
+    stats::{SubscriptionStats, TopicStats, WorkerStats},
+    timer::{PendingPhase, TimerKind},
+};
+use busyhour_store::StoreStats;
+use serde::{Deserialize, Serialize};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+
+/// The routes, each with a list.
+pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
+    Router::new()
+        .route("/api/queues", get(queues))
+        .route("/api/timers", get(timers))
+        .route("/api/topics", get(topics))
+        .route("/api/subscriptions", get(subscriptions))
+        .route("/api/buffers", get(buffers))
+        .route("/api/workers", get(workers))
+        .route("/api/stores", get(stores))
+        .route("/api/alerts", get(alerts))
+        .with_state(backend)
+}
+
+type LiveState = State<Arc<dyn Backend>>;
+
+/// How many entries of a list are wanted.
+#[derive(Deserialize)]
+struct LiveQuery {
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct QueueList {
+    queues: Vec<QueueView>,
+}
+
+async fn queues(State(backend): LiveState) -> Json<QueueList> {
+    let queues = backend.queues();
+    Json(QueueList { queues })
+}
+
+#[derive(Serialize)]
+struct TimerList {
+    /// Those that are due first, as many as were asked for.
+    timers: Vec<TimerView>,
+    /// How many are pending.
+    pending_count: usize,
+}
+
+/// A pending timer.
+#[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
+struct TimerView {
+    due_in_ns: Option<u64>,
+    label: &'static str,
+    phase: &'static str,
+    period_ns: Option<u64>,
+    owner: Option<u64>,
+    executor: String,
+}
+
+/// However many timers there are, only as many as were asked for are kept.
+async fn timers(
+    State(backend): LiveState,
+    Query(query): Query<LiveQuery>,
+) -> Result<Json<TimerList>, Rejection> {
+    let limit = limit(query.limit)?;
+    let mut first = BinaryHeap::new();
+    let mut pending_count = 0;
+    if let Some(runtime) = backend.runtime() {
+        let now = runtime.clock().now();
+        for timer in runtime.timers().pending() {
+            pending_count += 1;
+            let period = match timer.kind {
+                Some(TimerKind::Every(period) | TimerKind::FixedDelay(period)) => Some(period),
+                _ => None,
+            };
+            first.push(TimerView {
+                due_in_ns: timer.due.map(|due| nanos(due - now)),
+                label: timer.label,
+                phase: match timer.phase {
+                    PendingPhase::Waiting => "waiting",
+                    PendingPhase::Delivered => "delivered",
+                    PendingPhase::Running => "running",
+                },
+                period_ns: period.map(nanos),
+                owner: timer.owner,
+                executor: timer.executor,
+            });
+            if first.len() > limit {
+                first.pop();
+            }
+        }
+    }
+    Ok(Json(TimerList {
+        timers: first.into_sorted_vec(),
+        pending_count,
+    }))
+}
+
+#[derive(Serialize)]
+struct TopicList {
+    topics: Vec<TopicStats>,
+}
+
+async fn topics(State(backend): LiveState) -> Json<TopicList> {
+    let topics = backend.stats().runtime.topics;
+    Json(TopicList { topics })
+}
+
+#[derive(Serialize)]
+struct SubscriptionList {
+    /// Those with the longest queues first, as many as were asked for.
+    subscriptions: Vec<SubscriptionStats>,
+    /// How many there are.
+    subscription_count: usize,
+}
+
+async fn subscriptions(
+    State(backend): LiveState,
+    Query(query): Query<LiveQuery>,
+) -> Result<Json<SubscriptionList>, Rejection> {
+    let limit = limit(query.limit)?;
+    let runtime = backend.runtime();
+    let mut subscriptions = runtime.map_or(Vec::new(), Runtime::subscriptions);
+    let subscription_count = subscriptions.len();
+    subscriptions.sort_by_key(|one| Reverse((one.queued_len, one.lost)));
+    subscriptions.truncate(limit);
+    Ok(Json(SubscriptionList {
+        subscriptions,
+        subscription_count,
+    }))
+}
+
+#[derive(Serialize, Default)]
+struct BufferList {
+    owners: Vec<OwnerView>,
+    /// The oldest buffers, the oldest first.
+    oldest: Vec<LiveBufferView>,
+}
+
+/// What one owner holds.
+#[derive(Serialize)]
+struct OwnerView {
+    owner: String,
+    live_count: u64,
+    live_bytes: u64,
+    oldest_age_ns: u64,
+}
+
+/// A buffer in use.
+#[derive(Serialize)]
+struct LiveBufferView {
+    owner: String,
+    len_bytes: usize,
+    age_ns: u64,
+    handles: u64,
+    pins: u64,
+    /// Where it was allocated, if it was traced.
+    trace: Option<String>,
+}
+
+async fn buffers(State(backend): LiveState) -> Json<BufferList> {
+    let dump = backend.runtime().map(|runtime| runtime.buffers().dump());
+    let Some(dump) = dump else {
+        return Json(BufferList::default());
+    };
+    let owners = dump.owners.into_iter().map(|usage| OwnerView {
+        owner: usage.owner,
+        live_count: usage.live_count,
+        live_bytes: usage.live_bytes,
+        oldest_age_ns: nanos(usage.oldest_age),
+    });
+    let oldest = dump.oldest.into_iter().map(|buffer| LiveBufferView {
+        owner: buffer.owner,
+        len_bytes: buffer.len,
+        age_ns: nanos(buffer.age),
+        handles: buffer.handles,
+        pins: buffer.pins,
+        trace: buffer.trace.map(|trace| trace.to_string()),
+    });
+    Json(BufferList {
+        owners: owners.collect(),
+        oldest: oldest.collect(),
+    })
+}
+
+#[derive(Serialize)]
+struct WorkerList {
+    workers: Vec<WorkerStats>,
+}
+
+async fn workers(State(backend): LiveState) -> Json<WorkerList> {
+    let runtime = backend.runtime();
+    let workers = runtime.map_or(Vec::new(), |runtime| runtime.pool().worker_stats());
+    Json(WorkerList { workers })
+}
+
+#[derive(Serialize)]
+struct StoreList {
+    stores: Vec<StoreStats>,
+}
+
+async fn stores(State(backend): LiveState) -> Json<StoreList> {
+    let stores = vec![backend.stats().store];
+    Json(StoreList { stores })
+}
+
+#[derive(Serialize)]
+struct AlertList {
+    alerts: Vec<AlertView>,
+}
+
+/// A limit that was reached.
+#[derive(Serialize)]
+struct AlertView {
+    limit: &'static str,
+    count: u64,
+    concerns: &'static str,
+}
+
+async fn alerts(State(backend): LiveState) -> Json<AlertList> {
+    let alerts = reached(&backend.stats());
+    Json(AlertList { alerts })
+}
+
+fn reached(stats: &ServerStats) -> Vec<AlertView> {
+    let of = |limits: &[(&'static str, u64)], concerns| {
+        let reached = limits.iter().filter(|(_, count)| *count > 0);
+        let views = reached.map(|&(limit, count)| AlertView {
+            limit,
+            count,
+            concerns,
+        });
+        views.collect::<Vec<_>>()
+    };
+    let mut alerts = of(&stats.limits_of_all(), "everybody");
+    alerts.extend(of(&stats.limits_of_one(), "one client"));
+    alerts
+}
+
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,289 @@
+//! `busyhour show` against a running server: over its local socket and over HTTP.
+
+mod support;
+
+use serde_json::Value;
+use std::{
+    io::Write,
+    net::UdpSocket,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    process::{Command, Output},
+};
+use support::{Place, ServerProcess, busyhour};
+
+const OPEN: &str = "[sip]\nauth = \"open\"\n";
+
+/// `busyhour show` with these words, which looks for sockets in `place`.
+fn show(place: &Place, words: &[&str]) -> Command {
+    let mut command = busyhour();
+    place.keep_sockets_here(&mut command);
+    command.arg("show").args(words);
+    command
+}
+
+fn text(output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn good(place: &Place, words: &[&str]) -> String {
+    text(show(place, words).output().unwrap())
+}
+
+fn rows(place: &Place, words: &[&str]) -> Vec<Value> {
+    let words = [words, &["--json", "--limit", "0"]].concat();
+    serde_json::from_str(&good(place, &words)).unwrap()
+}
+
+fn refused(place: &Place, words: &[&str], code: i32) -> String {
+    let output = show(place, words).output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{words:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn register(server: &ServerProcess, user: &str) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    send(
+        &socket,
+        server,
+        &format!(
+            "REGISTER sip:127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch=z9hG4bK1{user}\r\n\
+             From: <sip:{user}@127.0.0.1>;tag=t\r\nTo: <sip:{user}@127.0.0.1>\r\n\
+             Call-ID: {user}\r\nCSeq: 1 REGISTER\r\nContact: <sip:{user}@{address}>\r\n\
+             User-Agent: lamp\r\nContent-Length: 0\r\n\r\n"
+        ),
+    );
+}
+
+/// Subscribes to the presence of `user`.
+fn watch(server: &ServerProcess, user: &str) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    send(
+        &socket,
+        server,
+        &format!(
+            "SUBSCRIBE sip:{user}@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch=z9hG4bK2{user}\r\n\
+             From: <sip:watcher@127.0.0.1>;tag=w\r\nTo: <sip:{user}@127.0.0.1>\r\n\
+             Call-ID: w{user}\r\nCSeq: 1 SUBSCRIBE\r\nContact: <sip:watcher@{address}>\r\n\
+             Event: presence\r\nExpires: 600\r\nContent-Length: 0\r\n\r\n"
+        ),
+    );
+    socket
+}
+
+/// Sends a request, which must be answered with 200.
+fn send(socket: &UdpSocket, server: &ServerProcess, request: &str) {
+    let patience = std::time::Duration::from_secs(20);
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.send_to(request.as_bytes(), server.sip).unwrap();
+    let mut answer = [0; 4096];
+    let len = socket.recv(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..len]);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+}
+
+#[test]
+fn the_only_server_is_found_and_shows_what_it_holds() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    register(&server, "alice");
+    let _watcher = watch(&server, "alice");
+
+    let queues = rows(&place, &["queues"]);
+    let of = |kind: &str, name: &str| {
+        let is_it = |row: &&Value| row["kind"] == kind && row["name"] == name;
+        queues
+            .iter()
+            .find(is_it)
+            .unwrap_or_else(|| panic!("{kind} {name}: {queues:?}"))
+    };
+    assert!(of("strand", "all")["processed"].as_u64() >= Some(1));
+    assert!(of("watcher", "all")["processed"].as_u64() >= Some(1));
+    assert_eq!(of("request", "waiting for their devices")["capacity"], 1024);
+    assert!(of("store", "changes")["processed"].as_u64() >= Some(1));
+    for kind in ["pool", "expiry", "hint", "iax2", "socket"] {
+        assert!(
+            queues.iter().any(|row| row["kind"] == kind),
+            "{kind}: {queues:?}"
+        );
+    }
+
+    let timers = rows(&place, &["timers"]);
+    let binding = timers.iter().find(|row| row["label"] == "binding").unwrap();
+    assert_eq!(binding["phase"], "waiting");
+    assert!(
+        binding["due_in_ns"].as_u64() > Some(1_000_000_000),
+        "{binding}"
+    );
+
+    let topics = rows(&place, &["topics", "--filter", "name=device-state"]);
+    assert_eq!(topics[0]["subscriber_count"], 1, "{topics:?}");
+
+    let subscriptions = rows(&place, &["subscriptions"]);
+    let name = subscriptions[0]["name"].as_str().unwrap();
+    let begins = "presence of sip:alice@127.0.0.1 to 127.0.0.1:";
+    assert!(name.starts_with(begins), "{name}");
+    assert_eq!(subscriptions[0]["filter"], "key");
+
+    let workers = rows(&place, &["workers"]);
+    let processed = |row: &Value| row["processed"].as_u64().unwrap();
+    assert!(
+        workers.iter().map(processed).sum::<u64>() >= 1,
+        "{workers:?}"
+    );
+    assert!(rows(&place, &["stores"])[0]["committed"].as_u64() >= Some(1));
+    // The answers are kept for retransmissions.
+    let buffers = rows(&place, &["buffers", "--filter", "owner=answers"]);
+    assert!(buffers[0]["live_count"].as_u64() >= Some(2), "{buffers:?}");
+
+    let device = good(&place, &["device", "alice"]);
+    assert!(
+        device.contains("registered") && device.contains("lamp"),
+        "{device}"
+    );
+    let nobody = good(&place, &["device", "nobody"]);
+    assert_eq!(
+        nobody,
+        "not registered, and no failed registration is known\n"
+    );
+}
+
+#[test]
+fn a_limit_that_was_reached_is_an_alert() {
+    let place = Place::new();
+    let server = place.server("[sip]\nauth = \"open\"\nmax_contacts = 1\n");
+    let nothing = good(&place, &["alerts"]);
+    assert_eq!(nothing, "no limit was reached since the server started\n");
+    register(&server, "alice");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let request = "REGISTER sip:127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bK9;rport\r\n\
+         From: <sip:alice@127.0.0.1>;tag=t\r\nTo: <sip:alice@127.0.0.1>\r\nCall-ID: other\r\n\
+         CSeq: 1 REGISTER\r\nContact: <sip:alice@192.0.2.9>\r\nContent-Length: 0\r\n\r\n";
+    socket.send_to(request.as_bytes(), server.sip).unwrap();
+    server.wait_for("/registrar/too_many_contacts", |count| count == 1);
+    let alerts = rows(&place, &["alerts"]);
+    assert_eq!(alerts[0]["limit"], "sip.max_contacts");
+    assert_eq!(
+        (&alerts[0]["count"], &alerts[0]["concerns"]),
+        (&1.into(), &"one client".into())
+    );
+}
+
+#[test]
+fn the_socket_is_for_the_user_alone_and_goes_with_the_server() {
+    let place = Place::new();
+    let mut command = place.serve();
+    command.args(["--sip-auth", "open", "--http-socket"]);
+    let socket = place.path("admin.sock");
+    command.arg(&socket);
+    let mut server = ServerProcess::start(&mut command, &place);
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let path = socket.to_str().unwrap();
+    assert!(good(&place, &["workers", "--socket", path]).contains("PROCESSED"));
+    // A second server must not take the socket from the first one.
+    let other = Place::new();
+    let second = other.serve().arg("--http-socket").arg(&socket).output();
+    let second = second.unwrap();
+    let errors = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("another server listens there"), "{errors}");
+    server.signal(nix::sys::signal::Signal::SIGTERM);
+    server.wait();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn clients_of_the_address_take_nothing_from_the_socket() {
+    let place = Place::new();
+    let mut command = place.serve();
+    command.args(["--http-max-connections", "1"]);
+    let server = ServerProcess::start(&mut command, &place);
+    let mut hog = std::net::TcpStream::connect(server.http).unwrap();
+    hog.write_all(b"GET /api/stats HTTP/1.1\r\n").unwrap();
+    assert!(good(&place, &["stores"]).contains("COMMITTED"));
+    let address = server.http.to_string();
+    drop(hog);
+    // When it has gone, the same answers come over HTTP.
+    support::wait_until(
+        || {
+            show(&place, &["stores", "--http", &address])
+                .status()
+                .unwrap()
+                .success()
+        },
+        || "no answer over HTTP".into(),
+    );
+}
+
+#[test]
+fn the_socket_is_there_without_an_http_address() {
+    let place = Place::new();
+    let mut command = busyhour();
+    place.keep_sockets_here(&mut command);
+    command.args([
+        "serve",
+        "--sip-listen",
+        "127.0.0.1:0",
+        "--iax2-listen",
+        "off",
+    ]);
+    command.args(["--http-listen", "off", "--store-durability", "memory"]);
+    command.stdout(std::process::Stdio::null());
+    command.stderr(std::process::Stdio::null());
+    let mut server = command.spawn().unwrap();
+    support::wait_until(
+        || show(&place, &["stores"]).output().unwrap().status.success(),
+        || "no answer on the socket".into(),
+    );
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn it_says_what_is_wrong_and_what_to_do() {
+    let place = Place::new();
+    let none = refused(&place, &["queues"], 1);
+    assert!(
+        none.contains("no server of this user runs here; start one with"),
+        "{none}"
+    );
+    let socket = place.path("gone.sock");
+    let gone = refused(&place, &["queues", "--socket", socket.to_str().unwrap()], 1);
+    assert!(gone.contains("no server answers at"), "{gone}");
+    let column = refused(&place, &["queues", "--sort", "len"], 2);
+    assert!(
+        column.contains("there is no column len; give one of kind, name,"),
+        "{column}"
+    );
+
+    let first = place.server(OPEN);
+    let other = Place::new();
+    let mut second = other.serve();
+    place.keep_sockets_here(&mut second);
+    let second = ServerProcess::start(&mut second, &other);
+    let several = refused(&place, &["queues"], 1);
+    for server in [&first, &second] {
+        let name = format!("busyhour-{}.sock", server.pid());
+        assert!(several.contains(&name), "{several}");
+    }
+}
+
+/// A server that was killed leaves its socket behind; the next one removes it.
+#[test]
+fn the_socket_of_a_killed_server_is_not_in_the_way() {
+    let place = Place::new();
+    let mut killed = place.server(OPEN);
+    killed.signal(nix::sys::signal::Signal::SIGKILL);
+    killed.wait();
+    let left = place.path(&format!("run/busyhour/busyhour-{}.sock", killed.pid()));
+    assert!(left.exists() && UnixStream::connect(&left).is_err());
+    let none = refused(&place, &["queues"], 1);
+    assert!(none.contains("no server of this user runs here"), "{none}");
+    let _server = place.server(OPEN);
+    assert!(!left.exists());
+    assert!(good(&place, &["queues"]).contains("strand"));
+}
