@@ -23,6 +23,7 @@ use super::plan::pace::{Pace, Phase};
 use super::plan::pattern::PatternError;
 use super::plan::users::StormUsers;
 use super::results::journal::Journal;
+use super::results::peak::PeakMeter;
 use super::results::process::{Process, Usage};
 use super::results::progress::{Counters, Progress};
 use super::results::report::{Report, ServerUse, Setting, WatchUse, ramp_table};
@@ -319,13 +320,16 @@ impl Running {
     fn measured(&mut self, phase: Phase) -> Result<(Report, Tally), StormError> {
         let process = self.args.pid.map(Process::new);
         let before = process.and_then(Process::usage);
+        let meter = process.map(|process| PeakMeter::start(process, &self.clock));
         let begin = self.clock.now();
-        let (tally, took, watch) = self.watched(phase)?;
+        let measured = self.watched(phase);
         let after = process.and_then(Process::usage);
+        let peak = meter.and_then(PeakMeter::end);
+        let (tally, took, watch) = measured?;
         let mut report = Report::new(self.setting(phase.pace), &tally, took);
         report.server = before
             .zip(after)
-            .map(|(before, after)| server_use(before, after, &report));
+            .map(|(before, after)| server_use(before, after, peak, &report));
         report.watch = watch.map(|notified_before| self.watch_use(&report, begin, notified_before));
         if let Some(told) = &mut report.watch {
             self.count_forgotten(told);
@@ -504,11 +508,12 @@ fn watch(
     driver.map(Some).map_err(unreachable)
 }
 
-fn server_use(before: Usage, after: Usage, report: &Report) -> ServerUse {
+fn server_use(before: Usage, after: Usage, peak: Option<f64>, report: &Report) -> ServerUse {
     let cpu_s = after.cpu.saturating_sub(before.cpu).as_secs_f64();
     ServerUse {
         cpu_s,
         cpu_percent: 100.0 * cpu_s / report.seconds.max(f64::MIN_POSITIVE),
+        cpu_percent_max: peak,
         cpu_us_per_register: 1e6 * cpu_s / (report.acknowledged.max(1) as f64),
         rss_bytes: after.rss_bytes,
         rss_bytes_max: after.rss_bytes_max,

@@ -118,6 +118,28 @@ fn an_open_storm_registers_every_device_once_and_writes_its_journal() {
 }
 
 #[test]
+fn the_report_has_the_servers_cpu_use_on_average_and_at_its_peak() {
+    let registrar = Registrar::start(u64::MAX);
+    let target = registrar.address.to_string();
+    let here = std::process::id().to_string();
+    let words = ["storm", "--json", "--target", &target, "--pid", &here];
+    let options = ["--devices", "300", "--over", "1500ms", "--threads", "1"];
+    let report = std::cell::RefCell::new(String::new());
+    let storm = CommandLine::parse_from(words.into_iter().chain(options)).storm;
+    let keep = |text: String| {
+        report.borrow_mut().push_str(&text);
+        Ok(())
+    };
+    storm
+        .run(&keep)
+        .expect("all registrations are acknowledged");
+    let report: serde_json::Value = serde_json::from_str(&report.borrow()).expect("JSON");
+    let percent = |key: &str| report[key].as_f64().expect("a number");
+    assert!(percent("cpu_percent") > 0.0);
+    assert!(percent("cpu_percent_max") > 0.0);
+}
+
+#[test]
 fn lost_datagrams_are_retransmitted() {
     let registrar = Registrar::start(3);
     storm(registrar.address, "--devices 90 --closed 8 --t1 20ms")

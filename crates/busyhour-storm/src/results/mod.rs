@@ -4,5 +4,6 @@ pub(crate) mod tally;
 pub(crate) mod journal;
 pub(crate) mod ledger;
 pub(crate) mod progress;
+pub(crate) mod peak;
 pub(crate) mod process;
 pub(crate) mod report;

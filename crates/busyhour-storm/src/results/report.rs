@@ -101,6 +101,10 @@ pub struct ServerUse {
     pub cpu_s: f64,
     /// CPU time over elapsed time: 100 is one core.
     pub cpu_percent: f64,
+    /// The same in the second in which it was highest; absent if the process
+    /// could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_percent_max: Option<f64>,
     /// CPU time for each acknowledged registration, in microseconds.
     pub cpu_us_per_register: f64,
     /// Resident memory at the end.
@@ -215,7 +219,13 @@ impl ServerUse {
         vec![
             (
                 "server CPU",
-                format!("{:.2} s, {:.1} % of a core", self.cpu_s, self.cpu_percent),
+                format!(
+                    "{:.2} s, {:.1} % of a core{}",
+                    self.cpu_s,
+                    self.cpu_percent,
+                    self.cpu_percent_max
+                        .map_or_else(String::new, |peak| format!(", {peak:.1} % at its peak"))
+                ),
             ),
             (
                 "server CPU each",
