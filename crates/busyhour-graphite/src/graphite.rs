@@ -162,7 +162,11 @@ impl Graphite {
 
     /// Counters of requests and refusals, with the statistics of `telemetry`.
     pub fn stats(&self, telemetry: TelemetryStats) -> GraphiteStats {
-        self.counters.stats(telemetry)
+        let mut rings = self.sources.iter();
+        GraphiteStats {
+            pmcd: rings.find_map(|source| source.ring()).unwrap_or_default(),
+            ..self.counters.stats(telemetry)
+        }
     }
 
     fn rendered(

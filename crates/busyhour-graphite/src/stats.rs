@@ -37,6 +37,8 @@ pub struct GraphiteStats {
     pub digest: DigestStats,
     /// The ring of the server's own values.
     pub telemetry: TelemetryStats,
+    /// The ring of values of a `pmcd`.
+    pub pmcd: TelemetryStats,
 }
 
 /// What views were made of, and how long that took: until the series were fetched,
@@ -147,6 +149,7 @@ impl Counters {
             refused_busy: self.busy.load(Relaxed),
             digest: self.digest().clone(),
             telemetry,
+            pmcd: TelemetryStats::default(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The Performance Co-Pilot sees the server: its real `pmcd` and `pmdaopenmetrics` read
-//! the server's own values.
+//! the server's own values; and the server samples a running `pmcd`.
 
 // The other users of this file take what is not taken here.
 #[allow(dead_code)]
@@ -9,7 +9,7 @@ mod support;
 
 use pmcd::Pmcd;
 use std::collections::{BTreeMap, BTreeSet};
-use support::{Place, wait_until};
+use support::{Place, ServerProcess, wait_until};
 
 /// What `pminfo` prints of each metric, by its name without what all have in front.
 fn described(pmcd: &Pmcd) -> BTreeMap<String, String> {
@@ -84,3 +84,68 @@ fn pmdaopenmetrics_takes_every_value_with_its_semantics_and_units() {
 }
 
 const ROOT: &str = "openmetrics.busyhour";
+
+/// The last value of a series in the last minute.
+fn last(server: &ServerProcess, path: &str) -> Option<f64> {
+    let found = server.get(&format!("/render?target={path}&from=-1min&format=json"));
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let points = found[0]["datapoints"].as_array()?;
+    points.iter().rev().find_map(|point| point[0].as_f64())
+}
+
+#[test]
+fn a_running_pmcd_is_sampled_and_found_again_after_it_was_gone() {
+    let mut pmcd = Pmcd::start(&[]);
+    let place = Place::new();
+    let mut command = place.serve();
+    command.arg("--graphite-pmcd").arg(pmcd.socket());
+    command.args(["--graphite-pmcd-metrics", "sample"]);
+    command.args(["--graphite-sample-seconds", "1"]);
+    let server = ServerProcess::start(&mut command, &place);
+    let seconds = "pmcd.sample.seconds";
+    // A rate needs two samples.
+    wait_until(|| last(&server, seconds).is_some(), || server.log());
+    for (path, value) in [
+        ("pmcd.sample.long.ten", 10.0),
+        ("pmcd.sample.double.million", 1e6),
+        ("pmcd.sample.ulong.bin.bin-300", 300.0),
+    ] {
+        assert_eq!(last(&server, path), Some(value), "{path}");
+    }
+    // A counter of seconds grows by about one in a second.
+    let rate = last(&server, seconds).unwrap();
+    assert!((0.0..3.0).contains(&rate), "{rate}");
+    assert_eq!(last(&server, "pmcd.sample.string.hullo"), None);
+    let of_ring = |field: &str| server.stats()["graphite"]["pmcd"][field].as_u64().unwrap();
+    assert!(of_ring("series_count") > 100 && of_ring("sampled") >= 2);
+    pmcd.stop();
+    server.wait_for_log("pmcd is not sampled");
+    let before = of_ring("sampled");
+    pmcd.start_again();
+    server.wait_for_log("pmcd is sampled again");
+    wait_until(|| of_ring("sampled") > before, || server.log());
+    assert_eq!(
+        server.log().matches("pmcd is not sampled").count(),
+        1,
+        "{}",
+        server.log()
+    );
+    assert!(server.stop().success());
+}
+
+#[test]
+fn where_there_is_no_pmcd_the_log_says_so_and_the_server_serves() {
+    let place = Place::new();
+    let mut command = place.serve();
+    let nowhere = place.path("nobody.socket");
+    command.arg("--graphite-pmcd").arg(&nowhere);
+    let server = ServerProcess::start(&mut command, &place);
+    server.wait_for_log("pmcd is not sampled");
+    assert!(
+        server.log().contains("No such file or directory"),
+        "{}",
+        server.log()
+    );
+    assert_eq!(server.get("/healthz"), "ok\n");
+    assert!(server.stop().success());
+}

@@ -1,4 +1,4 @@
-use crate::{Error, Event, EventQuery, paths::index::Index};
+use crate::{Error, Event, EventQuery, paths::index::Index, stats::TelemetryStats};
 use std::sync::Arc;
 
 /// Where values come from: the server's own telemetry, or a folder of archives.
@@ -28,6 +28,11 @@ pub trait Source: Send + Sync {
     fn events(&self, query: &EventQuery) -> Result<Vec<Event>, Error> {
         let _ = query;
         Ok(Vec::new())
+    }
+
+    /// What its ring of samples holds and has lost, if it has one.
+    fn ring(&self) -> Option<TelemetryStats> {
+        None
     }
 
     /// Why `path`, which is not in the index, has no values although it exists: what it

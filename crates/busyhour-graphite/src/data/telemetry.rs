@@ -77,6 +77,20 @@ impl Telemetry {
     pub fn record(&self, time: i64, snapshot: &Value) {
         let mut values = Vec::new();
         flatten(ROOT, snapshot, &mut values);
+        self.record_values(time, values);
+    }
+
+    /// Keeps `values`, each with its path, as the sample of the step that `time` (seconds
+    /// since 1970) is in.
+    ///
+    /// ```
+    /// use busyhour_graphite::{Source, Telemetry, TelemetryOptions};
+    ///
+    /// let telemetry = Telemetry::new(TelemetryOptions::default());
+    /// telemetry.record_values(1000, vec![("room.temperature".into(), 20.5)]);
+    /// assert_eq!(&*telemetry.index().paths()[0], "room.temperature");
+    /// ```
+    pub fn record_values(&self, time: i64, mut values: Vec<(String, f64)>) {
         values.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         values.dedup_by(|(later, _), (first, _)| later == first);
         let dropped = values.len().saturating_sub(self.options.series_max);

@@ -166,9 +166,14 @@ impl PmcdClient {
         self.left_out
     }
 
+    /// Whether [`fetch`](Self::fetch) gives a request now.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, LiveState::Ready)
+    }
+
     /// What asks for a sample; `None` unless the client is ready.
     pub fn fetch(&mut self) -> Option<Vec<u8>> {
-        if !matches!(self.state, LiveState::Ready) {
+        if !self.is_ready() {
             return None;
         }
         if std::mem::take(&mut self.is_stale) || self.metrics.is_empty() {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::TcpListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -34,13 +34,8 @@ impl Pmcd {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/pmcd.sh");
-        let mut command = Command::new(script);
-        command.arg(folder.path()).arg(port.to_string());
-        command.stdin(Stdio::null());
-        let child = command.spawn().expect("scripts/pmcd.sh starts");
         let mut pmcd = Self {
-            child,
+            child: run(folder.path(), port),
             folder,
             port,
         };
@@ -67,6 +62,29 @@ impl Pmcd {
         output.status.success().then_some(text)
     }
 
+    /// Ends it; its folder stays.
+    #[allow(
+        dead_code,
+        reason = "not every test program that has this file needs it"
+    )]
+    pub fn stop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // It does not remove its socket, and another one would not take it.
+        let _ = fs::remove_file(self.socket());
+    }
+
+    /// In the same folder.
+    #[allow(
+        dead_code,
+        reason = "not every test program that has this file needs it"
+    )]
+    pub fn start_again(&mut self) {
+        self.child = run(self.folder.path(), self.port);
+        self.wait();
+    }
+
     /// Until the agents answer, which start one after the other.
     fn wait(&mut self) {
         let begin = Instant::now();
@@ -90,6 +108,14 @@ impl Drop for Pmcd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn run(folder: &Path, port: u16) -> Child {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/pmcd.sh");
+    let mut command = Command::new(script);
+    command.arg(folder).arg(port.to_string());
+    command.stdin(Stdio::null());
+    command.spawn().expect("scripts/pmcd.sh starts")
 }
 
 /// Its agents are programs in Python.

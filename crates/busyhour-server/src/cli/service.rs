@@ -6,7 +6,7 @@ use crate::{
         UdpOptions, address_problem,
     },
     server::{Server, ServerConfig},
-    web::{Access, Archives, Graphs, LocalSocket, Web, WebOptions, default_socket},
+    web::{Access, Archives, Graphs, LocalSocket, PmcdSource, Web, WebOptions, default_socket},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
 use busyhour_graphite::Source;
@@ -286,8 +286,9 @@ fn start_web(
     if address.is_none() && socket.is_none() {
         return Ok(None);
     }
-    let archives = archives(&config.graphite, runtime)?;
-    let graphs = Graphs::new(runtime, config.graphite.options(), archives);
+    let mut sources = archives(&config.graphite, runtime)?;
+    sources.extend(pmcd(&config.graphite, runtime)?);
+    let graphs = Graphs::new(runtime, config.graphite.options(), sources);
     let options = WebOptions {
         address,
         socket,
@@ -339,6 +340,16 @@ fn archives(
     let step = i64::from(options.archive_step_seconds);
     let archives = Archives::new(folder, step, buffers, runtime.pool().clone());
     Ok(vec![Arc::new(archives)])
+}
+
+/// The values of a running `pmcd`, if one is to be sampled.
+fn pmcd(options: &config::Graphite, runtime: &Runtime) -> Result<Option<Arc<dyn Source>>, Failure> {
+    let Some(address) = options.pmcd.clone() else {
+        return Ok(None);
+    };
+    let ring = options.options().telemetry;
+    let source = PmcdSource::start(address, &options.pmcd_metrics, ring, runtime.clock());
+    Ok(Some(Arc::new(source.map_err(Failure::running)?)))
 }
 
 /// The time for a body over HTTP, and for a client to continue reading.

@@ -2,9 +2,9 @@ use super::{
     Allowed, Config,
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
-        call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or, put,
-        realm, seconds, show_advertised_or, show_path_or, show_socket_place, show_stream_listen,
-        socket_place, stream_listen, url_or, workers,
+        call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
+        pcp_name, pmcd_or, put, realm, seconds, show_advertised_or, show_or, show_path_or,
+        show_socket_place, show_stream_listen, socket_place, stream_listen, url_or, workers,
     },
 };
 use busyhour_store::masked;
@@ -485,12 +485,7 @@ pub const KEYS: &[SettingKey] = &[
         allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
         help: "Address for the dashboard, the HTTP API and the metrics, or off",
         assign: |config, text| put(&mut config.http.listen, address_or(OFF, text)),
-        show: |config| {
-            config
-                .http
-                .listen
-                .map_or(OFF.into(), |address| address.to_string())
-        },
+        show: |config| show_or(OFF, config.http.listen.as_ref()),
     },
     SettingKey {
         path: "http.max_connections",
@@ -530,10 +525,7 @@ pub const KEYS: &[SettingKey] = &[
         allowed: Allowed::Text("the path of a folder, or off"),
         help: "Folder of PCP archives that the Graphite interface serves beside the server's own values",
         assign: |config, text| put(&mut config.graphite.archives, path_or(OFF, text)),
-        show: |config| {
-            let folder = config.graphite.archives.as_ref();
-            folder.map_or(OFF.into(), |folder| folder.display().to_string())
-        },
+        show: |config| show_path_or(OFF, config.graphite.archives.as_ref()),
     },
     SettingKey {
         path: "graphite.archive_step_seconds",
@@ -543,9 +535,23 @@ pub const KEYS: &[SettingKey] = &[
         show: |config| config.graphite.archive_step_seconds.to_string(),
     },
     SettingKey {
+        path: "graphite.pmcd",
+        allowed: Allowed::Text("the path of a socket, a host, a host and port, or off"),
+        help: "A running pmcd of the Performance Co-Pilot whose values the Graphite interface samples and serves",
+        assign: |config, text| put(&mut config.graphite.pmcd, pmcd_or(OFF, text)),
+        show: |config| show_or(OFF, config.graphite.pmcd.as_ref()),
+    },
+    SettingKey {
+        path: "graphite.pmcd_metrics",
+        allowed: Allowed::Text("a name of PCP's metrics, such as kernel.all"),
+        help: "The metrics of the pmcd that are sampled: this one, and those below it",
+        assign: |config, text| put(&mut config.graphite.pmcd_metrics, pcp_name(text)),
+        show: |config| config.graphite.pmcd_metrics.clone(),
+    },
+    SettingKey {
         path: "graphite.sample_seconds",
         allowed: whole(1, 3600, "seconds"),
-        help: "Seconds between two samples of the server's own values",
+        help: "Seconds between two samples of the server's own values, and of those of the pmcd",
         assign: |config, text| put(&mut config.graphite.sample_seconds, text.parse().ok()),
         show: |config| config.graphite.sample_seconds.to_string(),
     },
@@ -610,10 +616,7 @@ pub const KEYS: &[SettingKey] = &[
         allowed: Allowed::Text("the path of the SQLite file, or default"),
         help: "The SQLite database for bindings and accounts; the server creates its folder",
         assign: |config, text| put(&mut config.store.path, path_or(DEFAULT, text)),
-        show: |config| {
-            let path = config.store.path.as_ref();
-            path.map_or(DEFAULT.into(), |path| path.display().to_string())
-        },
+        show: |config| show_path_or(DEFAULT, config.store.path.as_ref()),
     },
     SettingKey {
         path: "store.url",
@@ -648,12 +651,7 @@ pub const KEYS: &[SettingKey] = &[
         allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
         help: "Worker threads; auto is one for each core",
         assign: |config, text| put(&mut config.runtime.workers, workers(text)),
-        show: |config| {
-            config
-                .runtime
-                .workers
-                .map_or(AUTO.into(), |count| count.to_string())
-        },
+        show: |config| show_or(AUTO, config.runtime.workers.as_ref()),
     },
     SettingKey {
         path: "runtime.buffer_budget_mib",

@@ -1,6 +1,7 @@
 //! Parses settings from their text form; `None` if the text is not allowed.
 
 use super::{Auth, Durability, LogFormat, LogLevel, SocketPlace, StreamListen};
+use crate::web::PmcdAddress;
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::Advertised;
 use busyhour_sip::auth::Algorithm;
@@ -56,6 +57,10 @@ pub(super) fn join_or<T: ToString>(word: &str, values: &[T]) -> String {
         true => word.into(),
         false => join(values),
     }
+}
+
+pub(super) fn show_or<T: ToString>(word: &str, value: Option<&T>) -> String {
+    value.map_or(word.into(), T::to_string)
 }
 
 pub(super) fn show_path_or(word: &str, path: Option<&PathBuf>) -> String {
@@ -142,6 +147,25 @@ pub(super) fn path_or(word: &str, text: &str) -> Option<Option<PathBuf>> {
         text if text == word => Some(None),
         text => Some(Some(text.into())),
     }
+}
+
+/// Where a `pmcd` listens, or none for `word`.
+pub(super) fn pmcd_or(word: &str, text: &str) -> Option<Option<PmcdAddress>> {
+    if text == word {
+        return Some(None);
+    }
+    text.parse().ok().map(Some)
+}
+
+/// A name of PCP: parts of letters, digits and `_`, joined by dots.
+pub(super) fn pcp_name(text: &str) -> Option<String> {
+    let is_part = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic())
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    text.split('.').all(is_part).then(|| text.to_owned())
 }
 
 /// The URL of a PostgreSQL database, or none for `word`.

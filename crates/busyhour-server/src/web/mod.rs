@@ -40,6 +40,8 @@ pub use api::settings_api::SettingsApi;
 pub use backend::Backend;
 pub use graph::archives::Archives;
 pub use graph::graphs::{GraphOptions, Graphs};
+pub use graph::pmcd_address::PmcdAddress;
+pub use graph::pmcd_source::PmcdSource;
 pub use local_socket::{LocalSocket, default_socket, socket_folders};
 pub use routes::{BindingPage, BindingView};
 pub use token::{Scope, Token};

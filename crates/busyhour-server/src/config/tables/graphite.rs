@@ -1,4 +1,4 @@
-use crate::web::GraphOptions;
+use crate::web::{GraphOptions, PmcdAddress};
 use busyhour_graphite::{Limits, TelemetryOptions};
 use std::{path::PathBuf, time::Duration};
 
@@ -9,7 +9,11 @@ pub struct Graphite {
     pub archives: Option<PathBuf>,
     /// Seconds between two values of an archive's series.
     pub archive_step_seconds: u32,
-    /// Seconds between two samples of the server's own values.
+    /// A running `pmcd` whose values are sampled, or none.
+    pub pmcd: Option<PmcdAddress>,
+    /// How the names of its metrics begin.
+    pub pmcd_metrics: String,
+    /// Seconds between two samples of the server's own values, and of the `pmcd`'s.
     pub sample_seconds: u32,
     /// Memory for samples, in MiB.
     pub history_mib: usize,
@@ -57,6 +61,8 @@ impl Default for Graphite {
         Self {
             archives: None,
             archive_step_seconds: 60,
+            pmcd: None,
+            pmcd_metrics: "kernel".into(),
             sample_seconds: 10,
             history_mib: 16,
             max_points: 2_000_000,

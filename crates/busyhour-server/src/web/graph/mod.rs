@@ -6,5 +6,8 @@ mod cached_archive;
 mod catalog;
 mod joined_events;
 mod joined_points;
+mod pmcd_stream;
+pub(in crate::web) mod pmcd_address;
+pub(in crate::web) mod pmcd_source;
 pub(in crate::web) mod archives;
 pub(in crate::web) mod sampler;

@@ -1,0 +1,240 @@
+use super::{pmcd_address::PmcdAddress, pmcd_stream::PmcdStream};
+use busyhour::clock::{Clock, UnixTime};
+use busyhour_graphite::{
+    Error, Index, Points, Source, Telemetry, TelemetryOptions, TelemetryStats, Window, node,
+};
+use busyhour_pcp::{LiveAction, LiveSample, Metric, PmcdClient, Semantics};
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// The values of a running `pmcd`: `pmcd.<metric>.<instance>`, counters as rates.
+///
+/// One thread, `bh-pmcd`, asks for a sample at every step and keeps it in a ring of
+/// bounded memory. When `pmcd` is gone it logs that once, and tries again at every step;
+/// the series have gaps there. Dropping the source ends the thread.
+pub struct PmcdSource {
+    ring: Arc<Telemetry>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread works with.
+struct PmcdSampler {
+    address: PmcdAddress,
+    prefix: String,
+    step: Duration,
+    ring: Arc<Telemetry>,
+    clock: Clock,
+    stop: Receiver<()>,
+    counters: LiveCounters,
+}
+
+/// The counters of the last sample, by metric and instance.
+#[derive(Default)]
+struct LiveCounters {
+    time: UnixTime,
+    values: HashMap<(u32, i32), f64>,
+}
+
+/// Why a conversation has ended.
+enum PmcdEnd {
+    Stopped,
+    Failed(String),
+}
+
+impl PmcdSource {
+    /// Samples the metrics whose names begin with `prefix` of the `pmcd` at `address`.
+    ///
+    /// # Errors
+    ///
+    /// If the thread cannot be started.
+    pub fn start(
+        address: PmcdAddress,
+        prefix: &str,
+        options: TelemetryOptions,
+        clock: &Clock,
+    ) -> io::Result<Self> {
+        let ring = Arc::new(Telemetry::new(options));
+        let (stop, stopped) = mpsc::channel();
+        let step = u64::try_from(options.step_seconds).unwrap_or(1).max(1);
+        let sampler = PmcdSampler {
+            address,
+            prefix: prefix.to_owned(),
+            step: Duration::from_secs(step),
+            ring: ring.clone(),
+            clock: clock.clone(),
+            stop: stopped,
+            counters: LiveCounters::default(),
+        };
+        let thread = thread::Builder::new().name(THREAD.into());
+        Ok(Self {
+            ring,
+            stop: Some(stop),
+            thread: Some(thread.spawn(move || sampler.run())?),
+        })
+    }
+}
+
+impl Source for PmcdSource {
+    fn index(&self) -> Arc<Index> {
+        self.ring.index()
+    }
+
+    fn len(&self, path: &str, window: Window) -> u64 {
+        self.ring.len(path, window)
+    }
+
+    fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error> {
+        self.ring.fetch(paths, window)
+    }
+
+    fn ring(&self) -> Option<TelemetryStats> {
+        Some(self.ring.stats())
+    }
+}
+
+impl Drop for PmcdSource {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread's own panic is already on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl PmcdSampler {
+    fn run(mut self) {
+        let mut last_problem = String::new();
+        loop {
+            match self.converse(&mut last_problem) {
+                Err(PmcdEnd::Stopped) | Ok(()) => return,
+                Err(PmcdEnd::Failed(problem)) if problem != last_problem => {
+                    tracing::warn!(pmcd = %self.address, %problem, "pmcd is not sampled");
+                    last_problem = problem;
+                }
+                Err(PmcdEnd::Failed(_)) => {}
+            }
+            // Where it left a gap there is no growth.
+            self.counters = LiveCounters::default();
+            if self.wait(self.step).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Connects, and samples until something fails.
+    fn converse(&mut self, last_problem: &mut String) -> Result<(), PmcdEnd> {
+        let mut stream = PmcdStream::connect(&self.address)?;
+        let mut client = PmcdClient::new(&self.prefix, METRICS_MAX);
+        let mut bytes = vec![0; READ_BYTES];
+        let mut due = self.clock.now();
+        loop {
+            for action in client.receive(stream.read(&mut bytes)?)? {
+                match action {
+                    LiveAction::Send(bytes) => stream.write(&bytes)?,
+                    LiveAction::Ready => {
+                        let (metrics, left_out) = (client.metrics().len(), client.left_out());
+                        tracing::debug!(pmcd = %self.address, metrics, left_out, "pmcd told its metrics");
+                    }
+                    LiveAction::Sample(sample) => {
+                        self.record(&client, &sample);
+                        if !last_problem.is_empty() {
+                            tracing::info!(pmcd = %self.address, "pmcd is sampled again");
+                            last_problem.clear();
+                        }
+                    }
+                }
+            }
+            if client.is_ready() {
+                self.wait(due - self.clock.now())?;
+                due = self.clock.now().max(due) + self.step;
+                stream.write(&client.fetch().unwrap_or_default())?;
+            }
+        }
+    }
+
+    fn wait(&self, duration: Duration) -> Result<(), PmcdEnd> {
+        match self.stop.recv_timeout(duration) {
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            _ => Err(PmcdEnd::Stopped),
+        }
+    }
+
+    /// Keeps the values at the server's own time: both clocks may differ.
+    fn record(&mut self, client: &PmcdClient, sample: &LiveSample) {
+        let mut values = Vec::with_capacity(sample.values.len());
+        let mut counters = HashMap::new();
+        let nanos = (sample.time.as_nanos()).saturating_sub(self.counters.time.as_nanos());
+        let seconds = Duration::from_nanos(nanos).as_secs_f64();
+        for found in &sample.values {
+            let Some(metric) = client.metric(found.metric) else {
+                continue;
+            };
+            let mut value = Some(found.value);
+            if metric.semantics == Semantics::Counter {
+                let key = (found.metric.0, found.instance);
+                counters.insert(key, found.value);
+                let before = self.counters.values.get(&key);
+                let grown = before.map(|before| (found.value - before) / seconds);
+                value = grown.filter(|grown| grown.is_finite() && *grown >= 0.0);
+            }
+            if let Some(value) = value {
+                let paths = paths(metric, found.instance);
+                values.extend(paths.map(|path| (path, value)));
+            }
+        }
+        self.counters = LiveCounters {
+            time: sample.time,
+            values: counters,
+        };
+        let now = i64::try_from(self.clock.unix_time().as_secs()).unwrap_or(i64::MAX);
+        self.ring.record_values(now, values);
+    }
+}
+
+/// One for each name of the metric; none for an instance that has no name (yet).
+fn paths(metric: &Metric, instance: i32) -> impl Iterator<Item = String> {
+    let mut instances = metric.instances.iter();
+    let instance = match metric.domain {
+        None => Some(String::new()),
+        Some(_) => instances.find(|found| found.id == instance).map(|found| {
+            let name = node(&found.name);
+            format!(".{name}")
+        }),
+    };
+    metric.names.iter().filter_map(move |name| {
+        let nodes: Vec<String> = name.split('.').map(node).collect();
+        Some(format!("{ROOT}.{}{}", nodes.join("."), instance.as_ref()?))
+    })
+}
+
+impl From<io::Error> for PmcdEnd {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
+            io::ErrorKind::WouldBlock => "it does not answer".into(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+impl From<busyhour_pcp::LiveError> for PmcdEnd {
+    fn from(error: busyhour_pcp::LiveError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+const THREAD: &str = "bh-pmcd";
+const ROOT: &str = "pmcd";
+const READ_BYTES: usize = 64 << 10;
+/// More are left out; a prefix chooses which.
+const METRICS_MAX: usize = 10_000;
