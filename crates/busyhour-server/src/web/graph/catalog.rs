@@ -137,6 +137,7 @@ impl CatalogFolder {
             tracing::warn!(%error, folder = %self.folder.display(), "archives cannot be listed");
             Vec::new()
         });
+        let left_out = found.len().saturating_sub(ARCHIVES_MAX);
         let sizes = sizes(&self.folder);
         let known = before.archives.iter();
         let known: HashMap<&Path, &Arc<CachedArchive>> =
@@ -157,6 +158,14 @@ impl CatalogFolder {
             && failed.len() == before.failed.len();
         if is_same {
             return None;
+        }
+        if left_out > 0 {
+            tracing::warn!(
+                left_out,
+                folder = %self.folder.display(),
+                "more than {ARCHIVES_MAX} archives: the last ones by name are left out; \
+                 join old ones with pmlogextract, or remove them"
+            );
         }
         for (base, size, opened) in self.open(changed) {
             match opened {

@@ -7,11 +7,11 @@ use std::{
 };
 
 /// A connection to a `pmcd`. A read that takes longer than [`PATIENCE`] fails.
-pub(super) struct PmcdStream(Box<dyn Stream>);
+pub(super) struct PmcdStream(Box<dyn PmcdBytes>);
 
-trait Stream: Read + Write + Send {}
+trait PmcdBytes: Read + Write + Send {}
 
-impl<T: Read + Write + Send> Stream for T {}
+impl<T: Read + Write + Send> PmcdBytes for T {}
 
 impl PmcdStream {
     pub(super) fn connect(address: &PmcdAddress) -> io::Result<Self> {
