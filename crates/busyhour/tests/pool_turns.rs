@@ -13,7 +13,11 @@ use futures_core::Stream;
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -91,6 +95,61 @@ fn held(pool: &TaskPool, prepare: impl FnOnce()) {
     .expect("room");
     prepare();
     drop(release);
+}
+
+/// Each link of the chain creates the next one, an entity of its own.
+#[derive(Clone)]
+struct Chain {
+    pool: TaskPool,
+    clock: Clock,
+    begun: Arc<AtomicU64>,
+    of_futures: bool,
+}
+
+impl Chain {
+    fn add(&self, left: u32) {
+        let chain = self.clone();
+        let link = move || {
+            chain.begun.fetch_add(1, Ordering::Relaxed);
+            if left > 0 {
+                chain.add(left - 1);
+            }
+            work(&chain.clock, TASK);
+        };
+        if self.of_futures {
+            let _detached = self.pool.spawn_as(Class::default(), async move { link() });
+        } else {
+            self.pool.ephemeral().push(link).expect("room");
+        }
+    }
+}
+
+/// A new entity shares the counter of the one that creates it. If it had a full one, an
+/// entity that has used up its own would wait until no more are created.
+#[test]
+fn a_used_up_serializer_gets_its_turn_beside_entities_that_create_others() {
+    for of_futures in [true, false] {
+        let (pool, clock) = virtual_pool();
+        let heavy = pool.serializer("heavy").build().expect("a serializer");
+        let begun = Arc::new(AtomicU64::new(0));
+        let (beside, seen) = mpsc::channel();
+        held(&pool, || {
+            let chain = Chain {
+                pool: pool.clone(),
+                clock: clock.clone(),
+                begun: Arc::clone(&begun),
+                of_futures,
+            };
+            let use_up = move || work(&clock, 30 * TASK);
+            let look = move || beside.send(begun.load(Ordering::Relaxed)).expect("a test");
+            heavy.push(use_up).expect("room");
+            heavy.push(look).expect("room");
+            chain.add(20_000);
+        });
+        let beside = seen.recv().expect("its turn");
+        assert!(beside <= 10, "it waited for {beside} new entities");
+        assert!(pool.shutdown(Duration::from_secs(600)).is_clean());
+    }
 }
 
 #[test]

@@ -50,7 +50,8 @@ fn drive(entity_count: usize, operations: u64) -> model::Met {
         }
     }
     driver.check();
-    assert!(driver.met.picks > 0 && driver.met.epochs > 0);
+    let met = &driver.met;
+    assert!(met.picks > 0 && met.epochs > 0 && met.forks > 0);
     driver.met
 }
 
@@ -104,6 +105,85 @@ fn no_entity_waits_longer_than_two_epochs_of_the_others() {
             assert!(*waited_ns <= bound_ns, "{entity} waited for {waited_ns} ns");
         }
     });
+}
+
+/// Linux 2.2 halves the parent's counter for the child: otherwise whoever
+/// creates others has as much time as it likes.
+#[test]
+fn a_used_up_entity_gets_its_turn_beside_any_number_of_children() {
+    // 20 ticks are halved four times. Children of a higher priority come first
+    // in the next epoch, too.
+    for (priority, children) in [(Priority::DEFAULT, 5), (Priority::MAX, 11)] {
+        assert_eq!(children_before_its_turn(Class::Normal(priority)), children);
+    }
+}
+
+/// Each child creates the next one before it is charged.
+fn children_before_its_turn(class: Class) -> u32 {
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    let mut parent = SchedState::default();
+    let mut used_up = used_up(&mut queue);
+    queue.wake(0, &mut used_up, QueueEnd::Back);
+    for child in 1..100_000 {
+        let mut sched_state = queue.fork(&mut parent, class);
+        queue.wake(child, &mut sched_state, QueueEnd::Back);
+        queue.charge(&mut parent, TURN);
+        if queue.pick() == Some(0) {
+            return child;
+        }
+        parent = sched_state;
+    }
+    panic!("no turn beside 100,000 children");
+}
+
+#[test]
+fn a_used_up_entity_gets_its_turn_beside_any_number_of_newcomers() {
+    let mut queue = RunQueue::new(WorkerId::new(0));
+    let mut used_up = used_up(&mut queue);
+    queue.wake(0, &mut used_up, QueueEnd::Back);
+    for newcomer in 1..100_000 {
+        let mut sched_state = SchedState::default();
+        queue.wake(newcomer, &mut sched_state, QueueEnd::Back);
+        if queue.pick() == Some(0) {
+            return assert_eq!(newcomer, RunQueue::<u32>::NEWCOMERS_PER_EPOCH);
+        }
+        queue.charge(&mut sched_state, TURN);
+    }
+    panic!("no turn beside 100,000 newcomers");
+}
+
+/// A tick of the default length.
+const TURN: Duration = Duration::from_micros(100);
+
+/// An entity that has used up its counter.
+fn used_up(queue: &mut RunQueue<u32>) -> SchedState {
+    let mut sched_state = SchedState::default();
+    queue.wake(0, &mut sched_state, QueueEnd::Back);
+    assert_eq!(queue.pick(), Some(0));
+    queue.charge(&mut sched_state, 20 * TURN);
+    assert_eq!(sched_state.counter(), 0);
+    sched_state
+}
+
+/// Bursts of entities that nobody created, more than an epoch admits.
+#[test]
+fn newcomers_beyond_those_of_an_epoch_agree_with_the_naive_scan() {
+    let entity_count = 3_000;
+    let mut driver = Driver::new(entity_count);
+    for burst in 0..4 {
+        for entity in 0..entity_count {
+            driver.apply(Operation::Replace(entity));
+            driver.apply(Operation::Wake(entity, burst % 2, QueueEnd::Back));
+        }
+        driver.check();
+        for entity in 0..entity_count {
+            driver.apply(Operation::Pick(burst % 2));
+            driver.apply(Operation::Sleep((entity * 7) % entity_count, 30_000));
+        }
+        (0..entity_count).for_each(|entity| driver.apply(Operation::Sleep(entity, 30_000)));
+        driver.check();
+    }
+    assert!(driver.met.epochs > 0);
 }
 
 #[test]

@@ -5,10 +5,14 @@ use std::{cell::Cell, ptr, sync::Arc};
 use super::{
     entity::{Entity, EntityRef, ShareCell},
     future::{Look, StepBudget},
+    queue::Runnable,
     shared::Shared,
     worker::Worker,
 };
-use crate::sync::runtime::thread_local;
+use crate::{
+    run_queue::{Class, RunQueue, SchedState},
+    sync::runtime::thread_local,
+};
 
 thread_local! {
     static THREAD_LOCALS: ThreadLocals = const { ThreadLocals::none() };
@@ -29,6 +33,10 @@ struct ThreadLocals {
     /// Null for plain tasks; a special address, not an entity's, while an
     /// inline runner collects.
     entity: Cell<*const ShareCell>,
+    /// The entity that pays for the worker's turn, whose token this thread
+    /// holds; null if the worker's plain tasks pay. It differs from `entity`
+    /// while a task waits and runs another entity's tasks.
+    payer: Cell<*const ShareCell>,
 }
 
 impl ThreadLocals {
@@ -37,6 +45,7 @@ impl ThreadLocals {
             pool: Cell::new(ptr::null()),
             worker: Cell::new(ptr::null()),
             entity: Cell::new(ptr::null()),
+            payer: Cell::new(ptr::null()),
         }
     }
 
@@ -44,6 +53,7 @@ impl ThreadLocals {
         self.pool.set(pool);
         self.worker.set(worker);
         self.entity.set(ptr::null());
+        self.payer.set(ptr::null());
     }
 }
 
@@ -177,9 +187,34 @@ pub(super) unsafe fn as_worker<R>(pool: &Shared, number: usize, f: impl FnOnce()
     let worker = &raw const pool.workers[number];
     let _outer = THREAD_LOCALS.with(|locals| InsidePool {
         entity: locals.entity.replace(ptr::null()),
-        place: Some((locals.pool.replace(pool), locals.worker.replace(worker))),
+        place: Some(Place {
+            pool: locals.pool.replace(pool),
+            worker: locals.worker.replace(worker),
+            payer: locals.payer.replace(ptr::null()),
+        }),
     });
     f()
+}
+
+/// Names the entity that pays for the turn that begins, or nobody when the turn
+/// was charged: the worker's plain tasks pay for what else it does.
+#[inline(always)]
+pub(super) fn set_payer(payer: Option<EntityRef<'_>>) {
+    let payer = payer.map_or(ptr::null(), EntityRef::as_ptr);
+    THREAD_LOCALS.with(|locals| locals.payer.set(payer));
+}
+
+/// The scheduling state of an entity that this thread, which works for the
+/// worker of `queue`, creates during the turn of another one; `None` if no
+/// entity pays for the turn.
+pub(super) fn fork_payer(queue: &RunQueue<Runnable>, class: Class) -> Option<SchedState> {
+    let payer = THREAD_LOCALS.with(|locals| locals.payer.get());
+    // SAFETY: it is null, or `set_payer` put it there, and takes it away before
+    // the turn gives the token up, which keeps the entity.
+    let payer = unsafe { EntityRef::from_ptr(payer) }?;
+    // SAFETY: as above, so the token is on this thread; the turn lends the share
+    // to nobody while a task runs.
+    Some(unsafe { payer.fork(queue, class) })
 }
 
 /// Runs `f`, whose pushes wake no worker, except pushes of a task that it runs.
@@ -196,7 +231,7 @@ pub(super) fn collects_for(pool: &Shared) -> bool {
     is_inside(pool) && is_collecting()
 }
 
-fn is_collecting() -> bool {
+pub(super) fn is_collecting() -> bool {
     THREAD_LOCALS.with(|locals| ptr::eq(locals.entity.get(), collects()))
 }
 
@@ -233,7 +268,11 @@ pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl Fn
         let entity = entity.map_or(ptr::null(), EntityRef::as_ptr);
         let outer = InsidePool {
             entity: locals.entity.replace(entity),
-            place: (!is_same).then(|| (locals.pool.get(), locals.worker.get())),
+            place: (!is_same).then(|| Place {
+                pool: locals.pool.get(),
+                worker: locals.worker.get(),
+                payer: locals.payer.get(),
+            }),
         };
         if !is_same {
             locals.pool.set(pool);
@@ -277,8 +316,15 @@ pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
 /// Restores the outer values when it is dropped, also when a task unwinds.
 struct InsidePool {
     entity: *const ShareCell,
-    /// The outer pool and worker slot, if this thread enters another pool.
-    place: Option<(*const Shared, *const Worker)>,
+    /// If this thread enters another pool.
+    place: Option<Place>,
+}
+
+/// The outer pool, worker slot and payer.
+struct Place {
+    pool: *const Shared,
+    worker: *const Worker,
+    payer: *const ShareCell,
 }
 
 impl Drop for InsidePool {
@@ -286,9 +332,10 @@ impl Drop for InsidePool {
     fn drop(&mut self) {
         THREAD_LOCALS.with(|locals| {
             locals.entity.set(self.entity);
-            if let Some((pool, worker)) = self.place {
-                locals.pool.set(pool);
-                locals.worker.set(worker);
+            if let Some(place) = &self.place {
+                locals.pool.set(place.pool);
+                locals.worker.set(place.worker);
+                locals.payer.set(place.payer);
             }
         });
     }

@@ -4,7 +4,7 @@ use std::{any::Any, cell::UnsafeCell, marker::PhantomData, mem, ptr::NonNull, sy
 
 use super::{Unfinished, queue::Runnable, worker::TimeSlice};
 use crate::{
-    run_queue::{QueueEnd, RunQueue, SchedState},
+    run_queue::{Class, QueueEnd, RunQueue, SchedState},
     stats::SerializerStats,
 };
 
@@ -161,6 +161,17 @@ impl<'a> EntityRef<'a> {
     /// - `remembered` came from `as_ptr`, or is null, and the entity is alive.
     pub(super) unsafe fn from_ptr(remembered: *const ShareCell) -> Option<Self> {
         NonNull::new(remembered.cast_mut()).map(|cell| Self(cell, PhantomData))
+    }
+
+    /// The scheduling state of a child, which shares the entity's counter.
+    ///
+    /// # Safety
+    ///
+    /// - This thread holds the entity's token, and nothing borrows its share.
+    pub(super) unsafe fn fork(self, queue: &RunQueue<Runnable>, class: Class) -> SchedState {
+        // SAFETY: by contract.
+        let share = unsafe { &mut *self.0.as_ref().share.get() };
+        queue.fork(&mut share.sched_state, class)
     }
 
     /// A new `Arc` of the entity.

@@ -9,7 +9,10 @@ use super::{
     simulation::{Simulated, SimulatedStep},
     worker::CurrentWorker,
 };
-use crate::task::{Reason, Rejected, Task};
+use crate::{
+    run_queue::{Class, SchedState},
+    task::{Reason, Rejected, Task},
+};
 
 /// What this thread submits to a pool. A worker of the pool pushes to its own
 /// queues; any other thread pushes to the inject queue of some worker.
@@ -21,6 +24,15 @@ pub(crate) struct Submission<'a> {
 }
 
 impl Shared {
+    /// The scheduling state of an entity that this thread creates: a task's
+    /// shares the counter of the one that pays for the turn.
+    pub(crate) fn new_sched_state(&self, class: Class) -> SchedState {
+        match CurrentWorker::of(self) {
+            Some(current) if !context::is_collecting() => current.local(|local| local.fork(class)),
+            _ => SchedState::new(class),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn submission(&self) -> Submission<'_> {
         Submission::new(self, CurrentWorker::of(self))

@@ -68,10 +68,18 @@ pub struct RunQueue<E> {
     worker: WorkerId,
     tick: Tick,
     epoch: u32,
+    /// How many more entities without a parent may bring a full counter in
+    /// this epoch.
+    newcomers_left: u32,
     queued: Adaptive<E>,
 }
 
 impl<E> RunQueue<E> {
+    /// How many entities that nobody [forked](RunQueue::fork) begin with a full
+    /// counter in one epoch. Further ones begin used up: they run when the
+    /// others are used up too, and have a full counter from then on.
+    pub const NEWCOMERS_PER_EPOCH: u32 = 1024;
+
     /// The default unit in which run time is charged.
     pub const DEFAULT_TICK: Duration = Duration::from_micros(100);
 
@@ -87,6 +95,7 @@ impl<E> RunQueue<E> {
             worker,
             tick: Tick::new(tick),
             epoch: 0,
+            newcomers_left: Self::NEWCOMERS_PER_EPOCH,
             queued: Adaptive::new(),
         }
     }
@@ -101,9 +110,35 @@ impl<E> RunQueue<E> {
     /// The scheduling state must not change while the entity is queued.
     #[inline(always)]
     pub fn wake(&mut self, entity: E, sched_state: &mut SchedState, end: QueueEnd) {
+        // Two comparisons, so that an entity that slept here needs none more.
+        if !sched_state.is_at_home(self.worker) && sched_state.has_no_home() {
+            self.admit_newcomer(sched_state);
+        }
         sched_state.arrive(self.worker, self.epoch);
         let rank = Rank::of(sched_state, self.worker);
         self.queued.push(entity, rank, end);
+    }
+
+    /// The scheduling state of an entity that `parent`, which runs here or ran
+    /// here last, creates.
+    ///
+    /// The two share what the parent has left in this epoch: the child gets
+    /// half of the counter, rounded down, but no more than a full counter of
+    /// its class, and the parent keeps the rest. So an entity gains no time by
+    /// creating others, however many.
+    ///
+    /// ```
+    /// use busyhour::run_queue::{Class, Priority, RunQueue, SchedState, WorkerId};
+    ///
+    /// let queue = RunQueue::<()>::new(WorkerId::new(0));
+    /// let mut parent = SchedState::new(Class::Normal(Priority::new(25)));
+    /// let child = queue.fork(&mut parent, Class::default());
+    /// assert_eq!((parent.counter(), child.counter()), (13, 12));
+    /// ```
+    #[doc(alias = "do_fork")]
+    pub fn fork(&self, parent: &mut SchedState, class: Class) -> SchedState {
+        self.sync_epoch(parent);
+        parent.fork(class)
     }
 
     /// Takes the entity with the greatest goodness out of the queue; among
@@ -245,7 +280,18 @@ impl<E> RunQueue<E> {
     #[cold]
     fn begin_epoch(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
+        self.newcomers_left = Self::NEWCOMERS_PER_EPOCH;
         self.queued.renew();
+    }
+
+    /// Bounds the counters that are brought from outside in one epoch, so that
+    /// every epoch ends; see README.md, "Why every entity gets its turn".
+    #[inline(never)]
+    fn admit_newcomer(&mut self, sched_state: &mut SchedState) {
+        match self.newcomers_left.checked_sub(1) {
+            Some(left) => self.newcomers_left = left,
+            None => sched_state.use_up(),
+        }
     }
 }
 

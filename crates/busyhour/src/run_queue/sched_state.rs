@@ -38,7 +38,9 @@ pub struct SchedState {
 const _: () = assert!(size_of::<SchedState>() <= 16);
 
 impl SchedState {
-    /// The scheduling state of an entity that has never run: a full counter.
+    /// The scheduling state of an entity that has never run and has no parent:
+    /// a full counter. See [`RunQueue::fork`](super::RunQueue::fork) for one
+    /// that another entity creates.
     pub const fn new(class: Class) -> Self {
         let (priority, real_time) = split(class);
         Self {
@@ -97,6 +99,40 @@ impl SchedState {
     /// The goodness that an entity with a used-up counter has in the next epoch.
     pub(super) fn renewed_goodness(&self, worker: WorkerId) -> u16 {
         u16::from(self.priority.get()) + self.base(worker)
+    }
+
+    /// Whether it follows the epochs of `worker`.
+    #[inline(always)]
+    pub(super) fn is_at_home(&self, worker: WorkerId) -> bool {
+        self.home == worker
+    }
+
+    /// Whether no queue has met it.
+    #[inline(always)]
+    pub(super) fn has_no_home(&self) -> bool {
+        self.home == WorkerId::NOBODY
+    }
+
+    /// Leaves no tick for this epoch.
+    pub(super) fn use_up(&mut self) {
+        self.counter = 0;
+    }
+
+    /// Shares the counter with a new entity of `class`, which counts as having
+    /// run where its parent did.
+    pub(super) fn fork(&mut self, class: Class) -> Self {
+        let (priority, real_time) = split(class);
+        let given = (self.counter / 2).min(priority.get());
+        self.counter -= given;
+        Self {
+            epoch: self.epoch,
+            uncharged_ns: 0,
+            home: self.home,
+            ran_on: self.home,
+            counter: given,
+            priority,
+            real_time,
+        }
     }
 
     /// Any scheduling state that a queue may meet.

@@ -18,7 +18,7 @@ use crate::{
         Entity, EntityRef, InFlightPush, Runs, ShareCell, Shared, TaskCell, TaskPool,
         ThreadContext, TimeSlice, Token, Unfinished, blocking, wait_for,
     },
-    run_queue::{Class, SchedState},
+    run_queue::Class,
     stats::SerializerStats,
     sync::{
         SpinGuard, SpinLock,
@@ -44,8 +44,9 @@ impl Core {
         named_state: Option<NamedState>,
     ) -> Arc<Self> {
         let has_marks = named_state.as_ref().is_some_and(NamedState::has_marks);
+        let sched_state = pool.shared().new_sched_state(class);
         let core = Arc::new(Self {
-            share: ShareCell::new::<Self>(SchedState::new(class)),
+            share: ShareCell::new::<Self>(sched_state),
             pool,
             named_state: named_state.map(Box::new),
             state: SpinLock::new(SerializerState::new(bound, has_marks)),

@@ -19,18 +19,22 @@ pub enum Operation {
     Sleep(usize, u32),
     Remove(usize),
     SetClass(usize, Class),
+    /// A running entity creates another one, in the place of one that sleeps.
+    Fork(usize, usize, Class),
+    /// An entity that sleeps ends, and one that nobody created takes its place.
+    Replace(usize),
 }
 
 impl Operation {
     /// Makes an operation of 64 bits, whatever they are, for generators,
     /// shrinkers and fuzzers.
     pub fn decode(bits: u64, entity_count: usize) -> Self {
-        let [kind, worker, value, ..] = bits.to_le_bytes();
+        let [kind, worker, value, other, ..] = bits.to_le_bytes();
         let entity = (bits >> 32) as usize % entity_count;
         let worker = usize::from(worker) % WORKERS;
         // Often less than a tick, sometimes many ticks.
         let ran_ns = u32::from(value).pow(2) % (5 * TICK_NS);
-        match kind % 16 {
+        match kind % 18 {
             0..4 => Self::Turn(worker, ran_ns),
             4..6 => Self::Switch(entity, ran_ns),
             6..8 => Self::Wake(entity, worker, QueueEnd::Back),
@@ -39,7 +43,13 @@ impl Operation {
             11..13 => Self::PutBack(entity, ran_ns),
             13 => Self::Sleep(entity, ran_ns),
             14 => Self::Remove(entity),
-            _ => Self::SetClass(entity, class(value)),
+            15 => Self::SetClass(entity, class(value)),
+            16 => Self::Fork(
+                entity,
+                (entity + usize::from(other)) % entity_count,
+                class(value),
+            ),
+            _ => Self::Replace(entity),
         }
     }
 }
@@ -71,6 +81,7 @@ pub struct Met {
     pub epochs: u64,
     pub long: u64,
     pub turns_of_mode: u64,
+    pub forks: u64,
 }
 
 impl Driver {
@@ -101,6 +112,8 @@ impl Driver {
             Operation::Sleep(entity, ran_ns) => self.sleep(entity, ran_ns),
             Operation::Remove(entity) => self.remove(entity),
             Operation::SetClass(entity, class) => self.set_class(entity, class),
+            Operation::Fork(parent, child, class) => self.fork(parent, child, class),
+            Operation::Replace(entity) => self.replace(entity),
         }
         self.met.long += u64::from(modes.contains(&Mode::Bucketed));
         self.met.turns_of_mode += u64::from(modes != self.modes());
@@ -201,11 +214,34 @@ impl Driver {
     }
 }
 
+impl Driver {
+    fn fork(&mut self, parent: usize, child: usize, class: Class) {
+        let State::Running(worker) = self.model.tasks[parent].state else {
+            return;
+        };
+        if self.model.tasks[child].state == State::Asleep {
+            let parent_state = &mut self.sched_states[parent];
+            self.sched_states[child] = self.queues[worker].fork(parent_state, class);
+            self.model.fork(parent, child, class, worker);
+            self.met.forks += 1;
+        }
+    }
+
+    fn replace(&mut self, entity: usize) {
+        if self.model.tasks[entity].state == State::Asleep {
+            self.sched_states[entity] = SchedState::default();
+            self.model.tasks[entity] = Task::new();
+        }
+    }
+}
+
 /// All tasks, and the list of runnable ones of each worker.
 pub struct Naive {
     tasks: Vec<Task>,
     lists: [Vec<usize>; WORKERS],
     epochs: [u32; WORKERS],
+    /// Entities without a parent that were queued in this epoch.
+    newcomers: [u32; WORKERS],
 }
 
 #[derive(Clone)]
@@ -227,9 +263,9 @@ enum State {
     Running(usize),
 }
 
-impl Naive {
-    fn new(task_count: usize) -> Self {
-        let task = Task {
+impl Task {
+    fn new() -> Self {
+        Self {
             counter: 20,
             priority: 20,
             real_time: None,
@@ -237,11 +273,17 @@ impl Naive {
             home: None,
             ran_on: None,
             state: State::Asleep,
-        };
+        }
+    }
+}
+
+impl Naive {
+    fn new(task_count: usize) -> Self {
         Self {
-            tasks: vec![task; task_count],
+            tasks: vec![Task::new(); task_count],
             lists: Default::default(),
             epochs: [0; WORKERS],
+            newcomers: [0; WORKERS],
         }
     }
 
@@ -252,6 +294,10 @@ impl Naive {
         }
         if self.tasks[entity].home.is_none() {
             self.tasks[entity].ran_on = Some(worker);
+            self.newcomers[worker] += 1;
+            if self.newcomers[worker] > RunQueue::<usize>::NEWCOMERS_PER_EPOCH {
+                self.tasks[entity].counter = 0;
+            }
         }
         self.tasks[entity].home = Some(worker);
         self.tasks[entity].state = State::Queued(worker);
@@ -286,6 +332,7 @@ impl Naive {
 
     fn begin_epoch(&mut self, worker: usize) {
         self.epochs[worker] += 1;
+        self.newcomers[worker] = 0;
         for task in &mut self.tasks {
             if task.home == Some(worker) {
                 task.counter = task.counter / 2 + task.priority;
@@ -311,6 +358,21 @@ impl Naive {
     fn remove(&mut self, entity: usize, worker: usize) {
         self.lists[worker].retain(|&queued| queued != entity);
         self.tasks[entity].state = State::Asleep;
+    }
+
+    /// As `do_fork` of Linux 2.2, but that the odd tick stays with the parent
+    /// instead of being lost.
+    fn fork(&mut self, parent: usize, child: usize, class: Class, worker: usize) {
+        self.tasks[child] = Task {
+            home: Some(worker),
+            ran_on: Some(worker),
+            ..Task::new()
+        };
+        self.set_class(child, class);
+        let counter = self.tasks[parent].counter;
+        let given = (counter / 2).min(self.tasks[child].priority);
+        self.tasks[parent].counter = counter - given;
+        self.tasks[child].counter = given;
     }
 
     fn set_class(&mut self, entity: usize, class: Class) {

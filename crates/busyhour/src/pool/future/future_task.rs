@@ -17,7 +17,7 @@ use crate::{
         shared::Shared,
         worker::{ThreadContext, TimeSlice},
     },
-    run_queue::{Class, SchedState},
+    run_queue::Class,
     stats::SerializerStats,
     sync::{
         UnsafeCell,
@@ -37,7 +37,7 @@ where
 {
     let outcome = Arc::new(JoinState::default());
     let future_task = Arc::new(FutureTask {
-        share: ShareCell::new::<FutureTask<F>>(SchedState::new(class)),
+        share: ShareCell::new::<FutureTask<F>>(pool.new_sched_state(class)),
         pool: Arc::clone(pool),
         progress: AtomicU8::new(ASLEEP),
         is_aborted: AtomicBool::new(false),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::{fifo::TaskFifo, task_cell::TaskCell};
 use crate::{
-    pool::entity::Token,
-    run_queue::{QueueEnd, RunQueue, SchedState, WorkerId},
+    pool::{context, entity::Token},
+    run_queue::{Class, QueueEnd, RunQueue, SchedState, WorkerId},
     task::Task,
 };
 
@@ -54,6 +54,18 @@ impl Local {
         }
         self.fifo.push(make);
         Ok(self.fifo.len())
+    }
+
+    /// The scheduling state of an entity that this worker's thread creates. It
+    /// shares the counter of the one that pays for the turn: an entity, or the
+    /// FIFO; unless that waits for its turn, which it would change.
+    #[inline(never)]
+    pub(in crate::pool) fn fork(&mut self, class: Class) -> SchedState {
+        match context::fork_payer(&self.run_queue, class) {
+            Some(child) => child,
+            None if self.fifo_is_queued => SchedState::new(class),
+            None => self.run_queue.fork(&mut self.fifo_sched_state, class),
+        }
     }
 
     /// Moves the oldest plain task to `task_cell`; returns whether there was

@@ -102,10 +102,12 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
         self.tasks_left == 0
     }
 
-    /// Charges the turn to an entity that has no more tasks.
+    /// Charges the turn to an entity that has no more tasks. After this the
+    /// token may be given up.
     #[inline(always)]
     pub(crate) fn charge(&mut self, token: &Token) {
         if let Some((current, turn_clock)) = &mut self.on {
+            context::set_payer(None);
             let ran_ns = turn_clock.end_turn(false);
             let worker = current.worker;
             token.with_share(|share| {
