@@ -172,6 +172,7 @@ impl<E: Event> Folding<E> {
 
     /// Each node's state and the folded one after this node has published a key
     /// that others have published too. Runs user code: no lock may be held.
+    #[inline]
     pub(in crate::bus) fn join_local(
         &self,
         states: &[(NodeId, E)],
@@ -244,6 +245,7 @@ impl<E: Event> NodeParts<E> {
 
     /// The nodes' states of the key, if another node than this one has
     /// published it.
+    #[inline]
     pub(in crate::bus) fn of(&self, born: u64) -> Option<&Parts<E>> {
         Some(&self.keys.get(&born)?.parts)
     }
