@@ -1,13 +1,15 @@
 //! Statistics of each worker.
 
 use std::{
-    sync::{Arc, Barrier},
+    sync::{Arc, Barrier, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use busyhour::{
+    clock::{Clock, UnixTime},
     pool::{Selector, TaskPool},
+    serializer::Serializer,
     stats::WorkerStats,
 };
 
@@ -133,4 +135,98 @@ fn a_worker_that_has_ended_is_not_listed() {
     assert!(left[0].number < 4);
     let simulated = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
     assert!(simulated.worker_stats().is_empty());
+}
+
+/// Serializers that wait together for the only worker, which tells of itself at each of
+/// their turns; each works for `time` at each of its `turns`.
+fn seen_at_each_turn(serializers: usize, turns: u32, time: Duration) -> Vec<WorkerStats> {
+    let clock = Clock::simulated(UnixTime::from_secs(0));
+    let pool = TaskPool::builder().workers(1).clock(clock.clone());
+    let pool = pool.build().unwrap();
+    let waiting: Vec<Serializer> = (0..serializers).map(|_| pool.ephemeral()).collect();
+    let (seen, all_seen) = mpsc::channel();
+    let held = Held::one_of(&pool);
+    for serializer in waiting.iter().cycle().take(serializers * turns as usize) {
+        let (pool, clock, seen) = (pool.clone(), clock.clone(), seen.clone());
+        serializer
+            .push(move || {
+                seen.send(pool.worker_stats().remove(0)).unwrap();
+                clock.as_virtual().unwrap().advance(time);
+            })
+            .unwrap();
+    }
+    drop(seen);
+    held.release();
+    let mut seen: Vec<WorkerStats> = all_seen.iter().collect();
+    seen.extend(until(&pool, |all| all[0].is_idle));
+    seen
+}
+
+#[test]
+fn the_structure_of_the_run_queue_is_told() {
+    let bucketed = |serializers| {
+        let seen = seen_at_each_turn(serializers, 1, Duration::ZERO);
+        seen.iter().map(|it| it.is_bucketed).collect::<Vec<_>>()
+    };
+    assert_eq!(bucketed(16), [false; 17]);
+    let of_many = bucketed(40);
+    // One runs, and more than 8 wait.
+    assert_eq!(of_many[..31], [true; 31]);
+    assert_eq!(of_many[31..], [false; 10]);
+}
+
+#[test]
+fn switches_epochs_and_busy_time_are_counted() {
+    // Each turn uses the whole counter up.
+    let time = Duration::from_millis(10);
+    let seen = seen_at_each_turn(3, 4, time);
+    let epochs: Vec<u32> = seen.iter().map(|it| it.epoch).collect();
+    assert_eq!(epochs, [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3]);
+    let last = seen.last().unwrap();
+    assert_eq!(last.busy_ns, 12 * time.as_nanos() as u64);
+    assert_eq!(
+        (last.choosing_ns, last.choosing_share()),
+        (0, 0.0),
+        "in virtual time"
+    );
+    let turns: Vec<u64> = seen.iter().map(|it| it.switches).collect();
+    assert!(
+        turns[..12].windows(2).all(|pair| pair[1] == pair[0] + 1),
+        "{turns:?}"
+    );
+}
+
+#[test]
+fn the_time_spent_choosing_is_a_part_of_the_busy_time() {
+    let pool = pool(1);
+    let began = Instant::now();
+    let (done, is_done) = mpsc::channel();
+    let pair = [pool.ephemeral(), pool.ephemeral()];
+    hop(pair, 50_000, done);
+    is_done.recv().unwrap();
+    let stats = until(&pool, |all| all[0].is_idle);
+    let elapsed_ns = began.elapsed().as_nanos() as u64;
+    let worker = &stats[0];
+    assert!(worker.switches >= 50_000, "{worker:?}");
+    assert!(
+        0 < worker.choosing_ns && worker.choosing_ns < worker.busy_ns,
+        "{worker:?}"
+    );
+    assert!(
+        worker.busy_ns <= elapsed_ns,
+        "{worker:?} in {elapsed_ns} ns"
+    );
+    assert!(0.0 < worker.choosing_share() && worker.choosing_share() < 1.0);
+}
+
+/// Hops from one serializer to the other `left` times.
+fn hop([next, after]: [Serializer; 2], left: u32, done: mpsc::Sender<()>) {
+    let hop_on = {
+        let next = next.clone();
+        move || match left {
+            0 => done.send(()).unwrap(),
+            _ => hop([after, next], left - 1, done),
+        }
+    };
+    next.push(hop_on).unwrap();
 }

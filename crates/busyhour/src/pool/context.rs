@@ -187,12 +187,9 @@ pub(super) unsafe fn as_worker<R>(pool: &Shared, number: usize, f: impl FnOnce()
     let worker = &raw const pool.workers[number];
     let _outer = THREAD_LOCALS.with(|locals| InsidePool {
         entity: locals.entity.replace(ptr::null()),
-        place: Some(Place {
-            pool: locals.pool.replace(pool),
-            worker: locals.worker.replace(worker),
-            payer: locals.payer.replace(ptr::null()),
-        }),
+        place: Some((locals.pool.replace(pool), locals.worker.replace(worker))),
     });
+    let _outer_payer = OuterPayer::hide();
     f()
 }
 
@@ -268,11 +265,7 @@ pub(crate) fn within<R>(pool: &Shared, entity: Option<EntityRef<'_>>, f: impl Fn
         let entity = entity.map_or(ptr::null(), EntityRef::as_ptr);
         let outer = InsidePool {
             entity: locals.entity.replace(entity),
-            place: (!is_same).then(|| Place {
-                pool: locals.pool.get(),
-                worker: locals.worker.get(),
-                payer: locals.payer.get(),
-            }),
+            place: (!is_same).then(|| (locals.pool.get(), locals.worker.get())),
         };
         if !is_same {
             locals.pool.set(pool);
@@ -316,15 +309,8 @@ pub(crate) fn current_entity() -> Option<Arc<dyn Entity>> {
 /// Restores the outer values when it is dropped, also when a task unwinds.
 struct InsidePool {
     entity: *const ShareCell,
-    /// If this thread enters another pool.
-    place: Option<Place>,
-}
-
-/// The outer pool, worker slot and payer.
-struct Place {
-    pool: *const Shared,
-    worker: *const Worker,
-    payer: *const ShareCell,
+    /// The outer pool and worker slot, if this thread enters another pool.
+    place: Option<(*const Shared, *const Worker)>,
 }
 
 impl Drop for InsidePool {
@@ -332,12 +318,26 @@ impl Drop for InsidePool {
     fn drop(&mut self) {
         THREAD_LOCALS.with(|locals| {
             locals.entity.set(self.entity);
-            if let Some(place) = &self.place {
-                locals.pool.set(place.pool);
-                locals.worker.set(place.worker);
-                locals.payer.set(place.payer);
+            if let Some((pool, worker)) = self.place {
+                locals.pool.set(pool);
+                locals.worker.set(worker);
             }
         });
+    }
+}
+
+/// The payer of the outer pool's turn, restored when this is dropped.
+struct OuterPayer(*const ShareCell);
+
+impl OuterPayer {
+    fn hide() -> Self {
+        Self(THREAD_LOCALS.with(|locals| locals.payer.replace(ptr::null())))
+    }
+}
+
+impl Drop for OuterPayer {
+    fn drop(&mut self) {
+        THREAD_LOCALS.with(|locals| locals.payer.set(self.0));
     }
 }
 

@@ -49,6 +49,11 @@ impl Shared {
                 processed: count(&metrics.processed),
                 panicked: count(&metrics.panicked),
                 stolen: count(&metrics.stolen),
+                switches: worker.gauges.turns(),
+                choosing_ns: count(&metrics.choosing_ns),
+                busy_ns: count(&metrics.busy_ns),
+                is_bucketed: worker.gauges.is_bucketed(),
+                epoch: worker.gauges.epoch(),
                 run_ns: sum([&metrics.run_ns]),
                 wait_ns: sum([&metrics.wait_ns]),
             }

@@ -110,8 +110,7 @@ impl<E> RunQueue<E> {
     /// The scheduling state must not change while the entity is queued.
     #[inline(always)]
     pub fn wake(&mut self, entity: E, sched_state: &mut SchedState, end: QueueEnd) {
-        // Two comparisons, so that an entity that slept here needs none more.
-        if !sched_state.is_at_home(self.worker) && sched_state.has_no_home() {
+        if sched_state.has_no_home() {
             self.admit_newcomer(sched_state);
         }
         sched_state.arrive(self.worker, self.epoch);

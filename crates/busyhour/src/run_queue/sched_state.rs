@@ -101,12 +101,6 @@ impl SchedState {
         u16::from(self.priority.get()) + self.base(worker)
     }
 
-    /// Whether it follows the epochs of `worker`.
-    #[inline(always)]
-    pub(super) fn is_at_home(&self, worker: WorkerId) -> bool {
-        self.home == worker
-    }
-
     /// Whether no queue has met it.
     #[inline(always)]
     pub(super) fn has_no_home(&self) -> bool {

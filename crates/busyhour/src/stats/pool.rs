@@ -25,11 +25,47 @@ pub struct WorkerStats {
     pub panicked: u64,
     /// Tasks that it took from other workers' queues.
     pub stolen: u64,
+    /// How often it chose what to run next, also when it found nothing. Two
+    /// values a second apart give the switches a second.
+    pub switches: u64,
+    /// How long it took to choose, in nanoseconds: one in 1,024 switches is
+    /// measured, without the time that the clock itself takes. A measurement of
+    /// more than 10 µs counts as 10 µs, because the system ran something else.
+    pub choosing_ns: u64,
+    /// How long it has been busy, choosing included, in nanoseconds: the time
+    /// between its clock readings, without that in which it found nothing.
+    pub busy_ns: u64,
+    /// Whether its run queue was a list for each goodness, as for many entities,
+    /// at its last clock reading; otherwise it was a sorted ring.
+    #[doc(alias = "run_queue::Mode")]
+    pub is_bucketed: bool,
+    /// The epochs of its run queue that have begun, modulo 2³².
+    pub epoch: u32,
     /// How long its tasks ran; see [`PoolStats::run_ns`].
     pub run_ns: Histogram,
     /// How long serializers waited for their turns on it; see
     /// [`PoolStats::wait_ns`].
     pub wait_ns: Histogram,
+}
+
+impl WorkerStats {
+    /// The share of its busy time that it took to choose what to run, 0 to 1; 0
+    /// if it was not busy.
+    ///
+    /// ```
+    /// use busyhour::stats::WorkerStats;
+    ///
+    /// let mut worker = WorkerStats::default();
+    /// assert_eq!(worker.choosing_share(), 0.0);
+    /// (worker.choosing_ns, worker.busy_ns) = (20_000, 1_000_000);
+    /// assert_eq!(worker.choosing_share(), 0.02);
+    /// ```
+    pub fn choosing_share(&self) -> f64 {
+        match self.busy_ns {
+            0 => 0.0,
+            busy_ns => (self.choosing_ns as f64 / busy_ns as f64).min(1.0),
+        }
+    }
 }
 
 /// Statistics of the task pool: what it holds now and what it has done.

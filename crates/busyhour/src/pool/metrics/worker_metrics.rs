@@ -25,6 +25,10 @@ pub(crate) struct WorkerMetrics {
     /// Dropped because the pool is shut down.
     pub(in crate::pool) abandoned: AtomicU64,
     pub(in crate::pool) stolen: AtomicU64,
+    /// The time between clock readings in which the worker ran something.
+    pub(in crate::pool) busy_ns: AtomicU64,
+    /// An estimate of the time in which the worker chose what to run.
+    pub(in crate::pool) choosing_ns: AtomicU64,
     pub(in crate::pool) run_ns: LogCounts,
     pub(in crate::pool) wait_ns: LogCounts,
 }

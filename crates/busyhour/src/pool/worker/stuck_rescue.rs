@@ -8,9 +8,9 @@ use crate::clock::Instant;
 #[derive(Debug)]
 pub(in crate::pool) struct StuckRescue {
     /// How many turns each slot had begun at the last rescue.
-    turns_seen: Box<[u32]>,
+    turns_seen: Box<[u64]>,
     last_at: Instant,
-    last_turn: u32,
+    last_turn: u64,
 }
 
 impl StuckRescue {
@@ -25,12 +25,12 @@ impl StuckRescue {
     /// Whether a rescue is due at the time `now`, in the worker's own turn
     /// number `turn`.
     #[inline(always)]
-    pub(in crate::pool) fn is_due(&self, now: Instant, turn: u32) -> bool {
+    pub(in crate::pool) fn is_due(&self, now: Instant, turn: u64) -> bool {
         now.nanos_since(self.last_at) >= INTERVAL_NS
             || turn.wrapping_sub(self.last_turn) >= TURNS_MAX
     }
 
-    pub(in crate::pool) fn begin(&mut self, now: Instant, turn: u32) {
+    pub(in crate::pool) fn begin(&mut self, now: Instant, turn: u64) {
         self.last_at = now;
         self.last_turn = turn;
     }
@@ -51,4 +51,4 @@ impl StuckRescue {
 /// A turn of short tasks takes tens of microseconds.
 const INTERVAL_NS: u64 = 1_000_000;
 /// For clocks that do not advance by themselves.
-const TURNS_MAX: u32 = 1024;
+const TURNS_MAX: u64 = 1024;

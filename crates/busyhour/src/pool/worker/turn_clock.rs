@@ -92,6 +92,7 @@ impl<'a> TurnClock<'a> {
         let now = self.clock.now();
         let elapsed_ns = now.nanos_since(self.now);
         self.note_runs(elapsed_ns);
+        self.gauges.note_busy(elapsed_ns);
         let unread_turns = u64::from(self.unread_max - self.unread_left);
         let owed_ns = elapsed_ns.saturating_sub(self.share_ns * unread_turns);
         self.share_ns = elapsed_ns / (unread_turns + 1);

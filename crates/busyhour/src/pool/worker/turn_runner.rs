@@ -22,11 +22,13 @@ pub(in crate::pool) struct TurnRunner<'a> {
     current: CurrentWorker<'a>,
     turn_clock: TurnClock<'a>,
     fifo_allowance_log2: u8,
-    turns: u32,
+    turns: u64,
     /// The one that ran last, if it has more to do.
     last: Option<Runnable>,
     /// What it must be charged.
     ran_ns: u64,
+    /// The last turn whose switch was timed.
+    timed_turn: u64,
 }
 
 impl<'a> TurnRunner<'a> {
@@ -39,6 +41,7 @@ impl<'a> TurnRunner<'a> {
             turns: current.worker.gauges.turns(),
             last: None,
             ran_ns: 0,
+            timed_turn: current.worker.gauges.turns(),
         }
     }
 
@@ -56,7 +59,7 @@ impl<'a> TurnRunner<'a> {
 
     /// Turns begun in this slot.
     #[inline(always)]
-    pub(in crate::pool) fn turns(&self) -> u32 {
+    pub(in crate::pool) fn turns(&self) -> u64 {
         self.turns
     }
 
@@ -77,13 +80,54 @@ impl<'a> TurnRunner<'a> {
     pub(super) fn run_next(&mut self) -> bool {
         context::clear_yield_request();
         let (last, ran_ns) = (self.last.take(), self.ran_ns);
-        let next = self.current.local(|local| local.switch(last, ran_ns));
+        let next = self.current.switch(last, ran_ns);
+        self.run(next)
+    }
+
+    #[inline(always)]
+    fn run(&mut self, next: Option<Runnable>) -> bool {
         match next {
             Some(Runnable::Fifo) => self.run_fifo(),
             Some(Runnable::Entity(token)) => self.run_entity(token),
             None => return false,
         }
         true
+    }
+
+    /// Like [`run_next`](Self::run_next), after a clock reading: publishes the
+    /// mode of the run queue, and now and then measures how long the switch
+    /// takes.
+    #[inline(always)]
+    pub(super) fn run_next_and_publish(&mut self) -> bool {
+        context::clear_yield_request();
+        let (last, ran_ns) = (self.last.take(), self.ran_ns);
+        let switches = self.turns.wrapping_sub(self.timed_turn);
+        let next = match switches >= SWITCHES_PER_TIMED {
+            true => self.timed_switch(last, ran_ns, switches),
+            false => self.current.switch(last, ran_ns),
+        };
+        self.current.publish_mode();
+        self.run(next)
+    }
+
+    /// Counts what this switch takes for all `switches` since the last one that
+    /// was timed. Two readings in a row tell what a reading itself takes.
+    #[cold]
+    fn timed_switch(
+        &mut self,
+        last: Option<Runnable>,
+        ran_ns: u64,
+        switches: u64,
+    ) -> Option<Runnable> {
+        let clock = &self.shared.clock;
+        let (before, began) = (clock.now(), clock.now());
+        let next = self.current.switch(last, ran_ns);
+        let took_ns = clock.now().nanos_since(began);
+        let choosing_ns = took_ns.saturating_sub(began.nanos_since(before));
+        let all_ns = choosing_ns.min(CHOOSING_NS_MAX) * switches;
+        (self.current.metrics()).add(|metrics| &metrics.choosing_ns, all_ns);
+        self.timed_turn = self.turns;
+        next
     }
 
     fn run_fifo(&mut self) {
@@ -118,6 +162,7 @@ impl<'a> TurnRunner<'a> {
         ran
     }
 
+    #[inline(always)]
     fn run_entity(&mut self, token: Token) {
         let allowance_log2 = token.with_share(|share| share.allowance_log2);
         let mut turn = TimeSlice::on_worker(self.current, &mut self.turn_clock, allowance_log2);
@@ -148,3 +193,9 @@ impl<'a> TurnRunner<'a> {
         }
     }
 }
+
+/// At most one of so many switches is measured: three clock readings cost as
+/// much as one or two switches.
+const SWITCHES_PER_TIMED: u64 = 1024;
+/// A measurement that takes longer contains something else that the system ran.
+const CHOOSING_NS_MAX: u64 = 10_000;

@@ -43,17 +43,27 @@ impl<'a> WorkerLoop<'a> {
     #[inline]
     fn turn(&mut self) -> bool {
         self.turn_runner.begin_turn();
-        if self.turn_runner.is_fresh()
-            && self
-                .rescue
-                .is_due(self.turn_runner.now(), self.turn_runner.turns())
-        {
-            self.rescue_stuck();
+        if self.turn_runner.is_fresh() {
+            return self.turn_after_a_reading();
         }
         if self.current.worker.inject_queue.len() > 0 {
             self.take_injected();
         }
         self.turn_runner.run_next()
+    }
+
+    /// What is done now and then is done here, so that it costs other turns
+    /// nothing.
+    #[inline(never)]
+    fn turn_after_a_reading(&mut self) -> bool {
+        let (now, turns) = (self.turn_runner.now(), self.turn_runner.turns());
+        if self.rescue.is_due(now, turns) {
+            self.rescue_stuck();
+        }
+        if self.current.worker.inject_queue.len() > 0 {
+            self.take_injected();
+        }
+        self.turn_runner.run_next_and_publish()
     }
 
     /// Takes work from the inject queue. A chunk is as long as four turns of
@@ -109,6 +119,7 @@ impl<'a> WorkerLoop<'a> {
     /// Searches, then sleeps, then searches again; `false` to end the loop.
     #[cold]
     fn find_work(&mut self) -> bool {
+        self.current.publish_mode();
         self.shared.workers.sleepers.begin_search();
         let found = self.search_or_sleep();
         if self.shared.workers.sleepers.end_search() && self.shared.workers.any_work() {

@@ -8,10 +8,10 @@ use crate::{
     pool::{
         Unfinished, context,
         metrics::{MetricsWriter, WorkerMetrics},
-        queue::{BiasedLock, InjectQueue, Local, TaskCell},
+        queue::{BiasedLock, InjectQueue, Local, Runnable, TaskCell},
         shared::Shared,
     },
-    run_queue::WorkerId,
+    run_queue::{Mode, WorkerId},
     sync::{
         CachePadded, Mutex, SpinLock, lock,
         runtime::{
@@ -50,7 +50,9 @@ pub(in crate::pool) struct WorkerGauges {
     now_ns: AtomicU64,
     /// Increases with every turn, so that others notice a worker that is stuck
     /// in one.
-    turns: AtomicU32,
+    turns: AtomicU64,
+    /// Whether the run queue was bucketed at the last clock reading.
+    is_bucketed: AtomicBool,
     /// True during a push to an entity that a shutdown could not find.
     pub(in crate::pool) is_pushing: AtomicBool,
     pub(in crate::pool) metrics: WorkerMetrics,
@@ -66,17 +68,36 @@ impl WorkerGauges {
     /// The epoch of the worker's run queue when a thread last left the biased
     /// lock.
     #[inline(always)]
-    pub(super) fn epoch(&self) -> u32 {
+    pub(in crate::pool) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    pub(in crate::pool) fn turns(&self) -> u32 {
+    pub(in crate::pool) fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
     }
 
+    /// Whether the run queue was bucketed at the last clock reading.
+    pub(in crate::pool) fn is_bucketed(&self) -> bool {
+        self.is_bucketed.load(Ordering::Relaxed)
+    }
+
     #[inline(always)]
-    pub(super) fn set_turns(&self, turns: u32) {
+    fn set_mode(&self, mode: Mode) {
+        let is_bucketed = mode == Mode::Bucketed;
+        self.is_bucketed.store(is_bucketed, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn set_turns(&self, turns: u64) {
         self.turns.store(turns, Ordering::Relaxed);
+    }
+
+    /// Adds time in which the worker ran something. Only its own thread calls
+    /// this.
+    pub(super) fn note_busy(&self, elapsed_ns: u64) {
+        let busy_ns = &self.metrics.busy_ns;
+        let before = busy_ns.load(Ordering::Relaxed);
+        busy_ns.store(before + elapsed_ns, Ordering::Relaxed);
     }
 
     pub(super) fn set_now(&self, now: Instant) {
@@ -276,6 +297,18 @@ impl<'a> CurrentWorker<'a> {
             metrics: &self.worker.gauges.metrics,
             is_alone: true,
         }
+    }
+
+    /// Charges the one that ran last, and takes out the next one to run.
+    #[inline(always)]
+    pub(super) fn switch(&self, last: Option<Runnable>, ran_ns: u64) -> Option<Runnable> {
+        self.local(|local| local.switch(last, ran_ns))
+    }
+
+    /// Tells others which structure the run queue has.
+    pub(super) fn publish_mode(&self) {
+        let mode = self.local(|local| local.run_queue.mode());
+        self.worker.gauges.set_mode(mode);
     }
 
     /// Makes a plain task in its place in the FIFO and counts it; returns how
