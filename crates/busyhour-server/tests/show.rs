@@ -119,6 +119,10 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
         "{binding}"
     );
 
+    let first = good(&place, &["timers", "--limit", "1"]);
+    assert_eq!(first.lines().count(), 3, "{first}");
+    assert!(first.contains("more; --limit 0 shows all"), "{first}");
+
     let topics = rows(&place, &["topics", "--filter", "name=device-state"]);
     assert_eq!(topics[0]["subscriber_count"], 1, "{topics:?}");
 
@@ -279,7 +283,7 @@ fn the_socket_of_a_killed_server_is_not_in_the_way() {
     let mut killed = place.server(OPEN);
     killed.signal(nix::sys::signal::Signal::SIGKILL);
     killed.wait();
-    let left = place.path(&format!("run/busyhour/busyhour-{}.sock", killed.pid()));
+    let left = place.path(&format!("run/busyhour-{}.sock", killed.pid()));
     assert!(left.exists() && UnixStream::connect(&left).is_err());
     let none = refused(&place, &["queues"], 1);
     assert!(none.contains("no server of this user runs here"), "{none}");

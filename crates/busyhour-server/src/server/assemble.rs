@@ -198,7 +198,11 @@ fn registration_log(runtime: &Runtime, bounds: &Bounds<'_>, secrets: &Secrets) -
     let holders = Holders::new(secrets.table_seeds[0]);
     let count = |bound| bounds.count(bound);
     let table = || Failures::new(secrets.table_seeds[0], count(failures::CAPACITY));
-    let failures = FailureNotes::new(runtime.clone(), holders.clone(), table(), table());
+    let failures = FailureNotes::new(
+        runtime.clone(),
+        holders.clone(),
+        [table(), table(), table()],
+    );
     RegistrationLog::new(runtime.clone(), holders, failures, count)
 }
 

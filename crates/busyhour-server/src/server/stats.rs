@@ -97,7 +97,7 @@ impl ServerStats {
 
     /// The limits that one source, account, device or connection reaches by itself:
     /// they protect the others, and the service is not degraded.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 17] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 18] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -136,6 +136,7 @@ impl ServerStats {
             ("limits.connection_queue_kib", streams.closed_unread),
             ("limits.handshakes_per_source", streams.refused_handshakes),
             ("http.max_connections_per_source", http.refused_source),
+            ("the connections to the local socket", http.refused_local),
             (
                 "the event streams and bodies over HTTP",
                 http.refused_events + http.refused_bodies,
@@ -162,6 +163,8 @@ pub struct HttpStats {
     pub refused_full: u64,
     /// The same beyond `http.max_connections_per_source`.
     pub refused_source: u64,
+    /// Connections beyond 64 to the local socket.
+    pub refused_local: u64,
     /// Event streams beyond half of those numbers (503).
     pub refused_events: u64,
     /// Requests whose bodies would have taken too much memory (503).

@@ -9,7 +9,7 @@ use std::{
     fs::{DirBuilder, Permissions},
     io,
     os::unix::{
-        fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
+        fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
@@ -17,12 +17,19 @@ use std::{
 
 /// A bound socket; dropping it removes the file.
 pub struct LocalSocket {
-    path: PathBuf,
     listener: UnixListener,
+    file: SocketFile,
 }
 
-/// The file of a socket; dropping it removes the file.
-pub(super) struct SocketFile(PathBuf);
+/// The file of a socket; dropping it removes the file, unless another socket is there by
+/// now.
+pub(super) struct SocketFile {
+    path: PathBuf,
+    id: FileId,
+}
+
+/// Device and inode.
+type FileId = (u64, u64);
 
 impl LocalSocket {
     /// Binds `path`. A socket of a server that has ended is replaced.
@@ -32,41 +39,60 @@ impl LocalSocket {
     /// If another server listens there, if the file is no socket, or if it cannot be
     /// made.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)?;
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        if !folder.exists() {
+            let mut builder = DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(folder)?;
         }
-        remove_if_ended(path)?;
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        check_free(path)?;
+        // In a folder that others cannot enter nobody can connect before the mode is set.
+        let private = folder.join(format!(".busyhour-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&private)?;
+        let bound = Self::bind_in(&private, path);
+        let _ = fs::remove_dir_all(&private);
+        bound
+    }
+
+    fn bind_in(private: &Path, path: &Path) -> io::Result<Self> {
+        let made = private.join("socket");
+        let listener = UnixListener::bind(&made)?;
+        fs::set_permissions(&made, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
+        let id = file_id(&made)?;
+        fs::rename(&made, path)?;
+        let path = path.to_owned();
         Ok(Self {
-            path: path.to_owned(),
             listener,
+            file: SocketFile { path, id },
         })
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
+    /// The listener, and the file, which has to be dropped first: a server that starts
+    /// in between would take the file of a closed listener for one that is left over.
     pub(super) fn into_parts(self) -> (UnixListener, SocketFile) {
-        (self.listener, SocketFile(self.path))
+        (self.listener, self.file)
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // If somebody has removed it, nothing is left to do.
-        let _ = fs::remove_file(&self.0);
+        if file_id(&self.path).is_ok_and(|id| id == self.id) {
+            // If somebody has removed it, nothing is left to do.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
+fn file_id(path: &Path) -> io::Result<FileId> {
+    let file = fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
+}
+
 /// A socket that nobody listens on is left over from a server that was killed.
-fn remove_if_ended(path: &Path) -> io::Result<()> {
+fn check_free(path: &Path) -> io::Result<()> {
     let Ok(file) = fs::symlink_metadata(path) else {
         return Ok(());
     };
@@ -78,9 +104,14 @@ fn remove_if_ended(path: &Path) -> io::Result<()> {
             io::ErrorKind::AddrInUse,
             "another server listens there",
         )),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a client of this user may do everything: the server's user, and root.
+pub(super) fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == nix::unistd::geteuid().as_raw()
 }
 
 /// The socket of this process, if no other path is set. Sockets of servers that were
@@ -103,32 +134,41 @@ fn remove_ended(folder: &Path) {
         };
         if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) {
             // The next start tries again.
-            let _ = remove_if_ended(&entry.path());
+            if check_free(&entry.path()).is_ok() {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 }
 
 /// The folders in which a server may have put its socket: this user's, and that of a
-/// system service.
+/// system service; or only the one that `RUNTIME_DIRECTORY` names.
 pub fn socket_folders() -> Vec<PathBuf> {
-    let mut folders = vec![own_folder(), PathBuf::from(SYSTEM_FOLDER)];
+    let mut folders = vec![own_folder()];
+    if given_folder().is_none() {
+        folders.push(PathBuf::from(SYSTEM_FOLDER));
+    }
     folders.dedup();
     folders
+}
+
+/// The first folder; systemd separates several by colons.
+fn given_folder() -> Option<PathBuf> {
+    let folders = env::var("RUNTIME_DIRECTORY").ok()?;
+    let first = folders.split(':').next()?;
+    (!first.is_empty()).then(|| PathBuf::from(first))
 }
 
 /// Where systemd says (`RUNTIME_DIRECTORY`), else in the user's run-time folder
 /// (`$XDG_RUNTIME_DIR/busyhour`), for root in `/run/busyhour`, else in the user's state
 /// folder (`~/.local/state/busyhour`).
 fn own_folder() -> PathBuf {
-    let given = env::var("RUNTIME_DIRECTORY").ok();
-    let given = given.and_then(|folders| folders.split(':').next().map(PathBuf::from));
-    let given = given.filter(|folder| !folder.as_os_str().is_empty());
     let own = || dirs::runtime_dir().map(|folder| folder.join("busyhour"));
     let state = || match nix::unistd::geteuid().is_root() {
         true => None,
         false => dirs::state_dir().map(|folder| folder.join("busyhour")),
     };
-    given
+    given_folder()
         .or_else(own)
         .or_else(state)
         .unwrap_or_else(|| PathBuf::from(SYSTEM_FOLDER))
@@ -152,13 +192,15 @@ mod tests {
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let refused = LocalSocket::bind(&path).err().unwrap();
         assert_eq!(refused.to_string(), "another server listens there");
-        // As after `kill -9`: the file stays.
+        // A file whose listener is closed is left over, as after `kill -9`.
         let (listener, file) = first.into_parts();
         drop(listener);
-        std::mem::forget(file);
         let second = LocalSocket::bind(&path).unwrap();
-        drop(second.into_parts());
-        assert!(!path.exists());
+        // The end of the first one must not remove the socket of the second one.
+        drop(file);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(second);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
     }
 
     #[test]

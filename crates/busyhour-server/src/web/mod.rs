@@ -111,11 +111,13 @@ impl Web {
             options.connections_per_source_max,
             options.patience,
         ));
+        let local_load = Arc::new(Load::of_local_socket(options.patience));
         let backend: Arc<dyn Backend> = Arc::new(Charted {
             backend,
             graphs: graphs.clone(),
             access: options.access.clone(),
             load: load.clone(),
+            local_load: local_load.clone(),
         });
         let sampling = graphs.sample(backend.clone());
         let served = Served {
@@ -123,6 +125,7 @@ impl Web {
             graphs,
             access: options.access,
             load,
+            local_load,
         };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
@@ -159,6 +162,7 @@ struct Served {
     graphs: Arc<Graphs>,
     access: Arc<Access>,
     load: Arc<Load>,
+    local_load: Arc<Load>,
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -178,6 +182,7 @@ async fn serve(
         graphs,
         access,
         load,
+        local_load,
     } = served;
     let (sampler, sampling) = Sampler::start(backend.clone());
     let api = backend
@@ -204,19 +209,13 @@ async fn serve(
     };
     // On the local socket nobody is a stranger, and clients of the address take nothing
     // from it.
-    let patience = load.patience;
     let local = socket
         .map(LocalSocket::into_parts)
         .and_then(|(listener, file)| {
             let listener = tokio::net::UnixListener::from_std(listener);
             let report = |error| tracing::error!(%error, "the local socket cannot be served");
             let listener = listener.map_err(report).ok()?;
-            let load = Arc::new(Load::new(
-                LOCAL_CONNECTIONS_MAX,
-                LOCAL_CONNECTIONS_MAX,
-                patience,
-            ));
-            let connections = Connections::start(WebListener::Local(listener), load, open);
+            let connections = Connections::start(WebListener::Local(listener), local_load, open);
             Some((connections, file))
         });
     // Either a stop was requested or the owner is gone; both end the server.
@@ -225,11 +224,12 @@ async fn serve(
     if let Some(connections) = by_address {
         connections.end(DRAIN).await;
     }
-    if let Some((connections, _file)) = local {
+    if let Some((connections, file)) = local {
+        // Before the listener is closed; see `LocalSocket::into_parts`.
+        drop(file);
         connections.end(DRAIN).await;
     }
 }
 
 const THREAD: &str = "bh-http";
 const DRAIN: Duration = Duration::from_secs(1);
-const LOCAL_CONNECTIONS_MAX: usize = 64;

@@ -73,8 +73,7 @@ impl Place {
 
     /// Lets a server put its local socket into this place, and a command look for it here.
     pub fn keep_sockets_here(&self, command: &mut Command) {
-        command.env_remove("RUNTIME_DIRECTORY");
-        command.env("XDG_RUNTIME_DIR", self.path("run"));
+        command.env("RUNTIME_DIRECTORY", self.path("run"));
     }
 
     /// Starts [`serve`](Self::serve) with this configuration, and waits until

@@ -146,8 +146,10 @@ impl List {
     }
 
     fn print(&self, subject: &Subject, server: &RunningServer, query: &str) -> Result<(), Failure> {
-        let rows = rows(subject, server, query).map_err(Failure::running)?;
+        let Rows { rows, not_sent } =
+            rows(subject, server, query, self.table.asked_len()).map_err(Failure::running)?;
         let (rows, left_out) = self.table.select(subject, rows);
+        let left_out = left_out + not_sent;
         let text = match self.json {
             true => serde_json::to_string_pretty(&rows).map_err(Failure::running)?,
             false => self.table.draw(subject, &rows, left_out),
@@ -156,20 +158,37 @@ impl List {
     }
 }
 
+/// What the server has sent.
+struct Rows {
+    rows: Vec<Map<String, Value>>,
+    /// How many more there are.
+    not_sent: usize,
+}
+
 /// The rows of a subject, from all its routes one after the other.
 fn rows(
     subject: &Subject,
     server: &RunningServer,
     query: &str,
-) -> Result<Vec<Map<String, Value>>, String> {
-    let mut rows = Vec::new();
+    asked_len: usize,
+) -> Result<Rows, String> {
+    let mut all = Rows {
+        rows: Vec::new(),
+        not_sent: 0,
+    };
     for route in subject.routes {
-        let body = server.get(&format!("{}{query}", route.path))?;
+        let path = match route.count {
+            Some(_) => format!("{}?limit={asked_len}", route.path),
+            None => format!("{}{query}", route.path),
+        };
+        let body = server.get(&path)?;
         let not_ours = || format!("{} of another program or version was answered", route.path);
         let mut answer: Map<String, Value> = serde_json::from_str(&body).map_err(|_| not_ours())?;
         let Some(Value::Array(list)) = answer.remove(route.list) else {
             return Err(not_ours());
         };
+        let count = route.count.and_then(|name| answer.get(name)?.as_u64());
+        all.not_sent += (count.unwrap_or(0) as usize).saturating_sub(list.len());
         for row in list {
             let Value::Object(mut row) = row else {
                 return Err(not_ours());
@@ -177,10 +196,10 @@ fn rows(
             if let Some(state) = route.state {
                 row.insert("state".into(), state.into());
             }
-            rows.push(row);
+            all.rows.push(row);
         }
     }
-    Ok(rows)
+    Ok(all)
 }
 
 /// Moves to the upper left corner and clears what is below.

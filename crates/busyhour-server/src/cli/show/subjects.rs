@@ -19,6 +19,9 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     /// The name of the list in the answer.
     pub(super) list: &'static str,
+    /// The number in the answer that says how many there are, if the list has only those
+    /// that were asked for.
+    pub(super) count: Option<&'static str>,
     /// What the column `state` says of its rows, if several routes make one table.
     pub(super) state: Option<&'static str>,
 }
@@ -87,7 +90,15 @@ const fn route(path: &'static str, list: &'static str) -> Route {
     Route {
         path,
         list,
+        count: None,
         state: None,
+    }
+}
+
+const fn counted(path: &'static str, list: &'static str, count: &'static str) -> Route {
+    Route {
+        count: Some(count),
+        ..route(path, list)
     }
 }
 
@@ -116,7 +127,7 @@ pub(super) const QUEUES: Subject = Subject {
 };
 
 pub(super) const TIMERS: Subject = Subject {
-    routes: &[route("/api/timers", "timers")],
+    routes: &[counted("/api/timers", "timers", "pending_count")],
     columns: &[
         column("label", "the kind of timer"),
         smallest_first(
@@ -155,7 +166,11 @@ pub(super) const TOPICS: Subject = Subject {
 };
 
 pub(super) const SUBSCRIPTIONS: Subject = Subject {
-    routes: &[route("/api/subscriptions", "subscriptions")],
+    routes: &[counted(
+        "/api/subscriptions",
+        "subscriptions",
+        "subscription_count",
+    )],
     columns: &[
         column("topic", "the topic"),
         column("name", "who subscribed"),
@@ -251,11 +266,13 @@ pub(super) const DEVICE: Subject = Subject {
         Route {
             path: "/api/bindings",
             list: "bindings",
+            count: None,
             state: Some("registered"),
         },
         Route {
             path: "/api/failures",
             list: "failures",
+            count: None,
             state: Some("failed"),
         },
     ],

@@ -68,6 +68,17 @@ impl TableOptions {
         Ok(())
     }
 
+    /// How many rows the server has to send: as many as are shown, if it knows which; or
+    /// all, to select from them here.
+    pub(super) fn asked_len(&self) -> usize {
+        let is_selected_here = self.sort.is_some() || self.reverse || !self.filter.is_empty();
+        match self.limit {
+            0 => ASKED_MAX,
+            _ if is_selected_here => ASKED_MAX,
+            limit => limit.min(ASKED_MAX),
+        }
+    }
+
     /// The rows to show, in their order, and how many more there are.
     pub(super) fn select(&self, subject: &Subject, mut rows: Vec<Row>) -> (Vec<Row>, usize) {
         rows.retain(|row| {
@@ -234,7 +245,15 @@ fn shown(column: &Column, value: Option<&Value>) -> String {
             at.map_or(plain(value), |at| at.to_string())
         }
         (_, Some(number)) if column.key.ends_with("_seconds") => format!("{number} s"),
-        _ => plain(value),
+        _ => plain(value).chars().map(printable).collect(),
+    }
+}
+
+/// Clients choose some texts: what a terminal would obey is not for them to send.
+fn printable(one: char) -> char {
+    match one.is_control() {
+        true => char::REPLACEMENT_CHARACTER,
+        false => one,
     }
 }
 
@@ -256,6 +275,9 @@ fn bytes(count: f64) -> String {
         _ => format!("{:.1} MiB", count / (1024.0 * 1024.0)),
     }
 }
+
+/// The longest list that the server sends.
+const ASKED_MAX: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -353,6 +375,28 @@ mod tests {
             bad.contains("\"many\" is no number and no time such as 10ms"),
             "{bad}"
         );
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_printed() {
+        let column = QUEUES.column("name").unwrap();
+        let text = json!("lamp\u{1b}]52;c;eA==\u{7}\r\n 2\u{9b}J");
+        let shown = shown(column, Some(&text));
+        assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        assert!(shown.starts_with("lamp\u{fffd}]52"), "{shown}");
+    }
+
+    #[test]
+    fn only_what_is_shown_is_asked_for_unless_it_is_selected_here() {
+        for (words, count) in [
+            (vec![], 50),
+            (vec!["--limit", "7"], 7),
+            (vec!["--limit", "0"], ASKED_MAX),
+            (vec!["--filter", "name=x"], ASKED_MAX),
+            (vec!["--sort", "name"], ASKED_MAX),
+        ] {
+            assert_eq!(options(&words).asked_len(), count, "{words:?}");
+        }
     }
 
     #[test]

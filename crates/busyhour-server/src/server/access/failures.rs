@@ -23,6 +23,9 @@ use std::{
 pub(in crate::server) struct FailureNotes {
     failures: Failures,
     unanswered: Failures,
+    /// The same of users without an account. It is never shown: it is kept so that how
+    /// long an answer takes does not say who has an account.
+    unanswered_by_nobody: Failures,
     runtime: Runtime,
     holders: Holders,
 }
@@ -75,12 +78,12 @@ impl FailureNotes {
     pub(in crate::server) fn new(
         runtime: Runtime,
         holders: Holders,
-        failures: Failures,
-        unanswered: Failures,
+        [failures, unanswered, unanswered_by_nobody]: [Failures; 3],
     ) -> Self {
         Self {
             failures,
             unanswered,
+            unanswered_by_nobody,
             runtime,
             holders,
         }
@@ -100,7 +103,7 @@ impl FailureNotes {
     }
 
     /// Remembers that a device was asked for its password, until it
-    /// [answers](Self::challenge_answered). A user who is not `is_known` is not kept,
+    /// [answers](Self::challenge_answered). A user who is not `is_known` is never shown,
     /// but takes as long.
     pub(in crate::server) fn note_challenge(
         &self,
@@ -113,9 +116,12 @@ impl FailureNotes {
         let failure = self.failed(flow, protocol, reason.into());
         let holder = self.holders.of(flow.remote.ip(), None);
         // Of a device that answers something else now, what it did before is not true.
-        self.unanswered
-            .forget(user, |noted| failure.is_of_other_reason(noted));
-        self.unanswered.note_if(is_known, user, holder, failure);
+        let table = match is_known {
+            true => &self.unanswered,
+            false => &self.unanswered_by_nobody,
+        };
+        table.forget(user, |noted| failure.is_of_other_reason(noted));
+        table.note(user, holder, failure);
     }
 
     /// A device has answered, rightly or not.
@@ -175,12 +181,6 @@ impl Failures {
 
     /// A registration of `user` failed; `holder` is the source.
     pub(in crate::server) fn note(&self, user: &str, holder: Holder, failure: Failed) {
-        self.note_if(true, user, holder, failure);
-    }
-
-    /// Only the last step depends on `is_kept`: how long it takes must not say who has
-    /// an account.
-    fn note_if(&self, is_kept: bool, user: &str, holder: Holder, failure: Failed) {
         if user.is_empty() || user.len() > USER_LEN_MAX {
             return;
         }
@@ -194,7 +194,7 @@ impl Failures {
         if let Some(noted) = shard.iter_mut().find(|noted| noted.is(user, &new.failure)) {
             noted.count += 1;
             noted.failure = new.failure;
-        } else if is_kept && self.find_place(&mut shard, user, holder) {
+        } else if self.find_place(&mut shard, user, holder) {
             shard.push(new);
         }
     }
@@ -453,21 +453,23 @@ mod tests {
         assert_eq!(failures.of("bob"), []);
     }
 
+    /// Both kinds of users take the same way, and only one is shown.
     #[test]
-    fn a_failure_that_is_not_kept_replaces_no_other() {
-        let failures = failures();
-        let entry = |second| Failed {
-            remote: (Ipv4Addr::LOCALHOST, 5060).into(),
-            transport: Transport::Udp,
-            protocol: "sip",
-            reason: NEVER_ANSWERED.into(),
-            at: UnixTime::from_secs(second),
-        };
-        let holder = Holders::new(1).of(Ipv4Addr::LOCALHOST.into(), None);
-        failures.note_if(false, "nobody", holder, entry(1));
-        assert_eq!((failures.of("nobody"), failures.shares.used()), (vec![], 0));
-        failures.note_if(true, "bob", holder, entry(2));
-        assert_eq!(failures.of("bob").len(), 1);
+    fn users_without_an_account_are_noted_and_never_shown() {
+        let runtime = Runtime::simulated(1);
+        let tables = [failures(), failures(), failures()];
+        let notes = FailureNotes::new(runtime, Holders::new(1), tables);
+        let flow = Flow::udp(
+            (Ipv4Addr::LOCALHOST, 5060).into(),
+            (Ipv4Addr::LOCALHOST, 5061).into(),
+        );
+        for (user, is_known) in [("nobody", false), ("bob", true), ("nobody", false)] {
+            notes.note_challenge(user, flow, "sip", NEVER_ANSWERED, is_known);
+        }
+        let told = notes.all(10);
+        assert_eq!((told.len(), &*told[0].user), (1, "bob"));
+        assert_eq!(notes.of("nobody"), []);
+        assert_eq!(notes.unanswered_by_nobody.of("nobody")[0].count, 2);
     }
 
     #[test]

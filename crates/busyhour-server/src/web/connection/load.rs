@@ -19,6 +19,7 @@ pub(in crate::web) struct Load {
     pub(in crate::web) bodies: Arc<Places>,
     /// The time for a complete body, and for a client to read its answer.
     pub(in crate::web) patience: Duration,
+    is_local: bool,
     refused: [AtomicU64; 6],
     told_at: [Mutex<Option<Instant>>; 6],
 }
@@ -45,8 +46,17 @@ impl Load {
             events: Places::new(half(connections_max), half(per_source_max)),
             bodies: Places::new(BODIES_BYTES_MAX, BODIES_BYTES_MAX / 10),
             patience,
+            is_local: false,
             refused: Default::default(),
             told_at: Default::default(),
+        }
+    }
+
+    /// The limits of the local socket, on which all connections are of one source.
+    pub(in crate::web) fn of_local_socket(patience: Duration) -> Self {
+        Self {
+            is_local: true,
+            ..Self::new(LOCAL_CONNECTIONS_MAX, LOCAL_CONNECTIONS_MAX, patience)
         }
     }
 
@@ -60,8 +70,18 @@ impl Load {
         if told_at.is_none_or(|told_at| told_at.elapsed() >= QUIET) {
             *told_at = Some(Instant::now());
             drop(told_at);
-            tracing::warn!(limit = excess.limit(), refused, "a limit was reached");
+            let limit = match (self.is_local, excess) {
+                (true, Overuse::Connections(_)) => LOCAL_CONNECTIONS,
+                _ => excess.limit(),
+            };
+            tracing::warn!(limit, refused, "a limit was reached");
         }
+    }
+
+    /// Connections that were refused because there were too many.
+    pub(in crate::web) fn refused_connections(&self) -> u64 {
+        let full = Overuse::Connections(NoPlace::Full).index();
+        self.refused[full].load(Ordering::Relaxed)
     }
 
     /// Adds these counts to those that were counted elsewhere.
@@ -103,6 +123,8 @@ impl Overuse {
     }
 }
 
+const LOCAL_CONNECTIONS_MAX: usize = 64;
+const LOCAL_CONNECTIONS: &str = "the connections to the local socket (64)";
 /// Bytes of the bodies of all requests together; one source may use a tenth.
 const BODIES_BYTES_MAX: usize = 16 << 20;
 /// The time between two log lines about the same limit.

@@ -181,13 +181,17 @@ pub(in crate::web) struct Charted {
     pub(in crate::web) graphs: Arc<Graphs>,
     pub(in crate::web) access: Arc<Access>,
     pub(in crate::web) load: Arc<Load>,
+    pub(in crate::web) local_load: Arc<Load>,
 }
 
 impl Backend for Charted {
     fn stats(&self) -> ServerStats {
         ServerStats {
             graphite: self.graphs.stats(),
-            http: self.load.stats(self.access.stats()),
+            http: crate::server::HttpStats {
+                refused_local: self.local_load.refused_connections(),
+                ..self.load.stats(self.access.stats())
+            },
             ..self.backend.stats()
         }
     }
