@@ -9,6 +9,8 @@ use crate::{
     catalogue::bench_folder,
     record::{Row, Status},
     run::Pace,
+    seeds::SEEDS,
+    seeds_shares::SHARE_TABLES,
 };
 
 mod catalogue;
@@ -30,6 +32,7 @@ mod runner;
 mod scenario;
 mod scenarios;
 mod seeds;
+mod seeds_shares;
 mod seeds_table;
 mod version;
 
@@ -98,8 +101,11 @@ enum Command {
     },
     /// The five tables of the seeds: their figures, today's, and ours
     Seeds {
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
+        /// Only the tables whose title contains this
+        #[arg(long, default_value = "")]
+        only: String,
         /// From these records instead of a run
         #[arg(long)]
         from: Vec<PathBuf>,
@@ -163,7 +169,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         } => compare_files(&files, &metric, &engine),
         Command::Report { files, out } => report_files(&files, out),
         Command::Check { engine, scenario } => check_engines(&engine, &scenario),
-        Command::Seeds { rounds, from } => show_seeds(rounds, &from),
+        Command::Seeds { rounds, only, from } => show_seeds(rounds, &only, &from),
     }
 }
 
@@ -212,19 +218,26 @@ fn check_engines(engines: &[String], scenarios: &[String]) -> Result<ExitCode> {
     Ok(code_of(&rows))
 }
 
-fn show_seeds(rounds: usize, from: &[PathBuf]) -> Result<ExitCode> {
-    let rows = if from.is_empty() {
-        run::seeds(rounds)?
+fn show_seeds(rounds: usize, only: &str, from: &[PathBuf]) -> Result<ExitCode> {
+    let grids: Vec<_> = if from.is_empty() {
+        // Two records, for the rounds of the same sizes ran in another order.
+        let times = run::seeds(rounds, only)?;
+        let shares = run::seed_shares(rounds, only)?;
+        let times = SEEDS.iter().filter_map(|seed| seed.grid(&times));
+        let shares = SHARE_TABLES.iter().filter_map(|table| table.grid(&shares));
+        times.chain(shares).collect()
     } else {
-        record::load_all(from)?
+        seeds_table::grids(&record::load_all(from)?)
     };
-    for seed in seeds::SEEDS {
-        println!("{}", seed.table(&rows));
+    let wanted = grids.iter().filter(|grid| grid.title.contains(only));
+    let wanted: Vec<_> = wanted.collect();
+    if wanted.is_empty() {
+        bail!("no figure for a table with `{only}` in its title");
     }
-    let losing_count: usize = seeds::SEEDS
-        .iter()
-        .map(|seed| seed.losing_count(&rows))
-        .sum();
+    for grid in &wanted {
+        println!("{}", grid.table());
+    }
+    let losing_count: usize = wanted.iter().map(|grid| grid.losing_count()).sum();
     println!("losing rows: {losing_count}");
     Ok(ExitCode::SUCCESS)
 }

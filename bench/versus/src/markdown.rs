@@ -6,8 +6,7 @@ use crate::{
     machine,
     record::Row,
     report::{Cell, Group, growths, random_access_ns},
-    seeds::SEEDS,
-    seeds_table::COLUMNS,
+    seeds_table::grids,
 };
 
 pub fn text(groups: &[Group], rows: &[Row]) -> String {
@@ -42,20 +41,20 @@ fn summary(page: &mut String, groups: &[Group]) {
 }
 
 fn seeds(page: &mut String, rows: &[Row]) {
-    for seed in SEEDS.iter().filter(|seed| seed.is_in(rows)) {
+    for grid in grids(rows) {
         let _ = writeln!(
             page,
             "\n## Seed {}\n\n| | {} |",
-            seed.title,
-            COLUMNS.join(" | ")
+            grid.title,
+            grid.columns.join(" | ")
         );
-        let _ = writeln!(page, "|---|{}", "---|".repeat(COLUMNS.len()));
-        for line in seed.lines {
-            let cells = seed.cells(line, rows).into_iter();
+        let _ = writeln!(page, "|---|{}", "---|".repeat(grid.columns.len()));
+        for (what, cells) in &grid.lines {
+            let cells = cells.iter();
             let cells: Vec<_> = cells
                 .map(|cell| emphasized(&cell.text, cell.is_losing))
                 .collect();
-            let _ = writeln!(page, "| {} | {} |", line.what, cells.join(" | "));
+            let _ = writeln!(page, "| {what} | {} |", cells.join(" | "));
         }
     }
 }

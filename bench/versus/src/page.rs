@@ -8,8 +8,7 @@ use crate::{
     machine, plot,
     record::Row,
     report::{Group, US, growths, random_access_ns},
-    seeds::{SEEDS, Seed},
-    seeds_table::COLUMNS,
+    seeds_table::{Grid, grids},
 };
 
 pub fn html(groups: &[Group], rows: &[Row]) -> String {
@@ -19,12 +18,10 @@ pub fn html(groups: &[Group], rows: &[Row]) -> String {
     facts(&mut page);
     page.push_str(LEGEND);
     summary(&mut page, groups);
-    let seeds: Vec<_> = SEEDS.iter().filter(|seed| seed.is_in(rows)).collect();
+    let seeds = grids(rows);
     if !seeds.is_empty() {
         page.push_str("<h2 id=seeds>The seeds, then and now</h2>");
-        seeds
-            .into_iter()
-            .for_each(|seed| seed_table(&mut page, seed, rows));
+        seeds.iter().for_each(|grid| seed_table(&mut page, grid));
     }
     memory(&mut page, groups);
     sections(&mut page, groups);
@@ -74,15 +71,15 @@ fn summary(page: &mut String, groups: &[Group]) {
     page.push_str("</table>");
 }
 
-fn seed_table(page: &mut String, seed: &Seed, rows: &[Row]) {
-    let _ = write!(page, "<table><tr><th>{}</th>", escape(seed.title));
-    for title in COLUMNS {
+fn seed_table(page: &mut String, grid: &Grid) {
+    let _ = write!(page, "<table><tr><th>{}</th>", escape(grid.title));
+    for title in grid.columns {
         let _ = write!(page, "<th>{title}</th>");
     }
     page.push_str("</tr>");
-    for line in seed.lines {
-        let _ = write!(page, "<tr><th>{}</th>", escape(line.what));
-        for cell in seed.cells(line, rows) {
+    for (what, cells) in &grid.lines {
+        let _ = write!(page, "<tr><th>{}</th>", escape(what));
+        for cell in cells {
             let class = if cell.is_losing { " class=losing" } else { "" };
             let _ = write!(page, "<td{class}>{}</td>", escape(&cell.text));
         }

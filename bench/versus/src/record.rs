@@ -53,6 +53,23 @@ impl Row {
         Some((self.max? - self.min?) / self.median?.max(f64::MIN_POSITIVE))
     }
 
+    fn add(&mut self, later: Self) {
+        if self.status != Status::Ok {
+            return;
+        }
+        if later.status != Status::Ok {
+            *self = later;
+            return;
+        }
+        self.rounds.extend(later.rounds);
+        self.median = median(&self.rounds);
+        self.min = self.rounds.iter().copied().reduce(f64::min);
+        self.max = self.rounds.iter().copied().reduce(f64::max);
+        self.runs = self.rounds.len();
+        self.cpu_s = self.cpu_s.into_iter().chain(later.cpu_s).reduce(f64::max);
+        self.peak_kib = self.peak_kib.max(later.peak_kib);
+    }
+
     /// Half of the range with a ±; empty if there was only one round.
     pub fn spread_text(&self) -> String {
         let spread = self.spread().filter(|_| self.runs > 1);
@@ -113,6 +130,22 @@ pub fn median(values: &[f64]) -> Option<f64> {
         0 => None,
         n if n % 2 == 1 => Some(sorted[middle]),
         _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// Adds the rounds of `later` to the rows of earlier ones, so that a row has all of them; a
+/// row without figures stays without, for the rounds of the others would no longer be those
+/// that ran next to each other.
+pub fn add_rounds(rows: &mut Vec<Row>, later: Vec<Row>) {
+    for new in later {
+        let is_same = |row: &&mut Row| {
+            (&row.scenario, &row.engine, &row.metric) == (&new.scenario, &new.engine, &new.metric)
+                && row.params == new.params
+        };
+        match rows.iter_mut().find(is_same) {
+            Some(row) => row.add(new),
+            None => rows.push(new),
+        }
     }
 }
 

@@ -10,11 +10,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     catalogue::ready_for,
-    overview, record,
+    overview,
+    params::Params,
+    record,
     record::Row,
     runner::{self, Plan},
     scenario::{self, Scenario},
-    seeds,
+    seeds::SEEDS,
+    seeds_shares::SHARE_TABLES,
 };
 
 /// How long a run may take.
@@ -82,27 +85,61 @@ pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
     Ok(record.rows)
 }
 
-/// Measures what the seeds' tables need.
-pub fn seeds(rounds: usize) -> Result<Vec<Row>> {
-    let mut record = Record::new(None);
-    for seed in seeds::SEEDS {
-        let parts = scenario::parts(seed.work);
-        let part = parts.first().context("a seed names an unknown scenario")?;
-        let ready = ready_for(part.work, &seed.engines())?;
+/// Measures what the seeds' tables need; with `only`, those whose title contains it.
+pub fn seeds(rounds: usize, only: &str) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for seed in SEEDS.iter().filter(|seed| seed.title.contains(only)) {
+        let plan = seed_plan(seed.sizes(), if seed.is_long { 1 } else { rounds });
         let plan = Plan {
-            sizes: seed.sizes(),
-            rounds: if seed.is_long { 1 } else { rounds },
-            seed: 1,
             warm_up: usize::from(!seed.is_long),
-            budget: None,
-            end: None,
-            cut: None,
-            run_limit: Duration::from_secs(180),
-            is_quick: false,
+            ..plan
         };
-        runner::run(part, &ready, &plan, &mut |rows| record.add(rows));
+        rows.extend(measured(seed.work, &seed.engines(), &plan, 1)?);
     }
-    Ok(record.rows)
+    Ok(rows)
+}
+
+/// Measures what the seeds' tables of an engine against itself need. A round goes over all
+/// sizes, since their figures are compared with each other; the first warms up.
+pub fn seed_shares(rounds: usize, only: &str) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for table in SHARE_TABLES {
+        if table.title.contains(only) {
+            let plan = seed_plan(table.sizes(), 1);
+            measured(table.work, &table.engines(), &plan, 1)?;
+            let later = measured(table.work, &table.engines(), &plan, rounds)?;
+            rows.extend(later);
+        }
+    }
+    Ok(rows)
+}
+
+/// The rows of so many runs by this plan.
+fn measured(work: &str, engines: &[String], plan: &Plan, runs: usize) -> Result<Vec<Row>> {
+    let parts = scenario::parts(work);
+    let part = parts.first().context("a seed names an unknown scenario")?;
+    let ready = ready_for(part.work, engines)?;
+    let mut rows = Vec::new();
+    for _ in 0..runs {
+        let mut record = Record::new(None);
+        runner::run(part, &ready, plan, &mut |rows| record.add(rows));
+        record::add_rounds(&mut rows, record.rows);
+    }
+    Ok(rows)
+}
+
+fn seed_plan(sizes: Vec<Params>, rounds: usize) -> Plan {
+    Plan {
+        sizes,
+        rounds,
+        seed: 1,
+        warm_up: 0,
+        budget: None,
+        end: None,
+        cut: None,
+        run_limit: Duration::from_secs(180),
+        is_quick: false,
+    }
 }
 
 impl Pace {

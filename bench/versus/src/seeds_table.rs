@@ -5,7 +5,8 @@ use comfy_table::{Attribute, Cell, Color, Table};
 use crate::{
     compare::{ahead_by, empty, figure, times},
     record::Row,
-    seeds::{Line, Seed, US},
+    seeds::{Line, SEEDS, Seed, US},
+    seeds_shares::SHARE_TABLES,
 };
 
 /// One cell: its text, and whether Busyhour is behind there.
@@ -14,8 +15,64 @@ pub struct SeedCell {
     pub is_losing: bool,
 }
 
+impl SeedCell {
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_losing: false,
+        }
+    }
+}
+
+/// One table, with its figures.
+pub struct Grid {
+    pub title: &'static str,
+    /// The titles of the columns after the first.
+    pub columns: &'static [&'static str],
+    pub lines: Vec<(&'static str, Vec<SeedCell>)>,
+}
+
+impl Grid {
+    /// For a terminal; cells in which Busyhour is behind are red.
+    pub fn table(&self) -> Table {
+        let titles: Vec<&str> = [&self.title]
+            .into_iter()
+            .chain(self.columns)
+            .copied()
+            .collect();
+        let mut table = empty(&titles);
+        for (what, cells) in &self.lines {
+            let cells = cells.iter().map(|cell| {
+                if cell.is_losing {
+                    let text = format!("{} LOSES", cell.text);
+                    Cell::new(text)
+                        .fg(Color::Red)
+                        .add_attribute(Attribute::Bold)
+                } else {
+                    Cell::new(&cell.text)
+                }
+            });
+            table.add_row([Cell::new(what)].into_iter().chain(cells));
+        }
+        table
+    }
+
+    /// How many lines have Busyhour behind.
+    pub fn losing_count(&self) -> usize {
+        let loses = |cells: &Vec<SeedCell>| cells.iter().any(|cell| cell.is_losing);
+        self.lines.iter().filter(|(_, cells)| loses(cells)).count()
+    }
+}
+
+/// The tables of which a record has figures.
+pub fn grids(rows: &[Row]) -> Vec<Grid> {
+    let times = SEEDS.iter().filter_map(|seed| seed.grid(rows));
+    let shares = SHARE_TABLES.iter().filter_map(|table| table.grid(rows));
+    times.chain(shares).collect()
+}
+
 /// The titles of the columns after the first.
-pub const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 7] = [
     "seed: before",
     "seed: after",
     "today: before",
@@ -26,39 +83,27 @@ pub const COLUMNS: [&str; 7] = [
 ];
 
 impl Seed {
-    /// A table for a terminal; cells in which Busyhour is behind are red.
-    pub fn table(&self, rows: &[Row]) -> Table {
-        let titles: Vec<&str> = [self.title].into_iter().chain(COLUMNS).collect();
-        let mut table = empty(&titles);
-        for line in self.lines {
-            let cells = self.cells(line, rows).into_iter().map(|cell| {
-                if cell.is_losing {
-                    let text = format!("{} LOSES", cell.text);
-                    Cell::new(text)
-                        .fg(Color::Red)
-                        .add_attribute(Attribute::Bold)
-                } else {
-                    Cell::new(cell.text)
-                }
-            });
-            table.add_row([Cell::new(line.what)].into_iter().chain(cells));
-        }
-        table
+    /// The table; `None` if the record has no figure of it.
+    pub fn grid(&self, rows: &[Row]) -> Option<Grid> {
+        let has_figure = |line: &Line| self.find(line, US, rows).is_some();
+        self.lines.iter().any(has_figure).then(|| Grid {
+            title: self.title,
+            columns: &COLUMNS,
+            lines: (self.lines.iter())
+                .map(|line| (line.what, self.cells(line, rows)))
+                .collect(),
+        })
     }
 
-    /// The cells of a line, in the order of [`COLUMNS`].
-    pub fn cells(&self, line: &Line, rows: &[Row]) -> Vec<SeedCell> {
-        let plain = |text: String| SeedCell {
-            text,
-            is_losing: false,
-        };
+    /// The cells of a line, in the order of the columns.
+    fn cells(&self, line: &Line, rows: &[Row]) -> Vec<SeedCell> {
         let figure_of = |engine: &str| {
             let row = self.find(line, engine, rows);
-            plain(row.map_or_else(|| "left out".to_owned(), figure))
+            SeedCell::plain(row.map_or_else(|| "left out".to_owned(), figure))
         };
         vec![
-            plain(line.before.to_owned()),
-            plain(line.after.to_owned()),
+            SeedCell::plain(line.before),
+            SeedCell::plain(line.after),
             figure_of(self.before),
             figure_of(self.after),
             figure_of(US),
@@ -79,27 +124,12 @@ impl Seed {
         let ours = self.find(line, US, rows)?;
         Some(ahead_by(ours, self.find(line, engine, rows)?)?.median)
     }
-
-    /// How many lines have Busyhour behind one of the seed's structures.
-    pub fn losing_count(&self, rows: &[Row]) -> usize {
-        let loses = |line: &&Line| {
-            let cells = self.cells(line, rows);
-            cells.iter().any(|cell| cell.is_losing)
-        };
-        self.lines.iter().filter(loses).count()
-    }
-
-    /// Whether a record has a figure of this table.
-    pub fn is_in(&self, rows: &[Row]) -> bool {
-        let has_figure = |line: &Line| self.find(line, US, rows).is_some();
-        self.lines.iter().any(has_figure)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{engine::Contract, params::Params, record::Status, scenario::Better, seeds::SEEDS};
+    use crate::{engine::Contract, params::Params, record::Status, scenario::Better};
 
     fn row(engine: &str, ns: f64) -> Row {
         Row {
@@ -129,13 +159,14 @@ mod tests {
             row("seed-before", 10.0),
             row("seed-after", 40.0),
         ];
-        assert_eq!(SEEDS[0].losing_count(&slow), 1);
-        assert!(SEEDS[0].table(&slow).to_string().contains("0.50× LOSES"));
+        let grid = SEEDS[0].grid(&slow).unwrap();
+        assert_eq!(grid.losing_count(), 1);
+        assert!(grid.table().to_string().contains("0.50× LOSES"));
         let quick = [
             row("busyhour", 5.0),
             row("seed-before", 10.0),
             row("seed-after", 40.0),
         ];
-        assert_eq!(SEEDS[0].losing_count(&quick), 0);
+        assert_eq!(SEEDS[0].grid(&quick).unwrap().losing_count(), 0);
     }
 }

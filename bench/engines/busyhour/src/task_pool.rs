@@ -31,18 +31,9 @@ impl tasks::Serial for Ordered {
     }
 }
 
-/// The same work without the serializers: tasks are pushed to the pool itself.
-struct Unordered(&'static Pool);
-
-impl tasks::Serial for Unordered {
-    fn push(&'static self, task: impl FnOnce() + Send + 'static) {
-        tasks::Pool::push(self.0, task);
-    }
-}
-
 pub fn unordered_pingpong(args: &Args) {
     let pool: &'static Pool = Box::leak(Box::new(Pool::start(args)));
-    tasks::pingpong(args, |_| Unordered(pool));
+    tasks::pingpong(args, |_| tasks::Unordered(pool));
 }
 
 pub fn pingpong(args: &Args) {

@@ -17,6 +17,16 @@ pub trait Serial: Sync + 'static {
     fn push(&'static self, task: impl FnOnce() + Send + 'static);
 }
 
+/// A pool in the place of a serializer: the same tasks without the order, to see what the
+/// order costs.
+pub struct Unordered<P: Pool>(pub &'static P);
+
+impl<P: Pool> Serial for Unordered<P> {
+    fn push(&'static self, task: impl FnOnce() + Send + 'static) {
+        self.0.push(task);
+    }
+}
+
 /// Runs `pool-requeue`.
 pub fn requeue<P: Pool>(args: &Args, pool: P) {
     let pool: &'static P = Box::leak(Box::new(pool));

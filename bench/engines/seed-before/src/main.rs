@@ -11,14 +11,21 @@ mod thread_pool;
 
 fn main() {
     let args = Args::from_command_line();
-    match args.variant_and_scenario().1 {
-        "timers" => timers::run(&args, sorted_list::Scheduler::default),
-        "pool-requeue" => tasks::requeue(&args, thread_pool::Pool::start(args.number("workers"))),
-        "pool-external" => tasks::external(&args, thread_pool::Pool::start(args.number("workers"))),
-        "serializer-pingpong" => pingpong(&args),
-        "run-queue" => run_list::run(&args),
-        "bus-cache" => bus::run(&args, cache::LinearCache::start),
-        "buffers" => buffers::run(&args, &pdu_list::PduList::default(), None),
+    match args.variant_and_scenario() {
+        ("unordered", "serializer-pingpong") => unordered_pingpong(&args),
+        (_, scenario) => run(scenario, &args),
+    }
+}
+
+fn run(scenario: &str, args: &Args) {
+    match scenario {
+        "timers" => timers::run(args, sorted_list::Scheduler::default),
+        "pool-requeue" => tasks::requeue(args, thread_pool::Pool::start(args.number("workers"))),
+        "pool-external" => tasks::external(args, thread_pool::Pool::start(args.number("workers"))),
+        "serializer-pingpong" => pingpong(args),
+        "run-queue" => run_list::run(args),
+        "bus-cache" => bus::run(args, cache::LinearCache::start),
+        "buffers" => buffers::run(args, &pdu_list::PduList::default(), None),
         other => refuse(&format!("no scenario {other}")),
     }
 }
@@ -26,4 +33,9 @@ fn main() {
 fn pingpong(args: &Args) {
     let pool: &'static _ = Box::leak(Box::new(thread_pool::Pool::start(args.number("workers"))));
     tasks::pingpong(args, |_| Serializer::new(pool));
+}
+
+fn unordered_pingpong(args: &Args) {
+    let pool: &'static _ = Box::leak(Box::new(thread_pool::Pool::start(args.number("workers"))));
+    tasks::pingpong(args, |_| tasks::Unordered(pool));
 }
