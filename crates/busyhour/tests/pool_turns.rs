@@ -5,7 +5,7 @@ use busyhour::{
     bus::{Event, Topic},
     clock::{Clock, Instant, UnixTime},
     pool::{TaskPool, consume_budget},
-    run_queue::Class,
+    run_queue::{Class, Priority, RealTimePriority},
     serializer::Serializer,
     timer::{MissedTicks, Timers},
 };
@@ -407,4 +407,48 @@ fn idle_time_is_charged_to_no_entity() {
         calls.push_wait(|| ()).expect("it runs");
     }
     assert_eq!(clock.now() - Instant::ZERO, Duration::from_secs(100));
+}
+
+/// The order in which two serializers run eight tasks each; `renice` gets the second one
+/// before any task was pushed, and in its first task.
+fn order(renice: impl Fn(&Serializer, bool) + Clone + Send + 'static) -> String {
+    let (pool, _clock) = virtual_pool();
+    let both = ["a", "b"].map(|name| (name, pool.serializer(name).build().expect("a serializer")));
+    let (ran, all_ran) = mpsc::channel();
+    renice(&both[1].1, true);
+    held(&pool, || {
+        for number in 0..8 {
+            for (name, serializer) in both.iter().map(|(name, it)| (*name, it)) {
+                let (ran, renice, same) = (ran.clone(), renice.clone(), serializer.clone());
+                let task = move || {
+                    ran.send(name).expect("a test");
+                    if name == "b" && number == 0 {
+                        renice(&same, false);
+                    }
+                };
+                serializer.push(task).expect("room");
+            }
+        }
+    });
+    drop(ran);
+    all_ran.iter().collect()
+}
+
+#[test]
+fn a_live_serializer_changes_its_class() {
+    let real_time = Class::RealTime(RealTimePriority::new(1));
+    let untouched = order(|_, _| ());
+    assert!(untouched.starts_with("ab"), "{untouched}");
+    let before = order(|b, is_idle| {
+        if is_idle {
+            b.set_priority(Priority::MAX);
+        }
+    });
+    assert!(before.starts_with("bbbbbbbb"), "{before}");
+    let meanwhile = order(move |b, is_idle| {
+        if !is_idle {
+            b.set_class(real_time);
+        }
+    });
+    assert_eq!(meanwhile, "abbbbbbbbaaaaaaa");
 }

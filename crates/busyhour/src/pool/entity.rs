@@ -4,8 +4,9 @@ use std::{any::Any, cell::UnsafeCell, marker::PhantomData, mem, ptr::NonNull, sy
 
 use super::{Unfinished, queue::Runnable, worker::TimeSlice};
 use crate::{
-    run_queue::{Class, QueueEnd, RunQueue, SchedState},
+    run_queue::{Class, Priority, QueueEnd, RealTimePriority, RunQueue, SchedState},
     stats::SerializerStats,
+    sync::runtime::atomic::{AtomicU32, Ordering},
 };
 
 /// A queue of tasks that runs one at a time. Serializers are entities; the pool
@@ -99,6 +100,7 @@ impl Token {
         // SAFETY: the token, and with it the entity, goes into the queue, which
         // outlives the borrow and does not look into the token.
         let sched_state = unsafe { &mut (*self.share()).sched_state };
+        self.cell().change_class(sched_state, queue);
         queue.wake(Runnable::Entity(self), sched_state, QueueEnd::Back);
     }
 
@@ -108,6 +110,7 @@ impl Token {
     pub(super) fn switch(self, queue: &mut RunQueue<Runnable>, ran_ns: u64) -> Runnable {
         // SAFETY: as in `wake`; the borrow is over before the next is run.
         let sched_state = unsafe { &mut (*self.share()).sched_state };
+        self.cell().change_class(sched_state, queue);
         queue.switch_after(Runnable::Entity(self), sched_state, ran_ns)
     }
 
@@ -121,14 +124,18 @@ impl Token {
 
     #[inline(always)]
     fn share(&self) -> *mut Share {
-        // SAFETY: the token keeps the entity, and the cell is its first field.
-        unsafe { self.0.as_ref() }.share.get()
+        self.cell().share.get()
     }
 
     #[inline(always)]
     fn code(&self) -> &'static EntityCode {
-        // SAFETY: as above.
-        unsafe { self.0.as_ref() }.code
+        self.cell().code
+    }
+
+    #[inline(always)]
+    fn cell(&self) -> &ShareCell {
+        // SAFETY: the token keeps the entity, and the cell is its first field.
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -236,6 +243,9 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct ShareCell {
     share: UnsafeCell<Share>,
+    /// The class to change to, in one word; 0 for none. Any thread writes it;
+    /// only the holder of the token takes it, before it queues the entity.
+    new_class: AtomicU32,
     code: &'static EntityCode,
 }
 
@@ -251,6 +261,7 @@ impl ShareCell {
                 sched_state,
                 allowance_log2,
             }),
+            new_class: AtomicU32::new(0),
             code: const {
                 &EntityCode {
                     run: EntityCode::run::<E>,
@@ -259,4 +270,39 @@ impl ShareCell {
             },
         }
     }
+
+    /// Changes the class when the entity is queued next. Nothing else is read
+    /// after the word, so it needs no order.
+    pub(crate) fn set_class(&self, class: Class) {
+        let word = match class {
+            Class::Normal(priority) => u32::from(priority.get()),
+            Class::RealTime(priority) => REAL_TIME + u32::from(priority.get()),
+        };
+        self.new_class.store(word, Ordering::Relaxed);
+    }
+
+    /// Moves the entity, which is not queued, to the class that was set last.
+    #[inline(always)]
+    fn change_class(&self, sched_state: &mut SchedState, queue: &RunQueue<Runnable>) {
+        if self.new_class.load(Ordering::Relaxed) != 0 {
+            self.take_class(sched_state, queue);
+        }
+    }
+
+    /// The epochs until now count at the old priority.
+    #[cold]
+    fn take_class(&self, sched_state: &mut SchedState, queue: &RunQueue<Runnable>) {
+        let word = self.new_class.swap(0, Ordering::Relaxed);
+        let class = match word.checked_sub(REAL_TIME) {
+            Some(priority) => Class::RealTime(RealTimePriority::new(priority as u8)),
+            None => Class::Normal(Priority::new(word as u8)),
+        };
+        if sched_state.ran_on().is_some() {
+            queue.sync_epoch(sched_state);
+        }
+        sched_state.set_class(class);
+    }
 }
+
+/// Above every normal priority.
+const REAL_TIME: u32 = 100;

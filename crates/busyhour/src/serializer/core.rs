@@ -88,6 +88,10 @@ impl Core {
         self.state.lock().queue.len()
     }
 
+    pub(super) fn set_class(&self, class: Class) {
+        self.share.set_class(class);
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.state.lock().is_idle()
     }

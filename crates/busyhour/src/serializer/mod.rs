@@ -55,6 +55,7 @@ use self::core::Core;
 use crate::{
     clock::Instant,
     pool::{JoinHandle, PushError, TaskPool, WaitError, current_entity, downcast, spawn_on},
+    run_queue::{Class, Priority},
     stats::SerializerStats,
     task::{Deliveries, Executor, HelpOutcome, Rejected, Task},
 };
@@ -201,6 +202,31 @@ impl Serializer {
     #[doc(alias = "dispatch_suspend")]
     pub fn suspend(&self) -> Suspension {
         Suspension::new(Arc::clone(&self.core))
+    }
+
+    /// Moves the serializer to another class, while it has tasks or not.
+    ///
+    /// It takes effect when the serializer is queued next: with the next push
+    /// if it has no tasks, otherwise at the end of its next turn, or of the one
+    /// that runs. What is left of its counter stays.
+    ///
+    /// ```
+    /// use busyhour::{pool::TaskPool, run_queue::{Class, RealTimePriority}};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let calls = pool.serializer("calls").build().unwrap();
+    /// calls.set_class(Class::RealTime(RealTimePriority::new(50)));
+    /// ```
+    #[doc(alias("renice", "sched_setscheduler"))]
+    pub fn set_class(&self, class: Class) {
+        self.core.set_class(class);
+    }
+
+    /// Changes the priority among normal entities; see
+    /// [`set_class`](Self::set_class).
+    #[doc(alias("nice", "setpriority"))]
+    pub fn set_priority(&self, priority: Priority) {
+        self.set_class(Class::Normal(priority));
     }
 
     /// The number of waiting tasks, without the one that runs.
