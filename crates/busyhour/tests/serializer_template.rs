@@ -214,6 +214,37 @@ fn a_serializer_that_ends_while_it_is_high_is_no_longer_counted() {
     assert_eq!((alerts.alert_count(), pool.alert_count()), (0, 0));
 }
 
+/// The marks that a hook was told while `end` ended a serializer that was high.
+fn told_until(end: impl FnOnce(&TaskPool, &ShutdownGroup)) -> Vec<Watermark> {
+    let (pool, group, told) = (pool(), ShutdownGroup::new(), Arc::default());
+    let hook = Arc::clone(&told);
+    let ends = pool.serializer("ends").group(&group);
+    let ends = ends.on_alert(1, 3, move |alert| {
+        let hook: &Mutex<Vec<Watermark>> = &hook;
+        hook.lock().unwrap().push(alert.mark);
+    });
+    let ends = ends.build().unwrap();
+    let suspension = ends.suspend();
+    fill(&ends, 4);
+    end(&pool, &group);
+    drop((suspension, ends));
+    run(&pool);
+    std::mem::take(&mut told.lock().unwrap())
+}
+
+#[test]
+fn a_shutdown_that_empties_a_queue_tells_that_it_is_low() {
+    let alternate = [Watermark::High, Watermark::Low];
+    let by_group = told_until(|_, group| {
+        assert_eq!(group.shutdown(Duration::from_micros(3)).not_run, 4);
+    });
+    assert_eq!(by_group, alternate);
+    let by_pool = told_until(|pool, _| {
+        assert_eq!(pool.shutdown(Duration::from_micros(3)).not_run, 4);
+    });
+    assert_eq!(by_pool, alternate);
+}
+
 fn stats_of(pool: &TaskPool, name: &str) -> SerializerStats {
     let mut all = pool.serializer_stats().into_iter();
     all.find(|stats| stats.name == name).unwrap()

@@ -338,19 +338,11 @@ impl Core {
         let not_run = waiting.len() as u64;
         // While the state is locked: a shutdown must see both or neither.
         count(not_run);
-        drop(state);
-        self.lower();
         self.count(|named_state| &named_state.dropped, not_run);
+        self.leave(state);
         self.drop_queue(waiting);
         self.tell_waiters();
         not_run
-    }
-
-    /// The queue is empty for good, so it is above no watermark.
-    fn lower(&self) {
-        if let Some(named_state) = &self.named_state {
-            named_state.lower(&self.pool().registry.high_count);
-        }
     }
 
     fn tell_waiters(&self) {
@@ -678,13 +670,14 @@ impl Drop for Core {
         if self.is_listed() {
             self.pool().registry.release(Core::name(self));
         }
-        let waiting = mem::take(&mut self.state.lock().queue);
+        let mut state = self.state.lock();
+        let waiting = mem::take(&mut state.queue);
         let not_run = waiting.len() as u64;
         if not_run > 0 {
             self.pool().thread_context().count_dropped(not_run);
         }
+        self.leave(state);
         self.drop_queue(waiting);
-        self.lower();
         let marks = self.named_state.as_ref().and_then(|it| it.take_marks());
         self.pool().isolate(|| drop(marks));
     }

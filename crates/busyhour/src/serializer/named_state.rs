@@ -117,13 +117,6 @@ impl NamedState {
         Some((marks, alert?))
     }
 
-    /// The serializer's queue was dropped, or the serializer is.
-    pub(super) fn lower(&self, total: &AtomicUsize) {
-        if let Some(marks) = &mut self.pending.lock().marks {
-            marks.lower(total);
-        }
-    }
-
     /// The marks with their hooks, whose drop is foreign code.
     pub(super) fn take_marks(&self) -> Option<Arc<SharedMarks>> {
         let marks = self.pending.lock().marks.take()?;

@@ -65,17 +65,11 @@ impl Watermarks {
             self.count(total, |counter| _ = counter.fetch_add(1, Ordering::Relaxed));
             Some(Watermark::High)
         } else if self.is_high && len <= self.shared.low {
-            self.lower(total);
+            self.is_high = false;
+            self.count(total, |counter| _ = counter.fetch_sub(1, Ordering::Relaxed));
             Some(Watermark::Low)
         } else {
             None
-        }
-    }
-
-    /// It is no longer high: its queue was emptied, or it is dropped.
-    pub(super) fn lower(&mut self, total: &AtomicUsize) {
-        if std::mem::take(&mut self.is_high) {
-            self.count(total, |counter| _ = counter.fetch_sub(1, Ordering::Relaxed));
         }
     }
 
