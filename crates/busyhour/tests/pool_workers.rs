@@ -8,7 +8,7 @@ use std::{
 
 use busyhour::{
     clock::{Clock, UnixTime},
-    pool::{Selector, TaskPool},
+    pool::{PoolBuildError, Selector, TaskPool, TaskPoolBuilder},
     serializer::Serializer,
     stats::WorkerStats,
 };
@@ -140,9 +140,17 @@ fn a_worker_that_has_ended_is_not_listed() {
 /// Serializers that wait together for the only worker, which tells of itself at each of
 /// their turns; each works for `time` at each of its `turns`.
 fn seen_at_each_turn(serializers: usize, turns: u32, time: Duration) -> Vec<WorkerStats> {
+    seen_with(TaskPool::builder(), serializers, turns, time)
+}
+
+fn seen_with(
+    builder: TaskPoolBuilder,
+    serializers: usize,
+    turns: u32,
+    time: Duration,
+) -> Vec<WorkerStats> {
     let clock = Clock::simulated(UnixTime::from_secs(0));
-    let pool = TaskPool::builder().workers(1).clock(clock.clone());
-    let pool = pool.build().unwrap();
+    let pool = builder.workers(1).clock(clock.clone()).build().unwrap();
     let waiting: Vec<Serializer> = (0..serializers).map(|_| pool.ephemeral()).collect();
     let (seen, all_seen) = mpsc::channel();
     let held = Held::one_of(&pool);
@@ -173,6 +181,27 @@ fn the_structure_of_the_run_queue_is_told() {
     // One runs, and more than 8 wait.
     assert_eq!(of_many[..31], [true; 31]);
     assert_eq!(of_many[31..], [false; 10]);
+}
+
+#[test]
+fn the_thresholds_of_the_run_queues_are_those_of_the_pool() {
+    let builder = TaskPool::builder().run_queue_thresholds(4, 1);
+    let seen = seen_with(builder, 6, 1, Duration::ZERO);
+    let bucketed: Vec<bool> = seen.iter().map(|it| it.is_bucketed).collect();
+    // After the first switch five wait, and so on.
+    assert_eq!(bucketed, [true, true, true, true, false, false, false]);
+}
+
+#[test]
+fn thresholds_that_contradict_each_other_are_refused() {
+    for (sorted_max, sorted_again) in [(0, 0), (8, 8), (8, 9), (65, 1)] {
+        let builder = TaskPool::builder().run_queue_thresholds(sorted_max, sorted_again);
+        let refused = builder.build().unwrap_err();
+        assert!(matches!(refused, PoolBuildError::Thresholds { .. }));
+        let said = refused.to_string();
+        let got = format!("sorted_again < sorted_max ≤ 64, got {sorted_again} and {sorted_max}");
+        assert!(said.ends_with(&got), "{said}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 mod model;
 
 use busyhour::run_queue::{
-    Class, Mode, Priority, QueueEnd, RealTimePriority, RunQueue, SchedState, WorkerId,
+    Class, Mode, Priority, QueueEnd, RealTimePriority, RunQueue, SchedState, Thresholds, WorkerId,
 };
 use model::{Driver, Operation};
 use proptest::{collection::vec, prelude::*};
@@ -37,6 +37,43 @@ fn long_histories_agree_with_the_naive_scan_in_every_mode() {
 
     let mostly_long = drive(600, 1_000_000);
     assert!(mostly_long.long > 900_000, "{mostly_long:?}");
+}
+
+#[test]
+fn no_threshold_changes_the_order() {
+    for (sorted_max, sorted_again) in [(1, 0), (2, 1), (3, 0), (17, 16), (64, 0), (64, 63)] {
+        let thresholds = Thresholds::new(sorted_max, sorted_again).unwrap();
+        let mut driver = Driver::with_thresholds(600, thresholds);
+        let mut random = Random(sorted_max as u64);
+        for step in 0..50_000 * scale() {
+            driver.apply(Operation::decode(random.next(), 600));
+            if step % 1_000 == 0 {
+                driver.check();
+            }
+        }
+        assert!(
+            driver.met.picks > 0 && driver.met.turns_of_mode > 0,
+            "{:?}",
+            driver.met
+        );
+    }
+}
+
+#[test]
+fn the_structure_changes_at_the_given_lengths() {
+    for (sorted_max, sorted_again) in [(1, 0), (5, 2), (64, 63)] {
+        let thresholds = Thresholds::new(sorted_max, sorted_again).unwrap();
+        let worker = WorkerId::new(0);
+        let mut queue = RunQueue::with_thresholds(worker, TURN, thresholds);
+        for len in 1..=sorted_max + 3 {
+            queue.wake(len, &mut SchedState::default(), QueueEnd::Back);
+            assert_eq!(queue.mode() == Mode::Sorted, len <= sorted_max, "{len}");
+        }
+        for len in (0..sorted_max + 3).rev() {
+            assert!(queue.pick().is_some());
+            assert_eq!(queue.mode() == Mode::Sorted, len <= sorted_again, "{len}");
+        }
+    }
 }
 
 /// Applies random operations, and compares the whole state from time to time.

@@ -1,7 +1,7 @@
 use std::{num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
 use super::{Hook, TaskPool, shared::Shared, worker::may_use};
-use crate::clock::Clock;
+use crate::{clock::Clock, run_queue::Thresholds};
 
 /// How a push from outside the pool chooses a worker.
 #[doc(alias = "ast_taskpool_selector")]
@@ -32,6 +32,18 @@ pub enum PoolBuildError {
         /// The requested maximum.
         maximum: usize,
         /// The maximum number of workers in a pool.
+        limit: usize,
+    },
+    /// The run queues' thresholds contradict each other.
+    #[error(
+        "a run queue's thresholds must satisfy sorted_again < sorted_max ≤ {limit}, got {sorted_again} and {sorted_max}"
+    )]
+    Thresholds {
+        /// Up to so many entities a run queue would stay sorted.
+        sorted_max: usize,
+        /// With so many left it would become sorted again.
+        sorted_again: usize,
+        /// The most that a sorted run queue can hold.
         limit: usize,
     },
     /// The name cannot be a thread's name.
@@ -66,6 +78,9 @@ pub struct TaskPoolBuilder {
     pub(super) capacity: usize,
     pub(super) clock: Clock,
     pub(super) processors: Vec<usize>,
+    /// Those of the run queues: `sorted_max` and `sorted_again`.
+    asked_thresholds: (usize, usize),
+    pub(super) thresholds: Thresholds,
 }
 
 impl TaskPoolBuilder {
@@ -84,6 +99,11 @@ impl TaskPoolBuilder {
             capacity: DEFAULT_CAPACITY,
             clock: Clock::machine(),
             processors: Vec::new(),
+            asked_thresholds: (
+                Thresholds::DEFAULT.sorted_max(),
+                Thresholds::DEFAULT.sorted_again(),
+            ),
+            thresholds: Thresholds::DEFAULT,
         }
     }
 
@@ -182,17 +202,28 @@ impl TaskPoolBuilder {
         self
     }
 
+    /// The lengths at which each worker's run queue changes its structure:
+    /// sorted up to `sorted_max` runnable entities, and again when
+    /// `sorted_again` are left; default 16 and 8. They change what a switch
+    /// costs, never what runs next.
+    pub fn run_queue_thresholds(mut self, sorted_max: usize, sorted_again: usize) -> Self {
+        self.asked_thresholds = (sorted_max, sorted_again);
+        self
+    }
+
     /// Starts the workers.
     ///
     /// # Errors
     ///
     /// [`PoolBuildError::WorkerCounts`] if the counts contradict each other,
+    /// [`PoolBuildError::Thresholds`] if those do,
     /// [`PoolBuildError::Name`] if the name contains a NUL byte,
     /// [`PoolBuildError::Affinity`] if this process may not use one of the
     /// processors, [`PoolBuildError::Thread`] if the system refuses a thread;
     /// then no thread is left behind.
-    pub fn build(self) -> Result<TaskPool, PoolBuildError> {
+    pub fn build(mut self) -> Result<TaskPool, PoolBuildError> {
         let counts = self.counts()?;
+        self.thresholds = self.checked_thresholds()?;
         if self.name.contains('\0') {
             return Err(PoolBuildError::Name(self.name));
         }
@@ -211,6 +242,15 @@ impl TaskPoolBuilder {
             maximum: 0,
         };
         TaskPool::from_shared(Shared::new(self, counts, Some(seed)))
+    }
+
+    fn checked_thresholds(&self) -> Result<Thresholds, PoolBuildError> {
+        let (sorted_max, sorted_again) = self.asked_thresholds;
+        Thresholds::new(sorted_max, sorted_again).ok_or(PoolBuildError::Thresholds {
+            sorted_max,
+            sorted_again,
+            limit: Thresholds::LIMIT,
+        })
     }
 
     fn counts(&self) -> Result<WorkerCounts, PoolBuildError> {

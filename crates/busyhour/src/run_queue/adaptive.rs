@@ -1,30 +1,24 @@
-use super::{
-    Mode, QueueEnd,
-    bucketed::Bucketed,
-    rank::Rank,
-    sorted::{self, Sorted},
-};
+use super::{Mode, QueueEnd, Thresholds, bucketed::Bucketed, rank::Rank, sorted::Sorted};
 
 /// The queued entities, in the structure that is fastest for their number.
 ///
-/// It becomes bucketed when the ring is full, and sorted again when half a ring
-/// would be enough, so that entities that come and go at either length do not
+/// It becomes bucketed above one threshold, and sorted again at a lower one, so that entities that come and go at either length do not
 /// change the mode repeatedly. The structure that is not in use is empty.
 #[derive(Debug)]
 pub(super) struct Adaptive<E> {
     mode: Mode,
+    thresholds: Thresholds,
     /// That of the structure in use, so that reading it needs no branch.
     len: usize,
     short: Sorted<E>,
     long: Bucketed<E>,
 }
 
-const SORTED_AGAIN: usize = sorted::CAPACITY / 2;
-
 impl<E> Adaptive<E> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(thresholds: Thresholds) -> Self {
         Self {
             mode: Mode::Sorted,
+            thresholds,
             len: 0,
             short: Sorted::new(),
             long: Bucketed::new(),
@@ -44,7 +38,7 @@ impl<E> Adaptive<E> {
     pub(super) fn push(&mut self, entity: E, rank: Rank, end: QueueEnd) {
         self.len += 1;
         if self.mode == Mode::Sorted {
-            if self.len <= sorted::CAPACITY {
+            if self.len <= self.thresholds.sorted_max() {
                 return self.short.push(entity, rank, end);
             }
             self.lengthen();
@@ -118,7 +112,7 @@ impl<E> Adaptive<E> {
 
     #[inline(always)]
     fn shorten_if_few(&mut self) {
-        if self.len <= SORTED_AGAIN {
+        if self.len <= self.thresholds.sorted_again() {
             self.shorten();
         }
     }

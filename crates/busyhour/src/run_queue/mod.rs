@@ -16,6 +16,7 @@ mod class;
 mod sched_state;
 mod worker_id;
 mod rank;
+mod thresholds;
 mod adaptive;
 mod sorted;
 mod bucketed;
@@ -23,6 +24,7 @@ mod ranks;
 
 pub use class::{Class, Priority, RealTimePriority};
 pub use sched_state::SchedState;
+pub use thresholds::Thresholds;
 pub use worker_id::WorkerId;
 
 use adaptive::Adaptive;
@@ -91,12 +93,18 @@ impl<E> RunQueue<E> {
     /// An empty queue for `worker` that charges run time in units of `tick`
     /// (at least a nanosecond, at most about four seconds).
     pub fn with_tick(worker: WorkerId, tick: Duration) -> Self {
+        Self::with_thresholds(worker, tick, Thresholds::DEFAULT)
+    }
+
+    /// Like [`with_tick`](Self::with_tick), with other lengths at which the
+    /// structure changes.
+    pub fn with_thresholds(worker: WorkerId, tick: Duration, thresholds: Thresholds) -> Self {
         Self {
             worker,
             tick: Tick::new(tick),
             epoch: 0,
             newcomers_left: Self::NEWCOMERS_PER_EPOCH,
-            queued: Adaptive::new(),
+            queued: Adaptive::new(thresholds),
         }
     }
 
@@ -311,7 +319,7 @@ pub enum QueueEnd {
 /// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// A sorted ring, for up to 16 entities.
+    /// A sorted ring, for up to 16 entities, or what [`Thresholds`] say.
     Sorted,
     /// A list for each goodness, from 17 entities until 8 are left.
     Bucketed,

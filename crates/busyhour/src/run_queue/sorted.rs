@@ -1,8 +1,8 @@
-use super::{QueueEnd, rank::Rank};
+use super::{QueueEnd, Thresholds, rank::Rank};
 use std::mem;
 
-/// The length from which lists by rank are as fast: measured, see `README.md`.
-pub(super) const CAPACITY: usize = 16;
+/// The most that a threshold may ask for.
+pub(super) const CAPACITY: usize = Thresholds::LIMIT;
 
 // The head wraps around the machine word without a jump in the ring.
 const _: () = assert!(CAPACITY.is_power_of_two());

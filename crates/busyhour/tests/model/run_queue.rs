@@ -2,7 +2,7 @@
 //! a walk over every task, asleep or not, when an epoch begins.
 
 use busyhour::run_queue::{Class, Mode, Priority, QueueEnd, RealTimePriority, RunQueue};
-use busyhour::run_queue::{SchedState, WorkerId};
+use busyhour::run_queue::{SchedState, Thresholds, WorkerId};
 use std::time::Duration;
 
 /// One operation. An operation that does not fit the entity's state (such as
@@ -86,10 +86,14 @@ pub struct Met {
 
 impl Driver {
     pub fn new(entity_count: usize) -> Self {
+        Self::with_thresholds(entity_count, Thresholds::DEFAULT)
+    }
+
+    pub fn with_thresholds(entity_count: usize, thresholds: Thresholds) -> Self {
         Self {
             queues: std::array::from_fn(|worker| {
                 let tick = Duration::from_nanos(u64::from(TICK_NS));
-                RunQueue::with_tick(WorkerId::new(worker as u16), tick)
+                RunQueue::with_thresholds(WorkerId::new(worker as u16), tick, thresholds)
             }),
             sched_states: vec![SchedState::default(); entity_count],
             model: Naive::new(entity_count),

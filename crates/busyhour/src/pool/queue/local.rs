@@ -1,11 +1,11 @@
 //! A worker's own queues: its FIFO of plain tasks and its run queue.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use super::{fifo::TaskFifo, task_cell::TaskCell};
 use crate::{
     pool::{context, entity::Token},
-    run_queue::{Class, QueueEnd, RunQueue, SchedState, WorkerId},
+    run_queue::{Class, QueueEnd, RunQueue, SchedState, Thresholds, WorkerId},
     task::Task,
 };
 
@@ -35,13 +35,13 @@ pub(in crate::pool) struct WorkBatch {
 }
 
 impl Local {
-    pub(in crate::pool) fn new(worker: WorkerId) -> Self {
+    pub(in crate::pool) fn new(worker: WorkerId, thresholds: Thresholds) -> Self {
         Self {
             fifo: TaskFifo::new(),
             fifo_sched_state: SchedState::default(),
             fifo_is_queued: false,
             is_closed: false,
-            run_queue: RunQueue::new(worker),
+            run_queue: RunQueue::with_thresholds(worker, DEFAULT_TICK, thresholds),
         }
     }
 
@@ -236,6 +236,7 @@ impl WorkBatch {
     }
 }
 
+const DEFAULT_TICK: Duration = RunQueue::<Runnable>::DEFAULT_TICK;
 /// The most that is stolen at once, of each kind: a thief holds the biased lock
 /// while it moves them.
 const BATCH_MAX: usize = 128;

@@ -53,7 +53,7 @@ impl WorkerSet {
     pub(in crate::pool) fn new(builder: &TaskPoolBuilder, counts: WorkerCounts) -> Self {
         Self {
             places: (0..counts.places() + INLINE_RUNNERS_MAX)
-                .map(Worker::new)
+                .map(|number| Worker::new(number, builder.thresholds))
                 .collect(),
             counts,
             slots: WorkerSlots::new(counts.places()),

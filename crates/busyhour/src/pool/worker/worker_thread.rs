@@ -11,7 +11,7 @@ use crate::{
         queue::{BiasedLock, InjectQueue, Local, Runnable, TaskCell},
         shared::Shared,
     },
-    run_queue::{Mode, WorkerId},
+    run_queue::{Mode, Thresholds, WorkerId},
     sync::{
         CachePadded, Mutex, SpinLock, lock,
         runtime::{
@@ -115,11 +115,11 @@ struct Parking {
 }
 
 impl Worker {
-    pub(in crate::pool) fn new(number: usize) -> Self {
+    pub(in crate::pool) fn new(number: usize, thresholds: Thresholds) -> Self {
         Self {
             number,
             id: id(number),
-            biased_lock: CachePadded(BiasedLock::new(Local::new(id(number)))),
+            biased_lock: CachePadded(BiasedLock::new(Local::new(id(number), thresholds))),
             gauges: CachePadded::default(),
             is_at_work: AtomicBool::new(false),
             has_stand_in: AtomicBool::new(false),
