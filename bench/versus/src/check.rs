@@ -54,6 +54,13 @@ impl Expect {
         }
     }
 
+    pub fn only_compute(params: &Params) -> Self {
+        Self {
+            exact: vec![("steps", params.number("steps"))],
+            ..Self::default()
+        }
+    }
+
     pub fn timers(params: &Params) -> Self {
         let n = params.number("n");
         let input = Input::timers(params.number("seed"), n);

@@ -17,7 +17,7 @@ use crate::{
     runner::{self, Plan},
     scenario::{self, Scenario},
     seeds::SEEDS,
-    seeds_shares::SHARE_TABLES,
+    seeds_shares::{MACHINE as COMPUTE, SHARE_TABLES},
 };
 
 /// How long a run may take.
@@ -109,6 +109,11 @@ pub fn seed_shares(rounds: usize, only: &str) -> Result<Vec<Row>> {
             measured(table.work, &table.engines(), &plan, 1)?;
             let later = measured(table.work, &table.engines(), &plan, rounds)?;
             rows.extend(later);
+            if table.has_machine() && !rows.iter().any(|row| row.scenario == COMPUTE) {
+                let part = scenario::parts(COMPUTE)[0];
+                let plan = seed_plan((part.full)(), 1);
+                rows.extend(measured(COMPUTE, &[], &plan, rounds)?);
+            }
         }
     }
     Ok(rows)

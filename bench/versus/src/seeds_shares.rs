@@ -40,8 +40,7 @@ pub struct ShareLine {
     size: Option<(&'static str, u64)>,
     /// Busyhour is behind if it is worse than this, whatever the others do.
     wanted: Option<f64>,
-    /// Why Busyhour is behind here, and what was measured as the limit; empty while nobody
-    /// has found out.
+    /// Why Busyhour is behind here; empty while nobody has found out.
     why: &'static str,
 }
 
@@ -69,7 +68,7 @@ struct Measured {
 }
 
 /// The titles of the columns after the first.
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "seed: before",
     "seed: after",
     "today: before",
@@ -77,7 +76,8 @@ const COLUMNS: [&str; 8] = [
     "busyhour",
     "wanted",
     "perfect",
-    "why it is behind, and the limit",
+    "only compute",
+    "why it is behind",
 ];
 
 impl Share {
@@ -224,6 +224,27 @@ impl ShareTable {
         Measured::of(line.share, row, base)
     }
 
+    /// Whether threads that only compute are the limit of this table.
+    pub fn has_machine(&self) -> bool {
+        self.axis == MACHINE_AXIS
+    }
+
+    /// What threads that only compute get on this machine.
+    fn machine_text(&self, line: &ShareLine, rows: &[Row]) -> String {
+        if !self.has_machine() {
+            return "–".to_owned();
+        }
+        let at = |threads: u64| {
+            rows.iter().find(|row| {
+                row.scenario == MACHINE && row.params.get(MACHINE_AXIS) == Some(threads)
+            })
+        };
+        let measured = at(line.at)
+            .zip(at(line.base_at))
+            .and_then(|(row, base)| Measured::of(line.share, row, base));
+        measured.map_or("left out".to_owned(), |measured| measured.text(line.share))
+    }
+
     /// The reason of the figure that has none, or of its base.
     fn why_none(&self, line: &ShareLine, engine: &str, rows: &[Row]) -> String {
         let base = format!("{engine}{}", self.base_suffix);
@@ -275,6 +296,7 @@ impl ShareTable {
             },
             SeedCell::plain(or_dash(line.wanted)),
             SeedCell::plain(or_dash(share.perfect(line.at, cores))),
+            SeedCell::plain(self.machine_text(line, rows)),
             SeedCell::plain(why),
         ]
     }
@@ -368,6 +390,10 @@ pub const SHARE_TABLES: &[ShareTable] = &[
     },
 ];
 
+/// The scenario of threads that only compute.
+pub const MACHINE: &str = "only-compute";
+const MACHINE_AXIS: &str = "threads";
+
 const fn ordering(
     what: &'static str,
     before: &'static str,
@@ -384,7 +410,7 @@ const fn ordering(
         base_at: workers,
         size: None,
         wanted,
-        why: "a plain push is so short that what order adds is a large part of it; limit not measured",
+        why: "a plain push is so short that what order adds is a large part of it",
     }
 }
 
@@ -497,6 +523,11 @@ mod tests {
         row("digest", engine, "digest_ms", params, rounds)
     }
 
+    fn compute(threads: u64, rounds: &[f64]) -> Row {
+        let params = Params::default().with("threads", threads);
+        row("only-compute", "machine", "compute_ms", params, rounds)
+    }
+
     /// The cells of a line, for a machine with two cores.
     fn line(rows: &[Row], table: &str, what: &str) -> Vec<(String, bool)> {
         let mut tables = SHARE_TABLES.iter();
@@ -535,7 +566,7 @@ mod tests {
         ];
         let cells = line(&rows, "ordering", "of the rate, 50 threads");
         assert_eq!(cells[4], ("30 % (one round)".to_owned(), true));
-        assert!(cells[7].0.contains("limit not measured"), "{}", cells[7].0);
+        assert!(cells[8].0.contains("plain push"), "{}", cells[8].0);
     }
 
     #[test]
@@ -544,18 +575,22 @@ mod tests {
             folder("busyhour", 1, &[100.0, 200.0, 300.0]),
             folder("busyhour", 2, &[50.0, 125.0, 200.0]),
             folder("busyhour", 8, &[50.0, 100.0, 150.0]),
+            compute(1, &[100.0, 100.0]),
+            compute(2, &[62.5, 62.5]),
             folder("libpcp-together", 1, &[100.0]),
             folder("libpcp-together", 8, &[40.0]),
         ];
         let two = line(&rows, "folder", "2 threads");
         assert_eq!(two[4], ("80 % (75 %–100 %)".to_owned(), true));
-        assert_eq!(two[7].0, "open: the ranges overlap");
+        assert_eq!(two[8].0, "open: the ranges overlap");
         assert_eq!((two[5].0.as_str(), two[6].0.as_str()), ("85 %", "100 %"));
+        assert_eq!(two[7].0, "80 % (80 %–80 %)");
         // Behind the other structure, though nothing else is wanted.
         let eight = line(&rows, "folder", "8 threads");
         assert_eq!(eight[3].0, "31 % (one round)");
         assert_eq!(eight[4], ("25 % (25 %–25 %)".to_owned(), true));
-        assert_eq!(eight[7].0, "not found out");
+        assert_eq!(eight[7].0, "left out");
+        assert_eq!(eight[8].0, "not found out");
         assert_eq!((eight[5].0.as_str(), eight[6].0.as_str()), ("–", "25 %"));
     }
 
