@@ -1,8 +1,13 @@
 //! The list of subscriptions, and the topic on which they come and go.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use busyhour::{
@@ -13,6 +18,7 @@ use busyhour::{
     stats::{SubscriptionFilter, SubscriptionStats},
     task::{Executor, Overflow, Rejected, Task},
 };
+use futures_core::Stream;
 
 #[derive(Clone)]
 struct Load {
@@ -124,6 +130,47 @@ fn a_laggard_is_shown_until_it_is_up_to_date() {
     let slow = of_name(&loads, "slow");
     assert!(!slow.is_lagging);
     assert!(slow.delivered >= 5 && slow.queued_len == 0);
+}
+
+#[test]
+fn what_a_stream_receives_by_replay_waits_and_is_delivered() {
+    let loads: Topic<Load> = Topic::builder("loads").cached().build();
+    for line in 0..1_000 {
+        _ = loads.publish(load(line, 1));
+    }
+    let mut stream = loads.subscribe().name("stream").replay().stream();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut received = 0;
+    while Pin::new(&mut stream).poll_next(&mut context).is_ready() {
+        received += 1;
+        let stats = of_name(&loads, "stream");
+        assert_eq!(stats.delivered, received);
+        assert_eq!(stats.queued_len, stream.queued_len() as u64);
+        if received == 500 {
+            _ = loads.publish(load(7, 2));
+        }
+    }
+    assert_eq!(received, 1_002, "the keys, the change and the notice");
+}
+
+#[test]
+fn a_stream_whose_executor_has_ended_counts_what_it_still_delivers() {
+    let (loads, pool) = (Topic::builder("loads").cached().build(), idle_pool());
+    let stream = loads.subscribe().name("stream").on(&pool);
+    let mut stream = stream.stream();
+    for line in 0..3 {
+        _ = loads.publish(load(line, 1));
+    }
+    pool.shutdown(Duration::from_millis(1));
+    let mut context = Context::from_waker(Waker::noop());
+    for received in 1..=3 {
+        assert!(Pin::new(&mut stream).poll_next(&mut context).is_ready());
+        let stats = of_name(&loads, "stream");
+        assert_eq!(stats.delivered, received);
+        assert_eq!(stats.queued_len, 3 - received);
+    }
+    let end = Pin::new(&mut stream).poll_next(&mut context);
+    assert!(matches!(end, Poll::Ready(None)));
 }
 
 #[test]

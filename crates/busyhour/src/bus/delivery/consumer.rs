@@ -3,8 +3,8 @@ use super::{
     attribute::Wanted,
     item::{Item, Queued},
     items::Items,
-    lag::{Lag, ToFetch},
-    mailbox::{Mailbox, NextAction},
+    lag::{Lag, NextAction, ToFetch},
+    mailbox::Mailbox,
     quantum::Quantum,
     queue::Queue,
 };
@@ -324,7 +324,10 @@ impl<E: Event> Subscriber<E> {
         while items.is_empty() {
             match self.mailbox.next_action(items) {
                 NextAction::Deliver => {}
-                NextAction::CatchUp(to_fetch) => self.catch_up(to_fetch, items),
+                NextAction::CatchUp(to_fetch) => {
+                    self.catch_up(to_fetch, items);
+                    self.mailbox.begin_stream_batch(items);
+                }
                 NextAction::Rest => return,
             }
         }

@@ -50,3 +50,14 @@ impl Behind {
         self.0.pop_front()
     }
 }
+
+/// What the consumer does next.
+#[must_use]
+pub(in crate::bus) enum NextAction {
+    /// Deliver the batch.
+    Deliver,
+    /// Fetch this shard's changes from the cache.
+    CatchUp(ToFetch),
+    /// Nothing: the turn has ended.
+    Rest,
+}

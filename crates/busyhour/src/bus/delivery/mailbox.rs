@@ -4,7 +4,7 @@ use super::{
     consumer::Subscriber,
     item::{Item, Queued},
     items::Items,
-    lag::{Behind, ToFetch},
+    lag::{Behind, NextAction},
     offer::Offer,
     queue::Queue,
 };
@@ -80,17 +80,6 @@ struct MailboxState<E: Event> {
     taken: u64,
     /// The consumer has something to announce although nothing is queued.
     announce_replayed: bool,
-}
-
-/// What the consumer does next.
-#[must_use]
-pub(in crate::bus) enum NextAction {
-    /// Deliver the batch.
-    Deliver,
-    /// Fetch this shard's changes from the cache.
-    CatchUp(ToFetch),
-    /// Nothing: the turn has ended.
-    Rest,
 }
 
 impl<E: Event> Mailbox<E> {
@@ -220,6 +209,13 @@ impl<E: Event> Mailbox<E> {
             .is_ok()
     }
 
+    /// The same for a stream, which delivers what it has in hand even after the
+    /// end.
+    fn set_unclaimed_of_stream(&self, len: usize) {
+        let set = |unclaimed: u64| Some(unclaimed & ENDED | len as u64);
+        let _always = (self.unclaimed).fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
+    }
+
     /// Counts items that a turn has just taken from the queue. The lock is
     /// still held, so that a thread that ends the deliveries finds each item in
     /// exactly one of the two places.
@@ -228,18 +224,28 @@ impl<E: Event> Mailbox<E> {
         self.set_taken_len(len);
         self.replayed.store(0, Ordering::Relaxed);
         // After the end only a stream still takes items, and it may.
-        let _ended = self.set_unclaimed(len);
+        self.set_unclaimed_of_stream(len);
     }
 
     /// Called before a turn delivers a batch to which it has appended items
     /// that were not in the queue; `false` if nothing more is delivered.
     pub(super) fn begin_batch(&self, batch: &Items<E>) -> bool {
-        let mut state = self.busy.state.lock();
-        let added_count = batch.len().saturating_sub(self.unclaimed_len());
-        state.taken += added_count as u64;
-        self.replayed
-            .fetch_add(added_count as u64, Ordering::Relaxed);
+        let _state = self.count_replayed(batch);
         self.set_unclaimed(batch.len())
+    }
+
+    /// The same for a stream.
+    pub(super) fn begin_stream_batch(&self, batch: &Items<E>) {
+        let _state = self.count_replayed(batch);
+        self.set_unclaimed_of_stream(batch.len());
+    }
+
+    fn count_replayed(&self, batch: &Items<E>) -> SpinGuard<'_, MailboxState<E>> {
+        let mut state = self.busy.state.lock();
+        let added_count = batch.len().saturating_sub(self.unclaimed_len()) as u64;
+        state.taken += added_count;
+        self.replayed.fetch_add(added_count, Ordering::Relaxed);
+        state
     }
 
     /// Returns the claimed items that are still in the batch. If the deliveries
