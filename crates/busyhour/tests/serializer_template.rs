@@ -6,6 +6,7 @@ use std::{
 };
 
 use busyhour::{
+    bus::Delivery,
     clock::{Clock, UnixTime},
     pool::{PushError, TaskPool},
     run_queue::RealTimePriority,
@@ -157,11 +158,36 @@ fn serializers_of_a_template_alert_under_its_name() {
         "each has a queue of its own"
     );
     fill(&other, 1);
-    let alert = runtime.queue_alerts().get(&"device".into()).unwrap();
+    let alert = runtime.queue_alerts().find(|_| true).unwrap();
     assert_eq!((alert.mark, alert.queued_len), (Watermark::High, 2));
+    assert_eq!(&*alert.serializer.name, "device");
+}
+
+#[test]
+fn a_serializer_of_a_template_that_is_low_hides_no_other_that_is_high() {
+    let (runtime, told) = (Runtime::simulated(1), Arc::new(Mutex::new(Vec::new())));
+    let hook = Arc::clone(&told);
+    let alerts = runtime.queue_alerts();
+    let _subscription = alerts.subscribe().start(move |delivery| {
+        if let Delivery::Event(alert, _) = delivery {
+            hook.lock().unwrap().push(alert.mark);
+        }
+    });
+    let devices = runtime.serializer("device").watermarks(0, 2);
+    let devices = devices.template().unwrap();
+    let (high, falls) = (devices.ephemeral(), devices.ephemeral());
+    let suspension = high.suspend();
+    fill(&high, 2);
+    fill(&falls, 2);
+    assert_eq!(alerts.len(), 2, "each under a key of its own");
     runtime.simulation().unwrap().run_until_idle();
-    let alert = runtime.queue_alerts().get(&"device".into()).unwrap();
-    assert_eq!(alert.mark, Watermark::Low);
+    let cached = alerts.find(|_| true).unwrap();
+    assert_eq!((cached.mark, alerts.len()), (Watermark::High, 1));
+    drop(suspension);
+    runtime.simulation().unwrap().run_until_idle();
+    assert!(alerts.is_empty(), "only those that are high are kept");
+    use Watermark::{High, Low};
+    assert_eq!(*told.lock().unwrap(), [High, High, Low, Low]);
 }
 
 #[test]

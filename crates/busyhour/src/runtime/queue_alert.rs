@@ -5,22 +5,25 @@ use std::sync::Arc;
 use super::{Components, Runtime};
 use crate::{
     bus::{Event, Topic},
-    serializer::{self, QueueAlert},
+    serializer::{self, QueueAlert, SerializerId, Watermark},
 };
 
-/// The key is the serializer's name.
+/// The key is the serializer: its name, and its number if a template made it.
 impl Event for QueueAlert {
-    type Key = Arc<str>;
+    type Key = SerializerId;
 
-    fn key(&self) -> &Arc<str> {
+    fn key(&self) -> &SerializerId {
         &self.serializer
     }
 }
 
 impl Runtime {
     /// The topic `serializer.alerts`: every crossing of a watermark by a
-    /// serializer of this runtime; the last one of each serializer is cached
-    /// under its name.
+    /// serializer of this runtime; the last one of each named serializer is
+    /// cached. The alert of a serializer of a
+    /// [template](serializer::SerializerTemplate) is cached under its number
+    /// while the serializer is high: after `Low` the key is removed, since any
+    /// number of such serializers come and go.
     ///
     /// ```
     /// use busyhour::{runtime::Runtime, serializer::Watermark};
@@ -52,5 +55,11 @@ impl Runtime {
 }
 
 fn publish(components: &Components, alert: &QueueAlert) {
-    let _nobody_may_listen = components.queue_alerts.publish(alert.clone());
+    let topic = &components.queue_alerts;
+    let _nobody_may_listen = topic.publish(alert.clone());
+    if alert.serializer.number > 0 && alert.mark == Watermark::Low {
+        // Hooks are told one alert of a serializer at a time, so no newer alert
+        // of it can be removed here.
+        let _nobody_may_listen = topic.remove(&alert.serializer);
+    }
 }

@@ -200,7 +200,7 @@ impl SerializerBuilder {
 
     fn create(self) -> Arc<Core> {
         let marks = self.shared_marks();
-        let named_state = self.name.map(|name| NamedState::new(name, marks, true));
+        let named_state = self.name.map(|name| NamedState::listed(name, marks));
         let core = Core::new(self.pool, self.bound, self.class, named_state);
         if let Some(group) = self.group {
             group.join(&core);

@@ -30,6 +30,7 @@ mod state;
 mod queue;
 mod named_state;
 mod group;
+mod id;
 mod overload;
 mod alert_group;
 mod suspension;
@@ -47,6 +48,7 @@ use std::{
 pub use alert_group::AlertGroup;
 pub use builder::{SerializerBuildError, SerializerBuilder};
 pub use group::ShutdownGroup;
+pub use id::SerializerId;
 pub use overload::{QueueAlert, QueueAlertHook, Watermark};
 pub use suspension::Suspension;
 pub use template::SerializerTemplate;

@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, atomic::AtomicUsize},
 };
 
-use super::overload::{QueueAlert, SharedMarks, Watermarks};
+use super::{
+    SerializerId,
+    overload::{QueueAlert, SharedMarks, Watermarks},
+};
 use crate::{
     stats::SerializerStats,
     sync::{
@@ -21,6 +24,8 @@ pub(super) struct NamedState {
     /// the name is that of its template.
     pub(super) is_listed: bool,
     pub(super) name: Arc<str>,
+    /// Tells the serializers of templates apart; 0 if it is listed.
+    number: u64,
     pub(super) rejected: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) conflated: AtomicU64,
@@ -53,12 +58,24 @@ impl PendingAlerts {
 }
 
 impl NamedState {
-    pub(super) fn new(name: Arc<str>, marks: Option<Arc<SharedMarks>>, is_listed: bool) -> Self {
+    /// For a serializer that the pool's registry has under this name.
+    pub(super) fn listed(name: Arc<str>, marks: Option<Arc<SharedMarks>>) -> Self {
+        Self::new(name, marks, 0)
+    }
+
+    /// For a serializer of a template, with a number that no other one of the
+    /// pool has and that is not 0.
+    pub(super) fn of_template(name: Arc<str>, marks: Arc<SharedMarks>, number: u64) -> Self {
+        Self::new(name, Some(marks), number)
+    }
+
+    fn new(name: Arc<str>, marks: Option<Arc<SharedMarks>>, number: u64) -> Self {
         let is_high = false;
         let marks = marks.map(|shared| Watermarks { shared, is_high });
         Self {
-            is_listed,
+            is_listed: number == 0,
             name,
+            number,
             rejected: AtomicU64::default(),
             dropped: AtomicU64::default(),
             conflated: AtomicU64::default(),
@@ -98,7 +115,10 @@ impl NamedState {
         let missed_before = pending.make_room();
         pending.alerts.push_back(QueueAlert {
             mark,
-            serializer: Arc::clone(&self.name),
+            serializer: SerializerId {
+                name: Arc::clone(&self.name),
+                number: self.number,
+            },
             queued_len,
             oldest_waiting_ns,
             running,

@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use super::AlertGroup;
+use super::{AlertGroup, SerializerId};
 
 /// The watermark that a queue has crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,8 @@ pub enum Watermark {
 pub struct QueueAlert {
     /// The watermark that was crossed.
     pub mark: Watermark,
-    /// The serializer's name, or the name of its
-    /// [template](super::SerializerTemplate).
-    pub serializer: Arc<str>,
+    /// The serializer whose queue it is.
+    pub serializer: SerializerId,
     /// The number of tasks that waited at that moment.
     pub queued_len: usize,
     /// Age of the oldest waiting task, in nanoseconds.

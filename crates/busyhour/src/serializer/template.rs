@@ -14,7 +14,8 @@ use crate::{pool::TaskPool, run_queue::Class};
 /// [`TaskPool::serializer_stats`] does not list it; a group shows what its
 /// members hold in all. Capacity, overflow policy, class and group cost it no
 /// memory. Watermarks cost an allocation; a serializer that has them bears the
-/// template's name, so that its alerts tell the kind.
+/// template's name, so that its alerts tell the kind, and a number of its own
+/// ([`SerializerId`](super::SerializerId)).
 ///
 /// # Examples
 ///
@@ -62,7 +63,10 @@ impl SerializerTemplate {
     /// A new serializer of this kind.
     pub fn ephemeral(&self) -> Serializer {
         let template = &self.template;
-        let named = |marks| NamedState::new(Arc::clone(&template.name), Some(marks), false);
+        let named = |marks| {
+            let number = template.pool.shared().registry.next_number();
+            NamedState::of_template(Arc::clone(&template.name), marks, number)
+        };
         let named_state = template.marks.clone().map(named);
         let core = Core::new(
             template.pool.clone(),

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak, atomic::AtomicUsize},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use crate::{
@@ -18,6 +21,8 @@ pub(crate) struct EntityRegistry {
     names: Mutex<BTreeMap<String, Weak<dyn Entity>>>,
     /// How many entities are above their high watermark, named or not.
     pub(crate) high_count: AtomicUsize,
+    /// How many numbers were given to entities that share a name.
+    number_count: AtomicU64,
     /// By address.
     suspended: Mutex<BTreeMap<usize, Suspended>>,
 }
@@ -29,6 +34,11 @@ struct Suspended {
 }
 
 impl EntityRegistry {
+    /// A number from 1 on that no other entity has.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.number_count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Gives `name` to what `make` builds; `None` if a living entity has the
     /// name.
     pub(crate) fn claim<E: Entity>(
