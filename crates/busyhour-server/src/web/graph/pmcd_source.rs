@@ -1,4 +1,7 @@
-use super::{pmcd_address::PmcdAddress, pmcd_stream::PmcdStream};
+use super::{
+    pmcd_address::PmcdAddress,
+    pmcd_stream::{PmcdShutdown, PmcdStream},
+};
 use busyhour::clock::{Clock, UnixTime};
 use busyhour_graphite::{
     Error, Index, Points, Source, Telemetry, TelemetryOptions, TelemetryStats, Window, node,
@@ -8,8 +11,8 @@ use std::{
     collections::HashMap,
     io,
     sync::{
-        Arc,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -23,8 +26,12 @@ use std::{
 pub struct PmcdSource {
     ring: Arc<Telemetry>,
     stop: Option<Sender<()>>,
+    connection: LivePmcd,
     thread: Option<JoinHandle<()>>,
 }
+
+/// The connection of the moment, which the end of the source shuts down.
+type LivePmcd = Arc<Mutex<Option<PmcdShutdown>>>;
 
 /// What the thread works with.
 struct PmcdSampler {
@@ -34,6 +41,7 @@ struct PmcdSampler {
     ring: Arc<Telemetry>,
     clock: Clock,
     stop: Receiver<()>,
+    connection: LivePmcd,
     counters: LiveCounters,
 }
 
@@ -64,6 +72,7 @@ impl PmcdSource {
     ) -> io::Result<Self> {
         let ring = Arc::new(Telemetry::new(options));
         let (stop, stopped) = mpsc::channel();
+        let connection = LivePmcd::default();
         let step = u64::try_from(options.step_seconds).unwrap_or(1).max(1);
         let sampler = PmcdSampler {
             address,
@@ -72,12 +81,14 @@ impl PmcdSource {
             ring: ring.clone(),
             clock: clock.clone(),
             stop: stopped,
+            connection: connection.clone(),
             counters: LiveCounters::default(),
         };
         let thread = thread::Builder::new().name(THREAD.into());
         Ok(Self {
             ring,
             stop: Some(stop),
+            connection,
             thread: Some(thread.spawn(move || sampler.run())?),
         })
     }
@@ -104,6 +115,10 @@ impl Source for PmcdSource {
 impl Drop for PmcdSource {
     fn drop(&mut self) {
         drop(self.stop.take());
+        // A thread that connects after this looks at `stop` before it reads.
+        if let Some(connection) = &*lock(&self.connection) {
+            connection.shut();
+        }
         if let Some(thread) = self.thread.take() {
             // The thread's own panic is already on standard error.
             let _ = thread.join();
@@ -123,6 +138,7 @@ impl PmcdSampler {
                 }
                 Err(PmcdEnd::Failed(_)) => {}
             }
+            *lock(&self.connection) = None;
             // Where it left a gap there is no growth.
             self.counters = LiveCounters::default();
             if self.wait(self.step).is_err() {
@@ -133,11 +149,15 @@ impl PmcdSampler {
 
     /// Connects, and samples until something fails.
     fn converse(&mut self, last_problem: &mut String) -> Result<(), PmcdEnd> {
-        let mut stream = PmcdStream::connect(&self.address)?;
+        let mut stream = PmcdStream::connect(&self.address, &self.clock)?;
+        *lock(&self.connection) = Some(stream.shutdown()?);
         let mut client = PmcdClient::new(&self.prefix, METRICS_MAX);
         let mut bytes = vec![0; READ_BYTES];
         let mut due = self.clock.now();
         loop {
+            if self.stop.try_recv() != Err(TryRecvError::Empty) {
+                return Err(PmcdEnd::Stopped);
+            }
             for action in client.receive(stream.read(&mut bytes)?)? {
                 match action {
                     LiveAction::Send(bytes) => stream.write(&bytes)?,
@@ -231,6 +251,10 @@ impl From<busyhour_pcp::LiveError> for PmcdEnd {
     fn from(error: busyhour_pcp::LiveError) -> Self {
         Self::Failed(error.to_string())
     }
+}
+
+fn lock(connection: &LivePmcd) -> std::sync::MutexGuard<'_, Option<PmcdShutdown>> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const THREAD: &str = "bh-pmcd";
