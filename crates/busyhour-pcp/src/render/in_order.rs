@@ -14,7 +14,8 @@ use std::{
 /// [`ControlFlow::Break`], no other job begins. At most `threads` threads work: the
 /// calling one, and workers of `pool` that have time. More threads than the machine has
 /// cores are not used. A free thread takes the next job, so the threads may be fewer
-/// than the jobs.
+/// than the jobs. A worker does one job and then what else waits for it, before it is
+/// asked again.
 ///
 /// A job begins only while fewer than two results for each thread wait for an earlier
 /// one. So what is held does not grow with the number of the jobs.
@@ -67,12 +68,15 @@ where
     let pass = Arc::new(Pass {
         work,
         ahead_max: (helper_count + 1) * AHEAD_A_THREAD,
+        helper_count,
+        pool: pool.cloned(),
         shared: Mutex::new(Shared {
             jobs: jobs.into_iter(),
             waiting: BTreeMap::new(),
             taken: 0,
             next: 0,
             running: 0,
+            helping: 0,
             joined: Some(joined),
             join,
             is_over: false,
@@ -80,10 +84,6 @@ where
         }),
         changed: Condvar::new(),
     });
-    if let Some(pool) = pool {
-        let pass = Arc::clone(&pass);
-        threads::ask(pool, helper_count, move || pass.work());
-    }
     pass.work();
     pass.finish()
 }
@@ -93,6 +93,8 @@ struct Pass<J, R, S, W, A> {
     work: W,
     /// The most jobs between the oldest that is not joined yet and the newest.
     ahead_max: usize,
+    helper_count: usize,
+    pool: Option<TaskPool>,
     shared: Mutex<Shared<J, R, S, A>>,
     changed: Condvar,
 }
@@ -107,6 +109,8 @@ struct Shared<J, R, S, A> {
     next: usize,
     /// Jobs that somebody does now.
     running: usize,
+    /// Workers that have been asked and have not ended their job.
+    helping: usize,
     joined: Option<S>,
     join: A,
     is_over: bool,
@@ -115,29 +119,39 @@ struct Shared<J, R, S, A> {
 
 impl<J, R, S, W, A> Pass<J, R, S, W, A>
 where
-    W: Fn(J) -> R,
-    A: FnMut(&mut S, R) -> ControlFlow<()>,
+    J: Send + 'static,
+    R: Send + 'static,
+    S: Send + 'static,
+    W: Fn(J) -> R + Send + Sync + 'static,
+    A: FnMut(&mut S, R) -> ControlFlow<()> + Send + 'static,
 {
     /// Does jobs until none is left to take.
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
+        self.ask();
         while let Some((number, job)) = self.take() {
-            let _ticket = JobTicket(self);
-            let result = (self.work)(job);
-            self.lock().add(number, result);
+            self.run(number, job);
+            self.ask();
+        }
+    }
+
+    fn run(&self, number: usize, job: J) {
+        let _ticket = JobTicket(self);
+        let result = (self.work)(job);
+        self.lock().add(number, result);
+    }
+
+    /// Asks for as many workers as may help and have something to do.
+    fn ask(self: &Arc<Self>) {
+        let Some(pool) = &self.pool else { return };
+        let count = self.lock().take_places(self.helper_count, self.ahead_max);
+        for place in (0..count).map(|_| HelperPlace(Arc::clone(self))) {
+            threads::ask_one(pool, move || place.help());
         }
     }
 
     /// A thread that waits here waits for a job that another thread already does.
     fn take(&self) -> Option<(usize, J)> {
-        let mut shared = self.wait(|shared| shared.is_crowded(self.ahead_max));
-        if shared.is_over {
-            return None;
-        }
-        let job = shared.jobs.next()?;
-        let number = shared.taken;
-        shared.taken += 1;
-        shared.running += 1;
-        Some((number, job))
+        self.wait(|shared| shared.is_crowded(self.ahead_max)).take()
     }
 
     /// Waits for the jobs that other threads took.
@@ -166,6 +180,30 @@ impl<J, R, S, W, A> Pass<J, R, S, W, A> {
 }
 
 impl<J, R, S, A> Shared<J, R, S, A> {
+    /// The next job and its number.
+    fn take(&mut self) -> Option<(usize, J)> {
+        if self.is_over {
+            return None;
+        }
+        let job = self.jobs.next()?;
+        let number = self.taken;
+        self.taken += 1;
+        self.running += 1;
+        Some((number, job))
+    }
+
+    /// How many more workers may help: no more than there are jobs that need not wait.
+    fn take_places(&mut self, helper_count: usize, ahead_max: usize) -> usize {
+        let ahead = ahead_max.saturating_sub(self.taken - self.next);
+        let wanted = match self.is_over {
+            true => 0,
+            false => self.jobs.len().min(ahead).min(helper_count),
+        };
+        let count = wanted.saturating_sub(self.helping);
+        self.helping += count;
+        count
+    }
+
     fn is_crowded(&self, ahead_max: usize) -> bool {
         self.taken - self.next >= ahead_max && !self.is_over
     }
@@ -182,6 +220,41 @@ impl<J, R, S, A> Shared<J, R, S, A> {
             };
             self.is_over = (self.join)(joined, result).is_break();
         }
+    }
+}
+
+/// A worker that was asked for: it does one job, so that what else waits for it gets its
+/// turn. The place is given back when it is done, or if no worker takes it.
+struct HelperPlace<J, R, S, W, A>(Arc<Pass<J, R, S, W, A>>);
+
+impl<J, R, S, W, A> HelperPlace<J, R, S, W, A>
+where
+    J: Send + 'static,
+    R: Send + 'static,
+    S: Send + 'static,
+    W: Fn(J) -> R + Send + Sync + 'static,
+    A: FnMut(&mut S, R) -> ControlFlow<()> + Send + 'static,
+{
+    /// Does a job if there is one that need not wait for another.
+    fn help(self) {
+        let pass = Arc::clone(&self.0);
+        let mut shared = pass.lock();
+        let job = match shared.is_crowded(pass.ahead_max) {
+            true => None,
+            false => shared.take(),
+        };
+        drop(shared);
+        if let Some((number, job)) = job {
+            pass.run(number, job);
+        }
+        drop(self);
+        pass.ask();
+    }
+}
+
+impl<J, R, S, W, A> Drop for HelperPlace<J, R, S, W, A> {
+    fn drop(&mut self) {
+        self.0.lock().helping -= 1;
     }
 }
 

@@ -11,11 +11,15 @@ pub(crate) fn helper_count(threads: usize, parts: usize) -> usize {
 /// Asks `count` workers to run `work`. A pool that takes no task leaves the work to the
 /// caller.
 pub(crate) fn ask(pool: &TaskPool, count: usize, work: impl Fn() + Clone + Send + 'static) {
-    for _ in 0..count {
-        if pool.push(work.clone()).is_err() {
-            break;
-        }
-    }
+    (0..count).for_each(|_| ask_one(pool, work.clone()));
+}
+
+/// Asks one worker. The work may last for a while, so another thread takes the worker's
+/// place meanwhile: what else the pool has to do waits for no archive.
+pub(crate) fn ask_one(pool: &TaskPool, work: impl FnOnce() + Send + 'static) {
+    let place = pool.clone();
+    // A task that is refused is dropped, and the caller does its part.
+    let _ = pool.push(move || place.blocking(work));
 }
 
 /// Asked once: on Linux each answer reads the files of the control groups.

@@ -151,3 +151,21 @@ fn without_a_pool_or_with_few_jobs_the_caller_runs_them() {
     assert_eq!(count(vec![1, 2, 3], None), Ok(6));
     assert_eq!(count(vec![1, 2, 3], Some(&pool(1))), Ok(6));
 }
+
+/// A worker that helps with a job lets the pool do other work.
+#[test]
+fn other_tasks_of_the_pool_get_their_turn_while_jobs_run() {
+    let pool = pool(1);
+    let other = pool.clone();
+    let work = move |()| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        other.push(move || sender.send(()).unwrap()).unwrap();
+        receiver.recv_timeout(std::time::Duration::from_secs(20))
+    };
+    let join = |turns: &mut usize, turn: Result<(), _>| {
+        *turns += usize::from(turn.is_ok());
+        ControlFlow::Continue(())
+    };
+    let turns = in_order(vec![(); 8], 2, Some(&pool), 0, work, join);
+    assert_eq!(turns, Ok(8));
+}

@@ -125,7 +125,9 @@ impl Graphs {
             let _place = place;
             let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
             let begin = graphs.clock.now();
-            let outcome = ask(&graphs.graphite, &parameters, now, &is_over);
+            // It may last for seconds: another thread takes the worker's place.
+            let ask = || ask(&graphs.graphite, &parameters, now, &is_over);
+            let outcome = graphs.pool.blocking(ask);
             if let Some(digested) = outcome.as_ref().ok().and_then(|answer| answer.digested) {
                 graphs.note_digest(&parameters, digested, graphs.clock.now() - begin);
             }
