@@ -21,7 +21,7 @@ use std::{
 /// removed while the server runs. An archive that has not changed is not read again.
 ///
 /// Several archives may have the same path, as the daily ones of a host do. Their values
-/// are one series, see [`JoinedPoints`].
+/// are one series (`JoinedPoints`).
 pub struct Archives {
     folder: CatalogFolder,
     step_seconds: i64,
