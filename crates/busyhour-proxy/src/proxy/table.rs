@@ -41,6 +41,8 @@ pub struct Proxy<E, P = ()> {
     hashers: [FixedState; 3],
     serial: u64,
     held_bytes: u64,
+    /// Permits of requests that ended, until their events are handled.
+    ended: Vec<(TransactionId, P)>,
 }
 
 /// A message that came in.
@@ -91,6 +93,7 @@ impl<E: Edge, P> Proxy<E, P> {
             hashers: seeds.map(FixedState::with_seed),
             serial: 0,
             held_bytes: 0,
+            ended: Vec::new(),
         }
     }
 
@@ -104,10 +107,28 @@ impl<E: Edge, P> Proxy<E, P> {
         self.contexts.len() == 0
     }
 
-    /// What is kept with a request, as long as the table knows it.
+    /// What is kept with a request, as long as the table knows it; and after its end until
+    /// [`drop_ended`](Self::drop_ended), for the events of its last step.
     pub fn permit(&self, transaction: TransactionId) -> Option<&P> {
-        let context = self.contexts.get(transaction.slot)?;
-        (context.id == transaction).then_some(&context.permit)
+        let context = self.contexts.get(transaction.slot);
+        match context.filter(|context| context.id == transaction) {
+            Some(context) => Some(&context.permit),
+            None => {
+                let mut ended = self.ended.iter();
+                ended.find_map(|(id, permit)| (*id == transaction).then_some(permit))
+            }
+        }
+    }
+
+    /// Drops what was kept with requests that have ended. Call it when the events of a step
+    /// are handled.
+    pub fn drop_ended(&mut self) {
+        self.ended.clear();
+    }
+
+    fn is_known(&self, transaction: TransactionId) -> bool {
+        let context = self.contexts.get(transaction.slot);
+        context.is_some_and(|context| context.id == transaction)
     }
 
     /// The same, to change.
@@ -201,7 +222,7 @@ impl<E: Edge, P> Proxy<E, P> {
         targets: TargetSet,
         out: &mut Actions,
     ) {
-        if self.permit(transaction).is_some() {
+        if self.is_known(transaction) {
             self.step(now, transaction.slot, out, |context, work| {
                 context.locate(targets, work);
             });
@@ -217,7 +238,7 @@ impl<E: Edge, P> Proxy<E, P> {
         answer: &Answer<'_>,
         out: &mut Actions,
     ) {
-        if self.permit(transaction).is_none() {
+        if !self.is_known(transaction) {
             return;
         }
         self.step(now, transaction.slot, out, |context, work| {
@@ -310,7 +331,7 @@ impl<E: Edge, P> Proxy<E, P> {
             number: branch.number,
             status,
         };
-        let is_known = self.permit(transaction).is_some()
+        let is_known = self.is_known(transaction)
             && self.step(now, branch.slot, out, |context, work| {
                 context.receive_response(response, work)
             });
@@ -320,7 +341,7 @@ impl<E: Edge, P> Proxy<E, P> {
 
     /// A message of this branch could not be sent (RFC 3261 §16.9).
     pub fn transport_error(&mut self, now: Instant, branch: BranchId, out: &mut Actions) {
-        if self.permit(branch.transaction).is_some() {
+        if self.is_known(branch.transaction) {
             self.step(now, branch.transaction.slot, out, |context, work| {
                 context.transport_error(branch.number, work);
             });
@@ -383,6 +404,7 @@ impl<E: Edge, P> Proxy<E, P> {
         if let Ok(entry) = self.keys.find_entry(context.key as u64, |it| *it == slot) {
             entry.remove();
         }
+        self.ended.push((context.id, context.permit));
     }
 
     fn insert(

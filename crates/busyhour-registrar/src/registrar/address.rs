@@ -48,6 +48,11 @@ impl Domains {
             .map(String::as_str)
     }
 
+    /// Whether every host is ours.
+    pub fn are_all(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
     /// Whether `host` is ours.
     ///
     /// ```
@@ -127,6 +132,20 @@ pub(crate) fn datagram_address(uri: &str) -> Option<(IpAddr, u16)> {
         return None;
     }
     address_in(uri)
+}
+
+/// Where the device with this contact URI receives datagrams; `None` if the URI has a name,
+/// or wants another transport.
+///
+/// ```
+/// use busyhour_registrar::contact_address;
+///
+/// assert_eq!(contact_address("sip:a@192.0.2.7"), Some("192.0.2.7:5060".parse()?));
+/// assert_eq!(contact_address("sip:a@192.0.2.7;transport=tcp"), None);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+pub fn contact_address(uri: &str) -> Option<SocketAddr> {
+    datagram_address(uri).map(SocketAddr::from)
 }
 
 /// The address and port of a SIP URI, unless it has a name.

@@ -43,6 +43,11 @@ impl Advertised {
         smallest.map(|(_, address)| *address)
     }
 
+    /// Every address that is named to somebody.
+    pub fn all(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.0.iter().map(|(_, address)| *address)
+    }
+
     /// Whether nothing is named but the address that a request came to.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -74,6 +74,13 @@ impl Contact {
         FlowKey::of(&Params::parse(self.parameters())?)
     }
 
+    /// The URN of the device (RFC 5626 §4.1), where it gave one.
+    pub fn instance(&self) -> Option<&str> {
+        let params = Params::parse(self.parameters())?;
+        let instance = params.value(INSTANCE)?;
+        instance.strip_prefix('<')?.strip_suffix('>')
+    }
+
     /// Whether a registration of `newer` is one of this binding: of the same flow
     /// of the same device (RFC 5626 §6), else of an equal URI (RFC 3261 §10.3).
     pub(super) fn is_replaced_by(&self, newer: &Self) -> bool {
@@ -93,9 +100,7 @@ impl Contact {
     /// address of record `aor` with its instance (RFC 5627 §5.1). None without an
     /// instance that can stand in a URI.
     pub fn public_gruu(&self, aor: &str) -> Option<String> {
-        let params = Params::parse(self.parameters())?;
-        let instance = params.value(INSTANCE)?;
-        let urn = instance.strip_prefix('<')?.strip_suffix('>')?;
+        let urn = self.instance()?;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'():".contains(&byte);
         let fits = !urn.is_empty() && urn.bytes().all(is_plain);
         fits.then(|| format!("{aor};gr={urn}"))

@@ -36,6 +36,10 @@ pub enum Refusal {
     FirstHopLacksOutbound,
     /// 480: as many publications live as may.
     TooManyPublications,
+    /// 480: nobody can be reached there now; the text says why.
+    Unavailable(&'static str),
+    /// 481: no such dialog, or not through us.
+    NoDialog,
     /// 481: no such subscription, or no longer.
     NoSubscription,
     /// 489: an event package that we do not support.
@@ -61,8 +65,8 @@ impl Refusal {
             Self::TooLarge => Status::REQUEST_ENTITY_TOO_LARGE,
             Self::TooLongToKeep | Self::TooLongToAnswer => Status::MESSAGE_TOO_LARGE,
             Self::UnsupportedMedia(_) => Status::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooManyPublications => Status::TEMPORARILY_UNAVAILABLE,
-            Self::NoSubscription => Status::CALL_DOES_NOT_EXIST,
+            Self::TooManyPublications | Self::Unavailable(_) => Status::TEMPORARILY_UNAVAILABLE,
+            Self::NoDialog | Self::NoSubscription => Status::CALL_DOES_NOT_EXIST,
             Self::BadEvent => Status::BAD_EVENT,
             Self::UnsupportedScheme => Status::UNSUPPORTED_URI_SCHEME,
             Self::BadExtension(_) => Status::BAD_EXTENSION,
@@ -77,7 +81,7 @@ impl Refusal {
     pub fn reason(&self) -> &str {
         match self {
             Self::BadRequest(reason) => reason,
-            Self::Forbidden(reason) => reason,
+            Self::Forbidden(reason) | Self::Unavailable(reason) => reason,
             Self::NoSubscription => "Subscription Does Not Exist",
             Self::TooManyContacts => "Too Many Contacts",
             Self::TooManyPublications => "Too Many Publications",

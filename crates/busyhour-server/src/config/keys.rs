@@ -415,6 +415,13 @@ pub const KEYS: &[SettingKey] = &[
         show: |config| config.sip.handshakes_per_source_max.to_string(),
     },
     SettingKey {
+        path: "limits.calls",
+        allowed: whole(16, 16_777_216, "calls"),
+        help: "Calls at a time, and requests that wait for their answer; more requests are refused, and counted",
+        assign: |config, text| put(&mut config.limits.calls_max, text.parse().ok()),
+        show: |config| config.limits.calls_max.to_string(),
+    },
+    SettingKey {
         path: "limits.iax2_calls",
         allowed: whole(16, 16_777_216, "calls"),
         help: "Registrations over IAX2 in progress; more are not answered, and counted",

@@ -11,9 +11,13 @@ use super::{
         logins::{self, Logins},
         nonces::Nonces,
     },
+    call::calls::{CallBounds, Calls, ServerEdge},
     core::Core,
     device::{
-        compositor::Compositor, device_context::DeviceContext, devices::Devices, flows::Flows,
+        compositor::Compositor,
+        device_context::{DeviceContext, FlowEnded},
+        devices::Devices,
+        flows::Flows,
         state_topics::StateTopics,
     },
     iax2::{self, calls::Iax2Calls},
@@ -35,9 +39,10 @@ use super::{
     watcher::watchers::Watchers,
 };
 use busyhour::runtime::Runtime;
+use busyhour_proxy::{Policy, dialogs::DialogPolicy};
 use busyhour_sip::auth::Authenticator;
 use busyhour_store::{Account, Store, TokenRows};
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
 /// What the store kept that the parts begin with.
 pub(super) struct Kept {
@@ -46,6 +51,8 @@ pub(super) struct Kept {
     pub(super) steady: Steady,
     /// No row has this id or a higher one.
     pub(super) first_id: u64,
+    /// Signs what the proxy writes into routes.
+    pub(super) route_key: [u8; 32],
     /// See [`Contents::run`](busyhour_store::Contents::run).
     pub(super) run: u64,
 }
@@ -112,7 +119,18 @@ pub(super) fn assemble(
         iax2: iax2.clone(),
         log: log.clone(),
         load: load.clone(),
+        calls: OnceLock::new(),
     });
+    let edge = ServerEdge::new(config.advertised.clone(), config.domains(), kept.route_key);
+    let calls = Arc::new(Calls::new(
+        &runtime,
+        (edge, secrets.table_seeds[0]),
+        call_bounds(&config, &bounds),
+        responder.clone(),
+        devices.clone(),
+        clock.clone(),
+    ));
+    tell_calls_of_flows(&devices, &calls);
     let watchers = Arc::new(Watchers::new(
         bounds.phones(config.limits.watchers_max),
         bounds.part_of_memory(NOTIFIES_PART),
@@ -155,6 +173,7 @@ pub(super) fn assemble(
         mailboxes,
         iax2,
         devices,
+        calls,
         watchers,
         hints,
     })
@@ -186,6 +205,35 @@ fn responder(
         Unproven::new(config.limits.unproven_per_second),
         is_open(config),
     )
+}
+
+fn tell_calls_of_flows(devices: &DeviceContext, calls: &Arc<Calls>) {
+    let calls = Arc::downgrade(calls);
+    let tell: FlowEnded = Box::new(move |device, flow| {
+        if let Some(calls) = calls.upgrade() {
+            calls.flow_ended(device, flow);
+        }
+    });
+    // It is set once, here.
+    let _ = devices.calls.set(tell);
+}
+
+fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
+    let limits = &config.limits;
+    let realm = config.authentication.realm();
+    CallBounds {
+        policy: Policy {
+            transactions_max: limits.calls_max,
+            bytes_max: bounds.buffer_bytes / CALLS_PART,
+            realm: (!realm.is_empty()).then(|| realm.into()),
+            ..Policy::default()
+        },
+        dialogs: DialogPolicy {
+            calls_max: limits.calls_max,
+            ..DialogPolicy::default()
+        },
+        transactions: bounds.phones(limits.calls_max),
+    }
 }
 
 fn accounts(config: &ServerConfig, rows: Vec<Account>) -> AccountPolicy {
@@ -278,3 +326,5 @@ const BYTES_MIN: u64 = 128 << 10;
 const ANSWERS_PART: u64 = 4;
 const NOTIFIES_PART: u64 = 4;
 const REQUESTS_PART: u64 = 8;
+/// Messages that calls hold.
+const CALLS_PART: u64 = 4;

@@ -134,6 +134,8 @@ pub struct Limits {
     pub publications_per_device_max: usize,
     /// Datagrams that may wait for one device.
     pub device_queue_max: usize,
+    /// Calls through the proxy at a time, and requests that it is responsible for.
+    pub calls_max: usize,
     /// Calls of IAX2 at a time.
     pub iax2_calls_max: usize,
     /// Calls of IAX2 at a time from one IP address.
@@ -166,6 +168,7 @@ impl Default for Limits {
             publications_max: 200_000,
             publications_per_device_max: 8,
             device_queue_max: 32,
+            calls_max: 65_536,
             iax2_calls_max: 65_536,
             iax2_calls_per_source_max: 4_096,
             iax2_records_max: 262_144,

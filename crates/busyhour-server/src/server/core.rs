@@ -3,6 +3,7 @@
 use super::{
     ServerConfig,
     access::{account_policy::AccountPolicy, admission::Admission},
+    call::calls::Calls,
     device::device_context::DeviceContext,
     iax2::calls::Iax2Calls,
     load::{
@@ -40,6 +41,7 @@ pub(super) struct Core {
     pub(super) mailboxes: Arc<Mailboxes>,
     pub(super) iax2: Arc<Iax2Calls>,
     pub(super) devices: Arc<DeviceContext>,
+    pub(super) calls: Arc<Calls>,
     pub(super) watchers: Arc<Watchers>,
     pub(super) hints: Hints,
     /// As they were in the store at the start.

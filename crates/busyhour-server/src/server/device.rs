@@ -39,6 +39,7 @@ mod publications;
 mod publishing;
 mod reach;
 mod list;
+mod dialogs;
 
 use self::{
     compositor::PublicationDraft,
@@ -59,7 +60,7 @@ use busyhour_iax2::{CallId, RequestOutcome};
 use busyhour_registrar::{
     Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
     user_of,
-    watch::{MessageSummary, Publications, Published},
+    watch::{DeviceDialogs, MessageSummary, Publications, Published},
     write_answer,
 };
 use busyhour_sip::{Flow, Message};
@@ -103,6 +104,8 @@ struct DeviceInner {
 #[derive(Default)]
 struct Rare {
     publications: Publications,
+    /// The dialogs that the proxy carries.
+    dialogs: DeviceDialogs,
     /// Requests behind the one that is pending.
     waiting: VecDeque<DeviceRequest>,
 }
@@ -623,8 +626,9 @@ impl DeviceInner {
     }
 
     /// What watchers are told of what is published.
-    fn told(&self) -> Option<Arc<[Published]>> {
-        self.rare.as_ref()?.publications.told()
+    fn told(&self, name: &Name) -> Option<Arc<[Published]>> {
+        let rare = self.rare.as_ref()?;
+        rare.dialogs.told(name, rare.publications.told())
     }
 
     /// What is published of the mailbox.
@@ -642,7 +646,9 @@ impl DeviceInner {
 
 impl Rare {
     fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.publications.is_empty()
+        // What is known of ended dialogs is for publications that come late.
+        let is_quiet = self.dialogs.live().next().is_none();
+        self.waiting.is_empty() && self.publications.is_empty() && is_quiet
     }
 }
 

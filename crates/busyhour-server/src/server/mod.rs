@@ -37,6 +37,7 @@ mod access;
 mod expiry_timer;
 mod device;
 mod iax2;
+mod call;
 mod watcher;
 mod settings;
 mod load;
@@ -55,8 +56,8 @@ pub use start::StartError;
 pub use stats::listing::{Listed, Listing, NamedPage};
 pub use stats::queues::QueueView;
 pub use stats::{
-    HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats, TrafficStats,
-    WatchStats,
+    CallStats, HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats,
+    TrafficStats, WatchStats,
 };
 
 use self::core::Core;

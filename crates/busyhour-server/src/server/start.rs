@@ -3,6 +3,7 @@
 use super::{
     Authentication, HintRefusal, Network, ServerConfig,
     assemble::{Kept, assemble},
+    call::route_key::RouteKey,
     core::Core,
     load::alerts::Alerts,
     random::RandomError,
@@ -67,16 +68,19 @@ impl Core {
         let soft_states = std::mem::take(&mut contents.soft_states);
         let ids = bindings.iter().map(|stored| stored.id.0);
         let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
+        let route_key = RouteKey::resume(&contents, &runtime)?;
         let kept = Kept {
             accounts: std::mem::take(&mut contents.accounts),
             tokens: tokens(&contents),
             steady: steady::resume(&contents, runtime.clock()),
             first_id: last_id.unwrap_or(0) + 1,
+            route_key: route_key.key,
             run: contents.run,
         };
         let core = Arc::new(assemble(runtime, config, network, store, kept)?);
         // Stored before everything else, so that nothing is durable without it.
         core.persistence.keep_clock();
+        route_key.keep(&core.persistence);
         core.devices.restore_bindings(bindings);
         core.sweep_transactions()?;
         core.devices.start_probing(&core.runtime)?;

@@ -10,6 +10,7 @@ use super::{NetworkStats, core::Core};
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
 use busyhour_iax2::Iax2Stats;
+use busyhour_proxy::{ProxyStats, dialogs::DialogStats};
 use busyhour_store::StoreStats;
 use serde::Serialize;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct ServerStats {
     pub mailbox: MailboxStats,
     /// Extensions that stand for devices.
     pub hint: HintStats,
+    /// Calls, and other requests between devices.
+    pub calls: CallStats,
     /// Calls of IAX2.
     pub iax2: Iax2Stats,
     /// The store.
@@ -59,7 +62,7 @@ impl ServerStats {
 
     /// The limits that all clients share: if one grows, somebody may have been refused
     /// who did nothing unusual, so the service is degraded.
-    pub fn limits_of_all(&self) -> [(&'static str, u64); 14] {
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 15] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
         [
@@ -77,6 +80,10 @@ impl ServerStats {
             (
                 "the time that requests may wait",
                 traffic.shed + network.dropped_stale,
+            ),
+            (
+                "limits.calls",
+                self.calls.proxy.refused_full + self.calls.dialogs.untracked_full,
             ),
             ("limits.iax2_calls", iax2.refused_table_full),
             (
@@ -105,7 +112,9 @@ impl ServerStats {
                 traffic.refused_share
                     + traffic.answers_not_kept
                     + self.watch.over_share
-                    + self.registrar.nonces_over_share,
+                    + self.registrar.nonces_over_share
+                    + self.calls.dialogs.untracked_source
+                    + self.calls.dialogs.untracked_account,
             ),
             (
                 "limits.unproven_per_second",
@@ -147,6 +156,19 @@ impl ServerStats {
             ),
         ]
     }
+}
+
+/// Calls, and other requests between devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CallStats {
+    /// Requests that the proxy forwards, and their responses.
+    pub proxy: ProxyStats,
+    /// Dialogs between devices.
+    pub dialogs: DialogStats,
+    /// Requests refused before the proxy took them: nobody is there, or the sender may not.
+    pub refused: u64,
+    /// Requests within a dialog whose route the server had not given (481).
+    pub untrusted_routes: u64,
 }
 
 /// Requests that the HTTP side refused before it read what they ask for.
@@ -427,6 +449,7 @@ impl Core {
             publish: self.devices.compositor.stats(),
             mailbox: self.mailboxes.stats(),
             hint: self.hints.stats(),
+            calls: self.calls.stats(),
             iax2: self.iax2.stats(),
             store: self.persistence.store().stats(),
             graphite: GraphiteStats::default(),

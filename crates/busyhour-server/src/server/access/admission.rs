@@ -74,6 +74,28 @@ impl<'a> Sender<'a> {
     }
 }
 
+/// In which headers a request proves who sent it, and how it is asked (RFC 3261 §22.2,
+/// §22.3).
+#[derive(Clone, Copy)]
+struct Asking {
+    credentials: HeaderName,
+    challenge: HeaderName,
+    status: Status,
+}
+
+/// As the server that a request is for.
+const AS_SERVER: Asking = Asking {
+    credentials: HeaderName::Authorization,
+    challenge: HeaderName::WwwAuthenticate,
+    status: Status::UNAUTHORIZED,
+};
+/// As a proxy on its way.
+const AS_PROXY: Asking = Asking {
+    credentials: HeaderName::ProxyAuthorization,
+    challenge: HeaderName::ProxyAuthenticate,
+    status: Status::PROXY_AUTHENTICATION_REQUIRED,
+};
+
 /// What became of the credentials of a request.
 enum CredentialOutcome<'a> {
     /// Right; these are they.
@@ -146,7 +168,7 @@ impl Admission {
         request: &Request<'_>,
         aor: &str,
     ) -> Result<bool, Refusal> {
-        let proof = self.prove(request);
+        let proof = self.prove(request, AS_SERVER);
         self.note_challenged(request, aor, &proof);
         match proof? {
             Proof::Open => Ok(true),
@@ -164,7 +186,7 @@ impl Admission {
         request: &Request<'a>,
         watched: &str,
     ) -> Result<Option<Sender<'a>>, Refusal> {
-        match self.prove(request)? {
+        match self.prove(request, AS_SERVER)? {
             Proof::Open => Ok(Some(Sender(None))),
             Proof::Challenged { .. } => Ok(None),
             Proof::Of(username) => {
@@ -174,11 +196,28 @@ impl Admission {
         }
     }
 
-    fn prove<'a>(&self, request: &Request<'a>) -> Result<Proof<'a>, Refusal> {
+    /// Whether the sender may call in the name of `caller`, who is nobody if the sender
+    /// does not show who it is. `None` when it was challenged, and so answered.
+    pub(in crate::server) fn admit_call<'a>(
+        &self,
+        request: &Request<'a>,
+        caller: Option<&str>,
+    ) -> Result<Option<Sender<'a>>, Refusal> {
+        match self.prove(request, AS_PROXY)? {
+            Proof::Open => Ok(Some(Sender(None))),
+            Proof::Challenged { .. } => Ok(None),
+            Proof::Of(username) => match caller.is_none_or(|aor| is_user_of(username, aor)) {
+                true => Ok(Some(Sender(Some(username)))),
+                false => Err(Refusal::Forbidden("Not Your Address")),
+            },
+        }
+    }
+
+    fn prove<'a>(&self, request: &Request<'a>, asking: Asking) -> Result<Proof<'a>, Refusal> {
         let Some(authenticator) = &self.authenticator else {
             return Ok(Proof::Open);
         };
-        let (is_stale, answered) = match self.credentials(authenticator, request)? {
+        let (is_stale, answered) = match self.credentials(authenticator, request, asking)? {
             CredentialOutcome::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
             CredentialOutcome::Denied => return Err(WRONG_PASSWORD),
             CredentialOutcome::Absent => (false, Answered::Nothing),
@@ -190,7 +229,7 @@ impl Admission {
         // Others may have used up all tokens of this source with forged addresses.
         let is_answered = is_heard || self.responder.may_answer(request.flow);
         if is_answered {
-            self.challenge(authenticator, request, is_stale);
+            self.challenge(authenticator, request, asking, is_stale);
         }
         Ok(Proof::Challenged {
             is_answered,
@@ -258,12 +297,13 @@ impl Admission {
         &self,
         authenticator: &Authenticator,
         request: &Request<'a>,
+        asking: Asking,
     ) -> Result<CredentialOutcome<'a>, Refusal> {
         let Request { message, flow, .. } = *request;
         let method = message.method().map_or("", |method| method.as_str());
         let unix = self.clock.unix_time();
         let mut stranger = None;
-        for credentials in message.credentials(HeaderName::Authorization) {
+        for credentials in message.credentials(asking.credentials) {
             let credentials = credentials?;
             if credentials.realm != authenticator.realm() {
                 stranger = Some(credentials.username);
@@ -422,17 +462,23 @@ impl Admission {
         left
     }
 
-    /// Answers 401. Nothing is stored: the nonce is signed, and a retransmission is
+    /// Answers 401 or 407. Nothing is stored: the nonce is signed, and a retransmission is
     /// challenged anew.
-    fn challenge(&self, authenticator: &Authenticator, request: &Request<'_>, is_stale: bool) {
+    fn challenge(
+        &self,
+        authenticator: &Authenticator,
+        request: &Request<'_>,
+        asking: Asking,
+        is_stale: bool,
+    ) {
         let unix = self.clock.unix_time();
         let source = source_of(request.flow.remote.ip());
         let salt = self.nonce_salt.fetch_add(1, Ordering::Relaxed);
         self.responder
-            .respond_at_once(request, Status::UNAUTHORIZED, |mut answer| {
+            .respond_at_once(request, asking.status, |mut answer| {
                 self.counters.challenged.increment();
                 for challenge in authenticator.challenges(unix, source, salt, is_stale) {
-                    answer = answer.value(HeaderName::WwwAuthenticate, &challenge);
+                    answer = answer.value(asking.challenge, &challenge);
                 }
                 answer.finish();
             });

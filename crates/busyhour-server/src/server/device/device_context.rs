@@ -5,13 +5,16 @@
 //! reference to the context. So all of them end with the server's last handle, but for a
 //! turn that has begun: it has every part that it needs until it is done.
 
-use super::{compositor::Compositor, devices::Devices, flows::Flows, state_topics::StateTopics};
+use super::{
+    Device, compositor::Compositor, devices::Devices, flows::Flows, state_topics::StateTopics,
+};
 use crate::server::{
     access::account_policy::AccountPolicy, iax2::calls::Iax2Calls, load::load_control::LoadControl,
     persistence::Persistence, server_clock::ServerClock, settings::mailboxes::Mailboxes,
     sip::responder::Responder, stats::registration_log::RegistrationLog,
 };
-use std::sync::Arc;
+use busyhour_sip::Flow;
+use std::sync::{Arc, OnceLock};
 
 /// All devices, and the parts that they use: those that are for devices alone, and those
 /// that they share with the rest of the server.
@@ -28,4 +31,10 @@ pub(in crate::server) struct DeviceContext {
     pub(in crate::server) iax2: Arc<Iax2Calls>,
     pub(in crate::server) log: Arc<RegistrationLog>,
     pub(in crate::server) load: Arc<LoadControl>,
+    /// Who is told that a device is not reached over a flow any more. Called under no
+    /// lock.
+    pub(in crate::server) calls: OnceLock<FlowEnded>,
 }
+
+/// Tells of a device and its flow.
+pub(in crate::server) type FlowEnded = Box<dyn Fn(&Device, Flow) + Send + Sync>;

@@ -240,6 +240,9 @@ impl DeviceContext {
             };
             for device in devices {
                 device.reach(&context, flow, is_reachable);
+                if !is_reachable && let Some(calls) = context.calls.get() {
+                    calls(&device, flow);
+                }
             }
             if let Told::Present(place) = &mut told {
                 *place = last;
@@ -253,13 +256,16 @@ impl DeviceContext {
     }
 }
 
+/// Begins the branch of each probe.
+pub(in crate::server) const PROBE_BRANCH: &str = "z9hG4bKprobe";
+
 /// An OPTIONS outside of any dialog (RFC 3261 §11.1). Any response is a sign of life,
 /// even an error.
 fn write_options(out: &mut Vec<u8>, uri: &str, ours: SocketAddr, hash: u64, number: u64) {
     RequestBuilder::new(out, Method::Options, uri)
         .header(
             HeaderName::Via,
-            format_args!("SIP/2.0/UDP {ours};branch=z9hG4bKprobe{hash:016x}.{number};rport"),
+            format_args!("SIP/2.0/UDP {ours};branch={PROBE_BRANCH}{hash:016x}.{number};rport"),
         )
         .header(HeaderName::MaxForwards, 70)
         .header(

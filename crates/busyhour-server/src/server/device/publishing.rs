@@ -81,7 +81,7 @@ impl Device {
     }
 
     fn publish_as(&self, name: &Name, context: &DeviceContext, state: &DeviceInner) {
-        match DeviceState::of(name, &state.bindings, state.told(), context.clock.now()) {
+        match DeviceState::of(name, &state.bindings, state.told(name), context.clock.now()) {
             Some(state) => {
                 // A watcher that lags is brought up to date from the cache.
                 let _ = context.topics.states.publish(state);

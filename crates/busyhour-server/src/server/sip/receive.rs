@@ -5,8 +5,9 @@ use super::{
     responder::{Response, answer_flow},
     transactions::{Seen, TransactionKey},
 };
-use crate::server::core::Core;
+use crate::server::{core::Core, device::flows::PROBE_BRANCH};
 use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_proxy::Inbound;
 use busyhour_registrar::{
     ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require, watch::Dialog,
 };
@@ -39,7 +40,7 @@ impl Core {
         match Message::parse(datagram) {
             Ok(message) => match message.start() {
                 Start::Request { method, .. } => self.request(&message, method, flow, datagram),
-                Start::Response { status, .. } => self.response(&message, status),
+                Start::Response { status, .. } => self.response(&message, status, flow, datagram),
             },
             Err(ParseError::Empty) => traffic.keepalives.increment(),
             Err(error) => self.malformed(datagram, flow, error),
@@ -82,14 +83,22 @@ impl Core {
         }
     }
 
-    /// A response can only answer one of our NOTIFYs.
-    fn response(&self, message: &Message<'_>, status: u16) {
+    /// A response answers a probe, one of our NOTIFYs, or a request that we forwarded.
+    fn response(&self, message: &Message<'_>, status: u16, flow: Flow, datagram: &Buffer) {
         let traffic = &self.responder.traffic;
         if self.devices.flows.is_probing() && answers_options(message) {
             return self.devices.flows.counters.probes_answered.increment();
         }
         let Some((tag, cseq)) = notify_of(message) else {
-            return traffic.stray_responses.increment();
+            let inbound = Inbound {
+                message,
+                datagram,
+                flow,
+            };
+            if message.essentials().is_err() || !self.calls.response(&inbound) {
+                traffic.stray_responses.increment();
+            }
+            return;
         };
         let Some(watcher) = self.watchers.find(tag) else {
             return traffic.stray_responses.increment();
@@ -116,9 +125,6 @@ impl Core {
             }
         };
         let transaction = self.responder.transactions().key(message, flow.remote);
-        if self.absorb(message, flow, transaction) {
-            return;
-        }
         let request = Request {
             message,
             essentials: &essentials,
@@ -126,12 +132,18 @@ impl Core {
             flow,
             transaction,
         };
+        if self.is_for_proxy(&request, method) {
+            return self.proxy(&request);
+        }
+        if self.absorb(message, flow, transaction) {
+            return;
+        }
         match method {
             Method::Register => self.register(&request),
             Method::Subscribe => self.subscribe(&request),
             Method::Publish => self.publish(&request),
             Method::Options => self.options(&request),
-            _ => self.unsupported(&request, method),
+            _ => {}
         }
     }
 
@@ -199,20 +211,6 @@ impl Core {
             _ => Ok(()),
         }
     }
-
-    fn unsupported(&self, request: &Request<'_>, method: Method<'_>) {
-        self.responder.traffic.unsupported.increment();
-        let status = match method {
-            // The server has nothing to cancel, and no dialogs other than
-            // subscriptions.
-            Method::Cancel | Method::Bye => Status::CALL_DOES_NOT_EXIST,
-            Method::Other(_) => Status::NOT_IMPLEMENTED,
-            _ => Status::METHOD_NOT_ALLOWED,
-        };
-        self.responder.respond_to(request, status, |answer| {
-            answer.header(HeaderName::Allow, ALLOW).finish();
-        });
-    }
 }
 
 impl Request<'_> {
@@ -240,9 +238,13 @@ fn tell_nothing(answer: Response<'_, '_, '_>) {
     answer.finish();
 }
 
+/// Whether it answers one of our probes.
 fn answers_options(message: &Message<'_>) -> bool {
-    let cseq = message.cseq();
-    cseq.is_ok_and(|cseq| cseq.method == Method::Options)
+    let via = message.via();
+    via.is_ok_and(|via| {
+        via.branch()
+            .is_some_and(|branch| branch.starts_with(PROBE_BRANCH))
+    })
 }
 
 /// Our tag and the CSeq number of the NOTIFY that a response answers.
@@ -252,4 +254,5 @@ fn notify_of<'a>(message: &Message<'a>) -> Option<(&'a str, u32)> {
     (cseq.method == Method::Notify).then_some((tag, cseq.number))
 }
 
-const ALLOW: &str = "REGISTER, SUBSCRIBE, PUBLISH, OPTIONS";
+const ALLOW: &str = "REGISTER, SUBSCRIBE, PUBLISH, OPTIONS, INVITE, ACK, CANCEL, BYE, UPDATE, PRACK, INFO, REFER, \
+                     MESSAGE, NOTIFY";

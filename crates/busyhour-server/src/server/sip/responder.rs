@@ -95,6 +95,18 @@ impl Responder {
         }
     }
 
+    /// Hands a message of a call to the network; `false` if it cannot leave.
+    pub(in crate::server) fn forward(&self, flow: Flow, datagram: Buffer) -> bool {
+        match self.network.send(flow, datagram) {
+            Ok(()) => self.traffic.sent.increment(),
+            Err(error) => {
+                self.count_unsent(flow, error);
+                return false;
+            }
+        }
+        true
+    }
+
     /// If a peer does not read or is gone, only that peer is affected.
     fn count_unsent(&self, flow: Flow, error: SendError) {
         let traffic = &self.traffic;

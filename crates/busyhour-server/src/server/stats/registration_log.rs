@@ -135,6 +135,20 @@ impl RegistrationLog {
         self.log_refused(aor, flow, protocol, reason);
     }
 
+    /// A call, or another request for a device, was refused.
+    pub(in crate::server) fn call_refused(&self, message: &Message<'_>, flow: Flow, reason: &str) {
+        if !self.may_log_registration(flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let (transport, method) = (flow.transport, message.method());
+        let method = shortened(method.map_or("", |method| method.as_str()));
+        let (from, to) = (message.from(), message.to());
+        let from = shortened(from.as_ref().map_or("", |from| from.uri_text));
+        let to = shortened(to.as_ref().map_or("", |to| to.uri_text));
+        tracing::info!(%source, port, %transport, reason, ?method, ?from, ?to, "call refused");
+    }
+
     fn log_refused(&self, aor: &str, flow: Flow, protocol: &'static str, reason: &str) {
         if self.may_log_registration(flow) {
             let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());

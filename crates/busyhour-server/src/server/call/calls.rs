@@ -1,0 +1,578 @@
+//! The proxy's requests and the dialogs, in shards by Call-ID.
+
+pub(in crate::server) use super::edge::ServerEdge;
+
+use super::{
+    permit::{Permit, Place, Tracking},
+    probing::Probing,
+    target::Located,
+};
+use crate::server::{
+    device::{Device, device_context::DeviceContext},
+    expiry_timer::ExpiryTimer,
+    load::shares::{Excess, Holder, Shares},
+    server_clock::ServerClock,
+    sip::responder::Responder,
+    stats::{CallStats, counters::Counter},
+};
+use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers};
+use busyhour_proxy::{
+    Actions, Begun, Event, EventKind, FailureCause, Inbound, LoopDetection, NextHop, Policy, Proxy,
+    Received, RequestRefusal, Routing, TransactionId,
+    dialogs::{
+        CallRecord, DialogActions, DialogPolicy, Dialogs, EndedFlow, LiveCall, Party, Role,
+        RouteTokens,
+    },
+};
+use busyhour_registrar::Now;
+use busyhour_sip::{Flow, HeaderName, Message, Method};
+use foldhash::quality::FixedState;
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    hash::BuildHasher,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Every call of the server.
+pub(in crate::server) struct Calls {
+    pub(in crate::server) counters: CallCounters,
+    shards: Box<[CallShard]>,
+    hasher: FixedState,
+    edge: ServerEdge,
+    loops: LoopDetection,
+    /// Requests that the proxy is responsible for.
+    places: Arc<Shares>,
+    /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
+    call_count: AtomicUsize,
+    records: Mutex<VecDeque<CallRecord>>,
+    responder: Arc<Responder>,
+    devices: Arc<DeviceContext>,
+    clock: Arc<ServerClock>,
+    timers: Timers,
+}
+
+/// What is counted of calls beside what the tables count.
+#[derive(Debug, Default)]
+pub(in crate::server) struct CallCounters {
+    /// Requests for the proxy that were refused before it took them.
+    pub(in crate::server) refused: Counter,
+    /// Requests within a dialog whose route has no valid token.
+    pub(in crate::server) untrusted_routes: Counter,
+}
+
+/// The bounds of the calls of a server.
+pub(in crate::server) struct CallBounds {
+    pub(in crate::server) policy: Policy,
+    pub(in crate::server) dialogs: DialogPolicy,
+    pub(in crate::server) transactions: Shares,
+}
+
+struct CallShard {
+    state: Mutex<ShardInner>,
+    /// Where the expiry timer of the shard fires.
+    serializer: Serializer,
+}
+
+struct ShardInner {
+    proxy: Proxy<ServerEdge, Permit>,
+    dialogs: Dialogs,
+    probing: Probing,
+    expiry_timer: ExpiryTimer,
+}
+
+/// A request that was checked, and where it goes.
+pub(super) struct Checked<'r, 'm> {
+    pub(super) inbound: &'r Inbound<'r, 'm>,
+    pub(super) routing: &'r Routing<'m>,
+    pub(super) holder: Holder,
+    pub(super) located: Located,
+    pub(super) parties: Parties,
+}
+
+/// Who takes part, as far as it is known when a request comes.
+pub(super) enum Parties {
+    /// An INVITE or another request outside of a dialog: the caller, and who is called.
+    Outside(Party, Option<Name>),
+    /// The sides of the dialog, and which of them sends.
+    Within([Party; 2], Role),
+}
+
+impl Calls {
+    pub(in crate::server) fn new(
+        runtime: &Runtime,
+        (edge, seed): (ServerEdge, u64),
+        bounds: CallBounds,
+        responder: Arc<Responder>,
+        devices: Arc<DeviceContext>,
+        clock: Arc<ServerClock>,
+    ) -> Self {
+        let loops = LoopDetection::new(seed);
+        let buffers = runtime.buffers();
+        let pool = buffers
+            .owned_by("calls")
+            .unwrap_or_else(|_| buffers.clone());
+        let CallBounds {
+            policy,
+            dialogs,
+            transactions,
+        } = bounds;
+        let hasher = FixedState::with_seed(seed);
+        let shard = |number: u16| CallShard {
+            state: Mutex::new(ShardInner {
+                proxy: Proxy::new(
+                    policy.clone(),
+                    edge.clone(),
+                    pool.clone(),
+                    loops.clone(),
+                    hasher.hash_one(number),
+                ),
+                dialogs: Dialogs::new(hasher.hash_one((number, 0)), number, dialogs.clone()),
+                probing: Probing::new(hasher.hash_one((number, 1))),
+                expiry_timer: ExpiryTimer::default(),
+            }),
+            serializer: runtime.pool().ephemeral(),
+        };
+        Self {
+            counters: CallCounters::default(),
+            shards: (0..SHARDS as u16).map(shard).collect(),
+            hasher: hasher.clone(),
+            edge,
+            loops,
+            places: Arc::new(transactions),
+            call_count: AtomicUsize::new(0),
+            records: Mutex::default(),
+            responder,
+            devices,
+            clock,
+            timers: runtime.timers().clone(),
+        }
+    }
+
+    pub(super) fn edge(&self) -> &ServerEdge {
+        &self.edge
+    }
+
+    pub(super) fn tokens(&self) -> &RouteTokens {
+        self.edge.tokens()
+    }
+
+    pub(super) fn loops(&self) -> &LoopDetection {
+        &self.loops
+    }
+
+    pub(in crate::server) fn stats(&self) -> CallStats {
+        let mut stats = CallStats {
+            refused: self.counters.refused.get(),
+            untrusted_routes: self.counters.untrusted_routes.get(),
+            ..CallStats::default()
+        };
+        for shard in &self.shards {
+            let state = shard.lock();
+            stats.proxy += &state.proxy.stats();
+            stats.dialogs += &state.dialogs.stats();
+        }
+        stats
+    }
+
+    /// The calls that last, those of `limit` at most, the oldest state first.
+    pub(in crate::server) fn live(&self, limit: usize) -> Vec<LiveCall> {
+        let mut live = Vec::new();
+        for shard in &self.shards {
+            live.extend(shard.lock().dialogs.live());
+        }
+        live.sort_unstable_by_key(|call| call.since);
+        live.truncate(limit);
+        live
+    }
+
+    /// The last calls that ended, the last one first.
+    pub(in crate::server) fn records(&self, limit: usize) -> Vec<CallRecord> {
+        let records = lock(&self.records);
+        records.iter().rev().take(limit).cloned().collect()
+    }
+
+    /// Takes a valid request: absorbs retransmissions and ACKs of refusals, and carries
+    /// CANCEL out.
+    pub(super) fn receive(self: &Arc<Self>, inbound: &Inbound<'_, '_>) -> Received {
+        let now = self.clock.now();
+        self.step(inbound.message, |state, out| {
+            state.proxy.receive(now, inbound, &mut out.proxy)
+        })
+    }
+
+    /// Begins a request that was checked, and sends it to its targets.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no room for it.
+    pub(super) fn begin(self: &Arc<Self>, checked: Checked<'_, '_>) -> Result<(), Excess> {
+        let Checked {
+            inbound,
+            routing,
+            holder,
+            ..
+        } = checked;
+        self.places.take(holder, 1)?;
+        let permit = Permit::new(Place::taken(self.places.clone(), holder));
+        let now = self.clock.now();
+        self.step(inbound.message, |state, out| {
+            let begun = state
+                .proxy
+                .begin(now, inbound, routing, permit, &mut out.proxy);
+            match begun {
+                Ok(Begun::New(transaction)) => self.forward(state, transaction, checked, out),
+                Ok(Begun::Known) => Ok(()),
+                Err(_full) => Err(Excess::Whole),
+            }
+        })
+    }
+
+    fn forward(
+        &self,
+        state: &mut ShardInner,
+        transaction: TransactionId,
+        checked: Checked<'_, '_>,
+        out: &mut StepActions,
+    ) -> Result<(), Excess> {
+        let Checked {
+            inbound,
+            located,
+            parties,
+            ..
+        } = checked;
+        let message = inbound.message;
+        let at = self.clock.moment();
+        let ShardInner { proxy, dialogs, .. } = state;
+        let (tracking, callee) = match parties {
+            Parties::Outside(caller, callee) if message.method() == Some(Method::Invite) => {
+                let call = dialogs.invite(at, message, caller, &mut out.dialogs);
+                (call.map_or(Tracking::None, Tracking::Call), callee)
+            }
+            Parties::Outside(_, callee) => (Tracking::None, callee),
+            Parties::Within(parties, sender) => {
+                let known = dialogs.request(at.now, message, inbound.flow, &mut out.dialogs);
+                let unknown = || Tracking::Unknown(Box::new((parties, sender)));
+                (known.map_or_else(unknown, Tracking::Within), None)
+            }
+        };
+        if let Some(permit) = proxy.permit_mut(transaction) {
+            permit.tracking = tracking;
+            permit.callee = callee;
+            permit.flows = located.flows;
+        }
+        proxy.forward(at.now, transaction, located.targets, &mut out.proxy);
+        Ok(())
+    }
+
+    /// Forwards the ACK of a 2xx.
+    pub(super) fn forward_ack(
+        self: &Arc<Self>,
+        inbound: &Inbound<'_, '_>,
+        routing: &Routing<'_>,
+        hop: NextHop,
+    ) {
+        let now = self.clock.now();
+        self.step(inbound.message, |state, out| {
+            // There is no response that could be of interest.
+            let _ack = state
+                .dialogs
+                .request(now, inbound.message, inbound.flow, &mut out.dialogs);
+            state
+                .proxy
+                .forward_ack(inbound, routing, hop, &mut out.proxy);
+        });
+    }
+
+    /// Answers a request that the proxy does not take.
+    pub(super) fn refuse(self: &Arc<Self>, inbound: &Inbound<'_, '_>, refusal: &RequestRefusal) {
+        self.counters.refused.increment();
+        if !self.responder.may_answer(inbound.flow) {
+            return;
+        }
+        self.step(inbound.message, |state, out| {
+            state.proxy.refuse(inbound, refusal, &mut out.proxy);
+        });
+    }
+
+    /// Takes a response; `false` if it answers nothing of ours.
+    pub(in crate::server) fn response(self: &Arc<Self>, inbound: &Inbound<'_, '_>) -> bool {
+        let now = self.clock.now();
+        self.step(inbound.message, |state, out| {
+            if let Some((probe, outcome)) = state.probing.answered(inbound.message) {
+                state.dialogs.probed(now, probe, outcome, &mut out.dialogs);
+                return true;
+            }
+            state.proxy.receive_response(now, inbound, &mut out.proxy)
+        })
+    }
+
+    /// A device is not reached over this flow any more.
+    pub(in crate::server) fn flow_ended(self: &Arc<Self>, device: &Device, flow: Flow) {
+        let dialogs = device.dialogs();
+        if dialogs.is_empty() {
+            return;
+        }
+        let ended = EndedFlow {
+            device: &Name::new(device.aor()),
+            flow: Some(flow),
+        };
+        let mut shards: Vec<_> = dialogs.into_iter().map(shard_of_dialog).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        for index in shards.into_iter().filter(|index| *index < SHARDS) {
+            let now = self.clock.now();
+            self.step_in(index, None, |state, _| state.dialogs.flow_ended(now, ended));
+        }
+    }
+
+    /// Runs `act` on the shard of a message's Call-ID, then does what follows.
+    fn step<R>(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
+    ) -> R {
+        let call_id = message.header(HeaderName::CallId).unwrap_or("");
+        let index = self.hasher.hash_one(call_id) as usize % SHARDS;
+        self.step_in(index, Some(message), act)
+    }
+
+    fn step_in<R>(
+        self: &Arc<Self>,
+        index: usize,
+        message: Option<&Message<'_>>,
+        act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
+    ) -> R {
+        with_actions(|out| {
+            let mut state = self.shards[index].lock();
+            let before = state.dialogs.len();
+            let all = &self.call_count;
+            let others = all.load(Ordering::Relaxed).saturating_sub(before);
+            state.dialogs.set_others(others);
+            let result = act(&mut state, out);
+            self.conclude(&mut state, message, out);
+            let after = state.dialogs.len();
+            match after >= before {
+                true => all.fetch_add(after - before, Ordering::Relaxed),
+                false => all.fetch_sub(before - after, Ordering::Relaxed),
+            };
+            self.set_timer(index, &mut state);
+            drop(state);
+            self.send(index, out);
+            result
+        })
+    }
+
+    /// Tells the dialogs what happened to requests, and the devices what became of their
+    /// dialogs.
+    fn conclude(
+        &self,
+        state: &mut ShardInner,
+        message: Option<&Message<'_>>,
+        out: &mut StepActions,
+    ) {
+        let ShardInner {
+            proxy,
+            dialogs,
+            probing,
+            ..
+        } = state;
+        let at = self.clock.moment();
+        for event in out.proxy.take_events() {
+            if let Some(permit) = proxy.permit(event.transaction) {
+                tell_dialogs(dialogs, at, &event, permit, message, &mut out.dialogs);
+            }
+        }
+        proxy.drop_ended();
+        for change in out.dialogs.changes.drain(..) {
+            self.devices.apply_dialog(change);
+        }
+        for probe in out.dialogs.probes.drain(..) {
+            let flow = self.devices.flow_of(&probe.device, probe.flow, at.now);
+            match flow {
+                Some(flow) => probing.begin(at.now, &probe, flow, &self.edge),
+                None => probing.fail(probe.id),
+            }
+        }
+        if !out.dialogs.records.is_empty() {
+            let mut records = lock(&self.records);
+            for record in out.dialogs.records.drain(..) {
+                if records.len() >= RECORDS_MAX {
+                    records.pop_front();
+                }
+                records.push_back(record);
+            }
+        }
+    }
+
+    /// Sends what a step wrote; a message that cannot be sent is one more event of its
+    /// request.
+    fn send(self: &Arc<Self>, index: usize, out: &mut StepActions) {
+        let mut failed = Vec::new();
+        for outbound in out.proxy.take_outbound() {
+            let is_sent = self.responder.forward(outbound.flow, outbound.datagram);
+            if let (false, Some(branch)) = (is_sent, outbound.branch) {
+                failed.push(branch);
+            }
+        }
+        for replaced in std::mem::take(&mut out.dialogs.replaced) {
+            let index = self.hasher.hash_one(&*replaced.call_id) as usize % SHARDS;
+            let now = self.clock.now();
+            self.step_in(index, None, |state, out| {
+                state.dialogs.replace(now, &replaced, &mut out.dialogs);
+            });
+        }
+        for branch in failed {
+            let now = self.clock.now();
+            self.step_in(index, None, |state, out| {
+                state.proxy.transport_error(now, branch, &mut out.proxy);
+            });
+        }
+    }
+
+    fn set_timer(self: &Arc<Self>, index: usize, state: &mut ShardInner) {
+        let deadlines = [
+            state.proxy.next_deadline(),
+            state.dialogs.next_deadline(),
+            state.probing.next_deadline(),
+        ];
+        let Some(deadline) = deadlines.into_iter().flatten().min() else {
+            return;
+        };
+        let calls = Arc::downgrade(self);
+        let fire = move || {
+            if let Some(calls) = calls.upgrade() {
+                calls.expire(index);
+            }
+        };
+        let serializer = &self.shards[index].serializer;
+        let timer = &mut state.expiry_timer;
+        let set = timer.set(deadline, "calls", &self.timers, serializer, fire);
+        if set.is_err() {
+            self.responder.traffic.refused_table_full.increment();
+        }
+    }
+
+    fn expire(self: &Arc<Self>, index: usize) {
+        let now = self.clock.now();
+        self.shards[index].lock().expiry_timer.fired(now);
+        self.step_in(index, None, |state, out| {
+            state.proxy.expire(now, &mut out.proxy);
+            state.dialogs.expire(now, &mut out.dialogs);
+            let ShardInner {
+                probing, dialogs, ..
+            } = state;
+            probing.expire(now, |flow, datagram| {
+                if let Some(datagram) = self.responder.write(|out| out.extend_from_slice(datagram))
+                {
+                    self.responder.forward(flow, datagram);
+                }
+            });
+            for probe in probing.take_silent() {
+                let silent = busyhour_proxy::dialogs::ProbeOutcome::Silent;
+                dialogs.probed(now, probe, silent, &mut out.dialogs);
+            }
+        });
+    }
+}
+
+impl CallShard {
+    fn lock(&self) -> MutexGuard<'_, ShardInner> {
+        lock(&self.state)
+    }
+}
+
+fn tell_dialogs(
+    dialogs: &mut Dialogs,
+    at: Now,
+    event: &Event,
+    permit: &Permit,
+    message: Option<&Message<'_>>,
+    out: &mut DialogActions,
+) {
+    let now = at.now;
+    match (&permit.tracking, event.kind, message) {
+        (Tracking::Call(call), EventKind::Forwarded { branch, label }, _) => {
+            if let Some(party) = permit.party(label) {
+                dialogs.forwarded(*call, branch, party);
+            }
+        }
+        (
+            Tracking::Call(call),
+            EventKind::Progress { branch, .. }
+            | EventKind::Answered { branch, .. }
+            | EventKind::Failed {
+                branch,
+                cause: FailureCause::Response,
+                ..
+            },
+            Some(response),
+        ) => dialogs.response(now, *call, branch, response, out),
+        (Tracking::Call(call), EventKind::Failed { branch, status, .. }, _) => {
+            dialogs.failed(now, *call, branch, status, out);
+        }
+        (Tracking::Call(call), EventKind::Cancelled, _) => dialogs.cancelled(*call),
+        (Tracking::Call(call), EventKind::Refused { status, .. }, _) => {
+            dialogs.refused(now, *call, status, out);
+        }
+        (
+            Tracking::Within(request),
+            EventKind::Answered { .. }
+            | EventKind::Failed {
+                cause: FailureCause::Response,
+                ..
+            },
+            Some(response),
+        ) => dialogs.answered(now, *request, response, out),
+        (Tracking::Within(request), EventKind::Failed { status, .. }, _) => {
+            dialogs.unanswered(now, *request, status, out);
+        }
+        (Tracking::Unknown(known), EventKind::Answered { .. }, Some(response)) => {
+            let (parties, sender) = (**known).clone();
+            dialogs.adopt(at, response, parties, sender, out);
+        }
+        _ => {}
+    }
+}
+
+/// The table of dialogs has the number of the shard in its ids.
+fn shard_of_dialog(id: u64) -> usize {
+    (id >> 48) as usize
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What follows from one step.
+#[derive(Default)]
+struct StepActions {
+    proxy: Actions,
+    dialogs: DialogActions,
+}
+
+/// Lends the thread's room for actions, empty.
+fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -> R {
+    thread_local! {
+        static ACTIONS: RefCell<StepActions> = RefCell::new(StepActions::default());
+    }
+    ACTIONS.with(|actions| match actions.try_borrow_mut() {
+        Ok(mut actions) => {
+            actions.proxy.clear();
+            actions.dialogs.clear();
+            use_actions(&mut actions)
+        }
+        // Already lent further up this thread's stack.
+        Err(_) => use_actions(&mut StepActions::default()),
+    })
+}
+
+/// More than threads, so that two threads seldom wait for each other.
+const SHARDS: usize = 64;
+/// Records that are kept in memory.
+const RECORDS_MAX: usize = 10_000;

@@ -1,0 +1,122 @@
+//! Requests that ask a device whether it still knows a dialog: sent again until an answer
+//! comes (RFC 3261 §17.1.2), and matched with it.
+
+use super::edge::ServerEdge;
+use busyhour::clock::Instant;
+use busyhour_proxy::{
+    Edge,
+    dialogs::{Probe, ProbeId, ProbeOutcome},
+};
+use busyhour_sip::{Flow, Message};
+use foldhash::quality::FixedState;
+use std::{collections::BTreeMap, hash::BuildHasher, time::Duration};
+
+/// The probes of one shard that wait for an answer.
+pub(super) struct Probing {
+    /// By a number that nobody can guess.
+    waiting: BTreeMap<u64, Waiting>,
+    silent: Vec<ProbeId>,
+    hasher: FixedState,
+    serial: u64,
+}
+
+struct Waiting {
+    id: ProbeId,
+    flow: Flow,
+    datagram: Box<[u8]>,
+    /// When it is sent, and after which interval once more.
+    next_at: Instant,
+    interval: Duration,
+    until: Instant,
+}
+
+impl Probing {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            silent: Vec::new(),
+            hasher: FixedState::with_seed(seed),
+            serial: 0,
+        }
+    }
+
+    /// It is sent with the next expiry, at once.
+    pub(super) fn begin(&mut self, now: Instant, probe: &Probe, flow: Flow, edge: &ServerEdge) {
+        if self.waiting.len() >= WAITING_MAX {
+            return self.fail(probe.id);
+        }
+        self.serial += 1;
+        let number = self.hasher.hash_one(self.serial);
+        let mut via = format!("SIP/2.0/{} ", flow.transport);
+        edge.put_sent_by(flow, &mut via);
+        via.push_str(&format!(";rport;branch={BRANCH}{number:016x}"));
+        let mut datagram = Vec::new();
+        probe.write(&mut datagram, &via);
+        let waiting = Waiting {
+            id: probe.id,
+            flow,
+            datagram: datagram.into(),
+            next_at: now,
+            interval: T1,
+            until: now + 64 * T1,
+        };
+        self.waiting.insert(number, waiting);
+    }
+
+    /// It cannot be sent.
+    pub(super) fn fail(&mut self, id: ProbeId) {
+        self.silent.push(id);
+    }
+
+    /// What a final response says of the dialog, if it answers one of these probes.
+    pub(super) fn answered(&mut self, response: &Message<'_>) -> Option<(ProbeId, ProbeOutcome)> {
+        let status = response.status().filter(|status| *status >= 200)?;
+        let via = response.via().ok()?;
+        let number = via.branch()?.strip_prefix(BRANCH)?;
+        let waiting = self
+            .waiting
+            .remove(&u64::from_str_radix(number, 16).ok()?)?;
+        Some((waiting.id, ProbeOutcome::Answered(status)))
+    }
+
+    /// Sends what is due.
+    pub(super) fn expire(&mut self, now: Instant, mut send: impl FnMut(Flow, &[u8])) {
+        let silent = &mut self.silent;
+        self.waiting.retain(|_, probe| {
+            if probe.until <= now {
+                silent.push(probe.id);
+                return false;
+            }
+            if probe.next_at <= now {
+                send(probe.flow, &probe.datagram);
+                probe.next_at = match probe.flow.transport.is_reliable() {
+                    true => probe.until,
+                    false => now + probe.interval,
+                };
+                probe.interval = (2 * probe.interval).min(T2);
+            }
+            true
+        });
+    }
+
+    /// Those that were not answered.
+    pub(super) fn take_silent(&mut self) -> Vec<ProbeId> {
+        std::mem::take(&mut self.silent)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let due = |probe: &Waiting| probe.next_at.min(probe.until);
+        match self.silent.is_empty() {
+            true => self.waiting.values().map(due).min(),
+            false => Some(Instant::ZERO),
+        }
+    }
+}
+
+/// Begins the branch of each of these probes.
+const BRANCH: &str = "z9hG4bKask";
+/// RFC 3261 §17.1.2.2.
+const T1: Duration = Duration::from_millis(500);
+const T2: Duration = Duration::from_secs(4);
+/// Of one shard: they are rare, so a linear look at them is.
+const WAITING_MAX: usize = 256;

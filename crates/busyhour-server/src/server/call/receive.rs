@@ -1,0 +1,212 @@
+//! Requests for the proxy, on the network's threads: checked, located and handed to their
+//! call.
+
+use super::{
+    calls::{Checked, Parties},
+    target::{Located, Unavailable},
+};
+use crate::server::{core::Core, sip::receive::Request};
+use busyhour::bus::Name;
+use busyhour_proxy::{Inbound, NextHop, Received, Routing, dialogs::Party};
+use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
+use busyhour_sip::{Host, Method, SipUri, Status, Uri};
+use std::sync::Arc;
+
+/// Where a request goes, and who takes part.
+struct Way {
+    located: Located,
+    parties: Parties,
+    account: Option<String>,
+}
+
+impl Core {
+    /// Whether a request of this method goes to another device; if not, the server itself
+    /// answers it.
+    pub(in crate::server) fn is_for_proxy(
+        &self,
+        request: &Request<'_>,
+        method: Method<'_>,
+    ) -> bool {
+        match method {
+            Method::Register | Method::Publish => false,
+            // Within a dialog between devices, which our route tells.
+            Method::Subscribe | Method::Options => {
+                let identity = self.calls.edge().identity(request.message, request.flow);
+                let mut routes = request.message.routes(busyhour_sip::HeaderName::Route);
+                routes.any(|route| {
+                    use busyhour_proxy::Identity;
+                    route.is_ok_and(|route| identity.is_record_route(&route))
+                })
+            }
+            _ => true,
+        }
+    }
+
+    pub(in crate::server) fn proxy(self: &Arc<Self>, request: &Request<'_>) {
+        let Request {
+            message,
+            datagram,
+            flow,
+            ..
+        } = *request;
+        let inbound = Inbound {
+            message,
+            datagram,
+            flow,
+        };
+        match self.calls.receive(&inbound) {
+            Received::Absorbed => {}
+            Received::UnknownCancel => {
+                let status = Status::CALL_DOES_NOT_EXIST;
+                self.responder
+                    .respond_to(request, status, |answer| answer.finish());
+            }
+            Received::New => self.route_to_target(request, &inbound),
+        }
+    }
+
+    fn route_to_target(self: &Arc<Self>, request: &Request<'_>, inbound: &Inbound<'_, '_>) {
+        let message = request.message;
+        let is_ack = message.method() == Some(Method::Ack);
+        let identity = self.calls.edge().identity(message, request.flow);
+        let routing = match Routing::read(message, self.calls.loops(), &identity) {
+            Ok(routing) => routing,
+            Err(_) if is_ack => return,
+            Err(refusal) => {
+                self.log
+                    .call_refused(message, request.flow, &refusal.to_string());
+                return self.calls.refuse(inbound, &refusal);
+            }
+        };
+        let way = match routing.is_in_dialog() {
+            true => self.within_dialog(request, &routing).map(Some),
+            false => self.outside_of_dialog(request, &routing),
+        };
+        let way = match way {
+            Ok(Some(way)) => way,
+            // It was challenged.
+            Ok(None) => return,
+            // An ACK is never answered.
+            Err(_) if is_ack => return,
+            Err(refusal) => return self.refuse_call(request, &refusal),
+        };
+        if is_ack {
+            let flow = way.located.flows.first().copied();
+            let hop = flow.map(NextHop::registered);
+            return hop.map_or((), |hop| self.calls.forward_ack(inbound, &routing, hop));
+        }
+        let account = way.account.as_deref();
+        let checked = Checked {
+            inbound,
+            routing: &routing,
+            holder: self.holder(request.flow, account),
+            located: way.located,
+            parties: way.parties,
+        };
+        if let Err(excess) = self.calls.begin(checked) {
+            let refusal = self.responder.no_room(excess, request.flow, account);
+            self.refuse_call(request, &refusal);
+        }
+    }
+
+    /// The route's tokens say who takes part, and where the request goes (RFC 3261 §16.12).
+    /// Who has them was given them by us, in the dialog.
+    fn within_dialog(&self, request: &Request<'_>, routing: &Routing<'_>) -> Result<Way, Refusal> {
+        let call_id = request.message.call_id()?;
+        let mut users = routing.own_routes().filter_map(|uri| uri.user);
+        let (Some(sender), Some(recipient)) = (users.next(), users.next()) else {
+            return Err(Refusal::NoDialog);
+        };
+        let pair = self.calls.tokens().read_pair(sender, recipient, call_id);
+        let Ok((parties, sender)) = pair else {
+            self.calls.counters.untrusted_routes.increment();
+            return Err(Refusal::NoDialog);
+        };
+        let to = &parties[sender.other() as usize];
+        let bindings = to.device.as_ref().map(|device| self.bindings_at(device));
+        let uri = routing.request_uri();
+        let located = Located::within_dialog(to.flow, uri, &bindings.unwrap_or_default());
+        Ok(Way {
+            located,
+            parties: Parties::Within(parties, sender),
+            account: None,
+        })
+    }
+
+    /// `None` if the sender was asked who it is.
+    fn outside_of_dialog(
+        &self,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+    ) -> Result<Option<Way>, Refusal> {
+        if request.message.method() == Some(Method::Ack) {
+            return Err(Refusal::NoDialog);
+        }
+        let called = Uri::parse(routing.request_uri());
+        let called = called.as_ref().and_then(Uri::as_sip);
+        let called = called.ok_or(Refusal::UnsupportedScheme)?;
+        // Never a relay for strangers: requests go to our own devices.
+        if routing.next_route().is_some() || !self.domains.contain(&called.host) {
+            return Err(Refusal::Forbidden("Domain Not Served Here"));
+        }
+        let from = request.message.from()?;
+        let caller = match is_anonymous(&from.uri) {
+            true => None,
+            false => Some(address_of_record(&from.uri, &self.domains)),
+        };
+        let caller = caller.and_then(Result::ok);
+        let sender = self.admission.admit_call(request, caller.as_deref())?;
+        let Some(sender) = sender else {
+            return Ok(None);
+        };
+        let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
+        let located = self.locate(&aor, called)?;
+        let caller = caller.map(|aor| Name::new(&aor));
+        let party = Party {
+            device: caller,
+            flow: request.flow,
+        };
+        Ok(Some(Way {
+            located,
+            parties: Parties::Outside(party, Some(Name::new(&aor))),
+            account: sender.account().map(str::to_owned),
+        }))
+    }
+
+    /// The contacts of the called device.
+    fn locate(&self, aor: &str, called: &SipUri<'_>) -> Result<Located, Refusal> {
+        let bindings = self.bindings_at(aor);
+        Located::contacts(&bindings, called).map_err(|reason| match reason {
+            Unavailable::NotRegistered => {
+                let directory = &self.accounts.directory;
+                let is_known = self.admission.is_required() && directory.knows(user_of(aor));
+                match is_known {
+                    true => Refusal::Unavailable("Not Registered"),
+                    false => Refusal::NotFound,
+                }
+            }
+            Unavailable::OnlyIax2 => Refusal::Unavailable("Registered By IAX2 Only"),
+            Unavailable::NoTls => Refusal::Unavailable("Not Registered By TLS"),
+        })
+    }
+
+    fn bindings_at(&self, aor: &str) -> Vec<Binding> {
+        let device = self.devices.table.find(aor);
+        let bindings = device.map(|device| device.active_bindings(self.clock.now()));
+        bindings.unwrap_or_default()
+    }
+
+    fn refuse_call(&self, request: &Request<'_>, refusal: &Refusal) {
+        let Request { message, flow, .. } = *request;
+        self.calls.counters.refused.increment();
+        self.log.call_refused(message, flow, refusal.reason());
+        self.responder
+            .refuse(message, flow, request.transaction, refusal);
+    }
+}
+
+/// A caller that does not show who it is (RFC 3323 §4.1.1.3).
+fn is_anonymous(uri: &Uri<'_>) -> bool {
+    let host = uri.as_sip().map(|uri| uri.host);
+    host.is_some_and(|host| host.matches(&Host::Name("anonymous.invalid")))
+}

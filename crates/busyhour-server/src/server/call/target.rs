@@ -1,0 +1,129 @@
+//! Where a request for a device goes: its contacts, by their preference.
+
+use busyhour_proxy::{NextHop, Target, TargetSet};
+use busyhour_registrar::{Binding, Contact, contact_address};
+use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
+use std::cmp::Reverse;
+
+/// The targets of a request, with the flow of each by its label.
+#[derive(Debug, Default)]
+pub(super) struct Located {
+    pub(super) targets: TargetSet,
+    pub(super) flows: Box<[Flow]>,
+}
+
+/// Why a device cannot be called, though it is registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unavailable {
+    /// It has no contact.
+    NotRegistered,
+    /// It has contacts of IAX2 only.
+    OnlyIax2,
+    /// The request wants TLS, and no contact has it.
+    NoTls,
+}
+
+impl Located {
+    /// The contacts of a device that a request for `uri` is sent to: those with the same q
+    /// at once, those with a higher one before (RFC 3261 §16.6). Contacts that are probably
+    /// unreachable come into question only if there is no other.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(super) fn contacts(bindings: &[Binding], uri: &SipUri<'_>) -> Result<Self, Unavailable> {
+        if bindings.is_empty() {
+            return Err(Unavailable::NotRegistered);
+        }
+        let contacts = bindings.iter().map(|binding| &binding.contact);
+        let mut found: Vec<_> = contacts.filter(|contact| is_sip(contact)).collect();
+        if found.is_empty() {
+            return Err(Unavailable::OnlyIax2);
+        }
+        if uri.scheme == Scheme::Sips {
+            found.retain(|contact| contact.transport() == Transport::Tls);
+        }
+        if let Some(instance) = uri.param("gr").flatten() {
+            found.retain(|contact| contact.instance() == Some(instance));
+        }
+        if found.iter().any(|contact| contact.is_reachable()) {
+            found.retain(|contact| contact.is_reachable());
+        }
+        // Of the registrations of one instance over several flows, one is tried after the
+        // other (RFC 5626 §5.3): a device must ring once.
+        found.sort_by_key(|contact| Reverse(q_milli(contact)));
+        match found.is_empty() {
+            true => Err(Unavailable::NoTls),
+            false => Ok(Self::of(&found)),
+        }
+    }
+
+    /// A request within a dialog goes on the flow of its route's token, and if that has
+    /// ended on the flows on which the device has registered the same contact since.
+    pub(super) fn within_dialog(token: Flow, uri: &str, bindings: &[Binding]) -> Self {
+        let mut target = Target::new(None, NextHop::registered(token));
+        for Binding { contact, .. } in bindings {
+            let flow = hop_of(contact).flow;
+            if contact.uri() == uri && flow != token {
+                target.hops.push(NextHop::registered(flow));
+            }
+        }
+        Self {
+            targets: target.into(),
+            flows: [token].into(),
+        }
+    }
+
+    fn of(contacts: &[&Contact]) -> Self {
+        let mut located = Self::default();
+        let (mut flows, mut instances) = (Vec::new(), Vec::new());
+        let (mut group, mut last_q) = (0, None);
+        for contact in contacts {
+            let hop = hop_of(contact);
+            let instance = contact.instance();
+            let known = instance.and_then(|_| instances.iter().position(|one| *one == instance));
+            if let Some(index) = known {
+                located.targets.targets[index].hops.push(hop);
+                continue;
+            }
+            let q = q_milli(contact);
+            group += u16::from(last_q.is_some_and(|last| last != q));
+            last_q = Some(q);
+            located.targets.targets.push(Target {
+                route: (!contact.path().is_empty()).then(|| contact.path().into()),
+                group,
+                label: flows.len() as u64,
+                ..Target::new(Some(contact.uri().into()), hop)
+            });
+            flows.push(hop.flow);
+            instances.push(instance);
+        }
+        located.flows = flows.into();
+        located
+    }
+}
+
+/// The way to a contact: the flow that it registered on, or the address in its URI if it
+/// listens there for datagrams.
+fn hop_of(contact: &Contact) -> NextHop {
+    let flow = contact.flow();
+    if contact.depends_on_flow() || !contact.path().is_empty() {
+        return NextHop::registered(flow);
+    }
+    match contact_address(contact.uri()) {
+        Some(remote) if flow.transport == Transport::Udp => {
+            NextHop::resolved(Flow::udp(flow.local, remote))
+        }
+        // The server makes no connections; the one that it registered over may live.
+        _ => NextHop::registered(flow),
+    }
+}
+
+fn is_sip(contact: &Contact) -> bool {
+    Uri::parse(contact.uri()).is_some_and(|uri| uri.as_sip().is_some())
+}
+
+/// Without a q a contact is as good as any (RFC 3261 §10.2.1.2).
+fn q_milli(contact: &Contact) -> u16 {
+    contact.q_milli().unwrap_or(1000)
+}

@@ -1,0 +1,72 @@
+//! The dialogs of a device that the proxy carries.
+
+use super::{Device, device_context::DeviceContext};
+use crate::server::load::shares::Holder;
+use busyhour::{bus::Name, clock::Instant};
+use busyhour_registrar::watch::DialogChange;
+use busyhour_sip::Flow;
+use std::sync::Arc;
+
+impl DeviceContext {
+    /// A dialog of a device has changed; called in the order of the changes, under the lock
+    /// of the shard of its call. A device that has no room is not told of: the call is
+    /// worth more than its lamp.
+    pub(in crate::server) fn apply_dialog(self: &Arc<Self>, change: DialogChange) {
+        let mut change = Some(change);
+        while let Some(device) = change
+            .as_ref()
+            .and_then(|change| self.open(&change.device, Holder::NOBODY).ok())
+        {
+            change = match change.take() {
+                Some(change) => device.apply_dialog(self, change),
+                None => return,
+            };
+        }
+    }
+
+    /// A flow on which a device is reached now: this one if it has it still, or else one of
+    /// its contacts'.
+    pub(in crate::server) fn flow_of(
+        &self,
+        device: &Name,
+        flow: Flow,
+        now: Instant,
+    ) -> Option<Flow> {
+        let device = self.table.find(device)?;
+        let bindings = device.active_bindings(now);
+        let mut flows = bindings
+            .iter()
+            .filter(|binding| binding.contact.is_reachable())
+            .map(|binding| binding.contact.flow());
+        let first = flows.clone().next();
+        flows.find(|one| *one == flow).or(first)
+    }
+}
+
+impl Device {
+    /// Takes a change in, and publishes it; gives it back if the device has left the table.
+    fn apply_dialog(
+        self: &Arc<Self>,
+        context: &Arc<DeviceContext>,
+        change: DialogChange,
+    ) -> Option<DialogChange> {
+        let mut state = self.lock();
+        if state.is_retired {
+            return Some(change);
+        }
+        if state.rare().dialogs.apply(change) {
+            self.publish(context, &state);
+        }
+        self.finish_transition(context, &mut state);
+        None
+    }
+
+    /// The numbers of the dialogs that live.
+    pub(in crate::server) fn dialogs(&self) -> Vec<u64> {
+        let state = self.lock();
+        let rare = state.rare.as_ref();
+        rare.map_or_else(Vec::new, |rare| {
+            rare.dialogs.live().map(|(id, _)| id).collect()
+        })
+    }
+}

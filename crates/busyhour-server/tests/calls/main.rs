@@ -1,0 +1,182 @@
+//! Calls between telephones that register here, from received to sent datagrams, in
+//! virtual time.
+
+#[path = "../support/exchange.rs"]
+mod exchange;
+mod world;
+
+use world::{
+    ALICE, BOB, BOB_AT_HOME, CAROL, World, ack_of_refusal, cancel, header, respond, within,
+};
+
+/// Alice calls bob, who answers; returns the 200 as alice received it.
+fn established(world: &mut World, call_id: &str) -> String {
+    world.call(ALICE, "bob", call_id);
+    world.read_status(ALICE, "100");
+    let invite = world.read_request(BOB, "INVITE");
+    world.send(BOB, &respond(BOB, &invite, "200 OK"));
+    let answer = world.read_status(ALICE, "200");
+    let ack = within(world, ALICE, "ACK", 2, &answer, true);
+    world.send(ALICE, &ack);
+    world.read_request(BOB, "ACK");
+    answer
+}
+
+#[test]
+fn a_telephone_calls_another_and_the_lamps_follow() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    world.watch(CAROL, "bob");
+
+    world.call(ALICE, "bob", "call-1");
+    world.read_status(ALICE, "100");
+    let invite = world.read_request(BOB, "INVITE");
+    assert!(
+        invite.starts_with("INVITE sip:bob@192.0.2.8:5060 SIP/2.0\r\n"),
+        "{invite}"
+    );
+    assert!(!invite.contains("Proxy-Authorization"), "{invite}");
+    assert_eq!(header(&invite, "Max-Forwards"), "69");
+
+    world.send(BOB, &respond(BOB, &invite, "180 Ringing"));
+    world.read_status(ALICE, "180");
+    assert_eq!(world.lamp(CAROL), "early");
+    world.send(BOB, &respond(BOB, &invite, "200 OK"));
+    let answer = world.read_status(ALICE, "200");
+    assert_eq!(world.lamp(CAROL), "confirmed");
+    let ack = within(&mut world, ALICE, "ACK", 2, &answer, true);
+    world.send(ALICE, &ack);
+    world.read_request(BOB, "ACK");
+
+    // Bob hangs up.
+    let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
+    world.send(BOB, &bye);
+    let bye = world.read_request(ALICE, "BYE");
+    assert!(!bye.contains("\r\nRoute:"), "{bye}");
+    assert_eq!(world.lamp(CAROL), "");
+    world.send(ALICE, &respond(ALICE, &bye, "200 OK"));
+    world.read_status(BOB, "200");
+    world.pass(40_000);
+    let calls = world.stats().calls;
+    assert_eq!(
+        (calls.proxy.transaction_count, calls.dialogs.call_count),
+        (0, 0)
+    );
+    assert_eq!(calls.dialogs.answered, 1);
+}
+
+#[test]
+fn the_telephone_that_does_not_answer_stops_ringing() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB, BOB_AT_HOME] {
+        world.register(phone);
+    }
+    world.watch(CAROL, "bob");
+    world.call(ALICE, "bob", "fork");
+    let (desk, home) = (
+        world.read_request(BOB, "INVITE"),
+        world.read_request(BOB_AT_HOME, "INVITE"),
+    );
+    world.send(BOB, &respond(BOB, &desk, "180 Ringing"));
+    world.send(BOB_AT_HOME, &respond(BOB_AT_HOME, &home, "180 Ringing"));
+    assert_eq!(world.lamp(CAROL), "early early");
+    world.send(BOB_AT_HOME, &respond(BOB_AT_HOME, &home, "200 OK"));
+    let cancel = world.read_request(BOB, "CANCEL");
+    assert_eq!(
+        header(&cancel, "Reason"),
+        "SIP;cause=200;text=\"Call completed elsewhere\""
+    );
+    world.send(BOB, &respond(BOB, &cancel, "200 OK"));
+    world.send(BOB, &respond(BOB, &desk, "487 Request Terminated"));
+    world.read_request(BOB, "ACK");
+    assert_eq!(world.lamp(CAROL), "confirmed");
+}
+
+#[test]
+fn a_caller_that_gives_up_frees_the_called() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    world.watch(CAROL, "bob");
+    let sent = world.call(ALICE, "bob", "given-up");
+    world.read_status(ALICE, "100");
+    let invite = world.read_request(BOB, "INVITE");
+    world.send(BOB, &respond(BOB, &invite, "180 Ringing"));
+    world.read_status(ALICE, "180");
+    world.send(ALICE, &cancel(&sent));
+    world.read_status(ALICE, "200");
+    let cancel = world.read_request(BOB, "CANCEL");
+    world.send(BOB, &respond(BOB, &cancel, "200 OK"));
+    world.send(BOB, &respond(BOB, &invite, "487 Request Terminated"));
+    world.read_request(BOB, "ACK");
+    let refusal = world.read_status(ALICE, "487");
+    world.send(ALICE, &ack_of_refusal(&sent, &refusal));
+    assert_eq!(world.lamp(CAROL), "");
+}
+
+#[test]
+fn who_is_not_there_is_not_called() {
+    let mut world = World::new();
+    world.register(ALICE);
+    for (user, status) in [("bob", "480 Not Registered"), ("nobody", "404 Not Found")] {
+        world.call(ALICE, user, user);
+        world.read_status(ALICE, status);
+    }
+    let elsewhere = world
+        .invite(ALICE, "bob", "elsewhere")
+        .replace("bob@example.com", "bob@example.org");
+    world.send(ALICE, &elsewhere);
+    world.read_status(ALICE, "403 Domain Not Served Here");
+}
+
+#[test]
+fn nobody_calls_in_the_name_of_another() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    let invite = world
+        .invite(ALICE, "bob", "forged")
+        .replace("From: <sip:alice@", "From: <sip:carol@");
+    world.send(ALICE, &invite);
+    let challenge = world.read_status(ALICE, "407");
+    let proven = world.proven(ALICE, &invite, &challenge);
+    world.send(ALICE, &proven);
+    world.read_status(ALICE, "403 Not Your Address");
+    assert_eq!(world.try_read(BOB), None);
+}
+
+#[test]
+fn a_request_within_a_dialog_needs_a_route_that_we_gave() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    let answer = established(&mut world, "call-2");
+    let bye = within(&mut world, ALICE, "BYE", 3, &answer, true);
+    let forged = bye.replace("call-2", "call-3");
+    world.send(ALICE, &forged);
+    world.read_status(ALICE, "481");
+    assert_eq!(world.try_read(BOB), None);
+    world.send(ALICE, &bye);
+    world.read_request(BOB, "BYE");
+}
+
+#[test]
+fn a_call_outlives_a_restart() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    let answer = established(&mut world, "call-4");
+    world.pass(1000);
+    world.restart();
+    let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
+    world.send(BOB, &bye);
+    let bye = world.read_request(ALICE, "BYE");
+    world.send(ALICE, &respond(ALICE, &bye, "200 OK"));
+    world.read_status(BOB, "200");
+}
