@@ -4,10 +4,10 @@ mod support;
 
 use serde_json::Value;
 use std::{
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::UdpSocket,
     os::unix::{fs::PermissionsExt, net::UnixStream},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 use support::{Place, ServerProcess, busyhour};
 
@@ -224,6 +224,33 @@ fn clients_of_the_address_take_nothing_from_the_socket() {
 }
 
 #[test]
+fn watching_ends_when_nobody_reads_any_more() {
+    let place = Place::new();
+    let _server = place.server(OPEN);
+    let mut command = show(&place, &["workers", "--watch", "1"]);
+    let mut watching = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(watching.stdout.take().unwrap());
+    // The table comes more than once.
+    for _ in 0..2 {
+        let mut line = String::new();
+        while !line.contains("PROCESSED") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0);
+        }
+    }
+    drop(output);
+    let mut status = None;
+    support::wait_until(
+        || {
+            status = watching.try_wait().unwrap();
+            status.is_some()
+        },
+        || "the command goes on".into(),
+    );
+    assert!(status.unwrap().success());
+}
+
+#[test]
 fn the_socket_is_there_without_an_http_address() {
     let place = Place::new();
     let mut command = busyhour();
@@ -236,8 +263,8 @@ fn the_socket_is_there_without_an_http_address() {
         "off",
     ]);
     command.args(["--http-listen", "off", "--store-durability", "memory"]);
-    command.stdout(std::process::Stdio::null());
-    command.stderr(std::process::Stdio::null());
+    command.stdout(Stdio::null());
+    command.stderr(Stdio::null());
     let mut server = command.spawn().unwrap();
     support::wait_until(
         || show(&place, &["stores"]).output().unwrap().status.success(),

@@ -53,6 +53,7 @@ pub use settings::hints::{HintConfig, HintRefusal};
 pub use settings::mailboxes::MailboxRefusal;
 pub use start::StartError;
 pub use stats::listing::{Listed, Listing, NamedPage};
+pub(crate) use stats::nanos;
 pub use stats::queues::QueueView;
 pub use stats::{
     HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats, TrafficStats,

@@ -3,7 +3,7 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{QueueView, ServerStats},
+    server::{QueueView, ServerStats, nanos},
     web::Backend,
 };
 use axum::{
@@ -249,8 +249,4 @@ fn reached(stats: &ServerStats) -> Vec<AlertView> {
     let mut alerts = of(&stats.limits_of_all(), "everybody");
     alerts.extend(of(&stats.limits_of_one(), "one client"));
     alerts
-}
-
-fn nanos(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
