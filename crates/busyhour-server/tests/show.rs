@@ -100,7 +100,12 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
             .find(is_it)
             .unwrap_or_else(|| panic!("{kind} {name}: {queues:?}"))
     };
-    assert!(of("strand", "all")["processed"].as_u64() >= Some(1));
+    let strands = of("strand", "all");
+    assert!(strands["processed"].as_u64() >= Some(1));
+    assert_eq!(
+        (&strands["high_watermark"], &strands["is_high"]),
+        (&32.into(), &false.into())
+    );
     assert!(of("watcher", "all")["processed"].as_u64() >= Some(1));
     assert_eq!(of("request", "waiting for their devices")["capacity"], 1024);
     assert!(of("store", "changes")["processed"].as_u64() >= Some(1));

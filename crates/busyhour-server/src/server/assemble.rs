@@ -114,6 +114,7 @@ pub(super) fn assemble(
         load: load.clone(),
     });
     let watchers = Arc::new(Watchers::new(
+        &runtime,
         bounds.phones(config.limits.watchers_max),
         bounds.part_of_memory(NOTIFIES_PART),
         config.limits.dialog_bytes_max,

@@ -54,10 +54,10 @@ pub use settings::mailboxes::MailboxRefusal;
 pub use start::StartError;
 pub use stats::listing::{Listed, Listing, NamedPage};
 pub(crate) use stats::nanos;
-pub use stats::queues::QueueView;
+pub use stats::queues::{ALL_QUEUES, QueueView};
 pub use stats::{
-    HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats, TrafficStats,
-    WatchStats,
+    HintStats, HttpStats, MailboxStats, PublishStats, QueueKindStats, RegistrarStats, ServerStats,
+    TrafficStats, WatchStats,
 };
 
 use self::core::Core;
