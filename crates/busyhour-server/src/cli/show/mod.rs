@@ -29,6 +29,12 @@ enum What {
     /// Queues: how many tasks wait, for how long, and what runs
     #[command(after_help = subjects::QUEUES.help())]
     Queues(List),
+    /// Calls that last: who calls whom, and how far they are
+    #[command(after_help = subjects::CALLS.help())]
+    Calls(List),
+    /// The last calls that ended, and how
+    #[command(after_help = subjects::CALL_RECORDS.help())]
+    CallRecords(List),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
     Timers(List),
@@ -105,6 +111,8 @@ impl Show {
     pub fn run(self) -> Result<(), Failure> {
         match self.what {
             What::Queues(list) => list.run(&subjects::QUEUES, ""),
+            What::Calls(list) => list.run(&subjects::CALLS, ""),
+            What::CallRecords(list) => list.run(&subjects::CALL_RECORDS, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),

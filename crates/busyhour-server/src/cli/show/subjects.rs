@@ -129,6 +129,47 @@ pub(super) const QUEUES: Subject = Subject {
     none: "no queues",
 };
 
+pub(super) const CALLS: Subject = Subject {
+    routes: &[counted("/api/calls", "calls", "call_count")],
+    columns: &[
+        column("from", "who calls"),
+        column("to", "who is called"),
+        column("state", "trying, proceeding, early (it rings) or confirmed"),
+        column("since_ns", "for how long it has been in that state"),
+        column("caller", "the device that calls, if it is one of ours"),
+        column("callee", "the device that rings or has answered"),
+        column("caller_flow", "the way to the caller"),
+        column("callee_flow", "the way to the callee"),
+        column("call_id", "its Call-ID"),
+    ],
+    sort: "since",
+    none: "no calls",
+};
+
+pub(super) const CALL_RECORDS: Subject = Subject {
+    routes: &[route("/api/call-records", "call_records")],
+    columns: &[
+        column("ended_at_ns", "when it ended, in nanoseconds since 1970"),
+        column("from", "who called"),
+        column("to", "who was called"),
+        column("answered_by", "the device that answered"),
+        column(
+            "status",
+            "the status of the final response; 0 if there was none",
+        ),
+        column("end", "how it ended, from the caller's side"),
+        column("ended_by", "caller or callee"),
+        column("talk_time_ns", "from the answer to the end"),
+        column(
+            "post_dial_delay_ns",
+            "from the INVITE to the first response that the caller could hear",
+        ),
+        column("call_id", "its Call-ID"),
+    ],
+    sort: "ended_at",
+    none: "no call has ended",
+};
+
 pub(super) const TIMERS: Subject = Subject {
     routes: &[counted("/api/timers", "timers", "pending_count")],
     columns: &[

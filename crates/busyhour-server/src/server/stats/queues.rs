@@ -17,7 +17,7 @@ pub const ALL_QUEUES: &str = "all";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct QueueView {
     /// What queues: `pool`, `request`, `strand`, `expiry`, `watcher`, `hint`, `iax2`,
-    /// `store`, `socket`, or `serializer` for those that a program has named.
+    /// `call`, `store`, `socket`, or `serializer` for those that a program has named.
     pub kind: &'static str,
     /// Which one; [`ALL_QUEUES`] if it stands for all of its kind.
     pub name: String,
@@ -164,6 +164,7 @@ impl Core {
             &self.watchers.kind,
             &self.hints.kind,
             &self.iax2.kind,
+            &self.calls.kind,
         ];
         let pool = self.runtime.pool().stats();
         let pool = pool.high_watermark.map(|high_watermark| QueueKindStats {
@@ -184,7 +185,7 @@ impl Core {
         kinds.filter(|kind| kind.high_watermark > 0).collect()
     }
 
-    fn listings(&self) -> [SerializerListing; 5] {
+    fn listings(&self) -> [SerializerListing; 6] {
         let devices = &self.devices.table;
         [
             devices.strand_queues(),
@@ -192,6 +193,7 @@ impl Core {
             self.watchers.queues(),
             self.hints.queues(),
             self.iax2.queues(),
+            self.calls.queues(),
         ]
     }
 

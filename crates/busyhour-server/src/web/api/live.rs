@@ -3,7 +3,7 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{ALL_QUEUES, QueueView, ServerStats, nanos},
+    server::{ALL_QUEUES, CallRecordView, CallView, QueueView, ServerStats, nanos},
     web::Backend,
 };
 use axum::{
@@ -24,6 +24,8 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
         .route("/api/queues", get(queues))
+        .route("/api/calls", get(calls))
+        .route("/api/call-records", get(call_records))
         .route("/api/timers", get(timers))
         .route("/api/topics", get(topics))
         .route("/api/subscriptions", get(subscriptions))
@@ -50,6 +52,37 @@ struct QueueList {
 async fn queues(State(backend): LiveState) -> Json<QueueList> {
     let queues = backend.queues();
     Json(QueueList { queues })
+}
+
+#[derive(Serialize)]
+struct CallList {
+    /// Those first that have been longest in their state, as many as were asked for.
+    calls: Vec<CallView>,
+    /// How many there are.
+    call_count: u64,
+}
+
+async fn calls(
+    State(backend): LiveState,
+    Query(query): Query<LiveQuery>,
+) -> Result<Json<CallList>, Rejection> {
+    let calls = backend.calls(limit(query.limit)?);
+    let call_count = backend.stats().calls.dialogs.call_count;
+    Ok(Json(CallList { calls, call_count }))
+}
+
+#[derive(Serialize)]
+struct CallRecordList {
+    /// The last one first, as many as were asked for.
+    call_records: Vec<CallRecordView>,
+}
+
+async fn call_records(
+    State(backend): LiveState,
+    Query(query): Query<LiveQuery>,
+) -> Result<Json<CallRecordList>, Rejection> {
+    let call_records = backend.call_records(limit(query.limit)?);
+    Ok(Json(CallRecordList { call_records }))
 }
 
 #[derive(Serialize)]

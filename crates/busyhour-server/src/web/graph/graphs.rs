@@ -210,6 +210,14 @@ impl Backend for Charted {
         self.backend.queues()
     }
 
+    fn calls(&self, limit: usize) -> Vec<crate::server::CallView> {
+        self.backend.calls(limit)
+    }
+
+    fn call_records(&self, limit: usize) -> Vec<crate::server::CallRecordView> {
+        self.backend.call_records(limit)
+    }
+
     fn runtime(&self) -> Option<&Runtime> {
         self.backend.runtime()
     }
