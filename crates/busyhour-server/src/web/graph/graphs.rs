@@ -8,7 +8,7 @@ use busyhour::{
 };
 use busyhour_graphite::{
     Answer, Digested, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
-    TelemetryOptions,
+    TelemetryOptions, TimeLimit,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -58,7 +58,7 @@ pub(in crate::web) struct GraphSampling {
     timer: TimerHandle,
 }
 
-type Ask = fn(&Graphite, &Parameters, i64, &dyn Fn() -> bool) -> Result<Answer, Error>;
+type Ask = fn(&Graphite, &Parameters, i64, &TimeLimit) -> Result<Answer, Error>;
 
 impl Graphs {
     /// The interface over the server's own values and `sources`.
@@ -123,10 +123,11 @@ impl Graphs {
         let task = move || {
             // The place stays taken until the task ends, even if the client has gone.
             let _place = place;
-            let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
+            let (now, clock) = (seconds(&graphs.clock), graphs.clock.clone());
+            let time = TimeLimit::new(move || clock.now() > deadline);
             let begin = graphs.clock.now();
             // It may last for seconds: another thread takes the worker's place.
-            let ask = || ask(&graphs.graphite, &parameters, now, &is_over);
+            let ask = || ask(&graphs.graphite, &parameters, now, &time);
             let outcome = graphs.pool.blocking(ask);
             if let Some(digested) = outcome.as_ref().ok().and_then(|answer| answer.digested) {
                 graphs.note_digest(&parameters, digested, graphs.clock.now() - begin);
