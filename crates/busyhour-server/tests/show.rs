@@ -147,6 +147,7 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
     // The answers are kept for retransmissions.
     let buffers = rows(&place, &["buffers", "--filter", "owner=answers"]);
     assert!(buffers[0]["live_count"].as_u64() >= Some(2), "{buffers:?}");
+    assert_eq!(buffers[0]["oldest_begins"], "SIP/2.0 200 OK", "{buffers:?}");
 
     let device = good(&place, &["device", "alice"]);
     assert!(

@@ -201,6 +201,7 @@ pub(super) const BUFFERS: Subject = Subject {
         column("live_count", "buffers in use"),
         column("live_bytes", "their memory"),
         column("oldest_age_ns", "the age of the oldest one"),
+        column("oldest_begins", "how the oldest one begins, if it is text"),
     ],
     sort: "live",
     none: "no buffer is in use",

@@ -12,13 +12,14 @@ use axum::{
     routing::get,
 };
 use busyhour::{
+    buffer::{BufferPool, LiveBuffer},
     runtime::Runtime,
     stats::{SubscriptionStats, TopicStats, WorkerStats},
     timer::{PendingPhase, TimerKind},
 };
 use busyhour_store::StoreStats;
 use serde::{Deserialize, Serialize};
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use std::{cmp::Reverse, collections::BinaryHeap, ptr, sync::Arc};
 
 /// The routes, each with a list.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
@@ -158,6 +159,8 @@ struct OwnerView {
     live_count: u64,
     live_bytes: u64,
     oldest_age_ns: u64,
+    /// As of its oldest buffer, if that is among the oldest of all.
+    oldest_begins: Option<String>,
 }
 
 /// A buffer in use.
@@ -165,6 +168,8 @@ struct OwnerView {
 struct LiveBufferView {
     owner: String,
     len_bytes: usize,
+    /// Its first line, if that is text.
+    begins: Option<String>,
     age_ns: u64,
     handles: u64,
     pins: u64,
@@ -173,28 +178,49 @@ struct LiveBufferView {
 }
 
 async fn buffers(State(backend): LiveState) -> Json<BufferList> {
-    let dump = backend.runtime().map(|runtime| runtime.buffers().dump());
-    let Some(dump) = dump else {
+    let Some(runtime) = backend.runtime() else {
         return Json(BufferList::default());
     };
-    let owners = dump.owners.into_iter().map(|usage| OwnerView {
-        owner: usage.owner,
-        live_count: usage.live_count,
-        live_bytes: usage.live_bytes,
-        oldest_age_ns: nanos(usage.oldest_age),
-    });
+    let (pool, dump) = (runtime.buffers(), runtime.buffers().dump());
     let oldest = dump.oldest.into_iter().map(|buffer| LiveBufferView {
+        begins: first_line(pool, &buffer),
         owner: buffer.owner,
         len_bytes: buffer.len,
         age_ns: nanos(buffer.age),
         handles: buffer.handles,
         pins: buffer.pins,
-        trace: buffer.trace.map(|trace| trace.to_string()),
+        trace: buffer.trace,
+    });
+    let oldest: Vec<LiveBufferView> = oldest.collect();
+    let owners = dump.owners.into_iter().map(|usage| {
+        let first = oldest.iter().find(|buffer| buffer.owner == usage.owner);
+        OwnerView {
+            oldest_begins: first.and_then(|buffer| buffer.begins.clone()),
+            owner: usage.owner,
+            live_count: usage.live_count,
+            live_bytes: usage.live_bytes,
+            oldest_age_ns: nanos(usage.oldest_age),
+        }
     });
     Json(BufferList {
         owners: owners.collect(),
-        oldest: oldest.collect(),
+        oldest,
     })
+}
+
+/// Holds the buffer by its address to read its first line. The pool refuses the address if
+/// the buffer has been released since it was listed, or is not written yet.
+fn first_line(pool: &BufferPool, listed: &LiveBuffer) -> Option<String> {
+    let held = pool
+        .buffer_at(ptr::without_provenance(listed.address))
+        .ok()?;
+    // Another buffer may be there by now.
+    let bytes = Some(&*held).filter(|bytes| bytes.len() == listed.len)?;
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let is_text = |byte: &u8| matches!(byte, b' '..=b'~');
+    let text = !line.is_empty() && line.iter().all(is_text);
+    let shown = &line[..line.len().min(BEGIN_CHARS_MAX)];
+    text.then(|| String::from_utf8_lossy(shown).into_owned())
 }
 
 #[derive(Serialize)]
@@ -314,3 +340,5 @@ const EVERYBODY: &str = "everybody";
 const ONE_CLIENT: &str = "one client";
 /// So many slow subscribers are listed; `/api/subscriptions` has all of them.
 const SLOW_MAX: usize = 20;
+/// Enough to tell what a message is.
+const BEGIN_CHARS_MAX: usize = 100;
