@@ -15,6 +15,7 @@ pub const CRATES: &[Arrow] = &[
     arrow("busyhour-graphite", &[]),
     arrow("busyhour-sip", &["busyhour"]),
     arrow("busyhour-registrar", &["busyhour", "busyhour-sip"]),
+    arrow("busyhour-proxy", &["busyhour", "busyhour-sip"]),
     arrow(
         "busyhour-iax2",
         &["busyhour", "busyhour-registrar", "busyhour-sip"],
@@ -52,7 +53,7 @@ pub struct Layers {
 }
 
 pub const LAYERS: &[Layers] = &[
-    LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, IAX2, STORE, STORM, SERVER,
+    LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, PROXY, IAX2, STORE, STORM, SERVER,
 ];
 
 const LIBRARY: Layers = Layers {
@@ -135,6 +136,16 @@ const REGISTRAR: Layers = Layers {
     source: "crates/busyhour-registrar/src",
     base: &[],
     arrows: &[arrow("registrar", &[]), arrow("watch", &["registrar"])],
+};
+
+const PROXY: Layers = Layers {
+    source: "crates/busyhour-proxy/src",
+    base: &[],
+    arrows: &[
+        arrow("transaction", &[]),
+        arrow("proxy", &["transaction"]),
+        arrow("dialogs", &[]),
+    ],
 };
 
 const IAX2: Layers = Layers {

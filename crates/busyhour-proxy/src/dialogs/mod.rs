@@ -1,0 +1,1 @@
+//! Dialogs that pass through the proxy, and the signed URI of Record-Route.

@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![deny(rustdoc::broken_intra_doc_links)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+// Examples are copied: each compiles without a warning.
+#![doc(test(attr(deny(warnings))))]
+
+mod transaction;
+mod proxy;
+pub mod dialogs;
+
+pub use proxy::*;

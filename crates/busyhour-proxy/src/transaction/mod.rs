@@ -1,0 +1,1 @@
+//! Client and server transactions (RFC 3261 §17, RFC 6026).
