@@ -143,7 +143,8 @@ const PROXY: Layers = Layers {
     base: &[],
     arrows: &[
         arrow("transaction", &[]),
-        arrow("proxy", &["transaction"]),
+        arrow("routing", &[]),
+        arrow("proxy", &["transaction", "routing"]),
         arrow("dialogs", &[]),
     ],
 };

@@ -7,7 +7,10 @@
 #![doc(test(attr(deny(warnings))))]
 
 mod transaction;
+mod routing;
 mod proxy;
 pub mod dialogs;
 
 pub use proxy::*;
+pub use routing::{Identity, LoopDetection, RequestRefusal, Routing};
+pub use transaction::TransactionTimers;

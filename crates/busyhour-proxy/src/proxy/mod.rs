@@ -1,1 +1,27 @@
-//! The proxy: what is forwarded where, and what goes back (RFC 3261 §16).
+//! The proxy: one table of response contexts (RFC 3261 §16), pure.
+
+mod policy;
+mod target;
+mod edge;
+mod actions;
+mod event;
+mod stats;
+mod slots;
+mod work;
+mod best_response;
+mod branch;
+mod context;
+mod forwarding;
+mod responding;
+mod cancelling;
+mod table;
+
+pub use actions::{Actions, Outbound};
+pub use edge::Edge;
+pub use event::{Event, EventKind, FailureCause};
+pub use policy::Policy;
+pub use slots::TransactionId;
+pub use stats::ProxyStats;
+pub use table::{Begun, Inbound, Proxy, Received};
+pub use target::{Fallback, NextHop, Occasion, Target, TargetSet};
+pub use work::{Answer, BranchId};

@@ -10,6 +10,7 @@ mod values;
 mod read;
 mod build;
 
+pub use build::forward::{LastRoute, RequestEdit, ResponseEdit};
 pub use build::request::RequestBuilder;
 pub use build::response::ResponseBuilder;
 pub use error::ParseError;

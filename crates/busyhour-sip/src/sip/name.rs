@@ -25,12 +25,14 @@ pub enum HeaderName {
     Event,
     Expires,
     From,
+    MaxBreadth,
     MaxForwards,
     MinExpires,
     Path,
     ProxyAuthenticate,
     ProxyAuthorization,
     ProxyRequire,
+    Reason,
     RecordRoute,
     ReferTo,
     Require,
@@ -44,6 +46,7 @@ pub enum HeaderName {
     Subject,
     SubscriptionState,
     Supported,
+    Timestamp,
     To,
     Unsupported,
     UserAgent,
@@ -142,12 +145,14 @@ const LONG: [(HeaderName, &str); HeaderName::COUNT] = [
     (HeaderName::Event, "Event"),
     (HeaderName::Expires, "Expires"),
     (HeaderName::From, "From"),
+    (HeaderName::MaxBreadth, "Max-Breadth"),
     (HeaderName::MaxForwards, "Max-Forwards"),
     (HeaderName::MinExpires, "Min-Expires"),
     (HeaderName::Path, "Path"),
     (HeaderName::ProxyAuthenticate, "Proxy-Authenticate"),
     (HeaderName::ProxyAuthorization, "Proxy-Authorization"),
     (HeaderName::ProxyRequire, "Proxy-Require"),
+    (HeaderName::Reason, "Reason"),
     (HeaderName::RecordRoute, "Record-Route"),
     (HeaderName::ReferTo, "Refer-To"),
     (HeaderName::Require, "Require"),
@@ -161,6 +166,7 @@ const LONG: [(HeaderName, &str); HeaderName::COUNT] = [
     (HeaderName::Subject, "Subject"),
     (HeaderName::SubscriptionState, "Subscription-State"),
     (HeaderName::Supported, "Supported"),
+    (HeaderName::Timestamp, "Timestamp"),
     (HeaderName::To, "To"),
     (HeaderName::Unsupported, "Unsupported"),
     (HeaderName::UserAgent, "User-Agent"),
@@ -196,7 +202,7 @@ const fn place(name: &[u8]) -> usize {
     };
     let first = first.to_ascii_lowercase() as usize;
     let last = last.to_ascii_lowercase() as usize;
-    (13 * first + 21 * last + name.len()) % PLACES_LEN
+    (77 * first + 92 * last + name.len()) % PLACES_LEN
 }
 
 const PLACES_LEN: usize = 128;

@@ -42,18 +42,25 @@ statuses! {
     BAD_EXTENSION = 420 "Bad Extension";
     EXTENSION_REQUIRED = 421 "Extension Required";
     INTERVAL_TOO_BRIEF = 423 "Interval Too Brief";
+    FLOW_FAILED = 430 "Flow Failed";
     FIRST_HOP_LACKS_OUTBOUND = 439 "First Hop Lacks Outbound Support";
+    MAX_BREADTH_EXCEEDED = 440 "Max-Breadth Exceeded";
     TEMPORARILY_UNAVAILABLE = 480 "Temporarily Unavailable";
     CALL_DOES_NOT_EXIST = 481 "Call/Transaction Does Not Exist";
+    LOOP_DETECTED = 482 "Loop Detected";
     TOO_MANY_HOPS = 483 "Too Many Hops";
+    ADDRESS_INCOMPLETE = 484 "Address Incomplete";
     BUSY_HERE = 486 "Busy Here";
     REQUEST_TERMINATED = 487 "Request Terminated";
     BAD_EVENT = 489 "Bad Event";
     SERVER_INTERNAL_ERROR = 500 "Server Internal Error";
     NOT_IMPLEMENTED = 501 "Not Implemented";
     SERVICE_UNAVAILABLE = 503 "Service Unavailable";
+    SERVER_TIMEOUT = 504 "Server Time-out";
     VERSION_NOT_SUPPORTED = 505 "Version Not Supported";
     MESSAGE_TOO_LARGE = 513 "Message Too Large";
+    BUSY_EVERYWHERE = 600 "Busy Everywhere";
+    DECLINE = 603 "Decline";
 }
 
 impl Status {

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-use crate::sip::text::lex::{self, VALUE};
+use crate::sip::build::top_via::put_top_line;
 use crate::sip::text::write::put_value;
-use crate::sip::{Address, HeaderName, HeaderValue, ListIter, Message, Output, Status, Via};
+use crate::sip::{Address, HeaderName, HeaderValue, Message, Output, Status};
 
 /// Writes the response to a request: first the headers that are copied from the
 /// request, then the given headers, then the body.
@@ -149,75 +149,9 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
     fn put_vias(&mut self, source: Option<SocketAddr>) {
         let mut lines = self.request.headers(HeaderName::Via);
         if let Some((source, line)) = source.and_then(|source| Some((source, lines.next()?))) {
-            self.put_top_line(line, source);
+            put_top_line(self.out, line, source, self.is_plain);
         }
         lines.for_each(|line| self.put_copy(HeaderName::Via, line));
-    }
-
-    fn put_top_line(&mut self, line: &str, source: SocketAddr) {
-        let mut list = ListIter::new(line);
-        let Some(via) = list.next().and_then(Via::parse) else {
-            return self.put_copy(HeaderName::Via, line);
-        };
-        self.put_top_via(&via, source);
-        if let Some(rest) = list.rest() {
-            self.out.put(b",");
-            put_value(self.out, rest, self.is_plain);
-        }
-        self.out.put(b"\r\n");
-    }
-
-    fn put_top_via(&mut self, via: &Via<'_>, source: SocketAddr) {
-        self.out.put(b"Via: ");
-        put_value(self.out, via.hop_text, self.is_plain);
-        let mut asked = false;
-        for (name, value) in via.params.iter() {
-            match Ours::new(name) {
-                None => self.put_param(name, value),
-                Some(ours) => asked |= ours == Ours::Rport,
-            }
-        }
-        if asked || !via.is_from(source.ip()) {
-            self.out.put(b";received=");
-            self.out.put_ip(source.ip().to_canonical());
-        }
-        if asked {
-            self.out.put(b";rport=");
-            self.out.put_decimal(source.port().into());
-        }
-    }
-
-    /// A value that needs quotes gets them back.
-    fn put_param(&mut self, name: &str, value: Option<&str>) {
-        self.out.put_all(&[";", name]);
-        match value {
-            Some(value) if !value.is_empty() && lex::all(value, VALUE) => {
-                self.out.put_all(&["=", value]);
-            }
-            Some(value) => {
-                self.out.put(b"=\"");
-                put_value(self.out, value, self.is_plain);
-                self.out.put(b"\"");
-            }
-            None => {}
-        }
-    }
-}
-
-/// The parameters of Via that are ours to write.
-#[derive(PartialEq, Eq)]
-enum Ours {
-    Received,
-    Rport,
-}
-
-impl Ours {
-    fn new(name: &str) -> Option<Self> {
-        match name.len() {
-            8 if name.eq_ignore_ascii_case("received") => Some(Self::Received),
-            5 if name.eq_ignore_ascii_case("rport") => Some(Self::Rport),
-            _ => None,
-        }
     }
 }
 
@@ -229,7 +163,7 @@ pub(in crate::sip) fn put_body(out: &mut impl Output, content_type: &str, body: 
     out.put(body);
 }
 
-fn put_status(out: &mut impl Output, status: Status) {
+pub(in crate::sip) fn put_status(out: &mut impl Output, status: Status) {
     let code = status.code();
     let digit = |place: u16| b'0' + (code / place % 10) as u8;
     out.put(b"SIP/2.0 ");

@@ -167,6 +167,14 @@ impl<'a> Message<'a> {
         })
     }
 
+    /// Max-Breadth (RFC 5393 §5).
+    ///
+    /// # Errors
+    /// [`ParseError::Repeated`] or [`ParseError::Malformed`].
+    pub fn max_breadth(&self) -> Result<Option<u32>, ParseError> {
+        self.optional(HeaderName::MaxBreadth, saturating_u32)
+    }
+
     /// Content-Length in bytes; several equal lines count as one.
     ///
     /// # Errors

@@ -30,6 +30,11 @@ pub(in crate::sip) struct Line {
 }
 
 impl Line {
+    /// Where its name begins.
+    pub fn start(&self) -> usize {
+        self.start.into()
+    }
+
     /// The name as written.
     pub fn name_text<'a>(&self, head: &'a str) -> &'a str {
         let line = head
@@ -98,8 +103,22 @@ impl HeaderIndex {
         self.get(self.first[name as usize] as usize)
     }
 
+    /// The number of the first line of this name.
+    pub fn first_number(&self, name: HeaderName) -> Option<usize> {
+        self.number(self.first[name as usize])
+    }
+
+    /// The number of the last line of this name.
+    pub fn last_number(&self, name: HeaderName) -> Option<usize> {
+        self.number(self.last[name as usize])
+    }
+
     pub fn next(&self, line: &Line) -> Option<&Line> {
         self.get(line.next as usize)
+    }
+
+    fn number(&self, at: u8) -> Option<usize> {
+        Some(usize::from(at)).filter(|at| *at < self.len())
     }
 
     fn line(

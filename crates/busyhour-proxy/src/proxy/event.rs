@@ -1,0 +1,92 @@
+//! What happened to a request, for call records, counters and dialogs.
+
+use super::TransactionId;
+use std::time::Duration;
+
+/// Something that happened to a request. If it came with a message, that is the one that
+/// the table was given in the same step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The request.
+    pub transaction: TransactionId,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// It was sent to a target.
+    Forwarded {
+        /// The branch, which later events name.
+        branch: u16,
+        /// The label of the target.
+        label: u64,
+    },
+    /// A provisional response other than 100 was forwarded.
+    Progress {
+        /// The branch that it came from.
+        branch: u16,
+        /// 101 to 199.
+        status: u16,
+        /// Since the request came. With the first one of a request this is its post-dial
+        /// delay.
+        after: Duration,
+        /// Whether it is the first one of the request.
+        is_first: bool,
+    },
+    /// A 2xx was forwarded. Each 2xx to INVITE is told, its retransmissions too.
+    Answered {
+        /// The branch that it came from.
+        branch: u16,
+        /// The label of its target.
+        label: u64,
+        /// 200 to 299.
+        status: u16,
+        /// Since the request came.
+        after: Duration,
+        /// Whether it is the first final response of the request.
+        is_first: bool,
+    },
+    /// A branch ended without 2xx.
+    Failed {
+        /// The branch.
+        branch: u16,
+        /// The label of its target.
+        label: u64,
+        /// Of the response; 408, 480 or 503 if there was none.
+        status: u16,
+        /// Why.
+        cause: FailureCause,
+    },
+    /// The caller cancelled it.
+    Cancelled,
+    /// A final response other than 2xx was sent.
+    Refused {
+        /// 300 to 699.
+        status: u16,
+        /// The branch that it came from; `None` for one of ours.
+        branch: Option<u16>,
+        /// Since the request came.
+        after: Duration,
+    },
+    /// A request other than INVITE gets no response, since it would come too late
+    /// (RFC 4320).
+    Unanswered,
+    /// No ACK came for the refusal.
+    Unacknowledged,
+    /// Its last transaction has ended; the table has forgotten it.
+    Ended,
+}
+
+/// Why a branch ended without 2xx.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureCause {
+    /// A final response said so.
+    Response,
+    /// Nothing final came in time.
+    Timeout,
+    /// The message could not be sent.
+    Transport,
+}

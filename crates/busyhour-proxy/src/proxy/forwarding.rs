@@ -1,0 +1,461 @@
+//! Where a request goes next (RFC 3261 §16.5, §16.6).
+
+use super::{
+    BranchId, Edge, EventKind, FailureCause, Fallback, NextHop, Occasion, Outbound, TargetSet,
+    best_response::Candidate,
+    branch::{Branch, Cancel},
+    context::{Context, Pending},
+    work::{Shared, Work},
+};
+use crate::{
+    routing::{BranchParameter, RouteRest},
+    transaction::ClientTransaction,
+};
+use busyhour::{buffer::Buffer, clock::Instant};
+use busyhour_sip::{Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit};
+use std::ops::Range;
+
+/// One way to one target, about to be taken.
+#[derive(Clone, Copy)]
+struct Attempt {
+    target: usize,
+    hop: usize,
+    breadth: u32,
+}
+
+impl<P> Context<P> {
+    /// The caller has said where the request goes.
+    pub fn locate<E: Edge>(&mut self, set: TargetSet, work: &mut Work<'_, E>) {
+        if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.is_located) {
+            pending.is_located = true;
+            pending.ring_due = Instant::FAR_FUTURE;
+            pending.targets = set.targets;
+            pending.ring_time = set.ring_time;
+            pending.fallbacks = set.fallbacks;
+            self.advance(work);
+        }
+    }
+
+    /// Goes on when no branch is left that could answer: the next group, a fallback, or
+    /// the best response.
+    pub fn advance<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+        let Some(pending) = self.pending.as_ref().filter(|pending| pending.is_located) else {
+            return;
+        };
+        let is_final = self.is_cancelled || pending.best.status() >= 600;
+        let awaits = |branch: &Branch| branch.is_pending() && !branch.is_abandoned;
+        if self.branches.iter().any(awaits) {
+            return;
+        }
+        if !is_final && (self.start_group(work) || self.start_fallback(work)) {
+            return;
+        }
+        if !self.branches.iter().any(Branch::is_pending) {
+            self.finish(work);
+        }
+    }
+
+    /// Tries the targets of the next group; `false` if there is none, or none of them could
+    /// be tried.
+    fn start_group<E: Edge>(&mut self, work: &mut Work<'_, E>) -> bool {
+        let mut has_begun = false;
+        while !has_begun {
+            let free = self.free_breadth();
+            let Some((group, breadth)) = self.pending.as_mut().and_then(|it| it.take_group(free))
+            else {
+                return false;
+            };
+            for (place, target) in group.enumerate() {
+                let breadth = breadth.of(place as u32);
+                let hop = 0;
+                has_begun |= self.attempt(
+                    Attempt {
+                        target,
+                        hop,
+                        breadth,
+                    },
+                    work,
+                );
+            }
+        }
+        let is_invite = self.server.is_invite();
+        if let Some(pending) = self.pending.as_mut().filter(|_| is_invite) {
+            pending.ring(work.now);
+        }
+        true
+    }
+
+    /// What is left of Max-Breadth beside the branches that are still pending (RFC 5393
+    /// §5.3.3).
+    fn free_breadth(&self) -> u32 {
+        let used = self.branches.iter().filter(|branch| branch.is_pending());
+        let used: u32 = used.map(|branch| branch.breadth).sum();
+        let whole = self.pending.as_ref().map_or(0, |it| it.rest.max_breadth);
+        whole.saturating_sub(used)
+    }
+
+    fn start_fallback<E: Edge>(&mut self, work: &mut Work<'_, E>) -> bool {
+        while let Some(pending) = &mut self.pending {
+            let Some(fallback) = pending.take_fallback() else {
+                return false;
+            };
+            pending.targets.extend(fallback.targets);
+            if self.start_group(work) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sends the request on the first way that works, beginning with that of `attempt`.
+    fn attempt<E: Edge>(&mut self, attempt: Attempt, work: &mut Work<'_, E>) -> bool {
+        let Some(pending) = &mut self.pending else {
+            return false;
+        };
+        let target = pending.targets.get(attempt.target);
+        let Some(hop) = target.and_then(|target| target.hops.get(attempt.hop)) else {
+            return false;
+        };
+        if self.branches.len() >= work.shared.policy.branches_max {
+            work.shared.stats.targets_left_out += 1;
+            return false;
+        }
+        let number = self.branches.len() as u16;
+        let parameter = BranchParameter {
+            slot: self.id.slot,
+            nonce: self.id.nonce,
+            number,
+        };
+        let label = target.map_or(0, |target| target.label);
+        let Some(message) = work
+            .shared
+            .write_forwarded(pending, parameter, attempt, hop)
+        else {
+            pending.best.offer(Candidate {
+                status: 503,
+                branch: None,
+                received: None,
+            });
+            return false;
+        };
+        let branch = self.begin_branch(attempt, hop, label, &message, work);
+        self.branches.push(branch);
+        work.shared.stats.forwarded += 1;
+        work.note(EventKind::Forwarded {
+            branch: number,
+            label,
+        });
+        self.send_branch(number, message, work);
+        true
+    }
+
+    fn begin_branch<E: Edge>(
+        &self,
+        attempt: Attempt,
+        hop: NextHop,
+        label: u64,
+        message: &Buffer,
+        work: &Work<'_, E>,
+    ) -> Branch {
+        let (is_invite, policy) = (self.server.is_invite(), &work.shared.policy);
+        let is_reliable = hop.flow.transport.is_reliable();
+        let timer_c = match is_invite {
+            true => work.now + policy.timer_c,
+            false => Instant::FAR_FUTURE,
+        };
+        // Over a reliable transport only CANCEL and ACK are made of it.
+        let resend = (is_invite || !is_reliable).then(|| message.clone());
+        Branch {
+            label,
+            flow: hop.flow,
+            is_registered: hop.is_registered,
+            target: attempt.target as u16,
+            hop: attempt.hop as u16,
+            breadth: attempt.breadth,
+            client: ClientTransaction::start(work.now, is_invite, is_reliable, &policy.timers),
+            resend,
+            cancel: Cancel::No,
+            timer_c,
+            gives_up_at: Instant::FAR_FUTURE,
+            has_provisional: false,
+            is_done: false,
+            is_abandoned: false,
+        }
+    }
+
+    /// Sends a message on a branch's way.
+    pub fn send_branch<E: Edge>(&self, number: u16, datagram: Buffer, work: &mut Work<'_, E>) {
+        let Some(branch) = self.branches.get(usize::from(number)) else {
+            return;
+        };
+        let transaction = self.id;
+        work.out.send(Outbound {
+            flow: branch.flow,
+            datagram,
+            may_connect: !branch.is_registered,
+            branch: branch.is_pending().then_some(BranchId {
+                transaction,
+                number,
+            }),
+        });
+    }
+
+    /// A branch has ended without a final response that goes back, or with a 503: the next
+    /// way to its target is tried (RFC 3263 §4.3), else `candidate` counts.
+    pub fn fail_over<E: Edge>(
+        &mut self,
+        number: u16,
+        candidate: Candidate,
+        cause: FailureCause,
+        work: &mut Work<'_, E>,
+    ) {
+        let Some(branch) = self.branches.get(usize::from(number)) else {
+            return;
+        };
+        work.note(EventKind::Failed {
+            branch: number,
+            label: branch.label,
+            status: candidate.status,
+            cause,
+        });
+        let attempt = Attempt {
+            target: branch.target.into(),
+            hop: usize::from(branch.hop) + 1,
+            breadth: branch.breadth,
+        };
+        let is_decided = self
+            .pending
+            .as_ref()
+            .is_none_or(|it| it.best.status() >= 600);
+        let is_over = self.is_cancelled || branch.is_abandoned || is_decided;
+        let goes_on = !is_over && self.attempt(attempt, work);
+        if let Some(pending) = self.pending.as_mut().filter(|_| !goes_on) {
+            pending.best.offer(candidate);
+        }
+    }
+}
+
+impl Pending {
+    /// The targets of the next group, as many as the breadth allows, and the breadth of
+    /// each.
+    fn take_group(&mut self, free: u32) -> Option<(Range<usize>, Breadth)> {
+        let (from, rest) = (self.next_target, self.targets.get(self.next_target..)?);
+        let group = rest.first()?.group;
+        let whole = rest.iter().take_while(|target| target.group == group);
+        let count = whole.count().min(free as usize);
+        if count == 0 {
+            return None;
+        }
+        self.next_target += count;
+        Some((from..from + count, Breadth::divide(free, count as u32)))
+    }
+
+    /// The group rings from now on, as long as something comes after it.
+    fn ring(&mut self, now: Instant) {
+        let comes_next = self.next_target < self.targets.len()
+            || self
+                .fallbacks
+                .iter()
+                .any(|it| it.on.contains(&Occasion::NoAnswer));
+        let ring_time = self.ring_time.filter(|_| comes_next);
+        self.ring_due = ring_time.map_or(Instant::FAR_FUTURE, |time| now + time);
+    }
+
+    fn take_fallback(&mut self) -> Option<Fallback> {
+        let has_rung_out = std::mem::take(&mut self.has_rung_out);
+        let occasion = match (has_rung_out, self.best.status()) {
+            (true, _) => Occasion::NoAnswer,
+            (false, 0) => Occasion::Unavailable,
+            (false, status) => Occasion::of_status(status)?,
+        };
+        let place = self
+            .fallbacks
+            .iter()
+            .position(|it| it.on.contains(&occasion))?;
+        Some(self.fallbacks.remove(place))
+    }
+}
+
+/// How the breadth of a group is divided among its targets.
+#[derive(Clone, Copy)]
+struct Breadth {
+    each: u32,
+    /// So many of them get one more.
+    more: u32,
+}
+
+impl Breadth {
+    fn divide(whole: u32, count: u32) -> Self {
+        Self {
+            each: whole / count,
+            more: whole % count,
+        }
+    }
+
+    fn of(self, place: u32) -> u32 {
+        self.each + u32::from(place < self.more)
+    }
+}
+
+impl<E: Edge> Shared<E> {
+    /// The request as it goes to a target (RFC 3261 §16.6).
+    fn write_forwarded(
+        &mut self,
+        pending: &Pending,
+        parameter: BranchParameter,
+        attempt: Attempt,
+        hop: NextHop,
+    ) -> Option<Buffer> {
+        let (message, rest) = (pending.message(), pending.rest);
+        let target = pending.targets.get(attempt.target)?;
+        let came_with = pending.uri.as_deref().unwrap_or(request_uri(&message));
+        let uri = target.request_uri().unwrap_or(came_with);
+        self.put_via(hop.flow);
+        parameter.write(rest.loop_hash, &mut self.via);
+        self.put_record_route(&message, pending.from, hop.flow);
+        let (via, record_route) = (take(&mut self.via), take(&mut self.record_route));
+        let edit = RequestEdit {
+            via: &via,
+            source: Some(pending.from.remote),
+            max_forwards: rest.max_forwards,
+            max_breadth: Some(attempt.breadth),
+            record_route: &record_route,
+            ..RequestEdit::default()
+        };
+        let edit = with_routes(edit, &message, uri, target.route.as_deref(), rest);
+        let realm = take(&mut self.policy.realm);
+        let edit = RequestEdit {
+            realm: realm.as_deref(),
+            ..edit
+        };
+        let written = self.write(|out| message.forward_request(&edit, out));
+        (self.via, self.record_route) = (via, record_route);
+        self.policy.realm = realm;
+        written
+    }
+
+    /// An ACK to a 2xx, which belongs to no transaction (RFC 3261 §16.11).
+    pub fn write_ack(
+        &mut self,
+        message: &Message<'_>,
+        from: Flow,
+        to: Flow,
+        uri: &str,
+        rest: RouteRest,
+        received_branch: u64,
+    ) -> Option<Buffer> {
+        self.put_via(to);
+        BranchParameter::write_stateless(rest.loop_hash, received_branch, &mut self.via);
+        let via = take(&mut self.via);
+        let edit = RequestEdit {
+            via: &via,
+            source: Some(from.remote),
+            max_forwards: rest.max_forwards,
+            ..RequestEdit::default()
+        };
+        let edit = with_routes(edit, message, uri, None, rest);
+        let written = self.write(|out| message.forward_request(&edit, out));
+        self.via = via;
+        written
+    }
+
+    /// Our Via up to the value of its branch.
+    fn put_via(&mut self, flow: Flow) {
+        use std::fmt::Write;
+        self.via.clear();
+        // Writing to a String can't fail.
+        let _ = write!(self.via, "SIP/2.0/{} ", flow.transport);
+        self.edge.put_sent_by(flow, &mut self.via);
+        if !flow.transport.is_reliable() {
+            self.via.push_str(";rport");
+        }
+        self.via.push_str(";branch=");
+    }
+
+    fn put_record_route(&mut self, message: &Message<'_>, from: Flow, to: Flow) {
+        self.record_route.clear();
+        if makes_dialog(message) {
+            self.edge
+                .put_record_route(message, from, to, &mut self.record_route);
+        }
+    }
+}
+
+use std::mem::take;
+
+fn request_uri<'a>(message: &Message<'a>) -> &'a str {
+    match message.start() {
+        busyhour_sip::Start::Request { uri, .. } => uri,
+        busyhour_sip::Start::Response { .. } => "",
+    }
+}
+
+/// RFC 3261 §16.6 step 4. Within a dialog as well, for an end that has lost its state.
+fn makes_dialog(message: &Message<'_>) -> bool {
+    use Method::{Invite, Notify, Refer, Subscribe};
+    matches!(message.method(), Some(Invite | Subscribe | Refer | Notify))
+}
+
+/// Request-URI and Route (RFC 3261 §16.6 steps 2 and 6).
+fn with_routes<'e>(
+    edit: RequestEdit<'e>,
+    message: &Message<'e>,
+    uri: &'e str,
+    added: Option<&'e str>,
+    rest: RouteRest,
+) -> RequestEdit<'e> {
+    let skip_routes = usize::from(rest.skip_routes);
+    let last_route = match rest.drops_last {
+        true => LastRoute::Removed,
+        false => LastRoute::Stays,
+    };
+    let edit = RequestEdit {
+        uri,
+        route: added.unwrap_or(""),
+        skip_routes,
+        last_route,
+        ..edit
+    };
+    match (strict_router(added), added.is_none() && rest.is_strict) {
+        (Some((router, others)), _) => RequestEdit {
+            uri: router,
+            route: others,
+            last_route: after(last_route, uri),
+            ..edit
+        },
+        (None, true) => {
+            let router = message.routes(HeaderName::Route).nth(skip_routes);
+            RequestEdit {
+                uri: router
+                    .and_then(Result::ok)
+                    .map_or(uri, |router| router.text),
+                skip_routes: skip_routes + 1,
+                last_route: after(last_route, uri),
+                ..edit
+            }
+        }
+        (None, false) => edit,
+    }
+}
+
+/// The Request-URI goes to the end of Route. If it came from there, it stays there.
+fn after<'e>(last_route: LastRoute<'e>, uri: &'e str) -> LastRoute<'e> {
+    match last_route {
+        LastRoute::Removed => LastRoute::Stays,
+        _ => LastRoute::Before(uri),
+    }
+}
+
+/// The URI of the first of these values of Route if it is a strict router's, and the
+/// others.
+fn strict_router(routes: Option<&str>) -> Option<(&str, &str)> {
+    let routes = routes?;
+    let first = ListIter::new(routes).next()?;
+    let router = Address::parse(first)?.uri.as_request_uri()?;
+    let others = routes.trim_start().strip_prefix(first)?;
+    let others = others.trim_start_matches([' ', ',', '\t']);
+    router
+        .param("lr")
+        .is_none()
+        .then_some((router.text, others))
+}

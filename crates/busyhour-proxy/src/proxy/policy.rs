@@ -1,0 +1,56 @@
+//! What the operator allows.
+
+use crate::transaction::TransactionTimers;
+use std::time::Duration;
+
+/// The bounds and times of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// T1, T2 and T4.
+    pub timers: TransactionTimers,
+    /// Timer C: how long an INVITE may ring without a further provisional response; more
+    /// than 3 minutes (RFC 3261 §16.6, step 11).
+    pub timer_c: Duration,
+    /// Transactions at a time. The last eighth is kept for requests within dialogs.
+    pub transactions_max: usize,
+    /// Bytes of messages that transactions hold.
+    pub bytes_max: u64,
+    /// Branches of one request, all targets and fallbacks counted.
+    pub branches_max: usize,
+    /// Retry-After of a refusal because the table is full, in seconds.
+    pub retry_after_s: u32,
+    /// Credentials of this realm are not forwarded.
+    pub realm: Option<Box<str>>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            timers: TransactionTimers::default(),
+            timer_c: Duration::from_secs(181),
+            transactions_max: 65_536,
+            bytes_max: 256 << 20,
+            branches_max: 32,
+            retry_after_s: 5,
+            realm: None,
+        }
+    }
+}
+
+impl Policy {
+    /// How many transactions there may be when another one begins.
+    pub(super) fn room(&self, is_in_dialog: bool) -> usize {
+        match is_in_dialog {
+            true => self.transactions_max,
+            false => self.transactions_max - self.transactions_max / 8,
+        }
+    }
+
+    /// How many bytes there may be then.
+    pub(super) fn byte_room(&self, is_in_dialog: bool) -> u64 {
+        match is_in_dialog {
+            true => self.bytes_max,
+            false => self.bytes_max - self.bytes_max / 8,
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! The table of response contexts: what comes in, and what is due.
+
+use super::{
+    Actions, Answer, BranchId, Edge, EventKind, NextHop, Policy, ProxyStats, TargetSet,
+    TransactionId,
+    best_response::BestResponse,
+    cancelling::CancelReason,
+    context::{Context, Pending},
+    responding::BranchResponse,
+    slots::Slots,
+    work::{Shared, Work},
+};
+use crate::{
+    routing::{BranchParameter, LoopDetection, RequestRefusal, Routing},
+    transaction::ServerTransaction,
+};
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    clock::Instant,
+    timer::TimerQueue,
+};
+use busyhour_sip::{Flow, HeaderName, Host, Message, Method, Start, Status};
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// A proxy's requests; pure. A server may have several tables, if all messages of a
+/// Call-ID always go to the same one.
+///
+/// `E` says how the proxy names itself. A `P` is kept with each request, and dropped when
+/// the table forgets it: a share of a bounded resource, for example, or a record of the
+/// call.
+#[derive(Debug)]
+pub struct Proxy<E, P = ()> {
+    contexts: Slots<Box<Context<P>>>,
+    /// Slots by [`Context::key`].
+    keys: HashTable<u32>,
+    timers: TimerQueue<u32>,
+    shared: Shared<E>,
+    loops: LoopDetection,
+    hashers: [FixedState; 3],
+    serial: u64,
+    held_bytes: u64,
+}
+
+/// A message that came in.
+#[derive(Debug, Clone, Copy)]
+pub struct Inbound<'m, 'a> {
+    /// As it was read.
+    pub message: &'m Message<'a>,
+    /// The bytes that it was read from.
+    pub datagram: &'m Buffer,
+    /// The way on which it came.
+    pub flow: Flow,
+}
+
+/// What became of a request that came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Received {
+    /// It belongs to a known transaction; there is nothing more to do.
+    Absorbed,
+    /// It is new: check it and [begin](Proxy::begin) it. An ACK is one to a 2xx:
+    /// [forward](Proxy::forward_ack) it.
+    New,
+    /// A CANCEL of no known INVITE: answer 481.
+    UnknownCancel,
+}
+
+/// What became of an attempt to begin a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// It has begun: say where it [goes](Proxy::forward), or [answer](Proxy::answer) it.
+    New(TransactionId),
+    /// It had begun before: another copy of it was quicker.
+    Known,
+}
+
+impl<E: Edge, P> Proxy<E, P> {
+    /// An empty table. Buffers of what it sends come from `pool`. `seed` must be secret;
+    /// all tables of a server need the same `loops`, and each a seed of its own.
+    pub fn new(policy: Policy, edge: E, pool: BufferPool, loops: LoopDetection, seed: u64) -> Self {
+        let hasher = FixedState::with_seed(seed);
+        let seeds = [0u8, 1, 2].map(|part| hasher.hash_one(part));
+        Self {
+            contexts: Slots::new(),
+            keys: HashTable::new(),
+            timers: TimerQueue::new(),
+            shared: Shared::new(policy, edge, pool),
+            loops,
+            hashers: seeds.map(FixedState::with_seed),
+            serial: 0,
+            held_bytes: 0,
+        }
+    }
+
+    /// Requests in the table.
+    pub fn len(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.contexts.len() == 0
+    }
+
+    /// What is kept with a request, as long as the table knows it.
+    pub fn permit(&self, transaction: TransactionId) -> Option<&P> {
+        let context = self.contexts.get(transaction.slot)?;
+        (context.id == transaction).then_some(&context.permit)
+    }
+
+    /// The same, to change.
+    pub fn permit_mut(&mut self, transaction: TransactionId) -> Option<&mut P> {
+        let context = self.contexts.get_mut(transaction.slot)?;
+        (context.id == transaction).then_some(&mut context.permit)
+    }
+
+    /// Everything counted so far.
+    pub fn stats(&self) -> ProxyStats {
+        let branches = self.contexts.iter().map(|context| context.branches.len());
+        ProxyStats {
+            transaction_count: self.contexts.len() as u64,
+            branch_count: branches.sum::<usize>() as u64,
+            held_bytes: self.held_bytes,
+            ..self.shared.stats.clone()
+        }
+    }
+
+    /// Takes a valid request: absorbs retransmissions and the ACKs of refusals, and carries
+    /// CANCEL out (RFC 3261 §17.2.3, §16.10).
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        inbound: &Inbound<'_, '_>,
+        out: &mut Actions,
+    ) -> Received {
+        let key = self.key(inbound.message);
+        let known = self.find(key);
+        match (inbound.message.method(), known) {
+            (Some(Method::Cancel), Some(slot)) => self.cancel(now, slot, inbound, out),
+            (Some(Method::Cancel), None) => {
+                self.shared.stats.cancels_unknown += 1;
+                Received::UnknownCancel
+            }
+            (_, None) => Received::New,
+            (Some(Method::Ack), Some(slot)) => self.acknowledge(now, slot, out),
+            (_, Some(slot)) => {
+                self.shared.stats.retransmissions_absorbed += 1;
+                self.step(now, slot, out, |context, work| {
+                    context.repeat_response(work)
+                });
+                Received::Absorbed
+            }
+        }
+    }
+
+    /// Begins a request that was checked; an INVITE is answered by 100 at once. The table
+    /// waits for its targets as long as a transaction lives (64 × T1).
+    ///
+    /// # Errors
+    ///
+    /// [`RequestRefusal::Full`]; then nothing has begun, and the permit is dropped.
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        inbound: &Inbound<'_, '_>,
+        routing: &Routing<'_>,
+        permit: P,
+        out: &mut Actions,
+    ) -> Result<Begun, RequestRefusal> {
+        let key = self.key(inbound.message);
+        if self.find(key).is_some() {
+            return Ok(Begun::Known);
+        }
+        let (policy, is_in_dialog) = (&self.shared.policy, routing.is_in_dialog());
+        let is_full = self.contexts.len() >= policy.room(is_in_dialog)
+            || self.held_bytes >= policy.byte_room(is_in_dialog);
+        if is_full {
+            self.shared.stats.refused_full += 1;
+            return Err(RequestRefusal::Full);
+        }
+        let id = self.insert(now, key, inbound, routing, permit);
+        let is_invite = inbound.message.method() == Some(Method::Invite);
+        self.shared.stats.requests += 1;
+        self.shared.stats.invites += u64::from(is_invite);
+        self.step(now, id.slot, out, |context, work| {
+            if is_invite {
+                context.send_own(&Status::TRYING.into(), work);
+            }
+        });
+        Ok(Begun::New(id))
+    }
+
+    /// Says where a request goes; an empty set means that nobody is there (480). Does
+    /// nothing if the request has ended, or its targets are known.
+    pub fn forward(
+        &mut self,
+        now: Instant,
+        transaction: TransactionId,
+        targets: TargetSet,
+        out: &mut Actions,
+    ) {
+        if self.permit(transaction).is_some() {
+            self.step(now, transaction.slot, out, |context, work| {
+                context.locate(targets, work);
+            });
+        }
+    }
+
+    /// Answers a request instead of forwarding it. Does nothing if its final response was
+    /// sent.
+    pub fn answer(
+        &mut self,
+        now: Instant,
+        transaction: TransactionId,
+        answer: &Answer<'_>,
+        out: &mut Actions,
+    ) {
+        if self.permit(transaction).is_none() {
+            return;
+        }
+        self.step(now, transaction.slot, out, |context, work| {
+            if context.final_status != 0 {
+                return;
+            }
+            context.send_own(answer, work);
+            let status = answer.status.code();
+            if status < 200 {
+                return;
+            }
+            work.shared.stats.refused += 1;
+            work.note(EventKind::Refused {
+                status,
+                branch: None,
+                after: work.now - context.began_at,
+            });
+            context.close(status);
+            context.cancel_branches(&CancelReason::None, work);
+        });
+    }
+
+    /// Answers a request that was not begun; nothing is kept, so its retransmission gets
+    /// the same answer. Does nothing for an ACK.
+    pub fn refuse(
+        &mut self,
+        inbound: &Inbound<'_, '_>,
+        refusal: &RequestRefusal,
+        out: &mut Actions,
+    ) {
+        let Inbound { message, flow, .. } = *inbound;
+        if message.method() == Some(Method::Ack) {
+            return;
+        }
+        let tag = format!("bh{:016x}", self.key(message) as u64);
+        if let Some(datagram) = self.shared.write_refusal(message, flow, refusal, &tag) {
+            let flow = answer_flow(message, flow);
+            let transaction = NO_TRANSACTION;
+            self.work(Instant::ZERO, transaction, out)
+                .send(flow, datagram);
+        }
+    }
+
+    /// Forwards the ACK of a 2xx, which is a transaction of its own and gets no response
+    /// (RFC 3261 §13.2.2.4, §16.11).
+    pub fn forward_ack(
+        &mut self,
+        inbound: &Inbound<'_, '_>,
+        routing: &Routing<'_>,
+        hop: NextHop,
+        out: &mut Actions,
+    ) {
+        let received = self.loops.received_branch(inbound.message);
+        let (uri, rest) = (routing.request_uri(), routing.rest());
+        let Inbound { message, flow, .. } = *inbound;
+        let ack = (self.shared).write_ack(message, flow, hop.flow, uri, rest, received);
+        let Some(datagram) = ack else { return };
+        self.shared.stats.acks_forwarded += 1;
+        out.send(super::Outbound {
+            flow: hop.flow,
+            datagram,
+            may_connect: !hop.is_registered,
+            branch: None,
+        });
+    }
+
+    /// Takes a response. `false` means that it answers no request of this table: it is not
+    /// forwarded (RFC 6026 §7.3, §8.9), but may answer a request of the caller's own.
+    pub fn receive_response(
+        &mut self,
+        now: Instant,
+        inbound: &Inbound<'_, '_>,
+        out: &mut Actions,
+    ) -> bool {
+        let (Start::Response { status, .. }, Ok(via)) =
+            (inbound.message.start(), inbound.message.via())
+        else {
+            return false;
+        };
+        let Some(branch) = via.branch().and_then(BranchParameter::parse) else {
+            return false;
+        };
+        let transaction = TransactionId {
+            slot: branch.slot,
+            nonce: branch.nonce,
+        };
+        let response = BranchResponse {
+            message: inbound.message,
+            datagram: inbound.datagram,
+            number: branch.number,
+            status,
+        };
+        let is_known = self.permit(transaction).is_some()
+            && self.step(now, branch.slot, out, |context, work| {
+                context.receive_response(response, work)
+            });
+        self.shared.stats.stray_responses += u64::from(!is_known);
+        is_known
+    }
+
+    /// A message of this branch could not be sent (RFC 3261 §16.9).
+    pub fn transport_error(&mut self, now: Instant, branch: BranchId, out: &mut Actions) {
+        if self.permit(branch.transaction).is_some() {
+            self.step(now, branch.transaction.slot, out, |context, work| {
+                context.transport_error(branch.number, work);
+            });
+        }
+    }
+
+    /// Does what is due: retransmissions, timeouts, the next group.
+    pub fn expire(&mut self, now: Instant, out: &mut Actions) {
+        while let Some((_, handle)) = self.timers.hold_due(now) {
+            match self.timers.get(handle).copied() {
+                Some(slot) => self.step(now, slot, out, |context, work| context.expire(work)),
+                None => drop(self.timers.cancel(handle)),
+            }
+        }
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next_deadline()
+    }
+
+    /// Runs one step of a request; then its timer is set, or it is forgotten.
+    fn step<T: Default>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: &mut Actions,
+        run: impl FnOnce(&mut Context<P>, &mut Work<'_, E>) -> T,
+    ) -> T {
+        let Some(context) = self.contexts.get_mut(slot) else {
+            return T::default();
+        };
+        let mut work = Work {
+            now,
+            id: context.id,
+            shared: &mut self.shared,
+            out,
+        };
+        let result = run(context, &mut work);
+        let held = match context.is_over() {
+            true => 0,
+            false => context.count_bytes(),
+        };
+        self.held_bytes += held as u64;
+        self.held_bytes -= std::mem::replace(&mut context.held_bytes, held) as u64;
+        if context.is_over() {
+            work.note(EventKind::Ended);
+            self.remove(slot);
+        } else {
+            self.timers.reschedule(context.timer, context.next_due());
+        }
+        result
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Some(context) = self.contexts.remove(slot) else {
+            return;
+        };
+        self.timers.cancel(context.timer);
+        if let Ok(entry) = self.keys.find_entry(context.key as u64, |it| *it == slot) {
+            entry.remove();
+        }
+    }
+
+    fn insert(
+        &mut self,
+        now: Instant,
+        key: u128,
+        inbound: &Inbound<'_, '_>,
+        routing: &Routing<'_>,
+        permit: P,
+    ) -> TransactionId {
+        let Inbound { message, flow, .. } = *inbound;
+        let (slot, is_reliable) = (self.contexts.next_slot(), flow.transport.is_reliable());
+        self.serial += 1;
+        let id = TransactionId {
+            slot,
+            nonce: self.hashers[2].hash_one(self.serial),
+        };
+        let timers = self.shared.policy.timers;
+        let is_invite = message.method() == Some(Method::Invite);
+        let ring_due = now + timers.lifetime();
+        let context = Context {
+            id,
+            key,
+            permit,
+            began_at: now,
+            upstream: answer_flow(message, flow),
+            server: ServerTransaction::start(now, is_invite, is_reliable, &timers),
+            last_response: None,
+            pending: Some(Box::new(Pending::new(inbound, routing, ring_due))),
+            branches: Vec::new(),
+            final_status: 0,
+            is_cancelled: false,
+            has_progress: false,
+            held_bytes: 0,
+            timer: self.timers.add(ring_due, slot),
+        };
+        self.contexts.insert(Box::new(context));
+        let contexts = &self.contexts;
+        let hash = |slot: &u32| contexts.get(*slot).map_or(0, |it| it.key as u64);
+        self.keys.insert_unique(key as u64, slot, hash);
+        id
+    }
+
+    fn find(&self, key: u128) -> Option<u32> {
+        let is_it = |slot: &u32| self.contexts.get(*slot).is_some_and(|it| it.key == key);
+        self.keys.find(key as u64, is_it).copied()
+    }
+
+    fn cancel(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        inbound: &Inbound<'_, '_>,
+        out: &mut Actions,
+    ) -> Received {
+        let reason = CancelReason::of(inbound.message);
+        let Inbound { message, flow, .. } = *inbound;
+        self.step(now, slot, out, |context, work| {
+            let (answer, tag) = (Status::OK.into(), context.id.tag());
+            if let Some(ok) = work.shared.write_answer(message, flow, &answer, &tag) {
+                work.send(answer_flow(message, flow), ok);
+            }
+            context.cancel(&reason, work);
+        });
+        Received::Absorbed
+    }
+
+    /// An ACK with the branch of its INVITE. After a 2xx it is none of ours.
+    fn acknowledge(&mut self, now: Instant, slot: u32, out: &mut Actions) -> Received {
+        let context = self.contexts.get(slot);
+        let was_accepted = context.is_some_and(|it| (200..300).contains(&it.final_status));
+        if was_accepted {
+            return Received::New;
+        }
+        self.step(now, slot, out, |context, work| {
+            let timers = work.shared.policy.timers;
+            context.server.acknowledge(now, &timers);
+            if !context.server.repeats() {
+                context.last_response = None;
+            }
+        });
+        Received::Absorbed
+    }
+
+    fn work<'w>(
+        &'w mut self,
+        now: Instant,
+        id: TransactionId,
+        out: &'w mut Actions,
+    ) -> Work<'w, E> {
+        Work {
+            now,
+            id,
+            shared: &mut self.shared,
+            out,
+        }
+    }
+
+    /// A keyed hash of everything that makes a request the same request (RFC 3261
+    /// §17.2.3), long enough that two never share it. ACK and CANCEL have that of their
+    /// INVITE.
+    fn key(&self, request: &Message<'_>) -> u128 {
+        let [low, high, _] = self.hashers.each_ref().map(|hasher| {
+            let mut state = hasher.build_hasher();
+            hash_request(request, &mut state);
+            state.finish()
+        });
+        u128::from(high) << 64 | u128::from(low)
+    }
+}
+
+impl Pending {
+    fn new(inbound: &Inbound<'_, '_>, routing: &Routing<'_>, ring_due: Instant) -> Self {
+        let came_with = match inbound.message.start() {
+            Start::Request { uri, .. } => uri,
+            Start::Response { .. } => "",
+        };
+        let uri = routing.request_uri();
+        Self {
+            request: inbound.datagram.clone(),
+            index: inbound.message.index().clone(),
+            from: inbound.flow,
+            rest: routing.rest(),
+            uri: (uri != came_with).then(|| uri.into()),
+            is_located: false,
+            targets: Vec::new(),
+            next_target: 0,
+            fallbacks: Vec::new(),
+            ring_time: None,
+            ring_due,
+            has_rung_out: false,
+            best: BestResponse::default(),
+        }
+    }
+}
+
+impl TransactionId {
+    /// The tag of our own responses.
+    pub(super) fn tag(&self) -> String {
+        // Not the nonce itself: who knows that could forge responses.
+        let hash = FixedState::with_seed(self.nonce).hash_one(self.slot);
+        format!("bh{hash:016x}")
+    }
+}
+
+fn hash_request(request: &Message<'_>, state: &mut impl Hasher) {
+    let branch = request.via().ok().and_then(|via| {
+        hash_host(&via.host, state);
+        state.write_u32(via.port.map_or(0, |port| u32::from(port) + 1));
+        via.branch()
+    });
+    match branch.filter(|branch| branch.starts_with("z9hG4bK")) {
+        Some(branch) => state.write(branch.as_bytes()),
+        // RFC 2543: all that does not differ between a request and its ACK.
+        None => {
+            let via = request.header(HeaderName::Via).unwrap_or("");
+            state.write(via.as_bytes());
+            if let Start::Request { uri, .. } = request.start() {
+                state.write(uri.as_bytes());
+            }
+        }
+    }
+    for name in [HeaderName::CallId, HeaderName::From] {
+        state.write_u8(0xff);
+        state.write(request.header(name).unwrap_or("").as_bytes());
+    }
+    state.write_u32(request.cseq().map_or(0, |cseq| cseq.number));
+    match request.method() {
+        Some(Method::Ack | Method::Cancel | Method::Invite) | None => state.write(b"INVITE"),
+        Some(method) => state.write(method.as_str().as_bytes()),
+    }
+}
+
+fn hash_host(host: &Host<'_>, state: &mut impl Hasher) {
+    match host {
+        Host::Name(name) => name
+            .bytes()
+            .for_each(|it| state.write_u8(it.to_ascii_lowercase())),
+        Host::V4(address) => address.octets().hash(state),
+        Host::V6(address) => address.octets().hash(state),
+    }
+}
+
+/// Where the response to a request goes.
+fn answer_flow(request: &Message<'_>, flow: Flow) -> Flow {
+    request.via().map_or(flow, |via| flow.answered_by(&via))
+}
+
+/// Names no request.
+const NO_TRANSACTION: TransactionId = TransactionId {
+    slot: u32::MAX,
+    nonce: 0,
+};

@@ -1,0 +1,154 @@
+//! Where a request goes: targets in groups, the ways to each, and what comes after them.
+
+use busyhour_sip::Flow;
+use std::time::Duration;
+
+/// The targets of a request (RFC 3261 §16.5), and what happens when none of them answers.
+#[derive(Debug, Clone, Default)]
+pub struct TargetSet {
+    /// The targets; those of one group are tried in parallel, the groups one after the
+    /// other in this order.
+    pub targets: Vec<Target>,
+    /// How long a group of an INVITE rings before the next group or a fallback for no
+    /// answer takes its place. If there is neither, it rings until timer C.
+    pub ring_time: Option<Duration>,
+    /// What is tried when all targets have failed, the first that suits.
+    pub fallbacks: Vec<Fallback>,
+}
+
+/// One target of a request.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The Request-URI; `None` leaves it as it is.
+    pub uri: Option<Box<str>>,
+    /// Values of Route, such as the Path of a registration (RFC 3327).
+    pub route: Option<Box<str>>,
+    /// The ways there, tried in this order (RFC 3263 §4.3): the next one after a transport
+    /// error, a 503, or if nothing at all comes back.
+    pub hops: Hops,
+    /// Targets with the same number beside each other form a group.
+    pub group: u16,
+    /// Comes back in events.
+    pub label: u64,
+}
+
+/// The ways to a target; usually there is one.
+#[derive(Debug, Clone)]
+pub struct Hops {
+    first: NextHop,
+    others: Vec<NextHop>,
+}
+
+/// One way to a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextHop {
+    /// Transport and addresses.
+    pub flow: Flow,
+    /// Whether this is the flow of a registration, which nobody but its device can set up
+    /// again (RFC 5626 §5.3). Without it, a connection may be made.
+    pub is_registered: bool,
+}
+
+/// Targets that are tried on an occasion: a mailbox, another telephone.
+#[derive(Debug, Clone)]
+pub struct Fallback {
+    /// When: any of these.
+    pub on: Box<[Occasion]>,
+    /// Where to.
+    pub targets: Vec<Target>,
+}
+
+/// How the targets failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// Nobody answered within the ring time, or the best response is 408.
+    NoAnswer,
+    /// The best response is 486.
+    Busy,
+    /// There is no target, or none can be reached: the best response is 404, 410, 430,
+    /// 480, 500, 503 or 504.
+    Unavailable,
+}
+
+impl Target {
+    /// A target with one way to it.
+    pub fn new(uri: Option<Box<str>>, hop: NextHop) -> Self {
+        Self {
+            uri,
+            route: None,
+            hops: hop.into(),
+            group: 0,
+            label: 0,
+        }
+    }
+
+    /// The URI, fit for a Request-URI: without headers and `method` (RFC 3261 §16.6,
+    /// step 2).
+    pub(super) fn request_uri(&self) -> Option<&str> {
+        let uri = self.uri.as_deref()?;
+        Some(uri.split('?').next().unwrap_or(uri))
+    }
+}
+
+impl From<Target> for TargetSet {
+    /// This target alone.
+    fn from(target: Target) -> Self {
+        Self {
+            targets: vec![target],
+            ..Self::default()
+        }
+    }
+}
+
+impl Hops {
+    /// A way to try after the others.
+    pub fn push(&mut self, hop: NextHop) {
+        self.others.push(hop);
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<NextHop> {
+        match index {
+            0 => Some(self.first),
+            index => self.others.get(index - 1).copied(),
+        }
+    }
+}
+
+impl From<NextHop> for Hops {
+    fn from(first: NextHop) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+        }
+    }
+}
+
+impl NextHop {
+    /// The flow on which a device registered.
+    pub fn registered(flow: Flow) -> Self {
+        Self {
+            flow,
+            is_registered: true,
+        }
+    }
+
+    /// An address that a URI led to (RFC 3263).
+    pub fn resolved(flow: Flow) -> Self {
+        Self {
+            flow,
+            is_registered: false,
+        }
+    }
+}
+
+impl Occasion {
+    /// The occasion that a status is.
+    pub(super) fn of_status(status: u16) -> Option<Self> {
+        match status {
+            408 => Some(Self::NoAnswer),
+            486 => Some(Self::Busy),
+            404 | 410 | 430 | 480 | 500 | 503 | 504 => Some(Self::Unavailable),
+            _ => None,
+        }
+    }
+}

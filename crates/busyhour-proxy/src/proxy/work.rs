@@ -1,0 +1,147 @@
+//! One step of one request: the time, what is written, and where it goes.
+
+use super::{Actions, Edge, Event, EventKind, Outbound, Policy, ProxyStats, TransactionId};
+use crate::routing::RequestRefusal;
+use busyhour::{
+    buffer::{Buffer, BufferPool},
+    clock::Instant,
+};
+use busyhour_sip::{Flow, HeaderName, Message, ResponseBuilder, Status};
+
+/// A branch of a request, for [`transport_error`](super::Proxy::transport_error).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BranchId {
+    pub(super) transaction: TransactionId,
+    pub(super) number: u16,
+}
+
+/// A response of the proxy's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// 300 or more, usually; a 2xx is sent as well.
+    pub status: Status,
+    /// The reason phrase, if it is not the usual one.
+    pub reason: Option<&'a str>,
+    /// Further headers.
+    pub headers: &'a [(HeaderName, &'a str)],
+}
+
+impl From<Status> for Answer<'_> {
+    fn from(status: Status) -> Self {
+        Self {
+            status,
+            reason: None,
+            headers: &[],
+        }
+    }
+}
+
+/// What all requests of a table share.
+#[derive(Debug)]
+pub(super) struct Shared<E> {
+    pub policy: Policy,
+    pub edge: E,
+    pub stats: ProxyStats,
+    pool: BufferPool,
+    /// Where messages are written before their length is known.
+    scratch: Vec<u8>,
+    /// The same for our Via and Record-Route.
+    pub via: String,
+    pub record_route: String,
+}
+
+/// One step.
+pub(super) struct Work<'w, E> {
+    pub now: Instant,
+    pub id: TransactionId,
+    pub shared: &'w mut Shared<E>,
+    pub out: &'w mut Actions,
+}
+
+impl<E> Shared<E> {
+    pub fn new(policy: Policy, edge: E, pool: BufferPool) -> Self {
+        Self {
+            policy,
+            edge,
+            pool,
+            stats: ProxyStats::default(),
+            scratch: Vec::new(),
+            via: String::new(),
+            record_route: String::new(),
+        }
+    }
+
+    /// The message that `write` writes; `None` if there is no memory for it.
+    pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Buffer> {
+        self.scratch.clear();
+        write(&mut self.scratch);
+        let message = self.pool.copy_from(&self.scratch).ok();
+        self.stats.no_buffer += u64::from(message.is_none());
+        message
+    }
+
+    /// A response of our own to a request that came on `from`.
+    pub fn write_answer(
+        &mut self,
+        request: &Message<'_>,
+        from: Flow,
+        answer: &Answer<'_>,
+        tag: &str,
+    ) -> Option<Buffer> {
+        let reason = answer.reason.unwrap_or(answer.status.reason());
+        let is_trying = answer.status == Status::TRYING;
+        self.write(|out| {
+            let (status, source) = (answer.status, Some(from.remote));
+            let builder = ResponseBuilder::with_reason(out, request, status, reason, source);
+            let builder = match is_trying {
+                true => builder.copy(HeaderName::Timestamp),
+                false => builder.to_tag(tag),
+            };
+            let headers = answer.headers.iter();
+            let builder = headers.fold(builder, |builder, (name, value)| {
+                builder.header(*name, value)
+            });
+            builder.finish();
+        })
+    }
+
+    /// The response to a request that does not begin a transaction.
+    pub fn write_refusal(
+        &mut self,
+        request: &Message<'_>,
+        from: Flow,
+        refusal: &RequestRefusal,
+        tag: &str,
+    ) -> Option<Buffer> {
+        let retry_after = self.policy.retry_after_s.to_string();
+        let headers: &[(HeaderName, &str)] = match refusal {
+            RequestRefusal::BadExtension(options) => &[(HeaderName::Unsupported, options)],
+            RequestRefusal::Full => &[(HeaderName::RetryAfter, &retry_after)],
+            _ => &[],
+        };
+        let reason = refusal.to_string();
+        let answer = Answer {
+            status: refusal.status(),
+            reason: Some(&reason),
+            headers,
+        };
+        self.write_answer(request, from, &answer, tag)
+    }
+}
+
+impl<E: Edge> Work<'_, E> {
+    /// Sends a message upstream, or a request without a branch.
+    pub fn send(&mut self, flow: Flow, datagram: Buffer) {
+        self.out.send(Outbound {
+            flow,
+            datagram,
+            may_connect: false,
+            branch: None,
+        });
+    }
+
+    pub fn note(&mut self, kind: EventKind) {
+        let transaction = self.id;
+        self.out.note(Event { transaction, kind });
+    }
+}

@@ -1,0 +1,15 @@
+//! What a request says about its way, and why it is refused: RFC 3261 §16.3 and §16.4,
+//! RFC 5393. Pure functions; nothing is kept.
+
+mod identity;
+mod refusal;
+mod branch_parameter;
+mod loops;
+mod route;
+
+pub(crate) use branch_parameter::BranchParameter;
+pub use identity::Identity;
+pub use loops::LoopDetection;
+pub use refusal::RequestRefusal;
+pub(crate) use route::RouteRest;
+pub use route::Routing;

@@ -1,0 +1,83 @@
+//! The topmost Via of a request that came in, with what its receiver adds
+//! (RFC 3261 §18.2.1, RFC 3581 §4).
+
+use std::net::SocketAddr;
+
+use crate::sip::text::lex::{self, VALUE};
+use crate::sip::text::write::put_value;
+use crate::sip::{ListIter, Output, Via};
+
+/// Writes the first line of Via: its first value gets `received` and `rport`. `is_plain`
+/// says that no value holds a line end.
+pub(in crate::sip) fn put_top_line(
+    out: &mut impl Output,
+    line: &str,
+    source: SocketAddr,
+    is_plain: bool,
+) {
+    out.put(b"Via: ");
+    let mut list = ListIter::new(line);
+    match list.next().and_then(Via::parse) {
+        None => put_value(out, line, is_plain),
+        Some(via) => {
+            put_top_via(out, &via, source, is_plain);
+            if let Some(rest) = list.rest() {
+                out.put(b",");
+                put_value(out, rest, is_plain);
+            }
+        }
+    }
+    out.put(b"\r\n");
+}
+
+fn put_top_via(out: &mut impl Output, via: &Via<'_>, source: SocketAddr, is_plain: bool) {
+    put_value(out, via.hop_text, is_plain);
+    let mut asked = false;
+    for (name, value) in via.params.iter() {
+        match Ours::new(name) {
+            None => put_param(out, name, value, is_plain),
+            Some(ours) => asked |= ours == Ours::Rport,
+        }
+    }
+    if asked || !via.is_from(source.ip()) {
+        out.put(b";received=");
+        out.put_ip(source.ip().to_canonical());
+    }
+    if asked {
+        out.put(b";rport=");
+        out.put_decimal(source.port().into());
+    }
+}
+
+/// A value that needs quotes gets them back.
+fn put_param(out: &mut impl Output, name: &str, value: Option<&str>, is_plain: bool) {
+    out.put_all(&[";", name]);
+    match value {
+        Some(value) if !value.is_empty() && lex::all(value, VALUE) => {
+            out.put_all(&["=", value]);
+        }
+        Some(value) => {
+            out.put(b"=\"");
+            put_value(out, value, is_plain);
+            out.put(b"\"");
+        }
+        None => {}
+    }
+}
+
+/// The parameters of Via that are ours to write.
+#[derive(PartialEq, Eq)]
+enum Ours {
+    Received,
+    Rport,
+}
+
+impl Ours {
+    fn new(name: &str) -> Option<Self> {
+        match name.len() {
+            8 if name.eq_ignore_ascii_case("received") => Some(Self::Received),
+            5 if name.eq_ignore_ascii_case("rport") => Some(Self::Rport),
+            _ => None,
+        }
+    }
+}
