@@ -43,11 +43,13 @@ impl<P> Context<P> {
             return;
         };
         let is_final = self.is_cancelled || pending.best.status() >= 600;
+        // Then the end of a branch gives some back.
+        let has_breadth = self.free_breadth() > 0;
         let awaits = |branch: &Branch| branch.is_pending() && !branch.is_abandoned;
         if self.branches.iter().any(awaits) {
             return;
         }
-        if !is_final && (self.start_group(work) || self.start_fallback(work)) {
+        if !is_final && has_breadth && (self.start_group(work) || self.start_fallback(work)) {
             return;
         }
         if !self.branches.iter().any(Branch::is_pending) {
@@ -237,7 +239,8 @@ impl<P> Context<P> {
 
 impl Pending {
     /// The targets of the next group, as many as the breadth allows, and the breadth of
-    /// each.
+    /// each. If something comes after them, they leave half of it: after the ring time
+    /// their branches still have their part.
     fn take_group(&mut self, free: u32) -> Option<(Range<usize>, Breadth)> {
         let (from, rest) = (self.next_target, self.targets.get(self.next_target..)?);
         let group = rest.first()?.group;
@@ -247,7 +250,12 @@ impl Pending {
             return None;
         }
         self.next_target += count;
-        Some((from..from + count, Breadth::divide(free, count as u32)))
+        let comes_next = self.next_target < self.targets.len() || !self.fallbacks.is_empty();
+        let share = match comes_next {
+            true => (free - free / 2).max(count as u32),
+            false => free,
+        };
+        Some((from..from + count, Breadth::divide(share, count as u32)))
     }
 
     /// The group rings from now on, as long as something comes after it.
