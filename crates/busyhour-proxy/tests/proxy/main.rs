@@ -9,3 +9,4 @@ mod fallbacks;
 mod transactions;
 mod limits;
 mod torture;
+mod simulation;
