@@ -1,9 +1,10 @@
 //! Where a request goes next (RFC 3261 §16.5, §16.6).
 
 use super::{
-    BranchId, Edge, EventKind, FailureCause, Fallback, NextHop, Occasion, Outbound, TargetSet,
+    BranchId, Edge, EventKind, FailureCause, Fallback, NextHop, Occasion, Outbound, Passage,
+    TargetSet,
     best_response::Candidate,
-    branch::{Branch, Cancel},
+    branch::{Cancel, ClientBranch},
     context::{Context, Pending},
     work::{Shared, Work},
 };
@@ -25,7 +26,7 @@ struct Attempt {
 
 impl<P> Context<P> {
     /// The caller has said where the request goes.
-    pub fn locate<E: Edge>(&mut self, set: TargetSet, work: &mut Work<'_, E>) {
+    pub fn locate<E: Edge<Data = P>>(&mut self, set: TargetSet, work: &mut Work<'_, E>) {
         if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.is_located) {
             pending.is_located = true;
             pending.ring_due = Instant::FAR_FUTURE;
@@ -38,28 +39,28 @@ impl<P> Context<P> {
 
     /// Goes on when no branch is left that could answer: the next group, a fallback, or
     /// the best response.
-    pub fn advance<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+    pub fn advance<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) {
         let Some(pending) = self.pending.as_ref().filter(|pending| pending.is_located) else {
             return;
         };
         let is_final = self.is_cancelled || pending.best.status() >= 600;
         // Then the end of a branch gives some back.
         let has_breadth = self.free_breadth() > 0;
-        let awaits = |branch: &Branch| branch.is_pending() && !branch.is_abandoned;
+        let awaits = |branch: &ClientBranch| branch.is_pending() && !branch.is_abandoned;
         if self.branches.iter().any(awaits) {
             return;
         }
         if !is_final && has_breadth && (self.start_group(work) || self.start_fallback(work)) {
             return;
         }
-        if !self.branches.iter().any(Branch::is_pending) {
+        if !self.branches.iter().any(ClientBranch::is_pending) {
             self.finish(work);
         }
     }
 
     /// Tries the targets of the next group; `false` if there is none, or none of them could
     /// be tried.
-    fn start_group<E: Edge>(&mut self, work: &mut Work<'_, E>) -> bool {
+    fn start_group<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) -> bool {
         let mut has_begun = false;
         while !has_begun {
             let free = self.free_breadth();
@@ -96,7 +97,7 @@ impl<P> Context<P> {
         whole.saturating_sub(used)
     }
 
-    fn start_fallback<E: Edge>(&mut self, work: &mut Work<'_, E>) -> bool {
+    fn start_fallback<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) -> bool {
         while let Some(pending) = &mut self.pending {
             let Some(fallback) = pending.take_fallback() else {
                 return false;
@@ -110,7 +111,7 @@ impl<P> Context<P> {
     }
 
     /// Sends the request on the first way that works, beginning with that of `attempt`.
-    fn attempt<E: Edge>(&mut self, attempt: Attempt, work: &mut Work<'_, E>) -> bool {
+    fn attempt<E: Edge<Data = P>>(&mut self, attempt: Attempt, work: &mut Work<'_, E>) -> bool {
         let Some(pending) = &mut self.pending else {
             return false;
         };
@@ -131,7 +132,7 @@ impl<P> Context<P> {
         let label = target.map_or(0, |target| target.label);
         let Some(message) = work
             .shared
-            .write_forwarded(pending, parameter, attempt, hop)
+            .write_forwarded(pending, &self.data, parameter, attempt, hop)
         else {
             pending.best.offer(Candidate {
                 status: 503,
@@ -143,6 +144,7 @@ impl<P> Context<P> {
         let branch = self.begin_branch(attempt, hop, label, &message, work);
         self.branches.push(branch);
         work.shared.stats.forwarded += 1;
+        work.shared.stats.branch_count += 1;
         work.note(EventKind::Forwarded {
             branch: number,
             label,
@@ -151,14 +153,14 @@ impl<P> Context<P> {
         true
     }
 
-    fn begin_branch<E: Edge>(
+    fn begin_branch<E: Edge<Data = P>>(
         &self,
         attempt: Attempt,
         hop: NextHop,
         label: u64,
         message: &Buffer,
         work: &Work<'_, E>,
-    ) -> Branch {
+    ) -> ClientBranch {
         let (is_invite, policy) = (self.server.is_invite(), &work.shared.policy);
         let is_reliable = hop.flow.transport.is_reliable();
         let timer_c = match is_invite {
@@ -167,7 +169,7 @@ impl<P> Context<P> {
         };
         // Over a reliable transport only CANCEL and ACK are made of it.
         let resend = (is_invite || !is_reliable).then(|| message.clone());
-        Branch {
+        ClientBranch {
             label,
             flow: hop.flow,
             is_registered: hop.is_registered,
@@ -186,7 +188,12 @@ impl<P> Context<P> {
     }
 
     /// Sends a message on a branch's way.
-    pub fn send_branch<E: Edge>(&self, number: u16, datagram: Buffer, work: &mut Work<'_, E>) {
+    pub fn send_branch<E: Edge<Data = P>>(
+        &self,
+        number: u16,
+        datagram: Buffer,
+        work: &mut Work<'_, E>,
+    ) {
         let Some(branch) = self.branches.get(usize::from(number)) else {
             return;
         };
@@ -204,7 +211,7 @@ impl<P> Context<P> {
 
     /// A branch has ended without a final response that goes back, or with a 503: the next
     /// way to its target is tried (RFC 3263 §4.3), else `candidate` counts.
-    pub fn fail_over<E: Edge>(
+    pub fn fail_over<E: Edge<Data = P>>(
         &mut self,
         number: u16,
         candidate: Candidate,
@@ -310,6 +317,7 @@ impl<E: Edge> Shared<E> {
     fn write_forwarded(
         &mut self,
         pending: &Pending,
+        data: &E::Data,
         parameter: BranchParameter,
         attempt: Attempt,
         hop: NextHop,
@@ -320,7 +328,13 @@ impl<E: Edge> Shared<E> {
         let uri = target.request_uri().unwrap_or(came_with);
         self.put_via(hop.flow);
         parameter.write(rest.loop_hash, &mut self.via);
-        self.put_record_route(&message, pending.from, hop.flow);
+        self.put_record_route(&Passage {
+            request: &message,
+            from: pending.from,
+            to: hop.flow,
+            data,
+            label: target.label,
+        });
         let (via, record_route) = (take(&mut self.via), take(&mut self.record_route));
         let edit = RequestEdit {
             via: &via,
@@ -380,11 +394,10 @@ impl<E: Edge> Shared<E> {
         self.via.push_str(";branch=");
     }
 
-    fn put_record_route(&mut self, message: &Message<'_>, from: Flow, to: Flow) {
+    fn put_record_route(&mut self, passage: &Passage<'_, '_, E::Data>) {
         self.record_route.clear();
-        if makes_dialog(message) {
-            self.edge
-                .put_record_route(message, from, to, &mut self.record_route);
+        if makes_dialog(passage.request) {
+            self.edge.put_record_route(passage, &mut self.record_route);
         }
     }
 }

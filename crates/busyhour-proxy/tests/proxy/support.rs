@@ -2,8 +2,8 @@
 
 use busyhour::{buffer::BufferPool, clock::Instant};
 use busyhour_proxy::{
-    Actions, Begun, Edge, Event, EventKind, Identity, Inbound, LoopDetection, NextHop, Policy,
-    Proxy, Received, RequestRefusal, Routing, Target, TargetSet, TransactionId,
+    Actions, Begun, Edge, Event, EventKind, Identity, Inbound, LoopDetection, NextHop, Passage,
+    Policy, Proxy, Received, RequestRefusal, Routing, Target, TargetSet, TransactionId,
 };
 use busyhour_sip::{Flow, Host, Message, SipUri, Transport};
 use std::{net::SocketAddr, rc::Rc, time::Duration};
@@ -12,11 +12,14 @@ use std::{net::SocketAddr, rc::Rc, time::Duration};
 pub struct Us;
 
 impl Edge for Us {
+    type Data = Permit;
+
     fn put_sent_by(&self, flow: Flow, out: &mut String) {
         out.push_str(&flow.local.ip().to_string());
     }
 
-    fn put_record_route(&self, _: &Message<'_>, from: Flow, to: Flow, out: &mut String) {
+    fn put_record_route(&self, passage: &Passage<'_, '_, Permit>, out: &mut String) {
+        let Passage { from, to, .. } = *passage;
         let uri = |flow: Flow| format!("<sip:rr@192.0.2.1;lr{}>", flow.transport.uri_suffix());
         out.push_str(&uri(to));
         if from.transport != to.transport {
@@ -49,7 +52,7 @@ pub struct Sent {
 }
 
 pub struct Bench {
-    pub proxy: Proxy<Us, Permit>,
+    pub proxy: Proxy<Us>,
     pub now: Instant,
     pub events: Vec<EventKind>,
     pub permit: Permit,
@@ -99,7 +102,7 @@ impl Bench {
         let datagram = self.pool.copy_from(text.as_bytes()).expect("memory");
         let message = Message::parse(&datagram).expect("a message");
         let inbound = inbound(&message, &datagram, flow);
-        let begun = Routing::read(&message, &self.loops, &Us).and_then(|routing| {
+        let begun = routing(&message, &self.loops).and_then(|routing| {
             let permit = self.permit.clone();
             self.proxy
                 .begin(self.now, &inbound, &routing, permit, &mut self.out)
@@ -138,7 +141,7 @@ impl Bench {
         let datagram = self.pool.copy_from(text.as_bytes()).expect("memory");
         let message = Message::parse(&datagram).expect("a message");
         let inbound = inbound(&message, &datagram, flow);
-        let routing = Routing::read(&message, &self.loops, &Us).expect("a valid ACK");
+        let routing = routing(&message, &self.loops).expect("a valid ACK");
         self.proxy
             .forward_ack(&inbound, &routing, hop, &mut self.out);
         self.collect();
@@ -218,6 +221,14 @@ impl Bench {
         let kinds = self.out.take_events().map(|Event { kind, .. }| kind);
         self.events.extend(kinds);
     }
+}
+
+pub fn routing<'a>(
+    message: &Message<'a>,
+    loops: &LoopDetection,
+) -> Result<Routing<'a>, RequestRefusal> {
+    let essentials = message.essentials()?;
+    Routing::read(message, &essentials, loops, &Us)
 }
 
 pub fn inbound<'m, 'a>(

@@ -10,7 +10,7 @@ fn refusal(text: &str) -> Option<RequestRefusal> {
 
 fn read(text: &str, check: impl FnOnce(Routing<'_>)) {
     let message = Message::parse(text.as_bytes()).expect("a message");
-    check(Routing::read(&message, &Bench::new().loops, &Us).expect("a valid request"));
+    check(routing(&message, &Bench::new().loops).expect("a valid request"));
 }
 
 /// RFC 3261 §16.3 step 1.

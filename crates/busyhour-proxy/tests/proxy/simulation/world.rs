@@ -8,7 +8,7 @@ use super::{
 use busyhour::{buffer::BufferPool, clock::Instant};
 use busyhour_proxy::{
     Actions, Begun, BranchId, Edge, EventKind, Fallback, Identity, Inbound, LoopDetection, NextHop,
-    Occasion, Policy, Proxy, Received, Routing, Target, TargetSet, TransactionId,
+    Occasion, Passage, Policy, Proxy, Received, Routing, Target, TargetSet, TransactionId,
 };
 use busyhour_sip::{Flow, Host, Message, Method, SipUri};
 use std::{
@@ -30,12 +30,14 @@ pub struct Network {
 struct Tokens;
 
 impl Edge for Tokens {
+    type Data = Rc<()>;
+
     fn put_sent_by(&self, _: Flow, out: &mut String) {
         out.push_str("192.0.2.1");
     }
 
-    fn put_record_route(&self, _: &Message<'_>, from: Flow, to: Flow, out: &mut String) {
-        let (from, to) = (from.remote.port(), to.remote.port());
+    fn put_record_route(&self, passage: &Passage<'_, '_, Rc<()>>, out: &mut String) {
+        let (from, to) = (passage.from.remote.port(), passage.to.remote.port());
         out.push_str(&format!("<sip:{from}.{to}@192.0.2.1;lr>"));
     }
 }
@@ -75,7 +77,7 @@ pub struct World {
     now: u64,
     serial: u64,
     steps: BinaryHeap<Reverse<(u64, u64, Step)>>,
-    proxy: Proxy<Tokens, Rc<()>>,
+    proxy: Proxy<Tokens>,
     permit: Rc<()>,
     loops: LoopDetection,
     pool: BufferPool,
@@ -183,7 +185,9 @@ impl World {
             return self.flush();
         }
         if self.proxy.receive(now, &inbound, &mut self.out) == Received::New {
-            let routing = Routing::read(&message, &self.loops, &Tokens).expect("valid");
+            let essentials = message.essentials().expect("valid");
+            let routing =
+                Routing::read(&message, &essentials, &self.loops, &Tokens).expect("valid");
             // The other end of the call that the token names.
             let token = routing.own_routes().next().and_then(|uri| uri.user);
             let ends = token.map(|token| {
