@@ -10,3 +10,11 @@ mod transactions;
 mod limits;
 mod torture;
 mod simulation;
+#[path = "../../../../fuzz/any_bytes.rs"]
+mod any_bytes;
+mod properties;
+
+#[test]
+fn any_bytes_are_forwarded_soundly_or_not_at_all() {
+    any_bytes::hold_for("proxy_message", 4_000, properties::hold);
+}
