@@ -12,8 +12,8 @@ pub(super) struct ClientBranch {
     pub flow: Flow,
     pub is_registered: bool,
     /// Its target, and which way to it this is.
-    pub target: u16,
-    pub hop: u16,
+    pub target: u32,
+    pub hop: u32,
     /// Its part of Max-Breadth.
     pub breadth: u32,
     pub client: ClientTransaction,

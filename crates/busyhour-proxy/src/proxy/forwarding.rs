@@ -2,7 +2,7 @@
 
 use super::{
     BranchId, Edge, EventKind, FailureCause, Fallback, NextHop, Occasion, Outbound, Passage,
-    TargetSet,
+    Target, TargetSet,
     best_response::Candidate,
     branch::{Cancel, ClientBranch},
     context::{Context, Pending},
@@ -13,8 +13,10 @@ use crate::{
     transaction::ClientTransaction,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
-use busyhour_sip::{Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit};
-use std::ops::Range;
+use busyhour_sip::{
+    Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit, Start, Transport,
+};
+use std::{mem::take, ops::Range};
 
 /// One way to one target, about to be taken.
 #[derive(Clone, Copy)]
@@ -68,6 +70,7 @@ impl<P> Context<P> {
             else {
                 return false;
             };
+            self.branches.reserve_exact(group.len());
             for (place, target) in group.enumerate() {
                 let breadth = breadth.of(place as u32);
                 let hop = 0;
@@ -116,10 +119,18 @@ impl<P> Context<P> {
             return false;
         };
         let target = pending.targets.get(attempt.target);
-        let Some(hop) = target.and_then(|target| target.hops.get(attempt.hop)) else {
+        let way = target.and_then(|target| pending.way(target, attempt.hop));
+        let Some((target, (number, hop))) = target.zip(way) else {
             return false;
         };
-        if self.branches.len() >= work.shared.policy.branches_max {
+        let (label, attempt) = (
+            target.label,
+            Attempt {
+                hop: number,
+                ..attempt
+            },
+        );
+        if self.branches.len() >= work.shared.policy.branches_max.min(BRANCHES_MAX) {
             work.shared.stats.targets_left_out += 1;
             return false;
         }
@@ -129,7 +140,6 @@ impl<P> Context<P> {
             nonce: self.id.nonce,
             number,
         };
-        let label = target.map_or(0, |target| target.label);
         let Some(message) = work
             .shared
             .write_forwarded(pending, &self.data, parameter, attempt, hop)
@@ -173,8 +183,8 @@ impl<P> Context<P> {
             label,
             flow: hop.flow,
             is_registered: hop.is_registered,
-            target: attempt.target as u16,
-            hop: attempt.hop as u16,
+            target: attempt.target as u32,
+            hop: attempt.hop as u32,
             breadth: attempt.breadth,
             client: ClientTransaction::start(work.now, is_invite, is_reliable, &policy.timers),
             resend,
@@ -228,8 +238,8 @@ impl<P> Context<P> {
             cause,
         });
         let attempt = Attempt {
-            target: branch.target.into(),
-            hop: usize::from(branch.hop) + 1,
+            target: branch.target as usize,
+            hop: branch.hop as usize + 1,
             breadth: branch.breadth,
         };
         let is_decided = self
@@ -245,6 +255,22 @@ impl<P> Context<P> {
 }
 
 impl Pending {
+    /// The first way to a target from number `hop` on, and its number. A request to a SIPS
+    /// URI goes over TLS or not at all (RFC 3261 §26.2.2).
+    fn way(&self, target: &Target, hop: usize) -> Option<(usize, NextHop)> {
+        let scheme = self.uri_for(target).get(..5);
+        let is_secure = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:"));
+        let usable = |hop: &NextHop| !is_secure || hop.flow.transport == Transport::Tls;
+        let ways = (hop..).map_while(|hop| Some((hop, target.hops.get(hop)?)));
+        ways.into_iter().find(|(_, hop)| usable(hop))
+    }
+
+    /// The Request-URI for a target.
+    fn uri_for<'p>(&'p self, target: &'p Target) -> &'p str {
+        let came_with = || self.uri.as_deref().unwrap_or(request_uri(&self.message()));
+        target.request_uri().unwrap_or_else(came_with)
+    }
+
     /// The targets of the next group, as many as the breadth allows, and the breadth of
     /// each. If something comes after them, they leave half of it: after the ring time
     /// their branches still have their part.
@@ -324,8 +350,7 @@ impl<E: Edge> Shared<E> {
     ) -> Option<Buffer> {
         let (message, rest) = (pending.message(), pending.rest);
         let target = pending.targets.get(attempt.target)?;
-        let came_with = pending.uri.as_deref().unwrap_or(request_uri(&message));
-        let uri = target.request_uri().unwrap_or(came_with);
+        let uri = pending.uri_for(target);
         self.put_via(hop.flow);
         parameter.write(rest.loop_hash, &mut self.via);
         self.put_record_route(&Passage {
@@ -402,12 +427,10 @@ impl<E: Edge> Shared<E> {
     }
 }
 
-use std::mem::take;
-
 fn request_uri<'a>(message: &Message<'a>) -> &'a str {
     match message.start() {
-        busyhour_sip::Start::Request { uri, .. } => uri,
-        busyhour_sip::Start::Response { .. } => "",
+        Start::Request { uri, .. } => uri,
+        Start::Response { .. } => "",
     }
 }
 
@@ -480,3 +503,6 @@ fn strict_router(routes: Option<&str>) -> Option<(&str, &str)> {
         .is_none()
         .then_some((router.text, others))
 }
+
+/// As many as the branch parameter can number.
+const BRANCHES_MAX: usize = u16::MAX as usize;

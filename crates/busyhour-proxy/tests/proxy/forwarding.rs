@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use busyhour_proxy::{EventKind, NextHop, Policy, Target, TargetSet};
+use busyhour_sip::{Flow, Transport};
 
 /// RFC 3261 §16.6: nothing changes but what has to.
 #[test]
@@ -233,6 +234,26 @@ fn credentials_of_our_realm_are_not_forwarded() {
     let left = lines(&forwarded[0].text, "Proxy-Authorization");
     assert_eq!(left.len(), 1);
     assert!(left[0].contains("realm=\"example.net\""));
+}
+
+/// RFC 3261 §26.2.2: a request to a SIPS URI goes over TLS or not at all.
+#[test]
+fn a_sips_request_goes_over_tls_only() {
+    let text = invite().replace("INVITE sip:", "INVITE sips:");
+    let over_tls = Flow {
+        transport: Transport::Tls,
+        ..tcp("192.0.2.101:40001")
+    };
+    let uri = || Some("sips:bob@192.0.2.101".into());
+    let mut both = Target::new(uri(), NextHop::registered(bob(1)));
+    both.hops.push(NextHop::registered(over_tls));
+    let sent = Bench::new().call(&text, both);
+    assert_eq!(sent[0].to, over_tls);
+    let sent = Bench::new().call(&text, Target::new(uri(), NextHop::registered(bob(1))));
+    assert_eq!(starts(&sent), ["480 > 192.0.2.7:40000"]);
+    let unchanged = Target::new(None, NextHop::registered(bob(1)));
+    let sent = Bench::new().call(&text, unchanged);
+    assert_eq!(starts(&sent), ["480 > 192.0.2.7:40000"]);
 }
 
 /// RFC 3263 §4.3: the next address of a target, with a new transaction.

@@ -140,6 +140,25 @@ fn one_200_to_a_message_goes_back() {
     assert_eq!(bench.reply(&forwarded[0], 200).len(), 1);
     assert_eq!(bench.reply(&forwarded[1], 200).len(), 0);
     assert_eq!(bench.reply(&forwarded[0], 200).len(), 0);
+    let answered = |event: &EventKind| matches!(event, EventKind::Answered { .. });
+    assert_eq!(
+        bench.take_events().iter().filter(|it| answered(it)).count(),
+        1
+    );
+    assert_eq!(bench.proxy.stats().successes, 1);
+}
+
+/// RFC 3261 §16.7 step 5: nothing provisional goes back after the final response.
+#[test]
+fn a_telephone_that_still_rings_is_not_told_after_the_200() {
+    let mut bench = Bench::new();
+    let forwarded = bench.call(&invite(), targets(&[&[1, 2]]));
+    bench.reply(&forwarded[0], 200);
+    bench.take_events();
+    let sent = bench.reply(&forwarded[1], 180);
+    assert_eq!(starts(&sent), ["CANCEL > 192.0.2.102:5060"]);
+    assert!(bench.take_events().is_empty());
+    assert_eq!(bench.proxy.stats().provisional, 0);
 }
 
 /// RFC 3261 §16.7 step 5: a 6xx ends the search, and waits for the cancelled branches.
