@@ -3,14 +3,12 @@
 mod subjects;
 mod table;
 
-use super::{Failure, running_server::RunningServer};
+use super::{Failure, running_server::RunningServer, which_server::WhichServer};
 use crate::console;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use std::{
     io::{IsTerminal, stdout},
-    net::SocketAddr,
-    path::PathBuf,
     time::Duration,
 };
 use subjects::Subject;
@@ -78,22 +76,8 @@ struct List {
     #[arg(long)]
     json: bool,
 
-    /// The local socket of the server [default: that of the only server that runs here]
-    #[arg(long, value_name = "PATH", conflicts_with = "http")]
-    socket: Option<PathBuf>,
-
-    /// The HTTP address of the server, instead of its local socket
-    #[arg(long, value_name = "ADDRESS")]
-    http: Option<SocketAddr>,
-
-    /// The token for an HTTP address of another machine
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        env = "BUSYHOUR_TOKEN",
-        hide_env_values = true
-    )]
-    token: Option<String>,
+    #[command(flatten)]
+    server: WhichServer,
 }
 
 impl Show {
@@ -124,7 +108,9 @@ impl Show {
 impl List {
     fn run(&self, subject: &Subject, query: &str) -> Result<(), Failure> {
         self.table.check(subject).map_err(Failure::usage)?;
-        let server = self.server()?;
+        let named = self.server.named();
+        let server = named.map_or_else(RunningServer::find, Ok);
+        let server = server.map_err(Failure::running)?;
         loop {
             if self.watch.is_some() && stdout().is_terminal() && !self.json {
                 console::print(CLEAR).map_err(Failure::running)?;
@@ -134,14 +120,6 @@ impl List {
                 return Ok(());
             };
             std::thread::sleep(Duration::from_secs(seconds.max(1).into()));
-        }
-    }
-
-    fn server(&self) -> Result<RunningServer, Failure> {
-        match (&self.socket, self.http) {
-            (Some(path), _) => Ok(RunningServer::Socket(path.clone())),
-            (None, Some(address)) => Ok(RunningServer::Address(address, self.token.clone())),
-            (None, None) => RunningServer::find().map_err(Failure::running),
         }
     }
 
