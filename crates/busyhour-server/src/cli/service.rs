@@ -270,9 +270,11 @@ fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, Certificat
 fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
     let pool = options.pool().watermarks(POOL_LOW, POOL_HIGH);
     let buffer_budget = (options.buffer_budget_mib as u64) << 20;
-    let builder = Runtime::builder().pool(pool);
-    let runtime = builder.buffer_budget(buffer_budget).build();
-    runtime.map_err(Failure::running)
+    let mut builder = Runtime::builder().pool(pool).buffer_budget(buffer_budget);
+    if options.trace_one_buffer_in > 0 {
+        builder = builder.trace_one_buffer_in(options.trace_one_buffer_in);
+    }
+    builder.build().map_err(Failure::running)
 }
 
 fn start_web(

@@ -1,5 +1,6 @@
 use super::{
     Allowed, SettingKey,
+    allowed::SECONDS_OF_LIFE,
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
         call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
@@ -635,6 +636,13 @@ pub const KEYS: &[SettingKey] = &[
         show: |config| config.runtime.buffer_budget_mib.to_string(),
     },
     SettingKey {
+        path: "runtime.trace_one_buffer_in",
+        allowed: whole(0, 1_000_000, "buffers"),
+        help: "One in so many packet buffers is traced, so that `busyhour show buffers --oldest` tells where it was taken; 0 traces none",
+        assign: |config, text| put(&mut config.runtime.trace_one_buffer_in, text.parse().ok()),
+        show: |config| config.runtime.trace_one_buffer_in.to_string(),
+    },
+    SettingKey {
         path: "runtime.drain_seconds",
         allowed: whole(0, 3600, "seconds"),
         help: "Time that a shutdown may take to finish queued work",
@@ -660,13 +668,6 @@ pub const KEYS: &[SettingKey] = &[
 const fn whole(min: u64, max: u64, unit: &'static str) -> Allowed {
     Allowed::Whole { min, max, unit }
 }
-
-/// RFC 3261 allows up to 2^32-1; no phone needs more than a year.
-const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
-    min: 1,
-    max: 31_536_000,
-    unit: "seconds",
-};
 
 #[cfg(test)]
 mod tests;

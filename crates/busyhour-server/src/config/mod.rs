@@ -243,6 +243,8 @@ pub struct Runtime {
     /// Memory for datagrams and for messages to be sent, in MiB; beyond it, datagrams
     /// are dropped and counted.
     pub buffer_budget_mib: usize,
+    /// One in so many buffers is traced, for `show buffers --oldest`; 0: none.
+    pub trace_one_buffer_in: u32,
     /// How long a shutdown may drain, in seconds.
     pub drain_seconds: u32,
 }
@@ -529,6 +531,7 @@ impl Default for Runtime {
             growth_threshold: 200,
             worker_idle_seconds: 20,
             buffer_budget_mib: 256,
+            trace_one_buffer_in: 0,
             drain_seconds: 10,
         }
     }

@@ -38,7 +38,7 @@ enum What {
     Subscriptions(List),
     /// Packet buffers in use, by owner
     #[command(after_help = subjects::BUFFERS.help())]
-    Buffers(List),
+    Buffers(ShowBuffers),
     /// Worker threads of the pool
     #[command(after_help = subjects::WORKERS.help())]
     Workers(List),
@@ -58,6 +58,16 @@ struct ShowDevice {
     /// The user of its address of record, such as alice
     #[arg(value_name = "USER")]
     user: String,
+
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(Debug, Args)]
+struct ShowBuffers {
+    /// Show the oldest buffers one by one, and where they were taken
+    #[arg(long)]
+    oldest: bool,
 
     #[command(flatten)]
     list: List,
@@ -92,7 +102,10 @@ impl Show {
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),
-            What::Buffers(list) => list.run(&subjects::BUFFERS, ""),
+            What::Buffers(buffers) if buffers.oldest => {
+                buffers.list.run(&subjects::OLDEST_BUFFERS, "")
+            }
+            What::Buffers(buffers) => buffers.list.run(&subjects::BUFFERS, ""),
             What::Workers(list) => list.run(&subjects::WORKERS, ""),
             What::Stores(list) => list.run(&subjects::STORES, ""),
             What::Alerts(list) => list.run(&subjects::ALERTS, ""),

@@ -14,12 +14,12 @@ use axum::{
 use busyhour::{
     buffer::{BufferPool, LiveBuffer},
     runtime::Runtime,
-    stats::{SubscriptionStats, TopicStats, WorkerStats},
+    stats::{BufferStats, SubscriptionStats, TopicStats, WorkerStats},
     timer::{PendingPhase, TimerKind},
 };
 use busyhour_store::StoreStats;
 use serde::{Deserialize, Serialize};
-use std::{cmp::Reverse, collections::BinaryHeap, ptr, sync::Arc};
+use std::{cmp::Reverse, collections::BinaryHeap, ptr, sync::Arc, time::Duration};
 
 /// The routes, each with a list.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
@@ -152,8 +152,8 @@ struct BufferList {
     oldest: Vec<LiveBufferView>,
 }
 
-/// What one owner holds.
-#[derive(Serialize)]
+/// What one owner holds, or all together.
+#[derive(Serialize, Default)]
 struct OwnerView {
     owner: String,
     live_count: u64,
@@ -161,6 +161,12 @@ struct OwnerView {
     oldest_age_ns: u64,
     /// As of its oldest buffer, if that is among the oldest of all.
     oldest_begins: Option<String>,
+    /// Buffers handed out since the start; only known of all.
+    allocated: Option<u64>,
+    /// Those of them that were handed out by address.
+    found: Option<u64>,
+    /// Buffers that were pinned by address.
+    pinned: Option<u64>,
 }
 
 /// A buffer in use.
@@ -173,7 +179,9 @@ struct LiveBufferView {
     age_ns: u64,
     handles: u64,
     pins: u64,
-    /// Where it was allocated, if it was traced.
+    /// The functions that took it, the innermost one first, if it was traced.
+    taken_in: Option<String>,
+    /// The whole trace.
     trace: Option<String>,
 }
 
@@ -182,6 +190,8 @@ async fn buffers(State(backend): LiveState) -> Json<BufferList> {
         return Json(BufferList::default());
     };
     let (pool, dump) = (runtime.buffers(), runtime.buffers().dump());
+    let oldest_age = dump.owners.iter().map(|usage| usage.oldest_age).max();
+    let all = all_owners(&pool.stats(), oldest_age.unwrap_or_default());
     let oldest = dump.oldest.into_iter().map(|buffer| LiveBufferView {
         begins: first_line(pool, &buffer),
         owner: buffer.owner,
@@ -189,6 +199,7 @@ async fn buffers(State(backend): LiveState) -> Json<BufferList> {
         age_ns: nanos(buffer.age),
         handles: buffer.handles,
         pins: buffer.pins,
+        taken_in: buffer.trace.as_deref().map(taken_in),
         trace: buffer.trace,
     });
     let oldest: Vec<LiveBufferView> = oldest.collect();
@@ -200,12 +211,43 @@ async fn buffers(State(backend): LiveState) -> Json<BufferList> {
             live_count: usage.live_count,
             live_bytes: usage.live_bytes,
             oldest_age_ns: nanos(usage.oldest_age),
+            ..OwnerView::default()
         }
     });
     Json(BufferList {
-        owners: owners.collect(),
+        owners: std::iter::once(all).chain(owners).collect(),
         oldest,
     })
+}
+
+fn all_owners(stats: &BufferStats, oldest_age: Duration) -> OwnerView {
+    OwnerView {
+        owner: ALL_QUEUES.into(),
+        live_count: stats.live_count,
+        live_bytes: stats.live_bytes,
+        oldest_age_ns: nanos(oldest_age),
+        allocated: Some(stats.allocated),
+        found: Some(stats.found),
+        pinned: Some(stats.pinned),
+        ..OwnerView::default()
+    }
+}
+
+/// The innermost functions of the server in a trace.
+fn taken_in(trace: &str) -> String {
+    let functions = trace.lines().filter_map(|line| {
+        let (number, function) = line.trim_start().split_once(": ")?;
+        number.parse::<u32>().ok()?;
+        let function = function.trim_start_matches('<');
+        // Without types, closures and what the compiler has added.
+        let name = function.split(['<', '{', ' ']).next()?;
+        let is_ours = function.starts_with("busyhour_");
+        is_ours.then(|| name.trim_end_matches("::"))
+    });
+    let mut functions: Vec<_> = functions.collect();
+    functions.dedup();
+    functions.truncate(TAKEN_IN_MAX);
+    functions.join(" < ")
 }
 
 /// Holds the buffer by its address to read its first line. The pool refuses the address if
@@ -336,6 +378,7 @@ fn slow_subscribers(subscriptions: Vec<SubscriptionStats>) -> Vec<AlertView> {
     views.collect()
 }
 
+const TAKEN_IN_MAX: usize = 3;
 const EVERYBODY: &str = "everybody";
 const ONE_CLIENT: &str = "one client";
 /// So many slow subscribers are listed; `/api/subscriptions` has all of them.
