@@ -15,7 +15,10 @@ pub const CRATES: &[Arrow] = &[
     arrow("busyhour-graphite", &[]),
     arrow("busyhour-sip", &["busyhour"]),
     arrow("busyhour-registrar", &["busyhour", "busyhour-sip"]),
-    arrow("busyhour-proxy", &["busyhour", "busyhour-sip"]),
+    arrow(
+        "busyhour-proxy",
+        &["busyhour", "busyhour-registrar", "busyhour-sip"],
+    ),
     arrow(
         "busyhour-iax2",
         &["busyhour", "busyhour-registrar", "busyhour-sip"],
@@ -127,6 +130,8 @@ const SIP: Layers = Layers {
     arrows: &[
         arrow("sip", &[]),
         arrow("stun", &[]),
+        arrow("sdp", &["sip"]),
+        arrow("session", &["sip"]),
         arrow("auth", &["sip"]),
         arrow("flow", &["sip"]),
     ],

@@ -7,6 +7,8 @@ mod document;
 mod life;
 #[path = "watch/states.rs"]
 mod states;
+#[path = "watch/dialogs.rs"]
+mod dialogs;
 #[path = "watch/publications.rs"]
 mod publications;
 

@@ -8,6 +8,8 @@
 
 mod sip;
 pub mod stun;
+pub mod sdp;
+pub mod session;
 pub mod auth;
 mod flow;
 

@@ -14,9 +14,13 @@
 mod policy;
 mod body;
 mod stored;
+mod device_dialogs;
 mod compositor;
 mod notifier;
 
+pub use body::dialog_element::{
+    DialogChange, DialogDirection, DialogEnd, DialogIdentity, DialogInfo, DialogState, DialogStep,
+};
 pub use body::document::{Document, Unreadable};
 pub use body::elements::Elements;
 pub use body::line::LineState;
@@ -28,6 +32,7 @@ pub use compositor::publications::{
     EndedPublications, Granted, Keep, Plan, Publications, PublishStep, Restorable,
 };
 pub use compositor::publish::{Publish, write_published};
+pub use device_dialogs::DeviceDialogs;
 pub use notifier::answer::write_accepted;
 pub use notifier::dialog::Dialog;
 pub use notifier::subscribe::Subscribe;

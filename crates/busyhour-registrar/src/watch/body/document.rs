@@ -57,6 +57,30 @@ impl Document {
         }
     }
 
+    /// The same with the dialogs whose Call-ID `keeps` keeps; `None` if that is all of
+    /// them, or it has no dialogs.
+    pub(in crate::watch) fn with_dialogs(
+        &self,
+        keeps: impl Fn(Option<&str>) -> bool,
+    ) -> Option<Self> {
+        let Self::Dialog { dialogs, .. } = self else {
+            return None;
+        };
+        let text = format!(
+            "<dialog-info xmlns=\"{}\" state=\"full\">{}</dialog-info>",
+            dialog_info::NAMESPACE,
+            dialogs.without_owner()
+        );
+        let document = elements::read(&text, dialog_info::NAMESPACE, "dialog-info").ok()?;
+        let is_kept = |node: Node<'_, '_>| keeps(node.attribute("call-id"));
+        let mut all = document.root_element().children().filter(Node::is_element);
+        if all.all(is_kept) {
+            return None;
+        }
+        let is_kept = |node: Node<'_, '_>| is_dialog(node) && is_kept(node);
+        dialogs_of(&document, is_kept, dialogs.len_max()).ok()
+    }
+
     /// The most bytes that it takes beside others in what watchers are told; a
     /// mailbox tells of one alone.
     pub(in crate::watch) fn written_len_max(&self) -> usize {
@@ -75,15 +99,26 @@ fn presence(text: &str, written_len_max: usize) -> Result<Document, Unreadable> 
 
 fn dialogs(text: &str, written_len_max: usize) -> Result<Document, Unreadable> {
     let document = elements::read(text, dialog_info::NAMESPACE, "dialog-info")?;
-    let root = document.root_element();
-    if root.attribute("state") != Some("full") {
+    if document.root_element().attribute("state") != Some("full") {
         return Err(Unreadable("Dialogs Must Be Published In Full"));
     }
-    let is_dialog = |node: Node<'_, '_>| node.has_tag_name((dialog_info::NAMESPACE, "dialog"));
-    let states = root.children().filter(|node| is_dialog(*node)).map(line_of);
+    dialogs_of(&document, is_dialog, written_len_max)
+}
+
+fn is_dialog(node: Node<'_, '_>) -> bool {
+    node.has_tag_name((dialog_info::NAMESPACE, "dialog"))
+}
+
+fn dialogs_of(
+    document: &roxmltree::Document<'_>,
+    wanted: impl Fn(Node<'_, '_>) -> bool,
+    written_len_max: usize,
+) -> Result<Document, Unreadable> {
+    let children = document.root_element().children();
+    let states = children.filter(|node| wanted(*node)).map(line_of);
     Ok(Document::Dialog {
         line: LineState::aggregate(states.chain([LineState::Idle])),
-        dialogs: Elements::of(&document, is_dialog, written_len_max)?,
+        dialogs: Elements::of(document, wanted, written_len_max)?,
     })
 }
 
@@ -96,7 +131,13 @@ fn line_of(dialog: Node<'_, '_>) -> LineState {
         .find(named("state"))
         .and_then(|state| state.text());
     let is_caller = dialog.attribute("direction") == Some("initiator");
-    let is_held = dialog.descendants().filter(named("param")).any(|param| {
+    // Of the other side it says that the device is on hold, which it still uses.
+    let local = dialog.children().find(named("local"));
+    let mut params = local
+        .iter()
+        .flat_map(Node::descendants)
+        .filter(named("param"));
+    let is_held = params.any(|param| {
         let no = |value: &str| value.eq_ignore_ascii_case("no");
         param.attribute("pname") == Some("+sip.rendering")
             && param

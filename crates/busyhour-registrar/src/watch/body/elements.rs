@@ -57,6 +57,16 @@ impl Elements {
         Ok(Self(writing.out.into()))
     }
 
+    /// Elements that were written with a mark before each id, one a line.
+    pub(in crate::watch) fn written(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// The elements as they were before they had an owner.
+    pub(in crate::watch) fn without_owner(&self) -> String {
+        self.0.replace(OWNER, "")
+    }
+
     /// No more bytes than this are appended, for any owner.
     pub(in crate::watch) fn len_max(&self) -> usize {
         self.0.len() + self.0.matches(OWNER).count() * OWNER_LEN_MAX
@@ -191,7 +201,8 @@ impl Writing {
     }
 }
 
-const OWNER: char = '\u{1}';
+/// Where the owner's name will stand.
+pub(in crate::watch) const OWNER: char = '\u{1}';
 /// A number of 64 bits between its letter and its hyphen.
 const OWNER_LEN_MAX: usize = 22;
 const XML: &str = "http://www.w3.org/XML/1998/namespace";

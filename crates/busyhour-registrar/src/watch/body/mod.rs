@@ -10,4 +10,5 @@ pub(in crate::watch) mod state;
 pub(in crate::watch) mod package;
 pub(in crate::watch) mod pidf;
 pub(in crate::watch) mod dialog_info;
+pub(in crate::watch) mod dialog_element;
 pub(in crate::watch) mod reginfo;
