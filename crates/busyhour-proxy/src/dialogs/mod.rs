@@ -1,1 +1,39 @@
-//! Dialogs that pass through the proxy, and the signed URI of Record-Route.
+#![doc = include_str!("README.md")]
+
+mod policy;
+mod party;
+mod route_token;
+mod side;
+mod hold;
+mod session_timer;
+mod dialog;
+mod record;
+mod call;
+mod actions;
+mod probe;
+mod stats;
+mod table;
+mod setup;
+mod within;
+mod expiry;
+
+pub use actions::{DialogActions, EndedFlow, ReplacedDialog};
+pub use party::{Party, Role};
+pub use policy::DialogPolicy;
+pub use probe::{Probe, ProbeId, ProbeOutcome};
+pub use record::{CallRecord, LiveCall};
+pub use route_token::{RouteToken, RouteTokens, TokenRefusal};
+pub use session_timer::{SessionPolicy, SessionRequest, supports_timer};
+pub use setup::CallHandle;
+pub use stats::DialogStats;
+pub use table::Dialogs;
+pub use within::DialogRequest;
+
+/// The longest Call-ID of a call that is tracked, in bytes.
+pub const CALL_ID_LEN_MAX: usize = 256;
+/// The longest tag of a dialog that is tracked, in bytes.
+pub const TAG_LEN_MAX: usize = 128;
+/// The longest URI that is kept of a party, in bytes; a longer one is left out.
+pub const URI_LEN_MAX: usize = 256;
+/// The longest display name that is kept of a party, in bytes; a longer one is left out.
+pub const DISPLAY_LEN_MAX: usize = 64;

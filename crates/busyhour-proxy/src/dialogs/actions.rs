@@ -1,0 +1,65 @@
+//! What has to be done after an event.
+
+use std::sync::Arc;
+
+use busyhour::bus::Name;
+use busyhour_registrar::watch::DialogChange;
+use busyhour_sip::Flow;
+
+use super::{CallRecord, Probe};
+
+/// What follows from messages and from time, each kind in order. Kept and used again, so
+/// that a busy table allocates nothing for it.
+///
+/// Give the changes to their devices, in order, before another event of the same table is
+/// handled: then the changes of each dialog arrive in order.
+#[derive(Debug, Default)]
+pub struct DialogActions {
+    /// What becomes of the dialogs of devices.
+    pub changes: Vec<DialogChange>,
+    /// Calls that ended.
+    pub records: Vec<CallRecord>,
+    /// Requests to send in place of a party, to learn whether it still knows a dialog.
+    pub probes: Vec<Probe>,
+    /// Dialogs whose place another one has taken: for the table of their Call-ID.
+    pub replaced: Vec<ReplacedDialog>,
+}
+
+/// A dialog whose place another one has taken (RFC 3891). It may be in another table: give
+/// it to [`Dialogs::replace`](super::Dialogs::replace) of the table of its Call-ID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedDialog {
+    /// Its Call-ID.
+    pub call_id: Arc<str>,
+    /// Its tags, in no order.
+    pub tags: [Arc<str>; 2],
+    /// Only if it has not been answered.
+    pub early_only: bool,
+}
+
+/// A flow that ended: for the devices that had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedFlow<'a> {
+    /// The device.
+    pub device: &'a Name,
+    /// The flow; `None` means all flows of the device.
+    pub flow: Option<Flow>,
+}
+
+impl DialogActions {
+    /// Forgets everything, and keeps the room.
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.records.clear();
+        self.probes.clear();
+        self.replaced.clear();
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+            && self.records.is_empty()
+            && self.probes.is_empty()
+            && self.replaced.is_empty()
+    }
+}

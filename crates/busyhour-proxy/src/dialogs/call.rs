@@ -1,0 +1,260 @@
+//! One INVITE and the dialogs it leads to: one, or several if it was forked.
+
+use std::{net::IpAddr, sync::Arc};
+
+use busyhour::{bus::Name, clock::Instant};
+use busyhour_registrar::{
+    Now,
+    watch::{
+        DialogChange, DialogDirection, DialogEnd, DialogIdentity, DialogInfo, DialogState,
+        DialogStep,
+    },
+};
+use busyhour_sip::sdp::MediaDirection;
+
+use super::dialog::Dialog;
+use super::party::{Party, Role};
+use super::policy::DialogPolicy;
+use super::record::{CallRecord, LiveCall, flow_text};
+use super::side::News;
+use super::{DialogActions, ReplacedDialog};
+
+/// A call, found by its Call-ID and tags.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Of the Call-ID.
+    pub hash: u64,
+    pub call_id: Arc<str>,
+    pub caller_tag: Arc<str>,
+    /// CSeq of the INVITE.
+    pub cseq: u32,
+    pub caller: Party,
+    /// The source that it counts for.
+    pub source: IpAddr,
+    /// The device that it counts for.
+    pub account: Option<Name>,
+    /// From and To, by role; a URI too long to keep is absent.
+    pub identities: [Option<DialogIdentity>; 2],
+    pub offer: Option<MediaDirection>,
+    pub branches: Vec<Branch>,
+    pub dialogs: Vec<Dialog>,
+    pub setup: Setup,
+    pub is_cancelled: bool,
+    /// How often the INVITE came (a spiral comes more than once).
+    pub passes: u16,
+    pub replaces: Option<Box<ReplacedDialog>>,
+    pub began: Now,
+    /// The first response but 100.
+    pub heard: Option<Instant>,
+    pub rang: Option<Instant>,
+    pub answered: Option<Instant>,
+    /// How it ended last, as the caller sees it.
+    pub last_end: Option<(DialogEnd, Option<Role>)>,
+    /// No INVITE of it was seen, or its record is written.
+    pub has_record: bool,
+    /// It has ended, and is remembered until then.
+    pub lingers_until: Option<Instant>,
+}
+
+/// Where the INVITE was sent.
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub number: u32,
+    pub callee: Party,
+    /// It has had its final response.
+    pub is_over: bool,
+}
+
+/// How far the INVITE is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Setup {
+    /// The caller waits for a final response, at most until then.
+    Pending(Instant),
+    /// The caller was sent one of this status.
+    Done(u16),
+}
+
+impl Call {
+    pub fn is_pending(&self) -> bool {
+        matches!(self.setup, Setup::Pending(_))
+    }
+
+    /// Nobody has a dialog of it any more.
+    pub fn is_over(&self) -> bool {
+        !self.is_pending() && self.dialogs.iter().all(Dialog::is_over)
+    }
+
+    pub fn branch_mut(&mut self, number: u32) -> Option<&mut Branch> {
+        let mut branches = self.branches.iter_mut();
+        branches.find(|branch| branch.number == number)
+    }
+
+    /// The index of the dialog with this tag of the callee.
+    pub fn find(&self, callee_tag: &str) -> Option<usize> {
+        let has_tag = |dialog: &Dialog| dialog.callee_tag.as_deref() == Some(callee_tag);
+        self.dialogs.iter().position(has_tag)
+    }
+
+    /// The index of the dialog with these tags of a request or response, and the side that
+    /// sent the request.
+    pub fn find_within(&self, from_tag: &str, to_tag: &str) -> Option<(usize, Role)> {
+        let (sender, callee_tag) = match *self.caller_tag == *from_tag {
+            true => (Role::Caller, to_tag),
+            false if *self.caller_tag == *to_tag => (Role::Callee, from_tag),
+            false => return None,
+        };
+        Some((self.find(callee_tag)?, sender))
+    }
+
+    pub fn party<'c>(&'c self, dialog: &'c Dialog, role: Role) -> Option<&'c Party> {
+        match role {
+            Role::Caller => Some(&self.caller),
+            Role::Callee => dialog.callee.as_ref(),
+        }
+    }
+
+    pub fn device(&self, dialog: &Dialog, role: Role) -> Option<Name> {
+        self.party(dialog, role)?.device.clone()
+    }
+
+    /// Every device that takes part, each once for each of its branches.
+    pub fn devices(&self) -> impl Iterator<Item = &Name> {
+        let callees = self.branches.iter().map(|branch| &branch.callee);
+        let parties = std::iter::once(&self.caller).chain(callees);
+        parties.filter_map(|party| party.device.as_ref())
+    }
+
+    /// All that was not answered ends: another dialog was, or none will be.
+    pub fn end_unconfirmed(&mut self, ends: [DialogEnd; 2], code: Option<u16>) {
+        for dialog in &mut self.dialogs {
+            if !dialog.is_confirmed {
+                dialog.end(ends, code);
+            }
+        }
+    }
+
+    /// A dialog ends; `by` is the side that ended it.
+    pub fn end(&mut self, index: usize, ends: [DialogEnd; 2], code: Option<u16>, by: Option<Role>) {
+        if self.dialogs[index].end(ends, code) {
+            self.last_end = Some((ends[0], by));
+        }
+    }
+
+    /// Tells the devices what has changed, and forgets dialogs that were never answered.
+    pub fn tell(&mut self, out: &mut DialogActions) {
+        let mut dialogs = std::mem::take(&mut self.dialogs);
+        for dialog in &mut dialogs {
+            for role in Role::ALL {
+                self.tell_side(dialog, role, out);
+            }
+        }
+        dialogs.retain(|dialog| dialog.is_confirmed || !dialog.is_over());
+        self.dialogs = dialogs;
+    }
+
+    fn tell_side(&self, dialog: &mut Dialog, role: Role, out: &mut DialogActions) {
+        let Some(news) = dialog.side_mut(role).take_news() else {
+            return;
+        };
+        let Some(device) = self.device(dialog, role) else {
+            return;
+        };
+        dialog.version += 1;
+        out.changes.push(DialogChange {
+            device,
+            id: dialog.id,
+            version: dialog.version,
+            step: match news {
+                News::Is(state) => DialogStep::Is(self.info(dialog, role, state)),
+                News::Ended(end, code) => DialogStep::Ended { end, code },
+            },
+        });
+    }
+
+    fn info(&self, dialog: &Dialog, role: Role, state: DialogState) -> DialogInfo {
+        let tags = [Some(self.caller_tag.clone()), dialog.callee_tag.clone()];
+        DialogInfo {
+            call_id: self.call_id.clone(),
+            local_tag: tags[role as usize].clone(),
+            remote_tag: tags[role.other() as usize].clone(),
+            direction: match role {
+                Role::Caller => DialogDirection::Initiator,
+                Role::Callee => DialogDirection::Recipient,
+            },
+            state,
+            is_local_hold: dialog.exchange.holds(role),
+            is_remote_hold: dialog.exchange.holds(role.other()),
+            remote: self.identities[role.other() as usize].clone(),
+        }
+    }
+
+    /// When something has to be done.
+    pub fn deadline(&self, policy: &DialogPolicy) -> Instant {
+        if let Some(until) = self.lingers_until {
+            return until;
+        }
+        let setup = match self.setup {
+            Setup::Pending(until) => until,
+            Setup::Done(_) => Instant::FAR_FUTURE,
+        };
+        let dialogs = self.dialogs.iter().map(|dialog| dialog.deadline(policy));
+        dialogs.chain([setup]).min().unwrap_or(setup)
+    }
+
+    /// What is left of it.
+    pub fn record(&self, now: Instant) -> CallRecord {
+        let unix_at = |at: Instant| self.began.unix + (at - self.began.now);
+        let answered = self.answered_dialog();
+        let callee = answered.and_then(|dialog| dialog.callee.as_ref());
+        let tried = || self.branches.last().map(|branch| &branch.callee);
+        let (end, ended_by) = self.last_end.unwrap_or((DialogEnd::Timeout, None));
+        CallRecord {
+            call_id: self.call_id.clone(),
+            caller: self.uri(Role::Caller),
+            callee: self.uri(Role::Callee),
+            caller_device: self.caller.device.clone(),
+            answered_by: callee.and_then(|callee| callee.device.clone()),
+            began: self.began.unix,
+            rang: self.rang.map(unix_at),
+            answered: self.answered.map(unix_at),
+            ended: unix_at(now),
+            post_dial_delay: self.heard.map(|heard| heard - self.began.now),
+            talk_time: self.answered.map(|answered| now - answered),
+            status: match self.setup {
+                Setup::Pending(_) => 0,
+                Setup::Done(status) => status,
+            },
+            end,
+            ended_by,
+            caller_flow: flow_text(&self.caller),
+            callee_flow: callee.or_else(tried).map(flow_text),
+        }
+    }
+
+    /// What is shown of it while it lasts; `None` once it is over.
+    pub fn live(&self) -> Option<LiveCall> {
+        let live = self.dialogs.iter().filter(|dialog| !dialog.is_over());
+        let furthest = live.max_by_key(|dialog| dialog.state())?;
+        let callee = furthest.callee.as_ref();
+        Some(LiveCall {
+            call_id: self.call_id.clone(),
+            caller: self.uri(Role::Caller),
+            callee: self.uri(Role::Callee),
+            caller_device: self.caller.device.clone(),
+            callee_device: callee.and_then(|callee| callee.device.clone()),
+            state: furthest.state()?,
+            since: furthest.since,
+            caller_flow: self.caller.flow,
+            callee_flow: callee.map(|callee| callee.flow),
+        })
+    }
+
+    fn answered_dialog(&self) -> Option<&Dialog> {
+        self.dialogs.iter().find(|dialog| dialog.is_confirmed)
+    }
+
+    fn uri(&self, role: Role) -> Arc<str> {
+        let identity = self.identities[role as usize].as_ref();
+        identity.map_or_else(|| "".into(), |identity| identity.uri.clone())
+    }
+}

@@ -1,0 +1,457 @@
+//! An INVITE outside of a dialog: from the request to the final response.
+
+use std::sync::Arc;
+
+use busyhour::{clock::Instant, timer::QueueHandle};
+use busyhour_registrar::{
+    Now,
+    watch::{DialogEnd, DialogIdentity, DialogState},
+};
+use busyhour_sip::{
+    Address, Contacts, Message, sdp::MediaDirection, session::Replaces, source_of, unescape,
+};
+
+use super::call::{Branch, Call, Setup};
+use super::dialog::Dialog;
+use super::party::{Party, Role};
+use super::session_timer;
+use super::table::{Dialogs, kept};
+use super::{
+    CALL_ID_LEN_MAX, DISPLAY_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX, URI_LEN_MAX,
+};
+
+/// A call that the table follows, for the transaction of its INVITE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallHandle {
+    key: QueueHandle,
+    /// A spiral comes more than once; the first pass is the caller's.
+    pass: u16,
+}
+
+/// The names in an INVITE that are kept.
+struct Names {
+    call_id: Arc<str>,
+    caller_tag: Arc<str>,
+    cseq: u32,
+}
+
+impl Dialogs {
+    /// The proxy takes an INVITE outside of a dialog from `caller`, who is authenticated by
+    /// now. `None` if there is no room for the call: then it goes on untracked and is
+    /// counted, as the call is worth more than the lamp.
+    pub fn invite(
+        &mut self,
+        at: Now,
+        request: &Message<'_>,
+        caller: Party,
+        out: &mut DialogActions,
+    ) -> Option<CallHandle> {
+        let Some(names) = Names::of(request) else {
+            self.stats.untracked_malformed += 1;
+            return None;
+        };
+        if let Some(key) = self.find_invite(&names.call_id, &names.caller_tag) {
+            let call = self.calls.get_mut(key)?;
+            if call.cseq == names.cseq && call.is_pending() {
+                return Some(self.spiral(key, caller));
+            }
+            self.give_up(key, at.now, out);
+        }
+        if !self.admits(&caller) {
+            return None;
+        }
+        let call = self.begin(at, request, names, caller);
+        let key = self.insert(call);
+        self.stats.begun += 1;
+        self.settle(key, at.now, out);
+        Some(CallHandle { key, pass: 0 })
+    }
+
+    /// The INVITE was sent to `callee` on a branch, whose number is one of its transaction.
+    pub fn forwarded(&mut self, call: CallHandle, branch: u16, callee: Party) {
+        let branches_max = self.policy.dialogs_per_call_max;
+        let number = call.branch(branch);
+        let Some(entry) = self.calls.get_mut(call.key) else {
+            return;
+        };
+        if entry.branches.len() >= branches_max || entry.branch_mut(number).is_some() {
+            return;
+        }
+        let device = callee.device.clone();
+        entry.branches.push(Branch {
+            number,
+            callee,
+            is_over: false,
+        });
+        if let Some(device) = device {
+            self.index(&device, call.key);
+        }
+    }
+
+    /// A response to the INVITE came on a branch: each 1xx and 2xx that is forwarded, each
+    /// other final one.
+    pub fn response(
+        &mut self,
+        now: Instant,
+        call: CallHandle,
+        branch: u16,
+        response: &Message<'_>,
+        out: &mut DialogActions,
+    ) {
+        let number = call.branch(branch);
+        match response.status() {
+            Some(101..=199) => self.progress(now, call.key, number, response),
+            Some(200..=299) => self.success(now, call.key, number, response, out),
+            Some(status @ 300..) => self.failure(call.key, number, status),
+            _ => return,
+        }
+        self.settle(call.key, now, out);
+    }
+
+    /// A branch of the INVITE ended without a response: nothing came in time (408), or it
+    /// could not be sent (503).
+    pub fn failed(
+        &mut self,
+        now: Instant,
+        call: CallHandle,
+        branch: u16,
+        status: u16,
+        out: &mut DialogActions,
+    ) {
+        self.failure(call.key, call.branch(branch), status);
+        self.settle(call.key, now, out);
+    }
+
+    /// The caller cancelled the INVITE. Its dialogs live until the final responses: a 200
+    /// may cross the CANCEL (RFC 3261 §9.1).
+    pub fn cancelled(&mut self, call: CallHandle) {
+        let entry = self.calls.get_mut(call.key).filter(|_| call.pass == 0);
+        if let Some(entry) = entry {
+            entry.is_cancelled = true;
+        }
+    }
+
+    /// The caller was sent a final response other than 2xx; all that rings ends with it.
+    pub fn refused(
+        &mut self,
+        now: Instant,
+        call: CallHandle,
+        status: u16,
+        out: &mut DialogActions,
+    ) {
+        let entry = self.calls.get_mut(call.key).filter(|_| call.pass == 0);
+        let Some(entry) = entry.filter(|entry| entry.is_pending()) else {
+            return;
+        };
+        let (end, by) = match (entry.is_cancelled, end_of(status)) {
+            (true, _) => (DialogEnd::Cancelled, Some(Role::Caller)),
+            (false, DialogEnd::Rejected) => (DialogEnd::Rejected, Some(Role::Callee)),
+            (false, end) => (end, None),
+        };
+        entry.setup = Setup::Done(status);
+        entry.heard.get_or_insert(now);
+        entry.last_end = Some((end, by));
+        entry.end_unconfirmed([end, DialogEnd::Cancelled], Some(status));
+        self.settle(call.key, now, out);
+    }
+
+    fn begin(&mut self, at: Now, request: &Message<'_>, names: Names, caller: Party) -> Call {
+        let offer = MediaDirection::of(request);
+        let mut dialog = Dialog::begin(self.next_id(), None, at.now);
+        dialog.exchange.request(Role::Caller, names.cseq, offer);
+        let mut call = Call {
+            hash: self.hash(&names.call_id),
+            identities: identities_of(request),
+            replaces: replaces_of(request),
+            source: source_of(caller.flow.remote.ip()),
+            account: caller.device.clone(),
+            setup: Setup::Pending(at.now + self.policy.setup_max),
+            dialogs: vec![dialog],
+            call_id: names.call_id,
+            caller_tag: names.caller_tag,
+            cseq: names.cseq,
+            caller,
+            offer,
+            branches: Vec::new(),
+            is_cancelled: false,
+            passes: 0,
+            began: at,
+            heard: None,
+            rang: None,
+            answered: None,
+            last_end: None,
+            has_record: false,
+            lingers_until: None,
+        };
+        take_contact(&mut call, 0, Role::Caller, request);
+        call
+    }
+
+    /// The INVITE came back by another way, and its caller is who sent it first.
+    fn spiral(&mut self, key: QueueHandle, caller: Party) -> CallHandle {
+        self.stats.spirals += 1;
+        let Some(call) = self.calls.get_mut(key) else {
+            return CallHandle { key, pass: 0 };
+        };
+        call.passes = call.passes.saturating_add(1);
+        let pass = call.passes;
+        let is_news = call.caller.device.is_none() && caller.device.is_some();
+        if let (true, Some(device)) = (is_news, &caller.device) {
+            call.caller.device = Some(device.clone());
+            call.dialogs
+                .iter_mut()
+                .for_each(|dialog| dialog.side_mut(Role::Caller).touch());
+            let device = device.clone();
+            self.index(&device, key);
+        }
+        CallHandle { key, pass }
+    }
+
+    /// The caller tries again with the same Call-ID, so what was there is over.
+    fn give_up(&mut self, key: QueueHandle, now: Instant, out: &mut DialogActions) {
+        if let Some(call) = self.calls.get_mut(key) {
+            if call.is_pending() {
+                call.setup = Setup::Done(0);
+            }
+            for dialog in &mut call.dialogs {
+                dialog.end([DialogEnd::Error; 2], None);
+            }
+        }
+        self.settle(key, now, out);
+        self.forget(key);
+    }
+
+    fn progress(&mut self, now: Instant, key: QueueHandle, number: u32, response: &Message<'_>) {
+        let setup_max = self.policy.setup_max;
+        let Some(call) = self.calls.get_mut(key).filter(|call| call.is_pending()) else {
+            return;
+        };
+        let is_ringing = |branch: &mut Branch| !branch.is_over;
+        if !call.branch_mut(number).is_some_and(is_ringing) {
+            return;
+        }
+        call.setup = Setup::Pending(now + setup_max);
+        call.heard.get_or_insert(now);
+        call.rang.get_or_insert(now);
+        let Some(index) = self.place(key, number, tag_of(response)) else {
+            return;
+        };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let dialog = &mut call.dialogs[index];
+        let state = match dialog.callee_tag {
+            Some(_) => DialogState::Early,
+            None => DialogState::Proceeding,
+        };
+        dialog.early_answer = MediaDirection::of(response).or(dialog.early_answer);
+        dialog.heard_at = now;
+        dialog.advance(state, now);
+        take_contact(call, index, Role::Callee, response);
+    }
+
+    fn success(
+        &mut self,
+        now: Instant,
+        key: QueueHandle,
+        number: u32,
+        response: &Message<'_>,
+        out: &mut DialogActions,
+    ) {
+        let Some(tag) = tag_of(response) else {
+            return;
+        };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        // A retransmission; the dialog may have ended by now.
+        let known = call
+            .find(&tag)
+            .map(|index| call.dialogs[index].is_confirmed);
+        if call.branch_mut(number).is_none() || known == Some(true) {
+            return;
+        }
+        let Some(index) = self.place_winner(key, number, tag, out) else {
+            return;
+        };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        confirm(call, index, now, response);
+        call.end_unconfirmed([DialogEnd::Cancelled; 2], None);
+        if call.is_pending() {
+            call.setup = Setup::Done(response.status().unwrap_or(200));
+        }
+        call.heard.get_or_insert(now);
+        call.answered.get_or_insert(now);
+        out.replaced
+            .extend(call.replaces.take().map(|replaced| *replaced));
+    }
+
+    fn failure(&mut self, key: QueueHandle, number: u32, status: u16) {
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let Some(branch) = call.branch_mut(number) else {
+            return;
+        };
+        branch.is_over = true;
+        for dialog in &mut call.dialogs {
+            if dialog.branch == Some(number) && !dialog.is_confirmed {
+                let callee = dialog.side_mut(Role::Callee);
+                callee.end(end_of(status), Some(status));
+            }
+        }
+    }
+
+    /// The index of the dialog that a response with this tag on this branch belongs to: the
+    /// one with the tag; else the one of the branch, or of no branch, that has no tag yet;
+    /// else a new one, if there is room.
+    fn place(&mut self, key: QueueHandle, number: u32, tag: Option<Arc<str>>) -> Option<usize> {
+        let call = self.calls.get_mut(key)?;
+        if let Some(index) = tag.as_deref().and_then(|tag| call.find(tag)) {
+            return Some(index);
+        }
+        let without_tag = |branch: Option<u32>| {
+            move |dialog: &Dialog| {
+                dialog.callee_tag.is_none() && dialog.branch == branch && !dialog.is_over()
+            }
+        };
+        let mut dialogs = call.dialogs.iter();
+        let own = dialogs.position(without_tag(Some(number)));
+        let unbound = || call.dialogs.iter().position(without_tag(None));
+        let index = match own.or_else(unbound) {
+            Some(index) => index,
+            None => self.fork(key)?,
+        };
+        let call = self.calls.get_mut(key)?;
+        let callee = call.branch_mut(number)?.callee.clone();
+        let dialog = &mut call.dialogs[index];
+        (dialog.branch, dialog.callee_tag) = (Some(number), tag);
+        dialog.callee.get_or_insert(callee);
+        dialog.touch();
+        Some(index)
+    }
+
+    /// The same for a 2xx. All that was not answered is about to end, which makes room.
+    fn place_winner(
+        &mut self,
+        key: QueueHandle,
+        number: u32,
+        tag: Arc<str>,
+        out: &mut DialogActions,
+    ) -> Option<usize> {
+        if let Some(index) = self.place(key, number, Some(tag.clone())) {
+            return Some(index);
+        }
+        let call = self.calls.get_mut(key)?;
+        call.end_unconfirmed([DialogEnd::Cancelled; 2], None);
+        call.tell(out);
+        self.place(key, number, Some(tag))
+    }
+
+    /// Another dialog of the same INVITE (RFC 3261 §12.1).
+    fn fork(&mut self, key: QueueHandle) -> Option<usize> {
+        let id = self.next_id();
+        let call = self.calls.get_mut(key)?;
+        if call.dialogs.len() >= self.policy.dialogs_per_call_max {
+            self.stats.untracked_forks += 1;
+            return None;
+        }
+        let first = call.dialogs.first();
+        let contact = first.and_then(|first| first.side(Role::Caller).contact.clone());
+        let mut dialog = Dialog::begin(id, contact, call.began.now);
+        dialog.exchange.request(Role::Caller, call.cseq, call.offer);
+        call.dialogs.push(dialog);
+        Some(call.dialogs.len() - 1)
+    }
+}
+
+impl CallHandle {
+    /// A branch of this pass, told from those of the others.
+    fn branch(self, branch: u16) -> u32 {
+        u32::from(self.pass) << 16 | u32::from(branch)
+    }
+}
+
+impl Names {
+    fn of(request: &Message<'_>) -> Option<Self> {
+        Some(Self {
+            call_id: kept(request.call_id().ok()?, CALL_ID_LEN_MAX)?,
+            caller_tag: kept(request.from().ok()?.tag()?, TAG_LEN_MAX)?,
+            cseq: request.cseq().ok()?.number,
+        })
+    }
+}
+
+/// A dialog of the call is answered.
+fn confirm(call: &mut Call, index: usize, now: Instant, response: &Message<'_>) {
+    let cseq = call.cseq;
+    let dialog = &mut call.dialogs[index];
+    dialog.is_confirmed = true;
+    dialog.heard_at = now;
+    dialog.advance(DialogState::Confirmed, now);
+    let answer = MediaDirection::of(response).or(dialog.early_answer);
+    dialog.exchange(|exchange| exchange.response(Role::Caller, cseq, true, answer));
+    dialog.set_session(session_timer::agreed(response), now);
+    take_contact(call, index, Role::Callee, response);
+}
+
+/// Why an INVITE with this final response has no dialog.
+fn end_of(status: u16) -> DialogEnd {
+    match status {
+        487 => DialogEnd::Cancelled,
+        408 => DialogEnd::Timeout,
+        _ => DialogEnd::Rejected,
+    }
+}
+
+/// A device of ours is asked where its Contact says.
+pub(super) fn take_contact(call: &mut Call, index: usize, role: Role, message: &Message<'_>) {
+    let is_ours = call.device(&call.dialogs[index], role).is_some();
+    // Who cannot be named cannot be asked.
+    if is_ours
+        && call.identities.iter().all(Option::is_some)
+        && let Some(contact) = contact_of(message)
+    {
+        call.dialogs[index].side_mut(role).contact = Some(contact);
+    }
+}
+
+/// The URI of the first Contact, if it is not too long.
+fn contact_of(message: &Message<'_>) -> Option<Arc<str>> {
+    let Ok(Contacts::List(mut contacts)) = message.contacts() else {
+        return None;
+    };
+    let contact = contacts.next()?.ok()?;
+    kept(contact.address.uri_text, URI_LEN_MAX)
+}
+
+fn tag_of(response: &Message<'_>) -> Option<Arc<str>> {
+    kept(response.to().ok()?.tag()?, TAG_LEN_MAX)
+}
+
+/// From and To.
+pub(super) fn identities_of(message: &Message<'_>) -> [Option<DialogIdentity>; 2] {
+    let identity = |address: Address<'_>| {
+        let display = unescape(address.display);
+        Some(DialogIdentity {
+            uri: kept(address.uri_text, URI_LEN_MAX)?,
+            display: kept(&display, DISPLAY_LEN_MAX).unwrap_or_else(|| "".into()),
+        })
+    };
+    let both = [message.from(), message.to()];
+    both.map(|address| address.ok().and_then(identity))
+}
+
+fn replaces_of(request: &Message<'_>) -> Option<Box<ReplacedDialog>> {
+    let replaces = Replaces::of(request)?;
+    Some(Box::new(ReplacedDialog {
+        call_id: kept(replaces.call_id, CALL_ID_LEN_MAX)?,
+        tags: [
+            kept(replaces.to_tag, TAG_LEN_MAX)?,
+            kept(replaces.from_tag, TAG_LEN_MAX)?,
+        ],
+        early_only: replaces.early_only,
+    }))
+}

@@ -1,0 +1,344 @@
+//! The table of calls: finds them, bounds them, and forgets them.
+
+use std::{collections::HashMap, hash::BuildHasher, net::IpAddr, sync::Arc, time::Duration};
+
+use busyhour::{
+    bus::Name,
+    clock::Instant,
+    timer::{QueueHandle, TimerQueue},
+};
+use busyhour_sip::{Message, source_of};
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+
+use super::call::Call;
+use super::dialog::Dialog;
+use super::party::{Party, Role};
+use super::policy::DialogPolicy;
+use super::record::LiveCall;
+use super::side::ProbeStage;
+use super::stats::DialogStats;
+use super::{DialogActions, EndedFlow};
+
+/// The dialogs that pass through a proxy; pure. A server may have several tables, if each
+/// Call-ID always goes to the same one.
+#[derive(Debug)]
+pub struct Dialogs {
+    pub(super) policy: DialogPolicy,
+    /// Calls, at their next deadline.
+    pub(super) calls: TimerQueue<Box<Call>>,
+    /// The same by their Call-ID.
+    by_call_id: HashTable<QueueHandle>,
+    by_device: HashMap<Name, Vec<QueueHandle>, FixedState>,
+    sources: HashMap<IpAddr, usize, FixedState>,
+    /// Calls by the device that makes them.
+    accounts: HashMap<Name, usize, FixedState>,
+    lingering: usize,
+    /// Calls of the other tables of this server.
+    others: usize,
+    number: u16,
+    last_serial: u64,
+    pub(super) stats: DialogStats,
+    hasher: FixedState,
+}
+
+/// The names of a dialog in a message: Call-ID and tags.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DialogName<'m> {
+    pub call_id: &'m str,
+    pub from_tag: &'m str,
+    pub to_tag: &'m str,
+}
+
+impl Dialogs {
+    /// An empty table. Each table of one server needs its own `number`; `seed` is secret,
+    /// so that nobody can choose Call-IDs of one bucket.
+    pub fn new(seed: u64, number: u16, policy: DialogPolicy) -> Self {
+        let hasher = FixedState::with_seed(seed);
+        Self {
+            policy,
+            calls: TimerQueue::new(),
+            by_call_id: HashTable::new(),
+            by_device: HashMap::with_hasher(hasher.clone()),
+            sources: HashMap::with_hasher(hasher.clone()),
+            accounts: HashMap::with_hasher(hasher.clone()),
+            lingering: 0,
+            others: 0,
+            number,
+            last_serial: 0,
+            stats: DialogStats::default(),
+            hasher,
+        }
+    }
+
+    /// The calls of other tables, which count against the common bound.
+    pub fn set_others(&mut self, others: usize) {
+        self.others = others;
+    }
+
+    /// Calls now, without those that have ended.
+    pub fn len(&self) -> usize {
+        self.by_call_id.len() - self.lingering
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counters and gauges.
+    pub fn stats(&self) -> DialogStats {
+        DialogStats {
+            call_count: self.len() as u64,
+            lingering_count: self.lingering as u64,
+            ..self.stats.clone()
+        }
+    }
+
+    /// The calls that last, in no defined order.
+    pub fn live(&self) -> impl Iterator<Item = LiveCall> + '_ {
+        self.calls.iter().filter_map(|(_, call)| call.live())
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let next = self.calls.next_deadline();
+        next.filter(|deadline| *deadline < Instant::FAR_FUTURE)
+    }
+
+    /// A flow of a device ended, or the device was unregistered. Its dialogs may live on,
+    /// as media goes another way: so it is asked about them after
+    /// [`flow_grace`](DialogPolicy::flow_grace), unless a message of it comes before.
+    pub fn flow_ended(&mut self, now: Instant, ended: EndedFlow<'_>) {
+        let Some(handles) = self.by_device.get(ended.device) else {
+            return;
+        };
+        let due = now + self.policy.flow_grace;
+        for handle in handles.clone() {
+            if let Some(call) = self.calls.get_mut(handle) {
+                ask_soon(call, ended, due);
+            }
+            self.reschedule(handle, now);
+        }
+    }
+
+    pub(super) fn hash(&self, call_id: &str) -> u64 {
+        self.hasher.hash_one(call_id)
+    }
+
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.last_serial += 1;
+        u64::from(self.number) << 48 | self.last_serial
+    }
+
+    /// The call that this INVITE began, or this caller's last one with the Call-ID.
+    pub(super) fn find_invite(&self, call_id: &str, caller_tag: &str) -> Option<QueueHandle> {
+        self.find(call_id, |call| *call.caller_tag == *caller_tag)
+    }
+
+    /// The call and the index of the dialog of this name, with the side that sent the
+    /// request.
+    pub(super) fn find_dialog(&self, name: DialogName<'_>) -> Option<(QueueHandle, usize, Role)> {
+        let within = |call: &Call| call.find_within(name.from_tag, name.to_tag);
+        let handle = self.find(name.call_id, |call| within(call).is_some())?;
+        let (index, sender) = within(self.calls.get(handle)?)?;
+        Some((handle, index, sender))
+    }
+
+    fn find(&self, call_id: &str, is_it: impl Fn(&Call) -> bool) -> Option<QueueHandle> {
+        let is_it = |handle: &QueueHandle| {
+            let call = self.calls.get(*handle);
+            call.is_some_and(|call| *call.call_id == *call_id && is_it(call))
+        };
+        self.by_call_id.find(self.hash(call_id), is_it).copied()
+    }
+
+    /// Whether there is room for another call; counts it if not.
+    pub(super) fn admits(&mut self, caller: &Party) -> bool {
+        let source = self.sources.get(&source_of(caller.flow.remote.ip()));
+        let account = caller.device.as_ref();
+        let account = account.and_then(|device| self.accounts.get(device));
+        let exceeds = |count: Option<&usize>, bound| count.copied().unwrap_or(0) >= bound;
+        let counter = if self.len() + self.others >= self.policy.calls_max {
+            &mut self.stats.untracked_full
+        } else if exceeds(source, self.policy.calls_per_source_max) {
+            &mut self.stats.untracked_source
+        } else if exceeds(account, self.policy.calls_per_account_max) {
+            &mut self.stats.untracked_account
+        } else {
+            return true;
+        };
+        *counter += 1;
+        false
+    }
+
+    pub(super) fn insert(&mut self, call: Call) -> QueueHandle {
+        let (source, account) = holders(&call);
+        self.count(source, account);
+        let (hash, devices) = (call.hash, call.devices().cloned().collect::<Vec<_>>());
+        let handle = self.calls.add(Instant::FAR_FUTURE, Box::new(call));
+        devices.iter().for_each(|device| self.index(device, handle));
+        let calls = &self.calls;
+        let rehash = |handle: &QueueHandle| calls.get(*handle).map_or(0, |call| call.hash);
+        self.by_call_id.insert_unique(hash, handle, rehash);
+        handle
+    }
+
+    /// The device takes part in the call, once more.
+    pub(super) fn index(&mut self, device: &Name, handle: QueueHandle) {
+        let handles = self.by_device.entry(device.clone()).or_default();
+        handles.push(handle);
+    }
+
+    /// After each event of a call: tells what has changed, writes the record when it is
+    /// over, and sets its timer.
+    pub(super) fn settle(&mut self, handle: QueueHandle, now: Instant, out: &mut DialogActions) {
+        let Some(call) = self.calls.get_mut(handle) else {
+            return;
+        };
+        call.tell(out);
+        match (call.is_over(), call.lingers_until) {
+            (true, None) => self.begin_to_linger(handle, now, out),
+            (false, Some(_)) => self.revive(handle),
+            _ => {}
+        }
+        self.reschedule(handle, now);
+    }
+
+    fn begin_to_linger(&mut self, handle: QueueHandle, now: Instant, out: &mut DialogActions) {
+        let Some(call) = self.calls.get_mut(handle) else {
+            return;
+        };
+        call.lingers_until = Some(now + self.policy.linger);
+        if !std::mem::replace(&mut call.has_record, true) {
+            out.records.push(call.record(now));
+            match call.answered {
+                Some(_) => self.stats.answered += 1,
+                None => self.stats.unanswered += 1,
+            }
+        }
+        let (source, account) = holders(call);
+        self.release(source, account.as_ref());
+        self.lingering += 1;
+        if self.lingering > self.policy.lingering_max {
+            self.stats.lingering_evicted += 1;
+            self.forget(handle);
+        }
+    }
+
+    /// A 2xx came after the end of the call: it crossed a CANCEL.
+    fn revive(&mut self, handle: QueueHandle) {
+        let Some(call) = self.calls.get_mut(handle) else {
+            return;
+        };
+        call.lingers_until = None;
+        let (source, account) = holders(call);
+        self.count(source, account);
+        self.lingering -= 1;
+    }
+
+    fn count(&mut self, source: IpAddr, account: Option<Name>) {
+        *self.sources.entry(source).or_default() += 1;
+        if let Some(device) = account {
+            *self.accounts.entry(device).or_default() += 1;
+        }
+    }
+
+    fn release(&mut self, source: IpAddr, account: Option<&Name>) {
+        decrement(&mut self.sources, &source);
+        if let Some(device) = account {
+            decrement(&mut self.accounts, device);
+        }
+    }
+
+    /// Forgets a call that has ended.
+    pub(super) fn forget(&mut self, handle: QueueHandle) {
+        let Some(call) = self.calls.cancel(handle) else {
+            return;
+        };
+        for device in call.devices() {
+            self.unindex(device, handle);
+        }
+        self.lingering -= 1;
+        let is_it = |entry: &QueueHandle| *entry == handle;
+        if let Ok(entry) = self.by_call_id.find_entry(call.hash, is_it) {
+            entry.remove();
+        }
+    }
+
+    fn unindex(&mut self, device: &Name, handle: QueueHandle) {
+        let Some(handles) = self.by_device.get_mut(device) else {
+            return;
+        };
+        if let Some(index) = handles.iter().position(|entry| *entry == handle) {
+            handles.swap_remove(index);
+        }
+        if handles.is_empty() {
+            self.by_device.remove(device);
+        }
+    }
+
+    /// The deadline lies ahead, so that no call can keep [`expire`](Self::expire) busy.
+    fn reschedule(&mut self, handle: QueueHandle, now: Instant) {
+        let deadline = self
+            .calls
+            .get(handle)
+            .map(|call| call.deadline(&self.policy));
+        if let Some(deadline) = deadline {
+            self.calls
+                .reschedule(handle, deadline.max(now + LEAST_WAIT));
+        }
+    }
+}
+
+impl<'m> DialogName<'m> {
+    /// The dialog of a request within one, or of its response.
+    pub fn of(message: &Message<'m>) -> Option<Self> {
+        Some(Self {
+            call_id: message.call_id().ok()?,
+            from_tag: message.from().ok()?.tag()?,
+            to_tag: message.to().ok()?.tag()?,
+        })
+    }
+}
+
+fn ask_soon(call: &mut Call, ended: EndedFlow<'_>, due: Instant) {
+    let Call {
+        caller, dialogs, ..
+    } = call;
+    for dialog in dialogs.iter_mut() {
+        let Dialog { callee, .. } = dialog;
+        let has_it = |party: &Party| {
+            party.device.as_ref() == Some(ended.device)
+                && ended.flow.is_none_or(|flow| party.flow == flow)
+        };
+        let hit = [has_it(caller), callee.as_ref().is_some_and(has_it)];
+        for (role, hit) in Role::ALL.into_iter().zip(hit) {
+            let side = dialog.side_mut(role);
+            if hit && !side.is_ended() && side.probe == ProbeStage::Idle {
+                side.probe = ProbeStage::DueAt(due);
+            }
+        }
+    }
+}
+
+/// Whom a call counts for.
+fn holders(call: &Call) -> (IpAddr, Option<Name>) {
+    (call.source, call.account.clone())
+}
+
+fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize, FixedState>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+
+/// A text that is kept, if it is not too long.
+pub(super) fn kept(text: &str, len_max: usize) -> Option<Arc<str>> {
+    (text.len() <= len_max).then(|| text.into())
+}

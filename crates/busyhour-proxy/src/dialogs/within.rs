@@ -1,0 +1,316 @@
+//! Requests within a dialog, and their responses.
+
+use busyhour::{clock::Instant, timer::QueueHandle};
+use busyhour_registrar::{
+    Now,
+    watch::{DialogEnd, DialogState},
+};
+use busyhour_sip::{Flow, Message, Method, sdp::MediaDirection, source_of};
+
+use super::call::{Branch, Call, Setup};
+use super::dialog::Dialog;
+use super::party::{Party, Role};
+use super::session_timer;
+use super::setup::{identities_of, take_contact};
+use super::table::{DialogName, Dialogs, kept};
+use super::{CALL_ID_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX};
+
+/// A request within a dialog that the table follows, for its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DialogRequest {
+    key: QueueHandle,
+    dialog: u64,
+    sender: Role,
+    cseq: u32,
+    kind: RequestKind,
+}
+
+/// What a request within a dialog may do to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestKind {
+    /// INVITE and UPDATE: they refresh the session, and may change it.
+    Refresh,
+    /// PRACK, which may hold an offer.
+    Prack,
+    /// Of the INVITE's usage, so that 481 ends the dialog: BYE, INFO and others.
+    Plain,
+    /// Of a subscription's usage (RFC 5057 §4.2), or answered by no one.
+    Foreign,
+}
+
+impl Dialogs {
+    /// A request within a dialog is forwarded, ACK too; it came on `flow`. `None` if the
+    /// dialog is not known: see [`adopt`](Self::adopt).
+    pub fn request(
+        &mut self,
+        now: Instant,
+        request: &Message<'_>,
+        flow: Flow,
+        out: &mut DialogActions,
+    ) -> Option<DialogRequest> {
+        let (key, index, sender) = self.find_dialog(DialogName::of(request)?)?;
+        let (cseq, method) = (request.cseq().ok()?.number, request.method()?);
+        let call = self.calls.get_mut(key)?;
+        let dialog = call.dialogs.get_mut(index)?;
+        let is_acked_now = method == Method::Ack && sender == Role::Caller && cseq == call.cseq;
+        dialog.is_acked |= is_acked_now;
+        dialog.heard(sender, now);
+        let answered = DialogRequest {
+            key,
+            dialog: dialog.id,
+            sender,
+            cseq,
+            kind: RequestKind::of(method),
+        };
+        take_in(dialog, answered, method, request);
+        follow(call, index, sender, flow);
+        if answered.kind == RequestKind::Refresh {
+            take_contact(call, index, sender, request);
+        }
+        if method == Method::Bye {
+            // RFC 3261 §15.1.1: the session is over once BYE is sent, whatever comes back.
+            call.end(index, bye_of(sender), None, Some(sender));
+        }
+        self.settle(key, now, out);
+        Some(answered)
+    }
+
+    /// A response to a request within a dialog is forwarded.
+    pub fn answered(
+        &mut self,
+        now: Instant,
+        request: DialogRequest,
+        response: &Message<'_>,
+        out: &mut DialogActions,
+    ) {
+        let Some(status) = response.status() else {
+            return;
+        };
+        let Some(dialog) = self.dialog_of(request) else {
+            return;
+        };
+        dialog.heard(request.sender.other(), now);
+        if status >= 200 {
+            conclude(dialog, request, now, response);
+            self.end_unknown(request, status);
+        }
+        self.settle(request.key, now, out);
+    }
+
+    /// A request within a dialog ended without a response: nothing came in time (408), or
+    /// it could not be sent (503).
+    pub fn unanswered(
+        &mut self,
+        now: Instant,
+        request: DialogRequest,
+        status: u16,
+        out: &mut DialogActions,
+    ) {
+        let (sender, cseq) = (request.sender, request.cseq);
+        if let Some(dialog) = self.dialog_of(request) {
+            dialog.exchange(|exchange| exchange.response(sender, cseq, false, None));
+        }
+        self.end_unknown(request, status);
+        self.settle(request.key, now, out);
+    }
+
+    /// A 2xx to a re-INVITE or UPDATE of a dialog that is not known: one of an earlier
+    /// process, or of a call beyond the bounds. From now on it is known, since both sides
+    /// have just said that it lives. `parties` are those of the route's tokens, by role.
+    pub fn adopt(
+        &mut self,
+        at: Now,
+        response: &Message<'_>,
+        parties: [Party; 2],
+        sender: Role,
+        out: &mut DialogActions,
+    ) {
+        let Some(name) = DialogName::of(response) else {
+            return;
+        };
+        if self.find_dialog(name).is_some() || !is_refresh_done(response) {
+            return;
+        }
+        let Some(call) = self.call_of(at, response, name, parties, sender) else {
+            return;
+        };
+        let key = self.insert(call);
+        self.stats.adopted += 1;
+        self.settle(key, at.now, out);
+    }
+
+    /// Another dialog has taken the place of this one (RFC 3891 §3).
+    pub fn replace(&mut self, now: Instant, replaced: &ReplacedDialog, out: &mut DialogActions) {
+        let [one, other] = &replaced.tags;
+        let name = DialogName {
+            call_id: &replaced.call_id,
+            from_tag: one,
+            to_tag: other,
+        };
+        let Some((key, index, _)) = self.find_dialog(name) else {
+            return;
+        };
+        if let Some(call) = self.calls.get_mut(key)
+            && !(replaced.early_only && call.dialogs[index].is_confirmed)
+        {
+            call.end(index, [DialogEnd::Replaced; 2], None, None);
+        }
+        self.settle(key, now, out);
+    }
+
+    fn dialog_of(&mut self, request: DialogRequest) -> Option<&mut Dialog> {
+        let call = self.calls.get_mut(request.key)?;
+        let mut dialogs = call.dialogs.iter_mut();
+        dialogs.find(|dialog| dialog.id == request.dialog)
+    }
+
+    /// Who answers 481 does not know the dialog, and who does not answer is gone
+    /// (RFC 3261 §12.2.1.2, RFC 5057 §5.1).
+    fn end_unknown(&mut self, request: DialogRequest, status: u16) {
+        let end = match status {
+            481 => DialogEnd::Error,
+            408 => DialogEnd::Timeout,
+            _ => return,
+        };
+        let Some(call) = self.calls.get_mut(request.key) else {
+            return;
+        };
+        let is_it = |dialog: &Dialog| dialog.id == request.dialog && !dialog.is_over();
+        let found = call.dialogs.iter().position(is_it);
+        if let Some(index) = found.filter(|_| request.kind.ends_with_its_dialog()) {
+            call.end(index, [end; 2], Some(status), None);
+            self.stats.lost += 1;
+        }
+    }
+
+    /// A call of which only a response within its dialog was seen.
+    fn call_of(
+        &mut self,
+        at: Now,
+        response: &Message<'_>,
+        name: DialogName<'_>,
+        parties: [Party; 2],
+        sender: Role,
+    ) -> Option<Call> {
+        let [caller, callee] = parties;
+        let (mut tags, mut identities) = ([name.from_tag, name.to_tag], identities_of(response));
+        if sender == Role::Callee {
+            tags.reverse();
+            identities.reverse();
+        }
+        let [caller_tag, callee_tag] = tags.map(|tag| kept(tag, TAG_LEN_MAX));
+        let (caller_tag, callee_tag) = (caller_tag?, callee_tag?);
+        let call_id = kept(name.call_id, CALL_ID_LEN_MAX)?;
+        if !self.admits(&caller) {
+            return None;
+        }
+        let mut dialog = Dialog::begin(self.next_id(), None, at.now);
+        dialog.callee_tag = Some(callee_tag);
+        dialog.callee = Some(callee.clone());
+        (dialog.is_acked, dialog.is_confirmed) = (true, true);
+        dialog.advance(DialogState::Confirmed, at.now);
+        dialog.set_session(session_timer::agreed(response), at.now);
+        let mut call = Call {
+            hash: self.hash(&call_id),
+            source: source_of(caller.flow.remote.ip()),
+            account: caller.device.clone(),
+            call_id,
+            caller_tag,
+            cseq: 0,
+            caller,
+            identities,
+            offer: None,
+            branches: vec![Branch {
+                number: 0,
+                callee,
+                is_over: true,
+            }],
+            dialogs: vec![dialog],
+            setup: Setup::Done(0),
+            is_cancelled: false,
+            passes: 0,
+            replaces: None,
+            began: at,
+            heard: None,
+            rang: None,
+            answered: None,
+            last_end: None,
+            has_record: true,
+            lingers_until: None,
+        };
+        take_contact(&mut call, 0, sender.other(), response);
+        Some(call)
+    }
+}
+
+impl RequestKind {
+    fn of(method: Method<'_>) -> Self {
+        match method {
+            Method::Invite | Method::Update => Self::Refresh,
+            Method::Prack => Self::Prack,
+            Method::Ack
+            | Method::Cancel
+            | Method::Subscribe
+            | Method::Notify
+            | Method::Refer
+            | Method::Publish => Self::Foreign,
+            _ => Self::Plain,
+        }
+    }
+
+    fn ends_with_its_dialog(self) -> bool {
+        matches!(self, Self::Refresh | Self::Plain)
+    }
+}
+
+/// What a request means for offers.
+fn take_in(dialog: &mut Dialog, request: DialogRequest, method: Method<'_>, message: &Message<'_>) {
+    let (sender, cseq) = (request.sender, request.cseq);
+    let description = MediaDirection::of(message);
+    match request.kind {
+        RequestKind::Refresh | RequestKind::Prack => {
+            dialog.exchange.request(sender, cseq, description);
+        }
+        _ if method == Method::Ack => {
+            dialog.exchange(|exchange| exchange.ack(sender, cseq, description));
+        }
+        RequestKind::Plain | RequestKind::Foreign => {}
+    }
+}
+
+/// The sender is where its last request came from (RFC 5626 §5.3).
+fn follow(call: &mut Call, index: usize, sender: Role, flow: Flow) {
+    let party = match sender {
+        Role::Caller => Some(&mut call.caller),
+        Role::Callee => call.dialogs[index].callee.as_mut(),
+    };
+    if let Some(party) = party {
+        party.flow = flow;
+    }
+}
+
+/// A final response came.
+fn conclude(dialog: &mut Dialog, request: DialogRequest, now: Instant, response: &Message<'_>) {
+    let is_success = response.status().is_some_and(|status| status < 300);
+    let answer = MediaDirection::of(response);
+    let is_news = dialog
+        .exchange(|exchange| exchange.response(request.sender, request.cseq, is_success, answer));
+    if is_news && request.kind == RequestKind::Refresh && dialog.is_confirmed {
+        dialog.set_session(session_timer::agreed(response), now);
+    }
+}
+
+fn bye_of(sender: Role) -> [DialogEnd; 2] {
+    match sender {
+        Role::Caller => [DialogEnd::LocalBye, DialogEnd::RemoteBye],
+        Role::Callee => [DialogEnd::RemoteBye, DialogEnd::LocalBye],
+    }
+}
+
+fn is_refresh_done(response: &Message<'_>) -> bool {
+    let is_success = response
+        .status()
+        .is_some_and(|status| (200..300).contains(&status));
+    let method = response.cseq().map(|cseq| cseq.method);
+    is_success && matches!(method, Ok(Method::Invite | Method::Update))
+}
