@@ -264,11 +264,8 @@ impl Dialogs {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        // A retransmission; the dialog may have ended by now.
-        let known = call
-            .find(&tag)
-            .map(|index| call.dialogs[index].is_confirmed);
-        if call.branch_mut(number).is_none() || known == Some(true) {
+        let is_open = |branch: &mut Branch| !branch.is_over;
+        if !call.branch_mut(number).is_some_and(is_open) || call.has_had(&tag) {
             return;
         }
         let Some(index) = self.place_winner(key, number, tag, out) else {
