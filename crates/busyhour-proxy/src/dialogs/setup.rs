@@ -78,6 +78,8 @@ impl Dialogs {
             return;
         }
         let device = callee.device.clone();
+        // Most calls have one branch and one dialog, and nothing grows by more.
+        entry.branches.reserve_exact(1);
         entry.branches.push(Branch {
             number,
             callee,
@@ -359,6 +361,7 @@ impl Dialogs {
         let contact = first.and_then(|first| first.side(Role::Caller).contact.clone());
         let mut dialog = Dialog::begin(id, contact, call.began.now);
         dialog.exchange.request(Role::Caller, call.cseq, call.offer);
+        call.dialogs.reserve_exact(1);
         call.dialogs.push(dialog);
         Some(call.dialogs.len() - 1)
     }

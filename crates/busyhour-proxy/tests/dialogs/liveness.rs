@@ -23,6 +23,19 @@ fn an_answer_without_ack_is_no_call() {
     );
 }
 
+/// An ACK without a 2xx acknowledges nothing.
+#[test]
+fn an_ack_before_the_answer_does_not_count() {
+    let mut rig = Rig::new();
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    rig.response(call, 0, 180, ABT);
+    rig.within("ACK", 1, ABT, "");
+    rig.response(call, 0, 200, ABT);
+    rig.wait(34);
+    assert_eq!(rig.ends("bob"), [DialogEnd::Timeout]);
+}
+
 /// RFC 4028 §10: a session that nobody refreshes ends; a refresh prolongs it.
 #[test]
 fn a_session_that_is_not_refreshed_ends() {
