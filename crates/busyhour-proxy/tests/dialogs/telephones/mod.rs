@@ -394,6 +394,6 @@ const PHONES: [(&str, &str); 5] = [
 ];
 const BUSY_MS: u64 = 600_000;
 /// Longer than it takes to probe what is quiet.
-const QUIET_MS: u64 = 3_600_000;
+const QUIET_MS: u64 = 1_500_000;
 const SESSION_MS: u64 = 300_000;
 const SESSION: &str = "Session-Expires: 300;refresher=uac\r\n";
