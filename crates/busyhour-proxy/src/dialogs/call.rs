@@ -61,7 +61,7 @@ pub(super) struct Call {
 pub(super) struct Branch {
     pub number: u32,
     pub callee: Party,
-    /// It has had its final response, and is not answered any more (RFC 6026 §7.2).
+    /// It has failed: it rings no more. A late 2xx of it is believed if it is forwarded.
     pub is_over: bool,
 }
 

@@ -266,8 +266,7 @@ impl Dialogs {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        let is_open = |branch: &mut Branch| !branch.is_over;
-        if !call.branch_mut(number).is_some_and(is_open) || call.has_had(&tag) {
+        if call.branch_mut(number).is_none() || call.has_had(&tag) {
             return;
         }
         let Some(index) = self.place_winner(key, number, tag, out) else {
@@ -332,7 +331,8 @@ impl Dialogs {
         Some(index)
     }
 
-    /// The same for a 2xx. All that was not answered is about to end, which makes room.
+    /// The same for a 2xx. All that was not answered is about to end, which makes room. A
+    /// dialog that has ended for its callee, as its branch was given up, begins anew.
     fn place_winner(
         &mut self,
         key: QueueHandle,
@@ -340,7 +340,11 @@ impl Dialogs {
         tag: Arc<str>,
         out: &mut DialogActions,
     ) -> Option<usize> {
-        if let Some(index) = self.place(key, number, Some(tag.clone())) {
+        let call = self.calls.get_mut(key)?;
+        let found = call.find(&tag);
+        if !found.is_some_and(|index| call.dialogs[index].side(Role::Callee).is_ended())
+            && let Some(index) = self.place(key, number, Some(tag.clone()))
+        {
             return Some(index);
         }
         let call = self.calls.get_mut(key)?;

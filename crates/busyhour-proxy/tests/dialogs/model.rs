@@ -145,8 +145,8 @@ impl ModelCall {
     }
 
     fn answer(&mut self, tag: usize, now: Instant) {
-        let can_be = matches!(self.tags[tag], Tag::Never | Tag::Early | Tag::Lost);
-        if can_be && self.is_open(tag / 2) {
+        let can_be = !matches!(self.tags[tag], Tag::Talking { .. } | Tag::Spent);
+        if can_be && self.is_forwarded[tag / 2] {
             self.lose();
             self.tags[tag] = Tag::Talking {
                 since: now,

@@ -48,6 +48,8 @@ fn another_server_version_or_dialog_is_refused() {
     // The first character holds the version.
     let newer = format!("g{}", &text[1..]);
     assert_eq!(tokens.read(&newer, "c"), Err(TokenRefusal::Version));
+    assert!(RouteTokens::is_token(&text) && !RouteTokens::is_token(&newer));
+    assert!(!RouteTokens::is_token("alice") && !RouteTokens::is_token(""));
     for short in ["", "A", "AAAA", "not base64"] {
         assert_eq!(
             tokens.read(short, "c"),

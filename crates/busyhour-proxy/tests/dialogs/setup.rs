@@ -207,6 +207,21 @@ fn a_200_that_crosses_the_cancel_is_a_call() {
     );
 }
 
+/// RFC 3261 §16.8: a branch was given up after timer C, and is answered after all.
+#[test]
+fn a_200_of_a_branch_that_was_given_up_is_a_call() {
+    let mut rig = Rig::new();
+    let call = forked(&mut rig);
+    rig.failed(call, 0, 408);
+    assert_eq!(rig.line("bob"), LineState::Idle);
+    rig.response(call, 0, 200, AB.to_tag("b"));
+    assert_eq!(
+        (rig.line("bob"), rig.states("alice")),
+        (LineState::InUse, vec!["confirmed"])
+    );
+    assert_eq!(rig.line("carol"), LineState::Idle);
+}
+
 /// The same after the caller was sent 487: it is believed until the ACK or BYE is due.
 #[test]
 fn a_200_after_the_end_of_the_call_ends_with_it() {

@@ -143,6 +143,14 @@ impl RouteTokens {
         RouteToken::take(payload).ok_or(TokenRefusal::Malformed)
     }
 
+    /// Whether a text has the form of a token. It tells a URI of our Record-Route where no
+    /// Call-ID is at hand (RFC 3261 §16.4); only [`read`](Self::read) checks the signature.
+    pub fn is_token(text: &str) -> bool {
+        let bytes = base64_bytes(text).unwrap_or_default();
+        let is_long = bytes.len() > SIGNATURE_LEN;
+        is_long && bytes.first().is_some_and(|first| first >> 5 == VERSION)
+    }
+
     /// Reads both tokens of a request, the topmost first: the parties by role, and which
     /// of them sends.
     ///

@@ -306,13 +306,13 @@ impl World {
         self.phones[phone].calling = Some(wire.clone());
         self.phones[phone].is_cancelled = false;
         self.after(250_000, Happening::GiveUp(phone, wire.clone()));
-        self.to_proxy(wire);
+        self.send_to_proxy(wire);
     }
 
     fn cancel(&mut self, phone: usize) {
         if let Some(invite) = self.phones[phone].calling.clone() {
             self.phones[phone].is_cancelled = true;
-            self.to_proxy(Wire {
+            self.send_to_proxy(Wire {
                 method: "CANCEL",
                 ..invite
             });
@@ -380,7 +380,7 @@ impl World {
         };
         self.phones[phone].waiting.insert(transaction);
         self.after(33_000, Happening::GiveUp(phone, wire.clone()));
-        self.to_proxy(wire.clone());
+        self.send_to_proxy(wire.clone());
         wire
     }
 }

@@ -44,11 +44,11 @@ impl World {
         line + timer + &headers(wire.cseq, method, names, sender, wire.offer)
     }
 
-    pub(super) fn to_proxy(&mut self, wire: Wire) {
+    pub(super) fn send_to_proxy(&mut self, wire: Wire) {
         self.carry(wire.method, Happening::ToProxy(wire));
     }
 
-    pub(super) fn to_phone(&mut self, phone: usize, wire: Wire) {
+    pub(super) fn send_to_phone(&mut self, phone: usize, wire: Wire) {
         self.carry(wire.method, Happening::ToPhone(phone, wire));
     }
 

@@ -17,7 +17,7 @@ impl World {
             && !matches!(wire.method, "ACK" | "CANCEL")
         {
             let again = answer.clone();
-            return self.to_proxy(again);
+            return self.send_to_proxy(again);
         }
         match (wire.method, wire.to) {
             ("INVITE", None) => self.ring(phone, wire),
@@ -39,7 +39,7 @@ impl World {
         wire.key.tag = self.serial;
         let transaction = wire.transaction;
         self.phones[phone].ringing.insert(transaction, wire.clone());
-        self.to_proxy(Wire {
+        self.send_to_proxy(Wire {
             status: 180,
             ..wire
         });
@@ -69,7 +69,7 @@ impl World {
             .answers
             .insert(transaction, answer.clone());
         self.after(500, Happening::Again(phone, answer.key, 1));
-        self.to_proxy(answer);
+        self.send_to_proxy(answer);
     }
 
     pub(super) fn talk(&self, role: Role, peer: usize, has_timer: bool) -> Talk {
@@ -99,7 +99,7 @@ impl World {
         let answers = self.phones[phone].answers.values();
         let of_call = |wire: &&Wire| wire.key == key && wire.to.is_none();
         if let Some(answer) = answers.clone().find(of_call).cloned() {
-            self.to_proxy(answer);
+            self.send_to_proxy(answer);
         }
         let wait = (500 << tries).min(4_000);
         self.after(wait, Happening::Again(phone, key, tries + 1));
@@ -111,7 +111,7 @@ impl World {
             self.phones[phone]
                 .answers
                 .insert(transaction, answer.clone());
-            self.to_proxy(answer);
+            self.send_to_proxy(answer);
         }
     }
 
@@ -122,12 +122,12 @@ impl World {
         let (status, offer) = match talk {
             None => (481, ""),
             Some(_) if wire.method == "BYE" => (200, ""),
-            Some(talk) if talk.offer.is_some() && wire.offer != "" => (491, ""),
+            Some(talk) if talk.offer.is_some() && !wire.offer.is_empty() => (491, ""),
             Some(talk) => {
                 if wire.method == "UPDATE" {
                     talk.refreshed_at = now;
                 }
-                if wire.offer != "" {
+                if !wire.offer.is_empty() {
                     talk.holds = false;
                 }
                 (
@@ -151,7 +151,7 @@ impl World {
         self.phones[phone]
             .answers
             .insert(answer.transaction, answer.clone());
-        self.to_proxy(answer);
+        self.send_to_proxy(answer);
     }
 
     pub(super) fn response_at_phone(&mut self, phone: usize, wire: Wire) {
@@ -195,7 +195,7 @@ impl World {
             from: phone,
             ..wire.clone()
         };
-        self.to_proxy(ack);
+        self.send_to_proxy(ack);
         if !is_known {
             let talk = self.talk(Role::Caller, peer, wire.has_timer);
             self.phones[phone].talks.insert(wire.key, talk);
@@ -221,7 +221,7 @@ impl World {
                     offer: "",
                     ..offer
                 };
-                self.to_proxy(ack);
+                self.send_to_proxy(ack);
             }
             (200, None) if wire.method == "UPDATE" => talk.refreshed_at = now,
             _ => {}

@@ -14,7 +14,7 @@ impl World {
             ("INVITE", None, _) => self.branch_response(wire),
             ("ACK", ..) => {
                 self.tell_request(&wire);
-                self.to_phone(wire.to.unwrap_or(0), wire);
+                self.send_to_phone(wire.to.unwrap_or(0), wire);
             }
             (_, _, 0) => self.forward(wire),
             _ => self.forward_response(wire),
@@ -41,7 +41,7 @@ impl World {
                 branch: branch as u16,
                 ..wire.clone()
             };
-            self.to_phone(*target, copy);
+            self.send_to_phone(*target, copy);
             self.after(
                 180_000,
                 Happening::BranchTimeout(wire.transaction, branch as u16),
@@ -71,7 +71,7 @@ impl World {
         let branches = invite.branches.iter().zip(&invite.targets).enumerate();
         let open = branches.filter(|(_, (status, _))| status.is_none());
         for (branch, target) in open.map(|(b, (_, t))| (b as u16, *t)).collect::<Vec<_>>() {
-            self.to_phone(
+            self.send_to_phone(
                 target,
                 Wire {
                     branch,
@@ -111,7 +111,7 @@ impl World {
             if is_first {
                 self.cancel_branches(wire.transaction, false);
             }
-            return self.to_phone(caller, wire);
+            return self.send_to_phone(caller, wire);
         }
         self.conclude_invite(wire.transaction);
     }
@@ -135,7 +135,7 @@ impl World {
         if let Some(handle) = handle {
             self.rig.refused(handle, status);
         }
-        self.to_phone(wire.from, Wire { status, ..wire });
+        self.send_to_phone(wire.from, Wire { status, ..wire });
     }
 
     pub(super) fn branch_timeout(&mut self, transaction: u64, branch: u16) {
@@ -157,7 +157,7 @@ impl World {
             ..invite.wire.clone()
         };
         let target = invite.targets[usize::from(branch)];
-        self.to_phone(target, cancel);
+        self.send_to_phone(target, cancel);
         self.conclude_invite(transaction);
     }
 
@@ -186,7 +186,7 @@ impl World {
         };
         self.proxy.requests.insert(wire.transaction, forwarded);
         self.after(32_000, Happening::RequestTimeout(wire.transaction));
-        self.to_phone(wire.to.expect("a dialog"), wire);
+        self.send_to_phone(wire.to.expect("a dialog"), wire);
     }
 
     pub(super) fn forward_response(&mut self, wire: Wire) {
@@ -215,7 +215,7 @@ impl World {
             }
         }
         self.rig.apply();
-        self.to_phone(wire.from, wire);
+        self.send_to_phone(wire.from, wire);
     }
 
     pub(super) fn request_timeout(&mut self, transaction: u64) {
@@ -233,7 +233,7 @@ impl World {
                 .unanswered(now, known, 408, &mut self.rig.out);
             self.rig.apply();
         }
-        self.to_phone(
+        self.send_to_phone(
             wire.from,
             Wire {
                 status: 408,
