@@ -9,5 +9,7 @@ mod bounds;
 mod session_timer;
 mod route_token;
 mod token_properties;
+mod messages;
+mod message_properties;
 mod model;
 mod telephones;
