@@ -82,9 +82,10 @@ const LIBRARY: Layers = Layers {
 
 const PCP: Layers = Layers {
     source: "crates/busyhour-pcp/src",
-    base: &["error"],
+    base: &["error", "stop_check"],
     arrows: &[
         arrow("error", &[]),
+        arrow("stop_check", &[]),
         arrow("format", &[]),
         arrow("read", &["format"]),
         arrow("render", &["format", "read"]),
@@ -95,10 +96,11 @@ const PCP: Layers = Layers {
 
 const GRAPHITE: Layers = Layers {
     source: "crates/busyhour-graphite/src",
-    base: &["error", "limits", "stats"],
+    base: &["error", "limits", "stats", "time_limit"],
     arrows: &[
         arrow("error", &[]),
         arrow("limits", &[]),
+        arrow("time_limit", &[]),
         arrow("stats", &[]),
         arrow("paths", &[]),
         arrow("data", &["paths"]),

@@ -294,6 +294,20 @@ fn after_a_503_or_silence_the_next_way_is_tried() {
     );
 }
 
+/// A target that rang is not called once more on another way: it would ring twice.
+#[test]
+fn a_target_that_rang_is_not_tried_on_another_way() {
+    let mut bench = Bench::new();
+    let mut twice = target(1);
+    twice.hops.push(NextHop::registered(bob(2)));
+    let forwarded = bench.call(&invite(), twice);
+    bench.reply(&forwarded[0], 180);
+    assert_eq!(
+        starts(&bench.fail(&forwarded[0])),
+        ["480 > 192.0.2.7:40000"]
+    );
+}
+
 /// A request in a dialog goes where its Route says, with its Request-URI as it is.
 #[test]
 fn every_method_passes_within_a_dialog() {

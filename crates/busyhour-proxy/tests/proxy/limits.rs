@@ -176,3 +176,18 @@ fn a_ringing_call_holds_its_messages_once() {
     let held = bench.proxy.stats().held_bytes;
     assert_eq!(held, request_bytes + ringing[0].text.len() as u64);
 }
+
+/// The ACK of a refusal is kept for timer D, not for as long as others ring.
+#[test]
+fn a_branch_that_was_refused_holds_nothing_in_the_end() {
+    let mut bench = Bench::new();
+    let forwarded = bench.call(&invite(), targets(&[&[1, 2]]));
+    bench.reply(&forwarded[1], 180);
+    let without = bench.proxy.stats().held_bytes - forwarded[0].text.len() as u64;
+    let refused = response(&forwarded[0].text, 486, "b").len() as u64;
+    let acks = bench.reply(&forwarded[0], 486);
+    let ack = acks[0].text.len() as u64;
+    assert_eq!(bench.proxy.stats().held_bytes, without + refused + ack);
+    bench.pass_ms(32_000);
+    assert_eq!(bench.proxy.stats().held_bytes, without + refused);
+}
