@@ -38,6 +38,7 @@ pub const CRATES: &[Arrow] = &[
             "busyhour-graphite",
             "busyhour-iax2",
             "busyhour-pcp",
+            "busyhour-proxy",
             "busyhour-registrar",
             "busyhour-sip",
             "busyhour-store",
@@ -328,6 +329,11 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "Iax2Calls",
             "Compositor",
         ],
+    ),
+    part(
+        "Calls",
+        "call::calls",
+        &["ServerClock", "Persistence", "Responder", "DeviceContext"],
     ),
     part(
         "Admission",

@@ -204,7 +204,8 @@ impl Bench {
     }
 
     /// Nothing is left of any request.
-    pub fn assert_empty(&self) {
+    pub fn assert_empty(&mut self) {
+        self.proxy.drop_ended();
         assert!(self.proxy.is_empty(), "{} are left", self.proxy.len());
         assert_eq!(self.proxy.next_deadline(), None);
         assert_eq!(self.proxy.stats().held_bytes, 0);

@@ -376,7 +376,8 @@ impl World {
         Instant::from_nanos(self.now * 1_000_000)
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
+        self.proxy.drop_ended();
         assert!(
             self.proxy.is_empty(),
             "{} requests are left",

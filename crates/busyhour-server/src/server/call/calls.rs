@@ -48,7 +48,7 @@ pub(in crate::server) struct Calls {
     pub(in crate::server) counters: CallCounters,
     pub(in crate::server) kind: SerializerKind,
     post_dial_delay: Latency,
-    shards: Box<[CallShard]>,
+    shards: Box<[ProxyShard]>,
     hasher: FixedState,
     edge: ServerEdge,
     loops: LoopDetection,
@@ -79,7 +79,7 @@ pub(in crate::server) struct CallBounds {
     pub(in crate::server) transactions: Shares,
 }
 
-struct CallShard {
+struct ProxyShard {
     state: Mutex<ShardInner>,
     /// Where the expiry timer of the shard fires.
     serializer: Serializer,
@@ -130,7 +130,7 @@ impl Calls {
         } = bounds;
         let hasher = FixedState::with_seed(seed);
         let kind = SerializerKind::new(runtime, OPTIONS);
-        let shard = |number: u16| CallShard {
+        let shard = |number: u16| ProxyShard {
             state: Mutex::new(ShardInner {
                 proxy: Proxy::new(
                     policy.clone(),
@@ -513,7 +513,7 @@ impl Calls {
     }
 }
 
-impl CallShard {
+impl ProxyShard {
     fn lock(&self) -> MutexGuard<'_, ShardInner> {
         lock(&self.state)
     }
