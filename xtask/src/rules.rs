@@ -333,7 +333,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     part(
         "Calls",
         "call::calls",
-        &["ServerClock", "Persistence", "Responder", "DeviceContext"],
+        &["ServerClock", "Responder", "DeviceContext"],
     ),
     part(
         "Admission",
