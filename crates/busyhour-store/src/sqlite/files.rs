@@ -2,15 +2,15 @@
 //!
 //! A file that is deleted or replaced stays open, and SQLite continues to write to it
 //! without an error; after the process ends, its content is lost. So the writer
-//! compares device and inode of each path with those of the open file: after each commit
-//! and before it is acknowledged, before a transaction that does not follow another one
-//! closely, and once a second.
+//! compares device and inode of each path with those of the open file: before each
+//! transaction, since what is refused then must not appear when the file comes back; after
+//! each commit and before it is acknowledged; and once a second.
 //!
 //! All three files are checked, and the lock file. Without `-wal` the last commits are
 //! lost. Without `-shm` another program creates a new one, and the two programs no
 //! longer see each other's locks.
 //!
-//! Checking four files at each commit would cost too much. A program that
+//! Checking four files twice at each commit would cost too much. A program that
 //! deletes, renames or replaces one of them changes their folder, so usually it is
 //! enough to check whether the folder is unchanged. If the folder has
 //! changed recently, its time says nothing: file systems count it in steps of up to two
@@ -37,8 +37,6 @@ pub(super) struct Files {
     opened: Vec<(PathBuf, FileId)>,
     lock: DatabaseLock,
     folder: Folder,
-    /// When all was last in place; `None` once it was not.
-    in_place_at: Option<Instant>,
     /// Files and folders that were asked for.
     asked: u64,
 }
@@ -88,7 +86,6 @@ impl Files {
             opened,
             lock,
             folder: Folder::of(database),
-            in_place_at: None,
             asked: 0,
         }
     }
@@ -101,23 +98,9 @@ impl Files {
     /// or another server has the lock.
     pub(super) fn check(&mut self, now: Instant) -> Result<(), String> {
         self.asked += u64::from(self.folder.opened.is_some());
-        if !self.folder.look(now) {
-            return self.check_files(now);
-        }
-        self.in_place_at = Some(now);
-        Ok(())
-    }
-
-    /// As [`check`](Self::check), unless all was in place a moment ago, as after the commit
-    /// before.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check) has them.
-    pub(super) fn check_unless_recent(&mut self, now: Instant) -> Result<(), String> {
-        match self.in_place_at {
-            Some(at) if now.saturating_duration_since(at) < RECENT => Ok(()),
-            _ => self.check(now),
+        match self.folder.look(now) {
+            true => Ok(()),
+            false => self.check_files(),
         }
     }
 
@@ -129,13 +112,12 @@ impl Files {
     pub(super) fn check_all(&mut self, now: Instant) -> Result<(), String> {
         self.asked += u64::from(self.folder.opened.is_some());
         self.folder.look(now);
-        self.check_files(now)
+        self.check_files()
     }
 
-    fn check_files(&mut self, now: Instant) -> Result<(), String> {
+    fn check_files(&mut self) -> Result<(), String> {
         self.asked += self.opened.len() as u64 + 1;
         let outcome = self.compare();
-        self.in_place_at = outcome.is_ok().then_some(now);
         if outcome.is_err() {
             self.folder.purge();
         }
@@ -269,9 +251,6 @@ impl FileId {
 
 /// The coarsest steps in which a file system counts the times of a folder, and more.
 const STAMP_STEP_MAX: Duration = Duration::from_secs(3);
-/// A transaction that begins so soon after a check is not worth another: its commit is
-/// checked before it is acknowledged.
-const RECENT: Duration = Duration::from_millis(100);
 /// One is usual, and two in a layered file system.
 const CONNECTS_MAX: usize = 4;
 
@@ -327,25 +306,6 @@ mod tests {
         File::create(database.folder.path().join("other")).unwrap();
         assert_eq!(database.asked(begin + 3 * STAMP_STEP_MAX), 5000);
         assert_eq!(database.asked(begin + 4 * STAMP_STEP_MAX), 1004);
-    }
-
-    #[test]
-    fn a_transaction_right_after_a_commit_is_not_checked_but_its_commit_is() {
-        let mut database = Database::new();
-        let begin = Instant::now();
-        database.files.check(begin).unwrap();
-        let asked = database.files.asked;
-        let soon = begin + RECENT / 2;
-        database.files.check_unless_recent(soon).unwrap();
-        assert_eq!(database.files.asked, asked);
-        database.replace("busyhour.db");
-        database.files.check_unless_recent(soon).unwrap();
-        database.files.check(soon).unwrap_err();
-        (database.files.check_unless_recent(soon)).expect_err("it was not in place just now");
-        let mut quiet = Database::new();
-        quiet.files.check(begin).unwrap();
-        quiet.replace("busyhour.db");
-        quiet.files.check_unless_recent(begin + RECENT).unwrap_err();
     }
 
     #[test]
