@@ -30,7 +30,7 @@ use super::{
         transactions::{TransactionMemory, Transactions},
         unproven::Unproven,
     },
-    stats::registration_log::RegistrationLog,
+    stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
     watcher::watchers::Watchers,
 };
@@ -143,6 +143,7 @@ pub(super) fn assemble(
         is_closing: AtomicBool::new(false),
         is_revocation_due: AtomicBool::new(false),
         tokens: kept.tokens,
+        _queue_alert_log: QueueAlertLog::start(&runtime),
         runtime,
         config,
         clock,

@@ -13,7 +13,7 @@ use super::{
     server_clock::ServerClock,
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::responder::Responder,
-    stats::registration_log::RegistrationLog,
+    stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     watcher::watchers::Watchers,
 };
 use busyhour::{clock::Instant, runtime::Runtime};
@@ -42,6 +42,8 @@ pub(super) struct Core {
     pub(super) devices: Arc<DeviceContext>,
     pub(super) watchers: Arc<Watchers>,
     pub(super) hints: Hints,
+    /// Logs while it is here.
+    pub(super) _queue_alert_log: QueueAlertLog,
     /// As they were in the store at the start.
     pub(super) tokens: TokenRows,
     pub(super) started_at: Instant,
