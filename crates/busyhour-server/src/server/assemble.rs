@@ -32,7 +32,7 @@ use super::{
     },
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
-    watcher::watchers::Watchers,
+    watcher::{watcher_context::WatcherContext, watchers::Watchers},
 };
 use busyhour::runtime::Runtime;
 use busyhour_sip::auth::Authenticator;
@@ -121,13 +121,27 @@ pub(super) fn assemble(
         secrets.clone(),
         responder.clone(),
     ));
-    let hints = Hints::new(
+    let hints = Arc::new(Hints::new(
         &runtime,
         &config,
         persistence.clone(),
         devices.clone(),
         watchers.clone(),
-    );
+    ));
+    let watching = Arc::new(WatcherContext {
+        watchers: watchers.clone(),
+        hints: hints.clone(),
+        devices: devices.clone(),
+        mailboxes: mailboxes.clone(),
+        clock: clock.clone(),
+        timers: runtime.timers().clone(),
+        responder: responder.clone(),
+        persistence: persistence.clone(),
+        accounts: accounts.clone(),
+        holders: holders.clone(),
+        policy: config.watch.clone(),
+        advertised: config.advertised.clone(),
+    });
     let admission = Admission::new(
         authenticator,
         config.domains(),
@@ -159,6 +173,7 @@ pub(super) fn assemble(
         devices,
         watchers,
         hints,
+        watching,
     })
 }
 

@@ -14,7 +14,7 @@ use super::{
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::responder::Responder,
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
-    watcher::watchers::Watchers,
+    watcher::{watcher_context::WatcherContext, watchers::Watchers},
 };
 use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::Domains;
@@ -23,8 +23,8 @@ use busyhour_store::TokenRows;
 use std::sync::{Arc, atomic::AtomicBool};
 
 /// The state of the server, without its handle: the parts, each with its own state,
-/// counters and methods. Watchers have weak references to it, and devices to their
-/// context, so that dropping the handle ends everything at once.
+/// counters and methods. Watchers and devices have weak references to their contexts, so
+/// that dropping the handle ends everything at once.
 pub(super) struct Core {
     pub(super) runtime: Runtime,
     pub(super) config: ServerConfig,
@@ -41,7 +41,8 @@ pub(super) struct Core {
     pub(super) iax2: Arc<Iax2Calls>,
     pub(super) devices: Arc<DeviceContext>,
     pub(super) watchers: Arc<Watchers>,
-    pub(super) hints: Hints,
+    pub(super) hints: Arc<Hints>,
+    pub(super) watching: Arc<WatcherContext>,
     /// Logs while it is here.
     pub(super) _queue_alert_log: QueueAlertLog,
     /// As they were in the store at the start.
