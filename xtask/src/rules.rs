@@ -352,6 +352,20 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "settings::hints",
         &["Persistence", "DeviceContext", "Watchers"],
     ),
+    part(
+        "WatcherContext",
+        "watcher::watcher_context",
+        &[
+            "ServerClock",
+            "Persistence",
+            "Responder",
+            "AccountPolicy",
+            "Mailboxes",
+            "DeviceContext",
+            "Watchers",
+            "Hints",
+        ],
+    ),
 ];
 
 const fn part(

@@ -131,7 +131,7 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
     let topics = rows(&place, &["topics", "--filter", "name=device-state"]);
     assert_eq!(topics[0]["subscriber_count"], 1, "{topics:?}");
 
-    let subscriptions = rows(&place, &["subscriptions"]);
+    let subscriptions = rows(&place, &["subscriptions", "--filter", "topic=device-state"]);
     let name = subscriptions[0]["name"].as_str().unwrap();
     let begins = "presence of sip:alice@127.0.0.1 to 127.0.0.1:";
     assert!(name.starts_with(begins), "{name}");

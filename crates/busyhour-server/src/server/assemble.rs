@@ -34,9 +34,9 @@ use super::{
         transactions::{TransactionMemory, Transactions},
         unproven::Unproven,
     },
-    stats::registration_log::RegistrationLog,
+    stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
-    watcher::watchers::Watchers,
+    watcher::{watcher_context::WatcherContext, watchers::Watchers},
 };
 use busyhour::runtime::Runtime;
 use busyhour_proxy::{Policy, dialogs::DialogPolicy};
@@ -139,13 +139,27 @@ pub(super) fn assemble(
         secrets.clone(),
         responder.clone(),
     ));
-    let hints = Hints::new(
+    let hints = Arc::new(Hints::new(
         &runtime,
         &config,
         persistence.clone(),
         devices.clone(),
         watchers.clone(),
-    );
+    ));
+    let watching = Arc::new(WatcherContext {
+        watchers: watchers.clone(),
+        hints: hints.clone(),
+        devices: devices.clone(),
+        mailboxes: mailboxes.clone(),
+        clock: clock.clone(),
+        timers: runtime.timers().clone(),
+        responder: responder.clone(),
+        persistence: persistence.clone(),
+        accounts: accounts.clone(),
+        holders: holders.clone(),
+        policy: config.watch.clone(),
+        advertised: config.advertised.clone(),
+    });
     let admission = Admission::new(
         authenticator,
         config.domains(),
@@ -161,6 +175,7 @@ pub(super) fn assemble(
         is_closing: AtomicBool::new(false),
         is_revocation_due: AtomicBool::new(false),
         tokens: kept.tokens,
+        _queue_alert_log: QueueAlertLog::start(&runtime),
         runtime,
         config,
         clock,
@@ -177,6 +192,7 @@ pub(super) fn assemble(
         calls,
         watchers,
         hints,
+        watching,
     })
 }
 

@@ -14,8 +14,8 @@ use super::{
     server_clock::ServerClock,
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::responder::Responder,
-    stats::registration_log::RegistrationLog,
-    watcher::watchers::Watchers,
+    stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
+    watcher::{watcher_context::WatcherContext, watchers::Watchers},
 };
 use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::Domains;
@@ -24,8 +24,8 @@ use busyhour_store::TokenRows;
 use std::sync::{Arc, atomic::AtomicBool};
 
 /// The state of the server, without its handle: the parts, each with its own state,
-/// counters and methods. Watchers have weak references to it, and devices to their
-/// context, so that dropping the handle ends everything at once.
+/// counters and methods. Watchers and devices have weak references to their contexts, so
+/// that dropping the handle ends everything at once.
 pub(super) struct Core {
     pub(super) runtime: Runtime,
     pub(super) config: ServerConfig,
@@ -43,7 +43,10 @@ pub(super) struct Core {
     pub(super) devices: Arc<DeviceContext>,
     pub(super) calls: Arc<Calls>,
     pub(super) watchers: Arc<Watchers>,
-    pub(super) hints: Hints,
+    pub(super) hints: Arc<Hints>,
+    pub(super) watching: Arc<WatcherContext>,
+    /// Logs while it is here.
+    pub(super) _queue_alert_log: QueueAlertLog,
     /// As they were in the store at the start.
     pub(super) tokens: TokenRows,
     pub(super) started_at: Instant,

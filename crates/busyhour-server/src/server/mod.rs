@@ -335,7 +335,7 @@ impl Server {
     /// this, and then close the network.
     pub fn shutdown(&self, deadline: Duration) -> bool {
         self.core.is_closing.store(true, Ordering::Release);
-        self.core.end_subscriptions();
+        self.core.watching.end_subscriptions();
         let is_drained = self.core.persistence.store().close(deadline);
         self.core.responder.transactions().clear();
         is_drained

@@ -94,7 +94,7 @@ impl Core {
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) = soft_states.into_iter().partition(is_subscription);
         core.devices.restore_publications(publications);
-        core.restore_subscriptions(subscriptions);
+        core.watching.restore_subscriptions(subscriptions);
         core.accounts.end_start();
         core.follow_accounts(contents.account_revision);
         core.persistence.store().lend_to(core.runtime.pool());

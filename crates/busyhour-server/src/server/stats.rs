@@ -3,6 +3,7 @@
 pub(super) mod counters;
 pub(super) mod latency;
 pub(super) mod listing;
+pub(super) mod queue_alert_log;
 pub(super) mod queues;
 pub(super) mod registration_log;
 pub(super) mod serializer_kind;

@@ -4,10 +4,11 @@
 //! states from the bus and the expiry timer, so NOTIFY requests leave in order.
 
 pub(super) mod watchers;
+pub(super) mod watcher_context;
 mod durable;
 
+use self::watcher_context::WatcherContext;
 use super::{
-    core::Core,
     expiry_timer::ExpiryTimer,
     load::shares::Holder,
     sip::{inbound_request::InboundRequest, transactions::buffer_bytes},
@@ -36,7 +37,7 @@ pub(super) struct Watcher {
     /// Who opened it.
     holder: Holder,
     serializer: Serializer,
-    core: Weak<Core>,
+    context: Weak<WatcherContext>,
     state: Mutex<Inner>,
 }
 
@@ -79,15 +80,15 @@ impl Watcher {
         id: u64,
         tag: &str,
         holder: Holder,
-        core: &Arc<Core>,
+        context: &Arc<WatcherContext>,
         subscription: Subscription,
     ) -> Self {
         Self {
             id,
             tag: tag.into(),
             holder,
-            serializer: core.watchers.kind.ephemeral(),
-            core: Arc::downgrade(core),
+            serializer: context.watchers.kind.ephemeral(),
+            context: Arc::downgrade(context),
             state: Mutex::new(Inner {
                 subscription,
                 feed: None,
@@ -161,18 +162,18 @@ impl Watcher {
 
     /// Starts the feed: the current state, then every change. The expiry timer is set
     /// before, so that a watcher that never receives anything still ends.
-    pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) {
+    pub(super) fn start(self: &Arc<Self>, context: &Arc<WatcherContext>) {
         let (device, package) = {
             let mut state = self.lock();
-            self.set_expiry_timer(core, &mut state);
+            self.set_expiry_timer(context, &mut state);
             (
                 state.subscription.device().clone(),
                 state.subscription.package(),
             )
         };
-        let feed = self.feed(core, &device, package);
+        let feed = self.feed(context, &device, package);
         // A hint that came or went in between did not see this feed.
-        let is_extension = core.hints.contain(user_of(&device));
+        let is_extension = context.hints.contain(user_of(&device));
         if matches!(feed, StateSubscription::Device(_)) && is_extension
             || matches!(feed, StateSubscription::Extension(_)) && !is_extension
         {
@@ -185,7 +186,7 @@ impl Watcher {
                 drop(state);
                 // If the account was removed before the watcher was in the table, the
                 // walk has missed the watcher.
-                core.revoke_watcher(self);
+                context.revoke(self);
             }
             true => {
                 drop(state);
@@ -196,29 +197,34 @@ impl Watcher {
 
     fn feed(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<WatcherContext>,
         device: &Name,
         package: Package,
     ) -> StateSubscription {
         match package {
-            Package::Presence | Package::Dialog if core.hints.contain(user_of(device)) => {
+            Package::Presence | Package::Dialog if context.hints.contain(user_of(device)) => {
                 let extension = Name::new(user_of(device));
-                let topic = core.hints.topic();
+                let topic = context.hints.topic();
                 StateSubscription::Extension(self.listen(topic, extension, State::Extension))
             }
             Package::Presence | Package::Dialog => {
-                let listen =
-                    || self.listen(&core.devices.topics.states, device.clone(), State::Device);
-                StateSubscription::Device(core.devices.subscribe_with_snapshot(device, listen))
+                let listen = || {
+                    self.listen(
+                        &context.devices.topics.states,
+                        device.clone(),
+                        State::Device,
+                    )
+                };
+                StateSubscription::Device(context.devices.subscribe_with_snapshot(device, listen))
             }
             Package::MessageSummary => {
-                let mailbox = core.mailboxes.of(user_of(device));
-                let topic = core.mailboxes.topic();
+                let mailbox = context.mailboxes.of(user_of(device));
+                let topic = context.mailboxes.topic();
                 let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
                 StateSubscription::Mailbox(mailbox, feed)
             }
             Package::Registration => {
-                let feed = core
+                let feed = context
                     .devices
                     .topics
                     .registrations
@@ -226,7 +232,7 @@ impl Watcher {
                     .key(device.clone())
                     .conflate();
                 let feed = self.attach(feed, State::Registration);
-                if !core.devices.show_registration(device) {
+                if !context.devices.show_registration(device) {
                     // A device with contacts has its place, so this one has none.
                     self.push_state(State::Registration(RegistrationState::none(device)));
                 }
@@ -280,7 +286,7 @@ impl Watcher {
         let watcher = self.clone();
         // One that takes no more is shut down already.
         self.push_task(Task::labelled(&"end of a subscription", move || {
-            watcher.with(|core, state| state.subscription.end(end, core.clock.now()));
+            watcher.with(|context, state| state.subscription.end(end, context.clock.now()));
         }));
     }
 
@@ -305,7 +311,7 @@ impl Watcher {
         delivery: &Delivery<'_, E>,
         wrap: fn(E) -> State,
     ) {
-        self.with(|core, state| {
+        self.with(|context, state| {
             let subscription = &mut state.subscription;
             let replaced = match delivery {
                 Delivery::Event(event, _) => subscription.state_is(Some(wrap((*event).clone()))),
@@ -313,15 +319,16 @@ impl Watcher {
                 Delivery::Replayed => subscription.nothing_more_is_known(),
                 Delivery::Lost(_) => false,
             };
-            core.watchers.counters.conflated.add(u64::from(replaced));
+            context.watchers.counters.conflated.add(u64::from(replaced));
         });
     }
 
     fn arrive(self: &Arc<Self>, inbound: &InboundRequest) {
-        self.with(|core, state| {
+        self.with(|context, state| {
             let message = inbound.message();
-            if let Err(refusal) = self.refresh(core, state, &message, inbound) {
-                core.watchers
+            if let Err(refusal) = self.refresh(context, state, &message, inbound) {
+                context
+                    .watchers
                     .refuse(&message, inbound.flow, inbound.transaction, &refusal);
             }
         });
@@ -329,38 +336,40 @@ impl Watcher {
 
     fn refresh(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<WatcherContext>,
         state: &mut Inner,
         message: &Message<'_>,
         inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
         if let Some(StateSubscription::Mailbox(mailbox, _)) = &state.feed
-            && *mailbox != core.mailboxes.of(user_of(state.subscription.device()))
+            && *mailbox != context.mailboxes.of(user_of(state.subscription.device()))
         {
             // The account has another mailbox now: a new subscription receives that
             // one.
             self.push_end(End::Deactivated);
             return Err(Refusal::NoSubscription);
         }
-        let subscribe = Subscribe::read(message, &core.config.watch, inbound.flow)?;
-        core.watchers.check_kept_len(&subscribe)?;
-        if state.is_over || subscribe.granted_s == 0 || core.persistence.store().is_immediate() {
-            return self.take_refresh(core, state, message, inbound);
+        let subscribe = Subscribe::read(message, &context.policy, inbound.flow)?;
+        context.watchers.check_kept_len(&subscribe)?;
+        if state.is_over || subscribe.granted_s == 0 || context.persistence.store().is_immediate() {
+            return self.take_refresh(context, state, message, inbound);
         }
         state
             .subscription
-            .check_refresh(&subscribe, core.clock.now())?;
-        self.prolong(core, state, &subscribe, inbound);
+            .check_refresh(&subscribe, context.clock.now())?;
+        self.prolong(context, state, &subscribe, inbound);
         Ok(())
     }
 
     fn answered(self: &Arc<Self>, cseq: u32, status: u16) {
         self.with(
-            |core, state| match state.subscription.answered(cseq, status) {
-                false => core.responder.traffic.stray_responses.increment(),
+            |context, state| match state.subscription.answered(cseq, status) {
+                false => context.responder.traffic.stray_responses.increment(),
                 true if (200..300).contains(&status) => {
-                    core.watchers.counters.confirmed.increment();
-                    core.responder.heard_at(state.subscription.dialog().flow());
+                    context.watchers.counters.confirmed.increment();
+                    context
+                        .responder
+                        .heard_at(state.subscription.dialog().flow());
                 }
                 true => {}
             },
@@ -368,58 +377,58 @@ impl Watcher {
     }
 
     fn fire(self: Arc<Self>) {
-        self.with(|core, state| state.expiry_timer.fired(core.clock.now()));
+        self.with(|context, state| state.expiry_timer.fired(context.clock.now()));
     }
 
     /// Runs `act`, and then what follows from it: sends what is owed, sets the expiry
     /// timer, or ends.
-    fn with(self: &Arc<Self>, event: impl FnOnce(&Arc<Core>, &mut Inner)) {
-        let Some(core) = self.core.upgrade() else {
+    fn with(self: &Arc<Self>, event: impl FnOnce(&Arc<WatcherContext>, &mut Inner)) {
+        let Some(context) = self.context.upgrade() else {
             return;
         };
         let mut state = self.lock();
-        event(&core, &mut state);
+        event(&context, &mut state);
         if state.is_over {
             return;
         }
-        self.send(&core, &mut state);
+        self.send(&context, &mut state);
         if state.subscription.outstanding_len() == 0 {
-            self.charge(&core, &mut state.notify_bytes, 0);
+            self.charge(&context, &mut state.notify_bytes, 0);
         }
         if let Some(end) = state.subscription.ended() {
-            let feed = self.close(&core, &mut state, end);
+            let feed = self.close(&context, &mut state, end);
             drop(state);
             // Outside the lock: the feed may be the caller.
             return drop(feed);
         }
-        self.renew_row(&core, &mut state);
-        self.set_expiry_timer(&core, &mut state);
+        self.renew_row(&context, &mut state);
+        self.set_expiry_timer(&context, &mut state);
     }
 
-    fn send(&self, core: &Core, state: &mut Inner) {
-        let counters = &core.watchers.counters;
+    fn send(&self, context: &WatcherContext, state: &mut Inner) {
+        let counters = &context.watchers.counters;
         let subscription = &mut state.subscription;
-        while let Some(sent) = core.responder.poll(subscription) {
+        while let Some(sent) = context.responder.poll(subscription) {
             let cost = buffer_bytes(subscription.outstanding_len());
-            if !sent.is_again && !self.charge(core, &mut state.notify_bytes, cost) {
+            if !sent.is_again && !self.charge(context, &mut state.notify_bytes, cost) {
                 counters.over_share.increment();
-                subscription.put_off(core.clock.now());
+                subscription.put_off(context.clock.now());
                 continue;
             }
             let flow = subscription.dialog().flow();
-            if !subscription.is_heard() && !core.responder.may_send_unproven(flow) {
+            if !subscription.is_heard() && !context.responder.may_send_unproven(flow) {
                 counters.unproven.increment();
                 if !sent.is_again {
-                    subscription.put_off(core.clock.now());
+                    subscription.put_off(context.clock.now());
                 }
                 continue;
             }
-            if !core
+            if !context
                 .responder
                 .try_send(subscription.dialog().flow(), sent.datagram)
             {
                 // Changes in the meantime are conflated to the last state.
-                subscription.put_off(core.clock.now());
+                subscription.put_off(context.clock.now());
                 continue;
             }
             let counter: &Counter = match sent.is_again {
@@ -432,8 +441,8 @@ impl Watcher {
 
     /// Charges its subscriber for an unanswered NOTIFY, in place of the last one;
     /// `false` if the share is used up.
-    fn charge(&self, core: &Core, charged: &mut u64, bytes: u64) -> bool {
-        let notifies = &core.watchers.notifies;
+    fn charge(&self, context: &WatcherContext, charged: &mut u64, bytes: u64) -> bool {
+        let notifies = &context.watchers.notifies;
         notifies.give_back(self.holder, std::mem::take(charged));
         if bytes > 0 && notifies.take(self.holder, bytes).is_err() {
             return false;
@@ -442,7 +451,7 @@ impl Watcher {
         true
     }
 
-    fn set_expiry_timer(self: &Arc<Self>, core: &Core, state: &mut Inner) {
+    fn set_expiry_timer(self: &Arc<Self>, context: &WatcherContext, state: &mut Inner) {
         let Some(deadline) = state.subscription.deadline() else {
             return;
         };
@@ -452,17 +461,22 @@ impl Watcher {
                 watcher.fire();
             }
         };
-        let timers = core.runtime.timers();
+        let timers = &context.timers;
         let set = state
             .expiry_timer
             .set(deadline, "watcher", timers, &self.serializer, fire);
         if set.is_err() {
-            core.responder.traffic.refused_table_full.increment();
+            context.responder.traffic.refused_table_full.increment();
         }
     }
 
-    fn close(&self, core: &Core, state: &mut Inner, end: End) -> Option<StateSubscription> {
-        let counters = &core.watchers.counters;
+    fn close(
+        &self,
+        context: &WatcherContext,
+        state: &mut Inner,
+        end: End,
+    ) -> Option<StateSubscription> {
+        let counters = &context.watchers.counters;
         match end {
             End::Unsubscribed => counters.unsubscribed.increment(),
             End::Expired => counters.expired.increment(),
@@ -471,10 +485,10 @@ impl Watcher {
             End::Deactivated => {}
         }
         state.is_over = true;
-        state.expiry_timer.clear(core.runtime.timers());
-        core.watchers.remove(self.id);
+        state.expiry_timer.clear(&context.timers);
+        context.watchers.remove(self.id);
         if let Some(row) = state.row.take() {
-            core.persistence.store().purge(&[row.ended]);
+            context.persistence.store().purge(&[row.ended]);
         }
         state.feed.take()
     }
@@ -489,6 +503,7 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::core::Core;
     use busyhour::{clock::Instant, runtime::Runtime};
     use busyhour_registrar::{Advertised, watch::WatchPolicy};
     use busyhour_sip::Flow;
@@ -522,11 +537,11 @@ mod tests {
             1,
             "1-2",
             Holder::NOBODY,
-            &core,
+            &core.watching,
             subscription(),
         ));
         core.watchers.insert(&watcher).expect("room");
-        watcher.start(&core);
+        watcher.start(&core.watching);
         let state = watcher.lock();
         assert_eq!(state.expiry_timer.set_for(), state.subscription.deadline());
         assert!(state.expiry_timer.set_for().is_some());

@@ -8,6 +8,7 @@ use busyhour_server::server::{
 use busyhour_sip::Flow;
 use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use std::{
+    io,
     sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
@@ -85,6 +86,79 @@ fn every_kind_of_serializer_has_watermarks_and_a_strand_tells_that_it_is_above()
         panic!("nothing is busy");
     };
     assert_eq!((all.queued_len, all.is_high), (0, Some(false)));
+}
+
+/// What is logged on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// The lines about single queues, without their times.
+    fn long_queues(&self) -> Vec<String> {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap());
+        let text = String::from_utf8(bytes).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.split_once("a queue is too long "));
+        lines.map(|(_, fields)| fields.to_owned()).collect()
+    }
+}
+
+#[test]
+fn a_queue_that_becomes_too_long_is_a_line_of_the_log_and_its_end_is_none() {
+    let server = Fixture::with(ServerConfig {
+        limits: Limits {
+            device_queue_max: 100,
+            ..Limits::default()
+        },
+        ..open_config()
+    });
+    let log = Log::default();
+    let written = log.clone();
+    let lines = tracing_subscriber::fmt().with_ansi(false);
+    let lines = lines.with_writer(move || written.clone()).finish();
+    let _logged = tracing::subscriber::set_default(lines);
+    let high = server.kind_stats("strand").high_watermark as u32;
+    let mut cseq = 0;
+    let mut overload = |count: u32| {
+        for _ in 0..count {
+            (0..high).for_each(|_| {
+                cseq += 1;
+                server.leave(cseq);
+            });
+            server.simulation().run_until_idle();
+        }
+    };
+    overload(1);
+    let told = log.long_queues();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let fields = format!(" waiting={high} oldest_waiting_ms=0 running=");
+    assert!(
+        told[0].starts_with("queue=strand #") && told[0].contains(&fields),
+        "{told:?}"
+    );
+    // At most ten lines a minute; the next one says how many were left out.
+    overload(14);
+    assert_eq!(log.long_queues().len(), 9);
+    let clock = server.runtime.clock().as_virtual().unwrap();
+    clock.advance(Duration::from_secs(60));
+    overload(1);
+    let told = log.long_queues();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].ends_with(" left_out=5"), "{told:?}");
+    // Alerts that end are not delivered, only that their keys have left the cache.
+    let subscriptions = server.runtime.queue_alerts().subscriptions();
+    assert_eq!((subscriptions[0].delivered, subscriptions[0].lost), (32, 0));
 }
 
 /// Asks the server for its strands whenever it sends something.

@@ -16,9 +16,8 @@
 //! Nothing of this need be durable. A row that a crash leaves behind is read at the
 //! next start, which also checks for its account.
 
-use crate::server::{core::Core, device::Device, watcher::Watcher};
+use crate::server::{core::Core, device::Device};
 use busyhour::task::{Executor, Task};
-use busyhour_registrar::watch::End;
 use std::sync::{Arc, atomic::Ordering};
 
 impl Core {
@@ -32,18 +31,10 @@ impl Core {
         self.push_walk(|core| {
             core.is_revocation_due.swap(false, Ordering::AcqRel);
             for watcher in core.watchers.all() {
-                core.revoke_watcher(&watcher);
+                core.watching.revoke(&watcher);
             }
             core.revoke_devices(0);
         });
-    }
-
-    /// Ends a subscription if the account that opened it is gone.
-    pub(in crate::server) fn revoke_watcher(&self, watcher: &Arc<Watcher>) {
-        let accounts = &self.accounts;
-        if accounts.are_looked_for() && watcher.is_of(|account| accounts.is_gone(account)) {
-            watcher.push_end(End::Rejected);
-        }
     }
 
     fn revoke_devices(self: &Arc<Self>, first_shard: usize) {

@@ -208,16 +208,16 @@ impl Core {
             self.responder.abandon(inbound.transaction);
             return Ok(());
         };
-        let watcher = Arc::new(Watcher::new(id, &tag, holder, self, subscription));
+        let watcher = Arc::new(Watcher::new(id, &tag, holder, &self.watching, subscription));
         let inserted = self.watchers.insert(&watcher);
         inserted.map_err(|excess| self.responder.no_room(excess, flow, account))?;
         self.watchers.counters.created.increment();
         if granted_s > 0 && !self.persistence.store().is_immediate() {
-            watcher.begin(self, granted_s, inbound, answer);
+            watcher.begin(&self.watching, granted_s, inbound, answer);
         } else {
             let flow = answer_flow(message, inbound.flow);
             self.responder.accept(inbound.transaction, flow, answer);
-            watcher.start(self);
+            watcher.start(&self.watching);
         }
         Ok(())
     }

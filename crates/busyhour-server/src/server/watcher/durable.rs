@@ -8,11 +8,8 @@
 //! A store in memory has no rows: after a restart the server answers the first request
 //! of a watcher with 481, so the watcher subscribes anew.
 
-use super::{Inner, SubscriptionRow, Watcher};
-use crate::server::{
-    core::Core,
-    sip::{inbound_request::InboundRequest, responder::answer_flow},
-};
+use super::{Inner, SubscriptionRow, Watcher, watcher_context::WatcherContext};
+use crate::server::sip::{inbound_request::InboundRequest, responder::answer_flow};
 use busyhour::{
     buffer::Buffer,
     clock::Instant,
@@ -32,20 +29,21 @@ impl Watcher {
     /// Stores a new subscription, then answers its SUBSCRIBE and starts it.
     pub(in crate::server) fn begin(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<WatcherContext>,
         granted_s: u32,
         inbound: Box<InboundRequest>,
         answer: Buffer,
     ) {
-        let value = self.lock().subscription.stored(core.persistence.run());
-        let row = core
-            .persistence
-            .soft_state(core.persistence.next_id(), KIND, value, granted_s);
+        let value = self.lock().subscription.stored(context.persistence.run());
+        let row =
+            context
+                .persistence
+                .soft_state(context.persistence.next_id(), KIND, value, granted_s);
         let (watcher, stored, waiting) = (self.clone(), row.clone(), inbound.clone());
         let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
-        if self.commit(core, row, begun).is_err() {
-            self.give_up(core);
-            core.responder.fail(&inbound);
+        if self.commit(context, row, begun).is_err() {
+            self.give_up(context);
+            context.responder.fail(&inbound);
         }
     }
 
@@ -56,59 +54,60 @@ impl Watcher {
         inbound: &InboundRequest,
         answer: Buffer,
     ) {
-        let Some(core) = self.core.upgrade() else {
+        let Some(context) = self.context.upgrade() else {
             return;
         };
         if result.is_err() {
-            self.give_up(&core);
-            return core.responder.fail(inbound);
+            self.give_up(&context);
+            return context.responder.fail(inbound);
         }
         self.lock().row = Some(SubscriptionRow::new(row, 0));
         let flow = answer_flow(&inbound.message(), inbound.flow);
-        core.responder.accept(inbound.transaction, flow, answer);
-        self.start(&core);
+        context.responder.accept(inbound.transaction, flow, answer);
+        self.start(&context);
     }
 
     /// Nobody was told that it exists.
-    fn give_up(&self, core: &Core) {
+    fn give_up(&self, context: &WatcherContext) {
         let mut state = self.lock();
         state.is_over = true;
-        state.expiry_timer.clear(core.runtime.timers());
-        core.watchers.remove(self.id);
+        state.expiry_timer.clear(&context.timers);
+        context.watchers.remove(self.id);
     }
 
     /// Stores a refresh before it takes effect. One at a time: a watcher that sends the
     /// next one before the answer is told to try again.
     pub(super) fn prolong(
         self: &Arc<Self>,
-        core: &Arc<Core>,
+        context: &Arc<WatcherContext>,
         state: &mut Inner,
         subscribe: &Subscribe<'_>,
         inbound: &InboundRequest,
     ) {
         if state.is_storing {
-            return core.responder.drop_arrival(inbound);
+            return context.responder.drop_arrival(inbound);
         }
         let value = state
             .subscription
-            .stored_after(subscribe, core.persistence.run());
+            .stored_after(subscribe, context.persistence.run());
         let watcher = self.clone();
         let waiting = Box::new(inbound.clone());
         let prolonged = move |result: CommitResult| {
-            watcher.with(|core, state| match result {
-                Ok(()) => watcher.prolonged(core, state, &waiting),
-                Err(_) => core.responder.fail(&waiting),
+            watcher.with(|context, state| match result {
+                Ok(()) => watcher.prolonged(context, state, &waiting),
+                Err(_) => context.responder.fail(&waiting),
             });
         };
-        if !self.put_row(core, state, value, subscribe.granted_s, prolonged) {
-            core.responder.fail(inbound);
+        if !self.put_row(context, state, value, subscribe.granted_s, prolonged) {
+            context.responder.fail(inbound);
         }
     }
 
-    fn prolonged(&self, core: &Core, state: &mut Inner, inbound: &InboundRequest) {
+    fn prolonged(&self, context: &WatcherContext, state: &mut Inner, inbound: &InboundRequest) {
         let message = inbound.message();
-        if let Err(refusal) = self.take_refresh(core, state, &message, inbound) {
-            core.watchers
+        if let Err(refusal) = self.take_refresh(context, state, &message, inbound) {
+            context
+                .watchers
                 .refuse(&message, inbound.flow, inbound.transaction, &refusal);
         }
     }
@@ -116,44 +115,44 @@ impl Watcher {
     /// Writes the row again after so many NOTIFYs that their numbers would otherwise be
     /// used twice after a crash. If that fails, it is tried again after the next
     /// NOTIFY.
-    pub(super) fn renew_row(self: &Arc<Self>, core: &Core, state: &mut Inner) {
+    pub(super) fn renew_row(self: &Arc<Self>, context: &WatcherContext, state: &mut Inner) {
         let subscription = &state.subscription;
         let has_outgrown = |row: &SubscriptionRow| subscription.has_outgrown(row.last_cseq);
         if state.is_storing || !state.row.as_ref().is_some_and(has_outgrown) {
             return;
         }
-        let value = subscription.stored(core.persistence.run());
-        let left_s = subscription.left_s(core.clock.now());
-        self.put_row(core, state, value, left_s, |_| ());
+        let value = subscription.stored(context.persistence.run());
+        let left_s = subscription.left_s(context.clock.now());
+        self.put_row(context, state, value, left_s, |_| ());
     }
 
     /// Writes the row, notes that it is written, and then calls `done` with the result;
     /// `false` if the store takes no change.
     fn put_row(
         self: &Arc<Self>,
-        core: &Core,
+        context: &WatcherContext,
         state: &mut Inner,
         value: String,
         lives_s: u32,
         done: impl FnOnce(CommitResult) + Send + 'static,
     ) -> bool {
         let known = state.row.as_ref().map(|row| row.ended.id);
-        let id = known.unwrap_or_else(|| core.persistence.next_id());
-        let row = core.persistence.soft_state(id, KIND, value, lives_s);
+        let id = known.unwrap_or_else(|| context.persistence.next_id());
+        let row = context.persistence.soft_state(id, KIND, value, lives_s);
         let last_cseq = state.subscription.last_cseq();
         let (watcher, stored) = (self.clone(), row.clone());
         let written = move |result: CommitResult| {
-            watcher.with(|core, state| {
+            watcher.with(|context, state| {
                 state.is_storing = false;
                 match (&result, state.is_over) {
                     (Err(_), _) => {}
-                    (Ok(()), true) => core.persistence.store().purge(&[stored.ended()]),
+                    (Ok(()), true) => context.persistence.store().purge(&[stored.ended()]),
                     (Ok(()), false) => state.row = Some(SubscriptionRow::new(&stored, last_cseq)),
                 }
             });
             done(result);
         };
-        state.is_storing = self.commit(core, row, written).is_ok();
+        state.is_storing = self.commit(context, row, written).is_ok();
         state.is_storing
     }
 
@@ -161,7 +160,7 @@ impl Watcher {
     /// same request.
     pub(super) fn take_refresh(
         &self,
-        core: &Core,
+        context: &WatcherContext,
         state: &mut Inner,
         message: &Message<'_>,
         inbound: &InboundRequest,
@@ -169,20 +168,21 @@ impl Watcher {
         if state.is_over {
             return Err(Refusal::NoSubscription);
         }
-        let subscribe = Subscribe::read(message, &core.config.watch, inbound.flow)?;
+        let subscribe = Subscribe::read(message, &context.policy, inbound.flow)?;
         let subscription = &mut state.subscription;
-        subscription.check_refresh(&subscribe, core.clock.now())?;
+        subscription.check_refresh(&subscribe, context.clock.now())?;
         let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
-        let answer = core
+        let answer = context
             .responder
             .write(|out| write_accepted(out, message, subscription, granted_s, flow));
         let Some(answer) = answer else {
-            core.responder.abandon(inbound.transaction);
+            context.responder.abandon(inbound.transaction);
             return Ok(());
         };
-        subscription.refresh(&subscribe, core.clock.now())?;
-        core.watchers.counters.refreshed.increment();
-        core.responder
+        subscription.refresh(&subscribe, context.clock.now())?;
+        context.watchers.counters.refreshed.increment();
+        context
+            .responder
             .accept(inbound.transaction, answer_flow(message, flow), answer);
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Watcher {
     /// pool has ended, it runs on the store's thread: the result must not be lost.
     fn commit(
         self: &Arc<Self>,
-        core: &Core,
+        context: &WatcherContext,
         row: SoftState,
         then: impl FnOnce(CommitResult) + Send + 'static,
     ) -> Result<(), Refused> {
@@ -203,7 +203,7 @@ impl Watcher {
             }
         };
         let put = vec![Change::PutSoftState(row)];
-        core.persistence.store().commit(put, Box::new(done))
+        context.persistence.store().commit(put, Box::new(done))
     }
 
     /// Ends the subscription when the server stops; returns the row to delete. If an
@@ -211,9 +211,11 @@ impl Watcher {
     /// watcher is notified after the restart.
     fn end_with_server(self: &Arc<Self>) -> Option<BindingId> {
         let mut row = None;
-        self.with(|core, state| {
-            state.subscription.end(End::Deactivated, core.clock.now());
-            self.send(core, state);
+        self.with(|context, state| {
+            state
+                .subscription
+                .end(End::Deactivated, context.clock.now());
+            self.send(context, state);
             let is_told = state.subscription.tells_its_end();
             let told = state.row.as_ref().filter(|_| is_told);
             row = told.map(|row| row.ended.id);
@@ -223,14 +225,14 @@ impl Watcher {
 
     /// One that is brought back.
     fn restored(
-        core: &Arc<Core>,
+        context: &Arc<WatcherContext>,
         subscription: Subscription,
         row: &SoftState,
     ) -> Option<Arc<Self>> {
         let tag = subscription.dialog().local_tag().to_owned();
         let id = Self::id_in_tag(&tag)?;
-        let holder = core.holder(subscription.dialog().flow(), subscription.account());
-        let watcher = Self::new(id, &tag, holder, core, subscription);
+        let holder = context.holder(subscription.dialog().flow(), subscription.account());
+        let watcher = Self::new(id, &tag, holder, context, subscription);
         let mut state = watcher.lock();
         state.row = Some(SubscriptionRow::new(row, state.subscription.last_cseq()));
         drop(state);
@@ -245,7 +247,7 @@ impl SubscriptionRow {
     }
 }
 
-impl Core {
+impl WatcherContext {
     /// Restores stored subscriptions, each with its remaining lifetime, and sends each
     /// one the full state, one after the other: all of them need it after the restart,
     /// and they must not answer at the same time. Limits do not apply here: what was
@@ -286,12 +288,12 @@ impl Core {
         remaining: Duration,
         told_at: Instant,
     ) -> Result<Arc<Watcher>, String> {
-        let (watch, advertised) = (&self.config.watch, self.config.advertised.clone());
+        let advertised = self.advertised.clone();
         let ends_at = self.clock.now() + remaining;
         let subscription = Subscription::restore(
             &row.value,
             self.persistence.run(),
-            watch,
+            &self.policy,
             advertised,
             ends_at,
             told_at,
