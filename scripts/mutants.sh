@@ -39,6 +39,9 @@ registrar|busyhour-registrar|registrar|lib
 watch|busyhour-registrar|watch|lib
 frames|busyhour-iax2|frames|lib|calls
 calls|busyhour-iax2|calls conversation|lib
+transaction|busyhour-proxy|proxy|lib
+routing|busyhour-proxy|proxy|lib
+proxy|busyhour-proxy|proxy|lib
 END
 }
 

@@ -16,9 +16,21 @@ use std::{
 /// The sentence for the user when it cannot be written, as on a full disk; a
 /// reader that is gone is no error.
 pub(crate) fn print(text: impl Display) -> Result<(), String> {
+    print_while_read(text).map(|_is_read| ())
+}
+
+/// As [`print`], and whether somebody still reads: what repeats itself has to end then.
+///
+/// # Errors
+///
+/// As for [`print`].
+pub(crate) fn print_while_read(text: impl Display) -> Result<bool, String> {
     let mut out = io::stdout().lock();
     let written = writeln!(out, "{text}").and_then(|()| out.flush());
-    forgive_closed_pipe(written)
+    let is_read = !written
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+    forgive_closed_pipe(written).map(|()| is_read)
 }
 
 /// Writes `text` and a line end to standard error. There is nobody to tell when

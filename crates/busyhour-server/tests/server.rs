@@ -7,6 +7,8 @@ mod credentials;
 mod exchange;
 #[path = "server/probes.rs"]
 mod probes;
+#[path = "server/queues.rs"]
+mod queues;
 #[path = "server/revocation.rs"]
 mod revocation;
 #[path = "server/survival.rs"]

@@ -4,10 +4,10 @@ mod support;
 
 use serde_json::Value;
 use std::{
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::UdpSocket,
     os::unix::{fs::PermissionsExt, net::UnixStream},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 use support::{Place, ServerProcess, busyhour};
 
@@ -100,7 +100,12 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
             .find(is_it)
             .unwrap_or_else(|| panic!("{kind} {name}: {queues:?}"))
     };
-    assert!(of("strand", "all")["processed"].as_u64() >= Some(1));
+    let strands = of("strand", "all");
+    assert!(strands["processed"].as_u64() >= Some(1));
+    assert_eq!(
+        (&strands["high_watermark"], &strands["is_high"]),
+        (&32.into(), &false.into())
+    );
     assert!(of("watcher", "all")["processed"].as_u64() >= Some(1));
     assert_eq!(of("request", "waiting for their devices")["capacity"], 1024);
     assert!(of("store", "changes")["processed"].as_u64() >= Some(1));
@@ -224,6 +229,33 @@ fn clients_of_the_address_take_nothing_from_the_socket() {
 }
 
 #[test]
+fn watching_ends_when_nobody_reads_any_more() {
+    let place = Place::new();
+    let _server = place.server(OPEN);
+    let mut command = show(&place, &["workers", "--watch", "1"]);
+    let mut watching = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(watching.stdout.take().unwrap());
+    // The table comes more than once.
+    for _ in 0..2 {
+        let mut line = String::new();
+        while !line.contains("PROCESSED") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0);
+        }
+    }
+    drop(output);
+    let mut status = None;
+    support::wait_until(
+        || {
+            status = watching.try_wait().unwrap();
+            status.is_some()
+        },
+        || "the command goes on".into(),
+    );
+    assert!(status.unwrap().success());
+}
+
+#[test]
 fn the_socket_is_there_without_an_http_address() {
     let place = Place::new();
     let mut command = busyhour();
@@ -236,8 +268,8 @@ fn the_socket_is_there_without_an_http_address() {
         "off",
     ]);
     command.args(["--http-listen", "off", "--store-durability", "memory"]);
-    command.stdout(std::process::Stdio::null());
-    command.stderr(std::process::Stdio::null());
+    command.stdout(Stdio::null());
+    command.stderr(Stdio::null());
     let mut server = command.spawn().unwrap();
     support::wait_until(
         || show(&place, &["stores"]).output().unwrap().status.success(),

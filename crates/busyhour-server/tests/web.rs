@@ -1,8 +1,8 @@
 //! The HTTP part over real connections; a stub replaces the server behind.
 
-use busyhour::runtime::Runtime;
+use busyhour::{bus::Event, runtime::Runtime, task::Overflow};
 use busyhour_server::{
-    server::ServerStats,
+    server::{ALL_QUEUES, QueueKindStats, QueueView, ServerStats},
     web::{
         Access, Backend, BindingPage, BindingView, GraphOptions, Graphs, Scope, Token, Web,
         WebOptions,
@@ -11,7 +11,7 @@ use busyhour_server::{
 use std::{
     io::{BufRead, BufReader},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -22,11 +22,22 @@ use ureq::{Agent, Body, http::Response};
 struct StandIn {
     snapshots: AtomicU64,
     draining: AtomicBool,
+    /// How often the queues were listed.
+    listings: AtomicU64,
+    runtime: OnceLock<Runtime>,
 }
 
 impl Backend for StandIn {
     fn stats(&self) -> ServerStats {
-        let mut stats = ServerStats::default();
+        let mut stats = ServerStats {
+            queues: vec![QueueKindStats {
+                name: "watcher",
+                high_watermark: 16,
+                alerts_raised: 3,
+                high_count: 1,
+            }],
+            ..ServerStats::default()
+        };
         stats.registrar.accepted = self.snapshots.fetch_add(1, Ordering::Relaxed);
         stats.registrar.binding_count = 12_000;
         stats
@@ -43,6 +54,27 @@ impl Backend for StandIn {
 
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    fn queues(&self) -> Vec<QueueView> {
+        self.listings.fetch_add(1, Ordering::Relaxed);
+        let watcher = QueueView {
+            kind: "watcher",
+            name: "presence of sip:alice@example.com to 192.0.2.7:5060".into(),
+            queued_len: 20,
+            high_watermark: Some(16),
+            is_high: Some(true),
+            ..QueueView::default()
+        };
+        let all = QueueView {
+            name: ALL_QUEUES.into(),
+            ..watcher.clone()
+        };
+        vec![all, watcher]
+    }
+
+    fn runtime(&self) -> Option<&Runtime> {
+        self.runtime.get()
     }
 }
 
@@ -149,11 +181,15 @@ fn the_snapshot_is_json_and_fresh() {
 /// counters.
 fn events(stream: &mut impl BufRead, count: usize) -> Vec<(u64, u64)> {
     let mut events = Vec::new();
-    let mut number = None;
+    let (mut number, mut is_stats) = (None, false);
     for line in stream.lines().map(Result::unwrap) {
         if let Some(id) = line.strip_prefix("id: ") {
             number = id.parse().ok();
-        } else if let Some(data) = line.strip_prefix("data: ") {
+        } else if let Some(event) = line.strip_prefix("event: ") {
+            is_stats = event == "stats";
+        } else if let Some(data) = line.strip_prefix("data: ")
+            && is_stats
+        {
             let stats: serde_json::Value = serde_json::from_str(data).unwrap();
             events.push((
                 number.unwrap(),
@@ -188,6 +224,93 @@ fn events_come_in_order_and_a_reader_that_reconnects_misses_none() {
     assert_eq!(again[0], first[1]);
 }
 
+/// The data of the first event with this name.
+fn first_event(stream: impl BufRead, name: &str) -> serde_json::Value {
+    let mut is_it = false;
+    for line in stream.lines().map(Result::unwrap) {
+        if let Some(event) = line.strip_prefix("event: ") {
+            is_it = event == name;
+        } else if let Some(data) = line.strip_prefix("data: ")
+            && is_it
+        {
+            return serde_json::from_str(data).unwrap();
+        }
+    }
+    panic!("the stream ended without {name}")
+}
+
+#[test]
+fn a_reader_of_events_gets_the_queues_which_are_listed_for_nobody_else() {
+    let fixture = fixture();
+    let counted = |stats: &serde_json::Value| stats["registrar"]["accepted"].as_u64();
+    let samples: serde_json::Value = serde_json::from_str(&fixture.text("/api/stats")).unwrap();
+    assert!(counted(&samples) > Some(0), "samples were taken");
+    assert_eq!(fixture.stand_in.listings.load(Ordering::Relaxed), 0);
+    let stream = fixture.get("/api/events").into_body().into_reader();
+    let queues = first_event(BufReader::new(stream), "queues");
+    let listed: serde_json::Value = serde_json::from_str(&fixture.text("/api/queues")).unwrap();
+    assert_eq!(queues, listed["queues"], "one shape");
+    assert_eq!(
+        (&queues[1]["queued_len"], &queues[1]["is_high"]),
+        (&20.into(), &true.into())
+    );
+}
+
+#[derive(Clone)]
+struct Change(u8);
+
+impl Event for Change {
+    type Key = u8;
+
+    fn key(&self) -> &u8 {
+        &self.0
+    }
+}
+
+#[test]
+fn long_queues_and_slow_subscribers_are_alerts_by_name() {
+    let fixture = fixture();
+    let runtime = Runtime::simulated(1);
+    let topic = runtime.topic::<Change>("changes").build();
+    let subscribe = |name: &str, capacity| {
+        let subscription = topic.subscribe().name(name).capacity(capacity);
+        let subscription = subscription.overflow(Overflow::DropOldest);
+        subscription.on(runtime.pool()).start(|_| ())
+    };
+    let _subscriptions = [subscribe("slow", 2), subscribe("quick", 100)];
+    for number in 0..5 {
+        let _ = topic.publish(Change(number));
+    }
+    assert!(fixture.stand_in.runtime.set(runtime.clone()).is_ok());
+    let alerts: serde_json::Value = serde_json::from_str(&fixture.text("/api/alerts")).unwrap();
+    let shown = |alert: &serde_json::Value| {
+        let of = |key: &str| alert[key].to_string();
+        [
+            of("name"),
+            of("count"),
+            of("is_active"),
+            of("queued_len"),
+            of("limit"),
+        ]
+        .join(" ")
+    };
+    let shown: Vec<_> = alerts["alerts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(shown)
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "null 3 true null \"the high watermark of watcher (16 waiting)\"",
+            "\"presence of sip:alice@example.com to 192.0.2.7:5060\" null true 20 \
+             \"the high watermark of watcher (16 waiting)\"",
+            "\"slow\" 3 true 2 \"the queue of a subscriber of changes\"",
+        ]
+    );
+}
+
 #[test]
 fn metrics_are_in_the_openmetrics_format() {
     let fixture = fixture();
@@ -198,6 +321,8 @@ fn metrics_are_in_the_openmetrics_format() {
         text.contains("\nbusyhour_registrar_binding_count 12000.0\n"),
         "{text}"
     );
+    let gauge = "\nbusyhour_queues_high_watermark{name=\"watcher\"} 16.0\n";
+    assert!(text.contains(gauge), "{text}");
     assert!(text.ends_with("# EOF\n"));
 }
 

@@ -1,7 +1,7 @@
 //! A usual REGISTER is parsed, kept as offsets, checked and read without an
-//! allocation.
+//! allocation, and a request is forwarded without one.
 
-use busyhour_sip::{Contacts, HeaderName, Message};
+use busyhour_sip::{Contacts, HeaderName, Message, RequestEdit, ResponseEdit, SliceOutput};
 
 const REGISTER: &[u8] = b"REGISTER sip:example.org SIP/2.0\r\n\
     Via: SIP/2.0/UDP 192.0.2.7:5070;branch=z9hG4bKnashds7;rport\r\n\
@@ -49,6 +49,29 @@ fn read() -> u32 {
 #[test]
 fn a_register_needs_no_allocation() {
     let counted = allocation_counter::measure(|| assert_eq!(read(), 600 + 1826 + 7200));
+    assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn forwarding_needs_no_allocation() {
+    let edit = RequestEdit {
+        uri: "sip:alice@192.0.2.8",
+        via: "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK2",
+        source: "192.0.2.7:5070".parse().ok(),
+        max_forwards: 69,
+        record_route: "<sip:192.0.2.1;lr>",
+        ..RequestEdit::default()
+    };
+    let mut room = [0; 2_048];
+    let counted = allocation_counter::measure(|| {
+        let request = Message::parse(REGISTER).expect("sound");
+        let mut out = SliceOutput::new(&mut room);
+        request.forward_request(&edit, &mut out);
+        let written = out.written().expect("it fits");
+        let forwarded = Message::parse(&room[..written]).expect("sound");
+        let mut back = [0; 2_048];
+        forwarded.forward_response(&ResponseEdit::default(), &mut SliceOutput::new(&mut back));
+    });
     assert_eq!(counted.count_total, 0);
 }
 

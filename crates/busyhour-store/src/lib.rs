@@ -22,6 +22,7 @@ mod simulated;
 mod soft_state;
 mod sqlite;
 mod completion_notifier;
+mod watermarks;
 
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
@@ -182,6 +183,19 @@ pub struct StoreStats {
     pub queued_high_water: u64,
     /// Most changes that may wait.
     pub queue_capacity: u64,
+    /// The `queued_len` at which an alert begins: half of the capacity.
+    pub high_watermark: u64,
+    /// The one at which it ends: an eighth of the capacity.
+    pub low_watermark: u64,
+    /// Whether there is an alert.
+    pub is_high: bool,
+    /// Alerts that have begun.
+    pub alerts_raised: u64,
+    /// For how long the first change has waited, those on their way included, in
+    /// nanoseconds.
+    pub oldest_waiting_ns: u64,
+    /// How long the current transaction has lasted, in nanoseconds; 0 if there is none.
+    pub running_for_ns: u64,
     /// Batches refused because the queue was full or the store closed.
     pub refused: u64,
     /// Changes made durable.

@@ -46,6 +46,10 @@ pub(super) enum Taken {
 
 struct State {
     waiting: Vec<Batch>,
+    /// When the first of those that wait has come.
+    arrived_at: Option<Instant>,
+    /// The same of the group on its way.
+    group_arrived_at: Option<Instant>,
     ended_rows: ExpiredRows,
     /// When the group on its way was taken.
     taken_at: Option<Instant>,
@@ -65,13 +69,12 @@ impl Queue {
     /// Room for `capacity` changes. `commit_timeout` has an effect only if a thread
     /// runs [`watchdog`](Self::watchdog).
     pub(super) fn new(capacity: usize, commit_timeout: Duration) -> Self {
-        let stats = StoreStats {
-            queue_capacity: capacity as u64,
-            ..StoreStats::default()
-        };
+        let stats = StoreStats::of_queue(capacity as u64);
         Self {
             state: Mutex::new(State {
                 waiting: Vec::new(),
+                arrived_at: None,
+                group_arrived_at: None,
                 ended_rows: ExpiredRows::new(),
                 taken_at: None,
                 last_error: None,
@@ -93,6 +96,9 @@ impl Queue {
         let mut state = self.lock();
         state.admit(batch.changes.len() as u64)?;
         let was_empty = state.waiting.is_empty();
+        if was_empty {
+            state.arrived_at = Some(Instant::now());
+        }
         state.waiting.push(batch);
         drop(state);
         if was_empty {
@@ -177,7 +183,7 @@ impl Queue {
 
     /// Fails what waits and was not yet taken.
     fn fail_waiting(&self, error: &CommitError) {
-        let group = std::mem::take(&mut self.lock().waiting);
+        let group = self.lock().take_waiting();
         if group.is_empty() {
             return;
         }
@@ -213,6 +219,7 @@ impl Queue {
     pub(super) fn finish(&self, changes: u64, took: Duration, outcome: &Result<(), CommitError>) {
         let mut state = self.lock();
         state.taken_at = None;
+        state.group_arrived_at = None;
         state.last_error = None;
         self.record(&mut state, changes, took, outcome);
     }
@@ -295,6 +302,8 @@ impl Queue {
         let stalled = state.overdue(self.commit_timeout).unwrap_or_default();
         let mut stats = StoreStats {
             stalled_ns: nanos(stalled),
+            oldest_waiting_ns: age_ns(state.group_arrived_at.or(state.arrived_at)),
+            running_for_ns: age_ns(state.taken_at),
             ..state.stats.clone()
         };
         state.ended_rows.tell(&mut stats);
@@ -322,11 +331,17 @@ impl State {
             false if self.waiting.is_empty() => return Taken::Nothing,
             false => {
                 self.ended_rows.request_yield(&self.waiting);
-                Taken::Group(std::mem::take(&mut self.waiting))
+                self.group_arrived_at = self.arrived_at;
+                Taken::Group(self.take_waiting())
             }
         };
         self.taken_at = Some(Instant::now());
         taken
+    }
+
+    fn take_waiting(&mut self) -> Vec<Batch> {
+        self.arrived_at = None;
+        std::mem::take(&mut self.waiting)
     }
 
     /// How long the current group has been in progress, if that is too long.
@@ -359,8 +374,7 @@ impl State {
             stats.refused += 1;
             return Err(refusal);
         }
-        stats.queued_len = queued_len;
-        stats.queued_high_water = stats.queued_high_water.max(queued_len);
+        stats.set_queued_len(queued_len);
         Ok(())
     }
 }
@@ -373,7 +387,7 @@ impl StoreStats {
         took: Duration,
         outcome: &Result<(), CommitError>,
     ) {
-        self.queued_len = self.queued_len.saturating_sub(changes);
+        self.set_queued_len(self.queued_len.saturating_sub(changes));
         match outcome {
             Ok(()) => self.record_success(changes, took),
             Err(error) => {
@@ -391,6 +405,10 @@ impl StoreStats {
         self.transaction_ns_total = self.transaction_ns_total.saturating_add(took_ns);
         self.transaction_ns_max = self.transaction_ns_max.max(took_ns);
     }
+}
+
+fn age_ns(since: Option<Instant>) -> u64 {
+    since.map_or(0, |since| nanos(since.elapsed()))
 }
 
 fn nanos(duration: Duration) -> u64 {

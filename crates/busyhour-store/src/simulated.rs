@@ -114,10 +114,7 @@ struct Removal {
 impl SimulatedDisk {
     /// An empty disk whose timing and failures follow from `seed`.
     pub fn new(seed: u64, behaviour: DiskBehaviour) -> Self {
-        let stats = StoreStats {
-            queue_capacity: behaviour.queue_capacity,
-            ..StoreStats::default()
-        };
+        let stats = StoreStats::of_queue(behaviour.queue_capacity);
         Self(Arc::new(Mutex::new(Disk {
             behaviour,
             random: seed,
@@ -273,7 +270,7 @@ impl Disk {
             }
             lost.extend(transaction.group);
         }
-        self.stats.queued_len = 0;
+        self.stats.set_queued_len(0);
         self.leave_ended();
         lost
     }
@@ -320,8 +317,7 @@ impl Disk {
             self.stats.refused += 1;
             return Err(Refused::Full);
         }
-        self.stats.queued_len = queued_len;
-        self.stats.queued_high_water = self.stats.queued_high_water.max(queued_len);
+        self.stats.set_queued_len(queued_len);
         self.waiting.push(batch);
         self.begin();
         Ok(())

@@ -61,7 +61,7 @@ pub(super) struct Call {
 pub(super) struct Branch {
     pub number: u32,
     pub callee: Party,
-    /// It has had its final response.
+    /// It has failed: it rings no more. A late 2xx of it is believed if it is forwarded.
     pub is_over: bool,
 }
 
@@ -93,6 +93,15 @@ impl Call {
     pub fn find(&self, callee_tag: &str) -> Option<usize> {
         let has_tag = |dialog: &Dialog| dialog.callee_tag.as_deref() == Some(callee_tag);
         self.dialogs.iter().position(has_tag)
+    }
+
+    /// Whether the dialog with this tag was answered, or ended for good, so that a 2xx of it
+    /// comes again.
+    pub fn has_had(&self, callee_tag: &str) -> bool {
+        self.find(callee_tag).is_some_and(|index| {
+            let dialog = &self.dialogs[index];
+            dialog.is_confirmed || dialog.is_spent
+        })
     }
 
     /// The index of the dialog with these tags of a request or response, and the side that
@@ -135,12 +144,14 @@ impl Call {
 
     /// A dialog ends; `by` is the side that ended it.
     pub fn end(&mut self, index: usize, ends: [DialogEnd; 2], code: Option<u16>, by: Option<Role>) {
-        if self.dialogs[index].end(ends, code) {
+        let dialog = &mut self.dialogs[index];
+        if dialog.end(ends, code) {
+            dialog.is_spent = true;
             self.last_end = Some((ends[0], by));
         }
     }
 
-    /// Tells the devices what has changed, and forgets dialogs that were never answered.
+    /// Tells the devices what has changed, and forgets dialogs that may begin again.
     pub fn tell(&mut self, out: &mut DialogActions) {
         let mut dialogs = std::mem::take(&mut self.dialogs);
         for dialog in &mut dialogs {
@@ -148,7 +159,7 @@ impl Call {
                 self.tell_side(dialog, role, out);
             }
         }
-        dialogs.retain(|dialog| dialog.is_confirmed || !dialog.is_over());
+        dialogs.retain(|dialog| dialog.is_spent || dialog.is_confirmed || !dialog.is_over());
         self.dialogs = dialogs;
     }
 
@@ -162,7 +173,8 @@ impl Call {
         dialog.version += 1;
         out.changes.push(DialogChange {
             device,
-            id: dialog.id,
+            // A device that calls itself has both sides.
+            id: dialog.id << 1 | role as u64,
             version: dialog.version,
             step: match news {
                 News::Is(state) => DialogStep::Is(self.info(dialog, role, state)),

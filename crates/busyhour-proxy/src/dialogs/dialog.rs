@@ -28,6 +28,9 @@ pub(super) struct Dialog {
     pub is_acked: bool,
     /// Its 2xx went through, at some time.
     pub is_confirmed: bool,
+    /// It ended for good: no late response begins it again. One that was cancelled may
+    /// still be answered.
+    pub is_spent: bool,
     /// When its present state began.
     pub since: Instant,
     /// The last message of it.
@@ -50,6 +53,7 @@ impl Dialog {
             early_answer: None,
             is_acked: false,
             is_confirmed: false,
+            is_spent: false,
             since: now,
             heard_at: now,
             session: None,

@@ -73,10 +73,10 @@ impl Exchange {
                 (waiting.offer, waiting.is_offered_back) = (answer, true);
             }
             (true, Some(offer), Some(answer)) => {
-                self.waiting.remove(index);
+                self.take(index);
                 self.agree(sender, offer, answer);
             }
-            _ => drop(self.waiting.remove(index)),
+            _ => drop(self.take(index)),
         }
         if is_success {
             let last = &mut self.last_cseq[sender as usize];
@@ -91,7 +91,7 @@ impl Exchange {
         let Some(index) = found.filter(|index| self.waiting[*index].is_offered_back) else {
             return;
         };
-        let waiting = self.waiting.remove(index);
+        let waiting = self.take(index);
         if let (Some(offer), Some(answer)) = (waiting.offer, answer) {
             self.agree(sender.other(), offer, answer);
         }
@@ -107,6 +107,15 @@ impl Exchange {
             (false, true) => *answerer = true,
             (false, false) => {}
         }
+    }
+
+    /// A session that nobody is changing takes no memory here.
+    fn take(&mut self, index: usize) -> Waiting {
+        let waiting = self.waiting.remove(index);
+        if self.waiting.is_empty() {
+            self.waiting = Vec::new();
+        }
+        waiting
     }
 
     fn find(&self, sender: Role, cseq: u32) -> Option<usize> {

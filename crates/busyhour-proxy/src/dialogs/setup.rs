@@ -78,6 +78,8 @@ impl Dialogs {
             return;
         }
         let device = callee.device.clone();
+        // Most calls have one branch and one dialog, and nothing grows by more.
+        entry.branches.reserve_exact(1);
         entry.branches.push(Branch {
             number,
             callee,
@@ -264,11 +266,7 @@ impl Dialogs {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        // A retransmission; the dialog may have ended by now.
-        let known = call
-            .find(&tag)
-            .map(|index| call.dialogs[index].is_confirmed);
-        if call.branch_mut(number).is_none() || known == Some(true) {
+        if call.branch_mut(number).is_none() || call.has_had(&tag) {
             return;
         }
         let Some(index) = self.place_winner(key, number, tag, out) else {
@@ -333,7 +331,8 @@ impl Dialogs {
         Some(index)
     }
 
-    /// The same for a 2xx. All that was not answered is about to end, which makes room.
+    /// The same for a 2xx. All that was not answered is about to end, which makes room. A
+    /// dialog that has ended for its callee, as its branch was given up, begins anew.
     fn place_winner(
         &mut self,
         key: QueueHandle,
@@ -341,7 +340,11 @@ impl Dialogs {
         tag: Arc<str>,
         out: &mut DialogActions,
     ) -> Option<usize> {
-        if let Some(index) = self.place(key, number, Some(tag.clone())) {
+        let call = self.calls.get_mut(key)?;
+        let found = call.find(&tag);
+        if !found.is_some_and(|index| call.dialogs[index].side(Role::Callee).is_ended())
+            && let Some(index) = self.place(key, number, Some(tag.clone()))
+        {
             return Some(index);
         }
         let call = self.calls.get_mut(key)?;
@@ -362,6 +365,7 @@ impl Dialogs {
         let contact = first.and_then(|first| first.side(Role::Caller).contact.clone());
         let mut dialog = Dialog::begin(id, contact, call.began.now);
         dialog.exchange.request(Role::Caller, call.cseq, call.offer);
+        call.dialogs.reserve_exact(1);
         call.dialogs.push(dialog);
         Some(call.dialogs.len() - 1)
     }

@@ -128,7 +128,7 @@ impl Dialogs {
 
     pub(super) fn next_id(&mut self) -> u64 {
         self.last_serial += 1;
-        u64::from(self.number) << 48 | self.last_serial
+        u64::from(self.number) << 47 | self.last_serial
     }
 
     /// The call that this INVITE began, or this caller's last one with the Call-ID.

@@ -53,7 +53,7 @@ impl Dialogs {
         let call = self.calls.get_mut(key)?;
         let dialog = call.dialogs.get_mut(index)?;
         let is_acked_now = method == Method::Ack && sender == Role::Caller && cseq == call.cseq;
-        dialog.is_acked |= is_acked_now;
+        dialog.is_acked |= is_acked_now && dialog.is_confirmed;
         dialog.heard(sender, now);
         let answered = DialogRequest {
             key,

@@ -3,16 +3,17 @@
 use crate::transaction::{ClientTransaction, NonInviteClient};
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_sip::Flow;
+use std::borrow::Cow;
 
 /// A request that was sent to one target.
 #[derive(Debug)]
-pub(super) struct Branch {
+pub(super) struct ClientBranch {
     pub label: u64,
     pub flow: Flow,
     pub is_registered: bool,
     /// Its target, and which way to it this is.
-    pub target: u16,
-    pub hop: u16,
+    pub target: u32,
+    pub hop: u32,
     /// Its part of Max-Breadth.
     pub breadth: u32,
     pub client: ClientTransaction,
@@ -36,12 +37,12 @@ pub(super) enum Cancel {
     No,
     /// It is sent when a provisional response comes (RFC 3261 §9.1); with the value of
     /// Reason.
-    Wanted(Option<Box<str>>),
+    Wanted(Option<Cow<'static, str>>),
     Sent(NonInviteClient, Buffer),
     Over,
 }
 
-impl Branch {
+impl ClientBranch {
     /// Whether a final response can still come.
     pub fn is_pending(&self) -> bool {
         !self.is_done

@@ -2,13 +2,14 @@
 
 use super::{
     Edge, EventKind,
-    branch::{Branch, Cancel},
+    branch::{Cancel, ClientBranch},
     context::Context,
     work::Work,
 };
 use crate::transaction::NonInviteClient;
 use busyhour::clock::Instant;
 use busyhour_sip::{HeaderName, Message};
+use std::borrow::Cow;
 
 /// What a CANCEL of ours says.
 #[derive(Debug)]
@@ -31,18 +32,18 @@ impl CancelReason {
         }
     }
 
-    fn text(&self) -> Option<&str> {
+    fn text(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::None => None,
-            Self::CompletedElsewhere => Some(COMPLETED_ELSEWHERE),
-            Self::Callers(values) => Some(values),
+            Self::CompletedElsewhere => Some(Cow::Borrowed(COMPLETED_ELSEWHERE)),
+            Self::Callers(values) => Some(Cow::Owned(values.to_string())),
         }
     }
 }
 
 impl<P> Context<P> {
     /// The caller wants no answer any more.
-    pub fn cancel<E: Edge>(&mut self, reason: &CancelReason, work: &mut Work<'_, E>) {
+    pub fn cancel<E: Edge<Data = P>>(&mut self, reason: &CancelReason, work: &mut Work<'_, E>) {
         if self.final_status != 0 || std::mem::replace(&mut self.is_cancelled, true) {
             return;
         }
@@ -57,14 +58,18 @@ impl<P> Context<P> {
     }
 
     /// Cancels every branch of an INVITE that may still be answered.
-    pub fn cancel_branches<E: Edge>(&mut self, reason: &CancelReason, work: &mut Work<'_, E>) {
+    pub fn cancel_branches<E: Edge<Data = P>>(
+        &mut self,
+        reason: &CancelReason,
+        work: &mut Work<'_, E>,
+    ) {
         for number in 0..self.branches.len() {
             self.cancel_branch(number as u16, reason, work);
         }
     }
 
     /// Cancels a branch, now or when its first provisional response comes.
-    pub fn cancel_branch<E: Edge>(
+    pub fn cancel_branch<E: Edge<Data = P>>(
         &mut self,
         number: u16,
         reason: &CancelReason,
@@ -72,18 +77,18 @@ impl<P> Context<P> {
     ) {
         let is_invite = self.server.is_invite();
         let branch = self.branches.get_mut(usize::from(number));
-        let is_open = |branch: &&mut Branch| {
+        let is_open = |branch: &&mut ClientBranch| {
             is_invite && branch.is_pending() && matches!(branch.cancel, Cancel::No)
         };
         if let Some(branch) = branch.filter(is_open) {
-            branch.cancel = Cancel::Wanted(reason.text().map(Into::into));
+            branch.cancel = Cancel::Wanted(reason.text());
             branch.timer_c = Instant::FAR_FUTURE;
             self.send_wanted_cancel(number, work);
         }
     }
 
     /// Sends the CANCEL that a branch wants, if its request is known to have arrived.
-    pub fn send_wanted_cancel<E: Edge>(&mut self, number: u16, work: &mut Work<'_, E>) {
+    pub fn send_wanted_cancel<E: Edge<Data = P>>(&mut self, number: u16, work: &mut Work<'_, E>) {
         let Some(branch) = self.branches.get_mut(usize::from(number)) else {
             return;
         };
@@ -97,8 +102,9 @@ impl<P> Context<P> {
             .resend
             .as_ref()
             .and_then(|it| Message::parse(it).ok());
-        let reasons: Vec<_> = reason.iter().map(|reason| &**reason).collect();
-        let cancel = request.and_then(|it| work.shared.write(|out| it.write_cancel(&reasons, out)));
+        let reason = reason.as_deref();
+        let reasons = reason.as_slice();
+        let cancel = request.and_then(|it| work.shared.write(|out| it.write_cancel(reasons, out)));
         let timers = work.shared.policy.timers;
         let is_reliable = branch.flow.transport.is_reliable();
         branch.timer_c = Instant::FAR_FUTURE;
@@ -117,7 +123,7 @@ impl<P> Context<P> {
     }
 
     /// What is due of a branch's CANCEL.
-    pub fn expire_cancel<E: Edge>(&mut self, number: u16, work: &mut Work<'_, E>) {
+    pub fn expire_cancel<E: Edge<Data = P>>(&mut self, number: u16, work: &mut Work<'_, E>) {
         use crate::transaction::ClientTimeout as Timeout;
         let timers = work.shared.policy.timers;
         let Some(branch) = self.branches.get_mut(usize::from(number)) else {

@@ -4,7 +4,7 @@
 use super::{
     Edge, EventKind, Fallback, Target, TransactionId,
     best_response::BestResponse,
-    branch::Branch,
+    branch::ClientBranch,
     work::{Answer, Work},
 };
 use crate::{
@@ -22,7 +22,7 @@ pub(super) struct Context<P> {
     /// Matches retransmissions (RFC 3261 §17.2.3).
     pub key: u128,
     /// The caller's; dropped when the table forgets the request.
-    pub permit: P,
+    pub data: P,
     pub began_at: Instant,
     /// Where responses go.
     pub upstream: Flow,
@@ -31,7 +31,7 @@ pub(super) struct Context<P> {
     pub last_response: Option<Buffer>,
     /// Until the final response.
     pub pending: Option<Box<Pending>>,
-    pub branches: Vec<Branch>,
+    pub branches: Vec<ClientBranch>,
     /// 0 before it is sent.
     pub final_status: u16,
     pub is_cancelled: bool,
@@ -75,12 +75,12 @@ impl Pending {
 impl<P> Context<P> {
     /// Whether nothing of it can go on.
     pub fn is_over(&self) -> bool {
-        self.server.is_terminated() && self.branches.iter().all(Branch::is_over)
+        self.server.is_terminated() && self.branches.iter().all(ClientBranch::is_over)
     }
 
     pub fn next_due(&self) -> Instant {
         let ring_due = self.pending.as_ref().map(|pending| pending.ring_due);
-        let branches = self.branches.iter().map(Branch::next_due);
+        let branches = self.branches.iter().map(ClientBranch::next_due);
         branches
             .chain(ring_due)
             .fold(self.server.next_due(), Instant::min)
@@ -91,12 +91,12 @@ impl<P> Context<P> {
         let pending = self.pending.as_ref();
         let pending = pending.map_or(0, |it| it.request.len() + it.best.held_bytes());
         let response = self.last_response.as_ref().map_or(0, |it| it.len());
-        let branches: usize = self.branches.iter().map(Branch::held_bytes).sum();
+        let branches: usize = self.branches.iter().map(ClientBranch::held_bytes).sum();
         pending + response + branches
     }
 
     /// Everything that is due.
-    pub fn expire<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+    pub fn expire<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) {
         self.expire_server(work);
         for number in 0..self.branches.len() {
             self.expire_branch(number, work);
@@ -108,7 +108,7 @@ impl<P> Context<P> {
         self.advance(work);
     }
 
-    fn expire_server<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+    fn expire_server<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) {
         let timers = work.shared.policy.timers;
         match self.server.expire(work.now, &timers) {
             ServerTimeout::Nothing => {}
@@ -127,18 +127,23 @@ impl<P> Context<P> {
     }
 
     /// Sends the last response again, if the transaction does so.
-    pub fn repeat_response<E: Edge>(&self, work: &mut Work<'_, E>) {
+    pub fn repeat_response<E: Edge<Data = P>>(&self, work: &mut Work<'_, E>) {
         if let Some(response) = self.last_response.clone().filter(|_| self.server.repeats()) {
             work.send(self.upstream, response);
         }
     }
 
     /// Sends a response of our own.
-    pub fn send_own<E: Edge>(&mut self, answer: &Answer<'_>, work: &mut Work<'_, E>) {
+    pub fn send_own<E: Edge<Data = P>>(&mut self, answer: &Answer<'_>, work: &mut Work<'_, E>) {
         let Some(pending) = &self.pending else {
             return;
         };
-        let (message, tag) = (pending.message(), self.id.tag());
+        let message = pending.message();
+        // A 100 has no tag of ours.
+        let tag = match answer.status {
+            Status::TRYING => String::new(),
+            _ => self.id.tag(),
+        };
         let written = work
             .shared
             .write_answer(&message, pending.from, answer, &tag);
@@ -147,7 +152,7 @@ impl<P> Context<P> {
 
     /// Sends a response upstream if the server transaction allows it; without memory for
     /// it, the request ends as if its response were lost.
-    pub fn respond<E: Edge>(
+    pub fn respond<E: Edge<Data = P>>(
         &mut self,
         status: u16,
         response: Option<Buffer>,
@@ -163,3 +168,6 @@ impl<P> Context<P> {
         }
     }
 }
+
+// An answered call costs this until its transactions have ended.
+const _: () = assert!(size_of::<Context<()>>() + size_of::<ClientBranch>() <= 512);

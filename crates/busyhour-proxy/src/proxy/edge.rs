@@ -4,22 +4,31 @@ use busyhour_sip::{Flow, Message};
 
 /// What the proxy writes about itself; the owner of its sockets knows.
 pub trait Edge {
+    /// What is kept with each request, and dropped when the table forgets it: who sent it,
+    /// its targets, a share of a bounded resource.
+    type Data;
+
     /// Appends `sent-by` of our Via for a message that leaves on `flow`: host, and port
     /// where it is not the default one.
     fn put_sent_by(&self, flow: Flow, out: &mut String);
 
-    /// Appends the value of Record-Route for a request that came on `from` and leaves on
-    /// `to`: one URI in brackets, or two if transport or address differ (RFC 5658), that of
-    /// `to` first. Nothing if the proxy need not stay on the path.
-    fn put_record_route(&self, request: &Message<'_>, from: Flow, to: Flow, out: &mut String);
+    /// Appends the value of Record-Route for a request on its way: one URI in brackets, or
+    /// two (RFC 5658), that of the side to which it goes first. Nothing if the proxy need
+    /// not stay on the path.
+    fn put_record_route(&self, passage: &Passage<'_, '_, Self::Data>, out: &mut String);
 }
 
-impl<T: Edge + ?Sized> Edge for &T {
-    fn put_sent_by(&self, flow: Flow, out: &mut String) {
-        (**self).put_sent_by(flow, out);
-    }
-
-    fn put_record_route(&self, request: &Message<'_>, from: Flow, to: Flow, out: &mut String) {
-        (**self).put_record_route(request, from, to, out);
-    }
+/// A request on its way through the proxy.
+#[derive(Debug)]
+pub struct Passage<'p, 'a, D> {
+    /// As it came.
+    pub request: &'p Message<'a>,
+    /// The way on which it came.
+    pub from: Flow,
+    /// The way on which it goes.
+    pub to: Flow,
+    /// What is kept with it.
+    pub data: &'p D,
+    /// The label of the target to which it goes.
+    pub label: u64,
 }

@@ -1,9 +1,10 @@
 //! Where a request goes next (RFC 3261 §16.5, §16.6).
 
 use super::{
-    BranchId, Edge, EventKind, FailureCause, Fallback, NextHop, Occasion, Outbound, TargetSet,
+    BranchId, Edge, EventKind, FailureCause, Fallback, NextHop, Occasion, Outbound, Passage,
+    Target, TargetSet,
     best_response::Candidate,
-    branch::{Branch, Cancel},
+    branch::{Cancel, ClientBranch},
     context::{Context, Pending},
     work::{Shared, Work},
 };
@@ -12,8 +13,10 @@ use crate::{
     transaction::ClientTransaction,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
-use busyhour_sip::{Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit};
-use std::ops::Range;
+use busyhour_sip::{
+    Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit, Start, Transport,
+};
+use std::{mem::take, ops::Range};
 
 /// One way to one target, about to be taken.
 #[derive(Clone, Copy)]
@@ -25,7 +28,7 @@ struct Attempt {
 
 impl<P> Context<P> {
     /// The caller has said where the request goes.
-    pub fn locate<E: Edge>(&mut self, set: TargetSet, work: &mut Work<'_, E>) {
+    pub fn locate<E: Edge<Data = P>>(&mut self, set: TargetSet, work: &mut Work<'_, E>) {
         if let Some(pending) = self.pending.as_mut().filter(|pending| !pending.is_located) {
             pending.is_located = true;
             pending.ring_due = Instant::FAR_FUTURE;
@@ -38,26 +41,28 @@ impl<P> Context<P> {
 
     /// Goes on when no branch is left that could answer: the next group, a fallback, or
     /// the best response.
-    pub fn advance<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+    pub fn advance<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) {
         let Some(pending) = self.pending.as_ref().filter(|pending| pending.is_located) else {
             return;
         };
         let is_final = self.is_cancelled || pending.best.status() >= 600;
-        let awaits = |branch: &Branch| branch.is_pending() && !branch.is_abandoned;
+        // Then the end of a branch gives some back.
+        let has_breadth = self.free_breadth() > 0;
+        let awaits = |branch: &ClientBranch| branch.is_pending() && !branch.is_abandoned;
         if self.branches.iter().any(awaits) {
             return;
         }
-        if !is_final && (self.start_group(work) || self.start_fallback(work)) {
+        if !is_final && has_breadth && (self.start_group(work) || self.start_fallback(work)) {
             return;
         }
-        if !self.branches.iter().any(Branch::is_pending) {
+        if !self.branches.iter().any(ClientBranch::is_pending) {
             self.finish(work);
         }
     }
 
     /// Tries the targets of the next group; `false` if there is none, or none of them could
     /// be tried.
-    fn start_group<E: Edge>(&mut self, work: &mut Work<'_, E>) -> bool {
+    fn start_group<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) -> bool {
         let mut has_begun = false;
         while !has_begun {
             let free = self.free_breadth();
@@ -65,6 +70,7 @@ impl<P> Context<P> {
             else {
                 return false;
             };
+            self.branches.reserve_exact(group.len());
             for (place, target) in group.enumerate() {
                 let breadth = breadth.of(place as u32);
                 let hop = 0;
@@ -94,7 +100,7 @@ impl<P> Context<P> {
         whole.saturating_sub(used)
     }
 
-    fn start_fallback<E: Edge>(&mut self, work: &mut Work<'_, E>) -> bool {
+    fn start_fallback<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) -> bool {
         while let Some(pending) = &mut self.pending {
             let Some(fallback) = pending.take_fallback() else {
                 return false;
@@ -108,15 +114,23 @@ impl<P> Context<P> {
     }
 
     /// Sends the request on the first way that works, beginning with that of `attempt`.
-    fn attempt<E: Edge>(&mut self, attempt: Attempt, work: &mut Work<'_, E>) -> bool {
+    fn attempt<E: Edge<Data = P>>(&mut self, attempt: Attempt, work: &mut Work<'_, E>) -> bool {
         let Some(pending) = &mut self.pending else {
             return false;
         };
         let target = pending.targets.get(attempt.target);
-        let Some(hop) = target.and_then(|target| target.hops.get(attempt.hop)) else {
+        let way = target.and_then(|target| pending.way(target, attempt.hop));
+        let Some((target, (number, hop))) = target.zip(way) else {
             return false;
         };
-        if self.branches.len() >= work.shared.policy.branches_max {
+        let (label, attempt) = (
+            target.label,
+            Attempt {
+                hop: number,
+                ..attempt
+            },
+        );
+        if self.branches.len() >= work.shared.policy.branches_max.min(BRANCHES_MAX) {
             work.shared.stats.targets_left_out += 1;
             return false;
         }
@@ -126,10 +140,9 @@ impl<P> Context<P> {
             nonce: self.id.nonce,
             number,
         };
-        let label = target.map_or(0, |target| target.label);
         let Some(message) = work
             .shared
-            .write_forwarded(pending, parameter, attempt, hop)
+            .write_forwarded(pending, &self.data, parameter, attempt, hop)
         else {
             pending.best.offer(Candidate {
                 status: 503,
@@ -141,6 +154,7 @@ impl<P> Context<P> {
         let branch = self.begin_branch(attempt, hop, label, &message, work);
         self.branches.push(branch);
         work.shared.stats.forwarded += 1;
+        work.shared.stats.branch_count += 1;
         work.note(EventKind::Forwarded {
             branch: number,
             label,
@@ -149,14 +163,14 @@ impl<P> Context<P> {
         true
     }
 
-    fn begin_branch<E: Edge>(
+    fn begin_branch<E: Edge<Data = P>>(
         &self,
         attempt: Attempt,
         hop: NextHop,
         label: u64,
         message: &Buffer,
         work: &Work<'_, E>,
-    ) -> Branch {
+    ) -> ClientBranch {
         let (is_invite, policy) = (self.server.is_invite(), &work.shared.policy);
         let is_reliable = hop.flow.transport.is_reliable();
         let timer_c = match is_invite {
@@ -165,12 +179,12 @@ impl<P> Context<P> {
         };
         // Over a reliable transport only CANCEL and ACK are made of it.
         let resend = (is_invite || !is_reliable).then(|| message.clone());
-        Branch {
+        ClientBranch {
             label,
             flow: hop.flow,
             is_registered: hop.is_registered,
-            target: attempt.target as u16,
-            hop: attempt.hop as u16,
+            target: attempt.target as u32,
+            hop: attempt.hop as u32,
             breadth: attempt.breadth,
             client: ClientTransaction::start(work.now, is_invite, is_reliable, &policy.timers),
             resend,
@@ -184,7 +198,12 @@ impl<P> Context<P> {
     }
 
     /// Sends a message on a branch's way.
-    pub fn send_branch<E: Edge>(&self, number: u16, datagram: Buffer, work: &mut Work<'_, E>) {
+    pub fn send_branch<E: Edge<Data = P>>(
+        &self,
+        number: u16,
+        datagram: Buffer,
+        work: &mut Work<'_, E>,
+    ) {
         let Some(branch) = self.branches.get(usize::from(number)) else {
             return;
         };
@@ -202,7 +221,7 @@ impl<P> Context<P> {
 
     /// A branch has ended without a final response that goes back, or with a 503: the next
     /// way to its target is tried (RFC 3263 §4.3), else `candidate` counts.
-    pub fn fail_over<E: Edge>(
+    pub fn fail_over<E: Edge<Data = P>>(
         &mut self,
         number: u16,
         candidate: Candidate,
@@ -219,8 +238,8 @@ impl<P> Context<P> {
             cause,
         });
         let attempt = Attempt {
-            target: branch.target.into(),
-            hop: usize::from(branch.hop) + 1,
+            target: branch.target as usize,
+            hop: branch.hop as usize + 1,
             breadth: branch.breadth,
         };
         let is_decided = self
@@ -236,8 +255,25 @@ impl<P> Context<P> {
 }
 
 impl Pending {
+    /// The first way to a target from number `hop` on, and its number. A request to a SIPS
+    /// URI goes over TLS or not at all (RFC 3261 §26.2.2).
+    fn way(&self, target: &Target, hop: usize) -> Option<(usize, NextHop)> {
+        let scheme = self.uri_for(target).get(..5);
+        let is_secure = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:"));
+        let usable = |hop: &NextHop| !is_secure || hop.flow.transport == Transport::Tls;
+        let ways = (hop..).map_while(|hop| Some((hop, target.hops.get(hop)?)));
+        ways.into_iter().find(|(_, hop)| usable(hop))
+    }
+
+    /// The Request-URI for a target.
+    fn uri_for<'p>(&'p self, target: &'p Target) -> &'p str {
+        let came_with = || self.uri.as_deref().unwrap_or(request_uri(&self.message()));
+        target.request_uri().unwrap_or_else(came_with)
+    }
+
     /// The targets of the next group, as many as the breadth allows, and the breadth of
-    /// each.
+    /// each. If something comes after them, they leave half of it: after the ring time
+    /// their branches still have their part.
     fn take_group(&mut self, free: u32) -> Option<(Range<usize>, Breadth)> {
         let (from, rest) = (self.next_target, self.targets.get(self.next_target..)?);
         let group = rest.first()?.group;
@@ -247,7 +283,12 @@ impl Pending {
             return None;
         }
         self.next_target += count;
-        Some((from..from + count, Breadth::divide(free, count as u32)))
+        let comes_next = self.next_target < self.targets.len() || !self.fallbacks.is_empty();
+        let share = match comes_next {
+            true => (free - free / 2).max(count as u32),
+            false => free,
+        };
+        Some((from..from + count, Breadth::divide(share, count as u32)))
     }
 
     /// The group rings from now on, as long as something comes after it.
@@ -302,17 +343,23 @@ impl<E: Edge> Shared<E> {
     fn write_forwarded(
         &mut self,
         pending: &Pending,
+        data: &E::Data,
         parameter: BranchParameter,
         attempt: Attempt,
         hop: NextHop,
     ) -> Option<Buffer> {
         let (message, rest) = (pending.message(), pending.rest);
         let target = pending.targets.get(attempt.target)?;
-        let came_with = pending.uri.as_deref().unwrap_or(request_uri(&message));
-        let uri = target.request_uri().unwrap_or(came_with);
+        let uri = pending.uri_for(target);
         self.put_via(hop.flow);
         parameter.write(rest.loop_hash, &mut self.via);
-        self.put_record_route(&message, pending.from, hop.flow);
+        self.put_record_route(&Passage {
+            request: &message,
+            from: pending.from,
+            to: hop.flow,
+            data,
+            label: target.label,
+        });
         let (via, record_route) = (take(&mut self.via), take(&mut self.record_route));
         let edit = RequestEdit {
             via: &via,
@@ -372,21 +419,18 @@ impl<E: Edge> Shared<E> {
         self.via.push_str(";branch=");
     }
 
-    fn put_record_route(&mut self, message: &Message<'_>, from: Flow, to: Flow) {
+    fn put_record_route(&mut self, passage: &Passage<'_, '_, E::Data>) {
         self.record_route.clear();
-        if makes_dialog(message) {
-            self.edge
-                .put_record_route(message, from, to, &mut self.record_route);
+        if makes_dialog(passage.request) {
+            self.edge.put_record_route(passage, &mut self.record_route);
         }
     }
 }
 
-use std::mem::take;
-
 fn request_uri<'a>(message: &Message<'a>) -> &'a str {
     match message.start() {
-        busyhour_sip::Start::Request { uri, .. } => uri,
-        busyhour_sip::Start::Response { .. } => "",
+        Start::Request { uri, .. } => uri,
+        Start::Response { .. } => "",
     }
 }
 
@@ -459,3 +503,6 @@ fn strict_router(routes: Option<&str>) -> Option<(&str, &str)> {
         .is_none()
         .then_some((router.text, others))
 }
+
+/// As many as the branch parameter can number.
+const BRANCHES_MAX: usize = u16::MAX as usize;

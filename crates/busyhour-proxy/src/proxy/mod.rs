@@ -17,7 +17,7 @@ mod cancelling;
 mod table;
 
 pub use actions::{Actions, Outbound};
-pub use edge::Edge;
+pub use edge::{Edge, Passage};
 pub use event::{Event, EventKind, FailureCause};
 pub use policy::Policy;
 pub use slots::TransactionId;

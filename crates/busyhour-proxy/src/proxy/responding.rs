@@ -3,7 +3,7 @@
 use super::{
     Edge, EventKind, FailureCause,
     best_response::{Candidate, is_challenge},
-    branch::{Branch, Cancel},
+    branch::{Cancel, ClientBranch},
     cancelling::CancelReason,
     context::Context,
     work::{Shared, Work},
@@ -24,7 +24,7 @@ pub(super) struct BranchResponse<'r, 'a> {
 impl<P> Context<P> {
     /// A response that names a branch of this request. Returns whether there is such a
     /// branch.
-    pub fn receive_response<E: Edge>(
+    pub fn receive_response<E: Edge<Data = P>>(
         &mut self,
         response: BranchResponse<'_, '_>,
         work: &mut Work<'_, E>,
@@ -57,7 +57,11 @@ impl<P> Context<P> {
         true
     }
 
-    fn pass<E: Edge>(&mut self, response: BranchResponse<'_, '_>, work: &mut Work<'_, E>) {
+    fn pass<E: Edge<Data = P>>(
+        &mut self,
+        response: BranchResponse<'_, '_>,
+        work: &mut Work<'_, E>,
+    ) {
         match response.status {
             ..200 => self.progress(response, work),
             200..300 => self.succeed(response, work),
@@ -67,7 +71,11 @@ impl<P> Context<P> {
     }
 
     /// RFC 3261 §16.7 steps 2 and 5.
-    fn progress<E: Edge>(&mut self, response: BranchResponse<'_, '_>, work: &mut Work<'_, E>) {
+    fn progress<E: Edge<Data = P>>(
+        &mut self,
+        response: BranchResponse<'_, '_>,
+        work: &mut Work<'_, E>,
+    ) {
         let BranchResponse { number, status, .. } = response;
         let is_invite = self.server.is_invite();
         let timer_c = work.now + work.shared.policy.timer_c;
@@ -97,7 +105,11 @@ impl<P> Context<P> {
 
     /// A 2xx goes back at once (step 5), and the other branches are cancelled (step 10).
     /// 2xx to INVITE from other branches go back as well.
-    fn succeed<E: Edge>(&mut self, response: BranchResponse<'_, '_>, work: &mut Work<'_, E>) {
+    fn succeed<E: Edge<Data = P>>(
+        &mut self,
+        response: BranchResponse<'_, '_>,
+        work: &mut Work<'_, E>,
+    ) {
         let BranchResponse { number, status, .. } = response;
         let Some(branch) = self.branches.get_mut(usize::from(number)) else {
             return;
@@ -127,7 +139,11 @@ impl<P> Context<P> {
         }
     }
 
-    fn fail<E: Edge>(&mut self, response: BranchResponse<'_, '_>, work: &mut Work<'_, E>) {
+    fn fail<E: Edge<Data = P>>(
+        &mut self,
+        response: BranchResponse<'_, '_>,
+        work: &mut Work<'_, E>,
+    ) {
         let BranchResponse { number, status, .. } = response;
         let Some(branch) = self.branches.get_mut(usize::from(number)) else {
             return;
@@ -166,7 +182,11 @@ impl<P> Context<P> {
     }
 
     /// Sends the ACK of a refusal, and keeps it for retransmissions.
-    fn acknowledge<E: Edge>(&mut self, response: BranchResponse<'_, '_>, work: &mut Work<'_, E>) {
+    fn acknowledge<E: Edge<Data = P>>(
+        &mut self,
+        response: BranchResponse<'_, '_>,
+        work: &mut Work<'_, E>,
+    ) {
         let Some(branch) = self.branches.get_mut(usize::from(response.number)) else {
             return;
         };
@@ -179,7 +199,7 @@ impl<P> Context<P> {
     }
 
     /// Sends what a branch sends again.
-    fn resend<E: Edge>(&self, number: u16, work: &mut Work<'_, E>) {
+    fn resend<E: Edge<Data = P>>(&self, number: u16, work: &mut Work<'_, E>) {
         let branch = self.branches.get(usize::from(number));
         if let Some(message) = branch.and_then(|branch| branch.resend.clone()) {
             self.send_branch(number, message, work);
@@ -187,7 +207,7 @@ impl<P> Context<P> {
     }
 
     /// What is due on one branch.
-    pub fn expire_branch<E: Edge>(&mut self, place: usize, work: &mut Work<'_, E>) {
+    pub fn expire_branch<E: Edge<Data = P>>(&mut self, place: usize, work: &mut Work<'_, E>) {
         let (number, timers) = (place as u16, work.shared.policy.timers);
         let Some(branch) = self.branches.get_mut(place) else {
             return;
@@ -213,23 +233,28 @@ impl<P> Context<P> {
     }
 
     /// Nothing final came in time: that counts as 408 (RFC 3261 §16.8, §9.1).
-    fn time_out<E: Edge>(&mut self, number: u16, work: &mut Work<'_, E>) {
+    fn time_out<E: Edge<Data = P>>(&mut self, number: u16, work: &mut Work<'_, E>) {
         work.shared.stats.timed_out += 1;
         self.end_branch(number, FailureCause::Timeout, work);
     }
 
     /// A message of a branch could not be sent: that counts as 503, for the flow of a
     /// registration as 480 (RFC 3261 §16.9, RFC 5626 §7).
-    pub fn transport_error<E: Edge>(&mut self, number: u16, work: &mut Work<'_, E>) {
+    pub fn transport_error<E: Edge<Data = P>>(&mut self, number: u16, work: &mut Work<'_, E>) {
         let branch = self.branches.get(usize::from(number));
-        if branch.is_some_and(Branch::is_pending) {
+        if branch.is_some_and(ClientBranch::is_pending) {
             work.shared.stats.transport_errors += 1;
             self.end_branch(number, FailureCause::Transport, work);
             self.advance(work);
         }
     }
 
-    fn end_branch<E: Edge>(&mut self, number: u16, cause: FailureCause, work: &mut Work<'_, E>) {
+    fn end_branch<E: Edge<Data = P>>(
+        &mut self,
+        number: u16,
+        cause: FailureCause,
+        work: &mut Work<'_, E>,
+    ) {
         let Some(branch) = self.branches.get_mut(usize::from(number)) else {
             return;
         };
@@ -258,7 +283,7 @@ impl<P> Context<P> {
         }
     }
 
-    fn fail_without_response<E: Edge>(
+    fn fail_without_response<E: Edge<Data = P>>(
         &mut self,
         candidate: Candidate,
         cause: FailureCause,
@@ -279,7 +304,7 @@ impl<P> Context<P> {
 
     /// Nobody in the group has answered within its ring time, or nobody has said where the
     /// request goes.
-    pub fn ring_out<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+    pub fn ring_out<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) {
         let Some(pending) = &mut self.pending else {
             return;
         };
@@ -301,7 +326,7 @@ impl<P> Context<P> {
     }
 
     /// Sends the best response (RFC 3261 §16.7 step 6); without one, our own.
-    pub fn finish<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+    pub fn finish<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) {
         let Some(pending) = &self.pending else {
             return;
         };
@@ -333,7 +358,12 @@ impl<P> Context<P> {
     }
 
     /// Sends a refusal that was received, with the challenges of others (step 7).
-    fn forward_refusal<E: Edge>(&mut self, status: u16, received: &Buffer, work: &mut Work<'_, E>) {
+    fn forward_refusal<E: Edge<Data = P>>(
+        &mut self,
+        status: u16,
+        received: &Buffer,
+        work: &mut Work<'_, E>,
+    ) {
         let Ok(message) = Message::parse(received) else {
             return self.send_own(&own_status(status).into(), work);
         };
@@ -358,7 +388,7 @@ impl<P> Context<P> {
     }
 
     /// A request other than INVITE gets no 408.
-    fn stay_silent<E: Edge>(&mut self, work: &mut Work<'_, E>) {
+    fn stay_silent<E: Edge<Data = P>>(&mut self, work: &mut Work<'_, E>) {
         self.server.give_up();
         self.last_response = None;
         work.shared.stats.unanswered += 1;

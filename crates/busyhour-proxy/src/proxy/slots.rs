@@ -53,8 +53,4 @@ impl<T> Slots<T> {
         self.free.push(slot);
         Some(value)
     }
-
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.places.iter().flatten()
-    }
 }

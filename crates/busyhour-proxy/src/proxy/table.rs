@@ -22,17 +22,17 @@ use busyhour::{
 use busyhour_sip::{Flow, HeaderName, Host, Message, Method, Start, Status};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::{
+    fmt,
+    hash::{BuildHasher, Hash, Hasher},
+};
 
 /// A proxy's requests; pure. A server may have several tables, if all messages of a
 /// Call-ID always go to the same one.
 ///
-/// `E` says how the proxy names itself. A `P` is kept with each request, and dropped when
-/// the table forgets it: a share of a bounded resource, for example, or a record of the
-/// call.
-#[derive(Debug)]
-pub struct Proxy<E, P = ()> {
-    contexts: Slots<Box<Context<P>>>,
+/// `E` says how the proxy names itself, and what is kept with each request.
+pub struct Proxy<E: Edge> {
+    contexts: Slots<Box<Context<E::Data>>>,
     /// Slots by [`Context::key`].
     keys: HashTable<u32>,
     timers: TimerQueue<u32>,
@@ -41,8 +41,8 @@ pub struct Proxy<E, P = ()> {
     hashers: [FixedState; 3],
     serial: u64,
     held_bytes: u64,
-    /// Permits of requests that ended, until their events are handled.
-    ended: Vec<(TransactionId, P)>,
+    /// What was kept with requests that ended, until their events are handled.
+    ended: Vec<(TransactionId, E::Data)>,
 }
 
 /// A message that came in.
@@ -78,7 +78,7 @@ pub enum Begun {
     Known,
 }
 
-impl<E: Edge, P> Proxy<E, P> {
+impl<E: Edge> Proxy<E> {
     /// An empty table. Buffers of what it sends come from `pool`. `seed` must be secret;
     /// all tables of a server need the same `loops`, and each a seed of its own.
     pub fn new(policy: Policy, edge: E, pool: BufferPool, loops: LoopDetection, seed: u64) -> Self {
@@ -109,13 +109,13 @@ impl<E: Edge, P> Proxy<E, P> {
 
     /// What is kept with a request, as long as the table knows it; and after its end until
     /// [`drop_ended`](Self::drop_ended), for the events of its last step.
-    pub fn permit(&self, transaction: TransactionId) -> Option<&P> {
+    pub fn data(&self, transaction: TransactionId) -> Option<&E::Data> {
         let context = self.contexts.get(transaction.slot);
         match context.filter(|context| context.id == transaction) {
-            Some(context) => Some(&context.permit),
+            Some(context) => Some(&context.data),
             None => {
                 let mut ended = self.ended.iter();
-                ended.find_map(|(id, permit)| (*id == transaction).then_some(permit))
+                ended.find_map(|(id, data)| (*id == transaction).then_some(data))
             }
         }
     }
@@ -132,17 +132,15 @@ impl<E: Edge, P> Proxy<E, P> {
     }
 
     /// The same, to change.
-    pub fn permit_mut(&mut self, transaction: TransactionId) -> Option<&mut P> {
+    pub fn data_mut(&mut self, transaction: TransactionId) -> Option<&mut E::Data> {
         let context = self.contexts.get_mut(transaction.slot)?;
-        (context.id == transaction).then_some(&mut context.permit)
+        (context.id == transaction).then_some(&mut context.data)
     }
 
     /// Everything counted so far.
     pub fn stats(&self) -> ProxyStats {
-        let branches = self.contexts.iter().map(|context| context.branches.len());
         ProxyStats {
             transaction_count: self.contexts.len() as u64,
-            branch_count: branches.sum::<usize>() as u64,
             held_bytes: self.held_bytes,
             ..self.shared.stats.clone()
         }
@@ -181,13 +179,13 @@ impl<E: Edge, P> Proxy<E, P> {
     ///
     /// # Errors
     ///
-    /// [`RequestRefusal::Full`]; then nothing has begun, and the permit is dropped.
+    /// [`RequestRefusal::Full`]; then nothing has begun, and the data is dropped.
     pub fn begin(
         &mut self,
         now: Instant,
         inbound: &Inbound<'_, '_>,
         routing: &Routing<'_>,
-        permit: P,
+        data: E::Data,
         out: &mut Actions,
     ) -> Result<Begun, RequestRefusal> {
         let key = self.key(inbound.message);
@@ -201,7 +199,7 @@ impl<E: Edge, P> Proxy<E, P> {
             self.shared.stats.refused_full += 1;
             return Err(RequestRefusal::Full);
         }
-        let id = self.insert(now, key, inbound, routing, permit);
+        let id = self.insert(now, key, inbound, routing, data);
         let is_invite = inbound.message.method() == Some(Method::Invite);
         self.shared.stats.requests += 1;
         self.shared.stats.invites += u64::from(is_invite);
@@ -369,7 +367,7 @@ impl<E: Edge, P> Proxy<E, P> {
         now: Instant,
         slot: u32,
         out: &mut Actions,
-        run: impl FnOnce(&mut Context<P>, &mut Work<'_, E>) -> T,
+        run: impl FnOnce(&mut Context<E::Data>, &mut Work<'_, E>) -> T,
     ) -> T {
         let Some(context) = self.contexts.get_mut(slot) else {
             return T::default();
@@ -401,10 +399,11 @@ impl<E: Edge, P> Proxy<E, P> {
             return;
         };
         self.timers.cancel(context.timer);
+        self.shared.stats.branch_count -= context.branches.len() as u64;
         if let Ok(entry) = self.keys.find_entry(context.key as u64, |it| *it == slot) {
             entry.remove();
         }
-        self.ended.push((context.id, context.permit));
+        self.ended.push((context.id, context.data));
     }
 
     fn insert(
@@ -413,7 +412,7 @@ impl<E: Edge, P> Proxy<E, P> {
         key: u128,
         inbound: &Inbound<'_, '_>,
         routing: &Routing<'_>,
-        permit: P,
+        data: E::Data,
     ) -> TransactionId {
         let Inbound { message, flow, .. } = *inbound;
         let (slot, is_reliable) = (self.contexts.next_slot(), flow.transport.is_reliable());
@@ -428,7 +427,7 @@ impl<E: Edge, P> Proxy<E, P> {
         let context = Context {
             id,
             key,
-            permit,
+            data,
             began_at: now,
             upstream: answer_flow(message, flow),
             server: ServerTransaction::start(now, is_invite, is_reliable, &timers),
@@ -513,6 +512,15 @@ impl<E: Edge, P> Proxy<E, P> {
             state.finish()
         });
         u128::from(high) << 64 | u128::from(low)
+    }
+}
+
+impl<E: Edge> fmt::Debug for Proxy<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy")
+            .field("transactions", &self.len())
+            .field("held_bytes", &self.held_bytes)
+            .finish_non_exhaustive()
     }
 }
 

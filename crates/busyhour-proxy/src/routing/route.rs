@@ -1,7 +1,7 @@
 //! Request validation and route preprocessing (RFC 3261 §16.3, §16.4).
 
 use super::{Identity, LoopDetection, RequestRefusal};
-use busyhour_sip::{HeaderName, Host, Message, Method, SipUri, Uri};
+use busyhour_sip::{Essentials, HeaderName, Host, Message, Method, SipUri, Uri};
 use std::borrow::Cow;
 
 /// What a valid request says about its way, after this proxy has taken out of it what
@@ -26,7 +26,7 @@ use std::borrow::Cow;
 ///       From: <sip:alice@example.org>;tag=a\r\nTo: <sip:bob@example.org>;tag=b\r\n\
 ///       Call-ID: c\r\nCSeq: 2 BYE\r\n\r\n",
 /// )?;
-/// let routing = Routing::read(&bye, &LoopDetection::new(1), &Us).expect("a valid request");
+/// let routing = Routing::read(&bye, &bye.essentials()?, &LoopDetection::new(1), &Us).expect("a valid request");
 /// assert_eq!(routing.own_routes().next().and_then(|uri| uri.user), Some("token"));
 /// assert!(routing.next_route().is_none() && routing.is_in_dialog());
 /// assert_eq!(routing.request_uri(), "sip:bob@192.0.2.8");
@@ -58,17 +58,18 @@ pub(crate) struct RouteRest {
 }
 
 impl<'a> Routing<'a> {
-    /// Validates a request, and preprocesses its route.
+    /// Validates a request, whose [essentials](Message::essentials) are known, and
+    /// preprocesses its route.
     ///
     /// # Errors
     ///
     /// Why the request is refused. Refuse no ACK: drop it.
     pub fn read(
         request: &Message<'a>,
+        essentials: &Essentials<'a>,
         loops: &LoopDetection,
         us: &dyn Identity,
     ) -> Result<Self, RequestRefusal> {
-        let essentials = request.essentials()?;
         let Some(Uri::Sip(uri)) = essentials.request_uri else {
             return Err(RequestRefusal::UnsupportedScheme);
         };

@@ -83,7 +83,12 @@ impl RunningServer {
                 }),
         };
         let name = self.name();
-        let answer = answer.map_err(|error| format!("no server answers at {name} ({error})"))?;
+        let how = match self {
+            Self::Socket(_) => "give its path with --socket PATH",
+            Self::Address(..) => "give its address with --http ADDRESS",
+        };
+        let answer =
+            answer.map_err(|error| format!("no server answers at {name} ({error}); {how}"))?;
         body_of(&answer).map_err(|reason| format!("the server at {name}: {reason}"))
     }
 

@@ -8,7 +8,7 @@ use crate::{
     server::{Server, ServerConfig},
     web::{Access, Archives, Graphs, LocalSocket, PmcdSource, Web, WebOptions, default_socket},
 };
-use busyhour::{buffer::BufferPool, runtime::Runtime};
+use busyhour::{buffer::BufferPool, pool::TaskPool, runtime::Runtime};
 use busyhour_graphite::Source;
 use busyhour_store::{
     MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store, masked,
@@ -268,7 +268,9 @@ fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, Certificat
 }
 
 fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
-    let mut builder = Runtime::builder().buffer_budget((options.buffer_budget_mib as u64) << 20);
+    let pool = TaskPool::builder().watermarks(POOL_LOW, POOL_HIGH);
+    let mut builder = Runtime::builder().pool(pool);
+    builder = builder.buffer_budget((options.buffer_budget_mib as u64) << 20);
     if let Some(workers) = options.workers {
         builder = builder.workers(workers);
     }
@@ -352,6 +354,10 @@ fn pmcd(options: &config::Graphite, runtime: &Runtime) -> Result<Option<Arc<dyn 
     Ok(Some(Arc::new(source.map_err(Failure::running)?)))
 }
 
+/// Twice as many as requests may wait for their devices at most, so only many watchers of
+/// one device make the queue of the workers so long.
+const POOL_HIGH: usize = 2048;
+const POOL_LOW: usize = 256;
 /// The time for a body over HTTP, and for a client to continue reading.
 const HTTP_PATIENCE: Duration = Duration::from_secs(15);
 /// Some megabytes for each worker that reads archives.

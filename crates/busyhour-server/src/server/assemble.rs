@@ -132,6 +132,7 @@ pub(super) fn assemble(
     ));
     tell_calls_of_flows(&devices, &calls);
     let watchers = Arc::new(Watchers::new(
+        &runtime,
         bounds.phones(config.limits.watchers_max),
         bounds.part_of_memory(NOTIFIES_PART),
         config.limits.dialog_bytes_max,

@@ -211,7 +211,8 @@ impl Device {
             device.queued.fetch_sub(1, Ordering::Relaxed);
             device.arrive(device_request);
         };
-        let is_pushed = context.table.strand(self.hash).try_push(arrive).is_ok();
+        let strand = context.table.strand(self.hash);
+        let is_pushed = strand.execute(Task::labelled(&"request", arrive)).is_ok();
         if !is_pushed {
             self.queued.fetch_sub(1, Ordering::Relaxed);
             context.load.leave();
@@ -450,7 +451,7 @@ impl Device {
             return;
         };
         let strand = context.table.strand(self.hash);
-        let task = Task::new(move || self.committed(result));
+        let task = Task::labelled(&"commit", move || self.committed(result));
         if let Err(rejected) = strand.execute_unbounded(task) {
             rejected.task.run();
         }

@@ -54,9 +54,10 @@ pub use settings::hints::{HintConfig, HintRefusal};
 pub use settings::mailboxes::MailboxRefusal;
 pub use start::StartError;
 pub use stats::listing::{Listed, Listing, NamedPage};
-pub use stats::queues::QueueView;
+pub(crate) use stats::nanos;
+pub use stats::queues::{ALL_QUEUES, QueueView};
 pub use stats::{
-    CallStats, HintStats, HttpStats, MailboxStats, PublishStats, RegistrarStats, ServerStats,
+    CallStats, HintStats, HttpStats, MailboxStats, PublishStats, QueueKindStats, RegistrarStats, ServerStats,
     TrafficStats, WatchStats,
 };
 

@@ -138,16 +138,19 @@ impl Core {
     /// logs which limits were reached.
     fn sweep_transactions(self: &Arc<Self>) -> Result<(), AddError> {
         let core: Weak<Self> = Arc::downgrade(self);
-        let mut alerts = Alerts::default();
+        let (mut alerts, mut long_queues) = (Alerts::default(), Alerts::default());
         let sweep = move || match core.upgrade() {
             Some(core) => {
                 core.responder.transactions().sweep(core.clock.now());
                 core.log.new_second();
                 core.persistence.keep_clock();
                 core.responder.log_over_share();
-                let limits = core.own_stats().limits_reached();
-                for (limit, refused) in alerts.look(&limits, core.clock.now()) {
+                let (stats, now) = (core.own_stats(), core.clock.now());
+                for (limit, refused) in alerts.look(&stats.limits_reached(), now) {
                     tracing::warn!(limit, refused, "a limit was reached");
+                }
+                for (kind, alerts) in long_queues.look(&stats.long_queues(), now) {
+                    tracing::warn!(kind, alerts, "a queue has reached its high watermark");
                 }
                 SWEEP_PERIOD
             }

@@ -5,6 +5,7 @@ pub(super) mod latency;
 pub(super) mod listing;
 pub(super) mod queues;
 pub(super) mod registration_log;
+pub(super) mod serializer_kind;
 
 use super::{NetworkStats, core::Core};
 use busyhour::stats::Snapshot;
@@ -48,6 +49,8 @@ pub struct ServerStats {
     pub graphite: GraphiteStats,
     /// Requests refused over HTTP; the HTTP side fills it in.
     pub http: HttpStats,
+    /// Queues that were too long, by kind.
+    pub queues: Vec<QueueKindStats>,
     /// The components of the library.
     pub runtime: Snapshot,
 }
@@ -58,6 +61,12 @@ impl ServerStats {
     pub fn limits_reached(&self) -> Vec<(&'static str, u64)> {
         let (of_all, of_one) = (self.limits_of_all(), self.limits_of_one());
         of_all.into_iter().chain(of_one).collect()
+    }
+
+    /// How often a queue of each kind has reached its high watermark.
+    pub fn long_queues(&self) -> Vec<(&'static str, u64)> {
+        let kinds = self.queues.iter();
+        kinds.map(|kind| (kind.name, kind.alerts_raised)).collect()
     }
 
     /// The limits that all clients share: if one grows, somebody may have been refused
@@ -169,6 +178,19 @@ pub struct CallStats {
     pub refused: u64,
     /// Requests within a dialog whose route the server had not given (481).
     pub untrusted_routes: u64,
+}
+
+/// How often queues of one kind were longer than they should be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct QueueKindStats {
+    /// The kind, as in [`QueueView`](super::QueueView).
+    pub name: &'static str,
+    /// The length at which an alert begins.
+    pub high_watermark: u64,
+    /// Alerts that have begun.
+    pub alerts_raised: u64,
+    /// Queues for which an alert lasts now.
+    pub high_count: u64,
 }
 
 /// Requests that the HTTP side refused before it read what they ask for.
@@ -454,6 +476,7 @@ impl Core {
             store: self.persistence.store().stats(),
             graphite: GraphiteStats::default(),
             http: HttpStats::default(),
+            queues: self.queue_kind_stats(),
             runtime: Snapshot::default(),
         }
     }
@@ -532,6 +555,6 @@ impl Core {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

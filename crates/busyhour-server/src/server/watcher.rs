@@ -17,6 +17,7 @@ use busyhour::{
     bus::{self, Delivery, Event, Name, SubscriptionBuilder, Topic},
     serializer::Serializer,
     stats::SerializerStats,
+    task::{Executor, Task},
 };
 use busyhour_registrar::{
     EndedBinding, Refusal, user_of,
@@ -85,7 +86,7 @@ impl Watcher {
             id,
             tag: tag.into(),
             holder,
-            serializer: core.runtime.pool().ephemeral(),
+            serializer: core.watchers.kind.ephemeral(),
             core: Arc::downgrade(core),
             state: Mutex::new(Inner {
                 subscription,
@@ -261,26 +262,26 @@ impl Watcher {
     /// Sends a SUBSCRIBE of this dialog to the serializer; `false` when it takes no more.
     pub(super) fn push(self: &Arc<Self>, inbound: Box<InboundRequest>) -> bool {
         let watcher = self.clone();
-        let pushed = self.serializer.try_push(move || watcher.arrive(&inbound));
-        pushed.is_ok()
+        self.push_task(Task::labelled(&"SUBSCRIBE", move || {
+            watcher.arrive(&inbound);
+        }))
     }
 
     /// Sends the result of a NOTIFY to the serializer; `false` when it takes no more.
     pub(super) fn push_answer(self: &Arc<Self>, cseq: u32, status: u16) -> bool {
         let watcher = self.clone();
-        let pushed = self
-            .serializer
-            .try_push(move || watcher.answered(cseq, status));
-        pushed.is_ok()
+        self.push_task(Task::labelled(&"answer to a NOTIFY", move || {
+            watcher.answered(cseq, status);
+        }))
     }
 
     /// Ends the subscription with a last NOTIFY.
     pub(super) fn push_end(self: &Arc<Self>, end: End) {
         let watcher = self.clone();
         // One that takes no more is shut down already.
-        let _ = self.serializer.try_push(move || {
-            watcher.with(|core, state| state.subscription.end(end, core.clock.now()))
-        });
+        self.push_task(Task::labelled(&"end of a subscription", move || {
+            watcher.with(|core, state| state.subscription.end(end, core.clock.now()));
+        }));
     }
 
     fn push_state(self: &Arc<Self>, told: State) {
@@ -291,7 +292,12 @@ impl Watcher {
             });
         };
         // One that takes no more is shut down already.
-        let _ = self.serializer.try_push(tell);
+        self.push_task(Task::labelled(&"state", tell));
+    }
+
+    /// `false` when it takes no more.
+    fn push_task(&self, task: Task) -> bool {
+        self.serializer.execute(task).is_ok()
     }
 
     fn hear<E: Event<Key = Name>>(

@@ -53,6 +53,7 @@ mod tests {
             number: 1,
             stats,
             json: String::new(),
+            queues_json: None,
         })
     }
 
@@ -75,6 +76,7 @@ mod tests {
                 number,
                 stats,
                 json,
+                queues_json: None,
             })
         };
         assert_eq!(concerns(&[]), None);
@@ -87,6 +89,7 @@ mod tests {
                 number,
                 stats,
                 json,
+                queues_json: None,
             })
         };
         assert_eq!(concerns(&[paused(3), paused(4)]), None, "a matter of one");
@@ -104,6 +107,7 @@ mod tests {
             number: 2,
             stats,
             json: String::new(),
+            queues_json: None,
         });
         let ill = verdict(false, &[sample(0), stalled]);
         assert_eq!(

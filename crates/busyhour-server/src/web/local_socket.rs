@@ -50,6 +50,8 @@ impl LocalSocket {
         check_free(path)?;
         // In a folder that others cannot enter nobody can connect before the mode is set.
         let private = folder.join(format!(".busyhour-{}", std::process::id()));
+        // In a container the next server has the same number as one that was killed here.
+        let _ = fs::remove_dir_all(&private);
         DirBuilder::new().mode(0o700).create(&private)?;
         let bound = Self::bind_in(&private, path);
         let _ = fs::remove_dir_all(&private);
@@ -201,6 +203,22 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok());
         drop(second);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    /// As after a `kill -9` in the middle of binding, in a container where every server has
+    /// the same number.
+    #[test]
+    fn what_an_earlier_process_of_this_number_left_is_not_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder
+            .path()
+            .join(format!(".busyhour-{}", std::process::id()));
+        fs::create_dir(&left).unwrap();
+        drop(UnixListener::bind(left.join("socket")).unwrap());
+        let path = folder.path().join("busyhour.sock");
+        let _socket = LocalSocket::bind(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        assert!(!left.exists());
     }
 
     #[test]

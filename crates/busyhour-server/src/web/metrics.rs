@@ -190,6 +190,7 @@ fn is_gauge(field: &str) -> bool {
         "_max",
         "_high_water",
         "_capacity",
+        "_watermark",
     ];
     last.iter().any(|suffix| field.ends_with(suffix))
 }

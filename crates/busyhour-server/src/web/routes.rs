@@ -101,10 +101,13 @@ async fn events(
         return bodies::refuse(&shared.load, Overuse::Events);
     };
     let feed = shared.sampler.feed(last_seen(&headers));
-    let events = samples(feed).map(move |sample| {
+    let queues = BroadcastStream::new(feed.live.resubscribe());
+    let queues = queues.filter_map(|sample| queues_event(&*sample.ok()?));
+    let stats = samples(feed).map(|sample| stats_event(&sample));
+    let events = stats.merge(queues).map(move |event| {
         // The place stays taken for as long as the stream exists.
         let _taken = &place;
-        Ok::<_, Infallible>(event(&sample))
+        Ok::<_, Infallible>(event)
     });
     let events = Sse::new(events).keep_alive(KeepAlive::default());
     events.into_response()
@@ -169,11 +172,17 @@ fn samples(feed: Feed) -> impl Stream<Item = Arc<Sample>> {
     stream::iter(feed.past).chain(live)
 }
 
-fn event(sample: &Sample) -> Event {
+fn stats_event(sample: &Sample) -> Event {
     Event::default()
         .id(sample.number.to_string())
         .event("stats")
         .data(&sample.json)
+}
+
+/// The queues at that time, if they were listed.
+fn queues_event(sample: &Sample) -> Option<Event> {
+    let json = sample.queues_json.as_ref()?;
+    Some(Event::default().event("queues").data(json))
 }
 
 const PAGE_LEN: usize = 1000;

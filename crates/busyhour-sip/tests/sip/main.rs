@@ -3,6 +3,7 @@
 
 mod message;
 mod response;
+mod forward;
 mod uri;
 mod torture_valid;
 mod torture_invalid;

@@ -2,24 +2,30 @@
 //!
 //! A file that is deleted or replaced stays open, and SQLite continues to write to it
 //! without an error; after the process ends, its content is lost. So the writer
-//! compares device and inode of each path with those of the open file: before each
-//! transaction, after each commit and before it is acknowledged, and once a second.
+//! compares device and inode of each path with those of the open file: after each commit
+//! and before it is acknowledged, before a transaction that does not follow another one
+//! closely, and once a second.
 //!
 //! All three files are checked, and the lock file. Without `-wal` the last commits are
 //! lost. Without `-shm` another program creates a new one, and the two programs no
 //! longer see each other's locks.
 //!
-//! Checking four files twice at each commit would cost too much. A program that
+//! Checking four files at each commit would cost too much. A program that
 //! deletes, renames or replaces one of them changes their folder, so usually it is
-//! enough to check twice a commit whether the folder is unchanged. If the folder has
+//! enough to check whether the folder is unchanged. If the folder has
 //! changed recently, its time says nothing: file systems count it in steps of up to two
 //! seconds, so two changes may have the same time. So the folder's time is trusted only
 //! after a longer time without changes, and never if the database is a link to another
 //! folder.
+//!
+//! The folder stays open, since its path costs several times as much to follow. A folder
+//! that is itself renamed or deleted changes as well. If a folder above it is renamed, the
+//! files are still whole at their new place; that is noticed within a second.
 
 use super::{StoreError, lock::DatabaseLock};
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -31,6 +37,8 @@ pub(super) struct Files {
     opened: Vec<(PathBuf, FileId)>,
     lock: DatabaseLock,
     folder: Folder,
+    /// When all was last in place; `None` once it was not.
+    in_place_at: Option<Instant>,
     /// Files and folders that were asked for.
     asked: u64,
 }
@@ -38,7 +46,7 @@ pub(super) struct Files {
 /// Their folder, and since when it is unchanged.
 struct Folder {
     /// `None` where it does not tell.
-    path: Option<PathBuf>,
+    opened: Option<File>,
     /// The last known state, and since when it holds.
     seen: Option<(Stamp, Instant)>,
     /// The state that stays the same as long as nothing in the folder is deleted or
@@ -80,6 +88,7 @@ impl Files {
             opened,
             lock,
             folder: Folder::of(database),
+            in_place_at: None,
             asked: 0,
         }
     }
@@ -91,10 +100,24 @@ impl Files {
     /// The sentence for the operator when a path no longer leads to its open file,
     /// or another server has the lock.
     pub(super) fn check(&mut self, now: Instant) -> Result<(), String> {
-        self.asked += u64::from(self.folder.path.is_some());
-        match self.folder.look(now) {
-            true => Ok(()),
-            false => self.check_files(),
+        self.asked += u64::from(self.folder.opened.is_some());
+        if !self.folder.look(now) {
+            return self.check_files(now);
+        }
+        self.in_place_at = Some(now);
+        Ok(())
+    }
+
+    /// As [`check`](Self::check), unless all was in place a moment ago, as after the commit
+    /// before.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check) has them.
+    pub(super) fn check_unless_recent(&mut self, now: Instant) -> Result<(), String> {
+        match self.in_place_at {
+            Some(at) if now.saturating_duration_since(at) < RECENT => Ok(()),
+            _ => self.check(now),
         }
     }
 
@@ -104,14 +127,15 @@ impl Files {
     ///
     /// As [`check`](Self::check) has them.
     pub(super) fn check_all(&mut self, now: Instant) -> Result<(), String> {
-        self.asked += u64::from(self.folder.path.is_some());
+        self.asked += u64::from(self.folder.opened.is_some());
         self.folder.look(now);
-        self.check_files()
+        self.check_files(now)
     }
 
-    fn check_files(&mut self) -> Result<(), String> {
+    fn check_files(&mut self, now: Instant) -> Result<(), String> {
         self.asked += self.opened.len() as u64 + 1;
         let outcome = self.compare();
+        self.in_place_at = outcome.is_ok().then_some(now);
         if outcome.is_err() {
             self.folder.purge();
         }
@@ -147,7 +171,7 @@ impl Folder {
         };
         let is_link = database.is_symlink();
         Self {
-            path: (!is_link).then_some(folder),
+            opened: (!is_link).then(|| File::open(folder).ok()).flatten(),
             seen: None,
             trusted: None,
         }
@@ -156,7 +180,7 @@ impl Folder {
     /// Whether the folder is as it was when all files were in place. Call it before
     /// checking the files, so that no change in between is missed.
     fn look(&mut self, now: Instant) -> bool {
-        let found = self.path.as_deref().and_then(|path| Stamp::at(path).ok());
+        let found = self.opened.as_ref().and_then(|file| Stamp::of(file).ok());
         let Some(found) = found else {
             self.purge();
             return false;
@@ -185,8 +209,8 @@ impl Folder {
 }
 
 impl Stamp {
-    fn at(folder: &Path) -> io::Result<Self> {
-        let found = fs::metadata(folder)?;
+    fn of(folder: &File) -> io::Result<Self> {
+        let found = folder.metadata()?;
         Ok(Self {
             id: FileId::of(&found),
             modified: (found.mtime(), found.mtime_nsec()),
@@ -245,13 +269,15 @@ impl FileId {
 
 /// The coarsest steps in which a file system counts the times of a folder, and more.
 const STAMP_STEP_MAX: Duration = Duration::from_secs(3);
+/// A transaction that begins so soon after a check is not worth another: its commit is
+/// checked before it is acknowledged.
+const RECENT: Duration = Duration::from_millis(100);
 /// One is usual, and two in a layered file system.
 const CONNECTS_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
 
     struct Database {
         folder: tempfile::TempDir,
@@ -261,13 +287,17 @@ mod tests {
     impl Database {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("busyhour.db");
+            let files = Self::in_folder(folder.path());
+            Self { folder, files }
+        }
+
+        fn in_folder(folder: &Path) -> Files {
+            let path = folder.join("busyhour.db");
             for ending in ["", "-wal", "-shm"] {
-                File::create(folder.path().join(format!("busyhour.db{ending}"))).unwrap();
+                File::create(folder.join(format!("busyhour.db{ending}"))).unwrap();
             }
             let lock = DatabaseLock::acquire(&path).unwrap();
-            let files = Files::opened(&path, FileId::at(&path).unwrap(), lock);
-            Self { folder, files }
+            Files::opened(&path, FileId::at(&path).unwrap(), lock)
         }
 
         fn replace(&self, name: &str) {
@@ -297,6 +327,48 @@ mod tests {
         File::create(database.folder.path().join("other")).unwrap();
         assert_eq!(database.asked(begin + 3 * STAMP_STEP_MAX), 5000);
         assert_eq!(database.asked(begin + 4 * STAMP_STEP_MAX), 1004);
+    }
+
+    #[test]
+    fn a_transaction_right_after_a_commit_is_not_checked_but_its_commit_is() {
+        let mut database = Database::new();
+        let begin = Instant::now();
+        database.files.check(begin).unwrap();
+        let asked = database.files.asked;
+        let soon = begin + RECENT / 2;
+        database.files.check_unless_recent(soon).unwrap();
+        assert_eq!(database.files.asked, asked);
+        database.replace("busyhour.db");
+        database.files.check_unless_recent(soon).unwrap();
+        database.files.check(soon).unwrap_err();
+        (database.files.check_unless_recent(soon)).expect_err("it was not in place just now");
+        let mut quiet = Database::new();
+        quiet.files.check(begin).unwrap();
+        quiet.replace("busyhour.db");
+        quiet.files.check_unless_recent(begin + RECENT).unwrap_err();
+    }
+
+    #[test]
+    fn a_folder_that_is_renamed_or_replaced_is_noticed_at_the_next_commit() {
+        let around = tempfile::tempdir().unwrap();
+        let folder = around.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let mut files = Database::in_folder(&folder);
+        let begin = Instant::now();
+        files.check(begin).unwrap();
+        files.check(begin + STAMP_STEP_MAX).unwrap();
+        let later = begin + 2 * STAMP_STEP_MAX;
+        let asked = files.asked;
+        files.check(later).unwrap();
+        assert_eq!(files.asked, asked + 1, "the folder is trusted");
+        fs::rename(&folder, around.path().join("elsewhere")).unwrap();
+        let problem = files.check(later).unwrap_err();
+        assert!(problem.contains("was deleted"), "{problem}");
+        fs::create_dir(&folder).unwrap();
+        files.check(later).unwrap_err();
+        fs::remove_dir(&folder).unwrap();
+        fs::rename(around.path().join("elsewhere"), &folder).unwrap();
+        files.check(later).unwrap();
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! `flock` needs no permission to write, so every user who may open the file may lock
 //! it. Therefore only its owner may open it; a lock file of an older version, which was
 //! readable for all, is changed. If the file is deleted, a second server could lock a
-//! new one. So the first server checks the file before each transaction: if it is
+//! new one. So the first server checks the file with those of the database: if it is
 //! missing, it creates it again, and if there is another file, it stops writing.
 
 use super::{StoreError, files::FileId};

@@ -110,7 +110,8 @@ impl SqliteWriter {
     /// Fails also if the files were lost in the meantime: then the commit is lost as
     /// well.
     fn commit(&mut self, group: &[Batch]) -> Result<Option<(u64, u64)>, CommitError> {
-        self.look_at_files()?;
+        let outcome = self.files.check_unless_recent(Instant::now());
+        self.note_files(outcome)?;
         let outcome = self.transact(group);
         let outcome = outcome.map_err(|error| CommitError::new(error.to_string()))?;
         self.look_at_files().map(|()| outcome)

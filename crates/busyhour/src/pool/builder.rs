@@ -1,6 +1,6 @@
 use std::{num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
-use super::{Hook, TaskPool, shared::Shared, worker::may_use};
+use super::{Hook, PoolAlert, PoolAlertHook, TaskPool, shared::Shared, worker::may_use};
 use crate::{clock::Clock, run_queue::Thresholds};
 
 /// How a push from outside the pool chooses a worker.
@@ -49,6 +49,14 @@ pub enum PoolBuildError {
     /// The name cannot be a thread's name.
     #[error("a pool's name must not contain a NUL byte, got {0:?}")]
     Name(String),
+    /// The watermarks contradict each other.
+    #[error("a pool's watermarks must satisfy low < high, got {low} and {high}")]
+    Watermarks {
+        /// The low one.
+        low: usize,
+        /// The high one.
+        high: usize,
+    },
     /// A processor given to [`affinity`](TaskPoolBuilder::affinity) does not
     /// exist, or this process may not use it.
     #[error(
@@ -81,6 +89,9 @@ pub struct TaskPoolBuilder {
     /// Those of the run queues: `sorted_max` and `sorted_again`.
     asked_thresholds: (usize, usize),
     pub(super) thresholds: Thresholds,
+    /// The low and the high watermark.
+    pub(super) marks: Option<(usize, usize)>,
+    pub(super) alert_hooks: Vec<PoolAlertHook>,
 }
 
 impl TaskPoolBuilder {
@@ -104,6 +115,8 @@ impl TaskPoolBuilder {
                 Thresholds::DEFAULT.sorted_again(),
             ),
             thresholds: Thresholds::DEFAULT,
+            marks: None,
+            alert_hooks: Vec::new(),
         }
     }
 
@@ -211,12 +224,53 @@ impl TaskPoolBuilder {
         self
     }
 
+    /// Calls `hook` when at least `high` tasks and serializers wait in the whole
+    /// pool, and again when at most `low` do; the two alternate. A queue that is
+    /// long for a moment only may be missed: it is counted for as many pushes as
+    /// there are workers once, and whenever a worker reads the clock.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use busyhour::{pool::TaskPool, task::Watermark};
+    ///
+    /// let (sender, alerts) = mpsc::channel();
+    /// let pool = TaskPool::builder().workers(1);
+    /// let pool = pool.on_alert(0, 100, move |alert| sender.send(alert.mark).unwrap());
+    /// let pool = pool.build().unwrap();
+    /// let (go, gone) = mpsc::channel::<()>();
+    /// pool.push(move || _ = gone.recv()).unwrap();
+    /// (0..200).for_each(|_| pool.push(|| ()).unwrap());
+    /// assert_eq!(alerts.recv(), Ok(Watermark::High));
+    /// drop(go);
+    /// assert_eq!(alerts.recv(), Ok(Watermark::Low));
+    /// ```
+    #[doc(alias = "ast_taskprocessor_alert_set_levels")]
+    pub fn on_alert(
+        mut self,
+        low: usize,
+        high: usize,
+        hook: impl Fn(&PoolAlert) + Send + Sync + 'static,
+    ) -> Self {
+        self.alert_hooks.push(Arc::new(hook));
+        self.watermarks(low, high)
+    }
+
+    /// Sets watermarks without a hook, for [`PoolStats`]: it shows whether the
+    /// queue is too long, and how often it was.
+    ///
+    /// [`PoolStats`]: crate::stats::PoolStats
+    pub fn watermarks(mut self, low: usize, high: usize) -> Self {
+        self.marks = Some((low, high));
+        self
+    }
+
     /// Starts the workers.
     ///
     /// # Errors
     ///
     /// [`PoolBuildError::WorkerCounts`] if the counts contradict each other,
     /// [`PoolBuildError::Thresholds`] if those do,
+    /// [`PoolBuildError::Watermarks`] if those do,
     /// [`PoolBuildError::Name`] if the name contains a NUL byte,
     /// [`PoolBuildError::Affinity`] if this process may not use one of the
     /// processors, [`PoolBuildError::Thread`] if the system refuses a thread;
@@ -224,6 +278,9 @@ impl TaskPoolBuilder {
     pub fn build(mut self) -> Result<TaskPool, PoolBuildError> {
         let counts = self.counts()?;
         self.thresholds = self.checked_thresholds()?;
+        if let Some((low, high)) = self.marks.filter(|(low, high)| low >= high) {
+            return Err(PoolBuildError::Watermarks { low, high });
+        }
         if self.name.contains('\0') {
             return Err(PoolBuildError::Name(self.name));
         }

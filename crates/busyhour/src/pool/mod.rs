@@ -38,6 +38,7 @@ mod simulation;
 mod lifecycle;
 mod metrics;
 mod snapshot;
+mod watermarks;
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -48,6 +49,7 @@ pub use future::{JoinError, JoinHandle, YieldNow, consume_budget, request_yield,
 pub use lifecycle::{Leftover, ShutdownReport, Undelivered};
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
 pub use unfinished::Unfinished;
+pub use watermarks::{PoolAlert, PoolAlertHook};
 pub use worker::InlineRunner;
 
 pub(crate) use context::current_entity;

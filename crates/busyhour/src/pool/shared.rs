@@ -12,6 +12,7 @@ use super::{
     future::AwaitedFutures,
     lifecycle::{EntityRegistry, Lifecycle, Subscriptions},
     simulation::Simulated,
+    watermarks::PoolWatermarks,
     worker::{CurrentWorker, ThreadFactory, WorkerSet},
 };
 use crate::{clock::Clock, sync::fences};
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(super) simulated: Option<Simulated>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) registry: EntityRegistry,
+    /// Those of the pool's own queue, if it has any.
+    pub(super) marks: Option<PoolWatermarks>,
     pub(crate) subscriptions: Subscriptions,
     pub(super) awaited_futures: AwaitedFutures,
 }
@@ -43,6 +46,7 @@ impl Shared {
         fences::prepare();
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
+            marks: PoolWatermarks::new(&builder, QUEUES_PER_SLOT * counts.places()),
             workers: WorkerSet::new(&builder, counts),
             name: builder.name,
             clock: builder.clock,
@@ -120,10 +124,17 @@ impl Drop for Shared {
     /// Drops what the host gave where its panics do no harm.
     fn drop(&mut self) {
         let hooks = self.thread_factory.take_hooks();
+        let alert_hooks = self.marks.as_mut().map(PoolWatermarks::take_hooks);
         let simulated = self.simulated.take();
         hooks.into_iter().for_each(|hook| {
             self.isolate(|| drop(hook));
         });
+        for hook in alert_hooks.into_iter().flatten() {
+            self.isolate(|| drop(hook));
+        }
         self.isolate(|| drop(simulated));
     }
 }
+
+/// The FIFO, the run queue and the inject queue.
+const QUEUES_PER_SLOT: usize = 3;

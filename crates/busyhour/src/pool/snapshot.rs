@@ -3,6 +3,7 @@
 use super::{
     metrics::{LogCounts, WorkerMetrics},
     shared::Shared,
+    watermarks::PoolWatermarks,
     worker::Worker,
 };
 use crate::{
@@ -30,6 +31,10 @@ impl Shared {
             oldest_waiting_ns: self.oldest_waiting_ns(),
             run_ns: self.histogram(|metrics| &metrics.run_ns),
             wait_ns: self.histogram(|metrics| &metrics.wait_ns),
+            low_watermark: self.marks.as_ref().map(|marks| marks.low as u64),
+            high_watermark: self.marks.as_ref().map(|marks| marks.high as u64),
+            is_high: self.marks.as_ref().is_some_and(PoolWatermarks::is_high),
+            alerts_raised: self.marks.as_ref().map_or(0, PoolWatermarks::raised),
         }
     }
 
@@ -90,7 +95,7 @@ impl Shared {
                 .map_or(0, |simulated| simulated.high_water())
     }
 
-    fn queued_len(&self) -> usize {
+    pub(super) fn queued_len(&self) -> usize {
         let waiting: usize = self.workers.iter().map(Worker::waiting_len).sum();
         waiting
             + self

@@ -181,13 +181,26 @@ impl<'a> Submission<'a> {
         let workers = &self.shared.workers;
         if workers.sleepers.should_wake() {
             self.wake_for_push(preferred);
-        } else if workers.may_be_short(len) {
-            self.grow_if_needed(len);
+        } else if workers.is_long(len) {
+            self.after_long_push(len);
         }
     }
 
-    /// Adds workers if too few are there for what waits in the whole pool.
+    /// Adds workers if too few are there for what waits in the whole pool, and
+    /// tells if that is too much.
     #[cold]
+    fn after_long_push(self, len: usize) {
+        let workers = &self.shared.workers;
+        if workers.may_grow() {
+            self.grow_if_needed(len);
+        }
+        if let Some(marks) = &self.shared.marks
+            && marks.must_look(len, workers.slots.len())
+        {
+            self.shared.look_at(marks);
+        }
+    }
+
     fn grow_if_needed(self, len: usize) {
         let workers = &self.shared.workers;
         let is_short = workers.is_short(len) && !context::collects_for(self.shared);

@@ -2,8 +2,9 @@ use super::{Mode, QueueEnd, Thresholds, bucketed::Bucketed, rank::Rank, sorted::
 
 /// The queued entities, in the structure that is fastest for their number.
 ///
-/// It becomes bucketed above one threshold, and sorted again at a lower one, so that entities that come and go at either length do not
-/// change the mode repeatedly. The structure that is not in use is empty.
+/// It becomes bucketed above one threshold, and sorted again at a lower one, so that
+/// entities that come and go at either length do not change the mode repeatedly. The
+/// structure that is not in use is empty.
 #[derive(Debug)]
 pub(super) struct Adaptive<E> {
     mode: Mode,

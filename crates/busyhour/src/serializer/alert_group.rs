@@ -1,11 +1,13 @@
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
+use crate::task::Watermark;
+
 /// Counts how many serializers of one subsystem are above their high watermark
-/// now, so that what feeds the subsystem can slow down. A clone is the same
-/// group.
+/// now, so that what feeds the subsystem can slow down, and how often one has
+/// risen above it. A clone is the same group.
 ///
 /// ```
 /// use busyhour::{pool::TaskPool, serializer::AlertGroup};
@@ -18,10 +20,17 @@ use std::sync::{
 /// assert_eq!((signalling.alert_count(), pool.alert_count()), (1, 1));
 /// while pool.step() {}
 /// assert_eq!((signalling.alert_count(), pool.alert_count()), (0, 0));
+/// assert_eq!(signalling.raised_count(), 1);
 /// ```
 #[doc(alias("ast_taskprocessor_get_subsystem_alert", "subsystem"))]
 #[derive(Debug, Clone, Default)]
-pub struct AlertGroup(Arc<AtomicUsize>);
+pub struct AlertGroup(Arc<AlertCounts>);
+
+#[derive(Debug, Default)]
+struct AlertCounts {
+    high: AtomicUsize,
+    raised: AtomicU64,
+}
 
 impl AlertGroup {
     /// A group without serializers.
@@ -32,10 +41,22 @@ impl AlertGroup {
     /// How many serializers of the group have crossed their high watermark and
     /// have not fallen back to the low one. Reads one number.
     pub fn alert_count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.high.load(Ordering::Relaxed)
     }
 
-    pub(super) fn counter(&self) -> &AtomicUsize {
-        &self.0
+    /// How often a serializer of the group has crossed its high watermark since
+    /// the group was made.
+    pub fn raised_count(&self) -> u64 {
+        self.0.raised.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count(&self, crossed: Watermark) {
+        match crossed {
+            Watermark::High => {
+                self.0.raised.fetch_add(1, Ordering::Relaxed);
+                self.0.high.fetch_add(1, Ordering::Relaxed);
+            }
+            Watermark::Low => _ = self.0.high.fetch_sub(1, Ordering::Relaxed),
+        }
     }
 }

@@ -294,9 +294,16 @@ impl Core {
     /// order of the crossings.
     #[inline(always)]
     fn leave(&self, state: SpinGuard<'_, SerializerState>) {
-        if state.has_marks || state.waiters > 0 {
+        if state.has_marks && self.crosses(&state) || state.waiters > 0 {
             self.leave_and_tell(state);
         }
+    }
+
+    /// Whether a queue with watermarks crosses one.
+    #[inline]
+    fn crosses(&self, state: &SerializerState) -> bool {
+        let named_state = self.named_state.as_ref();
+        named_state.is_some_and(|marked| marked.crosses(state.queue.len()))
     }
 
     #[cold]

@@ -49,9 +49,12 @@ pub use alert_group::AlertGroup;
 pub use builder::{SerializerBuildError, SerializerBuilder};
 pub use group::ShutdownGroup;
 pub use id::SerializerId;
-pub use overload::{QueueAlert, QueueAlertHook, Watermark};
+pub use overload::{QueueAlert, QueueAlertHook};
 pub use suspension::Suspension;
 pub use template::SerializerTemplate;
+
+#[doc(inline)]
+pub use crate::task::Watermark;
 
 use self::core::Core;
 use crate::{

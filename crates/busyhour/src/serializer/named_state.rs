@@ -8,14 +8,15 @@ use std::{
 
 use super::{
     SerializerId,
-    overload::{QueueAlert, SharedMarks, Watermarks},
+    overload::{QueueAlert, SharedMarks},
 };
 use crate::{
     stats::SerializerStats,
     sync::{
         SpinLock,
-        runtime::atomic::{AtomicU64, Ordering},
+        runtime::atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Watermark,
 };
 
 /// Stored separately, so that a serializer without a name stays small.
@@ -30,11 +31,17 @@ pub(super) struct NamedState {
     pub(super) dropped: AtomicU64,
     pub(super) conflated: AtomicU64,
     pub(super) panicked: AtomicU64,
+    /// The watermarks, here as well because every push and every task looks at
+    /// them: if there are none, no length reaches the high one.
+    low: usize,
+    high: usize,
+    /// Whether the high one was crossed last. Written while the queue is locked.
+    is_high: AtomicBool,
     pending: SpinLock<PendingAlerts>,
 }
 
 struct PendingAlerts {
-    marks: Option<Watermarks>,
+    marks: Option<Arc<SharedMarks>>,
     /// Alerts for which the hooks have not been called yet, oldest first.
     alerts: VecDeque<QueueAlert>,
     /// A thread calls the hooks now, and continues until no alert is pending.
@@ -70,8 +77,9 @@ impl NamedState {
     }
 
     fn new(name: Arc<str>, marks: Option<Arc<SharedMarks>>, number: u64) -> Self {
-        let is_high = false;
-        let marks = marks.map(|shared| Watermarks { shared, is_high });
+        let (low, high) = marks
+            .as_ref()
+            .map_or((0, usize::MAX), |marks| (marks.low, marks.high));
         Self {
             is_listed: number == 0,
             name,
@@ -80,6 +88,9 @@ impl NamedState {
             dropped: AtomicU64::default(),
             conflated: AtomicU64::default(),
             panicked: AtomicU64::default(),
+            low,
+            high,
+            is_high: AtomicBool::new(false),
             pending: SpinLock::new(PendingAlerts {
                 marks,
                 alerts: VecDeque::new(),
@@ -90,7 +101,17 @@ impl NamedState {
     }
 
     pub(super) fn has_marks(&self) -> bool {
-        self.pending.lock().marks.is_some()
+        self.high < usize::MAX
+    }
+
+    /// Whether a queue of this length crosses a watermark. Called while the
+    /// queue is locked.
+    #[inline]
+    pub(super) fn crosses(&self, queued_len: usize) -> bool {
+        match self.is_high.load(Ordering::Relaxed) {
+            false => queued_len >= self.high,
+            true => queued_len <= self.low,
+        }
     }
 
     pub(super) fn set_label(&self, label: Option<&'static str>) {
@@ -108,10 +129,17 @@ impl NamedState {
     ) -> bool {
         let mut pending = self.pending.lock();
         let running = pending.label;
-        let marks = pending.marks.as_mut();
-        let Some(mark) = marks.and_then(|all| all.cross(queued_len, total)) else {
+        let marks = pending.marks.as_ref();
+        let Some(marks) = marks.filter(|_| self.crosses(queued_len)) else {
             return false;
         };
+        let mark = match self.is_high.load(Ordering::Relaxed) {
+            false => Watermark::High,
+            true => Watermark::Low,
+        };
+        self.is_high
+            .store(mark == Watermark::High, Ordering::Relaxed);
+        marks.count(mark, total);
         let missed_before = pending.make_room();
         pending.alerts.push_back(QueueAlert {
             mark,
@@ -133,14 +161,13 @@ impl NamedState {
         let mut pending = self.pending.lock();
         let alert = pending.alerts.pop_front();
         pending.is_telling = alert.is_some();
-        let marks = Arc::clone(&pending.marks.as_ref()?.shared);
+        let marks = Arc::clone(pending.marks.as_ref()?);
         Some((marks, alert?))
     }
 
     /// The marks with their hooks, whose drop is foreign code.
     pub(super) fn take_marks(&self) -> Option<Arc<SharedMarks>> {
-        let marks = self.pending.lock().marks.take()?;
-        Some(marks.shared)
+        self.pending.lock().marks.take()
     }
 
     pub(super) fn report(&self, stats: &mut SerializerStats) {
@@ -150,12 +177,11 @@ impl NamedState {
         stats.dropped = count(&self.dropped);
         stats.conflated = count(&self.conflated);
         stats.panicked = count(&self.panicked);
-        let pending = self.pending.lock();
-        stats.running = pending.label.map(str::to_owned);
-        if let Some(marks) = &pending.marks {
-            stats.low_watermark = Some(marks.shared.low as u64);
-            stats.high_watermark = Some(marks.shared.high as u64);
-            stats.is_high = marks.is_high;
+        stats.running = self.label().map(str::to_owned);
+        if self.has_marks() {
+            stats.low_watermark = Some(self.low as u64);
+            stats.high_watermark = Some(self.high as u64);
+            stats.is_high = self.is_high.load(Ordering::Relaxed);
         }
     }
 

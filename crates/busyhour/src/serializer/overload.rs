@@ -1,21 +1,10 @@
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use super::{AlertGroup, SerializerId};
-
-/// The watermark that a queue has crossed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watermark {
-    /// The length rose to the high watermark.
-    High,
-    /// The length fell back to the low watermark.
-    Low,
-}
+use crate::task::Watermark;
 
 /// A queue has crossed a watermark; each crossing gives one alert, high and low
 /// alternate.
@@ -49,42 +38,15 @@ pub(super) struct SharedMarks {
     pub(super) group: Option<AlertGroup>,
 }
 
-/// The watermarks of one serializer, and which one was crossed last.
-pub(super) struct Watermarks {
-    pub(super) shared: Arc<SharedMarks>,
-    pub(super) is_high: bool,
-}
-
-impl Watermarks {
-    /// The watermark that a queue of this length crosses, if any. It is counted
-    /// in `total`, for the whole pool, and in the group.
-    pub(super) fn cross(&mut self, len: usize, total: &AtomicUsize) -> Option<Watermark> {
-        if !self.is_high && len >= self.shared.high {
-            self.is_high = true;
-            self.count(total, |counter| _ = counter.fetch_add(1, Ordering::Relaxed));
-            Some(Watermark::High)
-        } else if self.is_high && len <= self.shared.low {
-            self.is_high = false;
-            self.count(total, |counter| _ = counter.fetch_sub(1, Ordering::Relaxed));
-            Some(Watermark::Low)
-        } else {
-            None
+impl SharedMarks {
+    /// Counts a crossing in `total`, for the whole pool, and in the group.
+    pub(super) fn count(&self, crossed: Watermark, total: &AtomicUsize) {
+        match crossed {
+            Watermark::High => total.fetch_add(1, Ordering::Relaxed),
+            Watermark::Low => total.fetch_sub(1, Ordering::Relaxed),
+        };
+        if let Some(group) = &self.group {
+            group.count(crossed);
         }
-    }
-
-    fn count(&self, total: &AtomicUsize, count: impl Fn(&AtomicUsize)) {
-        count(total);
-        if let Some(group) = &self.shared.group {
-            count(group.counter());
-        }
-    }
-}
-
-impl fmt::Debug for Watermarks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watermarks")
-            .field("low", &self.shared.low)
-            .field("high", &self.shared.high)
-            .finish_non_exhaustive()
     }
 }

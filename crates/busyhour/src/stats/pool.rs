@@ -106,4 +106,13 @@ pub struct PoolStats {
     /// that follows a clock reading: for every turn if turns are long,
     /// otherwise for a sample.
     pub wait_ns: Histogram,
+    /// The value of `queued_len` at which an alert ends, if the pool has
+    /// [watermarks](crate::pool::TaskPoolBuilder::watermarks).
+    pub low_watermark: Option<u64>,
+    /// The value at which an alert begins.
+    pub high_watermark: Option<u64>,
+    /// Whether there is an alert.
+    pub is_high: bool,
+    /// Alerts that have begun.
+    pub alerts_raised: u64,
 }

@@ -7,18 +7,21 @@
 //!
 //! An [`Executor`] runs tasks: a pool, a serializer, or one that the host
 //! provides. Timers and topics deliver through it. [`Overflow`] decides what a
-//! bounded queue does when it is full.
+//! bounded queue does when it is full; a
+//! [`Watermark`] is a length at which a queue sends an alert.
 
 mod closure;
 mod deliveries;
 mod executor;
 mod isolate;
 mod overflow;
+mod watermark;
 
 pub use deliveries::Deliveries;
 pub use executor::{Executor, HelpOutcome, Reason, Rejected};
 pub(crate) use isolate::{drop_payload, isolate};
 pub use overflow::Overflow;
+pub use watermark::Watermark;
 
 use closure::Closure;
 use std::{any::Any, fmt};

@@ -1,7 +1,7 @@
 //! What a running server remembers of a device. The command asks for it over HTTP,
 //! since the store does not contain it.
 
-use super::super::running_server::{RunningServer, reachable};
+use crate::cli::running_server::{RunningServer, reachable};
 use clap::Args;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -54,9 +54,8 @@ impl ApiServer {
         let address = self.http.or(listen.map(reachable));
         let address = address.ok_or("the server has no HTTP (http.listen is off)")?;
         let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
-        let list = RunningServer::Address(address, None)
-            .get(&format!("/api/{name}?user={query}"))
-            .map_err(|error| format!("{error}; give its address with --http ADDRESS"))?;
+        let list =
+            RunningServer::Address(address, None).get(&format!("/api/{name}?user={query}"))?;
         let list: serde_json::Value = serde_json::from_str(&list).map_err(|_| {
             format!("the program at {address} is not a busyhour server of this version")
         })?;

@@ -125,14 +125,14 @@ impl List {
     fn run(&self, subject: &Subject, query: &str) -> Result<(), Failure> {
         self.table.check(subject).map_err(Failure::usage)?;
         let server = self.server()?;
-        let Some(seconds) = self.watch else {
-            return self.print(subject, &server, query);
-        };
         loop {
-            if stdout().is_terminal() && !self.json {
+            if self.watch.is_some() && stdout().is_terminal() && !self.json {
                 console::print(CLEAR).map_err(Failure::running)?;
             }
-            self.print(subject, &server, query)?;
+            let is_read = self.print(subject, &server, query)?;
+            let Some(seconds) = self.watch.filter(|_| is_read) else {
+                return Ok(());
+            };
             std::thread::sleep(Duration::from_secs(seconds.max(1).into()));
         }
     }
@@ -145,7 +145,13 @@ impl List {
         }
     }
 
-    fn print(&self, subject: &Subject, server: &RunningServer, query: &str) -> Result<(), Failure> {
+    /// Whether somebody has read it.
+    fn print(
+        &self,
+        subject: &Subject,
+        server: &RunningServer,
+        query: &str,
+    ) -> Result<bool, Failure> {
         let Rows { rows, not_sent } =
             rows(subject, server, query, self.table.asked_len()).map_err(Failure::running)?;
         let (rows, left_out) = self.table.select(subject, rows);
@@ -154,7 +160,7 @@ impl List {
             true => serde_json::to_string_pretty(&rows).map_err(Failure::running)?,
             false => self.table.draw(subject, &rows, left_out),
         };
-        console::print(text).map_err(Failure::running)
+        console::print_while_read(text).map_err(Failure::running)
     }
 }
 

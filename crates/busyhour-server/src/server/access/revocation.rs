@@ -60,7 +60,7 @@ impl Core {
     /// Pushed beyond the bound of the serializer, since there is at most one such task.
     fn push_walk(self: &Arc<Self>, walk: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let core = Arc::downgrade(self);
-        let task = Task::new(move || {
+        let task = Task::labelled(&"accounts that have gone", move || {
             if let Some(core) = core.upgrade() {
                 walk(&core);
             }

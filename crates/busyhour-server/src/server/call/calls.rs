@@ -78,7 +78,7 @@ struct CallShard {
 }
 
 struct ShardInner {
-    proxy: Proxy<ServerEdge, Permit>,
+    proxy: Proxy<ServerEdge>,
     dialogs: Dialogs,
     probing: Probing,
     expiry_timer: ExpiryTimer,
@@ -247,20 +247,25 @@ impl Calls {
         let message = inbound.message;
         let at = self.clock.moment();
         let ShardInner { proxy, dialogs, .. } = state;
-        let (tracking, callee) = match parties {
-            Parties::Outside(caller, callee) if message.method() == Some(Method::Invite) => {
-                let call = dialogs.invite(at, message, caller, &mut out.dialogs);
-                (call.map_or(Tracking::None, Tracking::Call), callee)
+        let (tracking, caller, callee) = match parties {
+            Parties::Outside(caller, callee) => {
+                let device = caller.device.clone();
+                let is_invite = message.method() == Some(Method::Invite);
+                let call = is_invite.then(|| dialogs.invite(at, message, caller, &mut out.dialogs));
+                let tracking = call.flatten().map_or(Tracking::None, Tracking::Call);
+                (tracking, device, callee)
             }
-            Parties::Outside(_, callee) => (Tracking::None, callee),
             Parties::Within(parties, sender) => {
                 let known = dialogs.request(at.now, message, inbound.flow, &mut out.dialogs);
+                let devices = parties.each_ref().map(|party| party.device.clone());
                 let unknown = || Tracking::Unknown(Box::new((parties, sender)));
-                (known.map_or_else(unknown, Tracking::Within), None)
+                let [caller, callee] = devices;
+                (known.map_or_else(unknown, Tracking::Within), caller, callee)
             }
         };
-        if let Some(permit) = proxy.permit_mut(transaction) {
+        if let Some(permit) = proxy.data_mut(transaction) {
             permit.tracking = tracking;
+            permit.caller = caller;
             permit.callee = callee;
             permit.flows = located.flows;
         }
@@ -382,7 +387,7 @@ impl Calls {
         } = state;
         let at = self.clock.moment();
         for event in out.proxy.take_events() {
-            if let Some(permit) = proxy.permit(event.transaction) {
+            if let Some(permit) = proxy.data(event.transaction) {
                 tell_dialogs(dialogs, at, &event, permit, message, &mut out.dialogs);
             }
         }

@@ -1,11 +1,11 @@
 //! How the proxy names itself in messages, and how it knows what is its own.
 
-use busyhour::bus::Name;
+use super::permit::Permit;
 use busyhour_proxy::{
-    Edge, Identity,
+    Edge, Identity, Passage,
     dialogs::{Party, Role, RouteToken, RouteTokens},
 };
-use busyhour_registrar::{Advertised, Domains, address_of_record};
+use busyhour_registrar::{Advertised, Domains};
 use busyhour_sip::{Flow, Host, Message, Scheme, SipUri, Transport, Uri};
 use std::{fmt::Write, net::SocketAddr, sync::Arc};
 
@@ -77,31 +77,36 @@ impl ServerEdge {
 }
 
 impl Edge for ServerEdge {
+    type Data = Permit;
+
     fn put_sent_by(&self, flow: Flow, out: &mut String) {
         let _ = write!(out, "{}", self.address(flow));
     }
 
     /// Two URIs, one for each side, always: they say who takes part, so that a request
     /// within the dialog needs no memory.
-    fn put_record_route(&self, request: &Message<'_>, from: Flow, to: Flow, out: &mut String) {
-        let (Ok(sender), Ok(call_id)) = (request.from(), request.call_id()) else {
+    fn put_record_route(&self, passage: &Passage<'_, '_, Permit>, out: &mut String) {
+        let Passage {
+            request,
+            from,
+            to,
+            data: permit,
+            label,
+        } = *passage;
+        let Ok(call_id) = request.call_id() else {
             return;
         };
         let called = request.request_uri().ok();
-        let scheme = match &called {
+        let scheme = match called {
             Some(Uri::Sip(uri)) if is_tls(to) || is_tls(from) => uri.scheme,
             _ => Scheme::Sip,
-        };
-        let device = |uri: &Uri<'_>| {
-            let aor = address_of_record(uri, &self.0.domains).ok()?;
-            Some(Name::new(&aor))
         };
         let side = |role, device, flow| RouteToken {
             role,
             party: Party { device, flow },
         };
-        let callee = side(Role::Callee, called.as_ref().and_then(device), to);
-        let caller = side(Role::Caller, device(&sender.uri), from);
+        let callee = side(Role::Callee, permit.device(label), to);
+        let caller = side(Role::Caller, permit.caller.clone(), from);
         self.put_uri(scheme, &callee, call_id, out);
         out.push_str(", ");
         self.put_uri(scheme, &caller, call_id, out);

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 /// What the server keeps with a request of the proxy, and gives back when the proxy
 /// forgets the request.
-pub(super) struct Permit {
+pub(in crate::server) struct Permit {
     pub(super) tracking: Tracking,
+    /// The device that calls.
+    pub(super) caller: Option<Name>,
     /// The address of record that is called, and the flows of its targets by their labels.
     pub(super) callee: Option<Name>,
     pub(super) flows: Box<[Flow]>,
@@ -18,7 +20,7 @@ pub(super) struct Permit {
 
 /// What the table of dialogs calls the request.
 #[derive(Debug, Clone)]
-pub(super) enum Tracking {
+pub(in crate::server) enum Tracking {
     /// It is not of a dialog that is known.
     None,
     /// The INVITE of a call.
@@ -39,10 +41,16 @@ impl Permit {
     pub(super) fn new(place: Place) -> Self {
         Self {
             tracking: Tracking::None,
+            caller: None,
             callee: None,
             flows: Box::default(),
             _place: place,
         }
+    }
+
+    /// The called device, on the way to the target with this label.
+    pub(super) fn device(&self, _label: u64) -> Option<Name> {
+        self.callee.clone()
     }
 
     /// The called side of a branch.

@@ -69,7 +69,7 @@ impl Core {
         let message = request.message;
         let is_ack = message.method() == Some(Method::Ack);
         let identity = self.calls.edge().identity(message, request.flow);
-        let routing = match Routing::read(message, self.calls.loops(), &identity) {
+        let routing = match Routing::read(message, request.essentials, self.calls.loops(), &identity) {
             Ok(routing) => routing,
             Err(_) if is_ack => return,
             Err(refusal) => {

@@ -10,7 +10,10 @@ use super::{Device, device_context::DeviceContext, device_request::DeviceRequest
 use crate::server::{
     expiry_timer::ExpiryTimer,
     load::shares::{Excess, Holder, Holders, Shares},
-    stats::queues::SerializerKind,
+    stats::{
+        queues::SerializerListing,
+        serializer_kind::{KindOptions, SerializerKind},
+    },
 };
 use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_registrar::user_of;
@@ -24,7 +27,9 @@ use std::{
 /// The table of devices, in shards with a lock each.
 pub(in crate::server) struct Devices {
     shards: Box<[Mutex<DeviceShard>]>,
+    pub(in crate::server) strand_kind: SerializerKind,
     strands: Box<[Serializer]>,
+    pub(in crate::server) expiry_kind: SerializerKind,
     /// The serializer of the expiry timers: however many deadlines come at one instant,
     /// they keep only one worker busy.
     expiry_serializer: Serializer,
@@ -56,11 +61,14 @@ impl Devices {
         holders: Holders,
         queue_len_max: usize,
     ) -> Self {
-        let pool = runtime.pool();
+        let strand_kind = SerializerKind::new(runtime, STRAND_OPTIONS);
+        let expiry_kind = SerializerKind::new(runtime, EXPIRY_OPTIONS);
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            strands: (0..STRANDS).map(|_| pool.ephemeral()).collect(),
-            expiry_serializer: pool.ephemeral(),
+            strands: (0..STRANDS).map(|_| strand_kind.ephemeral()).collect(),
+            strand_kind,
+            expiry_serializer: expiry_kind.ephemeral(),
+            expiry_kind,
             timers: runtime.timers().clone(),
             hasher: FixedState::with_seed(seed),
             shares,
@@ -143,8 +151,8 @@ impl Devices {
     }
 
     /// What waits on the strands.
-    pub(in crate::server) fn strand_queues(&self) -> SerializerKind {
-        let mut strands = SerializerKind::new("strand");
+    pub(in crate::server) fn strand_queues(&self) -> SerializerListing {
+        let mut strands = self.strand_kind.listing();
         for (number, strand) in self.strands.iter().enumerate() {
             strands.add(strand.stats(), || number.to_string());
         }
@@ -152,8 +160,8 @@ impl Devices {
     }
 
     /// What waits for the serializer of the expiry timers.
-    pub(in crate::server) fn expiry_queue(&self) -> SerializerKind {
-        let mut expiry = SerializerKind::new("expiry");
+    pub(in crate::server) fn expiry_queue(&self) -> SerializerListing {
+        let mut expiry = self.expiry_kind.listing();
         expiry.add(self.expiry_serializer.stats(), || "bindings".into());
         expiry
     }
@@ -326,6 +334,20 @@ fn shard_of(hash: u64) -> usize {
 const SHARDS: usize = 1280;
 /// Many more than threads, so that two devices at work seldom share one.
 const STRANDS: usize = 1024;
+/// By default one device may have 32 requests waiting, and most strands have none.
+const STRAND_OPTIONS: KindOptions = KindOptions {
+    name: "strand",
+    low: 4,
+    high: 32,
+    unlabelled: "a task without a label",
+};
+/// Half of the shards' timers at once.
+const EXPIRY_OPTIONS: KindOptions = KindOptions {
+    name: "expiry",
+    low: 64,
+    high: SHARDS / 2,
+    unlabelled: "timer of bindings",
+};
 /// Half of a serializer's capacity, so that mandatory tasks always find room.
 const STRAND_LEN_MAX: usize = 32_768;
 /// Devices that one expiry wakes, so that what waits behind it waits for less

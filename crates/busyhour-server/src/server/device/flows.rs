@@ -11,7 +11,12 @@
 
 use super::{Device, device_context::DeviceContext};
 use crate::server::{ServerConfig, stats::counters::FlowCounters};
-use busyhour::{clock::Instant, runtime::Runtime, timer::AddError};
+use busyhour::{
+    clock::Instant,
+    runtime::Runtime,
+    task::{Executor, Task},
+    timer::AddError,
+};
 use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
 use busyhour_registrar::{Advertised, Probe, Probes};
 use busyhour_sip::{Flow, HeaderName, Method, RequestBuilder};
@@ -252,7 +257,8 @@ impl DeviceContext {
             }
         };
         // It takes no more only when the server ends.
-        let _ = self.table.expiry_serializer().try_push(tell);
+        let tell = Task::labelled(&"devices of a flow", tell);
+        let _ = self.table.expiry_serializer().execute(tell);
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::device_context::DeviceContext;
 use super::{Device, DeviceInner};
-use busyhour::bus::Name;
+use busyhour::{
+    bus::Name,
+    task::{Executor, Task},
+};
 use busyhour_registrar::watch::{DeviceState, RegistrationState};
 use std::sync::{Arc, atomic::Ordering};
 
@@ -42,7 +45,8 @@ impl Device {
         }
         let device = self.clone();
         let strand = context.table.strand(self.hash);
-        let is_pushed = strand.try_push(move || device.publish_full()).is_ok();
+        let publish = Task::labelled(&"full registration", move || device.publish_full());
+        let is_pushed = strand.execute(publish).is_ok();
         if !is_pushed {
             self.is_shown_soon.store(false, Ordering::Release);
         }

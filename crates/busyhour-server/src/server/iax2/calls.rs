@@ -6,8 +6,13 @@
 //! while a frame is processed, never while one is sent.
 
 use crate::server::{
-    expiry_timer::ExpiryTimer, server_clock::ServerClock, sip::responder::Responder,
-    stats::queues::SerializerKind,
+    expiry_timer::ExpiryTimer,
+    server_clock::ServerClock,
+    sip::responder::Responder,
+    stats::{
+        queues::SerializerListing,
+        serializer_kind::{KindOptions, SerializerKind},
+    },
 };
 use busyhour::{runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_iax2::{
@@ -27,6 +32,7 @@ use std::{
 
 /// Every call of the server.
 pub(in crate::server) struct Iax2Calls {
+    pub(in crate::server) kind: SerializerKind,
     shards: Box<[CallShard]>,
     hasher: FixedState,
     /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
@@ -57,8 +63,8 @@ struct CallsInner {
 
 impl Iax2Calls {
     /// What waits for the serializers of the calls' timers.
-    pub(in crate::server) fn queues(&self) -> SerializerKind {
-        let mut shards = SerializerKind::new("iax2");
+    pub(in crate::server) fn queues(&self) -> SerializerListing {
+        let mut shards = self.kind.listing();
         for (number, shard) in self.shards.iter().enumerate() {
             shards.add(shard.serializer.stats(), || number.to_string());
         }
@@ -74,15 +80,17 @@ impl Iax2Calls {
     ) -> Self {
         let keys = Keys::new(key);
         let policy = of_shard(policy);
+        let kind = SerializerKind::new(runtime, OPTIONS);
         let shard = |number| CallShard {
             state: Mutex::new(CallsInner {
                 calls: Calls::new(keys.clone(), number, policy.clone()),
                 expiry_timer: ExpiryTimer::default(),
             }),
-            serializer: runtime.pool().ephemeral(),
+            serializer: kind.ephemeral(),
         };
         Self {
             shards: (0..SHARDS as u16).map(shard).collect(),
+            kind,
             hasher: FixedState::with_seed(seed),
             call_count: AtomicUsize::new(0),
             responder,
@@ -214,5 +222,12 @@ fn with_actions<R>(use_actions: impl FnOnce(&mut Actions) -> R) -> R {
     })
 }
 
+/// A shard has one timer.
+const OPTIONS: KindOptions = KindOptions {
+    name: "iax2",
+    low: 1,
+    high: 4,
+    unlabelled: "timer of calls",
+};
 /// More than threads, so that two threads seldom wait for each other.
 const SHARDS: usize = 16;

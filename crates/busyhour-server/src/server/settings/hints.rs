@@ -14,12 +14,17 @@ use crate::server::{
     access::accounts::Difference,
     device::device_context::DeviceContext,
     persistence::Persistence,
-    stats::{HintStats, counters::HintCounters, listing::NamedPage, queues::SerializerKind},
+    stats::{
+        HintStats,
+        counters::HintCounters,
+        listing::NamedPage,
+        queues::SerializerListing,
+        serializer_kind::{KindOptions, SerializerKind},
+    },
     watcher::watchers::Watchers,
 };
 use busyhour::{
     bus::{Name, Topic},
-    pool::TaskPool,
     runtime::Runtime,
 };
 use busyhour_registrar::{Domains, address_of_record, watch::ExtensionState};
@@ -37,7 +42,7 @@ pub(in crate::server) struct Hints {
     table: Mutex<HintTable>,
     counters: HintCounters,
     count_max: usize,
-    pool: TaskPool,
+    pub(in crate::server) kind: SerializerKind,
     /// Where users without a domain are.
     domains: Domains,
     /// The names of our domains.
@@ -149,7 +154,7 @@ impl Hints {
             table: Mutex::default(),
             counters: HintCounters::default(),
             count_max: config.limits.hints_max,
-            pool: runtime.pool().clone(),
+            kind: SerializerKind::new(runtime, OPTIONS),
             domains: config.domains(),
             domain_names: config.domains.clone(),
             persistence,
@@ -328,7 +333,7 @@ impl Hints {
             let _ = self.topic.remove(extension);
             return before.is_none();
         }
-        let serializer = self.pool.ephemeral();
+        let serializer = self.kind.ephemeral();
         let hint = Arc::new(Hint::new(extension.clone(), devices, set, serializer));
         hint.start(&self.topic, &self.devices);
         table.hints.insert(extension.clone(), hint);
@@ -336,8 +341,8 @@ impl Hints {
     }
 
     /// What waits for the hints' serializers.
-    pub(in crate::server) fn queues(&self) -> SerializerKind {
-        let mut hints = SerializerKind::new("hint");
+    pub(in crate::server) fn queues(&self) -> SerializerListing {
+        let mut hints = self.kind.listing();
         for (extension, hint) in &self.lock().hints {
             hints.add(hint.queue_stats(), || extension.to_string());
         }
@@ -459,6 +464,13 @@ fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
     Some(device.into())
 }
 
+/// A hint has one turn of the event bus for each of its devices at most.
+const OPTIONS: KindOptions = KindOptions {
+    name: "hint",
+    low: 2,
+    high: 16,
+    unlabelled: "events",
+};
 /// A group of phones, and not a company.
 const DEVICES_MAX: usize = 64;
 

@@ -197,7 +197,7 @@ impl Watcher {
     ) -> Result<(), Refused> {
         let watcher = self.clone();
         let done = move |result| {
-            let task = Task::new(move || then(result));
+            let task = Task::labelled(&"commit", move || then(result));
             if let Err(rejected) = watcher.serializer.execute_unbounded(task) {
                 rejected.task.run();
             }

@@ -6,8 +6,14 @@ use crate::server::{
     load::shares::{Excess, Shares},
     random::Secrets,
     sip::{responder::Responder, transactions::TransactionKey},
-    stats::{WatchStats, counters::WatchCounters, queues::SerializerKind},
+    stats::{
+        WatchStats,
+        counters::WatchCounters,
+        queues::SerializerListing,
+        serializer_kind::{KindOptions, SerializerKind},
+    },
 };
+use busyhour::runtime::Runtime;
 use busyhour_registrar::{
     Refusal, user_of,
     watch::{End, Package, Subscribe},
@@ -23,6 +29,7 @@ use std::{
 
 /// The table of watchers, in shards with a lock each.
 pub(in crate::server) struct Watchers {
+    pub(in crate::server) kind: SerializerKind,
     pub(in crate::server) counters: WatchCounters,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
@@ -37,6 +44,7 @@ pub(in crate::server) struct Watchers {
 
 impl Watchers {
     pub(in crate::server) fn new(
+        runtime: &Runtime,
         shares: Shares,
         notifies: Shares,
         dialog_bytes_max: usize,
@@ -44,6 +52,7 @@ impl Watchers {
         responder: Arc<Responder>,
     ) -> Self {
         Self {
+            kind: SerializerKind::new(runtime, OPTIONS),
             counters: WatchCounters::default(),
             notifies,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -56,8 +65,8 @@ impl Watchers {
     }
 
     /// What waits for the watchers' serializers.
-    pub(in crate::server) fn queues(&self) -> SerializerKind {
-        let mut watchers = SerializerKind::new("watcher");
+    pub(in crate::server) fn queues(&self) -> SerializerListing {
+        let mut watchers = self.kind.listing();
         for watcher in self.all() {
             watchers.add(watcher.queue_stats(), || watcher.describe());
         }
@@ -201,3 +210,10 @@ fn lock(shard: &Mutex<WatcherTable>) -> MutexGuard<'_, WatcherTable> {
 type WatcherTable = HashMap<u64, Arc<Watcher>>;
 
 const SHARDS: usize = 64;
+/// Half of what one watcher may have waiting by default.
+const OPTIONS: KindOptions = KindOptions {
+    name: "watcher",
+    low: 2,
+    high: 16,
+    unlabelled: "events or its timer",
+};

@@ -3,7 +3,7 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{QueueView, ServerStats},
+    server::{ALL_QUEUES, QueueView, ServerStats, nanos},
     web::Backend,
 };
 use axum::{
@@ -223,16 +223,27 @@ struct AlertList {
     alerts: Vec<AlertView>,
 }
 
-/// A limit that was reached.
-#[derive(Serialize)]
+/// A limit that was reached, or a queue that is too long.
+#[derive(Serialize, Default)]
 struct AlertView {
-    limit: &'static str,
-    count: u64,
+    limit: String,
+    /// Which queue or subscriber, where it is one of many.
+    name: Option<String>,
+    /// How often, since the server started.
+    count: Option<u64>,
+    /// Whether it lasts, if it is something that ends.
+    is_active: Option<bool>,
+    /// How many tasks or events wait.
+    queued_len: Option<u64>,
     concerns: &'static str,
 }
 
 async fn alerts(State(backend): LiveState) -> Json<AlertList> {
-    let alerts = reached(&backend.stats());
+    let stats = backend.stats();
+    let mut alerts = reached(&stats);
+    alerts.extend(long_queues(&stats, backend.queues()));
+    let subscriptions = backend.runtime().map(Runtime::subscriptions);
+    alerts.extend(slow_subscribers(subscriptions.unwrap_or_default()));
     Json(AlertList { alerts })
 }
 
@@ -240,17 +251,66 @@ fn reached(stats: &ServerStats) -> Vec<AlertView> {
     let of = |limits: &[(&'static str, u64)], concerns| {
         let reached = limits.iter().filter(|(_, count)| *count > 0);
         let views = reached.map(|&(limit, count)| AlertView {
-            limit,
-            count,
+            limit: limit.into(),
+            count: Some(count),
             concerns,
+            ..AlertView::default()
         });
         views.collect::<Vec<_>>()
     };
-    let mut alerts = of(&stats.limits_of_all(), "everybody");
-    alerts.extend(of(&stats.limits_of_one(), "one client"));
+    let mut alerts = of(&stats.limits_of_all(), EVERYBODY);
+    alerts.extend(of(&stats.limits_of_one(), ONE_CLIENT));
     alerts
 }
 
-fn nanos(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// The kinds of queues of which one was longer than its high watermark, and those that
+/// are so now, by name.
+fn long_queues(stats: &ServerStats, queues: Vec<QueueView>) -> Vec<AlertView> {
+    let concerns = |kind: &str| match kind {
+        "watcher" => ONE_CLIENT,
+        _ => EVERYBODY,
+    };
+    let limit = |kind: &str, mark: u64| format!("the high watermark of {kind} ({mark} waiting)");
+    let kinds = stats.queues.iter().filter(|kind| kind.alerts_raised > 0);
+    let kinds = kinds.map(|kind| AlertView {
+        limit: limit(kind.name, kind.high_watermark),
+        count: Some(kind.alerts_raised),
+        is_active: Some(kind.high_count > 0),
+        concerns: concerns(kind.name),
+        ..AlertView::default()
+    });
+    let named = queues.into_iter();
+    let named = named.filter(|queue| queue.is_high == Some(true) && queue.name != ALL_QUEUES);
+    let named = named.map(|queue| AlertView {
+        limit: limit(queue.kind, queue.high_watermark.unwrap_or(0)),
+        name: Some(queue.name),
+        is_active: Some(true),
+        queued_len: Some(queue.queued_len),
+        concerns: concerns(queue.kind),
+        ..AlertView::default()
+    });
+    kinds.chain(named).collect()
 }
+
+/// Those that have lost events, that lag, or whose queue is half full.
+fn slow_subscribers(subscriptions: Vec<SubscriptionStats>) -> Vec<AlertView> {
+    let is_active = |one: &SubscriptionStats| one.is_lagging || one.queued_len * 2 > one.capacity;
+    let slow = subscriptions.into_iter();
+    let slow = slow.filter(|one| one.lost > 0 || is_active(one));
+    let mut slow: Vec<_> = slow.collect();
+    slow.sort_by_key(|one| Reverse((is_active(one), one.queued_len, one.lost)));
+    let views = slow.into_iter().take(SLOW_MAX).map(|one| AlertView {
+        limit: format!("the queue of a subscriber of {}", one.topic),
+        is_active: Some(is_active(&one)),
+        count: Some(one.lost),
+        queued_len: Some(one.queued_len),
+        name: Some(one.name),
+        concerns: ONE_CLIENT,
+    });
+    views.collect()
+}
+
+const EVERYBODY: &str = "everybody";
+const ONE_CLIENT: &str = "one client";
+/// So many slow subscribers are listed; `/api/subscriptions` has all of them.
+const SLOW_MAX: usize = 20;

@@ -1,4 +1,4 @@
-use crate::server::ServerStats;
+use crate::server::{QueueView, ServerStats};
 use crate::web::Backend;
 use std::{
     collections::VecDeque,
@@ -12,7 +12,8 @@ use tokio::{
 };
 
 /// Takes one snapshot a second for all readers together, so that a hundred open pages
-/// cost the server the same as one. Keeps the last two minutes.
+/// cost the server the same as one. Keeps the last two minutes. While somebody reads,
+/// it lists the queues as well.
 pub(in crate::web) struct Sampler(Mutex<History>);
 
 struct History {
@@ -28,6 +29,8 @@ pub(in crate::web) struct Sample {
     pub(in crate::web) number: u64,
     pub(in crate::web) stats: ServerStats,
     pub(in crate::web) json: String,
+    /// The queues at that time as text, if somebody read.
+    pub(in crate::web) queues_json: Option<String>,
 }
 
 /// The samples that a new reader has missed, and all later ones.
@@ -69,8 +72,17 @@ impl Sampler {
         self.history().samples.iter().cloned().collect()
     }
 
-    fn take(&self, stats: ServerStats) {
+    /// Takes a sample of the server.
+    fn look_at(&self, backend: &dyn Backend) {
+        let live = self.history().live.clone();
+        let is_read = live.is_some_and(|live| live.receiver_count() > 0);
+        // Listing the queues visits every watcher, so it is not done for nobody.
+        self.take(backend.stats(), is_read.then(|| backend.queues()));
+    }
+
+    fn take(&self, stats: ServerStats, queues: Option<Vec<QueueView>>) {
         let json = serde_json::to_string(&stats).unwrap_or_default();
+        let queues_json = queues.map(|queues| serde_json::to_string(&queues).unwrap_or_default());
         let mut history = self.history();
         history.taken += 1;
         let number = history.taken;
@@ -78,6 +90,7 @@ impl Sampler {
             number,
             stats,
             json,
+            queues_json,
         });
         if history.samples.len() == HISTORY_LEN {
             history.samples.pop_front();
@@ -113,7 +126,7 @@ async fn sample_forever(sampler: Arc<Sampler>, backend: Arc<dyn Backend>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        sampler.take(backend.stats());
+        sampler.look_at(&*backend);
     }
 }
 
@@ -138,10 +151,10 @@ mod tests {
     fn a_reader_gets_the_missed_samples_and_then_each_later_one_once() {
         let sampler = sampler();
         for _ in 0..5 {
-            sampler.take(ServerStats::default());
+            sampler.take(ServerStats::default(), None);
         }
         let mut feed = sampler.feed(3);
-        sampler.take(ServerStats::default());
+        sampler.take(ServerStats::default(), None);
         let past: Vec<u64> = feed.past.iter().map(|sample| sample.number).collect();
         assert_eq!(past, [4, 5]);
         assert_eq!(feed.live.try_recv().unwrap().number, 6);
@@ -152,7 +165,7 @@ mod tests {
     fn history_is_bounded() {
         let sampler = sampler();
         for _ in 0..HISTORY_LEN + 7 {
-            sampler.take(ServerStats::default());
+            sampler.take(ServerStats::default(), None);
         }
         let kept = sampler.kept();
         assert_eq!(kept.len(), HISTORY_LEN);

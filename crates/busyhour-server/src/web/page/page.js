@@ -160,42 +160,39 @@
   const severity = (ns) => (ns > STUCK_NS ? "bad" : ns > SLOW_NS ? "warn" : "");
   const loss = (value) => [count(value), value > 0 ? "bad" : "none"];
 
-  function queues(s) {
-    const { pool, serializers } = s.runtime;
-    // Queues that are no serializer stand in parentheses.
-    const fixed = [
-      { name: "(workers)", queued_len: pool.queued_len, queued_high_water: pool.queued_high_water,
-        oldest_waiting_ns: 0, running_for_ns: 0, ran: pool.processed, gone: pool.rejected + pool.panicked },
-      { name: "(send)", queued_len: s.network.send_queued_len, queued_high_water: s.network.send_queued_high_water,
-        oldest_waiting_ns: 0, running_for_ns: 0, ran: s.network.sent, gone: s.network.dropped_send_queue },
-      { name: "(store)", queued_len: s.store.queued_len, queued_high_water: s.store.queued_high_water,
-        oldest_waiting_ns: 0, running_for_ns: 0, ran: s.store.committed, gone: s.store.refused + s.store.failed },
-    ];
-    const named = serializers.map((one) => ({
-      ...one, ran: one.processed, gone: one.rejected + one.dropped + one.panicked }));
-    return fixed.concat(named);
+  const same = (one) => (other) => other.kind === one.kind && other.name === one.name;
+
+  /** By how long something has waited or run, alerts first. */
+  function slowest(a, b) {
+    return (b.is_high || false) - (a.is_high || false) || b.oldest_waiting_ns - a.oldest_waiting_ns ||
+      b.queued_len - a.queued_len || a.kind.localeCompare(b.kind) || a.name.localeCompare(b.name);
   }
 
-  function drawQueues(now, before) {
-    const earlier = before ? queues(before) : [];
-    const all = queues(now).sort((a, b) =>
-      b.oldest_waiting_ns - a.oldest_waiting_ns || b.queued_len - a.queued_len || a.name.localeCompare(b.name));
+  function drawQueues(list, earlier, seconds) {
+    const all = [...list].sort(slowest);
     const age = (one) => Math.max(one.oldest_waiting_ns, one.running_for_ns);
-    const slow = all.filter((one) => severity(age(one)));
+    const slow = all.filter((one) => one.is_high || severity(age(one)));
     byId("queues-summary").textContent =
       `${all.length}, ${slow.length} slow${all.length > ROWS_MAX ? `; the ${ROWS_MAX} slowest` : ""}`;
+    const known = (value, show) => (value === null ? "–" : show(value));
     byId("queues").tBodies[0].replaceChildren(...all.slice(0, ROWS_MAX).map((one) => {
-      const past = find(earlier, one.name);
-      return row([
-        [one.name],
-        [count(one.queued_len), one.queued_len ? "" : "none"],
-        [count(one.queued_high_water)],
-        [span(one.oldest_waiting_ns), severity(one.oldest_waiting_ns)],
-        [span(one.running_for_ns), severity(one.running_for_ns)],
-        [rateText(past ? rate(before, now, (s) => (s === now ? one : past).ran) : 0)],
-        [count(one.ran)],
-        loss(one.gone),
+      const past = earlier.find(same(one));
+      const grown = past && seconds > 0 ? Math.max(0, one.processed - past.processed) / seconds : 0;
+      const made = row([
+        [one.kind],
+        [one.name, "name"],
+        [count(one.queued_len), one.is_high ? "bad" : one.queued_len ? "" : "none"],
+        [known(one.queued_high_water, count)],
+        [known(one.high_watermark, count)],
+        [known(one.oldest_waiting_ns, span), severity(one.oldest_waiting_ns)],
+        [one.running ?? "–", "name"],
+        [known(one.running_for_ns, span), severity(one.running_for_ns)],
+        [known(one.processed, () => rateText(grown))],
+        [known(one.processed, count)],
+        one.refused === null ? ["–"] : loss(one.refused),
       ]);
+      if (slow.includes(one)) made.className = "slow";
+      return made;
     }));
   }
 
@@ -237,7 +234,6 @@
     byId("uptime").textContent = `up ${span(now.uptime_ns)}`;
     drawCards();
     drawLosses(now, before);
-    drawQueues(now, before);
     drawTopics(now, before);
   }
 
@@ -253,6 +249,14 @@
     }
   }
 
+  let lastQueues = { list: [], at: 0 };
+
+  function receiveQueues(list) {
+    const at = performance.now();
+    drawQueues(list, lastQueues.list, (at - lastQueues.at) / 1e3);
+    lastQueues = { list, at };
+  }
+
   function state(className, text) {
     byId("state").className = `pill ${className}`;
     byId("state").textContent = text;
@@ -262,6 +266,7 @@
     const events = new EventSource("/api/events");
     events.addEventListener("open", () => state("live", "live"));
     events.addEventListener("stats", (event) => receive(JSON.parse(event.data)));
+    events.addEventListener("queues", (event) => receiveQueues(JSON.parse(event.data)));
     events.addEventListener("error", () => {
       state("lost", "no connection");
       // Some failures end an EventSource for good; then only a new one helps.

@@ -111,6 +111,8 @@ impl Shutdown<'_> {
         self.settle();
         let left = drop_leftovers(shared);
         shared.awaited_futures.wake_all();
+        // What was dropped waits no more.
+        shared.look_at_marks();
         ShutdownReport {
             ran: shared.workers.begun() - ran_before,
             not_run: shared.lifecycle.report_not_run(shared.workers.not_run()),

@@ -63,6 +63,8 @@ impl<'a> WorkerLoop<'a> {
         if self.current.worker.inject_queue.len() > 0 {
             self.take_injected();
         }
+        let worker = self.current.worker;
+        self.shared.look_at_marks_again(|| worker.waiting_len());
         self.turn_runner.run_next_and_publish()
     }
 
@@ -120,6 +122,7 @@ impl<'a> WorkerLoop<'a> {
     #[cold]
     fn find_work(&mut self) -> bool {
         self.current.publish_mode();
+        self.shared.look_at_marks();
         self.shared.workers.sleepers.begin_search();
         let found = self.search_or_sleep();
         if self.shared.workers.sleepers.end_search() && self.shared.workers.any_work() {

@@ -42,8 +42,11 @@ pub(in crate::pool) struct WorkerSet {
     capacity_share: usize,
     growth_threshold: usize,
     /// Each slot's share of the threshold: as long as every slot is below it,
-    /// the pool does not grow.
-    growth_share: usize,
+    /// the pool does not grow. With watermarks it may be lower, so that no push
+    /// that reaches them is missed.
+    long_share: usize,
+    /// Whether the pool's own queue has watermarks.
+    has_marks: bool,
     /// How many workers are added at a time.
     auto_increment: usize,
     idle_timeout: Duration,
@@ -65,7 +68,8 @@ impl WorkerSet {
             capacity: builder.capacity,
             capacity_share: builder.capacity / counts.maximum.max(1),
             growth_threshold: builder.growth_threshold,
-            growth_share: builder.growth_threshold / counts.places().max(1),
+            long_share: long_share(builder, counts),
+            has_marks: builder.marks.is_some(),
             auto_increment: builder.auto_increment,
             idle_timeout: builder.idle_timeout,
         }
@@ -202,10 +206,11 @@ impl WorkerSet {
         }
     }
 
-    /// Whether this many in one queue may be a reason to add a worker.
+    /// Whether this many in one queue may be a reason to add a worker, or too
+    /// many.
     #[inline(always)]
-    pub(in crate::pool) fn may_be_short(&self, len: usize) -> bool {
-        len > self.growth_share && self.may_grow()
+    pub(in crate::pool) fn is_long(&self, len: usize) -> bool {
+        len > self.long_share && (self.has_marks || self.may_grow())
     }
 
     /// Whether fewer workers than the maximum have a thread that is not blocked.
@@ -284,3 +289,13 @@ impl Deref for WorkerSet {
 }
 
 const STAND_IN_TIMEOUT_MIN: Duration = Duration::from_millis(10);
+
+/// Each slot has three queues: the FIFO, the run queue and the inject queue.
+fn long_share(builder: &TaskPoolBuilder, counts: WorkerCounts) -> usize {
+    let places = counts.places().max(1);
+    let growth_share = builder.growth_threshold / places;
+    let mark_share = builder.marks.map(|(_, high)| high / (3 * places));
+    mark_share.map_or(growth_share, |share| {
+        share.saturating_sub(1).min(growth_share)
+    })
+}

@@ -15,6 +15,8 @@
 //! other one where it goes. As the Call-ID is signed but not written, a token is good for
 //! its own dialog alone.
 
+mod base64;
+
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use busyhour::bus::Name;
@@ -24,6 +26,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use super::party::{Party, Role};
+use base64::{base64_bytes, put_base64};
 
 /// What a token says of one side of a dialog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +141,14 @@ impl RouteTokens {
             return Err(TokenRefusal::Signature);
         }
         RouteToken::take(payload).ok_or(TokenRefusal::Malformed)
+    }
+
+    /// Whether a text has the form of a token. It tells a URI of our Record-Route where no
+    /// Call-ID is at hand (RFC 3261 §16.4); only [`read`](Self::read) checks the signature.
+    pub fn is_token(text: &str) -> bool {
+        let bytes = base64_bytes(text).unwrap_or_default();
+        let is_long = bytes.len() > SIGNATURE_LEN;
+        is_long && bytes.first().is_some_and(|first| first >> 5 == VERSION)
     }
 
     /// Reads both tokens of a request, the topmost first: the parties by role, and which
@@ -309,47 +320,6 @@ fn take<'a, const LEN: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; LEN]> {
     Some(taken)
 }
 
-/// Three octets become four characters; no padding.
-fn put_base64(bytes: &[u8], out: &mut String) {
-    for chunk in bytes.chunks(3) {
-        let octet = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = octet(0) << 16 | octet(1) << 8 | octet(2);
-        for digit in 0..=chunk.len() {
-            let value = bits >> (18 - 6 * digit) & 63;
-            out.push(char::from(DIGITS[value as usize]));
-        }
-    }
-}
-
-/// The octets of a text that is written in the one way that [`put_base64`] knows.
-fn base64_bytes(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for chunk in text.as_bytes().chunks(4) {
-        let mut bits = 0;
-        for (digit, byte) in chunk.iter().enumerate() {
-            bits |= u32::from(value_of(*byte)?) << (18 - 6 * digit);
-        }
-        let octets = bits.to_be_bytes();
-        let (kept, padding) = octets.get(1..)?.split_at(chunk.len() - 1);
-        if chunk.len() == 1 || padding.iter().any(|octet| *octet != 0) {
-            return None;
-        }
-        bytes.extend_from_slice(kept);
-    }
-    Some(bytes)
-}
-
-fn value_of(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'-' => Some(62),
-        b'_' => Some(63),
-        _ => None,
-    }
-}
-
 const VERSION: u8 = 1;
 const KEY_NUMBERS: u8 = 4;
 const SIGNATURE_LEN: usize = 10;
@@ -361,4 +331,3 @@ const CONNECTION: u8 = 4;
 const SCOPES: u8 = 8;
 const DEVICE: u8 = 16;
 const DEVICE_SIP: u8 = 32;
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -1,0 +1,126 @@
+//! What happens beyond the bounds: calls go on, untracked and counted.
+
+use busyhour_proxy::dialogs::DialogPolicy;
+use busyhour_registrar::watch::LineState;
+
+use crate::rig::{AB, Names, Rig, request, user};
+
+#[test]
+fn beyond_a_bound_calls_are_untracked_and_counted() {
+    let policy = DialogPolicy {
+        calls_max: 4,
+        calls_per_source_max: 3,
+        calls_per_account_max: 2,
+        ..DialogPolicy::default()
+    };
+    let mut rig = Rig::with(policy);
+    let mut begin = |call_id: &str, from: &str| {
+        let names = Names {
+            call_id,
+            from,
+            ..AB
+        };
+        let text = request("INVITE", 1, names, "");
+        rig.invite_text(&text, &user(from))
+    };
+    let first = begin("1", "alice");
+    assert!(first.is_some() && begin("2", "alice").is_some());
+    assert!(begin("3", "alice").is_none(), "the account");
+    assert!(begin("4", "carol").is_some());
+    assert!(begin("5", "dave").is_none(), "the source");
+    rig.dialogs.set_others(1);
+    let mut elsewhere = user("erin");
+    elsewhere.flow.remote.set_ip([192, 0, 2, 77].into());
+    let names = Names {
+        call_id: "6",
+        from: "erin",
+        ..AB
+    };
+    let text = request("INVITE", 1, names, "");
+    assert!(rig.invite_text(&text, &elsewhere).is_none(), "the whole");
+    let stats = rig.dialogs.stats();
+    let untracked = (
+        stats.untracked_full,
+        stats.untracked_source,
+        stats.untracked_account,
+    );
+    assert_eq!((untracked, stats.call_count), ((1, 1, 1), 3));
+    assert!(rig.within("BYE", 2, names.to_tag("b"), "").is_none());
+    // An ended call makes room.
+    rig.dialogs.set_others(0);
+    rig.refused(first.unwrap(), 486);
+    assert!(rig.invite_text(&text, &elsewhere).is_some());
+    assert_eq!(rig.dialogs.stats().lingering_count, 1);
+}
+
+/// A callee behind a proxy that forks without end.
+#[test]
+fn the_dialogs_of_one_invite_are_bounded() {
+    let policy = DialogPolicy {
+        dialogs_per_call_max: 3,
+        ..DialogPolicy::default()
+    };
+    let mut rig = Rig::with(policy);
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    let tags: Vec<String> = (0..9).map(|tag| format!("t{tag}")).collect();
+    for tag in &tags {
+        rig.response(call, 0, 180, AB.to_tag(tag));
+    }
+    assert_eq!(rig.states("bob").len(), 3);
+    assert_eq!(rig.dialogs.stats().untracked_forks, 6);
+    // An answer has room all the same: nothing else rings any more.
+    rig.response(call, 0, 200, AB.to_tag("t8"));
+    assert_eq!(rig.states("bob"), ["confirmed"]);
+    for tag in &tags {
+        rig.response(call, 0, 200, AB.to_tag(tag));
+    }
+    assert_eq!(rig.states("bob").len(), 3);
+}
+
+#[test]
+fn too_long_names_are_untracked() {
+    let mut rig = Rig::new();
+    let long = "x".repeat(300);
+    for names in [
+        Names {
+            call_id: &long,
+            ..AB
+        },
+        Names {
+            from_tag: &long,
+            ..AB
+        },
+    ] {
+        assert!(rig.invite(names, "").is_none());
+    }
+    assert_eq!(rig.dialogs.stats().untracked_malformed, 2);
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    rig.response(call, 0, 200, AB.to_tag(&long));
+    assert_eq!(rig.line("bob"), LineState::Idle);
+}
+
+#[test]
+fn ended_calls_are_remembered_for_a_while_and_only_so_many() {
+    let policy = DialogPolicy {
+        lingering_max: 5,
+        ..DialogPolicy::default()
+    };
+    let mut rig = Rig::with(policy);
+    for number in 0..8 {
+        let call_id = number.to_string();
+        let names = Names {
+            call_id: &call_id,
+            ..AB
+        };
+        let call = rig.invite(names, "").expect("room");
+        rig.refused(call, 486);
+    }
+    let stats = rig.dialogs.stats();
+    assert_eq!((stats.lingering_count, stats.lingering_evicted), (5, 3));
+    assert_eq!((rig.records.len(), stats.unanswered), (8, 8));
+    rig.wait(33);
+    assert_eq!(rig.dialogs.stats().lingering_count, 0);
+    assert_eq!(rig.dialogs.next_deadline(), None);
+}

@@ -1,0 +1,13 @@
+//! The dialogs that pass through a proxy: each rule with its section, a naive model, and
+//! whole telephones with loss and crashes.
+
+mod rig;
+mod setup;
+mod within;
+mod liveness;
+mod bounds;
+mod session_timer;
+mod route_token;
+mod token_properties;
+mod model;
+mod telephones;

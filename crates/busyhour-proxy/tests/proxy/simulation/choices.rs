@@ -1,0 +1,19 @@
+//! Choices from a seed: splitmix64.
+
+#[derive(Debug)]
+pub struct Choices(pub u64);
+
+impl Choices {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// Whether something of this many percent happens.
+    pub fn happens(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}

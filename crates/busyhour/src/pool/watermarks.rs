@@ -1,0 +1,167 @@
+//! The watermarks of a pool's own queue. See README.md, "Watermarks".
+
+use std::{fmt, sync::Arc};
+
+use super::{builder::TaskPoolBuilder, shared::Shared};
+use crate::{
+    sync::{
+        Mutex, lock,
+        runtime::atomic::{AtomicBool, Ordering},
+    },
+    task::Watermark,
+};
+
+/// What waits for all workers of a pool together has crossed a watermark; high
+/// and low alternate.
+#[doc(alias("ast_taskprocessor_alert_set_levels", "high water mark"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolAlert {
+    /// The watermark that was crossed.
+    pub mark: Watermark,
+    /// The number of tasks and serializers that waited at that moment.
+    pub queued_len: usize,
+}
+
+/// Receives alerts, one at a time. Runs on the pushing thread or on a worker,
+/// and must be short.
+pub type PoolAlertHook = Arc<dyn Fn(&PoolAlert) + Send + Sync>;
+
+/// The watermarks, and which one was crossed last.
+pub(super) struct PoolWatermarks {
+    pub(super) low: usize,
+    pub(super) high: usize,
+    /// As long as no queue of a slot is longer, the high one is not reached.
+    share: usize,
+    /// A copy of the state's, so that workers see without a lock that there is
+    /// nothing to do.
+    is_high: AtomicBool,
+    state: Mutex<WatermarkState>,
+    hooks: Box<[PoolAlertHook]>,
+}
+
+#[derive(Default)]
+struct WatermarkState {
+    is_high: bool,
+    /// The crossing that the hooks were told last.
+    told_high: bool,
+    /// A thread calls the hooks now, and continues until they know the state.
+    is_telling: bool,
+    queued_len: usize,
+    raised: u64,
+}
+
+impl PoolWatermarks {
+    /// `queue_count` is the number of queues that the pool has in all slots.
+    pub(super) fn new(builder: &TaskPoolBuilder, queue_count: usize) -> Option<Self> {
+        let (low, high) = builder.marks?;
+        Some(Self {
+            low,
+            high,
+            share: high / queue_count.max(1),
+            is_high: AtomicBool::new(false),
+            state: Mutex::default(),
+            hooks: builder.alert_hooks.iter().map(Arc::clone).collect(),
+        })
+    }
+
+    /// Whether the high one may have been reached by a push that made a queue
+    /// this long. Looking costs a cache line for each slot, so there is one look
+    /// for as many pushes as workers.
+    pub(super) fn must_look(&self, len: usize, worker_count: usize) -> bool {
+        len >= self.share && !self.is_high() && len.is_multiple_of(worker_count.max(1))
+    }
+
+    /// Whether the high one was crossed last; a hint.
+    #[inline]
+    pub(super) fn is_high(&self) -> bool {
+        self.is_high.load(Ordering::Relaxed)
+    }
+
+    /// How often the high one was crossed.
+    pub(super) fn raised(&self) -> u64 {
+        lock(&self.state).raised
+    }
+
+    /// Counts what waits and notes a crossing; returns whether the caller must
+    /// call the hooks.
+    fn look(&self, queued_len: impl FnOnce() -> usize) -> bool {
+        let mut state = lock(&self.state);
+        state.queued_len = queued_len();
+        let is_crossed = match state.is_high {
+            false => state.queued_len >= self.high,
+            true => state.queued_len <= self.low,
+        };
+        if !is_crossed {
+            return false;
+        }
+        state.is_high = !state.is_high;
+        state.raised += u64::from(state.is_high);
+        self.is_high.store(state.is_high, Ordering::Relaxed);
+        !std::mem::replace(&mut state.is_telling, true)
+    }
+
+    /// What the hooks are to be told; the caller repeats this until there is
+    /// nothing, so that hooks never run concurrently.
+    fn next_to_tell(&self) -> Option<PoolAlert> {
+        let mut state = lock(&self.state);
+        state.is_telling = state.told_high != state.is_high;
+        state.told_high = state.is_high;
+        let mark = match state.is_high {
+            true => Watermark::High,
+            false => Watermark::Low,
+        };
+        let queued_len = state.queued_len;
+        state.is_telling.then_some(PoolAlert { mark, queued_len })
+    }
+
+    /// The hooks, whose drop is foreign code.
+    pub(super) fn take_hooks(&mut self) -> Box<[PoolAlertHook]> {
+        std::mem::take(&mut self.hooks)
+    }
+}
+
+impl Shared {
+    /// A worker has read the clock: it looks if its queues are long, or if the
+    /// queue was too long.
+    #[inline]
+    pub(super) fn look_at_marks_again(&self, own_len: impl FnOnce() -> usize) {
+        if let Some(marks) = &self.marks
+            && (marks.is_high() || own_len() >= marks.share)
+        {
+            self.look_at(marks);
+        }
+    }
+
+    /// Looks in any case, as a worker does that finds nothing to do: the lock
+    /// decides whether a push that finds the queue too long comes before, so
+    /// that this sees it, or after, so that the push sees what this worker has
+    /// taken.
+    pub(super) fn look_at_marks(&self) {
+        if let Some(marks) = &self.marks {
+            self.look_at(marks);
+        }
+    }
+
+    /// Notes and tells a crossing, if there is one.
+    #[cold]
+    pub(super) fn look_at(&self, marks: &PoolWatermarks) {
+        if !marks.look(|| self.queued_len()) {
+            return;
+        }
+        while let Some(alert) = marks.next_to_tell() {
+            for hook in &marks.hooks {
+                self.isolate(|| hook(&alert));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PoolWatermarks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolWatermarks")
+            .field("low", &self.low)
+            .field("high", &self.high)
+            .finish_non_exhaustive()
+    }
+}
