@@ -114,6 +114,10 @@ impl Lamps {
         };
         lamp.is_lit = shown > Stage::Idle;
         let stage = match shown {
+            Stage::Idle if lamp.happened == Stage::Idle => {
+                lamp.told = Stage::Idle;
+                return;
+            }
             // Nothing is shown before a call, and after one.
             Stage::Idle if lamp.told == Stage::Idle && lamp.happened < Stage::Terminated => return,
             Stage::Idle => Stage::Terminated,
