@@ -128,10 +128,10 @@ impl World {
         match method {
             "INVITE" => self.invite(request),
             "CANCEL" => {
-                self.to_caller(&answer(request, "200 OK", ""));
+                self.send_caller(&answer(request, "200 OK", ""));
                 if self.fault == Fault::ForgetsContact {
                     let invite = request.replace("CANCEL", "INVITE");
-                    return self.to_caller(&answer(&invite, "487 Request Terminated", ""));
+                    return self.send_caller(&answer(&invite, "487 Request Terminated", ""));
                 }
                 self.cancel_ringing(None);
             }
@@ -141,7 +141,7 @@ impl World {
                 let wanted = request.split(' ').nth(1).unwrap_or_default();
                 let port = wanted.rsplit(':').next().and_then(|it| it.parse().ok());
                 let number = port.unwrap_or(6000usize) - 6000;
-                self.to_callee(number, &with_via(request, "z9hG4bKwithin"));
+                self.send_callee(number, &with_via(request, "z9hG4bKwithin"));
             }
         }
     }
@@ -152,17 +152,17 @@ impl World {
             let challenge =
                 "Proxy-Authenticate: Digest realm=\"here\", nonce=\"n\", qop=\"auth\"\r\n";
             let status = "407 Proxy Authentication Required";
-            return self.to_caller(&answer(invite, status, challenge));
+            return self.send_caller(&answer(invite, status, challenge));
         }
-        self.to_caller(&answer(invite, "100 Trying", ""));
+        self.send_caller(&answer(invite, "100 Trying", ""));
         for number in 0..self.callees.len() {
             let forwarded = with_via(invite, "z9hG4bKfirst");
             let forwarded = with_header(&forwarded, "Record-Route: <sip:127.0.0.1;lr>");
             self.ringing[number] = Some(forwarded.clone());
-            self.to_callee(number, &forwarded);
+            self.send_callee(number, &forwarded);
             if self.fault == Fault::ForksTwice {
                 let again = forwarded.replace("z9hG4bKfirst", "z9hG4bKsecond");
-                self.to_callee(number, &again);
+                self.send_callee(number, &again);
             }
         }
     }
@@ -176,7 +176,7 @@ impl World {
         if response.contains(" INVITE\r\n") && status >= "200" {
             let Some(invite) = self.ringing[number].take() else {
                 // It comes again.
-                return self.to_caller(&forwarded);
+                return self.send_caller(&forwarded);
             };
             if status == "200" {
                 self.cancel_ringing(Some(number));
@@ -184,22 +184,22 @@ impl World {
                 let ack = invite
                     .replacen("INVITE", "ACK", 1)
                     .replace(" INVITE\r\n", " ACK\r\n");
-                self.to_callee(number, &without_body(&ack));
+                self.send_callee(number, &without_body(&ack));
                 if self.ringing.iter().any(Option::is_some) || self.has_answered() {
                     return;
                 }
             }
             match self.fault {
-                Fault::RepeatsAnswers => self.to_caller(&forwarded),
+                Fault::RepeatsAnswers => self.send_caller(&forwarded),
                 Fault::InventsAnswers => {
-                    self.to_caller(&forwarded);
+                    self.send_caller(&forwarded);
                     let tag = forwarded.replace("f0\r\n", "x\r\n");
-                    return self.to_caller(&tag);
+                    return self.send_caller(&tag);
                 }
                 _ => {}
             }
         }
-        self.to_caller(&forwarded);
+        self.send_caller(&forwarded);
     }
 
     fn has_answered(&self) -> bool {
@@ -217,18 +217,18 @@ impl World {
             {
                 let cancel = invite.replacen("INVITE", "CANCEL", 1);
                 let cancel = cancel.replace(" INVITE\r\n", " CANCEL\r\n");
-                self.to_callee(number, &without_body(&cancel));
+                self.send_callee(number, &without_body(&cancel));
             }
         }
     }
 
-    fn to_caller(&mut self, message: &str) {
+    fn send_caller(&mut self, message: &str) {
         let mut out = Outbox::default();
         self.caller.receive(self.now, message.as_bytes(), &mut out);
         self.take_from_caller(&mut out);
     }
 
-    fn to_callee(&mut self, number: usize, message: &str) {
+    fn send_callee(&mut self, number: usize, message: &str) {
         let mut out = Outbox::default();
         self.callees[number].receive(self.now, message.as_bytes(), &mut out);
         self.take_from_callee(number, &mut out);

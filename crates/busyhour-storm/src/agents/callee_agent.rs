@@ -10,7 +10,7 @@ use busyhour::clock::Instant;
 use busyhour::timer::{QueueHandle, TimerQueue};
 
 use crate::agents::call_request::{SDP, SDP_TYPE};
-use crate::agents::lamps::{Happened, Stage};
+use crate::agents::lamps::{Happened, LampState};
 use crate::agents::pending::Timing;
 use crate::plan::call_plan::CallPlan;
 use crate::plan::users::StormUsers;
@@ -38,7 +38,7 @@ pub(crate) struct CalleeAgent {
 
 #[derive(Debug)]
 struct Leg {
-    phase: Phase,
+    phase: LegPhase,
     device: u32,
     /// The branch of the INVITE, as a hash.
     branch: u64,
@@ -51,7 +51,7 @@ struct Leg {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum LegPhase {
     Ringing,
     /// 200 was sent.
     Answered,
@@ -121,9 +121,9 @@ impl CalleeAgent {
     pub fn finish(&mut self) {
         for (_, leg) in self.legs.drain() {
             let failure = match leg.phase {
-                Phase::Ringing | Phase::Answered => CallFailure::NeverEnded,
-                Phase::Cancelled | Phase::Ended if leg.is_acknowledged => continue,
-                Phase::Cancelled | Phase::Ended => CallFailure::Unacknowledged,
+                LegPhase::Ringing | LegPhase::Answered => CallFailure::NeverEnded,
+                LegPhase::Cancelled | LegPhase::Ended if leg.is_acknowledged => continue,
+                LegPhase::Cancelled | LegPhase::Ended => CallFailure::Unacknowledged,
             };
             self.tally.fail(failure);
         }
@@ -148,7 +148,7 @@ impl CalleeAgent {
             return self.respond(invite, Status::LOOP_DETECTED, out);
         }
         let leg = Leg {
-            phase: Phase::Ringing,
+            phase: LegPhase::Ringing,
             device,
             branch,
             message: datagram.into(),
@@ -159,7 +159,7 @@ impl CalleeAgent {
         };
         self.legs.insert(call, leg);
         self.respond(invite, Status::RINGING, out);
-        let stage = Stage::Early;
+        let stage = LampState::Early;
         self.happened.push(Happened { device, stage });
         if !self.plan.answers(call, self.fork) {
             return;
@@ -176,7 +176,7 @@ impl CalleeAgent {
     fn invited_again(&mut self, call: u32, invite: &Message<'_>, out: &mut Outbox) {
         self.tally.repeated += 1;
         match self.legs.get(&call) {
-            Some(leg) if leg.phase == Phase::Ringing => {
+            Some(leg) if leg.phase == LegPhase::Ringing => {
                 self.respond(invite, Status::RINGING, out);
             }
             Some(leg) if !leg.is_acknowledged => {
@@ -187,8 +187,8 @@ impl CalleeAgent {
     }
 
     fn answer(&mut self, now: Instant, call: u32, out: &mut Outbox) {
-        let stage = Stage::Confirmed;
-        self.decide(now, call, Phase::Answered, Status::OK, stage, out);
+        let stage = LampState::Confirmed;
+        self.decide(now, call, LegPhase::Answered, Status::OK, stage, out);
     }
 
     /// Sends the final response of an INVITE, and again until it is acknowledged.
@@ -196,9 +196,9 @@ impl CalleeAgent {
         &mut self,
         now: Instant,
         call: u32,
-        phase: Phase,
+        phase: LegPhase,
         status: Status,
-        stage: Stage,
+        stage: LampState,
         out: &mut Outbox,
     ) {
         let Some(leg) = self.legs.get(&call) else {
@@ -226,7 +226,7 @@ impl CalleeAgent {
             self.tally.unexpected += 1;
             return;
         };
-        if leg.phase == Phase::Ringing {
+        if leg.phase == LegPhase::Ringing {
             self.tally.unexpected += 1;
             return;
         }
@@ -247,33 +247,35 @@ impl CalleeAgent {
         };
         self.respond(cancel, Status::OK, out);
         match phase {
-            Phase::Ringing => {
+            LegPhase::Ringing => {
                 self.tally.cancelled_contacts += 1;
                 let stage = match self.plan.is_given_up(call) {
-                    true => Stage::Terminated,
+                    true => LampState::Terminated,
                     // Another contact has answered, so the device is in a call.
-                    false => Stage::Idle,
+                    false => LampState::Idle,
                 };
                 let status = Status::REQUEST_TERMINATED;
-                self.decide(now, call, Phase::Cancelled, status, stage, out);
+                self.decide(now, call, LegPhase::Cancelled, status, stage, out);
             }
-            Phase::Cancelled => self.tally.repeated += 1,
-            Phase::Answered | Phase::Ended => self.tally.fail(CallFailure::CancelledAfterAnswer),
+            LegPhase::Cancelled => self.tally.repeated += 1,
+            LegPhase::Answered | LegPhase::Ended => {
+                self.tally.fail(CallFailure::CancelledAfterAnswer)
+            }
         }
     }
 
     fn ended(&mut self, call: u32, bye: &Message<'_>, out: &mut Outbox) {
         let phase = self.legs.get(&call).map(|leg| leg.phase);
         match phase {
-            Some(Phase::Answered) => self.set_timer(call, None),
-            Some(Phase::Ended) => self.tally.repeated += 1,
-            Some(Phase::Ringing | Phase::Cancelled) | None => {
+            Some(LegPhase::Answered) => self.set_timer(call, None),
+            Some(LegPhase::Ended) => self.tally.repeated += 1,
+            Some(LegPhase::Ringing | LegPhase::Cancelled) | None => {
                 self.tally.unexpected += 1;
                 return self.respond(bye, Status::CALL_DOES_NOT_EXIST, out);
             }
         }
         if let Some(leg) = self.legs.get_mut(&call) {
-            leg.phase = Phase::Ended;
+            leg.phase = LegPhase::Ended;
         }
         self.respond(bye, Status::OK, out);
     }
@@ -283,7 +285,7 @@ impl CalleeAgent {
         let Some(leg) = self.legs.get_mut(&call) else {
             return;
         };
-        if leg.phase == Phase::Ringing {
+        if leg.phase == LegPhase::Ringing {
             return self.answer(now, call, out);
         }
         if now >= leg.give_up {

@@ -10,7 +10,7 @@ use busyhour::clock::Instant;
 use busyhour::timer::{QueueHandle, TimerQueue};
 
 use crate::agents::call_request::CallRequest;
-use crate::agents::lamps::{Happened, Stage};
+use crate::agents::lamps::{Happened, LampState};
 use crate::agents::pending::Timing;
 use crate::plan::call_plan::CallPlan;
 use crate::plan::users::StormUsers;
@@ -44,7 +44,7 @@ pub(crate) struct CallerAgent {
 struct Call {
     device: u32,
     due: Instant,
-    phase: Phase,
+    phase: CallPhase,
     /// The number of the current INVITE, or of BYE.
     cseq: u32,
     timer: QueueHandle,
@@ -52,12 +52,12 @@ struct Call {
     give_up: Instant,
     has_rung: bool,
     authorization: Option<Box<str>>,
-    dialog: Option<Dialog>,
+    dialog: Option<AnsweredDialog>,
     failure: Option<CallFailure>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum CallPhase {
     /// INVITE was sent, and nothing has come.
     Inviting,
     /// A provisional response has come.
@@ -70,13 +70,13 @@ enum Phase {
 
 /// The called side's half of a dialog.
 #[derive(Debug)]
-struct Dialog {
+struct AnsweredDialog {
     to: Box<str>,
     target: Box<str>,
     route: Box<str>,
 }
 
-impl Dialog {
+impl AnsweredDialog {
     /// Of a 200; the caller's route is Record-Route in reverse (RFC 3261 §12.1.2).
     fn of(response: &Message<'_>) -> Option<Self> {
         let Ok(Contacts::List(mut contacts)) = response.contacts() else {
@@ -131,7 +131,7 @@ impl CallerAgent {
         let call = Call {
             device,
             due,
-            phase: Phase::Inviting,
+            phase: CallPhase::Inviting,
             cseq: 1,
             timer: self.timers.add(Instant::FAR_FUTURE, number),
             interval: Duration::ZERO,
@@ -198,14 +198,14 @@ impl CallerAgent {
         };
         if now >= call.give_up {
             let failure = match call.phase {
-                Phase::Ending => CallFailure::ByeTimeout,
+                CallPhase::Ending => CallFailure::ByeTimeout,
                 _ => CallFailure::InviteTimeout,
             };
             return self.fail(now, number, failure);
         }
         // Timer A has no upper limit, timer E has (RFC 3261 §17.1.1.2, §17.1.2.2).
         call.interval = match call.phase {
-            Phase::Inviting => call.interval * 2,
+            CallPhase::Inviting => call.interval * 2,
             _ => (call.interval * 2).min(t2),
         };
         let next = (now + call.interval).min(call.give_up);
@@ -226,15 +226,15 @@ impl CallerAgent {
         let current = self.calls.get(&number).filter(|call| call.cseq == cseq);
         let Some(phase) = current
             .map(|call| call.phase)
-            .filter(|one| *one != Phase::Ending)
+            .filter(|one| *one != CallPhase::Ending)
         else {
             self.tally.late += 1;
             return;
         };
         match status {
             ..200 => self.proceeded(now, number, status, out),
-            407 if phase != Phase::GivingUp => self.challenged(now, number, response, out),
-            487 if phase == Phase::GivingUp => {
+            407 if phase != CallPhase::GivingUp => self.challenged(now, number, response, out),
+            487 if phase == CallPhase::GivingUp => {
                 self.tally.given_up += 1;
                 self.end(now, number);
             }
@@ -248,8 +248,8 @@ impl CallerAgent {
         let Some(call) = self.calls.get_mut(&number) else {
             return;
         };
-        if call.phase == Phase::Inviting {
-            call.phase = Phase::Proceeding;
+        if call.phase == CallPhase::Inviting {
+            call.phase = CallPhase::Proceeding;
             call.give_up = now + patience;
             self.timers.reschedule(call.timer, call.give_up);
         }
@@ -259,7 +259,7 @@ impl CallerAgent {
         call.has_rung = true;
         note(&mut self.tally.ringing_ns, now - call.due);
         if self.plan.is_given_up(number) {
-            call.phase = Phase::GivingUp;
+            call.phase = CallPhase::GivingUp;
             self.transmit(now, number, out);
         }
     }
@@ -275,7 +275,7 @@ impl CallerAgent {
         }
         call.authorization = answer;
         call.cseq += 1;
-        call.phase = Phase::Inviting;
+        call.phase = CallPhase::Inviting;
         self.tally.challenged += 1;
         self.transmit(now, number, out);
     }
@@ -307,7 +307,7 @@ impl CallerAgent {
         response: &Message<'_>,
         out: &mut Outbox,
     ) {
-        let Some(dialog) = Dialog::of(response) else {
+        let Some(dialog) = AnsweredDialog::of(response) else {
             return self.fail(now, number, CallFailure::Unusable);
         };
         let tag = hash(&dialog.to);
@@ -329,11 +329,11 @@ impl CallerAgent {
         call.dialog = Some(dialog);
         self.acknowledge(number, out);
         if let Some(call) = self.calls.get_mut(&number) {
-            call.phase = Phase::Ending;
+            call.phase = CallPhase::Ending;
             call.cseq += 1;
         }
         self.transmit(now, number, out);
-        let stage = Stage::Terminated;
+        let stage = LampState::Terminated;
         self.happened.push(Happened { device, stage });
     }
 
@@ -347,7 +347,13 @@ impl CallerAgent {
 
     /// Another contact has answered, too. It is told that the call is over, as a
     /// telephone does (RFC 3261 §13.2.2.4).
-    fn answered_twice(&mut self, number: u32, device: u32, dialog: &Dialog, out: &mut Outbox) {
+    fn answered_twice(
+        &mut self,
+        number: u32,
+        device: u32,
+        dialog: &AnsweredDialog,
+        out: &mut Outbox,
+    ) {
         self.tally.fail(CallFailure::AnsweredTwice);
         for (method, cseq, branch) in [
             (Method::Ack, 1, OTHER_DIALOG),
@@ -363,7 +369,7 @@ impl CallerAgent {
 
     fn bye_answered(&mut self, now: Instant, number: u32, cseq: u32, status: u16) {
         let call = self.calls.get(&number);
-        let current = call.filter(|call| call.phase == Phase::Ending && call.cseq == cseq);
+        let current = call.filter(|call| call.phase == CallPhase::Ending && call.cseq == cseq);
         let Some(call) = current else {
             self.tally.late += 1;
             return;
@@ -394,7 +400,7 @@ impl CallerAgent {
         if let Some(engaged) = self.engaged.get_mut(call.device as usize) {
             *engaged = false;
         }
-        let (device, stage) = (call.device, Stage::Terminated);
+        let (device, stage) = (call.device, LampState::Terminated);
         self.happened.push(Happened { device, stage });
     }
 
@@ -414,9 +420,9 @@ impl CallerAgent {
             return;
         };
         let method = match call.phase {
-            Phase::Inviting | Phase::Proceeding => Method::Invite,
-            Phase::GivingUp => Method::Cancel,
-            Phase::Ending => Method::Bye,
+            CallPhase::Inviting | CallPhase::Proceeding => Method::Invite,
+            CallPhase::GivingUp => Method::Cancel,
+            CallPhase::Ending => Method::Bye,
         };
         self.write_of(call, method, number, call.cseq, call.cseq, out);
     }
@@ -427,7 +433,7 @@ impl CallerAgent {
         };
         // The ACK has the number of its INVITE, which BYE follows.
         let cseq = match call.phase {
-            Phase::Ending => call.cseq - 1,
+            CallPhase::Ending => call.cseq - 1,
             _ => call.cseq,
         };
         self.write_of(call, Method::Ack, number, cseq, ACK + cseq, out);

@@ -8,7 +8,7 @@ use crate::results::call_tally::{histogram, note};
 
 /// How far the call of a device is. A call only goes forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+pub(crate) enum LampState {
     /// There is none.
     #[default]
     Idle,
@@ -26,7 +26,7 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Happened {
     pub device: u32,
-    pub stage: Stage,
+    pub stage: LampState,
 }
 
 /// One lamp for each device. A device has one call at a time, and no new one until its
@@ -54,8 +54,8 @@ pub(crate) struct LampTally {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Lamp {
-    happened: Stage,
-    told: Stage,
+    happened: LampState,
+    told: LampState,
     /// When it rang, was answered, was over.
     since: [Option<Instant>; 3],
     was_told: [bool; 3],
@@ -95,9 +95,9 @@ impl Lamps {
         let Some(lamp) = self.lamps.get_mut(device as usize) else {
             return;
         };
-        if stage == Stage::Terminated && lamp.happened == Stage::Idle {
+        if stage == LampState::Terminated && lamp.happened == LampState::Idle {
             // It ended before it rang, so the watcher need not have been told anything.
-            lamp.told = Stage::Idle;
+            lamp.told = LampState::Idle;
         } else if stage > lamp.happened {
             lamp.happened = stage;
             if let Some(since) = slot(stage).and_then(|slot| lamp.since.get_mut(slot)) {
@@ -112,18 +112,22 @@ impl Lamps {
         let Some(lamp) = self.lamps.get_mut(device as usize) else {
             return;
         };
-        lamp.is_lit = shown > Stage::Idle;
+        lamp.is_lit = shown > LampState::Idle;
         let stage = match shown {
-            Stage::Idle if lamp.happened == Stage::Idle => {
-                lamp.told = Stage::Idle;
+            LampState::Idle if lamp.happened == LampState::Idle => {
+                lamp.told = LampState::Idle;
                 return;
             }
             // Nothing is shown before a call, and after one.
-            Stage::Idle if lamp.told == Stage::Idle && lamp.happened < Stage::Terminated => return,
-            Stage::Idle => Stage::Terminated,
+            LampState::Idle
+                if lamp.told == LampState::Idle && lamp.happened < LampState::Terminated =>
+            {
+                return;
+            }
+            LampState::Idle => LampState::Terminated,
             lit => lit,
         };
-        if stage < lamp.told || (stage > lamp.happened && stage > Stage::Trying) {
+        if stage < lamp.told || (stage > lamp.happened && stage > LampState::Trying) {
             self.tally.stale += 1;
             return;
         }
@@ -140,7 +144,7 @@ impl Lamps {
         if let Some(since) = lamp.since[slot] {
             note(&mut self.tally.told_ns, now - since);
         }
-        if stage == Stage::Terminated {
+        if stage == LampState::Terminated {
             let missed = |slot: &usize| lamp.since[*slot].is_some() && !lamp.was_told[*slot];
             self.tally.skipped += (0..slot).filter(missed).count() as u64;
         }
@@ -154,28 +158,28 @@ impl Lamps {
 }
 
 /// The place of a state with a time.
-fn slot(stage: Stage) -> Option<usize> {
+fn slot(stage: LampState) -> Option<usize> {
     match stage {
-        Stage::Idle | Stage::Trying => None,
-        Stage::Early => Some(0),
-        Stage::Confirmed => Some(1),
-        Stage::Terminated => Some(2),
+        LampState::Idle | LampState::Trying => None,
+        LampState::Early => Some(0),
+        LampState::Confirmed => Some(1),
+        LampState::Terminated => Some(2),
     }
 }
 
 /// The state that a lamp shows: that of the dialog which is furthest and not over (RFC
 /// 4235 §4.1.2).
-fn shown_by(body: &[u8]) -> Stage {
-    let mut shown = Stage::Idle;
+fn shown_by(body: &[u8]) -> LampState {
+    let mut shown = LampState::Idle;
     for at in memchr::memmem::find_iter(body, b"<state") {
         let rest = body.get(at..).unwrap_or_default();
         let text = rest.splitn(2, |byte| *byte == b'>').nth(1);
         let text = text.and_then(|text| text.split(|byte| *byte == b'<').next());
         let stage = match text.unwrap_or_default().trim_ascii() {
-            b"trying" | b"proceeding" => Stage::Trying,
-            b"early" => Stage::Early,
-            b"confirmed" => Stage::Confirmed,
-            _ => Stage::Idle,
+            b"trying" | b"proceeding" => LampState::Trying,
+            b"early" => LampState::Early,
+            b"confirmed" => LampState::Confirmed,
+            _ => LampState::Idle,
         };
         shown = shown.max(stage);
     }
@@ -198,7 +202,7 @@ mod tests {
     }
 
     /// Lets all of these happen, and tells the lamp what stands in `documents`.
-    fn lamps(happened: &[Stage], documents: &[&[&str]]) -> Lamps {
+    fn lamps(happened: &[LampState], documents: &[&[&str]]) -> Lamps {
         let mut lamps = Lamps::new(1);
         lamps.begin(0);
         for stage in happened {
@@ -211,7 +215,11 @@ mod tests {
         lamps
     }
 
-    const ALL: [Stage; 3] = [Stage::Early, Stage::Confirmed, Stage::Terminated];
+    const ALL: [LampState; 3] = [
+        LampState::Early,
+        LampState::Confirmed,
+        LampState::Terminated,
+    ];
 
     #[test]
     fn a_lamp_that_is_told_each_state_is_right() {
@@ -238,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_state_before_it_is_so_is_stale() {
-        let lamps = lamps(&[Stage::Early], &[&["confirmed"]]);
+        let lamps = lamps(&[LampState::Early], &[&["confirmed"]]);
         assert_eq!(lamps.tally.stale, 1);
     }
 
@@ -250,18 +258,24 @@ mod tests {
 
     #[test]
     fn of_two_dialogs_the_one_that_is_furthest_counts() {
-        assert_eq!(shown_by(&document(&["terminated", "early"])), Stage::Early);
+        assert_eq!(
+            shown_by(&document(&["terminated", "early"])),
+            LampState::Early
+        );
         let both = document(&["early", "confirmed"]);
-        assert_eq!(shown_by(&both), Stage::Confirmed);
-        assert_eq!(shown_by(&document(&["terminated"])), Stage::Idle);
-        assert_eq!(shown_by(b""), Stage::Idle);
+        assert_eq!(shown_by(&both), LampState::Confirmed);
+        assert_eq!(shown_by(&document(&["terminated"])), LampState::Idle);
+        assert_eq!(shown_by(b""), LampState::Idle);
     }
 
     #[test]
     fn a_call_that_never_rang_needs_no_lamp() {
-        assert_eq!(lamps(&[Stage::Terminated], &[]).wrong(), 0);
-        assert_eq!(lamps(&[Stage::Terminated], &[&["trying"]]).wrong(), 1);
-        assert_eq!(lamps(&[Stage::Terminated], &[&["trying"], &[]]).wrong(), 0);
+        assert_eq!(lamps(&[LampState::Terminated], &[]).wrong(), 0);
+        assert_eq!(lamps(&[LampState::Terminated], &[&["trying"]]).wrong(), 1);
+        assert_eq!(
+            lamps(&[LampState::Terminated], &[&["trying"], &[]]).wrong(),
+            0
+        );
     }
 
     #[test]
