@@ -38,6 +38,7 @@ pub const CRATES: &[Arrow] = &[
             "busyhour-graphite",
             "busyhour-iax2",
             "busyhour-pcp",
+            "busyhour-proxy",
             "busyhour-registrar",
             "busyhour-sip",
             "busyhour-store",
@@ -82,9 +83,10 @@ const LIBRARY: Layers = Layers {
 
 const PCP: Layers = Layers {
     source: "crates/busyhour-pcp/src",
-    base: &["error"],
+    base: &["error", "stop_check"],
     arrows: &[
         arrow("error", &[]),
+        arrow("stop_check", &[]),
         arrow("format", &[]),
         arrow("read", &["format"]),
         arrow("render", &["format", "read"]),
@@ -95,10 +97,11 @@ const PCP: Layers = Layers {
 
 const GRAPHITE: Layers = Layers {
     source: "crates/busyhour-graphite/src",
-    base: &["error", "limits", "stats"],
+    base: &["error", "limits", "stats", "time_limit"],
     arrows: &[
         arrow("error", &[]),
         arrow("limits", &[]),
+        arrow("time_limit", &[]),
         arrow("stats", &[]),
         arrow("paths", &[]),
         arrow("data", &["paths"]),
@@ -349,6 +352,11 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "Iax2Calls",
             "Compositor",
         ],
+    ),
+    part(
+        "Calls",
+        "call::calls",
+        &["ServerClock", "Responder", "DeviceContext"],
     ),
     part(
         "Admission",

@@ -124,6 +124,19 @@ pub const SCENARIOS: &[Scenario] = &[
         expect: Expect::run_queue,
     },
     Scenario {
+        name: "run-queue",
+        work: "run-queue-busy",
+        about: "the same with 10 µs of work a turn: how long it takes to choose whose is next",
+        axis: "rq",
+        metrics: &[lower("choosing_ns", "ns"), lower("turn_ns", "ns")],
+        weight: 4,
+        full: || busy(3_000, &[2, 30, 200, 10_000, 100_000]),
+        short: || busy(1_000, &[2, 30, 200, 10_000, 100_000]),
+        quick: || busy(300, &[2, 30, 200]),
+        tiny: || grid(&[("work_us", &[10]), ("ms", &[20]), ("rq", &[3])]),
+        expect: Expect::run_queue,
+    },
+    Scenario {
         name: "bus-cache",
         work: "bus-cache",
         about: "updates to random keys, last value kept, one subscriber on another thread receives each",
@@ -465,6 +478,10 @@ const fn higher(name: &'static str, unit: &'static str) -> Metric {
         unit,
         better: Better::Higher,
     }
+}
+
+fn busy(ms: u64, lengths: &[u64]) -> Vec<Params> {
+    grid(&[("work_us", &[10]), ("ms", &[ms]), ("rq", lengths)])
 }
 
 fn random_access(loads: u64) -> Vec<Params> {

@@ -24,6 +24,8 @@ pub enum Share {
     Efficiency { threads: u64 },
     /// Times with more threads and with one: how many times as long the job takes.
     Slowdown,
+    /// Times of a part and of the whole: the part of the whole.
+    Part,
 }
 
 /// A line: its two figures, and what would be good.
@@ -49,9 +51,13 @@ pub struct ShareTable {
     pub title: &'static str,
     pub work: &'static str,
     metric: &'static str,
+    /// That of the base.
+    base_metric: &'static str,
     axis: &'static str,
     /// The old structure, the new one and Busyhour; an empty name if there is none.
     engines: [&'static str; 3],
+    /// The engine that does the least that can be done; an empty name if there is none.
+    floor: &'static str,
     /// What the name of the engine with the base ends with.
     base_suffix: &'static str,
     fixed: &'static [(&'static str, u64)],
@@ -87,14 +93,14 @@ impl Share {
             Self::OrderingPenalty => 1.0 - value / base,
             Self::OrderingNs => 1e9 / value - 1e9 / base,
             Self::Efficiency { threads } => base / (value * threads as f64),
-            Self::Slowdown => value / base,
+            Self::Slowdown | Self::Part => value / base,
         }
     }
 
     fn is_worse(self, ours: f64, theirs: f64) -> bool {
         match self {
             Self::Efficiency { .. } => ours < theirs,
-            Self::OrderingPenalty | Self::OrderingNs | Self::Slowdown => ours > theirs,
+            Self::OrderingPenalty | Self::OrderingNs | Self::Slowdown | Self::Part => ours > theirs,
         }
     }
 
@@ -103,7 +109,7 @@ impl Share {
     fn perfect(self, threads: u64, cores: u64) -> Option<f64> {
         let used = threads.min(cores).max(1) as f64;
         match self {
-            Self::OrderingPenalty | Self::OrderingNs => None,
+            Self::OrderingPenalty | Self::OrderingNs | Self::Part => None,
             Self::Efficiency { threads } => Some(used / threads as f64),
             Self::Slowdown => Some(1.0 / used),
         }
@@ -117,6 +123,7 @@ impl Share {
             }
             Self::OrderingNs => format!("{} ns", short(value)),
             Self::Slowdown => format!("{value:.2}×"),
+            Self::Part => format!("{:.2} %", 100.0 * value),
         }
     }
 }
@@ -166,6 +173,9 @@ impl ShareTable {
     pub fn engines(&self) -> Vec<String> {
         let named = self.engines.iter().filter(|name| !name.is_empty());
         let mut engines: Vec<String> = named.clone().map(|name| (*name).to_owned()).collect();
+        if !self.floor.is_empty() {
+            engines.push(self.floor.to_owned());
+        }
         if !self.base_suffix.is_empty() {
             engines.extend(named.map(|name| format!("{name}{}", self.base_suffix)));
         }
@@ -202,13 +212,13 @@ impl ShareTable {
     fn find<'a>(
         &self,
         line: &ShareLine,
-        at: u64,
+        (at, metric): (u64, &str),
         engine: &str,
         rows: &'a [Row],
     ) -> Option<&'a Row> {
         rows.iter().find(|row| {
             row.engine == engine
-                && row.metric == self.metric
+                && row.metric == metric
                 && row.params.get(self.axis) == Some(at)
                 && line
                     .size
@@ -219,8 +229,8 @@ impl ShareTable {
 
     fn measured(&self, line: &ShareLine, engine: &str, rows: &[Row]) -> Option<Measured> {
         let base = format!("{engine}{}", self.base_suffix);
-        let row = self.find(line, line.at, engine, rows)?;
-        let base = self.find(line, line.base_at, &base, rows)?;
+        let row = self.find(line, (line.at, self.metric), engine, rows)?;
+        let base = self.find(line, (line.base_at, self.base_metric), &base, rows)?;
         Measured::of(line.share, row, base)
     }
 
@@ -249,8 +259,8 @@ impl ShareTable {
     fn why_none(&self, line: &ShareLine, engine: &str, rows: &[Row]) -> String {
         let base = format!("{engine}{}", self.base_suffix);
         let both = [
-            self.find(line, line.at, engine, rows),
-            self.find(line, line.base_at, &base, rows),
+            self.find(line, (line.at, self.metric), engine, rows),
+            self.find(line, (line.base_at, self.base_metric), &base, rows),
         ];
         let mut without = both
             .into_iter()
@@ -295,7 +305,10 @@ impl ShareTable {
                 is_losing,
             },
             SeedCell::plain(or_dash(line.wanted)),
-            SeedCell::plain(or_dash(share.perfect(line.at, cores))),
+            SeedCell::plain(match self.floor {
+                "" => or_dash(share.perfect(line.at, cores)),
+                floor => text_of(floor, self.measured(line, floor, rows)),
+            }),
             SeedCell::plain(self.machine_text(line, rows)),
             SeedCell::plain(why),
         ]
@@ -304,7 +317,8 @@ impl ShareTable {
     /// The table, on a machine with so many cores; `None` if Busyhour has no row for it.
     fn grid_on(&self, rows: &[Row], cores: u64) -> Option<Grid> {
         let has_row = |line: &ShareLine| {
-            let rows = [line.at, line.base_at].map(|at| self.find(line, at, US, rows));
+            let both = [(line.at, self.metric), (line.base_at, self.base_metric)];
+            let rows = both.map(|figure| self.find(line, figure, US, rows));
             rows.iter().all(Option::is_some)
         };
         self.lines.iter().any(has_row).then(|| Grid {
@@ -324,11 +338,31 @@ impl ShareTable {
 
 pub const SHARE_TABLES: &[ShareTable] = &[
     ShareTable {
+        title: "3 the share of time that choosing takes: 10 µs of work a turn",
+        work: "run-queue-busy",
+        metric: "choosing_ns",
+        base_metric: "turn_ns",
+        axis: "rq",
+        engines: ["seed-before", "seed-after", US],
+        floor: "machine",
+        base_suffix: "",
+        fixed: &[("work_us", 10), ("ms", 1_000)],
+        lines: &[
+            choosing("RQ 2", 2),
+            choosing("RQ 30", 30),
+            choosing("RQ 200", 200),
+            choosing("RQ 10,000", 10_000),
+            choosing("RQ 100,000", 100_000),
+        ],
+    },
+    ShareTable {
         title: "5 what ordering costs: through serializers against pushes to the pool",
         work: "serializer-pingpong",
         metric: "tasks_per_s",
+        base_metric: "tasks_per_s",
         axis: "workers",
         engines: ["seed-before", "seed-after", US],
+        floor: "",
         base_suffix: "-unordered",
         fixed: &[("ms", 1_000)],
         lines: &[
@@ -342,8 +376,10 @@ pub const SHARE_TABLES: &[ShareTable] = &[
         title: "4 parallel efficiency: a folder of 200 archives",
         work: "digest-folder",
         metric: "digest_ms",
+        base_metric: "digest_ms",
         axis: "threads",
         engines: ["", "libpcp-together", US],
+        floor: "",
         base_suffix: "",
         fixed: &[],
         lines: &[
@@ -358,8 +394,10 @@ pub const SHARE_TABLES: &[ShareTable] = &[
         title: "4 parallel efficiency: one archive, 1,688 metrics",
         work: "digest",
         metric: "digest_ms",
+        base_metric: "digest_ms",
         axis: "threads",
         engines: ["", "libpcp-together", US],
+        floor: "",
         base_suffix: "",
         fixed: &[],
         lines: &[
@@ -373,8 +411,10 @@ pub const SHARE_TABLES: &[ShareTable] = &[
         title: "4 a small job: the time with 8 threads, in times with one",
         work: "digest",
         metric: "digest_ms",
+        base_metric: "digest_ms",
         axis: "threads",
         engines: ["", "libpcp-together", US],
+        floor: "",
         base_suffix: "",
         fixed: &[],
         // The seed has its new structure with 8 threads only: these are divided by the old
@@ -393,6 +433,20 @@ pub const SHARE_TABLES: &[ShareTable] = &[
 /// The scenario of threads that only compute.
 pub const MACHINE: &str = "only-compute";
 const MACHINE_AXIS: &str = "threads";
+
+const fn choosing(what: &'static str, rq: u64) -> ShareLine {
+    ShareLine {
+        what,
+        before: "–",
+        after: "–",
+        share: Share::Part,
+        at: rq,
+        base_at: rq,
+        size: None,
+        wanted: Some(0.02),
+        why: "a worker looks at what other threads pushed, too; the seed's structures have one thread",
+    }
+}
 
 const fn ordering(
     what: &'static str,
@@ -475,184 +529,4 @@ const fn small(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        engine::Contract,
-        record::{Status, add_rounds},
-        scenario::Better,
-    };
-
-    fn row(scenario: &str, engine: &str, metric: &str, params: Params, rounds: &[f64]) -> Row {
-        Row {
-            scenario: scenario.to_owned(),
-            engine: engine.to_owned(),
-            params,
-            metric: metric.to_owned(),
-            unit: String::new(),
-            better: Better::Lower,
-            median: median(rounds),
-            min: None,
-            max: None,
-            runs: rounds.len(),
-            cpu_s: None,
-            peak_kib: None,
-            contract: Contract::Full,
-            status: Status::Ok,
-            reason: String::new(),
-            rounds: rounds.to_vec(),
-        }
-    }
-
-    fn rate(engine: &str, rounds: &[f64]) -> Row {
-        let params = Params::default().with("workers", 50).with("ms", 1_000);
-        row("serializer-pingpong", engine, "tasks_per_s", params, rounds)
-    }
-
-    fn digest(engine: &str, threads: u64, metrics: u64, rounds: &[f64]) -> Row {
-        let params = Params::default()
-            .with("threads", threads)
-            .with("metrics", metrics);
-        row("digest", engine, "digest_ms", params, rounds)
-    }
-
-    fn folder(engine: &str, threads: u64, rounds: &[f64]) -> Row {
-        let params = Params::default()
-            .with("threads", threads)
-            .with("archives", 200);
-        row("digest", engine, "digest_ms", params, rounds)
-    }
-
-    fn compute(threads: u64, rounds: &[f64]) -> Row {
-        let params = Params::default().with("threads", threads);
-        row("only-compute", "machine", "compute_ms", params, rounds)
-    }
-
-    /// The cells of a line, for a machine with two cores.
-    fn line(rows: &[Row], table: &str, what: &str) -> Vec<(String, bool)> {
-        let mut tables = SHARE_TABLES.iter();
-        let table = tables.find(|other| other.title.contains(table)).unwrap();
-        let grid = table.grid_on(rows, 2).expect("figures");
-        let (_, cells) = grid.lines.into_iter().find(|line| line.0 == what).unwrap();
-        let cells = cells.into_iter();
-        cells.map(|cell| (cell.text, cell.is_losing)).collect()
-    }
-
-    #[test]
-    fn the_seeds_own_penalty_comes_out_as_it_says() {
-        let rows = [
-            rate("seed-before", &[553_033.0]),
-            rate("seed-before-unordered", &[760_310.0]),
-            rate("seed-after", &[1_633_256.0]),
-            rate("seed-after-unordered", &[2_041_833.0]),
-            rate("busyhour", &[9e6]),
-            rate("busyhour-unordered", &[10e6]),
-        ];
-        let cells = line(&rows, "ordering", "of the rate, 50 threads");
-        assert_eq!(cells[2].0, "27 % (one round)");
-        assert_eq!(cells[3].0, "20 % (one round)");
-        assert_eq!(cells[4], ("10 % (one round)".to_owned(), false));
-        let cells = line(&rows, "ordering", "time of a task, 50 threads");
-        assert_eq!(cells[2].0, "493 ns (one round)");
-        assert_eq!(cells[3].0, "123 ns (one round)");
-        assert_eq!(cells[4], ("11.1 ns (one round)".to_owned(), false));
-    }
-
-    #[test]
-    fn a_penalty_above_what_is_wanted_is_lost_with_a_place_for_the_reason() {
-        let rows = [
-            rate("busyhour", &[7e6]),
-            rate("busyhour-unordered", &[10e6]),
-        ];
-        let cells = line(&rows, "ordering", "of the rate, 50 threads");
-        assert_eq!(cells[4], ("30 % (one round)".to_owned(), true));
-        assert!(cells[8].0.contains("plain push"), "{}", cells[8].0);
-    }
-
-    #[test]
-    fn an_efficiency_is_of_the_rounds_next_to_each_other() {
-        let rows = [
-            folder("busyhour", 1, &[100.0, 200.0, 300.0]),
-            folder("busyhour", 2, &[50.0, 125.0, 200.0]),
-            folder("busyhour", 8, &[50.0, 100.0, 150.0]),
-            compute(1, &[100.0, 100.0]),
-            compute(2, &[62.5, 62.5]),
-            folder("libpcp-together", 1, &[100.0]),
-            folder("libpcp-together", 8, &[40.0]),
-        ];
-        let two = line(&rows, "folder", "2 threads");
-        assert_eq!(two[4], ("80 % (75 %–100 %)".to_owned(), true));
-        assert_eq!(two[8].0, "open: the ranges overlap");
-        assert_eq!((two[5].0.as_str(), two[6].0.as_str()), ("85 %", "100 %"));
-        assert_eq!(two[7].0, "80 % (80 %–80 %)");
-        // Behind the other structure, though nothing else is wanted.
-        let eight = line(&rows, "folder", "8 threads");
-        assert_eq!(eight[3].0, "31 % (one round)");
-        assert_eq!(eight[4], ("25 % (25 %–25 %)".to_owned(), true));
-        assert_eq!(eight[7].0, "left out");
-        assert_eq!(eight[8].0, "not found out");
-        assert_eq!((eight[5].0.as_str(), eight[6].0.as_str()), ("–", "25 %"));
-    }
-
-    #[test]
-    fn a_small_job_that_threads_make_slower_is_lost() {
-        let at = |ours: f64| {
-            let rows = [
-                digest("busyhour", 1, 20, &[10.0]),
-                digest("busyhour", 8, 20, &[ours]),
-                // Figures of another size are not taken for these.
-                digest("busyhour", 1, 390, &[1.0]),
-                digest("busyhour", 8, 390, &[9.0]),
-                digest("libpcp-together", 1, 20, &[10.0]),
-                digest("libpcp-together", 8, 20, &[30.0]),
-            ];
-            line(&rows, "small job", "20 metrics")
-        };
-        assert_eq!(at(10.4)[4], ("1.04× (one round)".to_owned(), false));
-        assert_eq!(at(10.6)[4], ("1.06× (one round)".to_owned(), true));
-        assert_eq!(at(10.6)[3].0, "3.00× (one round)");
-        assert_eq!(at(10.6)[6].0, "0.50×");
-    }
-
-    #[test]
-    fn a_failed_figure_says_why_and_hides_no_table() {
-        let mut failed = rate("busyhour-unordered", &[]);
-        failed.status = Status::Failed;
-        failed.reason = "no room".to_owned();
-        let rows = [rate("busyhour", &[7e6]), failed];
-        let cells = line(&rows, "ordering", "of the rate, 50 threads");
-        assert_eq!(cells[4], ("failed: no room".to_owned(), false));
-        assert_eq!(cells[2].0, "left out");
-    }
-
-    #[test]
-    fn every_line_is_measured_by_engines_and_sizes_that_run() {
-        for table in SHARE_TABLES {
-            let part = scenario::parts(table.work)[0];
-            assert_eq!(part.work, table.work);
-            let sizes = table.sizes();
-            for line in table.lines {
-                for at in [line.at, line.base_at] {
-                    assert!(sizes.contains(&table.params(line, at)), "{}", line.what);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn rounds_of_several_runs_are_one_row() {
-        let mut rows = vec![rate("busyhour", &[3.0]), rate("seed-after", &[1.0])];
-        add_rounds(&mut rows, vec![rate("busyhour", &[1.0])]);
-        add_rounds(&mut rows, vec![rate("busyhour", &[2.0])]);
-        assert_eq!(rows.len(), 2);
-        assert_eq!(rows[0].rounds, [3.0, 1.0, 2.0]);
-        assert_eq!((rows[0].median, rows[0].runs), (Some(2.0), 3));
-        assert_eq!((rows[0].min, rows[0].max), (Some(1.0), Some(3.0)));
-        let mut failed = rate("busyhour", &[]);
-        failed.status = Status::Failed;
-        add_rounds(&mut rows, vec![failed]);
-        add_rounds(&mut rows, vec![rate("busyhour", &[9.0])]);
-        assert_eq!(rows[0].status, Status::Failed);
-        assert!(rows[0].rounds.is_empty());
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
 use super::{
-    Error, Limits,
+    Error, Limits, TimeLimit,
     answer::Answer,
     data::{
         event::{Event, EventQuery},
@@ -34,8 +34,8 @@ impl Graphite {
         }
     }
 
-    /// Answers `/render`. `now` is in seconds since 1970; `is_over` is asked
-    /// now and then whether the request has taken too long.
+    /// Answers `/render`. `now` is in seconds since 1970. When the time is
+    /// over, the sources stop reading and the request fails.
     ///
     /// # Errors
     ///
@@ -44,10 +44,10 @@ impl Graphite {
         &self,
         parameters: &Parameters,
         now: i64,
-        is_over: &dyn Fn() -> bool,
+        time: &TimeLimit,
     ) -> Result<Answer, Error> {
         Counters::count(&self.counters.renders);
-        self.counted(self.rendered(parameters, now, is_over))
+        self.counted(self.rendered(parameters, now, time))
     }
 
     /// Answers `/metrics/find`.
@@ -103,17 +103,17 @@ impl Graphite {
         &self,
         parameters: &Parameters,
         now: i64,
-        is_over: &dyn Fn() -> bool,
+        time: &TimeLimit,
     ) -> Result<Answer, Error> {
         Counters::count(&self.counters.lookups);
-        self.counted(self.happened(parameters, now, is_over))
+        self.counted(self.happened(parameters, now, time))
     }
 
     fn happened(
         &self,
         parameters: &Parameters,
         now: i64,
-        is_over: &dyn Fn() -> bool,
+        time: &TimeLimit,
     ) -> Result<Answer, Error> {
         let query = EventQuery {
             window: window(parameters, now)?,
@@ -125,12 +125,12 @@ impl Graphite {
             any_tag: parameters.get("set") == Some("union"),
             count_max: self.limits.events_max,
         };
-        let meter = Meter::new(&self.limits, is_over);
+        let meter = Meter::new(&self.limits, time);
         meter.range(query.window.from, query.window.until)?;
         let mut events = Vec::new();
         for source in &self.sources {
             let _ = source.index();
-            events.append(&mut source.events(&query)?);
+            events.append(&mut source.events(&query, time)?);
             meter.time()?;
         }
         let (count, max) = (events.len(), query.count_max);
@@ -173,12 +173,12 @@ impl Graphite {
         &self,
         parameters: &Parameters,
         now: i64,
-        is_over: &dyn Fn() -> bool,
+        time: &TimeLimit,
     ) -> Result<Answer, Error> {
         let format = Format::of(parameters)?;
         let layout = Layout::of(parameters)?;
         let window = window(parameters, now)?;
-        let mut evaluator = Evaluator::new(&self.sources, &self.limits, is_over);
+        let mut evaluator = Evaluator::new(&self.sources, &self.limits, time);
         let mut all: Vec<Series> = Vec::new();
         for target in self.targets(parameters)? {
             all.append(&mut evaluator.evaluate(&target, window)?);

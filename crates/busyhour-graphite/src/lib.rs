@@ -8,6 +8,7 @@
 
 mod error;
 mod limits;
+mod time_limit;
 mod stats;
 mod paths;
 mod data;
@@ -34,3 +35,4 @@ pub use request::expression::{Argument, Call, Expression};
 pub use request::parameters::Parameters;
 pub use request::time::{parse_interval, parse_time};
 pub use stats::{DigestStats, Digested, GraphiteStats, TelemetryStats};
+pub use time_limit::TimeLimit;

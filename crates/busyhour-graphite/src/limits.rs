@@ -1,4 +1,4 @@
-use super::{Digested, Error, error::Limit};
+use super::{Digested, Error, TimeLimit, error::Limit};
 
 /// What one request may use; each refusal says which limit it met and is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,17 +42,17 @@ pub(super) struct Meter<'a> {
     points: u64,
     series: u64,
     bytes: u64,
-    is_over: &'a dyn Fn() -> bool,
+    time: &'a TimeLimit,
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(limits: &'a Limits, is_over: &'a dyn Fn() -> bool) -> Self {
+    pub(super) fn new(limits: &'a Limits, time: &'a TimeLimit) -> Self {
         Self {
             limits,
             points: 0,
             series: 0,
             bytes: 0,
-            is_over,
+            time,
         }
     }
 
@@ -102,12 +102,25 @@ impl<'a> Meter<'a> {
 
     /// Before work that may take long, whatever it holds.
     pub(super) fn time(&self) -> Result<(), Error> {
-        if !(self.is_over)() {
-            return Ok(());
+        match self.time.is_over() {
+            true => Err(Error::too_long()),
+            false => Ok(()),
         }
+    }
+
+    /// For sources, which ask it while they read.
+    pub(super) fn time_limit(&self) -> &'a TimeLimit {
+        self.time
+    }
+}
+
+impl Error {
+    /// What a source answers when the time of the request is over.
+    #[must_use]
+    pub fn too_long() -> Self {
         let what =
             "the request took longer than is allowed; ask for fewer series or a shorter time range";
-        Err(Error::TooLarge(Limit::Duration, what.into()))
+        Self::TooLarge(Limit::Duration, what.into())
     }
 }
 

@@ -35,6 +35,9 @@ pub enum Error {
         /// The limit.
         points_max: u64,
     },
+    /// The caller's [`StopCheck`](crate::StopCheck) said that it is to end.
+    #[error("stopped before the end, as the caller wished")]
+    Stopped,
     /// A thread that decoded a part of it panicked.
     #[error("a part of the archive was lost: the thread that decoded it panicked")]
     Lost,

@@ -11,6 +11,7 @@ mod read;
 mod render;
 mod live;
 mod error;
+mod stop_check;
 mod open;
 
 pub use error::{Damage, Error, Problem};
@@ -22,6 +23,7 @@ pub use format::metric::{Instance, Metric, MetricId, Semantics, SeriesId, ValueT
 pub use format::record::{Record, Sample, Value};
 pub use format::units::Units;
 pub use live::client::{LiveAction, LiveError, LiveSample, LiveValue, PmcdClient};
+pub use live::limits::LiveLimits;
 pub use open::Archive;
 pub use read::annotations::{Annotation, AnnotationKind};
 pub use read::files::archives_in;
@@ -29,3 +31,4 @@ pub use read::records::Records;
 pub use render::in_order::in_order;
 pub use render::rendering::{Counters, RenderOptions, Rendering};
 pub use render::window::Window;
+pub use stop_check::StopCheck;

@@ -1,6 +1,6 @@
 use super::{
     Annotation, Counters, Damage, Domain, Error, IndexEntry, Label, Metric, RenderOptions,
-    Rendering, SeriesId, Window,
+    Rendering, SeriesId, StopCheck, Window,
     error::Flaw,
     format::{catalog::Catalog, fields::Version, index, record::Head},
     read::{
@@ -212,6 +212,26 @@ impl Archive {
         options: RenderOptions,
         pool: Option<&TaskPool>,
     ) -> Result<Rendering, Error> {
+        self.render_until(series, window, options, pool, &StopCheck::never())
+    }
+
+    /// As [`render`](Self::render), unless `stop` ends it before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`render`](Self::render), and [`Error::Stopped`].
+    ///
+    /// # Panics
+    ///
+    /// When `series` has an index that is not of this archive.
+    pub fn render_until(
+        &self,
+        series: &[SeriesId],
+        window: Window,
+        options: RenderOptions,
+        pool: Option<&TaskPool>,
+        stop: &StopCheck,
+    ) -> Result<Rendering, Error> {
         check_size(series.len(), &window)?;
         let task = self.task(series, window, options.counter_wrap);
         let mut bytes_read = 0;
@@ -219,7 +239,7 @@ impl Archive {
             true => (self.places).last_until(window.from(), usize::MAX, &mut bytes_read),
             false => 0,
         };
-        let volumes = self.places.volumes(begin..usize::MAX);
+        let volumes = self.places.volumes(begin..usize::MAX).until(stop);
         let scan = Arc::new(Scan::new(task.clone(), volumes, self.buffers.clone()));
         scan.lead(|| {
             if let Some(pool) = pool {
@@ -227,7 +247,7 @@ impl Archive {
             }
         });
         let (mut merge, volumes) = scan.finish()?;
-        let mut priors = self.priors(&task, series);
+        let mut priors = self.priors(&task, series, stop);
         priors.complete(&mut merge, begin)?;
         let damage = priors.damage.or(volumes.damage);
         let mut rendering = Rendering {
@@ -283,6 +303,21 @@ impl Archive {
         until: UnixTime,
         visit: impl FnMut(Annotation) -> ControlFlow<()>,
     ) -> Result<(), Error> {
+        self.annotations_until(from, until, &StopCheck::never(), visit)
+    }
+
+    /// As [`annotations`](Self::annotations), unless `stop` ends it before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`annotations`](Self::annotations), and [`Error::Stopped`].
+    pub fn annotations_until(
+        &self,
+        from: UnixTime,
+        until: UnixTime,
+        stop: &StopCheck,
+        visit: impl FnMut(Annotation) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
         let annotations = Annotations::new(self.metrics(), from, until);
         if annotations.is_empty() {
             return Ok(());
@@ -291,18 +326,24 @@ impl Archive {
             true => self.places.last_until(from, usize::MAX, &mut 0),
             false => 0,
         };
-        let volumes = self.places.volumes(begin..usize::MAX);
+        let volumes = self.places.volumes(begin..usize::MAX).until(stop);
         let records = Records::new(volumes, self.label.version, self.buffers.clone());
         annotations.read(records, visit)
     }
 
-    fn priors<'a>(&'a self, task: &'a Task, series: &'a [SeriesId]) -> Priors<'a> {
+    fn priors<'a>(
+        &'a self,
+        task: &'a Task,
+        series: &'a [SeriesId],
+        stop: &'a StopCheck,
+    ) -> Priors<'a> {
         Priors {
             places: &self.places,
             buffers: &self.buffers,
             metrics: self.metrics(),
             series,
             task,
+            stop,
             bytes_read: 0,
             damage: None,
         }

@@ -139,7 +139,10 @@ fn a_new_process_carries_the_calls_of_the_old_one() {
         .clone();
     let mut server = Server::new();
     hold(&mut server, &ok, Role::Callee, 7);
-    assert_eq!((server.line("alice"), server.line("bob")), (IN_USE, IN_USE));
+    assert_eq!(
+        (server.line("alice"), server.line("bob")),
+        (IN_USE, LineState::OnHold)
+    );
     server.request(alice(), &within("BYE", 9, &ok, "", Role::Caller));
     assert_eq!((server.line("alice"), server.line("bob")), (IDLE, IDLE));
     // A token of another call leads nowhere.

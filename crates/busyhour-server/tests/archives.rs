@@ -7,14 +7,20 @@ mod maker;
 mod support;
 
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
-use busyhour_graphite::{Error, Graphite, Limits, Parameters, Source, Window as Span};
+use busyhour_graphite::{
+    Error, EventQuery, Graphite, Limit, Limits, Parameters, Source, TimeLimit, Window as Span,
+};
 use busyhour_pcp::{Archive, Window};
 use busyhour_server::web::Archives;
 use std::{
     fs,
     path::Path,
     process::Command,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -53,7 +59,9 @@ fn every_series_has_a_path_and_the_values_of_the_archive() {
         from: first - 10,
         until: last + 10,
     };
-    let points = source.fetch(index.paths(), span).unwrap();
+    let points = source
+        .fetch(index.paths(), span, &TimeLimit::none())
+        .unwrap();
     let start = points[0].start;
     let moments = Window::new(
         UnixTime::from_secs((start - STEP) as u64),
@@ -109,7 +117,10 @@ fn alone(folder: &Path, base: &str, path: &str, span: Span) -> Vec<Option<f64>> 
         source.index().paths().iter().any(|found| &**found == path),
         "{path}"
     );
-    let points = source.fetch(&[path.into()], span).unwrap().remove(0);
+    let points = source
+        .fetch(&[path.into()], span, &TimeLimit::none())
+        .unwrap()
+        .remove(0);
     let at = |second: i64| {
         let place = usize::try_from(second - points.start).ok()?;
         points.values.get(place).copied().flatten()
@@ -149,7 +160,10 @@ fn daily_archives_of_a_host_are_one_series_and_a_gap_has_no_values() {
         until: BEGIN as i64 + 6000,
     };
     for path in [INSTANT, COUNTER] {
-        let points = source.fetch(&[path.into()], span).unwrap().remove(0);
+        let points = source
+            .fetch(&[path.into()], span, &TimeLimit::none())
+            .unwrap()
+            .remove(0);
         let parts = ["20231114", "20231115.00.10", "20231116"];
         let parts = parts.map(|base| alone(folder.path(), base, path, span));
         let first = (points.start - span.from - 1) as usize;
@@ -181,7 +195,10 @@ fn where_archives_overlap_the_one_that_began_later_counts() {
     };
     let [early, late] =
         ["20231114", "20231114.22.18"].map(|base| alone(folder.path(), base, INSTANT, span));
-    let points = source.fetch(&[INSTANT.into()], span).unwrap().remove(0);
+    let points = source
+        .fetch(&[INSTANT.into()], span, &TimeLimit::none())
+        .unwrap()
+        .remove(0);
     let first = (points.start - span.from - 1) as usize;
     let mut both = 0;
     for (at, value) in points.values.iter().enumerate() {
@@ -226,11 +243,13 @@ fn a_view_of_many_archives_has_the_values_of_each() {
         from: BEGIN as i64 - 5,
         until: BEGIN as i64 + 900,
     };
-    let points = source.fetch(all.paths(), span).unwrap();
+    let points = source.fetch(all.paths(), span, &TimeLimit::none()).unwrap();
     assert_eq!(points.len(), all.paths().len());
     let mut known = 0;
     for (path, points) in all.paths().iter().zip(&points) {
-        let one = source.fetch(std::slice::from_ref(path), span).unwrap();
+        let one = source
+            .fetch(std::slice::from_ref(path), span, &TimeLimit::none())
+            .unwrap();
         assert_eq!(&one[0], points, "{path}");
         assert_eq!(source.len(path, span), points.values.len() as u64);
         known += points.values.iter().flatten().count();
@@ -296,7 +315,13 @@ fn values_are_fetched_while_another_request_reads_the_folder() {
             until: BEGIN as i64 + 60,
         };
         let len = source.len(&path, span);
-        sender.send((len, source.fetch(&[path], span).unwrap().len()))
+        sender.send((
+            len,
+            source
+                .fetch(&[path], span, &TimeLimit::none())
+                .unwrap()
+                .len(),
+        ))
     });
     let answered = receiver.recv_timeout(Duration::from_secs(60));
     drop(writer);
@@ -305,10 +330,62 @@ fn values_are_fetched_while_another_request_reads_the_folder() {
     assert!(count > 0);
 }
 
+/// A limit that is over when it is asked for the `last`th time, and the number of times.
+fn time_of(last: usize) -> (TimeLimit, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let time = TimeLimit::new(move || count.fetch_add(1, Ordering::Relaxed) + 1 >= last);
+    (time, asked)
+}
+
+#[test]
+fn a_request_whose_time_is_over_stops_reading_in_the_middle_of_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    for day in ["20231114", "20231115", "20231116"] {
+        maker::write_from(&folder.path().join(day), 3, 1, 40, BEGIN);
+    }
+    let source = source(folder.path());
+    let paths = source.index().paths().to_vec();
+    let span = Span {
+        from: BEGIN as i64,
+        // Beyond the end of the archives.
+        until: BEGIN as i64 + 9000,
+    };
+    let query = EventQuery {
+        window: span,
+        tags: Vec::new(),
+        any_tag: false,
+        count_max: 1000,
+    };
+    type Read = fn(&Archives, &[Arc<str>], &EventQuery, &TimeLimit) -> Result<(), Error>;
+    let reads: [Read; 2] = [
+        |source, paths, query, time| source.fetch(paths, query.window, time).map(drop),
+        |source, _, query, time| source.events(query, time).map(drop),
+    ];
+    for read in reads {
+        let (endless, asked) = time_of(usize::MAX);
+        assert_eq!(read(&source, &paths, &query, &endless), Ok(()));
+        // Before each chunk, and before what is after the last one.
+        let all = asked.load(Ordering::Relaxed);
+        assert!(all >= 6, "{all}");
+        for last in 1..=all {
+            let (time, asked) = time_of(last);
+            let refused = read(&source, &paths, &query, &time).unwrap_err();
+            assert!(
+                matches!(refused, Error::TooLarge(Limit::Duration, _)),
+                "{refused}"
+            );
+            // Each archive that was begun, or waits for a thread, asks once more at most.
+            let asked = asked.load(Ordering::Relaxed);
+            assert!(asked <= last + 2, "{asked} after {last}");
+        }
+    }
+}
+
 fn events_of(source: Archives, limits: Limits, query: &str) -> Result<serde_json::Value, Error> {
     let graphite = Graphite::new(vec![Arc::new(source)], limits);
     let parameters = Parameters::parse(query, b"");
-    let answer = graphite.events(&parameters, BEGIN as i64 + 9000, &|| false)?;
+    let answer = graphite.events(&parameters, BEGIN as i64 + 9000, &TimeLimit::none())?;
     Ok(serde_json::from_slice(&answer.body).unwrap())
 }
 
@@ -370,9 +447,8 @@ fn a_text_that_is_to_be_drawn_is_refused_with_what_to_do() {
             "target={target}&from={BEGIN}&until={}&format=json",
             BEGIN + 300
         );
-        graphite.render(&Parameters::parse(&query, b""), BEGIN as i64 + 300, &|| {
-            false
-        })
+        let (parameters, now) = (Parameters::parse(&query, b""), BEGIN as i64 + 300);
+        graphite.render(&parameters, now, &TimeLimit::none())
     };
     let refused = render("archive.kept.t.text").unwrap_err();
     assert_eq!(

@@ -33,6 +33,8 @@ password = \"else\"
 struct Telephone {
     child: Child,
     place: Place,
+    /// Beside its folder.
+    arguments: Vec<String>,
     /// How often its output has been read.
     looks: u32,
 }
@@ -82,19 +84,103 @@ impl Telephone {
         telephone
     }
 
+    /// Starts a telephone that plays a tone of so many hertz, records what it hears, and
+    /// carries a command out.
+    fn start_over(
+        server: &ServerProcess,
+        transport: &str,
+        (user, password, hertz): (&str, &str, u32),
+        options: &str,
+        command: &str,
+    ) -> Self {
+        let place = Place::new();
+        write_tone(&place, hertz);
+        let sound = format!(
+            "module aufile.so\nmodule aubridge.so\nmodule sndfile.so\nsnd_path {}\n\
+             audio_source aufile,{}\naudio_player aubridge,ear\n",
+            place.path(".").display(),
+            place.path("tone.wav").display()
+        );
+        place.file("config", &format!("{}{sound}", CONFIG.replace(SILENCE, "")));
+        let account = format!(
+            "<sip:{user}@example.com;transport={transport}>;auth_user={user};auth_pass={password};\
+             outbound=\"sip:{};transport={transport}\";regint=600{options}\n",
+            match transport {
+                "udp" => server.sip,
+                _ => server.tcp,
+            }
+        );
+        place.file("accounts", &account);
+        place.file("contacts", "");
+        let arguments = match command {
+            "" => Vec::new(),
+            command => vec!["-e".to_owned(), command.to_owned()],
+        };
+        let mut telephone = Self::run_with(place, arguments);
+        wait_until(
+            || {
+                telephone.assert_lives();
+                telephone.output().contains("200 OK")
+            },
+            || format!("{user} does not register"),
+        );
+        telephone
+    }
+
+    /// How loud a tone is in what the telephone has heard in the last quarter of a second
+    /// (Goertzel's algorithm), as a part of all sound.
+    fn hears(&self, hertz: f64) -> f64 {
+        let heard = self.heard();
+        let samples = heard.get(44..).unwrap_or_default().chunks_exact(2);
+        let samples: Vec<f64> = samples
+            .map(|sample| f64::from(i16::from_le_bytes([sample[0], sample[1]])))
+            .collect();
+        let last = &samples[samples.len().saturating_sub(2000)..];
+        let energy: f64 = last.iter().map(|sample| sample * sample).sum();
+        if last.len() < 2000 || energy == 0.0 {
+            return 0.0;
+        }
+        let coefficient = 2.0 * (2.0 * std::f64::consts::PI * hertz / 8000.0).cos();
+        let (mut one, mut two) = (0.0, 0.0);
+        for sample in last {
+            (one, two) = (sample + coefficient * one - two, one);
+        }
+        (one * one + two * two - coefficient * one * two) / energy / 1000.0
+    }
+
+    /// The sound file of what it has decoded.
+    fn heard(&self) -> Vec<u8> {
+        let entries = std::fs::read_dir(self.place.path(".")).expect("the folder of the test");
+        let mut paths = entries.map(|entry| entry.expect("an entry").path());
+        let decoded = paths.find(|path| path.to_string_lossy().ends_with("-dec.wav"));
+        decoded.map_or_else(Vec::new, |path| std::fs::read(path).unwrap_or_default())
+    }
+
+    /// Asks the process to end, which ends its calls.
+    fn end_gently(&mut self) {
+        let pid = i32::try_from(self.child.id()).expect("a process number");
+        let pid = nix::unistd::Pid::from_raw(pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it lives");
+    }
+
     fn run(place: Place) -> Self {
-        let child = begin(&place);
+        Self::run_with(place, Vec::new())
+    }
+
+    fn run_with(place: Place, arguments: Vec<String>) -> Self {
+        let child = begin(&place, &arguments);
         let looks = 0;
         Self {
             child,
             place,
+            arguments,
             looks,
         }
     }
 
     fn run_again(&mut self) {
         self.end();
-        self.child = begin(&self.place);
+        self.child = begin(&self.place, &self.arguments);
     }
 
     fn end(&mut self) {
@@ -155,12 +241,41 @@ impl Drop for Telephone {
     }
 }
 
-fn begin(place: &Place) -> Child {
+/// A sound file with a minute of a tone: 16 bits, 8,000 samples a second.
+fn write_tone(place: &Place, hertz: u32) {
+    let step = std::f64::consts::TAU * f64::from(hertz) / 8000.0;
+    let sample = |index: u32| (8000.0 * (step * f64::from(index)).sin()) as i16;
+    let samples: Vec<u8> = (0..60 * 8000)
+        .flat_map(|index| sample(index).to_le_bytes())
+        .collect();
+    let len = u32::try_from(samples.len()).expect("a minute of sound");
+    let mut file = Vec::new();
+    file.extend_from_slice(b"RIFF");
+    file.extend_from_slice(&(36 + len).to_le_bytes());
+    file.extend_from_slice(b"WAVEfmt ");
+    file.extend_from_slice(&16u32.to_le_bytes());
+    for half in [1u16, 1] {
+        file.extend_from_slice(&half.to_le_bytes());
+    }
+    for word in [8000u32, 16_000] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for half in [2u16, 16] {
+        file.extend_from_slice(&half.to_le_bytes());
+    }
+    file.extend_from_slice(b"data");
+    file.extend_from_slice(&len.to_le_bytes());
+    file.extend_from_slice(&samples);
+    std::fs::write(place.path("tone.wav"), file).expect("a writable temporary folder");
+}
+
+fn begin(place: &Place, arguments: &[String]) -> Child {
     let output = File::create(place.path("output")).expect("a writable temporary folder");
     // Line by line, so that the test can read its output at once.
     let child = Command::new("stdbuf")
         .args(["-oL", "baresip", "-f"])
         .arg(place.path("."))
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(output.try_clone().expect("another handle"))
         .stderr(output)
@@ -205,6 +320,47 @@ fn a_telephone_publishes_and_watches() {
     assert_eq!(server.stat("/watch/rejected"), 0);
 }
 
+#[test]
+fn telephones_call_and_hear_each_other_over_datagrams() {
+    call_over("udp");
+}
+
+#[test]
+fn telephones_call_and_hear_each_other_over_connections() {
+    call_over("tcp");
+}
+
+/// Alice calls bob, who answers at once. Each plays a tone of its own, and hears that of the
+/// other.
+fn call_over(transport: &str) {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let options = ";mwi=no;answermode=auto";
+    let mut bobs = Telephone::start_over(&server, transport, ("bob", "else", 880), options, "");
+    let mut alices = Telephone::start_over(
+        &server,
+        transport,
+        ("alice", "something", 440),
+        ";mwi=no",
+        "/dial sip:bob@example.com",
+    );
+    server.wait_for("/calls/dialogs/call_count", |count| {
+        alices.assert_lives();
+        bobs.assert_lives();
+        count == 1
+    });
+    for (telephone, own, other) in [(&bobs, 880.0, 440.0), (&alices, 440.0, 880.0)] {
+        wait_until(
+            || telephone.hears(other) > 20.0 * telephone.hears(own).max(1e-9),
+            || format!("it does not hear {other} Hz:\n{}", telephone.output()),
+        );
+    }
+    // Alice hangs up.
+    alices.end_gently();
+    server.wait_for("/calls/dialogs/answered", |count| count == 1);
+    assert_eq!(server.stat("/calls/dialogs/call_count"), 0);
+}
+
 fn put(server: &ServerProcess, path: &str, body: &str) {
     let request = ureq::put(format!("http://{}{path}", server.http));
     let response = request.header("authorization", "Bearer secret").send(body);
@@ -216,6 +372,9 @@ const SUBSCRIBING_MAX: usize = 20;
 /// How often the output is read before a telephone that does not make progress is
 /// started again.
 const LOOKS_MAX: u32 = 2_000;
+
+/// Of a telephone without sound.
+const SILENCE: &str = "audio_source none\naudio_player none\n";
 
 /// Only what a telephone without sound needs.
 const CONFIG: &str = "\

@@ -189,6 +189,58 @@ fn where_a_device_is_registered_is_shown() {
     assert_eq!(of_carol, r#"{"bindings":[],"next":null}"#);
 }
 
+/// The account is there since the server has started, and bob is registered.
+fn registered_bob(place: &Place, configuration: &str) -> ServerProcess {
+    good(place, &["add", "bob", "--create"], "right\n");
+    let server = place.server(configuration);
+    assert!(registers(&server, "bob", "right"));
+    server
+}
+
+#[test]
+fn a_server_without_http_is_asked_on_its_local_socket() {
+    let place = Place::new();
+    let _server = registered_bob(&place, "[http]\nlisten = \"off\"\n");
+    let show = |words: &[&str]| {
+        let mut command = device(&place, &[&["show", "bob"], words].concat());
+        place.keep_sockets_here(&mut command);
+        String::from_utf8(run(command, "").stdout).unwrap()
+    };
+    let configuration = place.path("busyhour.toml");
+    let shown = show(&["--config", configuration.to_str().unwrap()]);
+    assert!(shown.contains("registered  sip:bob@"), "{shown}");
+    let sockets = place.path("run");
+    let mut sockets = std::fs::read_dir(sockets).unwrap();
+    let socket = sockets.next().unwrap().unwrap().path();
+    let shown = show(&["--socket", socket.to_str().unwrap()]);
+    assert!(shown.contains("registered  sip:bob@"), "{shown}");
+}
+
+#[test]
+fn the_socket_of_the_configuration_is_asked_before_its_address() {
+    let place = Place::new();
+    let socket = place.path("own.sock");
+    let settings = |listen: &str| {
+        let socket = socket.display();
+        format!("[http]\nlisten = \"{listen}\"\nsocket = \"{socket}\"\n")
+    };
+    let server = registered_bob(&place, &settings("off"));
+    // Nobody listens at this address.
+    let file = place.path("other.toml");
+    std::fs::write(&file, settings(NOBODY)).unwrap();
+    let words = ["show", "bob", "--config", file.to_str().unwrap()];
+    let shown = good(&place, &words, "");
+    assert!(shown.contains("registered  sip:bob@"), "{shown}");
+    assert!(server.stop().success());
+    let shown = good(&place, &words, "");
+    let unknown = "failures    unknown: no server answers at ";
+    assert!(shown.contains(unknown) && shown.contains(NOBODY), "{shown}");
+    std::fs::write(&file, "[http]\nlisten = \"off\"\nsocket = \"off\"\n").unwrap();
+    let shown = good(&place, &words, "");
+    let both = "unknown: the server has neither HTTP nor a local socket";
+    assert!(shown.contains(both), "{shown}");
+}
+
 #[test]
 fn the_reason_why_a_device_does_not_register_is_shown() {
     let (place, server, http) = with_bob();

@@ -147,6 +147,7 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
     // The answers are kept for retransmissions.
     let buffers = rows(&place, &["buffers", "--filter", "owner=answers"]);
     assert!(buffers[0]["live_count"].as_u64() >= Some(2), "{buffers:?}");
+    assert_eq!(buffers[0]["oldest_begins"], "SIP/2.0 200 OK", "{buffers:?}");
 
     let device = good(&place, &["device", "alice"]);
     assert!(
@@ -158,6 +159,65 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
         nobody,
         "not registered, and no failed registration is known\n"
     );
+}
+
+#[test]
+fn the_oldest_buffers_say_where_they_were_taken_if_they_are_traced() {
+    let place = Place::new();
+    let traced = format!("{OPEN}[runtime]\ntrace_one_buffer_in = 1\n");
+    let server = place.server(&traced);
+    register(&server, "alice");
+    let buffers = rows(
+        &place,
+        &["buffers", "--oldest", "--filter", "owner=answers"],
+    );
+    let taken_in = buffers[0]["taken_in"].as_str().unwrap_or_default();
+    assert!(taken_in.starts_with("busyhour_server::"), "{buffers:?}");
+    let trace = buffers[0]["trace"].as_str().unwrap();
+    assert!(trace.lines().count() > 10, "{trace}");
+    let table = good(&place, &["buffers", "--oldest"]);
+    assert!(
+        table.contains("TAKEN_IN") && !table.contains("std::"),
+        "{table}"
+    );
+
+    let all = &rows(&place, &["buffers", "--filter", "owner=all"])[0];
+    assert!(all["allocated"].as_u64() >= Some(2), "{all}");
+    assert_eq!((&all["found"], &all["pinned"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn sockets_connections_store_and_http_are_among_the_queues() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    let queues = || rows(&place, &["queues"]);
+    let of = |queues: &[Value], kind: &str, name: &str| {
+        let is_it = |row: &&Value| {
+            row["kind"] == kind && row["name"].as_str().is_some_and(|it| it.starts_with(name))
+        };
+        queues
+            .iter()
+            .find(is_it)
+            .cloned()
+            .unwrap_or_else(|| panic!("{kind} {name}: {queues:?}"))
+    };
+    register(&server, "alice");
+    let all = queues();
+    let to_read = of(&all, "socket", &format!("SIP {} to read", server.sip));
+    assert_eq!(to_read["queued_bytes"], 0);
+    assert!(
+        to_read["capacity_bytes"].as_u64() > Some(100_000),
+        "{to_read}"
+    );
+    assert!(to_read["processed"].as_u64() >= Some(1));
+    let to_send = of(&all, "socket", &format!("SIP {} to send", server.sip));
+    assert!(to_send["processed"].as_u64() >= Some(1) && to_send["capacity"].is_number());
+    let connections = of(&all, "connection", "all");
+    assert_eq!(connections["queued_len"], 0);
+    assert!(connections["capacity_bytes"].as_u64() > Some(1_000_000));
+    assert_eq!(of(&all, "store", "changes")["high_watermark"], 32_768);
+    assert_eq!(of(&all, "pool", "tasks")["high_watermark"], 2048);
+    of(&all, "http", "requests of the local socket");
 }
 
 #[test]

@@ -73,6 +73,30 @@ fn client() -> UdpSocket {
 }
 
 #[test]
+fn the_queues_show_what_waits_in_the_kernel() {
+    let udp = Udp::bind(&UdpOptions::new([LOOPBACK.parse().unwrap()])).unwrap();
+    let here = udp.addresses()[0];
+    let to_read = || udp.queues().swap_remove(0);
+    assert_eq!(to_read().name, format!("SIP {here} to read"));
+    assert_eq!(to_read().queued_bytes, Some(0));
+    // Nobody reads before the start.
+    client().send_to(&[b'x'; 500], here).unwrap();
+    while to_read().queued_bytes < Some(500) {
+        thread::yield_now();
+    }
+    let (arrived, arrivals) = channel();
+    let deliver = move |datagram: Datagram| _ = arrived.send(datagram.payload.len());
+    let buffers = BufferPool::builder().build().unwrap();
+    udp.start(&buffers, &pool(), deliver, || ReadMode::All)
+        .unwrap();
+    assert_eq!(arrivals.recv_timeout(HANG), Ok(500));
+    while to_read().queued_bytes > Some(0) {
+        thread::yield_now();
+    }
+    assert_eq!(to_read().processed, Some(1));
+}
+
+#[test]
 fn datagrams_of_one_sender_arrive_in_order_with_their_source() {
     let fixture = fixture(64 << 20);
     let client = client();

@@ -249,11 +249,40 @@ fn a_reader_of_events_gets_the_queues_which_are_listed_for_nobody_else() {
     let stream = fixture.get("/api/events").into_body().into_reader();
     let queues = first_event(BufReader::new(stream), "queues");
     let listed: serde_json::Value = serde_json::from_str(&fixture.text("/api/queues")).unwrap();
-    assert_eq!(queues, listed["queues"], "one shape");
+    assert_eq!(queues[1], listed["queues"][1], "one shape");
     assert_eq!(
         (&queues[1]["queued_len"], &queues[1]["is_high"]),
         (&20.into(), &true.into())
     );
+}
+
+#[test]
+fn connections_and_requests_of_http_are_among_the_queues() {
+    let fixture = fixture();
+    let _stream = fixture.get("/api/events");
+    fixture.text("/render?target=busyhour.uptime_ns&format=json");
+    let listed: serde_json::Value = serde_json::from_str(&fixture.text("/api/queues")).unwrap();
+    let of = |kind: &str, name: &str| {
+        let mut queues = listed["queues"].as_array().unwrap().iter();
+        let found = queues.find(|one| one["kind"] == kind && one["name"] == name);
+        found.unwrap_or_else(|| panic!("{kind} {name}: {listed}"))
+    };
+    let connections = of("http", "connections");
+    assert!(
+        connections["queued_len"].as_u64() >= Some(2),
+        "{connections}"
+    );
+    assert_eq!(connections["capacity"], 16);
+    let requests = of("http", "requests");
+    assert_eq!(requests["queued_len"], 1, "this one: {requests}");
+    assert_eq!(requests["running"], "/api/queues");
+    assert!(requests["running_for_ns"].as_u64() > Some(0));
+    assert!(requests["processed"].as_u64() >= Some(2), "{requests}");
+    assert_eq!(of("http", "event streams")["queued_len"], 1);
+    assert_eq!(of("http", "bodies")["queued_bytes"], 0);
+    assert_eq!(of("http", "requests of the local socket")["processed"], 0);
+    assert_eq!(of("graphite", "waiting")["processed"], 1);
+    assert_eq!(of("graphite", "evaluated")["capacity"], 2);
 }
 
 #[derive(Clone)]

@@ -41,6 +41,37 @@ fn a_dump_names_owners_and_the_oldest_first() {
 }
 
 #[test]
+fn finds_are_counted_and_buffers_that_are_pinned() {
+    let pool = BufferPool::builder().build().unwrap();
+    let counts = || {
+        (
+            pool.stats().allocated,
+            pool.stats().found,
+            pool.stats().pinned,
+        )
+    };
+    let value = pool.copy_from(b"value").unwrap();
+    assert_eq!(counts(), (1, 0, 0));
+    for _ in 0..3 {
+        pool.pin(value.as_ptr()).unwrap();
+    }
+    assert_eq!(counts(), (1, 0, 1), "once for each buffer");
+    // A small one, a large one, and one of a thread that then ends.
+    let found = [10, 3_000_000].map(|len| pool.find(len).unwrap());
+    let of_thread = pool.clone();
+    let thread = std::thread::spawn(move || of_thread.find(10).unwrap().expose_provenance());
+    let third = std::ptr::with_exposed_provenance(thread.join().unwrap());
+    assert_eq!(counts(), (4, 3, 1));
+    pool.pin(found[0]).unwrap();
+    assert_eq!(counts(), (4, 3, 2));
+    pool.unpin(found[0]).unwrap();
+    for address in [found[0].cast_const(), found[1].cast_const(), third] {
+        pool.unpin(address).unwrap();
+    }
+    assert_eq!(counts(), (4, 3, 2), "they only grow");
+}
+
+#[test]
 fn one_buffer_in_three_is_traced_until_it_is_released() {
     let pool = BufferPool::builder().trace_one_in(3).build().unwrap();
     let held: Vec<Buffer> = (0..30).map(|_| pool.copy_from(&[0; 10]).unwrap()).collect();

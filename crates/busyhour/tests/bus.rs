@@ -526,42 +526,6 @@ fn a_stream_replays_and_then_wakes_its_task_once_for_what_comes() {
 }
 
 #[test]
-fn partitions_keep_the_order_of_each_key_and_replay_once() {
-    let (topic, log) = (cached(), Log::default());
-    for line in 0..200 {
-        let _ = topic.publish(level(line, 0));
-    }
-    let lanes = Later::default();
-    let heard = log.clone();
-    let watch = topic
-        .subscribe()
-        .replay()
-        .on(&lanes)
-        .start_parallel(5, move |delivery: Delivery<'_, Level>| {
-            heard.0.lock().unwrap().push(delivery.into())
-        });
-    for number in 1..4 {
-        for line in 0..200 {
-            let _ = topic.publish(level(line, number));
-        }
-        lanes.run_all();
-    }
-    assert!(watch.is_idle());
-    let heard = log.take();
-    let replayed = heard.iter().filter(|heard| **heard == Heard::Replayed);
-    assert_eq!(replayed.count(), 1);
-    for line in 0..200 {
-        let of_line = heard.iter().filter_map(|heard| match heard {
-            Heard::Level(other, number) if *other == line => Some(*number),
-            _ => None,
-        });
-        assert_eq!(of_line.collect::<Vec<_>>(), [1, 2, 3], "line {line}");
-    }
-    watch.unsubscribe();
-    assert_eq!(topic.publish(level(1, 9)), delivered(0));
-}
-
-#[test]
 fn statistics_name_the_slow_subscriber() {
     let (topic, later, log) = (cached(), Later::default(), Log::default());
     let _quick = log.start(topic.subscribe().name("quick"));

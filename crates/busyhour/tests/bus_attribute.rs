@@ -5,10 +5,7 @@ mod log;
 #[path = "model/level.rs"]
 mod model;
 
-use busyhour::{
-    bus::{Attribute, Topic},
-    task::Overflow,
-};
+use busyhour::{bus::Attribute, task::Overflow};
 use log::{Log, stepped_pool};
 use model::{Level, cached, delivered, level};
 use std::sync::{
@@ -114,22 +111,4 @@ fn losses_lags_and_waits_are_as_for_any_other_subscription() {
     );
     while pool.step() {}
     assert_eq!(waiting.lost(), 0);
-}
-
-#[test]
-fn lanes_share_an_attribute() {
-    let of = Attribute::new(|event: &Level| event.level);
-    let (topic, pool) = (Topic::builder("lanes").build(), stepped_pool());
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&heard);
-    let lanes = topic.subscribe().having(&of, 1).on(&pool);
-    let lanes = lanes.start_parallel(4, move |_| {
-        count.fetch_add(1, Ordering::Relaxed);
-    });
-    for line in 0..100 {
-        let _ = topic.publish(level(line, line % 2));
-    }
-    while pool.step() {}
-    assert_eq!(heard.load(Ordering::Relaxed), 50);
-    assert!(lanes.is_idle());
 }

@@ -1,10 +1,6 @@
-//! Which keys are equal, and which topic a router sends an event to.
+//! Which keys are equal.
 
-#[path = "model/level.rs"]
-mod model;
-
-use busyhour::bus::{Delivery, Event, Router, Topic};
-use model::{Level, cached, delivered, level};
+use busyhour::bus::{Delivery, Event, Topic};
 use std::{
     hash::{Hash, Hasher},
     sync::{Arc, Mutex, mpsc},
@@ -109,29 +105,6 @@ fn keys_with_equal_hashes_stay_apart() {
         heard.try_iter().collect::<Vec<_>>(),
         [(7, 7), (7, 8), (7, 9)]
     );
-}
-
-#[test]
-fn a_router_sends_each_event_by_its_route_and_the_rest_by_the_default() {
-    let topic = cached();
-    let _ = topic.publish(level(1, 0));
-    let (silent, rest) = (mpsc::channel(), Arc::new(Mutex::new(Vec::new())));
-    let told = Arc::clone(&rest);
-    let router = Router::by(|event: &Level| event.level == 0)
-        .route(true, |_, _| panic!("a later route takes its place"))
-        .route(true, move |event, _| silent.0.send(event.line).unwrap())
-        .otherwise(move |delivery| told.lock().unwrap().push(format!("{delivery:?}")));
-    let _watch = topic.subscribe().replay().start(router.into_callback());
-    assert_eq!(topic.publish(level(2, 0)), delivered(1));
-    assert_eq!(topic.publish(level(3, 8)), delivered(1));
-    let _ = topic.remove(&2);
-    assert_eq!(silent.1.try_iter().collect::<Vec<_>>(), [1, 2]);
-    let expected = [
-        "Replayed",
-        "Event(Level { line: 3, level: 8 }, NodeId(0))",
-        "Removed(2, NodeId(0))",
-    ];
-    assert_eq!(*rest.lock().unwrap(), expected);
 }
 
 /// A subscription by key remembers the slot of its key. When the key is

@@ -6,7 +6,7 @@ mod log;
 mod model;
 
 use busyhour::{
-    bus::{Delivery, ForwardError, Message, NodeId, Router, Topic},
+    bus::{ForwardError, Message, NodeId, Topic},
     task::Overflow,
 };
 use futures_core::Stream;
@@ -136,21 +136,11 @@ fn a_conflated_event_keeps_its_own_origin() {
 }
 
 #[test]
-fn a_stream_and_a_router_deliver_the_origin() {
+fn a_stream_delivers_the_origin() {
     let topic = here();
     let mut stream = pin!(topic.subscribe().stream());
-    let log = Log::default();
-    let routed = log.clone();
-    let router = Router::by(|event: &Level| event.level)
-        .route(1, move |event, origin| {
-            routed.hear(&Delivery::Event(event, origin));
-        })
-        .into_callback();
-    let _routed = topic.subscribe().start(router);
     let _ = topic.publish_from(THERE, level(7, 1));
     let _ = topic.publish(level(7, 1));
-    assert_eq!(log.take(), [(7, Some(1), THERE), (7, Some(1), HERE)]);
-
     let mut context = Context::from_waker(Waker::noop());
     for origin in [THERE, HERE] {
         let Poll::Ready(Some(message)) = stream.as_mut().poll_next(&mut context) else {

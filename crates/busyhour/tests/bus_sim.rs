@@ -168,11 +168,7 @@ impl World {
             .overflow(overflow[self.below(4) as usize])
             .on(&self.runtime.pool().ephemeral());
         let hear = move |delivery: Delivery<'_, Change>| heard.lock().unwrap().hear(delivery);
-        let subscription = match self.below(3) {
-            0 => builder.start_parallel(3, hear),
-            _ => builder.start(hear),
-        };
-        self.views.push((view, subscription));
+        self.views.push((view, builder.start(hear)));
     }
 
     /// Publishes on the serializer of the key's publisher, so that the numbers

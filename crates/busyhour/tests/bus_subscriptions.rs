@@ -79,7 +79,7 @@ fn each_subscription_says_what_it_wants_and_what_waits() {
         let stats = of_name(&loads, name);
         assert_eq!((stats.filter, stats.queued_len), (filter, queued_len));
         assert_eq!((&*stats.topic, &*stats.executor), ("loads", "watchers"));
-        assert_eq!((stats.delivered, stats.partition), (0, 0));
+        assert_eq!(stats.delivered, 0);
         assert_eq!(stats.capacity, if name == "all" { 3 } else { 1_024 });
         assert_eq!(stats.lost, u64::from(name == "all"));
         assert!(!stats.is_lagging);
@@ -174,24 +174,6 @@ fn a_stream_whose_executor_has_ended_counts_what_it_still_delivers() {
 }
 
 #[test]
-fn partitions_are_listed_one_by_one() {
-    let (loads, pool) = (Topic::builder("loads").build(), idle_pool());
-    let _parts = loads
-        .subscribe()
-        .name("parts")
-        .on(&pool)
-        .start_parallel(4, |_| ());
-    for line in 0..100 {
-        _ = loads.publish(load(line, 1));
-    }
-    let all = loads.subscriptions();
-    let mut partitions: Vec<u64> = all.iter().map(|stats| stats.partition).collect();
-    partitions.sort_unstable();
-    assert_eq!(partitions, [0, 1, 2, 3]);
-    assert_eq!(all.iter().map(|stats| stats.queued_len).sum::<u64>(), 100);
-}
-
-#[test]
 fn a_registry_and_a_runtime_list_those_of_every_topic() {
     let (registry, pool) = (Registry::default(), idle_pool());
     let topic = |name: &str| Topic::<Load>::builder(name).registry(&registry).build();
@@ -260,12 +242,12 @@ fn subscriptions_are_announced_when_they_come_and_go() {
             _ => "replayed".to_owned(),
         });
     });
-    let parallel = other.subscribe().name("late").start_parallel(3, |_| ());
+    let late = other.subscribe().name("late").start(|_| ());
     let stream = one.subscribe().name("stream").stream();
     assert_eq!(announcements.len(), 3);
     drop(early);
     drop(stream);
-    drop(parallel);
+    drop(late);
     assert_eq!(
         *heard.lock().unwrap(),
         [

@@ -27,6 +27,7 @@ fn run(scenario: &str, args: &Args) {
         "pool-external" => tasks::external(args, task_pool::Pool::start(args)),
         "serializer-pingpong" => task_pool::pingpong(args),
         "run-queue" => run_queue::run(args),
+        "run-queue-busy" => run_queue::run_busy(args),
         "bus-cache" => bus::run(args, topic::Cached::start),
         "bus-lookup" => lookup::run(args, &topic::Lookup::new()),
         "bus-fanout" => bus::run_fanout(args, topic::Fanout::start),

@@ -14,7 +14,8 @@ use busyhour::{
 };
 use kit::{
     Args,
-    run_queue::{Switches, time_picks},
+    run_queue::{Switches, Turns, spent_since, time_picks},
+    spin::Spin,
 };
 
 pub fn run(args: &Args) {
@@ -37,13 +38,31 @@ fn pick_ns(rq: u64, ms: u64) -> f64 {
     pick_ns
 }
 
-/// Futures on one worker, each an entity of its own that yields in a loop. They
-/// begin when all are there, and stop when the time is over and each had one or
-/// two turns.
+pub fn run_busy(args: &Args) {
+    let work = Spin::calibrated(Duration::from_micros(args.number("work_us")));
+    let (rq, ms) = (args.number("rq"), args.number("ms"));
+    let (switches, cpu, choosing_ns) = turns(rq, ms, Some(work));
+    let turns = Turns {
+        counts: switches.counts,
+        spent: cpu,
+        choosing_ns,
+    };
+    turns.report();
+}
+
 fn switch(rq: u64, ms: u64) -> Switches {
+    turns(rq, ms, None).0
+}
+
+/// Futures on one worker, each an entity of its own that works, if it is to, and yields in
+/// a loop. They begin when all are there, and stop when the time is over, there were two
+/// turns for each, and each had one. Also the processor time, and the time of a choice, as
+/// the worker's own statistics have it.
+fn turns(rq: u64, ms: u64, work: Option<Spin>) -> (Switches, Duration, f64) {
     let pool = TaskPool::builder().workers(1).build().expect("one worker");
     let stop = Arc::new(AtomicBool::new(false));
     let total = Arc::new(AtomicU64::new(0));
+    let begun = Arc::new(AtomicU64::new(0));
     let (open, gate) = std::sync::mpsc::channel::<()>();
     pool.push(move || gate.recv().unwrap_or(()))
         .expect("room in the pool");
@@ -51,13 +70,18 @@ fn switch(rq: u64, ms: u64) -> Switches {
         .map(|_| {
             pool.spawn_as(
                 Class::default(),
-                count(Arc::clone(&stop), Arc::clone(&total)),
+                count(Arc::clone(&stop), [&total, &begun].map(Arc::clone), work),
             )
         })
         .collect();
-    let begin = Instant::now();
+    let (begin, used) = (Instant::now(), kit::cpu::used());
     drop(open);
-    while begin.elapsed() < Duration::from_millis(ms) || total.load(Ordering::Relaxed) < 2 * rq {
+    let is_over = || {
+        begin.elapsed() >= Duration::from_millis(ms)
+            && total.load(Ordering::Relaxed) >= 2 * rq
+            && begun.load(Ordering::Relaxed) == rq
+    };
+    while !is_over() {
         std::thread::sleep(Duration::from_millis(5));
     }
     stop.store(true, Ordering::Relaxed);
@@ -65,16 +89,23 @@ fn switch(rq: u64, ms: u64) -> Switches {
         .into_iter()
         .map(|yielder| yielder.wait().expect("it ends when it is told to"));
     let counts: Vec<u64> = counts.collect();
-    let spent = begin.elapsed();
-    Switches { counts, spent }
+    let (spent, cpu) = (begin.elapsed(), spent_since(begin, used));
+    let worker = pool.worker_stats().swap_remove(0);
+    let choosing_ns = worker.choosing_ns as f64 / worker.switches.max(1) as f64;
+    (Switches { counts, spent }, cpu, choosing_ns)
 }
 
 /// Counts how often the future was switched to.
-async fn count(stop: Arc<AtomicBool>, total: Arc<AtomicU64>) -> u64 {
+async fn count(stop: Arc<AtomicBool>, sums: [Arc<AtomicU64>; 2], work: Option<Spin>) -> u64 {
+    let [total, begun] = sums;
+    // Only one worker writes them.
+    begun.store(begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     let mut own_count = 0;
     while !stop.load(Ordering::Relaxed) {
         own_count += 1;
-        // Only one worker writes it.
+        if let Some(work) = work {
+            work.run();
+        }
         total.store(total.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         yield_now().await;
     }

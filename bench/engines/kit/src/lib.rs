@@ -5,12 +5,14 @@
 pub mod args;
 pub mod buffers;
 pub mod bus;
+pub mod cpu;
 pub mod digest;
 pub mod lookup;
 pub mod output;
 pub mod random;
 pub mod run_queue;
 pub mod serial;
+pub mod spin;
 pub mod tasks;
 pub mod timers;
 

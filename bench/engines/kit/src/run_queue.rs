@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::Output;
+use crate::{Args, Output, cpu, spin::Spin};
 
 /// The counts of the entities.
 pub struct Switches {
@@ -83,6 +83,84 @@ pub fn time_switches(rq: u64, ms: u64, mut pick: impl FnMut() -> usize) -> Switc
         counts: counts.iter().map(|count| count.get()).collect(),
         spent,
     }
+}
+
+/// Turns of some microseconds each, and how long it took to choose whose is next.
+pub struct Turns {
+    pub counts: Vec<u64>,
+    /// Processor time, where the system tells it: a turn is no longer because something
+    /// else ran.
+    pub spent: Duration,
+    /// Of one choice, on average.
+    pub choosing_ns: f64,
+}
+
+impl Turns {
+    pub fn report(&self) {
+        let total: u64 = self.counts.iter().sum();
+        let mut output = Output::default();
+        output.figure("choosing_ns", self.choosing_ns);
+        output.figure(
+            "turn_ns",
+            self.spent.as_nanos() as f64 / total.max(1) as f64,
+        );
+        output.check("switches", total);
+        output.check(
+            "zero_work",
+            self.counts.iter().filter(|count| **count == 0).count() as u64,
+        );
+        output.finish();
+    }
+}
+
+/// Turns with work over a structure that is only a run queue: each pick is a future, which
+/// works and yields. One pick in 64 is measured.
+pub fn time_turns(args: &Args, mut pick: impl FnMut() -> usize) -> Turns {
+    let (rq, ms) = (args.number("rq"), args.number("ms"));
+    let work = Spin::calibrated(Duration::from_micros(args.number("work_us")));
+    let clock = clock_cost();
+    let counts: Vec<Rc<Cell<u64>>> = (0..rq).map(|_| Rc::default()).collect();
+    let mut entities: Vec<_> = counts.iter().map(entity).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut samples = Vec::new();
+    let (begin, mut total) = (Instant::now(), 0u64);
+    let used = cpu::used();
+    while begin.elapsed() < Duration::from_millis(ms) || total < 2 * rq {
+        let before = Instant::now();
+        let first = pick();
+        samples.push(before.elapsed().saturating_sub(clock));
+        for number in 0..64 {
+            let picked = if number == 0 { first } else { pick() };
+            let _ = entities[picked].as_mut().poll(&mut context);
+            work.run();
+        }
+        total += 64;
+    }
+    Turns {
+        spent: spent_since(begin, used),
+        counts: counts.iter().map(|count| count.get()).collect(),
+        choosing_ns: mean_ns(samples),
+    }
+}
+
+/// The processor time since `used` was read, or the time since `begin`.
+pub fn spent_since(begin: Instant, used: Option<Duration>) -> Duration {
+    let spent = cpu::used().zip(used).map(|(now, before)| now - before);
+    spent.unwrap_or_else(|| begin.elapsed())
+}
+
+/// Without the longest hundredth: in those the system ran something else.
+fn mean_ns(mut samples: Vec<Duration>) -> f64 {
+    samples.sort_unstable();
+    samples.truncate(samples.len() - samples.len() / 100);
+    let sum: Duration = samples.iter().sum();
+    sum.as_nanos() as f64 / samples.len().max(1) as f64
+}
+
+/// What reading the clock twice takes.
+fn clock_cost() -> Duration {
+    let costs = (0..1000).map(|_| Instant::now().elapsed());
+    costs.min().unwrap_or_default()
 }
 
 /// Counts its turns and yields, for ever.

@@ -25,6 +25,7 @@ fn run(scenario: &str, args: &Args) {
         "pool-external" => tasks::external(args, task_pool::Pool::start(args.number("workers"))),
         "serializer-pingpong" => pingpong(args),
         "run-queue" => run_buckets::run(args),
+        "run-queue-busy" => run_buckets::run_busy(args),
         "bus-cache" => bus::run(args, cache::HashedCache::start),
         "buffers" => buffers::run(args, &pdu_tree::PduTree::default(), None),
         other => refuse(&format!("no scenario {other}")),

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use kit::{
     Args,
-    run_queue::{time_picks, time_switches},
+    run_queue::{time_picks, time_switches, time_turns},
 };
 
 const PRIORITY: usize = 20;
@@ -35,6 +35,11 @@ impl RunBuckets {
             self.buckets[PRIORITY] = used_up;
         }
     }
+}
+
+pub fn run_busy(args: &Args) {
+    let mut buckets = RunBuckets::new(args.number("rq") as usize);
+    time_turns(args, || buckets.pick()).report();
 }
 
 pub fn run(args: &Args) {

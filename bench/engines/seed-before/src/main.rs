@@ -24,6 +24,7 @@ fn run(scenario: &str, args: &Args) {
         "pool-external" => tasks::external(args, thread_pool::Pool::start(args.number("workers"))),
         "serializer-pingpong" => pingpong(args),
         "run-queue" => run_list::run(args),
+        "run-queue-busy" => run_list::run_busy(args),
         "bus-cache" => bus::run(args, cache::LinearCache::start),
         "buffers" => buffers::run(args, &pdu_list::PduList::default(), None),
         other => refuse(&format!("no scenario {other}")),

@@ -3,7 +3,7 @@
 
 use kit::{
     Args,
-    run_queue::{time_picks, time_switches},
+    run_queue::{time_picks, time_switches, time_turns},
 };
 
 /// The priority of an ordinary task, in ticks.
@@ -73,6 +73,11 @@ impl RunList {
 
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+pub fn run_busy(args: &Args) {
+    let mut list = RunList::new(args.number("rq") as usize);
+    time_turns(args, || list.pick()).report();
 }
 
 pub fn run(args: &Args) {

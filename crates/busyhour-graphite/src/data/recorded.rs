@@ -1,4 +1,4 @@
-use crate::{Error, Points, Source, Window, paths::index::Index};
+use crate::{Error, Points, Source, TimeLimit, Window, paths::index::Index};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Values given once and for all: what tests, examples and fuzzers read from.
@@ -31,7 +31,12 @@ impl Source for Recorded {
             .map_or(0, |points| window.len(points.step))
     }
 
-    fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error> {
+    fn fetch(
+        &self,
+        paths: &[Arc<str>],
+        window: Window,
+        _time: &TimeLimit,
+    ) -> Result<Vec<Points>, Error> {
         let one = |path: &Arc<str>| self.series.get(&**path).map(|points| points.within(window));
         Ok(paths
             .iter()

@@ -1,4 +1,4 @@
-use crate::{Error, Event, EventQuery, paths::index::Index, stats::TelemetryStats};
+use crate::{Error, Event, EventQuery, TimeLimit, paths::index::Index, stats::TelemetryStats};
 use std::sync::Arc;
 
 /// Where values come from: the server's own telemetry, or a folder of archives.
@@ -16,17 +16,22 @@ pub trait Source: Send + Sync {
     /// # Errors
     ///
     /// If the paths exist but their values cannot be read: the reason, with the name of
-    /// the file.
-    fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error>;
+    /// the file. [`Error::too_long`] soon after `time` is over, if reading takes long.
+    fn fetch(
+        &self,
+        paths: &[Arc<str>],
+        window: Window,
+        time: &TimeLimit,
+    ) -> Result<Vec<Points>, Error>;
 
     /// What happened, in any order. A source may stop when it has more than
     /// [`EventQuery::count_max`].
     ///
     /// # Errors
     ///
-    /// If it cannot be read: the reason, with the name of the file.
-    fn events(&self, query: &EventQuery) -> Result<Vec<Event>, Error> {
-        let _ = query;
+    /// As of [`fetch`](Self::fetch).
+    fn events(&self, query: &EventQuery, time: &TimeLimit) -> Result<Vec<Event>, Error> {
+        let _ = (query, time);
         Ok(Vec::new())
     }
 

@@ -1,11 +1,11 @@
 use crate::{
-    Error, Points, Source, Window,
+    Error, Points, Source, TimeLimit, Window,
     paths::{index::Index, node::node},
     stats::TelemetryStats,
 };
 use serde_json::Value;
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,7 +14,7 @@ use std::{
 /// Its memory is bounded; the oldest samples go first, and are counted.
 ///
 /// ```
-/// use busyhour_graphite::{Source, Telemetry, TelemetryOptions, Window};
+/// use busyhour_graphite::{Source, Telemetry, TelemetryOptions, TimeLimit, Window};
 ///
 /// let telemetry = Telemetry::new(TelemetryOptions { step_seconds: 10, ..Default::default() });
 /// let snapshot = serde_json::json!({
@@ -24,7 +24,7 @@ use std::{
 /// telemetry.record(1000, &snapshot);
 /// let window = Window { from: 990, until: 1000 };
 /// let path = "busyhour.topics.device~20state.published".into();
-/// let points = telemetry.fetch(&[path], window).unwrap();
+/// let points = telemetry.fetch(&[path], window, &TimeLimit::none()).unwrap();
 /// assert_eq!(points[0].values, [Some(3.0)]);
 /// ```
 #[derive(Debug)]
@@ -81,24 +81,30 @@ impl Telemetry {
     }
 
     /// Keeps `values`, each with its path, as the sample of the step that `time` (seconds
-    /// since 1970) is in.
+    /// since 1970) is in. It holds at most [`TelemetryOptions::series_max`] of them at any
+    /// moment: the first ones in the order of their paths.
     ///
     /// ```
     /// use busyhour_graphite::{Source, Telemetry, TelemetryOptions};
     ///
     /// let telemetry = Telemetry::new(TelemetryOptions::default());
-    /// telemetry.record_values(1000, vec![("room.temperature".into(), 20.5)]);
+    /// telemetry.record_values(1000, [("room.temperature".into(), 20.5)]);
     /// assert_eq!(&*telemetry.index().paths()[0], "room.temperature");
     /// ```
-    pub fn record_values(&self, time: i64, mut values: Vec<(String, f64)>) {
-        values.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        values.dedup_by(|(later, _), (first, _)| later == first);
-        let dropped = values.len().saturating_sub(self.options.series_max);
-        values.truncate(self.options.series_max);
+    pub fn record_values(&self, time: i64, values: impl IntoIterator<Item = (String, f64)>) {
+        let (mut kept, mut dropped) = (BTreeMap::new(), 0);
+        for (path, value) in values {
+            kept.entry(path).or_insert(value);
+            if kept.len() > self.options.series_max {
+                kept.pop_last();
+                dropped += 1;
+            }
+        }
+        let values: Vec<(String, f64)> = kept.into_iter().collect();
         let slot = time.div_euclid(self.options.step_seconds.max(1));
         let mut ring = self.ring();
         ring.taken += 1;
-        ring.dropped += dropped as u64;
+        ring.dropped += dropped;
         ring.push(slot, &values);
         ring.evict(self.options.bytes_max);
     }
@@ -132,7 +138,12 @@ impl Source for Telemetry {
         ((end - start) / step) as u64
     }
 
-    fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error> {
+    fn fetch(
+        &self,
+        paths: &[Arc<str>],
+        window: Window,
+        _time: &TimeLimit,
+    ) -> Result<Vec<Points>, Error> {
         let step = self.options.step_seconds.max(1);
         let ring = self.ring();
         Ok(paths
@@ -306,7 +317,7 @@ mod tests {
 
     fn values(telemetry: &Telemetry, path: &str, from: i64, until: i64) -> Vec<Option<f64>> {
         let mut points = telemetry
-            .fetch(&[path.into()], Window { from, until })
+            .fetch(&[path.into()], Window { from, until }, &TimeLimit::none())
             .unwrap();
         points.remove(0).values
     }

@@ -1,5 +1,5 @@
 use crate::{
-    Call, Digested, Error, Expression, Limit, Limits, Series, Source, Window,
+    Call, Digested, Error, Expression, Limit, Limits, Series, Source, TimeLimit, Window,
     limits::{BYTES_PER_POINT, Meter},
     paths::index,
 };
@@ -15,9 +15,9 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn new(
         sources: &'a [Arc<dyn Source>],
         limits: &'a Limits,
-        is_over: &'a dyn Fn() -> bool,
+        time: &'a TimeLimit,
     ) -> Self {
-        let meter = Meter::new(limits, is_over);
+        let meter = Meter::new(limits, time);
         Self { sources, meter }
     }
 
@@ -86,7 +86,7 @@ impl<'a> Evaluator<'a> {
             for path in &paths {
                 self.meter.points(source.len(path, window))?;
             }
-            let points = source.fetch(&paths, window)?.into_iter();
+            let points = source.fetch(&paths, window, self.meter.time_limit())?;
             let named = paths.iter().zip(points);
             fetched.extend(named.map(|(path, points)| Series::fetched(path, expression, points)));
         }

@@ -5,7 +5,7 @@
 mod any_bytes;
 mod properties;
 
-use busyhour_graphite::{Error, Graphite, Limit, Limits, Parameters, Points, Recorded};
+use busyhour_graphite::{Error, Graphite, Limit, Limits, Parameters, Points, Recorded, TimeLimit};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn graphite(limits: Limits) -> Graphite {
 
 fn ask(query: &str) -> Result<String, Error> {
     let parameters = Parameters::parse(query, b"");
-    let answer = graphite(Limits::default()).render(&parameters, NOW, &|| false)?;
+    let answer = graphite(Limits::default()).render(&parameters, NOW, &TimeLimit::none())?;
     Ok(String::from_utf8_lossy(&answer.body).into_owned())
 }
 
@@ -433,7 +433,9 @@ fn each_limit_refuses_with_its_name_and_a_count() {
     ] {
         let graphite = graphite(limits);
         let parameters = Parameters::parse(query, b"");
-        let refusal = graphite.render(&parameters, NOW, &|| false).unwrap_err();
+        let refusal = graphite
+            .render(&parameters, NOW, &TimeLimit::none())
+            .unwrap_err();
         assert!(
             matches!(&refusal, Error::TooLarge(found, _) if *found == limit),
             "{refusal}"
@@ -451,7 +453,11 @@ fn each_limit_refuses_with_its_name_and_a_count() {
     }
     let graphite = graphite(base());
     let refusal = graphite
-        .render(&Parameters::parse(query, b""), NOW, &|| true)
+        .render(
+            &Parameters::parse(query, b""),
+            NOW,
+            &TimeLimit::new(|| true),
+        )
         .unwrap_err();
     assert!(matches!(refusal, Error::TooLarge(Limit::Duration, _)));
     assert_eq!(graphite.stats(Default::default()).refused_duration, 1);

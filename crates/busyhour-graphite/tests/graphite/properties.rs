@@ -1,6 +1,6 @@
 //! What must hold for every request; fuzzer and tests share it.
 
-use busyhour_graphite::{Graphite, Limits, Parameters, Points, Recorded};
+use busyhour_graphite::{Graphite, Limits, Parameters, Points, Recorded, TimeLimit};
 use std::sync::Arc;
 
 /// Takes the first line of `bytes` as a time, and the rest as a target.
@@ -16,7 +16,7 @@ pub fn hold(bytes: &[u8]) {
     let graphite = graphite();
     for format in ["json", "raw", "csv"] {
         let parameters = Parameters::parse(&format!("format={format}"), form.as_bytes());
-        if let Ok(answer) = graphite.render(&parameters, 1_000_000, &|| false) {
+        if let Ok(answer) = graphite.render(&parameters, 1_000_000, &TimeLimit::none()) {
             assert!(
                 answer.body.len() <= BODY_LEN_MAX,
                 "{} bytes",

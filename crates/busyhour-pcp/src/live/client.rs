@@ -1,13 +1,15 @@
 use crate::{
     Instance, Metric, MetricId, Problem, ValueType,
     live::{
+        domains::LiveDomains,
+        limits::LiveLimits,
         pdu::{self, Pdu, PduBuilder, PduType},
         reply::{self, Descriptor, NO_METRIC},
     },
 };
 use busyhour::clock::UnixTime;
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 use thiserror::Error;
@@ -17,16 +19,17 @@ use thiserror::Error;
 ///
 /// It asks for the names below a prefix, for what they are and for their instances; then
 /// it is ready and asks for values whenever it is told to. Metrics without numbers are
-/// left out. It holds at most one message of 16 MiB and `metrics_max` metrics.
+/// left out. It holds at most one message of 16 MiB and what its [`LiveLimits`] allow,
+/// whatever `pmcd` sends.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// use busyhour_pcp::{LiveAction, PmcdClient};
+/// use busyhour_pcp::{LiveAction, LiveLimits, PmcdClient};
 /// use std::{io::{Read, Write}, os::unix::net::UnixStream};
 ///
 /// let mut pmcd = UnixStream::connect("/run/pcp/pmcd.socket")?;
-/// let mut client = PmcdClient::new("kernel.all", 1000);
+/// let mut client = PmcdClient::new("kernel.all", LiveLimits::default());
 /// let mut bytes = [0; 4096];
 /// loop {
 ///     let len = pmcd.read(&mut bytes)?;
@@ -44,13 +47,14 @@ use thiserror::Error;
 #[derive(Debug)]
 pub struct PmcdClient {
     prefix: String,
-    metrics_max: usize,
+    limits: LiveLimits,
     /// What came in and is no whole message yet.
     inbox: Vec<u8>,
     state: LiveState,
     metrics: Vec<Metric>,
     /// The place of each in `metrics`.
     places: HashMap<u32, usize>,
+    domains: LiveDomains,
     /// Whether `pmcd` said that its names have changed.
     is_stale: bool,
     left_out: u64,
@@ -74,6 +78,8 @@ pub struct LiveSample {
     pub time: UnixTime,
     /// In the order in which they came.
     pub values: Vec<LiveValue>,
+    /// Values beyond the limit.
+    pub left_out: u64,
 }
 
 /// One value of a sample.
@@ -136,16 +142,17 @@ enum LiveState {
 }
 
 impl PmcdClient {
-    /// For the metrics whose names begin with `prefix` (all, if it is empty), at most
-    /// `metrics_max`.
-    pub fn new(prefix: &str, metrics_max: usize) -> Self {
+    /// For the metrics whose names begin with `prefix` (all, if it is empty), within
+    /// `limits`.
+    pub fn new(prefix: &str, limits: LiveLimits) -> Self {
         Self {
             prefix: prefix.to_owned(),
-            metrics_max,
+            limits,
             inbox: Vec::new(),
             state: LiveState::Hello,
             metrics: Vec::new(),
             places: HashMap::new(),
+            domains: LiveDomains::default(),
             is_stale: false,
             left_out: 0,
         }
@@ -161,9 +168,25 @@ impl PmcdClient {
         self.places.get(&id.0).map(|place| &self.metrics[*place])
     }
 
-    /// Metrics that were left out: those beyond the limit, and those without numbers.
+    /// The instance that a value is of; `None` if it has no name (yet). A metric without
+    /// instances has one without a name.
+    pub fn instance(&self, value: &LiveValue) -> Option<&Instance> {
+        let metric = self.metric(value.metric)?;
+        match metric.domain {
+            None => metric.instances.first(),
+            Some(domain) => self.domains.instance(domain, value.instance),
+        }
+    }
+
+    /// Names of metrics that were left out: those beyond the limits, and those of metrics
+    /// without numbers.
     pub fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    /// Instances that were left out, since they are beyond the limits.
+    pub fn left_out_instances(&self) -> u64 {
+        self.domains.left_out()
     }
 
     /// Whether [`fetch`](Self::fetch) gives a request now.
@@ -220,7 +243,10 @@ impl PmcdClient {
                     found,
                 },
                 PduType::Identifiers,
-            ) => self.identifiers(names, asked, found, &reply::identifiers(pdu.body)?),
+            ) => {
+                let identifiers = reply::identifiers(pdu.body, NAMES_A_REQUEST)?;
+                self.identifiers(names, asked, found, &identifiers)
+            }
             // None of these names is known any more.
             (
                 LiveState::Identifiers {
@@ -235,8 +261,7 @@ impl PmcdClient {
             }
             (LiveState::Descriptors(wanted), PduType::Error) => self.descriptor(wanted, None),
             (LiveState::Domains(wanted), PduType::Instance) => {
-                let (domain, instances) = reply::instances(pdu.body)?;
-                self.instances(domain, instances);
+                self.instances(pdu.body)?;
                 self.next_domain(wanted)
             }
             (LiveState::Domains(wanted), PduType::Error) => self.next_domain(wanted),
@@ -289,12 +314,11 @@ impl PmcdClient {
     }
 
     fn names(&mut self, body: &[u8]) -> Result<Vec<u8>, LiveError> {
-        let mut names = reply::names(body)?;
-        names.sort_unstable();
-        names.dedup();
-        self.left_out = names.len().saturating_sub(self.metrics_max) as u64;
-        names.truncate(self.metrics_max);
+        let kept = reply::names(body, &self.limits)?;
+        let names = kept.list;
+        self.left_out = kept.left_out;
         (self.metrics, self.places) = (Vec::new(), HashMap::new());
+        self.domains = LiveDomains::default();
         let found = Vec::new();
         // Without names too: then the answer is an error, and there are no metrics.
         let request = lookup(&names, 0);
@@ -367,9 +391,18 @@ impl PmcdClient {
 
     fn add(&mut self, name: String, descriptor: Descriptor) {
         if let Some(place) = self.places.get(&descriptor.id) {
-            return self.metrics[*place].names.push(name);
+            let names = &mut self.metrics[*place].names;
+            match names.len() < NAMES_A_METRIC_MAX {
+                true => names.push(name),
+                false => self.left_out += 1,
+            }
+            return;
         }
-        self.places.insert(descriptor.id, self.metrics.len());
+        let place = self.metrics.len();
+        self.places.insert(descriptor.id, place);
+        if let Some(domain) = descriptor.domain {
+            self.domains.add_metric(domain, place);
+        }
         let only = || Arc::from([Instance::only()]);
         self.metrics.push(Metric {
             names: vec![name],
@@ -396,12 +429,17 @@ impl PmcdClient {
         self.ask_domains(wanted)
     }
 
-    fn instances(&mut self, domain: u32, instances: Vec<Instance>) {
-        let instances: Arc<[Instance]> = instances.into();
-        let of_domain = |metric: &&mut Metric| metric.domain == Some(domain);
-        for metric in self.metrics.iter_mut().filter(of_domain) {
-            metric.instances = Arc::clone(&instances);
+    fn instances(&mut self, body: &[u8]) -> Result<(), Problem> {
+        let domain = reply::domain(body)?;
+        let room = self.domains.room(domain, self.limits.instances_max);
+        let kept = reply::instances(body, room, self.limits.name_len_max)?;
+        let replaced = self.domains.replace(domain, kept.list, kept.left_out);
+        if let Some((places, instances)) = replaced {
+            for place in places {
+                self.metrics[*place].instances = Arc::clone(&instances);
+            }
         }
+        Ok(())
     }
 
     fn fetch_from(&self, begin: usize) -> Vec<u8> {
@@ -422,11 +460,15 @@ impl PmcdClient {
         body: &[u8],
         actions: &mut Vec<LiveAction>,
     ) -> Result<Option<Vec<u8>>, LiveError> {
-        let fetched = reply::fetched(body, |id| self.type_of(id))?;
+        let known = sample.as_ref().map_or(0, |sample| sample.values.len());
+        let room = self.limits.values_max.saturating_sub(known);
+        let fetched = reply::fetched(body, room, |id| self.type_of(id))?;
         let mut sample = sample.unwrap_or(LiveSample {
             time: fetched.time,
             values: Vec::new(),
+            left_out: 0,
         });
+        sample.left_out += fetched.left_out;
         let values = fetched.values.into_iter();
         sample
             .values
@@ -452,18 +494,13 @@ impl PmcdClient {
 
     /// Domains with an instance that has no name yet.
     fn unknown_domains(&self, sample: &LiveSample) -> Vec<u32> {
-        let mut known: HashMap<u32, HashSet<i32>> = HashMap::new();
-        for metric in &self.metrics {
-            if let Some(domain) = metric.domain {
-                let ids = || metric.instances.iter().map(|known| known.id).collect();
-                known.entry(domain).or_insert_with(ids);
-            }
-        }
         let mut unknown = BTreeSet::new();
         for value in &sample.values {
+            if self.instance(value).is_some() {
+                continue;
+            }
             let domain = self.metric(value.metric).and_then(|metric| metric.domain);
-            let domain = domain.filter(|domain| !known[domain].contains(&value.instance));
-            unknown.extend(domain);
+            unknown.extend(domain.filter(|domain| self.domains.is_worth_asking(*domain)));
         }
         unknown.into_iter().collect()
     }
@@ -494,6 +531,9 @@ const VERSION: u8 = 2;
 /// `pmcd` takes no request of more than 64 KiB. Names are seldom longer than 100 bytes.
 const NAMES_A_REQUEST: usize = 256;
 const METRICS_A_REQUEST: usize = 4096;
+
+/// Of several names each has all values; PCP's own agents give a metric two at most.
+const NAMES_A_METRIC_MAX: usize = 16;
 
 /// The longest message that is taken.
 pub(crate) const LIVE_BYTES_MAX: usize = 16 << 20;

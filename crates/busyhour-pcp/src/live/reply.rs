@@ -4,12 +4,13 @@ use crate::{
     Instance, Problem, Semantics, Units, ValueType,
     format::{
         bits,
-        fields::{Fields, time},
+        fields::{Fields, time, until_zero},
         record::IN_PLACE,
     },
-    live::pdu::HEAD_BYTES,
+    live::{limits::LiveLimits, pdu::HEAD_BYTES},
 };
 use busyhour::clock::UnixTime;
+use std::collections::BTreeSet;
 
 /// What `pmcd` says of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,14 @@ pub(crate) struct Fetched {
     pub(crate) time: UnixTime,
     /// A metric, an instance and a value.
     pub(crate) values: Vec<(u32, i32, f64)>,
+    pub(crate) left_out: u64,
+}
+
+/// What was kept of a list, and how many were left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept<T> {
+    pub(crate) list: Vec<T>,
+    pub(crate) left_out: u64,
 }
 
 /// A status: negative for an error.
@@ -41,27 +50,38 @@ pub(crate) fn version(body: &[u8]) -> Result<u8, Problem> {
     Ok((fields.u32()? >> 24) as u8 & 0x7f)
 }
 
-pub(crate) fn names(body: &[u8]) -> Result<Vec<String>, Problem> {
+/// The first names in their order, each once.
+pub(crate) fn names(body: &[u8], limits: &LiveLimits) -> Result<Kept<String>, Problem> {
     let mut fields = Fields(body);
     let _bytes = fields.u32()?;
     let has_status = fields.u32()? != 0;
-    let count = count(&mut fields, 4)?;
-    let mut names = Vec::with_capacity(count);
-    for _ in 0..count {
+    let (mut kept, mut left_out) = (BTreeSet::new(), 0);
+    for _ in 0..count(&mut fields, 4)? {
         if has_status {
             fields.u32()?;
         }
-        names.push(padded(&mut fields)?);
+        let name = padded(&mut fields)?;
+        if name.len() > limits.name_len_max {
+            left_out += 1;
+            continue;
+        }
+        kept.insert(name);
+        if kept.len() > limits.metrics_max {
+            kept.pop_last();
+            left_out += 1;
+        }
     }
-    Ok(names)
+    let list = kept.into_iter().map(until_zero).collect();
+    Ok(Kept { list, left_out })
 }
 
-/// The identifiers of the names that were asked for; [`NO_METRIC`] for an unknown one.
-pub(crate) fn identifiers(body: &[u8]) -> Result<Vec<u32>, Problem> {
+/// The identifiers of the `asked` names that were asked for; [`NO_METRIC`] for an unknown
+/// one.
+pub(crate) fn identifiers(body: &[u8], asked: usize) -> Result<Vec<u32>, Problem> {
     let mut fields = Fields(body);
     let _status = fields.i32()?;
     let count = count(&mut fields, 4)?;
-    (0..count).map(|_| fields.u32()).collect()
+    (0..count.min(asked)).map(|_| fields.u32()).collect()
 }
 
 pub(crate) fn descriptor(body: &[u8]) -> Result<Descriptor, Problem> {
@@ -77,29 +97,45 @@ pub(crate) fn descriptor(body: &[u8]) -> Result<Descriptor, Problem> {
     })
 }
 
-/// The instances of a domain, which is given first.
-pub(crate) fn instances(body: &[u8]) -> Result<(u32, Vec<Instance>), Problem> {
-    let mut fields = Fields(body);
-    let domain = fields.u32()?;
-    let count = count(&mut fields, 8)?;
-    let mut instances = Vec::with_capacity(count);
-    for _ in 0..count {
-        let id = fields.i32()?;
-        let name = padded(&mut fields)?;
-        instances.push(Instance { id, name });
-    }
-    Ok((domain, instances))
+/// The domain whose instances these are.
+pub(crate) fn domain(body: &[u8]) -> Result<u32, Problem> {
+    Fields(body).u32()
 }
 
-/// The numbers in a result; `type_of` gives the type of a metric that is wanted.
+/// At most `count_max` instances of a domain.
+pub(crate) fn instances(
+    body: &[u8],
+    count_max: usize,
+    name_len_max: usize,
+) -> Result<Kept<Instance>, Problem> {
+    let mut fields = Fields(body);
+    let _domain = fields.u32()?;
+    let (mut list, mut left_out) = (Vec::new(), 0);
+    for _ in 0..count(&mut fields, 8)? {
+        let id = fields.i32()?;
+        let name = padded(&mut fields)?;
+        match list.len() < count_max && name.len() <= name_len_max {
+            true => list.push(Instance {
+                id,
+                name: until_zero(name),
+            }),
+            false => left_out += 1,
+        }
+    }
+    Ok(Kept { list, left_out })
+}
+
+/// At most `count_max` numbers in a result; `type_of` gives the type of a metric that is
+/// wanted.
 pub(crate) fn fetched(
     body: &[u8],
+    count_max: usize,
     type_of: impl Fn(u32) -> Option<ValueType>,
 ) -> Result<Fetched, Problem> {
     let mut fields = Fields(body);
     let (seconds, micros) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
     let time = time(seconds, micros * 1000).ok_or(Problem::Time)?;
-    let mut values = Vec::new();
+    let (mut values, mut left_out) = (Vec::new(), 0);
     for _ in 0..count(&mut fields, 8)? {
         let (metric, count) = (fields.u32()?, fields.i32()?);
         if count <= 0 {
@@ -115,11 +151,18 @@ pub(crate) fn fetched(
                 IN_PLACE => bits::of_word(word, value_type),
                 _ => bits::of_block(block(body, word)?, value_type),
             };
-            let value = bits.map(|bits| bits::number(bits, value_type));
-            values.extend(value.map(|value| (metric, instance, value)));
+            let Some(bits) = bits else { continue };
+            match values.len() < count_max {
+                true => values.push((metric, instance, bits::number(bits, value_type))),
+                false => left_out += 1,
+            }
         }
     }
-    Ok(Fetched { time, values })
+    Ok(Fetched {
+        time,
+        values,
+        left_out,
+    })
 }
 
 /// The value block to which `pointer` points, in words from the start of the message.
@@ -138,9 +181,9 @@ fn count(fields: &mut Fields<'_>, len_min: usize) -> Result<usize, Problem> {
 }
 
 /// A text after its length, up to a multiple of four bytes.
-fn padded(fields: &mut Fields<'_>) -> Result<String, Problem> {
+fn padded<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], Problem> {
     let len = fields.u32()? as usize;
-    let text = fields.text(len)?;
+    let text = fields.take(len)?;
     fields.take((len.next_multiple_of(4) - len).min(fields.0.len()))?;
     Ok(text)
 }

@@ -1,7 +1,7 @@
 //! The data volumes, one after the other, in chunks of whole records.
 
 use crate::{
-    Damage, Error, Problem,
+    Damage, Error, Problem, StopCheck,
     error::Flaw,
     format::{
         fields::Version,
@@ -28,6 +28,7 @@ pub(crate) struct Volumes {
     next: Position,
     end: Position,
     open: Option<Volume>,
+    stop: StopCheck,
     /// Of the volumes, decompressed.
     pub(crate) bytes_read: u64,
     /// The first label that did not fit.
@@ -105,9 +106,16 @@ impl Volumes {
             next: part.start,
             end: part.end,
             open: None,
+            stop: StopCheck::never(),
             bytes_read: 0,
             damage: None,
         }
+    }
+
+    /// The same, until `stop` ends the reading.
+    pub(crate) fn until(self, stop: &StopCheck) -> Self {
+        let stop = stop.clone();
+        Self { stop, ..self }
     }
 
     /// The next chunk, or `None` after the last. It is read into `spare` if
@@ -117,6 +125,7 @@ impl Volumes {
         buffers: &BufferPool,
         mut spare: Option<BufferMut>,
     ) -> Result<Option<Chunk>, Error> {
+        self.stop.check()?;
         loop {
             let Some(volume) = &mut self.open else {
                 if !self.open_next()? {

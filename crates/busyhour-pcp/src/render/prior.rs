@@ -2,7 +2,7 @@
 //! the window's start.
 
 use crate::{
-    Damage, Error, Metric, SeriesId, Window,
+    Damage, Error, Metric, SeriesId, StopCheck, Window,
     read::place::Places,
     render::{
         merge::Merge,
@@ -21,6 +21,7 @@ pub(crate) struct Priors<'a> {
     pub(crate) series: &'a [SeriesId],
     /// Of the pass.
     pub(crate) task: &'a Task,
+    pub(crate) stop: &'a StopCheck,
     pub(crate) bytes_read: u64,
     /// The first damage on the way.
     pub(crate) damage: Option<Damage>,
@@ -68,7 +69,7 @@ impl Priors<'_> {
             is_marked: false,
         };
         let mut decoder = Decoder::new(self.task_for(wanted));
-        let mut volumes = self.places.volumes(part);
+        let mut volumes = self.places.volumes(part).until(self.stop);
         let mut spare = None;
         while let Some(chunk) = volumes.next(self.buffers, spare.take())? {
             let segment = decoder.decode(&chunk);

@@ -1,7 +1,8 @@
 //! What holds for a client of `pmcd` whatever the other side sends, shared by the fuzzer
 //! and the tests.
 
-use busyhour_pcp::{LiveAction, LiveError, PmcdClient};
+use busyhour_pcp::{LiveAction, LiveError, LiveLimits, PmcdClient};
+use std::collections::HashMap;
 
 /// The first byte says how long the pieces are in which the rest comes in. The client
 /// gives the same actions as for all at once, and never holds more than it says.
@@ -14,12 +15,30 @@ pub fn hold(bytes: &[u8]) {
     assert_eq!(run(&mut client(), bytes, piece_len, false), whole);
     // The same with an owner that fetches whenever it can.
     let mut client = client();
-    let _ = run(&mut client, bytes, piece_len, true);
-    assert!(client.metrics().len() <= METRICS_MAX);
+    let (actions, _) = run(&mut client, bytes, piece_len, true);
+    for action in &actions {
+        if let LiveAction::Sample(sample) = action {
+            assert!(sample.values.len() <= LIMITS.values_max);
+        }
+    }
+    let (mut names, mut instances) = (0, HashMap::new());
     for metric in client.metrics() {
         assert_eq!(client.metric(metric.id), Some(metric));
         assert!(metric.is_numeric());
+        names += metric.names.len();
+        let of_metric = metric.instances.iter().map(|found| &found.name);
+        for name in metric.names.iter().chain(of_metric) {
+            // What is no text becomes one of up to three times the length.
+            assert!(name.len() <= 3 * LIMITS.name_len_max);
+        }
+        if let Some(domain) = metric.domain {
+            let same = instances.insert(domain, metric.instances.clone());
+            assert!(same.is_none_or(|same| same == metric.instances));
+        }
     }
+    assert!(names <= LIMITS.metrics_max);
+    let instances: usize = instances.values().map(|found| found.len()).sum();
+    assert!(instances <= LIMITS.instances_max);
 }
 
 fn run(
@@ -43,7 +62,12 @@ fn run(
 }
 
 fn client() -> PmcdClient {
-    PmcdClient::new("", METRICS_MAX)
+    PmcdClient::new("", LIMITS)
 }
 
-const METRICS_MAX: usize = 16;
+const LIMITS: LiveLimits = LiveLimits {
+    metrics_max: 16,
+    instances_max: 24,
+    values_max: 32,
+    name_len_max: 64,
+};

@@ -127,7 +127,10 @@ impl Dialog {
     /// When something has to be done if nothing is heard of it before.
     pub fn deadline(&self, policy: &DialogPolicy) -> Instant {
         if self.state() != Some(DialogState::Confirmed) {
-            return Instant::FAR_FUTURE;
+            return match self.side(Role::Callee).probe {
+                ProbeStage::DueAt(at) if !self.is_over() => at,
+                _ => Instant::FAR_FUTURE,
+            };
         }
         let probes = self.sides.iter().map(|side| match side.probe {
             ProbeStage::DueAt(at) | ProbeStage::AnswerBy(at) => at,

@@ -100,10 +100,11 @@ fn expire_setup(call: &mut Call, now: Instant) {
 
 /// Ends a dialog if it is time; returns whether it ends.
 fn expire_dialog(call: &mut Call, index: usize, now: Instant, policy: &DialogPolicy) -> bool {
-    let dialog = &call.dialogs[index];
+    let dialog = &mut call.dialogs[index];
     if dialog.state() != Some(DialogState::Confirmed) {
-        return false;
+        return expire_ringing(dialog, now);
     }
+    let dialog = &call.dialogs[index];
     let is_silent = |role| match dialog.side(role).probe {
         ProbeStage::AnswerBy(at) => at <= now,
         // It is gone, and cannot be asked.
@@ -115,6 +116,14 @@ fn expire_dialog(call: &mut Call, index: usize, now: Instant, policy: &DialogPol
         call.end(index, [DialogEnd::Timeout; 2], None, None);
     }
     is_timed_out
+}
+
+/// A telephone whose flow ended while it rang, and that was not heard again, rings no more.
+/// If it answers after all, its dialog begins anew.
+fn expire_ringing(dialog: &mut Dialog, now: Instant) -> bool {
+    let callee = dialog.side_mut(Role::Callee);
+    let is_gone = matches!(callee.probe, ProbeStage::DueAt(at) if at <= now);
+    is_gone && callee.end(DialogEnd::Timeout, None)
 }
 
 /// The request for a device that can be asked.

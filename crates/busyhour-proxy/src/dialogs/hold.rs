@@ -36,6 +36,13 @@ impl Exchange {
         self.holds[role as usize]
     }
 
+    /// Of a session whose beginning nobody saw only an answer is known. Who is not sent
+    /// anything has asked for that; who sends and does not receive holds.
+    pub fn adopt(&mut self, sender: Role, answer: MediaDirection) {
+        self.holds[sender as usize] = !answer.sends;
+        self.holds[sender.other() as usize] = answer.sends && !answer.receives;
+    }
+
     /// A request that may change the session goes through.
     pub fn request(&mut self, sender: Role, cseq: u32, offer: Option<MediaDirection>) {
         if self.is_late(sender, cseq) || self.find(sender, cseq).is_some() {

@@ -247,7 +247,7 @@ impl Dialogs {
             None => DialogState::Proceeding,
         };
         dialog.early_answer = MediaDirection::of(response).or(dialog.early_answer);
-        dialog.heard_at = now;
+        dialog.heard(Role::Callee, now);
         dialog.advance(state, now);
         take_contact(call, index, Role::Callee, response);
     }

@@ -210,6 +210,9 @@ impl Dialogs {
         (dialog.is_acked, dialog.is_confirmed) = (true, true);
         dialog.advance(DialogState::Confirmed, at.now);
         dialog.set_session(session_timer::agreed(response), at.now);
+        if let Some(answer) = MediaDirection::of(response) {
+            dialog.exchange.adopt(sender, answer);
+        }
         let mut call = Call {
             hash: self.hash(&call_id),
             source: source_of(caller.flow.remote.ip()),

@@ -1,6 +1,6 @@
 //! One branch of a request: a client transaction, and the CANCEL that may follow it.
 
-use crate::transaction::{ClientTransaction, NonInviteClient};
+use crate::transaction::{ClientTransaction, NonInviteClient, TransactionTimers};
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_sip::Flow;
 use std::borrow::Cow;
@@ -60,6 +60,17 @@ impl ClientBranch {
         self.cancel = Cancel::Over;
         self.timer_c = Instant::FAR_FUTURE;
         self.gives_up_at = Instant::FAR_FUTURE;
+    }
+
+    /// A response to its CANCEL came; a final one ends the CANCEL, not the branch.
+    pub fn cancel_answered(&mut self, now: Instant, status: u16, timers: &TransactionTimers) {
+        match &mut self.cancel {
+            Cancel::Sent(client, _) if status < 200 => {
+                let _ = client.receive(now, status, timers);
+            }
+            Cancel::Sent(..) => self.cancel = Cancel::Over,
+            _ => {}
+        }
     }
 
     pub fn next_due(&self) -> Instant {

@@ -34,12 +34,7 @@ impl<P> Context<P> {
         };
         let timers = work.shared.policy.timers;
         if is_about_cancel(response.message) {
-            if let Cancel::Sent(client, _) = &mut branch.cancel {
-                let _ = client.receive(work.now, response.status, &timers);
-                if client.is_terminated() {
-                    branch.cancel = Cancel::Over;
-                }
-            }
+            branch.cancel_answered(work.now, response.status, &timers);
             return true;
         }
         match branch.client.receive(work.now, response.status, &timers) {

@@ -108,7 +108,7 @@ impl<E: Edge> Proxy<E> {
     }
 
     /// What is kept with a request, as long as the table knows it; and after its end until
-    /// [`drop_ended`](Self::drop_ended), for the events of its last step.
+    /// [`drop_ended`](Self::drop_ended) or the next message, for the events of its last step.
     pub fn data(&self, transaction: TransactionId) -> Option<&E::Data> {
         let context = self.contexts.get(transaction.slot);
         match context.filter(|context| context.id == transaction) {
@@ -120,8 +120,8 @@ impl<E: Edge> Proxy<E> {
         }
     }
 
-    /// Drops what was kept with requests that have ended. Call it when the events of a step
-    /// are handled.
+    /// Drops what was kept with requests that have ended; the next message does so as well.
+    /// Call it when the events of a step are handled.
     pub fn drop_ended(&mut self) {
         self.ended.clear();
     }
@@ -154,6 +154,7 @@ impl<E: Edge> Proxy<E> {
         inbound: &Inbound<'_, '_>,
         out: &mut Actions,
     ) -> Received {
+        self.drop_ended();
         let key = self.key(inbound.message);
         let known = self.find(key);
         match (inbound.message.method(), known) {
@@ -188,6 +189,7 @@ impl<E: Edge> Proxy<E> {
         data: E::Data,
         out: &mut Actions,
     ) -> Result<Begun, RequestRefusal> {
+        self.drop_ended();
         let key = self.key(inbound.message);
         if self.find(key).is_some() {
             return Ok(Begun::Known);
@@ -311,6 +313,7 @@ impl<E: Edge> Proxy<E> {
         inbound: &Inbound<'_, '_>,
         out: &mut Actions,
     ) -> bool {
+        self.drop_ended();
         let (Start::Response { status, .. }, Ok(via)) =
             (inbound.message.start(), inbound.message.via())
         else {
@@ -339,6 +342,7 @@ impl<E: Edge> Proxy<E> {
 
     /// A message of this branch could not be sent (RFC 3261 §16.9).
     pub fn transport_error(&mut self, now: Instant, branch: BranchId, out: &mut Actions) {
+        self.drop_ended();
         if self.is_known(branch.transaction) {
             self.step(now, branch.transaction.slot, out, |context, work| {
                 context.transport_error(branch.number, work);
@@ -348,6 +352,7 @@ impl<E: Edge> Proxy<E> {
 
     /// Does what is due: retransmissions, timeouts, the next group.
     pub fn expire(&mut self, now: Instant, out: &mut Actions) {
+        self.drop_ended();
         while let Some((_, handle)) = self.timers.hold_due(now) {
             match self.timers.get(handle).copied() {
                 Some(slot) => self.step(now, slot, out, |context, work| context.expire(work)),

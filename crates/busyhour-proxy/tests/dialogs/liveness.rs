@@ -177,6 +177,41 @@ fn a_device_whose_flow_ended_is_asked() {
     );
 }
 
+/// A telephone that loses its connection while it rings; if it comes back and answers, that
+/// is a call.
+#[test]
+fn a_device_whose_flow_ended_rings_no_more() {
+    let mut rig = Rig::new();
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    rig.response(call, 0, 180, ABT);
+    flow_ended(&mut rig, "bob");
+    rig.wait(31);
+    assert_eq!(rig.line("bob"), LineState::Ringing);
+    rig.wait(1);
+    assert_eq!(
+        (rig.line("alice"), rig.line("bob")),
+        (LineState::InUse, LineState::Idle)
+    );
+    rig.response(call, 0, 200, ABT);
+    assert_eq!(
+        (rig.line("alice"), rig.line("bob")),
+        (LineState::InUse, LineState::InUse)
+    );
+}
+
+#[test]
+fn a_device_that_rings_on_is_there() {
+    let mut rig = Rig::new();
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    rig.response(call, 0, 180, ABT);
+    flow_ended(&mut rig, "bob");
+    rig.response(call, 0, 180, ABT);
+    rig.wait(60);
+    assert_eq!(rig.line("bob"), LineState::Ringing);
+}
+
 #[test]
 fn a_device_that_is_heard_on_another_flow_is_not_asked() {
     let mut rig = Rig::new();

@@ -1,6 +1,8 @@
 //! The dialogs that pass through a proxy: each rule with its section, a naive model, and
 //! whole telephones with loss and crashes.
 
+#[path = "../../../../fuzz/any_bytes.rs"]
+mod any_bytes;
 mod rig;
 mod setup;
 mod within;
@@ -9,5 +11,7 @@ mod bounds;
 mod session_timer;
 mod route_token;
 mod token_properties;
+mod messages;
+mod message_properties;
 mod model;
 mod telephones;

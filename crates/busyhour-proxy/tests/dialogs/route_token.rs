@@ -4,10 +4,7 @@ use busyhour_proxy::dialogs::{Party, Role, RouteToken, RouteTokens, TokenRefusal
 use proptest::prelude::*;
 
 use crate::rig::user;
-use crate::token_properties;
-
-#[path = "../../../../fuzz/any_bytes.rs"]
-mod any_bytes;
+use crate::{any_bytes, token_properties};
 
 #[test]
 fn any_bytes_hold() {

@@ -204,6 +204,28 @@ fn a_successful_refresh_tells_of_a_call_of_an_earlier_process() {
     }
 }
 
+#[test]
+fn the_answer_to_a_re_invite_says_who_holds() {
+    for (answer, alice, bob) in [
+        (SENDRECV, LineState::InUse, LineState::InUse),
+        (RECVONLY, LineState::OnHold, LineState::InUse),
+        (SENDONLY, LineState::InUse, LineState::OnHold),
+    ] {
+        let mut rig = Rig::new();
+        let text = response(200, 7, "INVITE", ABT, answer);
+        let message = Message::parse(text.as_bytes()).expect("sound");
+        let (at, parties) = (rig.at(), [user("alice"), user("bob")]);
+        rig.dialogs
+            .adopt(at, &message, parties, Role::Caller, &mut rig.out);
+        rig.apply();
+        assert_eq!(
+            (rig.line("alice"), rig.line("bob")),
+            (alice, bob),
+            "{answer}"
+        );
+    }
+}
+
 /// A 200 to a re-INVITE that comes after the BYE brings nothing back.
 #[test]
 fn a_dialog_that_ended_is_not_adopted() {

@@ -153,7 +153,16 @@ fn a_cancel_is_retransmitted() {
     let again = bench.pass_ms(1_500);
     assert_eq!(starts(&again), ["CANCEL > 192.0.2.101:5060"; 2]);
     assert_eq!(again[0].text, sent[1].text);
+    // RFC 3261 §17.1.2.2: a 100 slows it down, a 200 ends it.
+    bench.reply(&sent[1], 100);
+    assert!(bench.pass_ms(3_999).is_empty());
+    assert_eq!(bench.pass_ms(1).len(), 1);
+    let held = bench.proxy.stats().held_bytes;
     bench.reply(&sent[1], 200);
+    assert_eq!(
+        held - bench.proxy.stats().held_bytes,
+        sent[1].text.len() as u64
+    );
     assert!(bench.pass_ms(10_000).is_empty());
 }
 

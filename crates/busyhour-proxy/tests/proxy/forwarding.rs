@@ -294,6 +294,74 @@ fn after_a_503_or_silence_the_next_way_is_tried() {
     );
 }
 
+/// RFC 5626 §5.3: nobody but the device can set up the flow that it registered on.
+#[test]
+fn a_connection_is_made_to_an_address_and_not_to_a_device() {
+    for (hop, may_connect) in [
+        (NextHop::registered(tcp("192.0.2.101:40001")), false),
+        (NextHop::resolved(tcp("192.0.2.101:5060")), true),
+    ] {
+        let mut bench = Bench::new();
+        let sent = bench.call(&invite(), Target::new(None, hop));
+        assert_eq!(sent[0].may_connect, may_connect);
+        let ringing = bench.reply(&sent[0], 180);
+        assert!(
+            !ringing[0].may_connect,
+            "a response goes back the way of its request"
+        );
+    }
+}
+
+/// RFC 3261 §16.7 step 5: after a 603, and for a telephone that was given up, no further
+/// way is tried.
+#[test]
+fn a_search_that_is_over_tries_no_other_way() {
+    let mut twice = target(2);
+    twice.hops.push(NextHop::registered(bob(3)));
+    let mut bench = Bench::new();
+    let set = TargetSet {
+        targets: vec![target(1), twice.clone()],
+        ..TargetSet::default()
+    };
+    let sent = bench.call(&invite(), set);
+    bench.reply(&sent[0], 603);
+    let last = bench.reply(&sent[1], 503);
+    assert_eq!(
+        starts(&last),
+        ["ACK > 192.0.2.102:5060", "603 > 192.0.2.7:40000"]
+    );
+    let mut bench = Bench::new();
+    let set = TargetSet {
+        targets: vec![
+            twice,
+            Target {
+                group: 1,
+                ..target(4)
+            },
+        ],
+        ring_time: Some(std::time::Duration::from_secs(20)),
+        ..TargetSet::default()
+    };
+    let sent = bench.call(&invite(), set);
+    bench.pass_ms(20_000);
+    let last = bench.reply(&sent[0], 503);
+    assert_eq!(starts(&last), ["ACK > 192.0.2.102:5060"]);
+}
+
+/// A target that rang is not called once more on another way: it would ring twice.
+#[test]
+fn a_target_that_rang_is_not_tried_on_another_way() {
+    let mut bench = Bench::new();
+    let mut twice = target(1);
+    twice.hops.push(NextHop::registered(bob(2)));
+    let forwarded = bench.call(&invite(), twice);
+    bench.reply(&forwarded[0], 180);
+    assert_eq!(
+        starts(&bench.fail(&forwarded[0])),
+        ["480 > 192.0.2.7:40000"]
+    );
+}
+
 /// A request in a dialog goes where its Route says, with its Request-URI as it is.
 #[test]
 fn every_method_passes_within_a_dialog() {

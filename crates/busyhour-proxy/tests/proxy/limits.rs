@@ -2,7 +2,7 @@
 //! costs.
 
 use crate::support::*;
-use busyhour_proxy::{Policy, RequestRefusal, TargetSet};
+use busyhour_proxy::{Fallback, Occasion, Policy, RequestRefusal, TargetSet};
 use std::time::Duration;
 
 fn breadths(sent: &[Sent]) -> Vec<&str> {
@@ -175,4 +175,56 @@ fn a_ringing_call_holds_its_messages_once() {
     let ringing = bench.reply(&forwarded[0], 180);
     let held = bench.proxy.stats().held_bytes;
     assert_eq!(held, request_bytes + ringing[0].text.len() as u64);
+}
+
+/// The ACK of a refusal is kept for timer D, not for as long as others ring.
+#[test]
+fn a_branch_that_was_refused_holds_nothing_in_the_end() {
+    let mut bench = Bench::new();
+    let forwarded = bench.call(&invite(), targets(&[&[1, 2]]));
+    bench.reply(&forwarded[1], 180);
+    let without = bench.proxy.stats().held_bytes - forwarded[0].text.len() as u64;
+    let refused = response(&forwarded[0].text, 486, "b").len() as u64;
+    let acks = bench.reply(&forwarded[0], 486);
+    let ack = acks[0].text.len() as u64;
+    assert_eq!(bench.proxy.stats().held_bytes, without + refused + ack);
+    bench.pass_ms(32_000);
+    assert_eq!(bench.proxy.stats().held_bytes, without + refused);
+}
+
+/// After its ACK a refusal is not sent again, so it is not kept.
+#[test]
+fn an_acknowledged_refusal_is_not_kept() {
+    let mut bench = Bench::new();
+    let forwarded = bench.call(&invite(), target(1));
+    let sent = bench.reply(&forwarded[0], 486);
+    let [ack, refusal] = [0, 1].map(|place: usize| sent[place].text.len() as u64);
+    assert_eq!(bench.proxy.stats().held_bytes, ack + refusal);
+    bench.absorb(alice(), &of_invite("ACK", ""));
+    assert_eq!(bench.proxy.stats().held_bytes, ack);
+}
+
+/// A fallback is chosen when it can be tried, by how the targets have failed until then.
+#[test]
+fn a_fallback_waits_for_breadth() {
+    let mut bench = Bench::new();
+    let fallback = |number| Fallback {
+        on: [Occasion::NoAnswer].into(),
+        targets: vec![target(number)],
+    };
+    let set = TargetSet {
+        ring_time: Some(Duration::from_secs(20)),
+        fallbacks: vec![fallback(8), fallback(9)],
+        ..targets(&[&[1]])
+    };
+    let forwarded = bench.call(&request("INVITE", "Max-Breadth: 1\r\n"), set);
+    bench.reply(&forwarded[0], 180);
+    assert_eq!(
+        starts(&bench.pass_ms(20_000)),
+        ["CANCEL > 192.0.2.101:5060"]
+    );
+    let next = bench.reply(&forwarded[0], 487);
+    assert_eq!(starts(&next)[1..], ["INVITE > 192.0.2.108:5060"]);
+    let last = bench.reply(&next[1], 486);
+    assert_eq!(starts(&last)[1..], ["486 > 192.0.2.7:40000"]);
 }

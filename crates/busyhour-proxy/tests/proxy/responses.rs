@@ -348,6 +348,20 @@ fn an_unreachable_gateway_is_a_500() {
     assert!(bench.fail(&forwarded[0]).is_empty(), "once is enough");
 }
 
+/// The ACK of an answered call cannot be sent: that is nobody's response.
+#[test]
+fn a_transport_error_after_the_200_changes_nothing() {
+    let mut bench = Bench::new();
+    let forwarded = bench.call(&invite(), target(1));
+    bench.reply(&forwarded[0], 200);
+    assert!(bench.fail(&forwarded[0]).is_empty());
+    assert_eq!(
+        starts(&bench.reply(&forwarded[0], 200)),
+        ["200 > 192.0.2.7:40000"]
+    );
+    assert_eq!(bench.proxy.stats().transport_errors, 0);
+}
+
 /// RFC 5626 §5.3: the flow of a registration is gone, so the device is.
 #[test]
 fn a_device_whose_flow_is_gone_is_unavailable() {

@@ -49,6 +49,7 @@ pub struct Sent {
     pub to: Flow,
     pub text: String,
     pub branch: Option<busyhour_proxy::BranchId>,
+    pub may_connect: bool,
 }
 
 pub struct Bench {
@@ -204,7 +205,8 @@ impl Bench {
     }
 
     /// Nothing is left of any request.
-    pub fn assert_empty(&self) {
+    pub fn assert_empty(&mut self) {
+        self.proxy.drop_ended();
         assert!(self.proxy.is_empty(), "{} are left", self.proxy.len());
         assert_eq!(self.proxy.next_deadline(), None);
         assert_eq!(self.proxy.stats().held_bytes, 0);
@@ -216,6 +218,7 @@ impl Bench {
             to: outbound.flow,
             text: String::from_utf8(outbound.datagram.to_vec()).expect("a text"),
             branch: outbound.branch,
+            may_connect: outbound.may_connect,
         });
         self.sent.extend(sent);
         let kinds = self.out.take_events().map(|Event { kind, .. }| kind);

@@ -81,6 +81,36 @@ fn a_request_that_comes_back_for_another_user_is_forwarded() {
     assert_eq!(starts(&bench.take())[1], "INVITE > 192.0.2.102:5060");
 }
 
+/// RFC 5393 §4.2.1: every field that decides the way counts.
+#[test]
+fn a_request_that_comes_back_with_another_route_or_credentials_is_no_loop() {
+    let changes = [
+        ("Route: <sip:next.example.net;lr>\r\n", ""),
+        (
+            "Proxy-Authorization: Digest username=\"a\", realm=\"r\", nonce=\"n\", uri=\"u\", response=\"0\"\r\n",
+            "",
+        ),
+        ("Proxy-Require: \r\n", ""),
+        ("", "To: <sip:bob@example.org>;tag=other\r\n"),
+    ];
+    for (more, to) in changes {
+        let mut bench = Bench::new();
+        let forwarded = bench.call(&invite(), target(1)).remove(0).text;
+        let back = forwarded
+            .replace("INVITE sip:bob@192.0.2.101", "INVITE sip:bob@example.org")
+            .replacen(
+                "Via: ",
+                &format!("{more}Via: SIP/2.0/UDP 192.0.2.9;branch=z9hG4bKx\r\nVia: "),
+                1,
+            );
+        let back = match to {
+            "" => back,
+            to => back.replace("To: <sip:bob@example.org>\r\n", to),
+        };
+        assert!(bench.try_begin(bob(1), &back).is_ok(), "{back}");
+    }
+}
+
 /// RFC 3261 §16.3 step 5.
 #[test]
 fn an_unknown_option_in_proxy_require_is_refused_and_named() {

@@ -3,6 +3,7 @@
 mod serve;
 mod show;
 mod running_server;
+mod which_server;
 mod service;
 mod announce;
 mod reload;

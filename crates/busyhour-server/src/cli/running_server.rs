@@ -92,7 +92,7 @@ impl RunningServer {
         body_of(&answer).map_err(|reason| format!("the server at {name}: {reason}"))
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self {
             Self::Socket(path) => path.display().to_string(),
             Self::Address(address, _) => address.to_string(),

@@ -8,7 +8,7 @@ use crate::{
     server::{Server, ServerConfig},
     web::{Access, Archives, Graphs, LocalSocket, PmcdSource, Web, WebOptions, default_socket},
 };
-use busyhour::{buffer::BufferPool, pool::TaskPool, runtime::Runtime};
+use busyhour::{buffer::BufferPool, runtime::Runtime};
 use busyhour_graphite::Source;
 use busyhour_store::{
     MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store, masked,
@@ -268,11 +268,11 @@ fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, Certificat
 }
 
 fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
-    let pool = TaskPool::builder().watermarks(POOL_LOW, POOL_HIGH);
-    let mut builder = Runtime::builder().pool(pool);
-    builder = builder.buffer_budget((options.buffer_budget_mib as u64) << 20);
-    if let Some(workers) = options.workers {
-        builder = builder.workers(workers);
+    let pool = options.pool().watermarks(POOL_LOW, POOL_HIGH);
+    let buffer_budget = (options.buffer_budget_mib as u64) << 20;
+    let mut builder = Runtime::builder().pool(pool).buffer_budget(buffer_budget);
+    if options.trace_one_buffer_in > 0 {
+        builder = builder.trace_one_buffer_in(options.trace_one_buffer_in);
     }
     builder.build().map_err(Failure::running)
 }

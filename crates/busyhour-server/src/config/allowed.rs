@@ -70,3 +70,10 @@ impl fmt::Display for Allowed {
         }
     }
 }
+
+/// RFC 3261 allows up to 2^32-1; no phone needs more than a year.
+pub(super) const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
+    min: 1,
+    max: 31_536_000,
+    unit: "seconds",
+};

@@ -22,17 +22,32 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
             watch.expires_max,
         ),
     ];
+    let wrong = (ordered.into_iter()).filter(|(_, lower, _, upper)| lower > upper);
+    let wrong = wrong.map(|(lower, _, upper, _)| (lower, upper));
     let mut problems = identity(loaded);
     // A relation has a meaning only if both settings are valid.
     let is_valid = |path: &str| !loaded.invalid.contains(path);
-    let ordered = ordered
-        .iter()
-        .filter(|(lower, _, upper, _)| is_valid(lower) && is_valid(upper));
-    let wrong = ordered.filter(|(_, lower, _, upper)| lower > upper);
-    problems.extend(wrong.map(|(lower, _, upper, _)| order(loaded, lower, upper)));
+    let wrong = wrong.chain(workers(loaded));
+    let wrong = wrong.filter(|(lower, upper)| is_valid(lower) && is_valid(upper));
+    problems.extend(wrong.map(|(lower, upper)| order(loaded, lower, upper)));
     problems.extend(hints(loaded));
     problems.extend(store_url(loaded));
     problems
+}
+
+/// The numbers of worker threads that are given and contradict each other.
+fn workers(loaded: &Loaded) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let runtime = &loaded.config.runtime;
+    let (min, start, max) = (runtime.workers_min, runtime.workers, runtime.workers_max);
+    let pairs = [
+        (WORKERS_MIN, min, WORKERS, start),
+        (WORKERS, start, WORKERS_MAX, max),
+        (WORKERS_MIN, min, WORKERS_MAX, max),
+    ];
+    let wrong = |(lower, low, upper, high): (_, Option<usize>, _, Option<usize>)| {
+        (low? > high?).then_some((lower, upper))
+    };
+    pairs.into_iter().filter_map(wrong)
 }
 
 /// If a hint is invalid, the server does not start.
@@ -116,6 +131,9 @@ const URL_FILE: &str = "store.url_file";
 const TLS: &str = "sip.tls";
 const TLS_CERTIFICATE: &str = "sip.tls_certificate";
 const TLS_KEY: &str = "sip.tls_key";
+const WORKERS_MIN: &str = "runtime.min_workers";
+const WORKERS: &str = "runtime.workers";
+const WORKERS_MAX: &str = "runtime.max_workers";
 const SIP_MIN: &str = "sip.min_expires_seconds";
 const SIP_DEFAULT: &str = "sip.default_expires_seconds";
 const SIP_MAX: &str = "sip.max_expires_seconds";
@@ -169,6 +187,30 @@ mod tests {
         let text = "[sip]\nlisten = \"0.0.0.0:5060\"\n".to_owned() + &hint("104", "\"alice\"");
         let problem = parse(&text).unwrap_err().to_string();
         assert!(problem.contains("hint `104`: device `alice`"), "{problem}");
+    }
+
+    #[test]
+    fn numbers_of_workers_must_be_in_order() {
+        for (text, problem) in [
+            (
+                "workers = 4\nmax_workers = 2",
+                "2:11: runtime.workers (4) must not be more than runtime.max_workers (2)",
+            ),
+            (
+                "min_workers = 5\nworkers = 4",
+                "2:15: runtime.min_workers (5) must not be more than runtime.workers (4)",
+            ),
+            (
+                "max_workers = 4\nmin_workers = 5",
+                "3:15: runtime.min_workers (5) must not be more than runtime.max_workers (4)",
+            ),
+        ] {
+            let text = format!("[runtime]\n{text}\n");
+            let problems = Config::parse("f.toml", &text, &Overrides::default()).unwrap_err();
+            assert_eq!(problems.to_string(), format!("f.toml:{problem}"));
+        }
+        let text = "[runtime]\nmin_workers = 2\nworkers = 3\nmax_workers = 64\n";
+        assert!(Config::parse("f.toml", text, &Overrides::default()).is_ok());
     }
 
     #[test]

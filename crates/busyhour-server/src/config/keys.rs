@@ -1,5 +1,6 @@
 use super::{
-    Allowed, Config,
+    Allowed, SettingKey,
+    allowed::SECONDS_OF_LIFE,
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
         call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
@@ -8,67 +9,6 @@ use super::{
     },
 };
 use busyhour_store::masked;
-
-/// One setting. The same row serves the file, the environment, the flags, the checks,
-/// the printed configuration and the reference.
-pub struct SettingKey {
-    /// Section and name, such as `sip.listen`.
-    pub path: &'static str,
-    /// The values it may take.
-    pub allowed: Allowed,
-    /// What it does, in one sentence.
-    pub help: &'static str,
-    assign: fn(&mut Config, &str) -> Option<()>,
-    show: fn(&Config) -> String,
-}
-
-impl SettingKey {
-    /// The row for `path`, if there is one.
-    pub fn find(path: &str) -> Option<&'static Self> {
-        KEYS.iter().find(|key| key.path == path)
-    }
-
-    /// The section, such as `sip`.
-    pub fn section(&self) -> &'static str {
-        self.path.split('.').next().unwrap_or_default()
-    }
-
-    /// The name within the section, such as `listen`.
-    pub fn name(&self) -> &'static str {
-        self.path.split('.').nth(1).unwrap_or_default()
-    }
-
-    /// The environment variable, such as `BUSYHOUR_SIP_LISTEN`.
-    pub fn environment(&self) -> String {
-        format!("BUSYHOUR_{}", self.path.replace('.', "_").to_uppercase())
-    }
-
-    /// The long flag without its dashes, such as `sip-listen`.
-    pub fn flag(&self) -> String {
-        self.path.replace(['.', '_'], "-")
-    }
-
-    /// Sets the value from its text form; several addresses are separated by commas.
-    ///
-    /// # Errors
-    ///
-    /// The sentence for the operator when `text` is not allowed; nothing changes then.
-    pub fn set(&self, config: &mut Config, text: &str) -> Result<(), String> {
-        let admitted = self.allowed.admits(text.trim()).then_some(());
-        admitted
-            .and_then(|()| (self.assign)(config, text.trim()))
-            .ok_or_else(|| self.refusal(text))
-    }
-
-    /// The value in the form [`set`](Self::set) takes.
-    pub fn show(&self, config: &Config) -> String {
-        (self.show)(config)
-    }
-
-    pub(super) fn refusal(&self, found: &str) -> String {
-        format!("{}: {}", self.path, self.allowed.refusal(found))
-    }
-}
 
 /// Every setting, in the order of the reference.
 pub const KEYS: &[SettingKey] = &[
@@ -656,9 +596,44 @@ pub const KEYS: &[SettingKey] = &[
     SettingKey {
         path: "runtime.workers",
         allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
-        help: "Worker threads; auto is one for each core",
+        help: "Worker threads at the start; auto is one for each core",
         assign: |config, text| put(&mut config.runtime.workers, workers(text)),
         show: |config| show_or(AUTO, config.runtime.workers.as_ref()),
+    },
+    SettingKey {
+        path: "runtime.min_workers",
+        allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
+        help: "Worker threads that stay when there is nothing to do; auto is as many as at the start",
+        assign: |config, text| put(&mut config.runtime.workers_min, workers(text)),
+        show: |config| show_or(AUTO, config.runtime.workers_min.as_ref()),
+    },
+    SettingKey {
+        path: "runtime.max_workers",
+        allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
+        help: "Worker threads at most; auto is as many as at the start, so that their number does not grow",
+        assign: |config, text| put(&mut config.runtime.workers_max, workers(text)),
+        show: |config| show_or(AUTO, config.runtime.workers_max.as_ref()),
+    },
+    SettingKey {
+        path: "runtime.worker_increment",
+        allowed: whole(1, 1024, "threads"),
+        help: "Worker threads that are added each time that more are needed",
+        assign: |config, text| put(&mut config.runtime.worker_increment, text.parse().ok()),
+        show: |config| config.runtime.worker_increment.to_string(),
+    },
+    SettingKey {
+        path: "runtime.growth_threshold",
+        allowed: whole(0, 1_000_000, "tasks"),
+        help: "Tasks that may wait for any worker before workers are added",
+        assign: |config, text| put(&mut config.runtime.growth_threshold, text.parse().ok()),
+        show: |config| config.runtime.growth_threshold.to_string(),
+    },
+    SettingKey {
+        path: "runtime.worker_idle_seconds",
+        allowed: whole(1, 86_400, "seconds"),
+        help: "Time without work after which a worker above the minimum ends",
+        assign: |config, text| put(&mut config.runtime.worker_idle_seconds, text.parse().ok()),
+        show: |config| config.runtime.worker_idle_seconds.to_string(),
     },
     SettingKey {
         path: "runtime.buffer_budget_mib",
@@ -666,6 +641,13 @@ pub const KEYS: &[SettingKey] = &[
         help: "Memory for datagrams in both directions; beyond that, datagrams are dropped and counted",
         assign: |config, text| put(&mut config.runtime.buffer_budget_mib, text.parse().ok()),
         show: |config| config.runtime.buffer_budget_mib.to_string(),
+    },
+    SettingKey {
+        path: "runtime.trace_one_buffer_in",
+        allowed: whole(0, 1_000_000, "buffers"),
+        help: "One in so many packet buffers is traced, so that `busyhour show buffers --oldest` tells where it was taken; 0 traces none",
+        assign: |config, text| put(&mut config.runtime.trace_one_buffer_in, text.parse().ok()),
+        show: |config| config.runtime.trace_one_buffer_in.to_string(),
     },
     SettingKey {
         path: "runtime.drain_seconds",
@@ -693,13 +675,6 @@ pub const KEYS: &[SettingKey] = &[
 const fn whole(min: u64, max: u64, unit: &'static str) -> Allowed {
     Allowed::Whole { min, max, unit }
 }
-
-/// RFC 3261 allows up to 2^32-1; no phone needs more than a year.
-const SECONDS_OF_LIFE: Allowed = Allowed::Whole {
-    min: 1,
-    max: 31_536_000,
-    unit: "seconds",
-};
 
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,7 @@ mod check;
 mod environment;
 mod file;
 mod keys;
+mod setting_key;
 mod overrides;
 mod paths;
 mod print;
@@ -32,10 +33,11 @@ mod store_url;
 mod values;
 
 pub use allowed::Allowed;
-pub use keys::{KEYS, SettingKey};
+pub use keys::KEYS;
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
 pub use problem::{Problem, Problems, SettingOrigin};
+pub use setting_key::SettingKey;
 pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::graphite::Graphite;
 
@@ -225,11 +227,24 @@ pub enum Durability {
 /// The `[runtime]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runtime {
-    /// Worker threads; `None`: one for each core.
+    /// Worker threads at the start; `None`: one for each core.
     pub workers: Option<usize>,
+    /// Worker threads that stay when there is nothing to do; `None`: as many as at the
+    /// start.
+    pub workers_min: Option<usize>,
+    /// Worker threads at most; `None`: as many as at the start.
+    pub workers_max: Option<usize>,
+    /// Worker threads that are added at a time.
+    pub worker_increment: usize,
+    /// Tasks that may wait for any worker before workers are added.
+    pub growth_threshold: usize,
+    /// Seconds without work after which a worker above the minimum ends.
+    pub worker_idle_seconds: u32,
     /// Memory for datagrams and for messages to be sent, in MiB; beyond it, datagrams
     /// are dropped and counted.
     pub buffer_budget_mib: usize,
+    /// One in so many buffers is traced, for `show buffers --oldest`; 0: none.
+    pub trace_one_buffer_in: u32,
     /// How long a shutdown may drain, in seconds.
     pub drain_seconds: u32,
 }
@@ -510,7 +525,13 @@ impl Default for Runtime {
     fn default() -> Self {
         Self {
             workers: None,
+            workers_min: None,
+            workers_max: None,
+            worker_increment: 1,
+            growth_threshold: 200,
+            worker_idle_seconds: 20,
             buffer_budget_mib: 256,
+            trace_one_buffer_in: 0,
             drain_seconds: 10,
         }
     }

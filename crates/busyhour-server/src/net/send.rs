@@ -80,6 +80,11 @@ impl SendQueue {
         (waiting.datagrams.len(), waiting.len_high_water)
     }
 
+    /// How many datagrams may wait.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     fn queue(&self, outgoing: Outgoing) -> Queued {
         let mut waiting = self.waiting();
         if waiting.datagrams.len() >= self.capacity {

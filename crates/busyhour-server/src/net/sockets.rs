@@ -1,7 +1,7 @@
 //! The sockets of every protocol and transport as one network.
 
 use super::{Datagram, StreamMessage, Streams, Udp};
-use crate::server::{Network, NetworkStats, ReadMode, SendError, Server};
+use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError, Server};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::Flow;
 use std::{io, time::Duration};
@@ -137,5 +137,12 @@ impl Network for Sockets {
         sum += self.iax2.stats();
         sum += self.streams.stats();
         sum
+    }
+
+    fn queues(&self) -> Vec<QueueView> {
+        let mut queues = self.sip.queues();
+        queues.extend(self.iax2.queues());
+        queues.extend(self.streams.queues());
+        queues
     }
 }

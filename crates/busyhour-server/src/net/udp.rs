@@ -5,7 +5,7 @@ use super::{
     send::{Outgoing, SendQueue},
     stats::SocketCounters,
 };
-use crate::server::{Network, NetworkStats, ReadMode, SendError};
+use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     pool::TaskPool,
@@ -210,6 +210,11 @@ impl Network for Udp {
         }
         sum
     }
+
+    fn queues(&self) -> Vec<QueueView> {
+        let ports = self.sockets.iter();
+        ports.flat_map(|port| port.queues(self.protocol)).collect()
+    }
 }
 
 impl Drop for Udp {
@@ -275,10 +280,42 @@ impl Port {
         }
     }
 
+    /// What waits in the kernel to be read, and here to be sent.
+    fn queues(&self, protocol: &str) -> [QueueView; 2] {
+        let stats = self.stats();
+        let of_kernel = |index| self.memory(index).map(u64::from);
+        [
+            QueueView {
+                kind: SOCKET,
+                name: format!("{protocol} {} to read", self.local),
+                queued_bytes: of_kernel(libc::SK_MEMINFO_RMEM_ALLOC),
+                capacity_bytes: of_kernel(libc::SK_MEMINFO_RCVBUF),
+                processed: Some(stats.received),
+                refused: Some(stats.kernel_dropped),
+                ..QueueView::default()
+            },
+            QueueView {
+                kind: SOCKET,
+                name: format!("{protocol} {} to send", self.local),
+                queued_len: stats.send_queued_len,
+                queued_high_water: Some(stats.send_queued_high_water),
+                capacity: Some(self.queue.capacity() as u64),
+                processed: Some(stats.sent),
+                refused: Some(stats.dropped_send_queue),
+                ..QueueView::default()
+            },
+        ]
+    }
+
     /// The kernel's count since the socket was created; 0 if it is not available.
     fn kernel_dropped(&self) -> u64 {
-        let info = getsockopt(&self.socket, MemoryInfo);
-        info.map_or(0, |info| u64::from(info[libc::SK_MEMINFO_DROPS as usize]))
+        self.memory(libc::SK_MEMINFO_DROPS).map_or(0, u64::from)
+    }
+
+    /// A number of the kernel's account of the socket's memory.
+    fn memory(&self, index: libc::c_int) -> Option<u32> {
+        let info = getsockopt(&self.socket, MemoryInfo).ok()?;
+        info.get(usize::try_from(index).ok()?).copied()
     }
 }
 
@@ -291,5 +328,6 @@ sockopt_impl!(
     [u32; 9]
 );
 
+const SOCKET: &str = "socket";
 const NO_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

@@ -46,6 +46,7 @@ mod stats;
 pub use access::accounts::{Accounts, NoAccounts};
 pub use access::failures::FailureView;
 pub use access::provision::AccountError;
+pub use call::view::{CallRecordView, CallView};
 pub use config::{Authentication, Limits, ServerConfig};
 pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats};
 pub use random::RandomError;
@@ -57,8 +58,8 @@ pub use stats::listing::{Listed, Listing, NamedPage};
 pub(crate) use stats::nanos;
 pub use stats::queues::{ALL_QUEUES, QueueView};
 pub use stats::{
-    CallStats, HintStats, HttpStats, MailboxStats, PublishStats, QueueKindStats, RegistrarStats, ServerStats,
-    TrafficStats, WatchStats,
+    CallStats, HintStats, HttpStats, MailboxStats, PublishStats, QueueKindStats, RegistrarStats,
+    ServerStats, TrafficStats, WatchStats,
 };
 
 use self::core::Core;
@@ -184,6 +185,17 @@ impl Server {
     /// Every queue. It visits every watcher, so it is meant for operators.
     pub fn queues(&self) -> Vec<QueueView> {
         self.core.queues()
+    }
+
+    /// The calls that last, at most `limit` of them: those first that have been longest in
+    /// their state.
+    pub fn calls(&self, limit: usize) -> Vec<CallView> {
+        self.core.calls.live(limit)
+    }
+
+    /// The last calls that ended, at most `limit` of them, the last one first.
+    pub fn call_records(&self, limit: usize) -> Vec<CallRecordView> {
+        self.core.calls.records(limit)
     }
 
     /// The runtime that it was started on.

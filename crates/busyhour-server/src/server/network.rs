@@ -1,5 +1,6 @@
 //! The interface to the network: the server only hands datagrams over.
 
+use super::stats::queues::QueueView;
 use busyhour::buffer::Buffer;
 use busyhour_sip::Flow;
 use serde::Serialize;
@@ -44,6 +45,12 @@ pub trait Network: Send + Sync {
     /// The counters of the network; empty for a network that does not count.
     fn stats(&self) -> NetworkStats {
         NetworkStats::default()
+    }
+
+    /// What waits to be read from each socket and to be sent by it. It looks at every
+    /// connection, so it is meant for operators.
+    fn queues(&self) -> Vec<QueueView> {
+        Vec::new()
     }
 }
 

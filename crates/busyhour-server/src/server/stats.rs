@@ -178,6 +178,10 @@ pub struct CallStats {
     pub refused: u64,
     /// Requests within a dialog whose route the server had not given (481).
     pub untrusted_routes: u64,
+    /// From an INVITE to the first response that its caller could hear: the median.
+    pub post_dial_delay_p50_ns: u64,
+    /// The same: 99 of 100 calls waited no longer.
+    pub post_dial_delay_p99_ns: u64,
 }
 
 /// How often queues of one kind were longer than they should be.
@@ -241,9 +245,6 @@ pub struct TrafficStats {
     pub malformed_silent: u64,
     /// Requests answered with 400.
     pub malformed_answered: u64,
-    /// Requests answered because the server does not support what they ask for (405,
-    /// 501, 416, 481).
-    pub unsupported: u64,
     /// OPTIONS answered.
     pub options: u64,
     /// Responses that matched no request of ours.
@@ -493,7 +494,6 @@ impl Core {
             keepalives: counters.keepalives.get(),
             malformed_silent: counters.malformed_silent.get(),
             malformed_answered: counters.malformed_answered.get(),
-            unsupported: counters.unsupported.get(),
             options: counters.options.get(),
             stray_responses: counters.stray_responses.get(),
             retransmissions_answered: counters.retransmissions_answered.get(),

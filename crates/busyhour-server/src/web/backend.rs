@@ -1,5 +1,7 @@
 use super::{AccountsApi, BindingPage, BindingView, SettingsApi};
-use crate::server::{FailureView, Listed, Listing, QueueView, Server, ServerStats};
+use crate::server::{
+    CallRecordView, CallView, FailureView, Listed, Listing, QueueView, Server, ServerStats,
+};
 use busyhour::{clock::Instant, runtime::Runtime};
 use std::sync::Arc;
 
@@ -19,6 +21,16 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Every queue.
     fn queues(&self) -> Vec<QueueView> {
+        Vec::new()
+    }
+
+    /// The calls that last, at most `limit` of them.
+    fn calls(&self, _limit: usize) -> Vec<CallView> {
+        Vec::new()
+    }
+
+    /// The last calls that ended, at most `limit` of them.
+    fn call_records(&self, _limit: usize) -> Vec<CallRecordView> {
         Vec::new()
     }
 
@@ -62,6 +74,14 @@ impl Backend for Server {
 
     fn queues(&self) -> Vec<QueueView> {
         self.queues()
+    }
+
+    fn calls(&self, limit: usize) -> Vec<CallView> {
+        self.calls(limit)
+    }
+
+    fn call_records(&self, limit: usize) -> Vec<CallRecordView> {
+        self.call_records(limit)
     }
 
     fn runtime(&self) -> Option<&Runtime> {

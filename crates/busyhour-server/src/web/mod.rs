@@ -196,10 +196,11 @@ async fn serve(
         .merge(graph::graphite::router(graphs))
         .merge(api);
     // A request without access is refused before its body is read.
-    let gather = middleware::from_fn_with_state(load.clone(), connection::bodies::gather);
+    let gather =
+        |load: &Arc<Load>| middleware::from_fn_with_state(load.clone(), connection::bodies::gather);
     let guard = middleware::from_fn_with_state(access, access::guard);
-    let open = routes.layer(gather);
-    let guarded = open.clone().layer(guard);
+    let open = routes.clone().layer(gather(&local_load));
+    let guarded = routes.layer(gather(&load)).layer(guard);
     let listener = listener.map(tokio::net::TcpListener::from_std).transpose();
     let by_address = match listener {
         Ok(listener) => {

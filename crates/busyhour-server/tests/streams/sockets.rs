@@ -405,6 +405,30 @@ fn a_peer_that_does_not_read_is_closed_when_its_outbox_is_full() {
 }
 
 #[test]
+fn what_a_peer_does_not_read_is_a_queue_with_its_address() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    let mut client = fixture.client();
+    let queues = || fixture.streams.queues();
+    assert_eq!((queues().len(), &*queues()[0].name), (1, "all"));
+    let request = register("alice", "TCP", 1);
+    while queues()[0].queued_len == 0 {
+        client.stream.write_all(request.as_bytes()).unwrap();
+    }
+    while queues()[0].oldest_waiting_ns == Some(0) {
+        std::thread::yield_now();
+    }
+    let queues = queues();
+    let [all, one] = &queues[..] else {
+        panic!("one connection: {queues:?}");
+    };
+    let peer = client.stream.local_addr().unwrap();
+    assert_eq!(one.name, format!("to {peer} over TCP"));
+    assert_eq!(one.queued_len, all.queued_len);
+    assert!(one.queued_bytes > Some(0) && one.oldest_waiting_ns > Some(0));
+    assert!(one.capacity_bytes < all.capacity_bytes);
+}
+
+#[test]
 fn sending_on_an_ended_flow_is_an_error_and_counted() {
     let fixture = Fixture::new(StreamPolicy::default());
     let flow = Flow {

@@ -55,6 +55,12 @@ impl Cache {
         Some(index)
     }
 
+    /// Counts a block that was taken for a pin instead of a value.
+    #[inline]
+    pub(super) fn found(&self) {
+        self.counters.found();
+    }
+
     /// Whether the block that is being opened should be traced. Reads the clock
     /// only now and then, because each reading would cost as much as opening a
     /// block.

@@ -9,6 +9,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct BufferCounters {
     opened: [AtomicU64; RANGE_COUNT],
     released: [AtomicU64; RANGE_COUNT],
+    found: AtomicU64,
 }
 
 impl BufferCounters {
@@ -16,6 +17,13 @@ impl BufferCounters {
     #[inline]
     pub(super) fn opened(&self, range_index: usize) {
         add_alone(&self.opened[range_index]);
+    }
+
+    /// Counts an opening for a pin instead of a value; by the thread that owns
+    /// these counters.
+    #[inline]
+    pub(super) fn found(&self) {
+        add_alone(&self.found);
     }
 
     /// Counts a release; by the thread that owns these counters.
@@ -29,6 +37,16 @@ impl BufferCounters {
         self.opened[range_index].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts an opening for a pin beside other threads.
+    pub(super) fn found_shared(&self) {
+        self.found.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were opened for a pin.
+    pub(super) fn found_total(&self) -> u64 {
+        self.found.load(Ordering::Relaxed)
+    }
+
     /// Counts a release beside other threads.
     pub(super) fn released_shared(&self, range_index: usize) {
         self.released[range_index].fetch_add(1, Ordering::Relaxed);
@@ -40,6 +58,8 @@ impl BufferCounters {
             (&self.opened, &other.opened),
             (&self.released, &other.released),
         ];
+        let found = other.found.load(Ordering::Relaxed);
+        self.found.fetch_add(found, Ordering::Relaxed);
         for (sums, counts) in pairs {
             for (sum, count) in sums.iter().zip(counts) {
                 sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);

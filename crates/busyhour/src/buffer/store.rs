@@ -13,7 +13,7 @@ use super::{
     address::{BlockStripes, GRANULE_BYTES, Range, Region, SizeClass, SlotIndex},
     block::{DropPin, Ref, RefByte, Remaining, Slot, SlotHeader, Stripes},
     cache::{self, Cache},
-    counters::{BufferCounters, Total},
+    counters::BufferCounters,
     dump::{Dump, LiveBuffer, OwnerUsage},
     leak_tracer::LeakTracer,
     memory::{Bin, ByteBudget, GranuleRuns},
@@ -51,6 +51,7 @@ pub(super) struct Store {
     watch: LeakTracer,
     refused: AtomicU64,
     foreign_addresses: AtomicU64,
+    pinned: AtomicU64,
     is_closed: AtomicBool,
     orphans: AtomicU64,
     keep: Mutex<Option<Arc<Store>>>,
@@ -75,6 +76,7 @@ impl Store {
             watch,
             refused: AtomicU64::new(0),
             foreign_addresses: AtomicU64::new(0),
+            pinned: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             orphans: AtomicU64::new(0),
             keep: Mutex::new(None),
@@ -93,11 +95,15 @@ impl Store {
         cache::with(self, |cache| {
             let (place, should_trace) = match (SizeClass::of(len), cache) {
                 (Some(class), Some(cache)) => {
-                    (self.take_cached(class, cache)?, cache.should_trace())
+                    let place = self.take_cached(class, cache)?;
+                    if hold == Ref::Pin {
+                        cache.found();
+                    }
+                    (place, cache.should_trace())
                 }
-                (Some(class), None) => (self.take_uncached(class)?, false),
+                (Some(class), None) => (self.take_uncached(class, hold)?, false),
                 (None, mut cache) => {
-                    let place = self.take_granules(len, cache.as_deref_mut())?;
+                    let place = self.take_granules(len, hold, cache.as_deref_mut())?;
                     (place, cache.is_some_and(Cache::should_trace))
                 }
             };
@@ -221,9 +227,12 @@ impl Store {
             resident_bytes: self.resident_bytes(),
             refused: self.refused.load(Ordering::Relaxed),
             foreign_addresses: self.foreign_addresses.load(Ordering::Relaxed),
+            pinned: self.pinned.load(Ordering::Relaxed),
             ..BufferStats::default()
         };
-        for (range_index, total) in self.totals().into_iter().enumerate() {
+        let counters = self.counters();
+        stats.found = counters.found_total();
+        for (range_index, total) in counters.totals().enumerate() {
             stats.allocated += total.opened;
             stats.live_count += total.live;
             stats.live_bytes += total.live * SizeClass::block_bytes_at(range_index);
@@ -346,15 +355,15 @@ impl Store {
     }
 
     #[cold]
-    fn take_uncached(&self, class: SizeClass) -> Option<SlotIndex> {
+    fn take_uncached(&self, class: SizeClass, hold: Ref) -> Option<SlotIndex> {
         let mut taken = None;
         self.take_blocks(class, 1, |index| taken = Some(index))?;
-        self.other_threads.opened_shared(class.index());
+        self.count_shared(class.index(), hold);
         Some(self.region.place(Range::Blocks(class), taken?))
     }
 
     #[cold]
-    fn take_granules(&self, len: usize, cache: Option<&mut Cache>) -> Option<SlotIndex> {
+    fn take_granules(&self, len: usize, hold: Ref, cache: Option<&mut Cache>) -> Option<SlotIndex> {
         if len > LEN_MAX {
             return None;
         }
@@ -371,8 +380,15 @@ impl Store {
         self.region.join_granules(head, count);
         self.granule_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
-        self.other_threads.opened_shared(Range::Granules.index());
+        self.count_shared(Range::Granules.index(), hold);
         Some(self.region.place(Range::Granules, head))
+    }
+
+    fn count_shared(&self, range_index: usize, hold: Ref) {
+        self.other_threads.opened_shared(range_index);
+        if hold == Ref::Pin {
+            self.other_threads.found_shared();
+        }
     }
 
     #[inline]
@@ -460,15 +476,15 @@ impl Store {
         }
     }
 
-    /// The totals of all threads, by range.
-    fn totals(&self) -> Vec<Total> {
+    /// The sums over all threads.
+    fn counters(&self) -> BufferCounters {
         let threads = lock(&self.threads);
         let sums = BufferCounters::default();
         sums.absorb(&self.other_threads);
         for thread in threads.iter() {
             sums.absorb(thread);
         }
-        sums.totals().collect()
+        sums
     }
 
     fn resident_bytes(&self) -> u64 {
@@ -487,6 +503,10 @@ impl Store {
         loop {
             match hold_byte(self.slot(place), offset, &stripes) {
                 RefByte::Held => return Ok(place),
+                RefByte::FirstHeld => {
+                    self.pinned.fetch_add(1, Ordering::Relaxed);
+                    return Ok(place);
+                }
                 RefByte::NotLive => return Err(self.not_live(address)),
                 RefByte::TooMany(remaining) => {
                     if let Remaining::None(word) = remaining {

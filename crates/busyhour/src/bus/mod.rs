@@ -83,7 +83,7 @@ pub use record::{
 };
 pub use subscription_event::SubscriptionEvent;
 pub use topic::{
-    Forward, ForwardError, Published, Registry, Removed, Router, Topic, TopicBuilder, TtlError,
+    Forward, ForwardError, Published, Registry, Removed, Topic, TopicBuilder, TtlError,
 };
 
 use std::hash::Hash;

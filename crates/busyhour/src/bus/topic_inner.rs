@@ -1,7 +1,7 @@
 use super::{
     Event, NodeId, Published, Removed, SubscriptionEvent, TtlError,
     cache::{Incoming, SharedEvent},
-    delivery::{Items, Lag, Partition, Subscriber, ToFetch},
+    delivery::{Items, Lag, Subscriber, ToFetch},
     nodes::Folding,
     panics::Panics,
     publish_options::{PublishOptions, RemoveCondition},
@@ -13,7 +13,6 @@ use crate::{stats::TopicStats, task::Deliveries};
 use foldhash::fast::{FixedState, RandomState};
 use std::{
     hash::BuildHasher,
-    iter::StepBy,
     ops::Range,
     sync::{
         Arc,
@@ -143,11 +142,6 @@ impl<E: Event> TopicInner<E> {
 
     pub(super) fn forget_key(&self) {
         self.key_count.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// The number of partitions, if `wanted` are asked for.
-    pub(super) fn partition_count(&self, wanted: usize) -> usize {
-        wanted.clamp(1, self.shards.len())
     }
 
     pub(super) fn hash(&self, key: &E::Key) -> u64 {
@@ -521,13 +515,12 @@ impl<E: Event> TopicInner<E> {
     }
 
     /// The shards that a subscriber belongs to.
-    fn shards_of(&self, subscriber: &Subscriber<E>) -> StepBy<Range<usize>> {
-        let Partition { index, count } = subscriber.partition();
+    fn shards_of(&self, subscriber: &Subscriber<E>) -> Range<usize> {
         match subscriber.key() {
-            None => (index..self.shards.len()).step_by(count),
+            None => 0..self.shards.len(),
             Some((_, key)) => {
                 let (shard, _) = self.locate(key);
-                (shard..shard + 1).step_by(1)
+                shard..shard + 1
             }
         }
     }

@@ -32,6 +32,7 @@ pub struct RuntimeBuilder {
     pool: pool::TaskPoolBuilder,
     clock: Clock,
     buffer_budget_bytes: Option<u64>,
+    traced_one_in: Option<u32>,
 }
 
 impl RuntimeBuilder {
@@ -40,6 +41,7 @@ impl RuntimeBuilder {
             pool: TaskPool::builder(),
             clock: Clock::machine(),
             buffer_budget_bytes: None,
+            traced_one_in: None,
         }
     }
 
@@ -66,6 +68,14 @@ impl RuntimeBuilder {
     /// [`BufferPoolBuilder::budget_bytes`](buffer::BufferPoolBuilder::budget_bytes).
     pub fn buffer_budget(mut self, bytes: u64) -> Self {
         self.buffer_budget_bytes = Some(bytes);
+        self
+    }
+
+    /// Captures where one in `count` buffers is opened; see
+    /// [`BufferPoolBuilder::trace_one_in`](buffer::BufferPoolBuilder::trace_one_in).
+    /// Default: none.
+    pub fn trace_one_buffer_in(mut self, count: u32) -> Self {
+        self.traced_one_in = Some(count);
         self
     }
 
@@ -119,7 +129,10 @@ impl RuntimeBuilder {
     }
 
     fn buffers(&self) -> Result<BufferPool, buffer::Error> {
-        let options = BufferPool::builder();
+        let mut options = BufferPool::builder();
+        if let Some(count) = self.traced_one_in {
+            options = options.trace_one_in(count);
+        }
         match self.buffer_budget_bytes {
             Some(bytes) => options.budget_bytes(bytes).build(),
             None => options.build(),

@@ -18,6 +18,12 @@ pub struct BufferStats {
     pub resident_bytes: u64,
     /// Buffers handed out since the start.
     pub allocated: u64,
+    /// Those of them that [`find`](crate::buffer::BufferPool::find) handed out,
+    /// held by a pin.
+    pub found: u64,
+    /// Buffers to which a pin by address was added, each counted once. To count
+    /// every pin and unpin would add a twentieth to their instructions.
+    pub pinned: u64,
     /// Allocations refused because of the budget.
     pub refused: u64,
     /// Pins and unpins refused because the address was not that of a live,

@@ -1,16 +1,12 @@
 use serde::Serialize;
 
-/// One subscription, or one partition of a
-/// [parallel](crate::bus::SubscriptionBuilder::start_parallel) one: what it
-/// wants, what waits for it, and what it has received.
+/// One subscription: what it wants, what waits for it, and what it has received.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SubscriptionStats {
     /// The topic's name.
     pub topic: String,
     /// The name given to it; empty if it has none.
     pub name: String,
-    /// The number of the partition; 0 if there is only one.
-    pub partition: u64,
     /// What it wants.
     pub filter: SubscriptionFilter,
     /// The [name](crate::task::Executor::name) of its executor; empty if that

@@ -13,7 +13,8 @@ use busyhour_proxy::{
 use busyhour_sip::{Flow, Host, Message, Method, SipUri};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    hash::{DefaultHasher, Hash, Hasher},
     rc::Rc,
     time::Duration,
 };
@@ -77,6 +78,8 @@ pub struct World {
     now: u64,
     serial: u64,
     steps: BinaryHeap<Reverse<(u64, u64, Step)>>,
+    /// When wake-ups are scheduled, and whose; those of this millisecond may come again.
+    awaited: BTreeSet<(u64, u16)>,
     proxy: Proxy<Tokens>,
     permit: Rc<()>,
     loops: LoopDetection,
@@ -89,7 +92,7 @@ pub struct World {
     failed: Vec<BranchId>,
     /// Telephones that nobody can send to.
     dead: Vec<u16>,
-    trace: u64,
+    trace: DefaultHasher,
 }
 
 impl World {
@@ -111,6 +114,7 @@ impl World {
             now: 1,
             serial: 0,
             steps: BinaryHeap::new(),
+            awaited: BTreeSet::new(),
             proxy: Proxy::new(Policy::default(), Tokens, pool.clone(), loops.clone(), seed),
             permit: Rc::new(()),
             loops,
@@ -122,7 +126,7 @@ impl World {
             located: Vec::new(),
             failed: Vec::new(),
             dead,
-            trace: 0,
+            trace: DefaultHasher::new(),
         }
     }
 
@@ -136,10 +140,11 @@ impl World {
         while let Some(Reverse((at, _, step))) = self.steps.pop() {
             assert!(at < 3_600_000, "it never ends");
             self.now = at.max(self.now);
+            self.awaited = self.awaited.split_off(&(at + 1, 0));
             self.step(step);
         }
         self.check();
-        self.trace
+        self.trace.finish()
     }
 
     fn step(&mut self, step: Step) {
@@ -310,9 +315,7 @@ impl World {
         for outbound in out.take_outbound() {
             let port = outbound.flow.remote.port();
             let text = String::from_utf8(outbound.datagram.to_vec()).expect("a text");
-            self.trace = text.bytes().fold(self.trace, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-            });
+            text.hash(&mut self.trace);
             match outbound.branch.filter(|_| self.dead.contains(&port)) {
                 Some(branch) => {
                     self.failed.push(branch);
@@ -357,9 +360,12 @@ impl World {
 
     fn schedule(&mut self, at: u64, step: Step) {
         // A wake-up that is asked for twice comes once.
-        let is_repeated =
-            |Reverse((time, _, other)): &Reverse<(u64, u64, Step)>| *time == at && *other == step;
-        if matches!(step, Step::Wake(_) | Step::ProxyDue) && self.steps.iter().any(is_repeated) {
+        let is_new = match step {
+            Step::Wake(port) => self.awaited.insert((at, port)),
+            Step::ProxyDue => self.awaited.insert((at, 0)),
+            _ => true,
+        };
+        if !is_new {
             return;
         }
         self.serial += 1;
@@ -370,7 +376,8 @@ impl World {
         Instant::from_nanos(self.now * 1_000_000)
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
+        self.proxy.drop_ended();
         assert!(
             self.proxy.is_empty(),
             "{} requests are left",

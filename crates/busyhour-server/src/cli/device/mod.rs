@@ -21,7 +21,7 @@ use busyhour_store::{
     open_postgres_accounts,
 };
 use clap::{Args, Subcommand};
-use std::{net::SocketAddr, path::PathBuf};
+use std::path::PathBuf;
 
 /// List and change the accounts of devices
 #[derive(Debug, Args)]
@@ -83,8 +83,8 @@ pub(super) struct AccountStore {
     realm: String,
     /// The store as every command names it: its path, or its URL without the password.
     pub(super) store: String,
-    /// The HTTP address of the server that uses the store.
-    http: Option<SocketAddr>,
+    /// Where the server that uses the store is asked.
+    http: config::Http,
 }
 
 impl AccountLocation {
@@ -120,7 +120,7 @@ impl AccountLocation {
             admin: open(&config.store, when_missing)?,
             realm: config.sip.realm,
             store: store_name(&config.store),
-            http: config.http.listen,
+            http: config.http,
         })
     }
 }

@@ -1,18 +1,21 @@
-//! What a running server remembers of a device. The command asks for it over HTTP,
-//! since the store does not contain it.
+//! What a running server remembers of a device. The command asks for it over the local
+//! socket or HTTP, since the store does not contain it.
 
-use crate::cli::running_server::{RunningServer, reachable};
+use crate::{
+    cli::{
+        running_server::{RunningServer, reachable},
+        which_server::WhichServer,
+    },
+    config::{Http, SocketPlace},
+};
 use clap::Args;
 use serde::Deserialize;
-use std::net::SocketAddr;
 
-/// Which server is asked.
+/// Which server is asked: the one that is named, or that of the configuration.
 #[derive(Debug, Args)]
 pub(super) struct ApiServer {
-    /// HTTP address of the running server, which knows the bindings and failed
-    /// registrations [default: http.listen of the configuration]
-    #[arg(long, value_name = "ADDRESS")]
-    http: Option<SocketAddr>,
+    #[command(flatten)]
+    which: WhichServer,
 }
 
 /// A registration that failed, in the form of `/api/failures`.
@@ -27,40 +30,59 @@ pub(super) struct FailedRegistration {
 
 impl ApiServer {
     /// The failures of a user, the last one first, as JSON; or why they are unknown.
-    pub(super) fn failures(
-        &self,
-        user: &str,
-        listen: Option<SocketAddr>,
-    ) -> Result<serde_json::Value, String> {
-        self.list("failures", user, listen)
+    pub(super) fn failures(&self, user: &str, http: &Http) -> Result<serde_json::Value, String> {
+        self.list("failures", user, http)
     }
 
     /// The bindings of a user's addresses of record, as JSON; or why they are unknown.
-    pub(super) fn bindings(
-        &self,
-        user: &str,
-        listen: Option<SocketAddr>,
-    ) -> Result<serde_json::Value, String> {
-        self.list("bindings", user, listen)
+    pub(super) fn bindings(&self, user: &str, http: &Http) -> Result<serde_json::Value, String> {
+        self.list("bindings", user, http)
     }
 
-    /// Requests the list of a user from `/api/NAME`.
-    fn list(
-        &self,
-        name: &str,
-        user: &str,
-        listen: Option<SocketAddr>,
-    ) -> Result<serde_json::Value, String> {
-        let address = self.http.or(listen.map(reachable));
-        let address = address.ok_or("the server has no HTTP (http.listen is off)")?;
+    /// Requests the list of a user from `/api/NAME`, of the first server that answers.
+    fn list(&self, name: &str, user: &str, http: &Http) -> Result<serde_json::Value, String> {
         let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
-        let list =
-            RunningServer::Address(address, None).get(&format!("/api/{name}?user={query}"))?;
-        let list: serde_json::Value = serde_json::from_str(&list).map_err(|_| {
-            format!("the program at {address} is not a busyhour server of this version")
-        })?;
-        Ok(list[name].clone())
+        let mut problems = Vec::new();
+        for server in self.servers(http)? {
+            match server.get(&format!("/api/{name}?user={query}")) {
+                Ok(list) => return read(&list, name, &server),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Err(problems.join("; "))
     }
+
+    /// The socket of the configuration, then its address. If it gives neither, the only
+    /// server that runs here.
+    fn servers(&self, http: &Http) -> Result<Vec<RunningServer>, String> {
+        if let Some(named) = self.which.named() {
+            return Ok(vec![named]);
+        }
+        let socket = match &http.socket {
+            SocketPlace::At(path) => Some(RunningServer::Socket(path.clone())),
+            SocketPlace::Auto | SocketPlace::Off => None,
+        };
+        let address = http.listen.map(reachable);
+        let address = address.map(|address| RunningServer::Address(address, None));
+        let servers: Vec<_> = socket.into_iter().chain(address).collect();
+        match (servers.is_empty(), &http.socket) {
+            (false, _) => Ok(servers),
+            (true, SocketPlace::Auto) => RunningServer::find().map(|server| vec![server]),
+            (true, _) => Err(
+                "the server has neither HTTP nor a local socket: http.listen and http.socket are off"
+                    .into(),
+            ),
+        }
+    }
+}
+
+fn read(list: &str, name: &str, server: &RunningServer) -> Result<serde_json::Value, String> {
+    let not_ours = |_| {
+        let name = server.name();
+        format!("the program at {name} is not a busyhour server of this version")
+    };
+    let list: serde_json::Value = serde_json::from_str(list).map_err(not_ours)?;
+    Ok(list[name].clone())
 }
 
 /// A binding, in the form of `/api/bindings`.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// ShowAccount one account, its bindings and its failed registrations
+/// Show one account, its bindings and its failed registrations
 #[derive(Debug, Args)]
 pub(super) struct ShowAccount {
     /// Its user name
@@ -29,14 +29,14 @@ impl ShowAccount {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut accounts = self.place.open()?;
         let account = accounts.find(&self.user)?;
-        let failures = self.server.failures(&self.user, accounts.http);
+        let failures = self.server.failures(&self.user, &accounts.http);
         let Some(account) = account else {
             return Err(self.missing(&accounts, failures.ok()));
         };
         let view = account.view();
         // If the server did not answer, it is not asked again.
         let bindings = (failures.as_ref().ok())
-            .and_then(|_| self.server.bindings(&self.user, accounts.http).ok());
+            .and_then(|_| self.server.bindings(&self.user, &accounts.http).ok());
         if self.json {
             return self.show_json(&view, &accounts.store, failures.ok(), bindings);
         }

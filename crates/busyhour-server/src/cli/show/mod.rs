@@ -3,14 +3,12 @@
 mod subjects;
 mod table;
 
-use super::{Failure, running_server::RunningServer};
+use super::{Failure, running_server::RunningServer, which_server::WhichServer};
 use crate::console;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use std::{
     io::{IsTerminal, stdout},
-    net::SocketAddr,
-    path::PathBuf,
     time::Duration,
 };
 use subjects::Subject;
@@ -29,6 +27,12 @@ enum What {
     /// Queues: how many tasks wait, for how long, and what runs
     #[command(after_help = subjects::QUEUES.help())]
     Queues(List),
+    /// Calls that last: who calls whom, and how far they are
+    #[command(after_help = subjects::CALLS.help())]
+    Calls(List),
+    /// The last calls that ended, and how
+    #[command(after_help = subjects::CALL_RECORDS.help())]
+    CallRecords(List),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
     Timers(List),
@@ -40,7 +44,7 @@ enum What {
     Subscriptions(List),
     /// Packet buffers in use, by owner
     #[command(after_help = subjects::BUFFERS.help())]
-    Buffers(List),
+    Buffers(ShowBuffers),
     /// Worker threads of the pool
     #[command(after_help = subjects::WORKERS.help())]
     Workers(List),
@@ -66,6 +70,16 @@ struct ShowDevice {
 }
 
 #[derive(Debug, Args)]
+struct ShowBuffers {
+    /// Show the oldest buffers one by one, and where they were taken
+    #[arg(long)]
+    oldest: bool,
+
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(Debug, Args)]
 struct List {
     #[command(flatten)]
     table: TableOptions,
@@ -78,22 +92,8 @@ struct List {
     #[arg(long)]
     json: bool,
 
-    /// The local socket of the server [default: that of the only server that runs here]
-    #[arg(long, value_name = "PATH", conflicts_with = "http")]
-    socket: Option<PathBuf>,
-
-    /// The HTTP address of the server, instead of its local socket
-    #[arg(long, value_name = "ADDRESS")]
-    http: Option<SocketAddr>,
-
-    /// The token for an HTTP address of another machine
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        env = "BUSYHOUR_TOKEN",
-        hide_env_values = true
-    )]
-    token: Option<String>,
+    #[command(flatten)]
+    server: WhichServer,
 }
 
 impl Show {
@@ -105,10 +105,15 @@ impl Show {
     pub fn run(self) -> Result<(), Failure> {
         match self.what {
             What::Queues(list) => list.run(&subjects::QUEUES, ""),
+            What::Calls(list) => list.run(&subjects::CALLS, ""),
+            What::CallRecords(list) => list.run(&subjects::CALL_RECORDS, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),
-            What::Buffers(list) => list.run(&subjects::BUFFERS, ""),
+            What::Buffers(buffers) if buffers.oldest => {
+                buffers.list.run(&subjects::OLDEST_BUFFERS, "")
+            }
+            What::Buffers(buffers) => buffers.list.run(&subjects::BUFFERS, ""),
             What::Workers(list) => list.run(&subjects::WORKERS, ""),
             What::Stores(list) => list.run(&subjects::STORES, ""),
             What::Alerts(list) => list.run(&subjects::ALERTS, ""),
@@ -124,7 +129,9 @@ impl Show {
 impl List {
     fn run(&self, subject: &Subject, query: &str) -> Result<(), Failure> {
         self.table.check(subject).map_err(Failure::usage)?;
-        let server = self.server()?;
+        let named = self.server.named();
+        let server = named.map_or_else(RunningServer::find, Ok);
+        let server = server.map_err(Failure::running)?;
         loop {
             if self.watch.is_some() && stdout().is_terminal() && !self.json {
                 console::print(CLEAR).map_err(Failure::running)?;
@@ -134,14 +141,6 @@ impl List {
                 return Ok(());
             };
             std::thread::sleep(Duration::from_secs(seconds.max(1).into()));
-        }
-    }
-
-    fn server(&self) -> Result<RunningServer, Failure> {
-        match (&self.socket, self.http) {
-            (Some(path), _) => Ok(RunningServer::Socket(path.clone())),
-            (None, Some(address)) => Ok(RunningServer::Address(address, self.token.clone())),
-            (None, None) => RunningServer::find().map_err(Failure::running),
         }
     }
 

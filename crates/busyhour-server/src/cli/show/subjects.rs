@@ -107,7 +107,7 @@ pub(super) const QUEUES: Subject = Subject {
     columns: &[
         column(
             "kind",
-            "what queues: pool, requests, strand, watcher, store …",
+            "what queues: pool, request, strand, watcher, store, socket, http …",
         ),
         column(
             "name",
@@ -116,6 +116,8 @@ pub(super) const QUEUES: Subject = Subject {
         column("queued_len", "how many wait now"),
         column("queued_high_water", "the most that ever waited"),
         column("capacity", "how many may wait"),
+        column("queued_bytes", "their bytes, if these are limited"),
+        column("capacity_bytes", "how many bytes may wait"),
         column("high_watermark", "so many are too many: an alert begins"),
         column("low_watermark", "so few are few enough: it ends"),
         column("is_high", "whether there is such an alert"),
@@ -127,6 +129,47 @@ pub(super) const QUEUES: Subject = Subject {
     ],
     sort: "queued_len",
     none: "no queues",
+};
+
+pub(super) const CALLS: Subject = Subject {
+    routes: &[counted("/api/calls", "calls", "call_count")],
+    columns: &[
+        column("from", "who calls"),
+        column("to", "who is called"),
+        column("state", "trying, proceeding, early (it rings) or confirmed"),
+        column("since_ns", "for how long it has been in that state"),
+        column("caller", "the device that calls, if it is one of ours"),
+        column("callee", "the device that rings or has answered"),
+        column("caller_flow", "the way to the caller"),
+        column("callee_flow", "the way to the callee"),
+        column("call_id", "its Call-ID"),
+    ],
+    sort: "since",
+    none: "no calls",
+};
+
+pub(super) const CALL_RECORDS: Subject = Subject {
+    routes: &[route("/api/call-records", "call_records")],
+    columns: &[
+        column("ended_at_ns", "when it ended, in nanoseconds since 1970"),
+        column("from", "who called"),
+        column("to", "who was called"),
+        column("answered_by", "the device that answered"),
+        column(
+            "status",
+            "the status of the final response; 0 if there was none",
+        ),
+        column("end", "how it ended, from the caller's side"),
+        column("ended_by", "caller or callee"),
+        column("talk_time_ns", "from the answer to the end"),
+        column(
+            "post_dial_delay_ns",
+            "from the INVITE to the first response that the caller could hear",
+        ),
+        column("call_id", "its Call-ID"),
+    ],
+    sort: "ended_at",
+    none: "no call has ended",
 };
 
 pub(super) const TIMERS: Subject = Subject {
@@ -197,12 +240,34 @@ pub(super) const SUBSCRIPTIONS: Subject = Subject {
 pub(super) const BUFFERS: Subject = Subject {
     routes: &[route("/api/buffers", "owners")],
     columns: &[
-        column("owner", "who allocated them"),
+        column("owner", "who allocated them; `all` stands for all together"),
         column("live_count", "buffers in use"),
         column("live_bytes", "their memory"),
         column("oldest_age_ns", "the age of the oldest one"),
+        column("oldest_begins", "how the oldest one begins, if it is text"),
+        column("allocated", "how many were handed out since the start"),
+        column("found", "those of them that were handed out by address"),
+        column("pinned", "how many were pinned by address"),
     ],
     sort: "live",
+    none: "no buffer is in use",
+};
+
+pub(super) const OLDEST_BUFFERS: Subject = Subject {
+    routes: &[route("/api/buffers", "oldest")],
+    columns: &[
+        column("owner", "who allocated it"),
+        column("age_ns", "its age"),
+        column("len_bytes", "its length; 0 while it is written"),
+        column("begins", "its first line, if that is text"),
+        column("handles", "how many values hold it"),
+        column("pins", "how many pins by address hold it"),
+        column(
+            "taken_in",
+            "the functions that took it, if it was traced (runtime.trace_one_buffer_in)",
+        ),
+    ],
+    sort: "age",
     none: "no buffer is in use",
 };
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::Config;
 
 #[test]
 fn every_default_is_allowed_and_is_read_as_it_is_written() {

@@ -31,6 +31,16 @@ impl ConnectionDirectory {
         self.shard(flow).get(flow).cloned()
     }
 
+    /// Every connection.
+    pub(super) fn all(&self) -> Vec<Arc<Peer>> {
+        let shards = self.shards.iter();
+        let lock = |shard: &Mutex<ConnectionShard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.values().cloned().collect::<Vec<_>>()
+        };
+        shards.flat_map(lock).collect()
+    }
+
     /// Marks the connection as trusted; `false` if it is not in the directory. Done
     /// under the lock, so that the result is reliable.
     pub(super) fn mark_trusted(&self, flow: &Flow) -> bool {

@@ -7,13 +7,13 @@
 //! has been incomplete for longest is closed.
 
 use super::StreamPolicy;
-use busyhour::buffer::{BufferPool, Error};
+use busyhour::{
+    buffer::{BufferPool, Error},
+    heap::{Heap, HeapHandle},
+};
 use busyhour_sip::source_of;
 use foldhash::fast::RandomState;
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::IpAddr,
-};
+use std::{collections::HashMap, net::IpAddr};
 
 /// The memory for received bytes, and how much of it each connection holds.
 pub(super) struct StreamMemory {
@@ -29,8 +29,16 @@ struct ClassMemory {
     buffers: BufferPool,
     held: usize,
     held_max: usize,
-    /// Connections that hold some, by the turn in which they began to.
-    holders: BTreeMap<u64, u64>,
+    /// Connections that hold some; on top the one that began first.
+    holders: Heap<MemoryHolder>,
+}
+
+/// A connection with an incomplete message: the turn in which the message began, and its
+/// token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct MemoryHolder {
+    turn: u64,
+    token: u64,
 }
 
 /// Whether something was accepted over a connection.
@@ -46,7 +54,8 @@ pub(super) enum Class {
 pub(super) struct Charge {
     class: Class,
     bytes: usize,
-    turn: u64,
+    /// Its place among the holders of its class.
+    place: Option<HeapHandle>,
 }
 
 /// One source holds more than it may.
@@ -96,19 +105,23 @@ impl StreamMemory {
         if charge.bytes == 0 && bytes == 0 {
             return Ok(());
         }
-        let turn = std::mem::take(charge).turn_after(self, source);
+        self.subtract(charge, source);
+        let is_kept = bytes > 0 && charge.place.is_some() && charge.class == class;
+        let turn = match is_kept {
+            true => None,
+            false => self.leave(charge),
+        };
+        (charge.class, charge.bytes) = (class, bytes);
         if bytes == 0 {
             return Ok(());
         }
-        self.last_turn += 1;
-        *charge = Charge {
-            class,
-            bytes,
-            turn: turn.unwrap_or(self.last_turn),
-        };
         let room = &mut self.classes[class as usize];
         room.held += bytes;
-        room.holders.insert(charge.turn, token);
+        if !is_kept {
+            self.last_turn += 1;
+            let turn = turn.unwrap_or(self.last_turn);
+            charge.place = Some(room.holders.push(MemoryHolder { turn, token }));
+        }
         let held = self.sources.entry(source_of(source)).or_default();
         held[class as usize] += bytes;
         let is_over = match class {
@@ -120,35 +133,40 @@ impl StreamMemory {
 
     /// Takes back what a connection that ends holds.
     pub(super) fn release(&mut self, charge: &mut Charge, source: IpAddr) {
-        std::mem::take(charge).turn_after(self, source);
+        self.subtract(charge, source);
+        self.leave(charge);
+        *charge = Charge::default();
     }
 
     /// The connection to close: in a class that holds too much, the one whose message
     /// has been incomplete for the longest time.
     pub(super) fn excess(&self) -> Option<u64> {
         let room = self.classes.iter().find(|room| room.held > room.held_max)?;
-        room.holders.values().next().copied()
+        room.holders.peek().map(|holder| holder.token)
     }
-}
 
-impl Charge {
-    /// Takes it out of the sums; the turn it had, if it held anything.
-    fn turn_after(self, memory: &mut StreamMemory, source: IpAddr) -> Option<u64> {
-        if self.bytes == 0 {
-            return None;
+    /// Takes a charge out of the sums.
+    fn subtract(&mut self, charge: &Charge, source: IpAddr) {
+        if charge.bytes == 0 {
+            return;
         }
-        let room = &mut memory.classes[self.class as usize];
-        debug_assert!(room.held >= self.bytes, "a charge is in the sum");
-        room.held -= self.bytes;
-        room.holders.remove(&self.turn);
+        let room = &mut self.classes[charge.class as usize];
+        debug_assert!(room.held >= charge.bytes, "a charge is in the sum");
+        room.held -= charge.bytes;
         let source = source_of(source);
-        if let Some(held) = memory.sources.get_mut(&source) {
-            held[self.class as usize] -= self.bytes;
+        if let Some(held) = self.sources.get_mut(&source) {
+            held[charge.class as usize] -= charge.bytes;
             if *held == [0; 2] {
-                memory.sources.remove(&source);
+                self.sources.remove(&source);
             }
         }
-        Some(self.turn)
+    }
+
+    /// Takes a connection out of the holders; the turn that it had.
+    fn leave(&mut self, charge: &mut Charge) -> Option<u64> {
+        let holders = &mut self.classes[charge.class as usize].holders;
+        let holder = holders.remove(charge.place.take()?);
+        holder.map(|holder| holder.turn)
     }
 }
 
@@ -159,7 +177,7 @@ impl ClassMemory {
             buffers: buffers.build()?,
             held: 0,
             held_max: bytes / 4 * 3,
-            holders: BTreeMap::new(),
+            holders: Heap::min(),
         })
     }
 }
@@ -221,7 +239,49 @@ mod tests {
         let (token, class) = (0, Class::Untrusted);
         let _ = memory.note(&mut charges[0], source(0), token, class, mebibyte + 1);
         assert_eq!(memory.excess(), Some(0));
+        // Nor does it when the connection comes into the other class and back.
+        let _ = memory.note(&mut charges[0], source(0), token, Class::Known, mebibyte);
+        assert_eq!(memory.excess(), None);
+        let _ = memory.note(&mut charges[0], source(0), token, class, mebibyte + 1);
+        assert_eq!(memory.excess(), Some(0));
         memory.release(&mut charges[0], source(0));
         assert_eq!(memory.excess(), None);
+        let _ = memory.note(&mut charges[6], source(6), 6, class, mebibyte + 1);
+        assert_eq!(memory.excess(), Some(1));
+    }
+
+    /// Against a list of who holds what since when.
+    #[test]
+    fn the_oldest_holder_is_found_whatever_came_and_went() {
+        let mut memory = memory();
+        // Too little for anything but to hold nothing, so that there is always an excess.
+        memory.classes.iter_mut().for_each(|room| room.held_max = 0);
+        let mut charges: Vec<Charge> = (0..50).map(|_| Charge::default()).collect();
+        let mut list: Vec<(Class, u64)> = Vec::new();
+        let mut random = 1u64;
+        for _ in 0..20_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let [token, amount, known, ..] = (random >> 24).to_le_bytes();
+            let (token, bytes) = (u64::from(token % 50), usize::from(amount % 4));
+            let class = if known % 2 == 0 {
+                Class::Untrusted
+            } else {
+                Class::Known
+            };
+            let charge = &mut charges[token as usize];
+            let _ = memory.note(charge, source(token as u8), token, class, bytes);
+            match list.iter_mut().find(|(_, known)| *known == token) {
+                Some(_) if bytes == 0 => list.retain(|(_, known)| *known != token),
+                Some((place, _)) => *place = class,
+                None if bytes == 0 => {}
+                None => list.push((class, token)),
+            }
+            let first = [Class::Untrusted, Class::Known].into_iter();
+            let mut first = first.map(|class| list.iter().find(|(of, _)| *of == class));
+            let expected = first.find_map(|found| found.map(|(_, token)| *token));
+            assert_eq!(memory.excess(), expected);
+        }
     }
 }

@@ -71,6 +71,7 @@ mod listener;
 mod liveness;
 mod memory;
 mod outbox;
+mod output_queues;
 mod peer;
 mod policy;
 mod sources;

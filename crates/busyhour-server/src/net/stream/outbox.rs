@@ -95,6 +95,11 @@ impl Outbox {
             && (is_over(&self.all, self.all_max) || is_over(&self.source, self.source_max))
     }
 
+    /// How many messages wait, and their bytes with what it costs to keep them.
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.waiting.len(), self.cost_bytes)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -15,7 +15,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The other end of one connection: its socket, and what goes out on it.
@@ -37,13 +37,21 @@ struct Channel {
     tls: Option<Box<ServerConnection>>,
     /// The kernel was asked to report input.
     is_reading: bool,
-    /// The kernel was asked to report room.
-    is_waiting: bool,
+    /// Since when the kernel is to report room, if it is.
+    waits_since: Option<Instant>,
     is_closed: bool,
     /// Nothing more is to be sent after what waits.
     ends: bool,
     /// That was said.
     has_ended: bool,
+}
+
+/// What waits to be sent on one connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WaitingOutput {
+    pub(super) len: u64,
+    pub(super) bytes: u64,
+    pub(super) age: Duration,
 }
 
 /// Whether all has left.
@@ -74,7 +82,7 @@ impl Peer {
                 outbox,
                 tls,
                 is_reading: true,
-                is_waiting: false,
+                waits_since: None,
                 is_closed: false,
                 ends: false,
                 has_ended: false,
@@ -86,6 +94,19 @@ impl Peer {
     pub(super) fn watch(&self) -> nix::Result<()> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, self.token);
         self.epoll.add(&self.socket, event)
+    }
+
+    /// What waits to be sent: messages, their bytes, and for how long the peer has read
+    /// too little; `None` if nothing waits.
+    pub(super) fn waiting(&self) -> Option<WaitingOutput> {
+        let channel = self.channel();
+        let (len, bytes) = channel.outbox.len();
+        let since = channel.waits_since;
+        (len > 0).then(|| WaitingOutput {
+            len: len as u64,
+            bytes: bytes as u64,
+            age: since.map_or(Duration::ZERO, |since| since.elapsed()),
+        })
     }
 
     /// Marks it as trusted.
@@ -278,7 +299,8 @@ impl Peer {
 
     /// Asks the kernel to say when there is room, or no longer.
     fn wait(&self, channel: &mut Channel, waits: bool) {
-        if std::mem::replace(&mut channel.is_waiting, waits) != waits {
+        if channel.waits_since.is_some() != waits {
+            channel.waits_since = waits.then(Instant::now);
             self.watch_for(channel);
         }
     }
@@ -286,7 +308,7 @@ impl Peer {
     fn watch_for(&self, channel: &mut Channel) {
         let mut flags = EpollFlags::empty();
         flags.set(EpollFlags::EPOLLIN, channel.is_reading);
-        flags.set(EpollFlags::EPOLLOUT, channel.is_waiting);
+        flags.set(EpollFlags::EPOLLOUT, channel.waits_since.is_some());
         let mut event = EpollEvent::new(flags, self.token);
         if self.epoll.modify(&self.socket, &mut event).is_err() {
             self.shut(channel);

@@ -4,12 +4,13 @@ use super::{
     engine::{Engine, EngineShared},
     listener::Listener,
     memory::StreamMemory,
+    output_queues::output_queues,
     peer::Peer,
     tls::Identity,
 };
 use crate::{
     net::{BindError, stats::add},
-    server::{Network, NetworkStats, SendError, StreamStats},
+    server::{Network, NetworkStats, QueueView, SendError, StreamStats},
 };
 use busyhour::{buffer::Buffer, clock::Clock};
 use busyhour_sip::{Flow, ParseError, Transport};
@@ -184,6 +185,13 @@ impl Network for Streams {
             panicked: self.shared.counters.panics.count(),
             streams: self.stream_stats(),
             ..NetworkStats::default()
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueView> {
+        match self.addresses.is_empty() {
+            true => Vec::new(),
+            false => output_queues(&self.shared),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::{
     permit::{Permit, Place, Tracking},
     probing::Probing,
     target::Located,
+    view::{CallRecordView, CallView},
 };
 use crate::server::{
     device::{Device, device_context::DeviceContext},
@@ -13,15 +14,20 @@ use crate::server::{
     load::shares::{Excess, Holder, Shares},
     server_clock::ServerClock,
     sip::responder::Responder,
-    stats::{CallStats, counters::Counter},
+    stats::{
+        CallStats,
+        counters::Counter,
+        latency::Latency,
+        queues::SerializerListing,
+        serializer_kind::{KindOptions, SerializerKind},
+    },
 };
 use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
     Actions, Begun, Event, EventKind, FailureCause, Inbound, LoopDetection, NextHop, Policy, Proxy,
     Received, RequestRefusal, Routing, TransactionId,
     dialogs::{
-        CallRecord, DialogActions, DialogPolicy, Dialogs, EndedFlow, LiveCall, Party, Role,
-        RouteTokens,
+        CallRecord, DialogActions, DialogPolicy, Dialogs, EndedFlow, Party, Role, RouteTokens,
     },
 };
 use busyhour_registrar::Now;
@@ -40,7 +46,9 @@ use std::{
 /// Every call of the server.
 pub(in crate::server) struct Calls {
     pub(in crate::server) counters: CallCounters,
-    shards: Box<[CallShard]>,
+    pub(in crate::server) kind: SerializerKind,
+    post_dial_delay: Latency,
+    shards: Box<[ProxyShard]>,
     hasher: FixedState,
     edge: ServerEdge,
     loops: LoopDetection,
@@ -71,7 +79,7 @@ pub(in crate::server) struct CallBounds {
     pub(in crate::server) transactions: Shares,
 }
 
-struct CallShard {
+struct ProxyShard {
     state: Mutex<ShardInner>,
     /// Where the expiry timer of the shard fires.
     serializer: Serializer,
@@ -121,7 +129,8 @@ impl Calls {
             transactions,
         } = bounds;
         let hasher = FixedState::with_seed(seed);
-        let shard = |number: u16| CallShard {
+        let kind = SerializerKind::new(runtime, OPTIONS);
+        let shard = |number: u16| ProxyShard {
             state: Mutex::new(ShardInner {
                 proxy: Proxy::new(
                     policy.clone(),
@@ -134,11 +143,13 @@ impl Calls {
                 probing: Probing::new(hasher.hash_one((number, 1))),
                 expiry_timer: ExpiryTimer::default(),
             }),
-            serializer: runtime.pool().ephemeral(),
+            serializer: kind.ephemeral(),
         };
         Self {
-            counters: CallCounters::default(),
             shards: (0..SHARDS as u16).map(shard).collect(),
+            counters: CallCounters::default(),
+            kind,
+            post_dial_delay: Latency::new(),
             hasher: hasher.clone(),
             edge,
             loops,
@@ -165,7 +176,10 @@ impl Calls {
     }
 
     pub(in crate::server) fn stats(&self) -> CallStats {
+        let [p50, p99] = self.post_dial_delay.permille_ns([500, 990]);
         let mut stats = CallStats {
+            post_dial_delay_p50_ns: p50,
+            post_dial_delay_p99_ns: p99,
             refused: self.counters.refused.get(),
             untrusted_routes: self.counters.untrusted_routes.get(),
             ..CallStats::default()
@@ -178,21 +192,33 @@ impl Calls {
         stats
     }
 
-    /// The calls that last, those of `limit` at most, the oldest state first.
-    pub(in crate::server) fn live(&self, limit: usize) -> Vec<LiveCall> {
+    /// The calls that last, at most `limit` of them: those first that have been longest in
+    /// their state. It visits every call, so it is meant for operators.
+    pub(in crate::server) fn live(&self, limit: usize) -> Vec<CallView> {
         let mut live = Vec::new();
         for shard in &self.shards {
             live.extend(shard.lock().dialogs.live());
         }
         live.sort_unstable_by_key(|call| call.since);
-        live.truncate(limit);
-        live
+        let now = self.clock.now();
+        let views = live.iter().take(limit);
+        views.map(|call| CallView::new(call, now)).collect()
     }
 
     /// The last calls that ended, the last one first.
-    pub(in crate::server) fn records(&self, limit: usize) -> Vec<CallRecord> {
+    pub(in crate::server) fn records(&self, limit: usize) -> Vec<CallRecordView> {
         let records = lock(&self.records);
-        records.iter().rev().take(limit).cloned().collect()
+        let last = records.iter().rev().take(limit);
+        last.map(CallRecordView::new).collect()
+    }
+
+    /// What waits for the serializers of the shards' timers.
+    pub(in crate::server) fn queues(&self) -> SerializerListing {
+        let mut shards = self.kind.listing();
+        for (number, shard) in self.shards.iter().enumerate() {
+            shards.add(shard.serializer.stats(), || number.to_string());
+        }
+        shards
     }
 
     /// Takes a valid request: absorbs retransmissions and ACKs of refusals, and carries
@@ -405,6 +431,9 @@ impl Calls {
         if !out.dialogs.records.is_empty() {
             let mut records = lock(&self.records);
             for record in out.dialogs.records.drain(..) {
+                if let Some(delay) = record.post_dial_delay {
+                    self.post_dial_delay.record(delay);
+                }
                 if records.len() >= RECORDS_MAX {
                     records.pop_front();
                 }
@@ -484,7 +513,7 @@ impl Calls {
     }
 }
 
-impl CallShard {
+impl ProxyShard {
     fn lock(&self) -> MutexGuard<'_, ShardInner> {
         lock(&self.state)
     }
@@ -577,6 +606,13 @@ fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -> R {
     })
 }
 
+/// A shard has one timer.
+const OPTIONS: KindOptions = KindOptions {
+    name: "call",
+    low: 1,
+    high: 4,
+    unlabelled: "timer of calls",
+};
 /// More than threads, so that two threads seldom wait for each other.
 const SHARDS: usize = 64;
 /// Records that are kept in memory.

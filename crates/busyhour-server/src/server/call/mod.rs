@@ -12,5 +12,6 @@ mod edge;
 mod target;
 mod probing;
 pub(super) mod calls;
+pub(super) mod view;
 pub(super) mod route_key;
 mod receive;

@@ -14,13 +14,13 @@ use std::{collections::BTreeMap, hash::BuildHasher, time::Duration};
 /// The probes of one shard that wait for an answer.
 pub(super) struct Probing {
     /// By a number that nobody can guess.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingProbe>,
     silent: Vec<ProbeId>,
     hasher: FixedState,
     serial: u64,
 }
 
-struct Waiting {
+struct WaitingProbe {
     id: ProbeId,
     flow: Flow,
     datagram: Box<[u8]>,
@@ -52,7 +52,7 @@ impl Probing {
         via.push_str(&format!(";rport;branch={BRANCH}{number:016x}"));
         let mut datagram = Vec::new();
         probe.write(&mut datagram, &via);
-        let waiting = Waiting {
+        let waiting = WaitingProbe {
             id: probe.id,
             flow,
             datagram: datagram.into(),
@@ -105,7 +105,7 @@ impl Probing {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let due = |probe: &Waiting| probe.next_at.min(probe.until);
+        let due = |probe: &WaitingProbe| probe.next_at.min(probe.until);
         match self.silent.is_empty() {
             true => self.waiting.values().map(due).min(),
             false => Some(Instant::ZERO),

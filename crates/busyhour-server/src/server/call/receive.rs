@@ -69,15 +69,16 @@ impl Core {
         let message = request.message;
         let is_ack = message.method() == Some(Method::Ack);
         let identity = self.calls.edge().identity(message, request.flow);
-        let routing = match Routing::read(message, request.essentials, self.calls.loops(), &identity) {
-            Ok(routing) => routing,
-            Err(_) if is_ack => return,
-            Err(refusal) => {
-                self.log
-                    .call_refused(message, request.flow, &refusal.to_string());
-                return self.calls.refuse(inbound, &refusal);
-            }
-        };
+        let routing =
+            match Routing::read(message, request.essentials, self.calls.loops(), &identity) {
+                Ok(routing) => routing,
+                Err(_) if is_ack => return,
+                Err(refusal) => {
+                    self.log
+                        .call_refused(message, request.flow, &refusal.to_string());
+                    return self.calls.refuse(inbound, &refusal);
+                }
+            };
         let way = match routing.is_in_dialog() {
             true => self.within_dialog(request, &routing).map(Some),
             false => self.outside_of_dialog(request, &routing),

@@ -33,7 +33,6 @@ pub(in crate::server) struct TrafficCounters {
     pub(in crate::server) keepalives: Counter,
     pub(in crate::server) malformed_silent: Counter,
     pub(in crate::server) malformed_answered: Counter,
-    pub(in crate::server) unsupported: Counter,
     pub(in crate::server) options: Counter,
     pub(in crate::server) stray_responses: Counter,
     pub(in crate::server) retransmissions_answered: Counter,

@@ -17,7 +17,8 @@ pub const ALL_QUEUES: &str = "all";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct QueueView {
     /// What queues: `pool`, `request`, `strand`, `expiry`, `watcher`, `hint`, `iax2`,
-    /// `store`, `socket`, or `serializer` for those that a program has named.
+    /// `call`, `store`, `socket`, `connection`, `http`, `graphite`, or `serializer` for those that
+    /// a program has named.
     pub kind: &'static str,
     /// Which one; [`ALL_QUEUES`] if it stands for all of its kind.
     pub name: String,
@@ -27,6 +28,10 @@ pub struct QueueView {
     pub queued_high_water: Option<u64>,
     /// How many may wait, if there is a limit.
     pub capacity: Option<u64>,
+    /// The bytes that wait, if that is what is limited.
+    pub queued_bytes: Option<u64>,
+    /// How many bytes may wait.
+    pub capacity_bytes: Option<u64>,
     /// So many are too many: an alert begins.
     pub high_watermark: Option<u64>,
     /// So few are few enough: the alert ends.
@@ -107,6 +112,8 @@ impl QueueView {
             queued_len: stats.queued_len,
             queued_high_water: Some(stats.queued_high_water),
             capacity: None,
+            queued_bytes: None,
+            capacity_bytes: None,
             high_watermark: stats.high_watermark,
             low_watermark: stats.low_watermark,
             is_high: stats.high_watermark.map(|_| stats.is_high),
@@ -151,7 +158,8 @@ impl Core {
         let listings = listings.into_iter();
         queues.extend(listings.flat_map(SerializerListing::into_views));
         queues.extend(pool.serializer_stats().into_iter().map(QueueView::of));
-        queues.extend(self.outside_queues());
+        queues.extend(self.store_queues());
+        queues.extend(self.responder.network().queues());
         queues
     }
 
@@ -164,6 +172,7 @@ impl Core {
             &self.watchers.kind,
             &self.hints.kind,
             &self.iax2.kind,
+            &self.calls.kind,
         ];
         let pool = self.runtime.pool().stats();
         let pool = pool.high_watermark.map(|high_watermark| QueueKindStats {
@@ -184,7 +193,7 @@ impl Core {
         kinds.filter(|kind| kind.high_watermark > 0).collect()
     }
 
-    fn listings(&self) -> [SerializerListing; 5] {
+    fn listings(&self) -> [SerializerListing; 6] {
         let devices = &self.devices.table;
         [
             devices.strand_queues(),
@@ -192,13 +201,13 @@ impl Core {
             self.watchers.queues(),
             self.hints.queues(),
             self.iax2.queues(),
+            self.calls.queues(),
         ]
     }
 
-    /// What waits for the disk and for the sockets.
-    fn outside_queues(&self) -> [QueueView; 3] {
+    /// What waits for the disk.
+    fn store_queues(&self) -> [QueueView; 2] {
         let store = self.persistence.store().stats();
-        let network = self.responder.network().stats();
         let has_marks = store.high_watermark > 0;
         [
             QueueView {
@@ -215,6 +224,7 @@ impl Core {
                 running_for_ns: Some(store.running_for_ns),
                 processed: Some(store.committed),
                 refused: Some(store.refused),
+                ..QueueView::default()
             },
             QueueView {
                 kind: STORE,
@@ -223,15 +233,6 @@ impl Core {
                 queued_high_water: Some(store.ended_high_water),
                 processed: Some(store.ended_removed),
                 refused: Some(store.ended_dropped),
-                ..QueueView::default()
-            },
-            QueueView {
-                kind: "socket",
-                name: "datagrams to send".into(),
-                queued_len: network.send_queued_len,
-                queued_high_water: Some(network.send_queued_high_water),
-                processed: Some(network.sent),
-                refused: Some(network.dropped_send_queue),
                 ..QueueView::default()
             },
         ]

@@ -3,7 +3,7 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{ALL_QUEUES, QueueView, ServerStats, nanos},
+    server::{ALL_QUEUES, CallRecordView, CallView, QueueView, ServerStats, nanos},
     web::Backend,
 };
 use axum::{
@@ -12,18 +12,21 @@ use axum::{
     routing::get,
 };
 use busyhour::{
+    buffer::{BufferPool, LiveBuffer},
     runtime::Runtime,
-    stats::{SubscriptionStats, TopicStats, WorkerStats},
+    stats::{BufferStats, SubscriptionStats, TopicStats, WorkerStats},
     timer::{PendingPhase, TimerKind},
 };
 use busyhour_store::StoreStats;
 use serde::{Deserialize, Serialize};
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use std::{cmp::Reverse, collections::BinaryHeap, ptr, sync::Arc, time::Duration};
 
 /// The routes, each with a list.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
         .route("/api/queues", get(queues))
+        .route("/api/calls", get(calls))
+        .route("/api/call-records", get(call_records))
         .route("/api/timers", get(timers))
         .route("/api/topics", get(topics))
         .route("/api/subscriptions", get(subscriptions))
@@ -50,6 +53,37 @@ struct QueueList {
 async fn queues(State(backend): LiveState) -> Json<QueueList> {
     let queues = backend.queues();
     Json(QueueList { queues })
+}
+
+#[derive(Serialize)]
+struct CallList {
+    /// Those first that have been longest in their state, as many as were asked for.
+    calls: Vec<CallView>,
+    /// How many there are.
+    call_count: u64,
+}
+
+async fn calls(
+    State(backend): LiveState,
+    Query(query): Query<LiveQuery>,
+) -> Result<Json<CallList>, Rejection> {
+    let calls = backend.calls(limit(query.limit)?);
+    let call_count = backend.stats().calls.dialogs.call_count;
+    Ok(Json(CallList { calls, call_count }))
+}
+
+#[derive(Serialize)]
+struct CallRecordList {
+    /// The last one first, as many as were asked for.
+    call_records: Vec<CallRecordView>,
+}
+
+async fn call_records(
+    State(backend): LiveState,
+    Query(query): Query<LiveQuery>,
+) -> Result<Json<CallRecordList>, Rejection> {
+    let call_records = backend.call_records(limit(query.limit)?);
+    Ok(Json(CallRecordList { call_records }))
 }
 
 #[derive(Serialize)]
@@ -151,13 +185,21 @@ struct BufferList {
     oldest: Vec<LiveBufferView>,
 }
 
-/// What one owner holds.
-#[derive(Serialize)]
+/// What one owner holds, or all together.
+#[derive(Serialize, Default)]
 struct OwnerView {
     owner: String,
     live_count: u64,
     live_bytes: u64,
     oldest_age_ns: u64,
+    /// As of its oldest buffer, if that is among the oldest of all.
+    oldest_begins: Option<String>,
+    /// Buffers handed out since the start; only known of all.
+    allocated: Option<u64>,
+    /// Those of them that were handed out by address.
+    found: Option<u64>,
+    /// Buffers that were pinned by address.
+    pinned: Option<u64>,
 }
 
 /// A buffer in use.
@@ -165,36 +207,95 @@ struct OwnerView {
 struct LiveBufferView {
     owner: String,
     len_bytes: usize,
+    /// Its first line, if that is text.
+    begins: Option<String>,
     age_ns: u64,
     handles: u64,
     pins: u64,
-    /// Where it was allocated, if it was traced.
+    /// The functions that took it, the innermost one first, if it was traced.
+    taken_in: Option<String>,
+    /// The whole trace.
     trace: Option<String>,
 }
 
 async fn buffers(State(backend): LiveState) -> Json<BufferList> {
-    let dump = backend.runtime().map(|runtime| runtime.buffers().dump());
-    let Some(dump) = dump else {
+    let Some(runtime) = backend.runtime() else {
         return Json(BufferList::default());
     };
-    let owners = dump.owners.into_iter().map(|usage| OwnerView {
-        owner: usage.owner,
-        live_count: usage.live_count,
-        live_bytes: usage.live_bytes,
-        oldest_age_ns: nanos(usage.oldest_age),
-    });
+    let (pool, dump) = (runtime.buffers(), runtime.buffers().dump());
+    let oldest_age = dump.owners.iter().map(|usage| usage.oldest_age).max();
+    let all = all_owners(&pool.stats(), oldest_age.unwrap_or_default());
     let oldest = dump.oldest.into_iter().map(|buffer| LiveBufferView {
+        begins: first_line(pool, &buffer),
         owner: buffer.owner,
         len_bytes: buffer.len,
         age_ns: nanos(buffer.age),
         handles: buffer.handles,
         pins: buffer.pins,
-        trace: buffer.trace.map(|trace| trace.to_string()),
+        taken_in: buffer.trace.as_deref().map(taken_in),
+        trace: buffer.trace,
+    });
+    let oldest: Vec<LiveBufferView> = oldest.collect();
+    let owners = dump.owners.into_iter().map(|usage| {
+        let first = oldest.iter().find(|buffer| buffer.owner == usage.owner);
+        OwnerView {
+            oldest_begins: first.and_then(|buffer| buffer.begins.clone()),
+            owner: usage.owner,
+            live_count: usage.live_count,
+            live_bytes: usage.live_bytes,
+            oldest_age_ns: nanos(usage.oldest_age),
+            ..OwnerView::default()
+        }
     });
     Json(BufferList {
-        owners: owners.collect(),
-        oldest: oldest.collect(),
+        owners: std::iter::once(all).chain(owners).collect(),
+        oldest,
     })
+}
+
+fn all_owners(stats: &BufferStats, oldest_age: Duration) -> OwnerView {
+    OwnerView {
+        owner: ALL_QUEUES.into(),
+        live_count: stats.live_count,
+        live_bytes: stats.live_bytes,
+        oldest_age_ns: nanos(oldest_age),
+        allocated: Some(stats.allocated),
+        found: Some(stats.found),
+        pinned: Some(stats.pinned),
+        ..OwnerView::default()
+    }
+}
+
+/// The innermost functions of the server in a trace.
+fn taken_in(trace: &str) -> String {
+    let functions = trace.lines().filter_map(|line| {
+        let (number, function) = line.trim_start().split_once(": ")?;
+        number.parse::<u32>().ok()?;
+        let function = function.trim_start_matches('<');
+        // Without types, closures and what the compiler has added.
+        let name = function.split(['<', '{', ' ']).next()?;
+        let is_ours = function.starts_with("busyhour_");
+        is_ours.then(|| name.trim_end_matches("::"))
+    });
+    let mut functions: Vec<_> = functions.collect();
+    functions.dedup();
+    functions.truncate(TAKEN_IN_MAX);
+    functions.join(" < ")
+}
+
+/// Holds the buffer by its address to read its first line. The pool refuses the address if
+/// the buffer has been released since it was listed, or is not written yet.
+fn first_line(pool: &BufferPool, listed: &LiveBuffer) -> Option<String> {
+    let held = pool
+        .buffer_at(ptr::without_provenance(listed.address))
+        .ok()?;
+    // Another buffer may be there by now.
+    let bytes = Some(&*held).filter(|bytes| bytes.len() == listed.len)?;
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let is_text = |byte: &u8| matches!(byte, b' '..=b'~');
+    let text = !line.is_empty() && line.iter().all(is_text);
+    let shown = &line[..line.len().min(BEGIN_CHARS_MAX)];
+    text.then(|| String::from_utf8_lossy(shown).into_owned())
 }
 
 #[derive(Serialize)]
@@ -310,7 +411,10 @@ fn slow_subscribers(subscriptions: Vec<SubscriptionStats>) -> Vec<AlertView> {
     views.collect()
 }
 
+const TAKEN_IN_MAX: usize = 3;
 const EVERYBODY: &str = "everybody";
 const ONE_CLIENT: &str = "one client";
 /// So many slow subscribers are listed; `/api/subscriptions` has all of them.
 const SLOW_MAX: usize = 20;
+/// Enough to tell what a message is.
+const BEGIN_CHARS_MAX: usize = 100;

@@ -35,6 +35,7 @@ pub(in crate::web) async fn gather(
     request: Request,
     next: Next,
 ) -> Response {
+    let _answering = load.requests.begin(request.uri().path());
     if request.body().is_end_stream() {
         return next.run(request).await;
     }

@@ -1,7 +1,10 @@
 //! The limits of what HTTP clients may use, and counts of what was refused.
 
-use super::places::{NoPlace, Places};
-use crate::server::HttpStats;
+use super::{
+    in_progress::{HTTP, InProgress},
+    places::{NoPlace, Places},
+};
+use crate::server::{HttpStats, QueueView};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,6 +20,7 @@ pub(in crate::web) struct Load {
     pub(in crate::web) events: Arc<Places>,
     /// Bytes of bodies that are being read or processed.
     pub(in crate::web) bodies: Arc<Places>,
+    pub(in crate::web) requests: InProgress,
     /// The time for a complete body, and for a client to read its answer.
     pub(in crate::web) patience: Duration,
     is_local: bool,
@@ -45,6 +49,7 @@ impl Load {
             connections: Places::new(connections_max, per_source_max),
             events: Places::new(half(connections_max), half(per_source_max)),
             bodies: Places::new(BODIES_BYTES_MAX, BODIES_BYTES_MAX / 10),
+            requests: InProgress::default(),
             patience,
             is_local: false,
             refused: Default::default(),
@@ -82,6 +87,48 @@ impl Load {
     pub(in crate::web) fn refused_connections(&self) -> u64 {
         let full = Overuse::Connections(NoPlace::Full).index();
         self.refused[full].load(Ordering::Relaxed)
+    }
+
+    /// Connections, requests that are being answered, event streams, and the memory of
+    /// bodies; of the address or of the local socket.
+    pub(in crate::web) fn queues(&self) -> Vec<QueueView> {
+        let refused = |excess: Overuse| self.refused[excess.index()].load(Ordering::Relaxed);
+        let full = refused(Overuse::Connections(NoPlace::Full));
+        let of_source = refused(Overuse::Connections(NoPlace::Source));
+        let named = |what: &str| match self.is_local {
+            true => format!("{what} of the local socket"),
+            false => what.to_owned(),
+        };
+        let taken = |what: &str, places: &Places| {
+            let (taken, most) = places.in_use();
+            QueueView {
+                kind: HTTP,
+                name: named(what),
+                queued_len: taken as u64,
+                capacity: Some(most as u64),
+                ..QueueView::default()
+            }
+        };
+        let (bytes, bytes_max) = self.bodies.in_use();
+        vec![
+            QueueView {
+                refused: Some(full + of_source),
+                ..taken("connections", &self.connections)
+            },
+            self.requests.queue(&named("requests")),
+            QueueView {
+                refused: Some(refused(Overuse::Events)),
+                ..taken("event streams", &self.events)
+            },
+            QueueView {
+                kind: HTTP,
+                name: named("bodies"),
+                queued_bytes: Some(bytes as u64),
+                capacity_bytes: Some(bytes_max as u64),
+                refused: Some(refused(Overuse::Bodies)),
+                ..QueueView::default()
+            },
+        ]
     }
 
     /// Adds these counts to those that were counted elsewhere.

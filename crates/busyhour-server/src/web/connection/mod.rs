@@ -4,4 +4,5 @@ pub(in crate::web) mod connections;
 pub(in crate::web) mod patient;
 pub(in crate::web) mod bodies;
 pub(in crate::web) mod places;
+pub(in crate::web) mod in_progress;
 pub(in crate::web) mod load;

@@ -66,6 +66,11 @@ impl Places {
         place.grow(amount).map(|()| place)
     }
 
+    /// How much is taken, and how much there is.
+    pub(in crate::web) fn in_use(&self) -> (usize, usize) {
+        (self.taken().all, self.all_max)
+    }
+
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@ use super::{
     joined_points::JoinedPoints,
 };
 use busyhour::{buffer::BufferPool, pool::TaskPool};
-use busyhour_graphite::{Error, Event, EventQuery, Index, Points, Source, Window};
+use busyhour_graphite::{Error, Event, EventQuery, Index, Points, Source, TimeLimit, Window};
 use busyhour_pcp::SeriesId;
 use std::{
     collections::BTreeMap,
@@ -107,16 +107,21 @@ impl Source for Archives {
 
     /// Several archives are rendered at once, each by one thread; the threads share a
     /// single one. Results are joined in the order of the archives' start.
-    fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error> {
+    fn fetch(
+        &self,
+        paths: &[Arc<str>],
+        window: Window,
+        time: &TimeLimit,
+    ) -> Result<Vec<Points>, Error> {
         let jobs = self.jobs(&self.catalog(), paths, window);
         let mut joined = JoinedPoints::new(paths.len());
         for job in &jobs {
             job.places.iter().for_each(|at| joined.cover(*at, job.part));
         }
         let threads = (THREADS_MAX / jobs.len().max(1)).max(1);
-        let pool = self.pool.clone();
+        let (pool, time) = (self.pool.clone(), time.clone());
         let render = move |job: ArchiveJob| {
-            let rendering = (job.archive).render(&job.series, job.part, threads, &pool);
+            let rendering = (job.archive).render(&job.series, job.part, threads, &pool, &time);
             (job, rendering)
         };
         let join =
@@ -147,19 +152,19 @@ impl Source for Archives {
 
     /// Archives are read several at once. A text that a later archive of the same path
     /// begins with, and that the earlier one ended with, is told once.
-    fn events(&self, query: &EventQuery) -> Result<Vec<Event>, Error> {
+    fn events(&self, query: &EventQuery, time: &TimeLimit) -> Result<Vec<Event>, Error> {
         let catalog = self.catalog();
         let is_in = |archive: &&Arc<CachedArchive>| archive.within(query.window, 1).is_some();
         let jobs: Vec<Arc<CachedArchive>> =
             catalog.archives().iter().filter(is_in).cloned().collect();
-        let wanted = query.clone();
+        let (wanted, time) = (query.clone(), time.clone());
         let read = move |cached: Arc<CachedArchive>| {
             let (root, head) = (
                 catalog::root(&cached.archive),
                 catalog::head(&cached.archive),
             );
             let path = |series| catalog::path(&root, &cached.archive, series);
-            cached.events(&head, &wanted, path)
+            cached.events(&head, &wanted, &time, path)
         };
         let join = |joined: &mut Result<JoinedEvents, Error>, events: Result<_, Error>| match (
             joined, events,

@@ -1,6 +1,6 @@
 use busyhour::{clock::UnixTime, pool::TaskPool};
-use busyhour_graphite::{Error, Event, EventQuery, Window};
-use busyhour_pcp::{AnnotationKind, Archive, RenderOptions, Rendering, SeriesId};
+use busyhour_graphite::{Error, Event, EventQuery, TimeLimit, Window};
+use busyhour_pcp::{AnnotationKind, Archive, RenderOptions, Rendering, SeriesId, StopCheck};
 use std::{ops::ControlFlow, time::Duration};
 
 /// An archive in the state in which it was last read.
@@ -54,6 +54,7 @@ impl CachedArchive {
         part: ArchivePart,
         threads: usize,
         pool: &TaskPool,
+        time: &TimeLimit,
     ) -> Result<Rendering, Error> {
         let moment = |time: i64| UnixTime::from_secs(u64::try_from(time).unwrap_or(0));
         let moments = busyhour_pcp::Window::new(
@@ -65,21 +66,18 @@ impl CachedArchive {
             threads,
             ..RenderOptions::default()
         };
-        let rendering = self.archive.render(series, moments, options, Some(pool));
-        rendering.map_err(|error| {
-            let path = self.archive.path().display();
-            Error::Source(format!("archive {path}: {error}"))
-        })
+        let stop = stop_check(time);
+        let rendering = (self.archive).render_until(series, moments, options, Some(pool), &stop);
+        rendering.map_err(|error| self.error(error))
     }
-}
 
-impl CachedArchive {
     /// What happened in the time of `query`, with the tags `pcp`, the host or file, and
     /// the metric. At most one more than is allowed.
     pub(super) fn events(
         &self,
         root: &str,
         query: &EventQuery,
+        time: &TimeLimit,
         path: impl Fn(SeriesId) -> String,
     ) -> Result<Vec<ArchiveEvent>, Error> {
         let moment = |time: i64| UnixTime::from_secs(u64::try_from(time).unwrap_or(0));
@@ -91,7 +89,7 @@ impl CachedArchive {
             moment(until.saturating_add(1)),
         );
         let until = UnixTime::from_nanos(until.as_nanos().saturating_sub(1));
-        let read = self.archive.annotations(from, until, |annotation| {
+        let read = (self.archive).annotations_until(from, until, &stop_check(time), |annotation| {
             let metric = self.archive.metrics()[annotation.series.metric].name();
             let tags = [TAG, root, metric];
             if query.wants(&tags) {
@@ -110,11 +108,18 @@ impl CachedArchive {
                 false => ControlFlow::Continue(()),
             }
         });
-        read.map_err(|error| {
-            let path = self.archive.path().display();
-            Error::Source(format!("archive {path}: {error}"))
-        })?;
+        read.map_err(|error| self.error(error))?;
         Ok(events)
+    }
+
+    fn error(&self, error: busyhour_pcp::Error) -> Error {
+        match error {
+            busyhour_pcp::Error::Stopped => Error::too_long(),
+            error => Error::Source(format!(
+                "archive {}: {error}",
+                self.archive.path().display()
+            )),
+        }
     }
 }
 
@@ -132,6 +137,12 @@ impl ArchivePart {
             step: self.step,
         }
     }
+}
+
+/// Ends the reading of an archive when the time of the request is over.
+fn stop_check(time: &TimeLimit) -> StopCheck {
+    let time = time.clone();
+    StopCheck::new(move || time.is_over())
 }
 
 fn seconds(time: UnixTime) -> i64 {

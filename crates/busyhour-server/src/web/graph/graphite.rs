@@ -47,7 +47,7 @@ async fn render(
 ) -> Response {
     let ask = graphs.ask(
         parameters(query, &form),
-        |graphite, parameters, now, is_over| graphite.render(parameters, now, is_over),
+        |graphite, parameters, now, time| graphite.render(parameters, now, time),
     );
     respond(ask.await)
 }
@@ -96,7 +96,7 @@ async fn events(
 ) -> Response {
     let ask = graphs.ask(
         parameters(query, &form),
-        |graphite, parameters, now, is_over| graphite.events(parameters, now, is_over),
+        |graphite, parameters, now, time| graphite.events(parameters, now, time),
     );
     respond(ask.await)
 }

@@ -1,5 +1,8 @@
-use crate::server::ServerStats;
-use crate::web::{Access, AccountsApi, Backend, connection::load::Load};
+use crate::server::{QueueView, ServerStats};
+use crate::web::{
+    Access, AccountsApi, Backend,
+    connection::{in_progress::InProgress, load::Load},
+};
 use busyhour::{
     clock::Clock,
     pool::TaskPool,
@@ -8,7 +11,7 @@ use busyhour::{
 };
 use busyhour_graphite::{
     Answer, Digested, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
-    TelemetryOptions,
+    TelemetryOptions, TimeLimit,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -26,6 +29,9 @@ pub struct Graphs {
     timers: Timers,
     options: GraphOptions,
     places: Arc<Semaphore>,
+    /// Requests that wait for a place, and those that have one.
+    waiting: InProgress,
+    running: InProgress,
 }
 
 /// The limits of the Graphite interface.
@@ -58,7 +64,7 @@ pub(in crate::web) struct GraphSampling {
     timer: TimerHandle,
 }
 
-type Ask = fn(&Graphite, &Parameters, i64, &dyn Fn() -> bool) -> Result<Answer, Error>;
+type Ask = fn(&Graphite, &Parameters, i64, &TimeLimit) -> Result<Answer, Error>;
 
 impl Graphs {
     /// The interface over the server's own values and `sources`.
@@ -76,6 +82,8 @@ impl Graphs {
             clock: runtime.clock().clone(),
             timers: runtime.timers().clone(),
             places: Arc::new(Semaphore::new(options.running_max.max(1))),
+            waiting: InProgress::default(),
+            running: InProgress::default(),
             options,
         })
     }
@@ -114,19 +122,24 @@ impl Graphs {
             self.options.duration_max,
             self.places.clone().acquire_owned(),
         );
+        let view = view_of(&parameters);
+        let waiting = self.waiting.begin(&view);
         let Ok(Ok(place)) = place.await else {
             self.graphite.count_busy();
             return Err(RenderFailure::Busy);
         };
+        drop(waiting);
         let (answer, answered) = oneshot::channel();
         let graphs = self.clone();
         let task = move || {
             // The place stays taken until the task ends, even if the client has gone.
             let _place = place;
-            let (now, is_over) = (seconds(&graphs.clock), || graphs.clock.now() > deadline);
+            let _running = graphs.running.begin(&view);
+            let (now, clock) = (seconds(&graphs.clock), graphs.clock.clone());
+            let time = TimeLimit::new(move || clock.now() > deadline);
             let begin = graphs.clock.now();
             // It may last for seconds: another thread takes the worker's place.
-            let ask = || ask(&graphs.graphite, &parameters, now, &is_over);
+            let ask = || ask(&graphs.graphite, &parameters, now, &time);
             let outcome = graphs.pool.blocking(ask);
             if let Some(digested) = outcome.as_ref().ok().and_then(|answer| answer.digested) {
                 graphs.note_digest(&parameters, digested, graphs.clock.now() - begin);
@@ -149,8 +162,7 @@ impl Graphs {
         self.graphite.count_digest(digested, duration);
         let Digested { metrics, values } = digested;
         let duration_ms = duration.as_micros() as f64 / 1e3;
-        let view = parameters.all("target").next().unwrap_or_default();
-        let view: String = view.chars().take(TARGET_CHARS_MAX).collect();
+        let view = view_of(parameters);
         tracing::info!(
             metrics,
             values,
@@ -167,6 +179,28 @@ impl Graphs {
 
     fn stats(&self) -> GraphiteStats {
         self.graphite.stats(self.telemetry.stats())
+    }
+
+    /// The requests that wait for their turn, and those that are evaluated.
+    fn queues(&self) -> [QueueView; 2] {
+        let of = |requests: &InProgress, name: &str| QueueView {
+            kind: "graphite",
+            ..requests.queue(name)
+        };
+        let waiting = of(&self.waiting, "waiting");
+        [
+            QueueView {
+                oldest_waiting_ns: Some(waiting.running_for_ns.unwrap_or(0)),
+                running: None,
+                running_for_ns: None,
+                refused: Some(self.stats().refused_busy),
+                ..waiting
+            },
+            QueueView {
+                capacity: Some(self.options.running_max as u64),
+                ..of(&self.running, "evaluated")
+            },
+        ]
     }
 }
 
@@ -206,8 +240,20 @@ impl Backend for Charted {
         self.backend.bindings_of(user)
     }
 
-    fn queues(&self) -> Vec<crate::server::QueueView> {
-        self.backend.queues()
+    fn queues(&self) -> Vec<QueueView> {
+        let mut queues = self.backend.queues();
+        queues.extend(self.load.queues());
+        queues.extend(self.local_load.queues());
+        queues.extend(self.graphs.queues());
+        queues
+    }
+
+    fn calls(&self, limit: usize) -> Vec<crate::server::CallView> {
+        self.backend.calls(limit)
+    }
+
+    fn call_records(&self, limit: usize) -> Vec<crate::server::CallRecordView> {
+        self.backend.call_records(limit)
     }
 
     fn runtime(&self) -> Option<&Runtime> {
@@ -240,6 +286,12 @@ impl Default for GraphOptions {
             telemetry: TelemetryOptions::default(),
         }
     }
+}
+
+/// The first target, by which a person recognises the view.
+fn view_of(parameters: &Parameters) -> String {
+    let view = parameters.all("target").next().unwrap_or_default();
+    view.chars().take(TARGET_CHARS_MAX).collect()
 }
 
 fn seconds(clock: &Clock) -> i64 {

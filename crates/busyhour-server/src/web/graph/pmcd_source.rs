@@ -4,9 +4,10 @@ use super::{
 };
 use busyhour::clock::{Clock, UnixTime};
 use busyhour_graphite::{
-    Error, Index, Points, Source, Telemetry, TelemetryOptions, TelemetryStats, Window, node,
+    Error, Index, Points, Source, Telemetry, TelemetryOptions, TelemetryStats, TimeLimit, Window,
+    node,
 };
-use busyhour_pcp::{LiveAction, LiveSample, Metric, PmcdClient, Semantics};
+use busyhour_pcp::{LiveAction, LiveLimits, LiveSample, LiveValue, PmcdClient, Semantics};
 use std::{
     collections::HashMap,
     io,
@@ -103,8 +104,13 @@ impl Source for PmcdSource {
         self.ring.len(path, window)
     }
 
-    fn fetch(&self, paths: &[Arc<str>], window: Window) -> Result<Vec<Points>, Error> {
-        self.ring.fetch(paths, window)
+    fn fetch(
+        &self,
+        paths: &[Arc<str>],
+        window: Window,
+        time: &TimeLimit,
+    ) -> Result<Vec<Points>, Error> {
+        self.ring.fetch(paths, window, time)
     }
 
     fn ring(&self) -> Option<TelemetryStats> {
@@ -151,7 +157,7 @@ impl PmcdSampler {
     fn converse(&mut self, last_problem: &mut String) -> Result<(), PmcdEnd> {
         let mut stream = PmcdStream::connect(&self.address, &self.clock)?;
         *lock(&self.connection) = Some(stream.shutdown()?);
-        let mut client = PmcdClient::new(&self.prefix, METRICS_MAX);
+        let mut client = PmcdClient::new(&self.prefix, LiveLimits::default());
         let mut bytes = vec![0; READ_BYTES];
         let mut due = self.clock.now();
         loop {
@@ -162,8 +168,13 @@ impl PmcdSampler {
                 match action {
                     LiveAction::Send(bytes) => stream.write(&bytes)?,
                     LiveAction::Ready => {
-                        let (metrics, left_out) = (client.metrics().len(), client.left_out());
-                        tracing::debug!(pmcd = %self.address, metrics, left_out, "pmcd told its metrics");
+                        let metrics = client.metrics().len();
+                        let (left_out, instances) =
+                            (client.left_out(), client.left_out_instances());
+                        tracing::debug!(
+                            pmcd = %self.address, metrics, left_out, left_out_instances = instances,
+                            "pmcd told its metrics"
+                        );
                     }
                     LiveAction::Sample(sample) => {
                         self.record(&client, &sample);
@@ -191,47 +202,59 @@ impl PmcdSampler {
 
     /// Keeps the values at the server's own time: both clocks may differ.
     fn record(&mut self, client: &PmcdClient, sample: &LiveSample) {
-        let mut values = Vec::with_capacity(sample.values.len());
-        let mut counters = HashMap::new();
-        let nanos = (sample.time.as_nanos()).saturating_sub(self.counters.time.as_nanos());
-        let seconds = Duration::from_nanos(nanos).as_secs_f64();
-        for found in &sample.values {
-            let Some(metric) = client.metric(found.metric) else {
-                continue;
-            };
-            let mut value = Some(found.value);
-            if metric.semantics == Semantics::Counter {
-                let key = (found.metric.0, found.instance);
-                counters.insert(key, found.value);
-                let before = self.counters.values.get(&key);
-                let grown = before.map(|before| (found.value - before) / seconds);
-                value = grown.filter(|grown| grown.is_finite() && *grown >= 0.0);
+        let counters = LiveCounters::of(client, sample);
+        let before = std::mem::replace(&mut self.counters, counters);
+        let seconds = self.counters.seconds_since(&before);
+        let of_value = |found: &LiveValue| match self.counters.values.get(&key(found)) {
+            None => Some(found.value),
+            Some(now) => {
+                let grown = before.values.get(&key(found));
+                let grown = grown.map(|before| (now - before) / seconds);
+                grown.filter(|grown| grown.is_finite() && *grown >= 0.0)
             }
-            if let Some(value) = value {
-                let paths = paths(metric, found.instance);
-                values.extend(paths.map(|path| (path, value)));
-            }
-        }
-        self.counters = LiveCounters {
-            time: sample.time,
-            values: counters,
         };
+        let values = sample.values.iter().flat_map(|found| {
+            let value = of_value(found);
+            let named = value.map(|value| paths(client, found).map(move |path| (path, value)));
+            named.into_iter().flatten()
+        });
         let now = i64::try_from(self.clock.unix_time().as_secs()).unwrap_or(i64::MAX);
         self.ring.record_values(now, values);
     }
 }
 
+impl LiveCounters {
+    fn of(client: &PmcdClient, sample: &LiveSample) -> Self {
+        let is_counter = |found: &&LiveValue| {
+            let metric = client.metric(found.metric);
+            metric.is_some_and(|metric| metric.semantics == Semantics::Counter)
+        };
+        let counters = sample.values.iter().filter(is_counter);
+        Self {
+            time: sample.time,
+            values: counters.map(|found| (key(found), found.value)).collect(),
+        }
+    }
+
+    fn seconds_since(&self, before: &Self) -> f64 {
+        let nanos = (self.time.as_nanos()).saturating_sub(before.time.as_nanos());
+        Duration::from_nanos(nanos).as_secs_f64()
+    }
+}
+
+fn key(value: &LiveValue) -> (u32, i32) {
+    (value.metric.0, value.instance)
+}
+
 /// One for each name of the metric; none for an instance that has no name (yet).
-fn paths(metric: &Metric, instance: i32) -> impl Iterator<Item = String> {
-    let mut instances = metric.instances.iter();
-    let instance = match metric.domain {
-        None => Some(String::new()),
-        Some(_) => instances.find(|found| found.id == instance).map(|found| {
-            let name = node(&found.name);
-            format!(".{name}")
-        }),
-    };
-    metric.names.iter().filter_map(move |name| {
+fn paths(client: &PmcdClient, value: &LiveValue) -> impl Iterator<Item = String> {
+    let metric = client.metric(value.metric);
+    let instance = client.instance(value).map(|found| match &*found.name {
+        "" => String::new(),
+        name => format!(".{}", node(name)),
+    });
+    let names = metric.into_iter().flat_map(|metric| &metric.names);
+    names.filter_map(move |name| {
         let nodes: Vec<String> = name.split('.').map(node).collect();
         Some(format!("{ROOT}.{}{}", nodes.join("."), instance.as_ref()?))
     })
@@ -260,5 +283,3 @@ fn lock(connection: &LivePmcd) -> std::sync::MutexGuard<'_, Option<PmcdShutdown>
 const THREAD: &str = "bh-pmcd";
 const ROOT: &str = "pmcd";
 const READ_BYTES: usize = 64 << 10;
-/// More are left out; a prefix chooses which.
-const METRICS_MAX: usize = 10_000;

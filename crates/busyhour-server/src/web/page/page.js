@@ -2,6 +2,8 @@
 (() => {
   const HISTORY_LEN = 120;
   const ROWS_MAX = 20;
+  // Every kind has a line, and the busiest queues have one of their own.
+  const QUEUES_MAX = 50;
   const SLOW_NS = 100e6;
   const STUCK_NS = 1e9;
   const history = [];
@@ -162,20 +164,21 @@
 
   const same = (one) => (other) => other.kind === one.kind && other.name === one.name;
 
+  const age = (one) => Math.max(one.oldest_waiting_ns, one.running_for_ns);
+
   /** By how long something has waited or run, alerts first. */
   function slowest(a, b) {
-    return (b.is_high || false) - (a.is_high || false) || b.oldest_waiting_ns - a.oldest_waiting_ns ||
+    return (b.is_high || false) - (a.is_high || false) || age(b) - age(a) ||
       b.queued_len - a.queued_len || a.kind.localeCompare(b.kind) || a.name.localeCompare(b.name);
   }
 
   function drawQueues(list, earlier, seconds) {
     const all = [...list].sort(slowest);
-    const age = (one) => Math.max(one.oldest_waiting_ns, one.running_for_ns);
     const slow = all.filter((one) => one.is_high || severity(age(one)));
     byId("queues-summary").textContent =
-      `${all.length}, ${slow.length} slow${all.length > ROWS_MAX ? `; the ${ROWS_MAX} slowest` : ""}`;
+      `${all.length}, ${slow.length} slow${all.length > QUEUES_MAX ? `; the ${QUEUES_MAX} slowest` : ""}`;
     const known = (value, show) => (value === null ? "–" : show(value));
-    byId("queues").tBodies[0].replaceChildren(...all.slice(0, ROWS_MAX).map((one) => {
+    byId("queues").tBodies[0].replaceChildren(...all.slice(0, QUEUES_MAX).map((one) => {
       const past = earlier.find(same(one));
       const grown = past && seconds > 0 ? Math.max(0, one.processed - past.processed) / seconds : 0;
       const made = row([

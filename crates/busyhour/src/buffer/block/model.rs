@@ -41,7 +41,7 @@ impl Block {
     fn pin(&self, pinner: &Pinner) -> bool {
         loop {
             match self.slot.pin_byte(LEN - 1, pinner, &self.stripes) {
-                RefByte::Held => return true,
+                RefByte::Held | RefByte::FirstHeld => return true,
                 RefByte::NotLive => return false,
                 RefByte::TooMany(_) => unreachable!("a model has few pins"),
                 RefByte::Withdrawn(remaining) => self.settle(remaining),

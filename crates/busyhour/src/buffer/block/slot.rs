@@ -202,7 +202,13 @@ impl Slot {
                 continue;
             }
             match self.swap(word, word.striped()) {
-                Ok(()) => return self.pin_stripe(offset, pinner, stripes),
+                Ok(()) => {
+                    let pinned = self.pin_stripe(offset, pinner, stripes);
+                    return match pinned {
+                        RefByte::Held => RefByte::FirstHeld,
+                        other => other,
+                    };
+                }
                 Err(now) => word = now,
             }
         }
@@ -363,6 +369,8 @@ impl Pinner {
 pub(in crate::buffer) enum RefByte {
     /// The caller holds the block.
     Held,
+    /// The same, by the first pin since the block was opened for a value.
+    FirstHeld,
     /// No live buffer has that byte; nothing changed.
     NotLive,
     /// The counter is full; nothing changed, but the caller may have become the
@@ -445,7 +453,7 @@ mod tests {
         };
         let last = loop {
             match slot.pin_byte(0, &pinner, &stripes) {
-                RefByte::Held => {}
+                RefByte::Held | RefByte::FirstHeld => {}
                 refused => break refused,
             }
         };

@@ -106,17 +106,6 @@ impl<E: Event, A> fmt::Debug for Attribute<E, A> {
     }
 }
 
-impl<E> Wanted<E> {
-    /// A copy for another partition.
-    pub(in crate::bus) fn share(&self) -> Self {
-        Self {
-            probe: Arc::clone(&self.probe),
-            hash: self.hash,
-            is_met: Arc::clone(&self.is_met),
-        }
-    }
-}
-
 /// The same in every run, since the order in which subscriptions learn of a
 /// removed key depends on it. Subscriptions whose values have the same hash
 /// cost as much as predicates.

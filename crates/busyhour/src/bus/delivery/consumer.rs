@@ -36,25 +36,6 @@ pub(in crate::bus) enum Filter<E: Event> {
     Having(Wanted<E>),
 }
 
-impl<E: Event> Filter<E> {
-    /// The same filter for each of `count` partitions; a filter by key has only
-    /// one.
-    pub(in crate::bus) fn share(self, count: usize) -> Vec<Self> {
-        match self {
-            Self::All => (0..count).map(|_| Self::All).collect(),
-            Self::Matching(wanted) => {
-                let share = |_| Self::Matching(Arc::clone(&wanted));
-                (0..count).map(share).collect()
-            }
-            Self::Having(wanted) => {
-                let share = |_| Self::Having(wanted.share());
-                (0..count).map(share).collect()
-            }
-            by_key @ Self::Key { .. } => vec![by_key],
-        }
-    }
-}
-
 /// One subscriber: its mailbox, and the consumer that empties it.
 pub(in crate::bus) struct Subscriber<E: Event> {
     name: Box<str>,
@@ -64,8 +45,6 @@ pub(in crate::bus) struct Subscriber<E: Event> {
     /// The id of this node.
     local: NodeId,
     consumer: Consumer<E>,
-    /// The shards it belongs to, if it belongs to more than one.
-    partition: Partition,
 }
 
 /// How the items of the mailbox are consumed.
@@ -81,17 +60,6 @@ pub(in crate::bus) enum Consumer<E: Event> {
         executor: Option<Arc<dyn Executor>>,
         waker: SpinLock<Option<Waker>>,
     },
-}
-
-/// Every `count`-th shard, from `index` on.
-#[derive(Clone, Copy)]
-pub(in crate::bus) struct Partition {
-    pub(in crate::bus) index: usize,
-    pub(in crate::bus) count: usize,
-}
-
-impl Partition {
-    pub(super) const WHOLE: Self = Self { index: 0, count: 1 };
 }
 
 /// Used only by the turn that is running.
@@ -121,7 +89,6 @@ impl<E: Event> Subscriber<E> {
         topic: &Arc<TopicInner<E>>,
         name: Box<str>,
         filter: Filter<E>,
-        partition: Partition,
         mailbox: Mailbox<E>,
         consumer: Consumer<E>,
     ) -> Self {
@@ -132,7 +99,6 @@ impl<E: Event> Subscriber<E> {
             topic: Arc::downgrade(topic),
             local: topic.local(),
             consumer,
-            partition,
         }
     }
 
@@ -146,7 +112,6 @@ impl<E: Event> Subscriber<E> {
         let executor = self.executor();
         SubscriptionStats {
             name: self.name.to_string(),
-            partition: self.partition.index as u64,
             filter: self.filter(),
             executor: executor.map_or_else(String::new, |executor| executor.name()),
             capacity: self.mailbox.capacity() as u64,
@@ -155,10 +120,6 @@ impl<E: Event> Subscriber<E> {
             lost: self.mailbox.lost(),
             ..SubscriptionStats::default()
         }
-    }
-
-    pub(in crate::bus) fn partition(&self) -> Partition {
-        self.partition
     }
 
     pub(in crate::bus) fn mailbox(&self) -> &Mailbox<E> {

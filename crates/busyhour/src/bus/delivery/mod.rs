@@ -12,7 +12,6 @@ mod items;
 mod change;
 mod lag;
 mod consumer;
-mod partitions;
 mod quantum;
 mod adaptive_spin;
 
@@ -20,7 +19,7 @@ pub(in crate::bus) use answers::Answers;
 pub use attribute::Attribute;
 pub(in crate::bus) use attribute::Probe;
 pub(in crate::bus) use change::{ChangeKind, ShardChange};
-pub(in crate::bus) use consumer::{Partition, Subscriber};
+pub(in crate::bus) use consumer::Subscriber;
 pub(in crate::bus) use item::{Item, Queued};
 pub(in crate::bus) use items::Items;
 pub(in crate::bus) use lag::{Lag, ToFetch};

@@ -1,8 +1,7 @@
 use super::{
     attribute::Attribute,
-    consumer::{Consumer, Filter, Partition, Subscriber},
+    consumer::{Consumer, Filter, Subscriber},
     mailbox::Mailbox,
-    partitions::{ParallelCallback, PartitionCallback},
     stream::EventStream,
 };
 use crate::{
@@ -150,71 +149,8 @@ impl<E: Event> SubscriptionBuilder<E> {
     ) -> Subscription<E> {
         let consumer = Consumer::callback(self.executor.take(), Box::new(callback));
         let filter = mem::replace(&mut self.filter, Filter::All);
-        let subscriber = self.subscribe(filter, Partition::WHOLE, consumer);
-        self.subscription(vec![subscriber])
-    }
-
-    /// Starts the subscription in this many partitions, which call the callback
-    /// at the same time. Each key belongs to one partition, so its events stay
-    /// in order.
-    ///
-    /// The executor should be a pool. The capacity applies to each partition.
-    /// [`Delivery::Replayed`] is delivered once when all partitions have
-    /// replayed, and later by each partition that had to catch up. A
-    /// subscription to one key has one partition.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::sync::atomic::{AtomicU32, Ordering};
-    /// use busyhour::{bus::{Delivery, Event, Topic}, pool::TaskPool};
-    /// # #[derive(Clone)]
-    /// # struct Tick(u32);
-    /// # impl Event for Tick {
-    /// #     type Key = u32;
-    /// #     fn key(&self) -> &u32 { &self.0 }
-    /// # }
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// static HEARD: AtomicU32 = AtomicU32::new(0);
-    /// let pool = TaskPool::builder().workers(2).build()?;
-    /// let ticks = Topic::builder("ticks").build();
-    /// let partitions = ticks.subscribe().on(&pool).start_parallel(4, |delivery| {
-    ///     if let Delivery::Event(..) = delivery {
-    ///         HEARD.fetch_add(1, Ordering::Relaxed);
-    ///     }
-    /// });
-    /// for number in 0..100 {
-    ///     _ = ticks.publish(Tick(number));
-    /// }
-    /// while !partitions.is_idle() {
-    ///     std::thread::yield_now();
-    /// }
-    /// assert_eq!(HEARD.load(Ordering::Relaxed), 100);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn start_parallel(
-        mut self,
-        partition_count: usize,
-        callback: impl Fn(Delivery<'_, E>) + Send + Sync + 'static,
-    ) -> Subscription<E> {
-        let count = match self.filter {
-            Filter::Key { .. } => 1,
-            Filter::All | Filter::Matching(_) | Filter::Having(_) => {
-                self.topic.partition_count(partition_count)
-            }
-        };
-        let shared = Arc::new(ParallelCallback::new(count, callback));
-        let filter = mem::replace(&mut self.filter, Filter::All);
-        let partition = |(index, filter)| {
-            let mut partition = PartitionCallback::new(Arc::clone(&shared));
-            let callback = Box::new(move |delivery: Delivery<'_, E>| partition.hear(delivery));
-            let consumer = Consumer::callback(self.executor.clone(), callback);
-            self.subscribe(filter, Partition { index, count }, consumer)
-        };
-        let subscribers = (0..count).zip(filter.share(count)).map(partition).collect();
-        self.subscription(subscribers)
+        let subscriber = self.subscribe(filter, consumer);
+        self.subscription(subscriber)
     }
 
     /// Starts the subscription as a stream for a task of any async runtime.
@@ -246,41 +182,32 @@ impl<E: Event> SubscriptionBuilder<E> {
     pub fn stream(mut self) -> EventStream<E> {
         let filter = mem::replace(&mut self.filter, Filter::All);
         let consumer = Consumer::stream(self.executor.take());
-        let subscriber = self.subscribe(filter, Partition::WHOLE, consumer);
-        EventStream::new(Arc::clone(&subscriber), self.subscription(vec![subscriber]))
+        let subscriber = self.subscribe(filter, consumer);
+        EventStream::new(Arc::clone(&subscriber), self.subscription(subscriber))
     }
 
-    fn subscribe(
-        &self,
-        filter: Filter<E>,
-        partition: Partition,
-        consumer: Consumer<E>,
-    ) -> Arc<Subscriber<E>> {
+    fn subscribe(&self, filter: Filter<E>, consumer: Consumer<E>) -> Arc<Subscriber<E>> {
         let conflates = self.conflates || self.overflow == Overflow::Conflate;
         let reseeds = self.replays && self.topic.is_cached();
         let mailbox = Mailbox::new(self.capacity, self.overflow, conflates, reseeds);
         let name = self.name.clone();
-        let subscriber = Subscriber::new(&self.topic, name, filter, partition, mailbox, consumer);
+        let subscriber = Subscriber::new(&self.topic, name, filter, mailbox, consumer);
         Arc::new(subscriber)
     }
 
-    fn subscription(self, subscribers: Vec<Arc<Subscriber<E>>>) -> Subscription<E> {
+    fn subscription(self, subscriber: Arc<Subscriber<E>>) -> Subscription<E> {
         // Made first, so that the subscription ends if a callback panics during
         // its replay.
         let mut subscription = Subscription {
             topic: self.topic,
-            subscribers: Vec::with_capacity(subscribers.len()),
+            subscriber: Some(Arc::clone(&subscriber)),
             announced: None,
         };
-        for subscriber in subscribers {
-            subscription.subscribers.push(Arc::clone(&subscriber));
-            if !subscriber.register() {
-                let _nothing_waits = subscriber.end();
-            }
-            subscription.topic.add(&subscriber, self.replays);
+        if !subscriber.register() {
+            let _nothing_waits = subscriber.end();
         }
-        let first = subscription.subscribers.first();
-        subscription.announced = first.and_then(|first| subscription.topic.announce(first));
+        subscription.topic.add(&subscriber, self.replays);
+        subscription.announced = subscription.topic.announce(&subscriber);
         subscription
     }
 }
@@ -289,8 +216,8 @@ impl<E: Event> SubscriptionBuilder<E> {
 #[doc(alias("Receiver", "ast_event_sub"))]
 pub struct Subscription<E: Event> {
     topic: Arc<TopicInner<E>>,
-    /// One for each partition.
-    subscribers: Vec<Arc<Subscriber<E>>>,
+    /// Until the subscription is dropped.
+    subscriber: Option<Arc<Subscriber<E>>>,
     /// Its number, if it is announced.
     announced: Option<u64>,
 }
@@ -308,9 +235,8 @@ impl<E: Event> Subscription<E> {
     /// state.
     ///
     /// Whatever waits is delivered before, and every later change after; nothing
-    /// is lost between. Each partition of a parallel subscription announces the
-    /// end of its own replay. While a replay has not begun, asking again adds
-    /// nothing to it. On a topic without a cache only the notice is delivered.
+    /// is lost between. While a replay has not begun, asking again adds nothing
+    /// to it. On a topic without a cache only the notice is delivered.
     ///
     /// # Examples
     ///
@@ -337,39 +263,34 @@ impl<E: Event> Subscription<E> {
     /// ```
     #[doc(alias = "ast_event_dump_cache")]
     pub fn replay(&self) {
-        let mut panics = Panics::default();
-        for subscriber in &self.subscribers {
-            panics.catch(|| self.topic.order_replay(subscriber));
+        if let Some(subscriber) = &self.subscriber {
+            self.topic.order_replay(subscriber);
         }
     }
 
     /// Whether no event waits and no turn is running or scheduled.
     pub fn is_idle(&self) -> bool {
-        let mut subscribers = self.subscribers.iter();
-        subscribers.all(|subscriber| subscriber.mailbox().is_idle())
+        let subscriber = self.subscriber.as_ref();
+        subscriber.is_none_or(|subscriber| subscriber.mailbox().is_idle())
     }
 
     /// Deliveries that this subscription has lost so far, announced or not.
     pub fn lost(&self) -> u64 {
-        let subscribers = self.subscribers.iter();
-        subscribers
-            .map(|subscriber| subscriber.mailbox().lost())
-            .sum()
+        let subscriber = self.subscriber.as_ref();
+        subscriber.map_or(0, |subscriber| subscriber.mailbox().lost())
     }
 
     /// The number of events in the queue.
     pub fn queued_len(&self) -> usize {
-        let subscribers = self.subscribers.iter();
-        subscribers
-            .map(|subscriber| subscriber.mailbox().len())
-            .sum()
+        let subscriber = self.subscriber.as_ref();
+        subscriber.map_or(0, |subscriber| subscriber.mailbox().len())
     }
 }
 
 impl<E: Event> Drop for Subscription<E> {
     fn drop(&mut self) {
         let mut panics = Panics::default();
-        for subscriber in self.subscribers.drain(..) {
+        if let Some(subscriber) = self.subscriber.take() {
             subscriber.unregister();
             panics.catch(|| self.topic.remove_subscriber(&subscriber));
             panics.catch(|| subscriber.mailbox().close());

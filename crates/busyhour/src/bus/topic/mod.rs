@@ -1,6 +1,5 @@
 mod builder;
 mod registry;
-mod router;
 mod forward;
 mod removed;
 mod expiry;
@@ -18,7 +17,6 @@ pub(in crate::bus) use expiry::{Expiry, Limited};
 pub use forward::{Forward, ForwardError};
 pub use registry::Registry;
 pub use removed::Removed;
-pub use router::Router;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// A stream of events of one type, with the last value of each key if it is cached.
