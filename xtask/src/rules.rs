@@ -178,8 +178,31 @@ const STORM: Layers = Layers {
         arrow("driver", &["plan", "wire", "results", "agents"]),
         arrow("watch_driver", &["plan", "wire", "agents"]),
         arrow(
+            "call_driver",
+            &["plan", "wire", "results", "agents", "watch_driver"],
+        ),
+        arrow(
+            "call_run",
+            &[
+                "plan",
+                "wire",
+                "results",
+                "agents",
+                "driver",
+                "watch_driver",
+                "call_driver",
+            ],
+        ),
+        arrow(
             "run",
-            &["plan", "results", "agents", "driver", "watch_driver"],
+            &[
+                "plan",
+                "results",
+                "agents",
+                "driver",
+                "watch_driver",
+                "call_run",
+            ],
         ),
     ],
 };

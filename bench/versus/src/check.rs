@@ -190,6 +190,21 @@ impl Expect {
         }
     }
 
+    /// Every call goes as planned on both sides. With the full contract every lamp is right
+    /// at the end, so that no device waits for its lamp before it is called again.
+    pub fn calls(params: &Params) -> Self {
+        let offered = params.get("offered");
+        let calls = offered.map(|offered| ("calls", offered * params.number("seconds")));
+        let lamps = [("lamps_wrong", 0), ("lamps_stale", 0)];
+        Self {
+            exact: vec![("failed", 0), ("unexpected", 0)],
+            exact_if_full: lamps.into_iter().chain(calls).collect(),
+            positive: vec!["answered"],
+            equal: vec![("answered", "calls")],
+            ..Self::default()
+        }
+    }
+
     /// Not all registrations succeed, but the load must have been as planned.
     pub fn storm_overload(_: &Params) -> Self {
         Self {

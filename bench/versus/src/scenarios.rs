@@ -354,6 +354,67 @@ pub const SCENARIOS: &[Scenario] = &[
         tiny: || watched(10, &[2]),
         expect: Expect::storm_watchers,
     },
+    Scenario {
+        name: "calls",
+        work: "calls",
+        about: "calls between 1,000 registered telephones through a proxy, so many a second: INVITE, 180, 200, ACK, BYE",
+        axis: "offered",
+        metrics: CALLS,
+        weight: 10,
+        full: || {
+            [
+                calls(10, "plain", &[50, 200, 500, 1_000]),
+                calls(10, "forked", &[200, 800]),
+                calls(10, "watched", &[50, 200]),
+                calls(10, "authenticated", &[200, 1_000]),
+            ]
+            .concat()
+        },
+        short: || {
+            [
+                calls(3, "plain", &[50, 200, 500, 1_000]),
+                calls(3, "forked", &[200, 800]),
+                calls(3, "watched", &[50, 200]),
+                calls(3, "authenticated", &[200, 1_000]),
+            ]
+            .concat()
+        },
+        quick: || {
+            let quick = |flow| calls(1, flow, &[100]);
+            ["plain", "forked", "watched", "authenticated"]
+                .map(quick)
+                .concat()
+        },
+        tiny: || calls(1, "plain", &[20]),
+        expect: Expect::calls,
+    },
+    Scenario {
+        name: "calls",
+        work: "calls-ceiling",
+        about: "the next call begins as soon as one is over, so many at a time",
+        axis: "outstanding",
+        metrics: CALLS,
+        weight: 5,
+        full: || busy_calls(10),
+        short: || busy_calls(3),
+        quick: || {
+            vec![
+                Params::default()
+                    .with_word("flow", "plain")
+                    .with("outstanding", 32)
+                    .with("seconds", 1),
+            ]
+        },
+        tiny: || {
+            vec![
+                Params::default()
+                    .with_word("flow", "plain")
+                    .with("outstanding", 2)
+                    .with("seconds", 1),
+            ]
+        },
+        expect: Expect::calls,
+    },
 ];
 
 const TIMER_COUNTS: &[u64] = &[
@@ -387,6 +448,20 @@ const WATCHED: &[Metric] = &[
     lower("cpu_us_per_notify", "µs"),
     lower("told_after_ms", "ms"),
     lower("memory_mib", "MiB"),
+];
+
+const CALLS: &[Metric] = &[
+    lower("cpu_us_per_call", "µs"),
+    higher("calls_per_s", "1/s"),
+    lower("answer_p50_us", "µs"),
+    lower("answer_p99_us", "µs"),
+    lower("ringing_p99_us", "µs"),
+    lower("notify_p50_us", "µs"),
+    lower("notify_p99_us", "µs"),
+    lower("states_skipped", "states"),
+    lower("states_stale", "states"),
+    lower("lamps_wrong", "lamps"),
+    lower("retransmissions", "messages"),
 ];
 
 const fn lower(name: &'static str, unit: &'static str) -> Metric {
@@ -511,6 +586,28 @@ fn watched(watchers: u64, devices: &[u64]) -> Vec<Params> {
             ("devices", devices),
         ],
     )
+}
+
+fn calls(seconds: u64, flow: &str, offered: &[u64]) -> Vec<Params> {
+    let flow = Params::default().with_word("flow", flow);
+    from(flow, &[("seconds", &[seconds]), ("offered", offered)])
+}
+
+/// A forked call rings for 50 ms, so there must be more of them at a time.
+fn busy_calls(seconds: u64) -> Vec<Params> {
+    let flows = [
+        ("plain", 32),
+        ("forked", 200),
+        ("watched", 32),
+        ("authenticated", 32),
+    ];
+    let one = |(flow, outstanding): (&str, u64)| {
+        Params::default()
+            .with_word("flow", flow)
+            .with("seconds", seconds)
+            .with("outstanding", outstanding)
+    };
+    flows.map(one).to_vec()
 }
 
 fn grid(axes: &[(&str, &[u64])]) -> Vec<Params> {

@@ -82,6 +82,11 @@ impl Driver {
         self.agent.is_registered(index)
     }
 
+    /// The socket, to go on with it when the devices have registered.
+    pub fn into_socket(self) -> StormSocket {
+        self.socket
+    }
+
     fn begin_due(&mut self, schedule: &mut Schedule, now: Instant) {
         for _ in 0..BATCH {
             let Some((index, due)) = schedule.next(now, self.agent.in_flight()) else {

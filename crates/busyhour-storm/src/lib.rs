@@ -12,9 +12,12 @@ mod results;
 mod agents;
 mod driver;
 mod watch_driver;
+mod call_driver;
+mod call_run;
 mod run;
 
 pub use plan::args::{Kind, Protocol, Storm};
 pub use plan::pattern::{Pattern, PatternError};
+pub use results::call_report::{CallReport, LampUse};
 pub use results::report::{Report, ServerUse, WatchUse};
 pub use run::{Print, StormError};

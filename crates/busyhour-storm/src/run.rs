@@ -17,11 +17,13 @@ use super::agents::iax2_agent::Iax2Agent;
 use super::agents::pending::Timing;
 use super::agents::registering_agent::RegisteringAgent;
 use super::agents::sip_agent::SipAgent;
+use super::call_run::{CallStorm, NotBegun};
 use super::driver::Driver;
 use super::plan::args::{Kind, Protocol, Storm, Transport};
 use super::plan::pace::{Pace, Phase};
 use super::plan::pattern::PatternError;
 use super::plan::users::StormUsers;
+use super::results::call_report::CallReport;
 use super::results::journal::Journal;
 use super::results::peak::PeakMeter;
 use super::results::process::{Process, Usage};
@@ -83,6 +85,43 @@ pub enum StormError {
         /// All watchers.
         watchers: u64,
     },
+    /// Calls are made by SIP.
+    #[error("IAX2 telephones are not called by --calls: leave out --protocol iax2")]
+    NoCalls,
+    /// Each lamp has one watcher.
+    #[error(
+        "{watchers} watchers for {devices} devices: with --calls each device has a watcher, \
+        so --watchers is 0 or as many as --devices"
+    )]
+    OneLampEach {
+        /// Watchers wanted.
+        watchers: u32,
+        /// Called devices.
+        devices: u32,
+    },
+    /// The report was printed, but calls failed on either side, or messages came that
+    /// belong to no call.
+    #[error("{failed} failures in {calls} calls, {unexpected} unexpected messages{advice}")]
+    CallsFailed {
+        /// What went wrong on both sides.
+        failed: u64,
+        /// Calls begun.
+        calls: u64,
+        /// Messages that belong to no call.
+        unexpected: u64,
+        /// What to do, if the reason is known; it begins a new line.
+        advice: &'static str,
+    },
+    /// The report was printed, but lamps were wrong.
+    #[error("{stale} stale states, {wrong} of {lamps} lamps are wrong at the end")]
+    LampsWrong {
+        /// States shown after a later one, or too early.
+        stale: u64,
+        /// Lamps that are wrong at the end.
+        wrong: u64,
+        /// All lamps.
+        lamps: u64,
+    },
     /// The first step of a ramp failed already.
     #[error("even the first step of the ramp failed")]
     NoCeiling,
@@ -98,6 +137,9 @@ impl Storm {
     /// # Errors
     /// When the storm could not be made, or a registration failed.
     pub fn run(self, print: Print<'_>) -> Result<(), StormError> {
+        if self.calls {
+            return self.call(print);
+        }
         let mut storm = Running::new(self)?;
         storm.warm_up()?;
         storm.subscribe()?;
@@ -105,6 +147,41 @@ impl Storm {
             storm.ramp(print)
         } else {
             storm.once(print)
+        }
+    }
+
+    fn call(&self, print: Print<'_>) -> Result<(), StormError> {
+        let (watchers, devices) = (self.watchers, self.devices);
+        if self.protocol == Protocol::Iax2 {
+            return Err(StormError::NoCalls);
+        }
+        if watchers != 0 && watchers != devices {
+            return Err(StormError::OneLampEach { watchers, devices });
+        }
+        let storm = CallStorm {
+            args: self,
+            users: self.users()?,
+            timing: self.timing(),
+            pace: self.pace(),
+        };
+        let report = storm.run().map_err(|error| self.not_begun(error))?;
+        print(text(self.json, &report, || report.to_string())).map_err(StormError::Output)?;
+        judge_calls(&report)
+    }
+
+    fn not_begun(&self, error: NotBegun) -> StormError {
+        let target = self.target();
+        match error {
+            NotBegun::Unreachable(source) => StormError::Unreachable { target, source },
+            NotBegun::NotRegistered(tally) => StormError::Failed {
+                failed: tally.sent - tally.acknowledged,
+                sent: tally.sent,
+                advice: tally.advice(self.auth.is_some()),
+            },
+            NotBegun::NotSubscribed(failed) => StormError::NotSubscribed {
+                failed,
+                watchers: self.watchers.into(),
+            },
         }
     }
 
@@ -259,7 +336,7 @@ impl Running {
             once
         };
         let (report, tally) = self.measured(phase)?;
-        print(self.text(&report, || report.to_string())).map_err(StormError::Output)?;
+        print(text(self.args.json, &report, || report.to_string())).map_err(StormError::Output)?;
         self.judge(&tally)?;
         report.watch.map_or(Ok(()), |watch| judge_watchers(&watch))
     }
@@ -274,7 +351,7 @@ impl Running {
             per_second *= RAMP_FACTOR;
         }
         let ceiling = steps.iter().rev().nth(1).and_then(|step| step.offered);
-        let text = self.text(&steps, || match ceiling {
+        let text = text(self.args.json, &steps, || match ceiling {
             Some(ceiling) => format!("{}\nceiling: {ceiling:.0} a second", ramp_table(&steps)),
             None => ramp_table(&steps).to_string(),
         });
@@ -457,16 +534,37 @@ impl Running {
             }),
         }
     }
+}
 
-    /// The report in the requested format.
-    fn text(&self, value: &impl Serialize, table: impl FnOnce() -> String) -> String {
-        match self.args.json {
-            // Reports contain only numbers and names, which JSON can always
-            // represent.
-            true => serde_json::to_string_pretty(value).unwrap_or_default(),
-            false => table(),
-        }
+/// The report in the requested format.
+fn text(json: bool, value: &impl Serialize, table: impl FnOnce() -> String) -> String {
+    match json {
+        // Reports contain only numbers and names, which JSON can always represent.
+        true => serde_json::to_string_pretty(value).unwrap_or_default(),
+        false => table(),
     }
+}
+
+fn judge_calls(report: &CallReport) -> Result<(), StormError> {
+    let is_refused = report.failures.contains_key("INVITE 407");
+    if report.failed > 0 || report.unexpected > 0 {
+        return Err(StormError::CallsFailed {
+            failed: report.failed,
+            calls: report.calls,
+            unexpected: report.unexpected,
+            advice: if is_refused { CHALLENGED } else { "" },
+        });
+    }
+    let lamps = report
+        .lamps
+        .filter(|lamps| lamps.lamps_stale + lamps.lamps_wrong > 0);
+    lamps.map_or(Ok(()), |lamps| {
+        Err(StormError::LampsWrong {
+            stale: lamps.lamps_stale,
+            wrong: lamps.lamps_wrong,
+            lamps: lamps.lamps,
+        })
+    })
 }
 
 /// Whether the server kept up in a step of a ramp.
@@ -540,6 +638,9 @@ fn bracketed(address: IpAddr) -> String {
 fn random() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
+
+const CHALLENGED: &str = "\nthe server asks callers for passwords: give --auth USER:PASSWORD, with accounts for twice \
+    as many users as --devices, since the callers are other users";
 
 /// Registrations in progress at a time while the devices that will refresh
 /// are registered.

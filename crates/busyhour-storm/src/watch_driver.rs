@@ -34,12 +34,44 @@ impl WatchDriver {
     ) -> io::Result<Self> {
         let socket = StormSocket::new(target, Transport::Udp)?;
         let agent = WatchAgent::new(users, devices, socket.local_addr()?, timing);
-        Ok(Self {
+        Ok(Self::with(socket, agent, clock))
+    }
+
+    /// As [`WatchDriver::new`], for watchers of lamps.
+    ///
+    /// # Errors
+    /// When no socket can be had or the target can't be reached from here.
+    pub fn of_lamps(
+        target: SocketAddr,
+        clock: Clock,
+        users: StormUsers,
+        devices: u32,
+        timing: Timing,
+    ) -> io::Result<Self> {
+        let socket = StormSocket::new(target, Transport::Udp)?;
+        let agent = WatchAgent::of_lamps(users, devices, socket.local_addr()?, timing);
+        Ok(Self::with(socket, agent, clock))
+    }
+
+    fn with(socket: StormSocket, agent: WatchAgent, clock: Clock) -> Self {
+        Self {
             socket,
             agent,
             clock,
             outbox: Outbox::default(),
-        })
+        }
+    }
+
+    /// Takes what has come, without waiting. Returns the number of messages.
+    pub fn poll(&mut self, now: Instant, inbox: &mut Inbox) -> usize {
+        self.agent.expire(now, &mut self.outbox);
+        let received = self.take(now, inbox);
+        self.send();
+        received
+    }
+
+    pub fn socket(&self) -> &StormSocket {
+        &self.socket
     }
 
     /// Lets `count` watchers subscribe, and waits until each has received a
@@ -96,13 +128,20 @@ impl WatchDriver {
     fn step(&mut self, now: Instant, inbox: &mut Inbox) {
         self.agent.expire(now, &mut self.outbox);
         self.send();
+        match self.take(now, inbox) {
+            0 => self.wait(now),
+            _ => self.send(),
+        }
+    }
+
+    fn take(&mut self, now: Instant, inbox: &mut Inbox) -> usize {
         let (agent, outbox) = (&mut self.agent, &mut self.outbox);
         let mut take = |datagram: &[u8]| agent.receive(now, datagram, outbox);
-        match self.socket.receive(inbox, &mut take) {
-            Ok(0) => self.wait(now),
-            Ok(_) => self.send(),
-            Err(_) => self.agent.tally.socket_errors += 1,
-        }
+        let received = self.socket.receive(inbox, &mut take);
+        received.unwrap_or_else(|_| {
+            self.agent.tally.socket_errors += 1;
+            0
+        })
     }
 
     fn send(&mut self) {

@@ -1,4 +1,4 @@
-//! Registrars as processes on loopback, all under the same load: `busyhour
+//! Registrars and proxies as processes on loopback, all under the same load: `busyhour
 //! storm`.
 
 use std::{
@@ -9,23 +9,29 @@ use std::{
 use kit::{Args, Output, args::refuse};
 use serde_json::Value;
 
+mod calls;
 mod cores;
 mod registrar;
 mod usage;
 
 use cores::Cores;
-use registrar::Registrar;
+use registrar::{Duty, Registrar};
 use usage::Usage;
 
 fn main() {
     let args = Args::from_command_line();
     let (variant, scenario) = args.variant_and_scenario();
-    let auth = args.number("auth") == 1;
-    let is_watched = scenario == "storm-watchers";
-    if scenario == "storm-overload" {
-        return overload(&args, variant, auth).print();
+    let auth = args.optional("auth") == Some(1);
+    match scenario {
+        "storm-overload" => return overload(&args, variant, auth).print(),
+        "calls" | "calls-ceiling" => return calls::run(&args, variant),
+        _ => {}
     }
-    let registrar = Registrar::start(variant, auth, is_watched, &Cores::all());
+    let duty = match scenario {
+        "storm-watchers" => Duty::Watched,
+        _ => Duty::Register,
+    };
+    let registrar = Registrar::start(variant, auth, duty, &Cores::all());
     let outcome = match scenario {
         "storm" | "storm-iax2" => offered(&args, &registrar),
         "storm-ceiling" => ceiling(&args, &registrar),
@@ -115,7 +121,7 @@ fn watchers(args: &Args, registrar: &Registrar) -> Outcome {
 /// it so many hundredths of that limit, and measures how much succeeds.
 fn overload(args: &Args, variant: &str, auth: bool) -> Overload {
     let [here, there] = Cores::apart(SERVER_PERCENT);
-    let registrar = Registrar::start(variant, auth, false, &here);
+    let registrar = Registrar::start(variant, auth, Duty::Register, &here);
     let (seconds, kind) = (args.number("seconds"), args.word("kind").unwrap_or(""));
     let devices = match kind {
         "refresh" => FLEET,

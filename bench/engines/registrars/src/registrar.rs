@@ -13,6 +13,18 @@ use tempfile::TempDir;
 
 use crate::cores::Cores;
 
+/// What a server has to do besides registering devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    Register,
+    /// Notify watchers of registrations.
+    Watched,
+    /// Carry calls.
+    Call,
+    /// Carry calls, and notify watchers of the dialogs.
+    WatchedCall,
+}
+
 pub struct Registrar {
     child: Child,
     pub port: u16,
@@ -22,17 +34,22 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Starts a registrar; with `is_watched` it also notifies watchers of
-    /// registrations.
-    pub fn start(variant: &str, auth: bool, is_watched: bool, cores: &Cores) -> Self {
+    pub fn start(variant: &str, auth: bool, duty: Duty, cores: &Cores) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (port, iax2_port) = (free_port(), free_port());
         let ports = [port, iax2_port];
         let mut command = match variant {
             "busyhour" => busyhour(folder.path(), ports, auth, "memory", cores),
             "busyhour-durable" => busyhour(folder.path(), ports, auth, "full", cores),
-            "kamailio" if is_watched => kamailio(folder.path(), &presence(port), cores),
-            "kamailio" => kamailio(folder.path(), &in_memory(port, auth), cores),
+            "kamailio" => {
+                let text = match duty {
+                    Duty::Register => in_memory(port, auth),
+                    Duty::Watched => presence(port),
+                    Duty::Call => proxy(port, auth, false),
+                    Duty::WatchedCall => proxy(port, auth, true),
+                };
+                kamailio(folder.path(), &text, cores)
+            }
             other => refuse(&format!("no registrar {other}")),
         };
         command
@@ -154,6 +171,59 @@ fn presence(port: u16) -> String {
          sl_send_reply(\"200\", \"OK\");\n}}\n"
     )
 }
+
+/// Kamailio's configuration as a registrar and proxy with Record-Route. If it is watched, it
+/// publishes the dialogs that it carries to itself, and keeps everything in memory.
+fn proxy(port: u16, auth: bool, is_watched: bool) -> String {
+    let check = if auth {
+        "if (!pv_auth_check(\"$fd\", \"secret\", \"0\", \"0\")) { proxy_challenge(\"$fd\", \"0\"); exit; } \
+         consume_credentials();"
+    } else {
+        ""
+    };
+    let (modules, track, handle) = match is_watched {
+        false => (String::new(), "", ""),
+        true => (dialogs(port), "dlg_manage();", HANDLE_WATCHERS),
+    };
+    format!(
+        "#!KAMAILIO\ndebug=-1\nlog_stderror=no\nfork=yes\nchildren=2\ndisable_tcp=yes\nauto_aliases=no\n\
+         listen=udp:127.0.0.1:{port}\nloadmodule \"kex.so\"\nloadmodule \"tm.so\"\nloadmodule \"sl.so\"\n\
+         loadmodule \"rr.so\"\nloadmodule \"pv.so\"\nloadmodule \"maxfwd.so\"\nloadmodule \"siputils.so\"\n\
+         loadmodule \"textops.so\"\nloadmodule \"usrloc.so\"\nloadmodule \"registrar.so\"\nloadmodule \"auth.so\"\n\
+         modparam(\"usrloc\", \"db_mode\", 0)\nmodparam(\"usrloc\", \"hash_size\", 14)\n\
+         modparam(\"registrar\", \"max_expires\", 7200)\n{modules}\
+         request_route {{\n  if (!mf_process_maxfwd_header(\"10\")) {{ sl_send_reply(\"483\", \"Too Many Hops\"); exit; }}\n  \
+         if (is_method(\"REGISTER\")) {{ {register} save(\"location\"); exit; }}\n  {handle}\
+         if (is_method(\"CANCEL\")) {{ if (t_check_trans()) {{ t_relay(); }} exit; }}\n  \
+         if (has_totag()) {{\n    if (loose_route()) {{ t_relay(); exit; }}\n    \
+         if (is_method(\"ACK\")) {{ if (t_check_trans()) {{ t_relay(); }} exit; }}\n    \
+         sl_send_reply(\"404\", \"Not Here\"); exit;\n  }}\n  \
+         t_check_trans();\n  if (!is_method(\"INVITE\")) {{ sl_send_reply(\"200\", \"OK\"); exit; }}\n  \
+         {check} record_route(); {track}\n  \
+         if (!lookup(\"location\")) {{ sl_send_reply(\"404\", \"Not Found\"); exit; }}\n  t_relay();\n}}\n",
+        register = check
+            .replace("proxy_challenge", "www_challenge")
+            .replace("consume_credentials();", ""),
+    )
+}
+
+/// What Kamailio needs to publish its dialogs to itself.
+fn dialogs(port: u16) -> String {
+    format!(
+        "loadmodule \"db_text.so\"\nloadmodule \"dialog.so\"\nloadmodule \"presence.so\"\n\
+         loadmodule \"presence_dialoginfo.so\"\nloadmodule \"pua.so\"\nloadmodule \"pua_dialoginfo.so\"\n\
+         modparam(\"presence|pua\", \"db_url\", \"text://{TABLES}\")\n\
+         modparam(\"presence\", \"server_address\", \"sip:127.0.0.1:{port}\")\n\
+         modparam(\"presence\", \"subs_db_mode\", 0)\nmodparam(\"presence\", \"publ_cache\", 2)\n\
+         modparam(\"presence\", \"subs_htable_size\", 14)\nmodparam(\"presence\", \"pres_htable_size\", 14)\n\
+         modparam(\"pua\", \"db_mode\", 0)\nmodparam(\"pua\", \"hash_size\", 14)\n\
+         modparam(\"pua\", \"outbound_proxy\", \"sip:127.0.0.1:{port}\")\n\
+         modparam(\"dialog\", \"db_mode\", 0)\nmodparam(\"dialog\", \"hash_size\", 16384)\n"
+    )
+}
+
+const HANDLE_WATCHERS: &str = "if (is_method(\"SUBSCRIBE\")) { if (t_newtran()) { handle_subscribe(); t_release(); } exit; }\n  \
+    if (is_method(\"PUBLISH\")) { if (t_newtran()) { handle_publish(); t_release(); } exit; }\n  ";
 
 fn kamailio(folder: &Path, text: &str, cores: &Cores) -> Command {
     let config = folder.join("kamailio.cfg");

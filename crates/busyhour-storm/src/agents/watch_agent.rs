@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use busyhour::clock::Instant;
 use busyhour::timer::TimerQueue;
 
+use crate::agents::lamps::Lamps;
 use crate::agents::pending::{Expired, PendingRequest, Timing};
 use crate::plan::pattern::shown;
 use crate::plan::users::StormUsers;
@@ -32,6 +33,9 @@ pub(crate) struct WatchAgent {
     timers: TimerQueue<u32>,
     in_flight: usize,
     pub tally: WatchTally,
+    /// With lamps, the watchers watch the dialogs of their devices; otherwise their
+    /// presence.
+    pub lamps: Option<Lamps>,
 }
 
 /// Counts of what happened to the watchers.
@@ -101,6 +105,15 @@ impl WatchAgent {
             timers: TimerQueue::new(),
             in_flight: 0,
             tally: WatchTally::default(),
+            lamps: None,
+        }
+    }
+
+    /// Watchers of the dialogs of their devices, one for each device.
+    pub fn of_lamps(users: StormUsers, devices: u32, local: SocketAddr, timing: Timing) -> Self {
+        Self {
+            lamps: Some(Lamps::new(devices)),
+            ..Self::new(users, devices, local, timing)
         }
     }
 
@@ -217,7 +230,13 @@ impl WatchAgent {
             return;
         }
         watcher.notified_cseq = cseq;
-        watcher.told = Some(says_open(notify.body()));
+        match &mut self.lamps {
+            None => watcher.told = Some(says_open(notify.body())),
+            Some(lamps) => {
+                let device = index.unwrap_or_default() % self.devices;
+                lamps.notified(now, device, notify.body());
+            }
+        }
         let state = notify.subscription_state().ok().flatten();
         if state.is_some_and(|state| state.is_terminated()) && !watcher.has_ended {
             watcher.has_ended = true;
@@ -370,11 +389,18 @@ impl WatchAgent {
                 HeaderName::Contact,
                 format_args!("<{}>", users.contact(device, *local)),
             )
-            .header(HeaderName::Event, "presence")
+            .header(HeaderName::Event, self.package())
             .header(HeaderName::Expires, pending.expires_s);
         match &pending.authorization {
             Some(value) => request.header(HeaderName::Authorization, value).finish(),
             None => request.finish(),
+        }
+    }
+
+    fn package(&self) -> &'static str {
+        match self.lamps {
+            None => "presence",
+            Some(_) => "dialog",
         }
     }
 

@@ -105,6 +105,30 @@ pub struct Storm {
     #[arg(long, value_name = "ADDRESS:PORT", requires = "watchers")]
     pub watch_target: Option<SocketAddr>,
 
+    /// Make calls to the devices, which register first: INVITE, 180, 200, ACK, at once BYE; --rate,
+    /// --closed and --over then count calls, and watchers watch the lamps (dialogs) of the devices
+    #[arg(long, conflicts_with_all = ["ramp", "kind", "journal", "threads"])]
+    pub calls: bool,
+
+    /// How many contacts each called device has: one answers, and the server must cancel the others
+    #[arg(long, default_value_t = 1, value_name = "COUNT", requires = "calls",
+        value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub forks: u32,
+
+    /// How long a called device rings before it answers
+    #[arg(long, default_value = "0s", value_name = "TIME", requires = "calls", value_parser = time)]
+    pub ring: Duration,
+
+    /// So many of a hundred callers give up (CANCEL) while it rings, and nobody answers them
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", requires = "calls",
+        value_parser = clap::value_parser!(u32).range(..=100))]
+    pub give_up: u32,
+
+    /// How long after the last call its server may use CPU time for it, until it has freed the
+    /// transactions
+    #[arg(long, default_value = "5500ms", value_name = "TIME", requires = "calls", value_parser = time)]
+    pub settle: Duration,
+
     /// Process id of the server, to measure its memory and its CPU time, including running children
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
@@ -248,12 +272,16 @@ Examples:
   busyhour storm --ramp --kind refresh           find the highest rate without a failure
   busyhour storm --rate 100000 --kind refresh --over 10s --patience 2s
                                                  overload: how much gets through
+  busyhour storm --calls --devices 1000 --rate 200 --over 10s --watchers 1000
+                                                 calls, and the lamps of the called devices
+  busyhour storm --calls --devices 1000 --closed 64 --over 10s --forks 2 --ring 50ms --give-up 10
 
 In user names and passwords {\x1b[0mn} stands for the number of the device, {n:06} for the number with six digits.
 
 Exit codes:
-  0  every registration was acknowledged, and every watcher has the right state
-  1  registrations failed, watchers have a wrong state, or the network failed";
+  0  every registration was acknowledged, every call went as planned on both sides, and every
+     watcher has the right state
+  1  registrations or calls failed, watchers have a wrong state, or the network failed";
 
 #[cfg(test)]
 mod tests {

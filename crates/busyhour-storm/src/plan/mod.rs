@@ -4,3 +4,4 @@ pub(crate) mod pattern;
 pub(crate) mod args;
 pub(crate) mod users;
 pub(crate) mod pace;
+pub(crate) mod call_plan;

@@ -7,3 +7,5 @@ pub(crate) mod progress;
 pub(crate) mod peak;
 pub(crate) mod process;
 pub(crate) mod report;
+pub(crate) mod call_tally;
+pub(crate) mod call_report;

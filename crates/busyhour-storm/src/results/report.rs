@@ -313,7 +313,7 @@ fn ramp_row(step: &Report) -> [String; 8] {
 }
 
 /// 12,345
-fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -326,7 +326,7 @@ fn count(value: u64) -> String {
 }
 
 /// 850 µs, 1.25 ms, 3.10 s; a dash where nothing was measured
-fn latency(micros: Option<f64>) -> String {
+pub(crate) fn latency(micros: Option<f64>) -> String {
     let Some(micros) = micros else {
         return "–".to_owned();
     };

@@ -85,16 +85,22 @@ impl StormSocket {
 
     /// Sleeps until something comes, something more can be sent, or the time is over.
     pub fn wait(&self, timeout: Duration) {
+        Self::wait_for_any(std::iter::once(self), timeout);
+    }
+
+    /// As [`StormSocket::wait`], for the first of several sockets.
+    pub fn wait_for_any<'a>(sockets: impl Iterator<Item = &'a Self>, timeout: Duration) {
+        let mut polled: Vec<_> = sockets.filter_map(Self::polled).collect();
+        // A signal or an error ends the wait early, and the loop looks again.
+        let _ = ppoll(&mut polled, Some(TimeSpec::from_duration(timeout)), None);
+    }
+
+    fn polled(&self) -> Option<PollFd<'_>> {
         let (socket, flags) = match self {
             Self::Datagrams(socket) => (Some(socket.as_fd()), PollFlags::POLLIN),
             Self::Connection(connection) => connection.awaited(),
         };
-        let mut sockets: Vec<_> = socket
-            .map(|socket| PollFd::new(socket, flags))
-            .into_iter()
-            .collect();
-        // A signal or an error ends the wait early, and the loop looks again.
-        let _ = ppoll(&mut sockets, Some(TimeSpec::from_duration(timeout)), None);
+        Some(PollFd::new(socket?, flags))
     }
 }
 
