@@ -11,7 +11,7 @@ use super::{
         logins::{self, Logins},
         nonces::Nonces,
     },
-    call::calls::{CallBounds, Calls, ServerEdge},
+    call::calls::{CallBounds, Calls, SHARDS as CALL_SHARDS, ServerEdge},
     core::Core,
     device::{
         compositor::Compositor,
@@ -238,6 +238,11 @@ fn tell_calls_of_flows(devices: &DeviceContext, calls: &Arc<Calls>) {
 fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
     let limits = &config.limits;
     let realm = config.authentication.realm();
+    // A hash spreads the calls of one holder over the shards, and not quite evenly.
+    let of_shard = |percent: u64| {
+        let share = limits.calls_max as u64 * percent / 100;
+        usize::try_from(2 * share).unwrap_or(usize::MAX) / CALL_SHARDS + CALLS_MIN
+    };
     CallBounds {
         policy: Policy {
             transactions_max: limits.calls_max,
@@ -247,6 +252,8 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
         },
         dialogs: DialogPolicy {
             calls_max: limits.calls_max,
+            calls_per_source_max: of_shard(limits.source_percent),
+            calls_per_account_max: of_shard(limits.account_percent),
             ..DialogPolicy::default()
         },
         transactions: bounds.phones(limits.calls_max),
@@ -343,5 +350,7 @@ const BYTES_MIN: u64 = 128 << 10;
 const ANSWERS_PART: u64 = 4;
 const NOTIFIES_PART: u64 = 4;
 const REQUESTS_PART: u64 = 8;
+/// One source or account may have so many calls in each shard at least.
+const CALLS_MIN: usize = 16;
 /// Messages that calls hold.
 const CALLS_PART: u64 = 4;

@@ -109,8 +109,13 @@ fn a_caller_that_gives_up_frees_the_called() {
     world.send(ALICE, &cancel(&sent));
     world.read_status(ALICE, "200");
     let cancel = world.read_request(BOB, "CANCEL");
-    world.send(BOB, &respond(BOB, &cancel, "200 OK"));
-    world.send(BOB, &respond(BOB, &invite, "487 Request Terminated"));
+    world.send_at_once(
+        BOB,
+        &[
+            respond(BOB, &cancel, "200 OK"),
+            respond(BOB, &invite, "487 Request Terminated"),
+        ],
+    );
     world.read_request(BOB, "ACK");
     let refusal = world.read_status(ALICE, "487");
     world.send(ALICE, &ack_of_refusal(&sent, &refusal));

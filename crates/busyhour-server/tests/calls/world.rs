@@ -173,11 +173,22 @@ impl World {
 
     /// A telephone sends.
     pub fn send(&mut self, phone: Phone, text: &str) {
+        self.send_at_once(phone, &[text.to_owned()]);
+    }
+
+    /// A telephone sends several messages without a pause.
+    pub fn send_at_once(&mut self, phone: Phone, texts: &[String]) {
+        for text in texts {
+            self.deliver(phone, text);
+        }
+        self.pass(20);
+    }
+
+    fn deliver(&mut self, phone: Phone, text: &str) {
         let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
         let local: SocketAddr = "192.0.2.1:5060".parse().unwrap();
         let flow = Flow::udp(local, phone.address.parse().unwrap());
         self.server.message(flow, &datagram);
-        self.pass(20);
     }
 
     pub fn pass(&mut self, milliseconds: u64) {

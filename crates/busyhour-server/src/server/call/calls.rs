@@ -614,6 +614,6 @@ const OPTIONS: KindOptions = KindOptions {
     unlabelled: "timer of calls",
 };
 /// More than threads, so that two threads seldom wait for each other.
-const SHARDS: usize = 64;
+pub(in crate::server) const SHARDS: usize = 64;
 /// Records that are kept in memory.
 const RECORDS_MAX: usize = 10_000;
