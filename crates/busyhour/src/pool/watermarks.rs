@@ -78,6 +78,11 @@ impl PoolWatermarks {
         self.is_high.load(Ordering::Relaxed)
     }
 
+    /// The same, as the lock says.
+    fn is_high_for_sure(&self) -> bool {
+        lock(&self.state).is_high
+    }
+
     /// How often the high one was crossed.
     pub(super) fn raised(&self) -> u64 {
         lock(&self.state).raised
@@ -133,12 +138,13 @@ impl Shared {
         }
     }
 
-    /// Looks in any case, as a worker does that finds nothing to do: the lock
-    /// decides whether a push that finds the queue too long comes before, so
-    /// that this sees it, or after, so that the push sees what this worker has
-    /// taken.
+    /// A worker finds nothing to do, so only an alert can end. The lock decides
+    /// whether a push that finds the queue too long comes before, so that this
+    /// sees it, or after, so that the push sees what this worker has taken.
     pub(super) fn look_at_marks(&self) {
-        if let Some(marks) = &self.marks {
+        if let Some(marks) = &self.marks
+            && marks.is_high_for_sure()
+        {
             self.look_at(marks);
         }
     }
