@@ -245,7 +245,7 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
     };
     CallBounds {
         policy: Policy {
-            transactions_max: limits.calls_max,
+            transactions_max: CALL_TRANSACTIONS * limits.calls_max,
             bytes_max: bounds.buffer_bytes / CALLS_PART,
             realm: (!realm.is_empty()).then(|| realm.into()),
             ..Policy::default()
@@ -256,7 +256,8 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
             calls_per_account_max: of_shard(limits.account_percent),
             ..DialogPolicy::default()
         },
-        transactions: bounds.phones(limits.calls_max),
+        transactions: bounds.phones(CALL_TRANSACTIONS * limits.calls_max),
+        memory: bounds.part_of_memory(CALLS_PART),
     }
 }
 
@@ -352,5 +353,8 @@ const NOTIFIES_PART: u64 = 4;
 const REQUESTS_PART: u64 = 8;
 /// One source or account may have so many calls in each shard at least.
 const CALLS_MIN: usize = 16;
-/// Messages that calls hold.
-const CALLS_PART: u64 = 4;
+/// Messages that calls hold: another eighth.
+const CALLS_PART: u64 = 8;
+/// Requests are remembered for 32 s after their answer, so a server has more of them than
+/// calls.
+const CALL_TRANSACTIONS: usize = 4;

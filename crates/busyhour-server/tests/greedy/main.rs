@@ -6,6 +6,7 @@
 mod support;
 
 mod bystander;
+mod calls;
 mod devices;
 mod http;
 mod iax2;

@@ -154,11 +154,17 @@ pub fn proven(request: &str, challenge: &str, user: &str, password: &str, count:
     let (method, rest) = request.split_once(' ').expect("a request");
     let (uri, _) = rest.split_once(' ').expect("a request");
     let message = Message::parse(challenge.as_bytes()).expect("a response");
-    let value = message.header(HeaderName::WwwAuthenticate).expect("a 401");
+    let (value, name) = match message.header(HeaderName::ProxyAuthenticate) {
+        Some(value) => (value, "Proxy-Authorization"),
+        None => {
+            let value = message.header(HeaderName::WwwAuthenticate);
+            (value.expect("a 401 or 407"), "Authorization")
+        }
+    };
     let challenge = DigestChallenge::parse(value).flatten().expect("a digest");
     let answer = Answer::new(&challenge, user, password, method, uri).expect("known");
     let line = format!(
-        "Authorization: {}\r\nContent-Length",
+        "{name}: {}\r\nContent-Length",
         answer.counted(count, "cnonce")
     );
     let proven = request.replace("Content-Length", &line);

@@ -54,6 +54,8 @@ pub(in crate::server) struct Calls {
     loops: LoopDetection,
     /// Requests that the proxy is responsible for.
     places: Arc<Shares>,
+    /// Bytes of their messages.
+    memory: Arc<Shares>,
     /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
     call_count: AtomicUsize,
     records: Mutex<VecDeque<CallRecord>>,
@@ -77,6 +79,8 @@ pub(in crate::server) struct CallBounds {
     pub(in crate::server) policy: Policy,
     pub(in crate::server) dialogs: DialogPolicy,
     pub(in crate::server) transactions: Shares,
+    /// Bytes of messages.
+    pub(in crate::server) memory: Shares,
 }
 
 struct ProxyShard {
@@ -127,6 +131,7 @@ impl Calls {
             policy,
             dialogs,
             transactions,
+            memory,
         } = bounds;
         let hasher = FixedState::with_seed(seed);
         let kind = SerializerKind::new(runtime, OPTIONS);
@@ -154,6 +159,7 @@ impl Calls {
             edge,
             loops,
             places: Arc::new(transactions),
+            memory: Arc::new(memory),
             call_count: AtomicUsize::new(0),
             records: Mutex::default(),
             responder,
@@ -242,8 +248,13 @@ impl Calls {
             holder,
             ..
         } = checked;
-        self.places.take(holder, 1)?;
-        let permit = Permit::new(Place::taken(self.places.clone(), holder));
+        // As it came, as it goes to each target, and its response.
+        let copies = checked.located.flows.len() as u64 + 2;
+        let bytes = inbound.datagram.len() as u64 * copies;
+        let permit = Permit::new(
+            Place::take(&self.places, holder, 1)?,
+            Place::take(&self.memory, holder, bytes)?,
+        );
         let now = self.clock.now();
         self.step(inbound.message, |state, out| {
             let begun = state
@@ -416,6 +427,11 @@ impl Calls {
             if let Some(permit) = proxy.data(event.transaction) {
                 tell_dialogs(dialogs, at, &event, permit, message, &mut out.dialogs);
             }
+            if is_final(event.kind)
+                && let Some(permit) = proxy.data_mut(event.transaction)
+            {
+                permit.finish();
+            }
         }
         proxy.drop_ended();
         for change in out.dialogs.changes.drain(..) {
@@ -517,6 +533,16 @@ impl ProxyShard {
     fn lock(&self) -> MutexGuard<'_, ShardInner> {
         lock(&self.state)
     }
+}
+
+/// Whether the request needs its messages no more.
+fn is_final(event: EventKind) -> bool {
+    matches!(
+        event,
+        EventKind::Answered { is_first: true, .. }
+            | EventKind::Refused { .. }
+            | EventKind::Unanswered
+    )
 }
 
 fn tell_dialogs(

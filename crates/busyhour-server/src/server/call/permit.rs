@@ -1,6 +1,6 @@
 //! What is kept with a request that the proxy is responsible for.
 
-use crate::server::load::shares::{Holder, Shares};
+use crate::server::load::shares::{Excess, Holder, Shares};
 use busyhour::bus::Name;
 use busyhour_proxy::dialogs::{CallHandle, DialogRequest, Party, Role};
 use busyhour_sip::Flow;
@@ -15,7 +15,9 @@ pub(in crate::server) struct Permit {
     /// The address of record that is called, and the flows of its targets by their labels.
     pub(super) callee: Option<Name>,
     pub(super) flows: Box<[Flow]>,
-    _place: Place,
+    /// The memory of its messages, until its final response.
+    memory: Option<Place>,
+    _transaction: Place,
 }
 
 /// What the table of dialogs calls the request.
@@ -31,21 +33,28 @@ pub(in crate::server) enum Tracking {
     Unknown(Box<([Party; 2], Role)>),
 }
 
-/// One of the transactions that the server may have at a time.
+/// A part of a bounded resource, given back when it is dropped.
 pub(super) struct Place {
-    places: Arc<Shares>,
+    shares: Arc<Shares>,
     holder: Holder,
+    amount: u64,
 }
 
 impl Permit {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(transaction: Place, memory: Place) -> Self {
         Self {
             tracking: Tracking::None,
             caller: None,
             callee: None,
             flows: Box::default(),
-            _place: place,
+            memory: Some(memory),
+            _transaction: transaction,
         }
+    }
+
+    /// Its final response was sent, so its messages are kept no longer.
+    pub(super) fn finish(&mut self) {
+        self.memory = None;
     }
 
     /// The called device, on the way to the target with this label.
@@ -64,14 +73,21 @@ impl Permit {
 }
 
 impl Place {
-    /// `places` has counted it.
-    pub(super) fn taken(places: Arc<Shares>, holder: Holder) -> Self {
-        Self { places, holder }
+    /// # Errors
+    ///
+    /// Why there is no room.
+    pub(super) fn take(shares: &Arc<Shares>, holder: Holder, amount: u64) -> Result<Self, Excess> {
+        shares.take(holder, amount)?;
+        Ok(Self {
+            shares: shares.clone(),
+            holder,
+            amount,
+        })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.give_back(self.holder, 1);
+        self.shares.give_back(self.holder, self.amount);
     }
 }
