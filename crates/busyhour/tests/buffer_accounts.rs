@@ -56,6 +56,9 @@ fn finds_are_counted_and_buffers_that_are_pinned() {
         pool.pin(value.as_ptr()).unwrap();
     }
     assert_eq!(counts(), (1, 0, 1), "once for each buffer");
+    for _ in 0..3 {
+        pool.unpin(value.as_ptr()).unwrap();
+    }
     // A small one, a large one, and one of a thread that then ends.
     let found = [10, 3_000_000].map(|len| pool.find(len).unwrap());
     let of_thread = pool.clone();

@@ -5,7 +5,8 @@ use super::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
         call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
         pcp_name, pmcd_or, put, realm, seconds, show_advertised_or, show_or, show_path_or,
-        show_socket_place, show_stream_listen, socket_place, stream_listen, url_or, workers,
+        show_socket_place, show_stream_listen, socket_place, stream_listen, url_or, user_or,
+        workers,
     },
 };
 use busyhour_store::masked;
@@ -226,6 +227,20 @@ pub const KEYS: &[SettingKey] = &[
         help: "Longest body of a publication; a longer one is answered 413",
         assign: |config, text| put(&mut config.watch.publication_len_max, text.parse().ok()),
         show: |config| config.watch.publication_len_max.to_string(),
+    },
+    SettingKey {
+        path: "calls.voicemail",
+        allowed: Allowed::Text("a user who registers, such as voicemail, or off"),
+        help: "Takes calls to devices that are busy, not registered or do not answer",
+        assign: |config, text| put(&mut config.calls.voicemail, user_or(OFF, text)),
+        show: |config| show_or(OFF, config.calls.voicemail.as_ref()),
+    },
+    SettingKey {
+        path: "calls.ring_seconds",
+        allowed: whole(1, 600, "seconds"),
+        help: "How long a device rings before calls.voicemail takes the call",
+        assign: |config, text| put(&mut config.calls.ring_time, seconds(text)),
+        show: |config| config.calls.ring_time.as_secs().to_string(),
     },
     SettingKey {
         path: "limits.devices",

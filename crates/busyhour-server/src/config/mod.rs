@@ -41,7 +41,7 @@ pub use setting_key::SettingKey;
 pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::graphite::Graphite;
 
-use crate::server::{Authentication, HintConfig, Limits, ServerConfig};
+use crate::server::{Authentication, CallConfig, HintConfig, Limits, ServerConfig};
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, RegistrationPolicy, watch::WatchPolicy};
@@ -65,6 +65,8 @@ pub struct Config {
     pub registration: RegistrationPolicy,
     /// Lifetimes of subscriptions and publications: the `[watch]` section.
     pub watch: WatchPolicy,
+    /// Calls between devices: the `[calls]` section.
+    pub calls: CallConfig,
     /// Limits of all tables: the `[limits]` section.
     pub limits: Limits,
     /// The dashboard, its API and the metrics.
@@ -408,6 +410,7 @@ impl Config {
             call_tokens: self.iax2.call_tokens,
             registration: self.registration.clone(),
             watch: self.watch.clone(),
+            calls: self.calls.clone(),
             limits: self.limits.clone(),
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             hints: self.hints.clone(),

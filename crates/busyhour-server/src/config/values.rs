@@ -5,7 +5,7 @@ use crate::web::PmcdAddress;
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::Advertised;
 use busyhour_sip::auth::Algorithm;
-use busyhour_store::PostgresOptions;
+use busyhour_store::{PostgresOptions, check_username};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -158,6 +158,14 @@ pub(super) fn pmcd_or(word: &str, text: &str) -> Option<Option<PmcdAddress>> {
 }
 
 /// A name of PCP: parts of letters, digits and `_`, joined by dots.
+/// A user, or none for `word`.
+pub(super) fn user_or(word: &str, text: &str) -> Option<Option<String>> {
+    match text == word {
+        true => Some(None),
+        false => check_username(text).ok().map(|()| Some(text.to_owned())),
+    }
+}
+
 pub(super) fn pcp_name(text: &str) -> Option<String> {
     let is_part = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -41,6 +41,8 @@ pub struct ServerConfig {
     /// How often a silent device that registered over datagrams is probed; zero turns
     /// probes off.
     pub probe_interval: Duration,
+    /// Calls between devices.
+    pub calls: CallConfig,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
     /// Bounds of every table.
@@ -66,8 +68,29 @@ impl Default for ServerConfig {
             registration: RegistrationPolicy::default(),
             watch: WatchPolicy::default(),
             probe_interval: Duration::ZERO,
+            calls: CallConfig::default(),
             hints: Vec::new(),
             limits: Limits::default(),
+        }
+    }
+}
+
+/// What happens to calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallConfig {
+    /// The user who takes calls that are not answered: a voicemail that registers as any
+    /// device does.
+    pub voicemail: Option<String>,
+    /// How long a device rings before the voicemail takes the call; without one, as long as
+    /// the caller waits.
+    pub ring_time: Duration,
+}
+
+impl Default for CallConfig {
+    fn default() -> Self {
+        Self {
+            voicemail: None,
+            ring_time: Duration::from_secs(25),
         }
     }
 }

@@ -47,7 +47,7 @@ pub use access::accounts::{Accounts, NoAccounts};
 pub use access::failures::FailureView;
 pub use access::provision::AccountError;
 pub use call::view::{CallRecordView, CallView};
-pub use config::{Authentication, Limits, ServerConfig};
+pub use config::{Authentication, CallConfig, Limits, ServerConfig};
 pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats};
 pub use random::RandomError;
 pub use settings::hint::HintView;

@@ -5,6 +5,9 @@
 mod exchange;
 mod world;
 
+use busyhour_server::server::{CallConfig, ServerConfig};
+use exchange::digest_config;
+use std::time::Duration;
 use world::{
     ALICE, BOB, BOB_AT_HOME, CAROL, World, ack_of_refusal, cancel, header, respond, within,
 };
@@ -184,4 +187,69 @@ fn a_call_outlives_a_restart() {
     let bye = world.read_request(ALICE, "BYE");
     world.send(ALICE, &respond(ALICE, &bye, "200 OK"));
     world.read_status(BOB, "200");
+}
+
+/// Carol takes the calls that bob does not.
+fn with_voicemail() -> World {
+    let mut world = World::with(ServerConfig {
+        calls: CallConfig {
+            voicemail: Some("carol".into()),
+            ring_time: Duration::from_secs(10),
+        },
+        ..digest_config()
+    });
+    for phone in [ALICE, CAROL] {
+        world.register(phone);
+    }
+    world
+}
+
+#[track_caller]
+fn goes_to_voicemail(world: &mut World, cause: u16) {
+    let invite = world.read_request(CAROL, "INVITE");
+    let uri = format!(
+        "INVITE sip:carol@192.0.2.9:5060;target=sip:bob%40example.com;cause={cause} SIP/2.0\r\n"
+    );
+    assert!(invite.starts_with(&uri), "{invite}");
+    world.send(CAROL, &respond(CAROL, &invite, "200 OK"));
+    world.read_status(ALICE, "200");
+}
+
+#[test]
+fn the_voicemail_takes_the_call_of_a_telephone_that_is_not_there() {
+    let mut world = with_voicemail();
+    world.call(ALICE, "bob", "not-there");
+    world.read_status(ALICE, "100");
+    goes_to_voicemail(&mut world, 404);
+    world.call(ALICE, "nobody", "nobody");
+    world.read_status(ALICE, "404");
+}
+
+#[test]
+fn the_voicemail_takes_the_call_of_a_busy_telephone() {
+    let mut world = with_voicemail();
+    world.register(BOB);
+    world.call(ALICE, "bob", "busy");
+    world.read_status(ALICE, "100");
+    let invite = world.read_request(BOB, "INVITE");
+    world.send(BOB, &respond(BOB, &invite, "486 Busy Here"));
+    world.read_request(BOB, "ACK");
+    goes_to_voicemail(&mut world, 486);
+}
+
+#[test]
+fn the_voicemail_takes_the_call_that_nobody_answers() {
+    let mut world = with_voicemail();
+    world.register(BOB);
+    world.call(ALICE, "bob", "unanswered");
+    world.read_status(ALICE, "100");
+    let invite = world.read_request(BOB, "INVITE");
+    world.send(BOB, &respond(BOB, &invite, "180 Ringing"));
+    world.read_status(ALICE, "180");
+    world.pass(10_000);
+    let cancel = world.read_request(BOB, "CANCEL");
+    world.send(BOB, &respond(BOB, &cancel, "200 OK"));
+    world.send(BOB, &respond(BOB, &invite, "487 Request Terminated"));
+    world.read_request(BOB, "ACK");
+    goes_to_voicemail(&mut world, 408);
 }

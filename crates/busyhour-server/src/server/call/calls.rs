@@ -107,8 +107,8 @@ pub(super) struct Checked<'r, 'm> {
 
 /// Who takes part, as far as it is known when a request comes.
 pub(super) enum Parties {
-    /// An INVITE or another request outside of a dialog: the caller, and who is called.
-    Outside(Party, Option<Name>),
+    /// Outside of a dialog: the caller.
+    Outside(Party),
     /// The sides of the dialog, and which of them sends.
     Within([Party; 2], Role),
 }
@@ -249,7 +249,7 @@ impl Calls {
             ..
         } = checked;
         // As it came, as it goes to each target, and its response.
-        let copies = checked.located.flows.len() as u64 + 2;
+        let copies = checked.located.called.len() as u64 + 2;
         let bytes = inbound.datagram.len() as u64 * copies;
         let permit = Permit::new(
             Place::take(&self.places, holder, 1)?,
@@ -284,27 +284,25 @@ impl Calls {
         let message = inbound.message;
         let at = self.clock.moment();
         let ShardInner { proxy, dialogs, .. } = state;
-        let (tracking, caller, callee) = match parties {
-            Parties::Outside(caller, callee) => {
+        let (tracking, caller) = match parties {
+            Parties::Outside(caller) => {
                 let device = caller.device.clone();
                 let is_invite = message.method() == Some(Method::Invite);
                 let call = is_invite.then(|| dialogs.invite(at, message, caller, &mut out.dialogs));
                 let tracking = call.flatten().map_or(Tracking::None, Tracking::Call);
-                (tracking, device, callee)
+                (tracking, device)
             }
             Parties::Within(parties, sender) => {
                 let known = dialogs.request(at.now, message, inbound.flow, &mut out.dialogs);
-                let devices = parties.each_ref().map(|party| party.device.clone());
+                let caller = parties[Role::Caller as usize].device.clone();
                 let unknown = || Tracking::Unknown(Box::new((parties, sender)));
-                let [caller, callee] = devices;
-                (known.map_or_else(unknown, Tracking::Within), caller, callee)
+                (known.map_or_else(unknown, Tracking::Within), caller)
             }
         };
         if let Some(permit) = proxy.data_mut(transaction) {
             permit.tracking = tracking;
             permit.caller = caller;
-            permit.callee = callee;
-            permit.flows = located.flows;
+            permit.called = located.called;
         }
         proxy.forward(at.now, transaction, located.targets, &mut out.proxy);
         Ok(())
@@ -556,8 +554,8 @@ fn tell_dialogs(
     let now = at.now;
     match (&permit.tracking, event.kind, message) {
         (Tracking::Call(call), EventKind::Forwarded { branch, label }, _) => {
-            if let Some(party) = permit.party(label) {
-                dialogs.forwarded(*call, branch, party);
+            if let Some(party) = permit.called(label) {
+                dialogs.forwarded(*call, branch, party.clone());
             }
         }
         (

@@ -96,6 +96,10 @@ impl Edge for ServerEdge {
         let Ok(call_id) = request.call_id() else {
             return;
         };
+        // The route of a dialog never changes (RFC 3261 §12.2).
+        if permit.is_in_dialog() {
+            return;
+        }
         let called = request.request_uri().ok();
         let scheme = match called {
             Some(Uri::Sip(uri)) if is_tls(to) || is_tls(from) => uri.scheme,
@@ -105,7 +109,8 @@ impl Edge for ServerEdge {
             role,
             party: Party { device, flow },
         };
-        let callee = side(Role::Callee, permit.device(label), to);
+        let device = permit.called(label).and_then(|party| party.device.clone());
+        let callee = side(Role::Callee, device, to);
         let caller = side(Role::Caller, permit.caller.clone(), from);
         self.put_uri(scheme, &callee, call_id, out);
         out.push_str(", ");

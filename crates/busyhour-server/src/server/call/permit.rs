@@ -3,7 +3,6 @@
 use crate::server::load::shares::{Excess, Holder, Shares};
 use busyhour::bus::Name;
 use busyhour_proxy::dialogs::{CallHandle, DialogRequest, Party, Role};
-use busyhour_sip::Flow;
 use std::sync::Arc;
 
 /// What the server keeps with a request of the proxy, and gives back when the proxy
@@ -12,9 +11,8 @@ pub(in crate::server) struct Permit {
     pub(super) tracking: Tracking,
     /// The device that calls.
     pub(super) caller: Option<Name>,
-    /// The address of record that is called, and the flows of its targets by their labels.
-    pub(super) callee: Option<Name>,
-    pub(super) flows: Box<[Flow]>,
+    /// Who is called, by the labels of the targets.
+    pub(super) called: Box<[Party]>,
     /// The memory of its messages, until its final response.
     memory: Option<Place>,
     _transaction: Place,
@@ -45,8 +43,7 @@ impl Permit {
         Self {
             tracking: Tracking::None,
             caller: None,
-            callee: None,
-            flows: Box::default(),
+            called: Box::default(),
             memory: Some(memory),
             _transaction: transaction,
         }
@@ -57,18 +54,14 @@ impl Permit {
         self.memory = None;
     }
 
-    /// The called device, on the way to the target with this label.
-    pub(super) fn device(&self, _label: u64) -> Option<Name> {
-        self.callee.clone()
+    /// Whether the request is within a dialog.
+    pub(super) fn is_in_dialog(&self) -> bool {
+        matches!(self.tracking, Tracking::Within(_) | Tracking::Unknown(_))
     }
 
-    /// The called side of a branch.
-    pub(super) fn party(&self, label: u64) -> Option<Party> {
-        let flow = *self.flows.get(usize::try_from(label).ok()?)?;
-        Some(Party {
-            device: self.callee.clone(),
-            flow,
-        })
+    /// The called side of the way to the target with this label.
+    pub(super) fn called(&self, label: u64) -> Option<&Party> {
+        self.called.get(usize::try_from(label).ok()?)
     }
 }
 

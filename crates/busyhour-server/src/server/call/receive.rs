@@ -92,8 +92,8 @@ impl Core {
             Err(refusal) => return self.refuse_call(request, &refusal),
         };
         if is_ack {
-            let flow = way.located.flows.first().copied();
-            let hop = flow.map(NextHop::registered);
+            let to = way.located.called.first();
+            let hop = to.map(|party| NextHop::registered(party.flow));
             return hop.map_or((), |hop| self.calls.forward_ack(inbound, &routing, hop));
         }
         let account = way.account.as_deref();
@@ -126,7 +126,7 @@ impl Core {
         let to = &parties[sender.other() as usize];
         let bindings = to.device.as_ref().map(|device| self.bindings_at(device));
         let uri = routing.request_uri();
-        let located = Located::within_dialog(to.flow, uri, &bindings.unwrap_or_default());
+        let located = Located::within_dialog(to, uri, &bindings.unwrap_or_default());
         Ok(Way {
             located,
             parties: Parties::Within(parties, sender),
@@ -161,7 +161,7 @@ impl Core {
             return Ok(None);
         };
         let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
-        let located = self.locate(&aor, called)?;
+        let located = self.locate(request, &aor, called)?;
         let caller = caller.map(|aor| Name::new(&aor));
         let party = Party {
             device: caller,
@@ -169,26 +169,55 @@ impl Core {
         };
         Ok(Some(Way {
             located,
-            parties: Parties::Outside(party, Some(Name::new(&aor))),
+            parties: Parties::Outside(party),
             account: sender.account().map(str::to_owned),
         }))
     }
 
-    /// The contacts of the called device.
-    fn locate(&self, aor: &str, called: &SipUri<'_>) -> Result<Located, Refusal> {
-        let bindings = self.bindings_at(aor);
-        Located::contacts(&bindings, called).map_err(|reason| match reason {
-            Unavailable::NotRegistered => {
-                let directory = &self.accounts.directory;
-                let is_known = self.admission.is_required() && directory.knows(user_of(aor));
-                match is_known {
-                    true => Refusal::Unavailable("Not Registered"),
-                    false => Refusal::NotFound,
-                }
+    /// The contacts of the called device, and those of the voicemail behind them.
+    fn locate(
+        &self,
+        request: &Request<'_>,
+        aor: &str,
+        called: &SipUri<'_>,
+    ) -> Result<Located, Refusal> {
+        let located = Located::contacts(&Name::new(aor), &self.bindings_at(aor), called);
+        let voicemail = self.voicemail(request, aor);
+        let mut located = match (located, &voicemail) {
+            (Ok(located), _) => located,
+            (Err(reason), Some(_)) if self.is_user(aor) || reason != Unavailable::NotRegistered => {
+                Located::default()
             }
+            (Err(reason), _) => return Err(self.unavailable(aor, reason)),
+        };
+        if let Some((name, bindings)) = voicemail {
+            located.fall_back(&name, &bindings, called, self.config.calls.ring_time);
+        }
+        Ok(located)
+    }
+
+    /// Who takes the calls that nobody answers, and where that is.
+    fn voicemail(&self, request: &Request<'_>, aor: &str) -> Option<(Name, Vec<Binding>)> {
+        let user = self.config.calls.voicemail.as_deref()?;
+        let (_, domain) = aor.rsplit_once('@')?;
+        let voicemail = format!("sip:{user}@{domain}");
+        let is_call = request.message.method() == Some(Method::Invite) && voicemail != aor;
+        let bindings = is_call.then(|| self.bindings_at(&voicemail))?;
+        (!bindings.is_empty()).then(|| (Name::new(&voicemail), bindings))
+    }
+
+    /// Whether there is such an account.
+    fn is_user(&self, aor: &str) -> bool {
+        self.admission.is_required() && self.accounts.directory.knows(user_of(aor))
+    }
+
+    fn unavailable(&self, aor: &str, reason: Unavailable) -> Refusal {
+        match reason {
+            Unavailable::NotRegistered if !self.is_user(aor) => Refusal::NotFound,
+            Unavailable::NotRegistered => Refusal::Unavailable("Not Registered"),
             Unavailable::OnlyIax2 => Refusal::Unavailable("Registered By IAX2 Only"),
             Unavailable::NoTls => Refusal::Unavailable("Not Registered By TLS"),
-        })
+        }
     }
 
     fn bindings_at(&self, aor: &str) -> Vec<Binding> {

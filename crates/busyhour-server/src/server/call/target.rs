@@ -1,15 +1,16 @@
 //! Where a request for a device goes: its contacts, by their preference.
 
-use busyhour_proxy::{NextHop, Target, TargetSet};
+use busyhour::bus::Name;
+use busyhour_proxy::{Fallback, NextHop, Occasion, Target, TargetSet, dialogs::Party};
 use busyhour_registrar::{Binding, Contact, contact_address};
 use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
-use std::cmp::Reverse;
+use std::{cmp::Reverse, time::Duration};
 
-/// The targets of a request, with the flow of each by its label.
+/// The targets of a request, with the device and the flow of each by its label.
 #[derive(Debug, Default)]
 pub(super) struct Located {
     pub(super) targets: TargetSet,
-    pub(super) flows: Box<[Flow]>,
+    pub(super) called: Box<[Party]>,
 }
 
 /// Why a device cannot be called, though it is registered.
@@ -31,7 +32,11 @@ impl Located {
     /// # Errors
     ///
     /// Why there is none.
-    pub(super) fn contacts(bindings: &[Binding], uri: &SipUri<'_>) -> Result<Self, Unavailable> {
+    pub(super) fn contacts(
+        device: &Name,
+        bindings: &[Binding],
+        uri: &SipUri<'_>,
+    ) -> Result<Self, Unavailable> {
         if bindings.is_empty() {
             return Err(Unavailable::NotRegistered);
         }
@@ -54,13 +59,14 @@ impl Located {
         found.sort_by_key(|contact| Reverse(q_milli(contact)));
         match found.is_empty() {
             true => Err(Unavailable::NoTls),
-            false => Ok(Self::of(&found)),
+            false => Ok(Self::of(device, &found)),
         }
     }
 
     /// A request within a dialog goes on the flow of its route's token, and if that has
     /// ended on the flows on which the device has registered the same contact since.
-    pub(super) fn within_dialog(token: Flow, uri: &str, bindings: &[Binding]) -> Self {
+    pub(super) fn within_dialog(to: &Party, uri: &str, bindings: &[Binding]) -> Self {
+        let token = to.flow;
         let mut target = Target::new(None, NextHop::registered(token));
         for Binding { contact, .. } in bindings {
             let flow = hop_of(contact).flow;
@@ -70,13 +76,47 @@ impl Located {
         }
         Self {
             targets: target.into(),
-            flows: [token].into(),
+            called: [to.clone()].into(),
         }
     }
 
-    fn of(contacts: &[&Contact]) -> Self {
+    /// Adds the voicemail, for when nobody answers within `ring_time`, the device is busy or
+    /// cannot be reached. It is told whose caller it gets, and why (RFC 4458).
+    pub(super) fn fall_back(
+        &mut self,
+        voicemail: &Name,
+        bindings: &[Binding],
+        called: &SipUri<'_>,
+        ring_time: Duration,
+    ) {
+        let contacts = bindings.iter().map(|binding| &binding.contact);
+        let found: Vec<_> = contacts.filter(|contact| is_sip(contact)).collect();
+        let Self {
+            targets,
+            called: parties,
+        } = Self::of(voicemail, &found);
+        let first_label = self.called.len() as u64;
+        let target = percent_encoded(called.text);
+        for (occasion, cause) in CAUSES {
+            let told = targets.targets.iter().map(|one| Target {
+                uri: (one.uri.as_ref())
+                    .map(|uri| format!("{uri};target={target};cause={cause}").into()),
+                label: one.label + first_label,
+                ..one.clone()
+            });
+            self.targets.fallbacks.push(Fallback {
+                on: [occasion].into(),
+                targets: told.collect(),
+            });
+        }
+        self.targets.ring_time = Some(ring_time);
+        let all = self.called.iter().chain(&parties).cloned();
+        self.called = all.collect();
+    }
+
+    fn of(device: &Name, contacts: &[&Contact]) -> Self {
         let mut located = Self::default();
-        let (mut flows, mut instances) = (Vec::new(), Vec::new());
+        let (mut called, mut instances) = (Vec::new(), Vec::new());
         let (mut group, mut last_q) = (0, None);
         for contact in contacts {
             let hop = hop_of(contact);
@@ -92,13 +132,16 @@ impl Located {
             located.targets.targets.push(Target {
                 route: (!contact.path().is_empty()).then(|| contact.path().into()),
                 group,
-                label: flows.len() as u64,
+                label: called.len() as u64,
                 ..Target::new(Some(contact.uri().into()), hop)
             });
-            flows.push(hop.flow);
+            called.push(Party {
+                device: Some(device.clone()),
+                flow: hop.flow,
+            });
             instances.push(instance);
         }
-        located.flows = flows.into();
+        located.called = called.into();
         located
     }
 }
@@ -127,3 +170,22 @@ fn is_sip(contact: &Contact) -> bool {
 fn q_milli(contact: &Contact) -> u16 {
     contact.q_milli().unwrap_or(1000)
 }
+
+/// The text of a URI as the value of a parameter of another one (RFC 3261 §25.1).
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() + 8);
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-_.!~*'()[]/:&+$".contains(&byte) {
+            true => encoded.push(char::from(byte)),
+            false => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+/// What voicemail is told about how it came to the call (RFC 4458 §2).
+const CAUSES: [(Occasion, u16); 3] = [
+    (Occasion::NoAnswer, 408),
+    (Occasion::Busy, 486),
+    (Occasion::Unavailable, 404),
+];
