@@ -35,6 +35,9 @@ pub struct ReplacedDialog {
     pub tags: [Arc<str>; 2],
     /// Only if it has not been answered.
     pub early_only: bool,
+    /// The device that answered the other one: only a party of the dialog can say that its
+    /// place is taken.
+    pub by: Option<Name>,
 }
 
 /// A flow that ended: for the devices that had it.

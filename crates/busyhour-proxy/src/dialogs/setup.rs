@@ -55,6 +55,11 @@ impl Dialogs {
             if call.cseq == names.cseq && call.is_pending() {
                 return Some(self.spiral(key, caller));
             }
+            if call.caller.device != caller.device {
+                // Somebody else uses the names of a call.
+                self.stats.untracked_malformed += 1;
+                return None;
+            }
             self.give_up(key, at.now, out);
         }
         if !self.admits(&caller) {
@@ -282,8 +287,11 @@ impl Dialogs {
         }
         call.heard.get_or_insert(now);
         call.answered.get_or_insert(now);
+        let answered_by = call.dialogs[index].callee.as_ref();
+        let by = answered_by.and_then(|callee| callee.device.clone());
+        let replaced = call.replaces.take().map(|replaced| *replaced);
         out.replaced
-            .extend(call.replaces.take().map(|replaced| *replaced));
+            .extend(replaced.map(|replaced| ReplacedDialog { by, ..replaced }));
     }
 
     fn failure(&mut self, key: QueueHandle, number: u32, status: u16) {
@@ -457,5 +465,6 @@ fn replaces_of(request: &Message<'_>) -> Option<Box<ReplacedDialog>> {
             kept(replaces.from_tag, TAG_LEN_MAX)?,
         ],
         early_only: replaces.early_only,
+        by: None,
     }))
 }

@@ -100,6 +100,13 @@ impl Dialogs {
         self.calls.iter().filter_map(|(_, call)| call.live())
     }
 
+    /// Who sends a request with these names, if its dialog is known.
+    pub fn sender(&self, request: &Message<'_>) -> Option<&Party> {
+        let (handle, index, sender) = self.find_dialog(DialogName::of(request)?)?;
+        let call = self.calls.get(handle)?;
+        call.party(call.dialogs.get(index)?, sender)
+    }
+
     /// When [`expire`](Self::expire) has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         let next = self.calls.next_deadline();

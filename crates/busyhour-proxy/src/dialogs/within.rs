@@ -152,6 +152,10 @@ impl Dialogs {
         };
         if let Some(call) = self.calls.get_mut(key)
             && !(replaced.early_only && call.dialogs[index].is_confirmed)
+            && Role::ALL.into_iter().any(|role| {
+                let party = call.party(&call.dialogs[index], role);
+                party.is_some_and(|party| party.device == replaced.by)
+            })
         {
             call.end(index, [DialogEnd::Replaced; 2], None, None);
         }

@@ -313,7 +313,10 @@ impl Pending {
             .fallbacks
             .iter()
             .position(|it| it.on.contains(&occasion))?;
-        Some(self.fallbacks.remove(place))
+        // What it comes to is the end: it is not called again for another reason.
+        let fallback = self.fallbacks.remove(place);
+        self.fallbacks.clear();
+        Some(fallback)
     }
 }
 

@@ -246,7 +246,7 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
     CallBounds {
         policy: Policy {
             transactions_max: CALL_TRANSACTIONS * limits.calls_max,
-            bytes_max: bounds.buffer_bytes / CALLS_PART,
+            bytes_max: 2 * bounds.buffer_bytes / CALLS_PART / CALL_SHARDS as u64,
             realm: (!realm.is_empty()).then(|| realm.into()),
             ..Policy::default()
         },

@@ -9,7 +9,7 @@ use busyhour_server::server::{CallConfig, ServerConfig};
 use exchange::digest_config;
 use std::time::Duration;
 use world::{
-    ALICE, BOB, BOB_AT_HOME, CAROL, World, ack_of_refusal, cancel, header, respond, within,
+    ALICE, BOB, BOB_AT_HOME, CAROL, Phone, World, ack_of_refusal, cancel, header, respond, within,
 };
 
 /// Alice calls bob, who answers; returns the 200 as alice received it.
@@ -252,4 +252,94 @@ fn the_voicemail_takes_the_call_that_nobody_answers() {
     world.send(BOB, &respond(BOB, &invite, "487 Request Terminated"));
     world.read_request(BOB, "ACK");
     goes_to_voicemail(&mut world, 408);
+}
+
+/// Carol knows the names of the dialog, which watchers are told, and calls bob with them, so
+/// that she has tokens for the same names.
+#[test]
+fn nobody_gets_tokens_for_the_dialog_of_another() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB, CAROL] {
+        world.register(phone);
+    }
+    let answer = established(&mut world, "victim");
+    for tag in ["carol", "alice"] {
+        let with_tag = |text: &str| text.replace("tag=carol", &format!("tag={tag}"));
+        let invite = with_tag(&world.invite(CAROL, "bob", "victim"));
+        world.send(CAROL, &invite);
+        let challenge = world.read_status(CAROL, "407");
+        let proven = world
+            .proven(CAROL, &invite, &challenge)
+            .replace("CSeq: 2", "CSeq: 7");
+        world.send(CAROL, &proven);
+        world.read_status(CAROL, "100");
+        let invite = world.read_request(BOB, "INVITE");
+        let ringing = respond(BOB, &invite, "180 Ringing");
+        world.send(BOB, &ringing);
+        let ringing = world.read_status(CAROL, "180");
+        // The routes of her own call, and the names of alice's.
+        let names = |text: &str, name: &str| format!("{name}: {}\r\n", header(text, name));
+        let mut stolen = answer.clone();
+        let own_routes = names(&answer, "Record-Route");
+        stolen = stolen.replace(&own_routes, &names(&ringing, "Record-Route"));
+        let bye = within(&mut world, CAROL, "BYE", 9, &stolen, true);
+        world.send(CAROL, &bye);
+        world.read_status(CAROL, "481");
+        assert_eq!(world.try_read(BOB), None, "{tag}");
+    }
+    let bye = within(&mut world, ALICE, "BYE", 3, &answer, true);
+    world.send(ALICE, &bye);
+    world.read_request(BOB, "BYE");
+}
+
+#[test]
+fn nobody_calls_as_somebody_elsewhere_or_asserts_who_calls() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    let invite = world.invite(ALICE, "bob", "elsewhere");
+    let elsewhere = invite.replace(
+        "From: <sip:alice@example.com>",
+        "From: <sip:ceo@example.org>",
+    );
+    world.send(ALICE, &elsewhere);
+    world.read_status(ALICE, "403 Not Your Address");
+    let invite = world.invite(ALICE, "bob", "asserted");
+    let asserted = invite.replace(
+        "Contact:",
+        "P-Asserted-Identity: <sip:ceo@example.com>\r\nContact:",
+    );
+    world.send(ALICE, &asserted);
+    world.read_status(ALICE, "403 P-Asserted-Identity Is Not Trusted");
+    assert_eq!(world.try_read(BOB), None);
+}
+
+/// A gateway that trusts the server must not be called because somebody registers its
+/// address.
+#[test]
+fn a_contact_at_another_address_is_called_where_it_registered() {
+    let mut world = World::new();
+    world.register(ALICE);
+    let elsewhere = Phone {
+        user: "bob",
+        address: "192.0.2.8:5060",
+    };
+    let request = world.request(
+        elsewhere,
+        "REGISTER",
+        "sip:example.com",
+        "<sip:bob@example.com>",
+        "elsewhere",
+        "Contact: <sip:+1900@192.0.2.99>\r\n",
+    );
+    let answer = world.ask(elsewhere, &request);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    world.call(ALICE, "bob", "to-a-gateway");
+    world.read_status(ALICE, "100");
+    let invite = world.read_request(elsewhere, "INVITE");
+    assert!(
+        invite.starts_with("INVITE sip:+1900@192.0.2.99 "),
+        "{invite}"
+    );
 }

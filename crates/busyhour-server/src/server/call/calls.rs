@@ -27,11 +27,12 @@ use busyhour_proxy::{
     Actions, Begun, Event, EventKind, FailureCause, Inbound, LoopDetection, NextHop, Policy, Proxy,
     Received, RequestRefusal, Routing, TransactionId,
     dialogs::{
-        CallRecord, DialogActions, DialogPolicy, Dialogs, EndedFlow, Party, Role, RouteTokens,
+        CallRecord, DialogActions, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role,
+        RouteTokens,
     },
 };
 use busyhour_registrar::Now;
-use busyhour_sip::{Flow, HeaderName, Message, Method};
+use busyhour_sip::{Flow, HeaderName, Message, Method, Status};
 use foldhash::quality::FixedState;
 use std::{
     cell::RefCell,
@@ -103,6 +104,15 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) holder: Holder,
     pub(super) located: Located,
     pub(super) parties: Parties,
+}
+
+/// What became of a request that there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// It is on its way.
+    Begun,
+    /// Its sender is no party of the dialog.
+    NotOfDialog,
 }
 
 /// Who takes part, as far as it is known when a request comes.
@@ -241,7 +251,7 @@ impl Calls {
     /// # Errors
     ///
     /// Why there is no room for it.
-    pub(super) fn begin(self: &Arc<Self>, checked: Checked<'_, '_>) -> Result<(), Excess> {
+    pub(super) fn begin(self: &Arc<Self>, checked: Checked<'_, '_>) -> Result<Begin, Excess> {
         let Checked {
             inbound,
             routing,
@@ -251,18 +261,30 @@ impl Calls {
         // As it came, as it goes to each target, and its response.
         let copies = checked.located.called.len() as u64 + 2;
         let bytes = inbound.datagram.len() as u64 * copies;
+        // A BYE frees more than it takes.
+        let take = match inbound.message.method() {
+            Some(Method::Bye) => Place::take_anyway,
+            _ => Place::take,
+        };
         let permit = Permit::new(
-            Place::take(&self.places, holder, 1)?,
-            Place::take(&self.memory, holder, bytes)?,
+            take(&self.places, holder, 1)?,
+            take(&self.memory, holder, bytes)?,
         );
         let now = self.clock.now();
         self.step(inbound.message, |state, out| {
+            // The tokens were given to somebody else than who has the dialog of these tags.
+            if let Parties::Within(parties, sender) = &checked.parties
+                && let Some(known) = state.dialogs.sender(inbound.message)
+                && known.device != parties[*sender as usize].device
+            {
+                return Ok(Begin::NotOfDialog);
+            }
             let begun = state
                 .proxy
                 .begin(now, inbound, routing, permit, &mut out.proxy);
             match begun {
                 Ok(Begun::New(transaction)) => self.forward(state, transaction, checked, out),
-                Ok(Begun::Known) => Ok(()),
+                Ok(Begun::Known) => Ok(Begin::Begun),
                 Err(_full) => Err(Excess::Whole),
             }
         })
@@ -274,7 +296,7 @@ impl Calls {
         transaction: TransactionId,
         checked: Checked<'_, '_>,
         out: &mut StepActions,
-    ) -> Result<(), Excess> {
+    ) -> Result<Begin, Excess> {
         let Checked {
             inbound,
             located,
@@ -305,7 +327,7 @@ impl Calls {
             permit.called = located.called;
         }
         proxy.forward(at.now, transaction, located.targets, &mut out.proxy);
-        Ok(())
+        Ok(Begin::Begun)
     }
 
     /// Forwards the ACK of a 2xx.
@@ -435,12 +457,18 @@ impl Calls {
         for change in out.dialogs.changes.drain(..) {
             self.devices.apply_dialog(change);
         }
+        let mut not_asked = Vec::new();
         for probe in out.dialogs.probes.drain(..) {
             let flow = self.devices.flow_of(&probe.device, probe.flow, at.now);
-            match flow {
-                Some(flow) => probing.begin(at.now, &probe, flow, &self.edge),
-                None => probing.fail(probe.id),
+            let flow = flow.unwrap_or(probe.flow);
+            if !probing.begin(at.now, &probe, flow, &self.edge) {
+                not_asked.push(probe.id);
             }
+        }
+        for probe in not_asked {
+            // Who is not asked is believed to know its dialog.
+            let outcome = ProbeOutcome::Answered(Status::OK.code());
+            dialogs.probed(at.now, probe, outcome, &mut out.dialogs);
         }
         if !out.dialogs.records.is_empty() {
             let mut records = lock(&self.records);
@@ -520,8 +548,7 @@ impl Calls {
                 }
             });
             for probe in probing.take_silent() {
-                let silent = busyhour_proxy::dialogs::ProbeOutcome::Silent;
-                dialogs.probed(now, probe, silent, &mut out.dialogs);
+                dialogs.probed(now, probe, ProbeOutcome::Silent, &mut out.dialogs);
             }
         });
     }

@@ -25,10 +25,13 @@ pub(super) struct RequestIdentity<'a> {
     edge: &'a ServerEdge,
     /// The address that it came to.
     local: SocketAddr,
-    call_id: &'a str,
+    /// What tokens of its dialog are signed for, whoever sends it.
+    names: [String; 2],
     /// Names that nobody has configured are ours too, if no domain is configured.
     any_name: bool,
 }
+
+use CallerIn::{From, To};
 
 impl ServerEdge {
     pub(in crate::server) fn new(advertised: Advertised, domains: Domains, key: [u8; 32]) -> Self {
@@ -49,7 +52,7 @@ impl ServerEdge {
         RequestIdentity {
             edge: self,
             local: flow.local,
-            call_id: request.call_id().unwrap_or(""),
+            names: [From, To].map(|caller| dialog_name(request, caller)),
             any_name: !is_in_dialog && self.0.domains.are_all(),
         }
     }
@@ -93,9 +96,7 @@ impl Edge for ServerEdge {
             data: permit,
             label,
         } = *passage;
-        let Ok(call_id) = request.call_id() else {
-            return;
-        };
+        let call_id = &dialog_name(request, From);
         // The route of a dialog never changes (RFC 3261 §12.2).
         if permit.is_in_dialog() {
             return;
@@ -147,11 +148,32 @@ impl Identity for RequestIdentity<'_> {
     }
 
     fn is_record_route(&self, uri: &SipUri<'_>) -> bool {
-        let token = uri
-            .user
-            .map(|user| self.edge.tokens().read(user, self.call_id));
-        token.is_some_and(|token| token.is_ok())
+        let is_token = |user: &str| {
+            let mut names = self.names.iter();
+            names.any(|name| self.edge.tokens().read(user, name).is_ok())
+        };
+        uri.user.is_some_and(is_token)
     }
+}
+
+/// The header that has the caller's tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallerIn {
+    From,
+    To,
+}
+
+/// What the tokens of a dialog are signed for: its Call-ID and the tag of its caller. Without
+/// the tag, who calls with the Call-ID of another call would get tokens for that.
+pub(super) fn dialog_name(request: &Message<'_>, caller: CallerIn) -> String {
+    let address = match caller {
+        From => request.from(),
+        To => request.to(),
+    };
+    let address = address.ok();
+    let tag = address.as_ref().and_then(|address| address.tag());
+    let call_id = request.call_id().unwrap_or("");
+    format!("{call_id}\n{}", tag.unwrap_or(""))
 }
 
 fn is_tls(flow: Flow) -> bool {

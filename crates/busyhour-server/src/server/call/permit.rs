@@ -77,6 +77,20 @@ impl Place {
             amount,
         })
     }
+
+    /// As [`take`](Self::take), for what must not be refused.
+    pub(super) fn take_anyway(
+        shares: &Arc<Shares>,
+        holder: Holder,
+        amount: u64,
+    ) -> Result<Self, Excess> {
+        shares.take_anyway(holder, amount);
+        Ok(Self {
+            shares: shares.clone(),
+            holder,
+            amount,
+        })
+    }
 }
 
 impl Drop for Place {

@@ -40,10 +40,16 @@ impl Probing {
         }
     }
 
-    /// It is sent with the next expiry, at once.
-    pub(super) fn begin(&mut self, now: Instant, probe: &Probe, flow: Flow, edge: &ServerEdge) {
+    /// It is sent with the next expiry, at once; `false` if too many wait already.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        probe: &Probe,
+        flow: Flow,
+        edge: &ServerEdge,
+    ) -> bool {
         if self.waiting.len() >= WAITING_MAX {
-            return self.fail(probe.id);
+            return false;
         }
         self.serial += 1;
         let number = self.hasher.hash_one(self.serial);
@@ -61,11 +67,7 @@ impl Probing {
             until: now + 64 * T1,
         };
         self.waiting.insert(number, waiting);
-    }
-
-    /// It cannot be sent.
-    pub(super) fn fail(&mut self, id: ProbeId) {
-        self.silent.push(id);
+        true
     }
 
     /// What a final response says of the dialog, if it answers one of these probes.

@@ -2,12 +2,16 @@
 //! call.
 
 use super::{
-    calls::{Checked, Parties},
+    calls::{Begin, Checked, Parties},
+    edge::{CallerIn, dialog_name},
     target::{Located, Unavailable},
 };
 use crate::server::{core::Core, sip::receive::Request};
 use busyhour::bus::Name;
-use busyhour_proxy::{Inbound, NextHop, Received, Routing, dialogs::Party};
+use busyhour_proxy::{
+    Inbound, NextHop, Received, Routing,
+    dialogs::{Party, Role},
+};
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
 use busyhour_sip::{Host, Method, SipUri, Status, Uri};
 use std::sync::Arc;
@@ -104,22 +108,33 @@ impl Core {
             located: way.located,
             parties: way.parties,
         };
-        if let Err(excess) = self.calls.begin(checked) {
-            let refusal = self.responder.no_room(excess, request.flow, account);
-            self.refuse_call(request, &refusal);
+        match self.calls.begin(checked) {
+            Ok(Begin::Begun) => {}
+            Ok(Begin::NotOfDialog) => {
+                self.calls.counters.untrusted_routes.increment();
+                self.refuse_call(request, &Refusal::NoDialog);
+            }
+            Err(excess) => {
+                let refusal = self.responder.no_room(excess, request.flow, account);
+                self.refuse_call(request, &refusal);
+            }
         }
     }
 
     /// The route's tokens say who takes part, and where the request goes (RFC 3261 §16.12).
     /// Who has them was given them by us, in the dialog.
     fn within_dialog(&self, request: &Request<'_>, routing: &Routing<'_>) -> Result<Way, Refusal> {
-        let call_id = request.message.call_id()?;
         let mut users = routing.own_routes().filter_map(|uri| uri.user);
         let (Some(sender), Some(recipient)) = (users.next(), users.next()) else {
             return Err(Refusal::NoDialog);
         };
-        let pair = self.calls.tokens().read_pair(sender, recipient, call_id);
-        let Ok((parties, sender)) = pair else {
+        let sides = [(CallerIn::From, Role::Caller), (CallerIn::To, Role::Callee)];
+        let mut pairs = sides.into_iter().filter_map(|(caller, role)| {
+            let name = dialog_name(request.message, caller);
+            let pair = self.calls.tokens().read_pair(sender, recipient, &name);
+            pair.ok().filter(|(_, sender)| *sender == role)
+        });
+        let Some((parties, sender)) = pairs.next() else {
             self.calls.counters.untrusted_routes.increment();
             return Err(Refusal::NoDialog);
         };
@@ -151,11 +166,20 @@ impl Core {
             return Err(Refusal::Forbidden("Domain Not Served Here"));
         }
         let from = request.message.from()?;
-        let caller = match is_anonymous(&from.uri) {
-            true => None,
-            false => Some(address_of_record(&from.uri, &self.domains)),
+        let caller = match address_of_record(&from.uri, &self.domains) {
+            _ if is_anonymous(&from.uri) => None,
+            Ok(caller) => Some(caller),
+            Err(_) if !self.admission.is_required() => None,
+            Err(_) => return Err(Refusal::Forbidden("Not Your Address")),
         };
-        let caller = caller.and_then(Result::ok);
+        // Telephones show it, and only who is trusted may assert it (RFC 3325 §5).
+        if request
+            .message
+            .header_named("P-Asserted-Identity")
+            .is_some()
+        {
+            return Err(Refusal::Forbidden("P-Asserted-Identity Is Not Trusted"));
+        }
         let sender = self.admission.admit_call(request, caller.as_deref())?;
         let Some(sender) = sender else {
             return Ok(None);

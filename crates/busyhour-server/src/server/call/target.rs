@@ -4,7 +4,7 @@ use busyhour::bus::Name;
 use busyhour_proxy::{Fallback, NextHop, Occasion, Target, TargetSet, dialogs::Party};
 use busyhour_registrar::{Binding, Contact, contact_address};
 use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, net::SocketAddr, time::Duration};
 
 /// The targets of a request, with the device and the flow of each by its label.
 #[derive(Debug, Default)]
@@ -67,16 +67,22 @@ impl Located {
     /// ended on the flows on which the device has registered the same contact since.
     pub(super) fn within_dialog(to: &Party, uri: &str, bindings: &[Binding]) -> Self {
         let token = to.flow;
-        let mut target = Target::new(None, NextHop::registered(token));
-        for Binding { contact, .. } in bindings {
-            let flow = hop_of(contact).flow;
-            if contact.uri() == uri && flow != token {
-                target.hops.push(NextHop::registered(flow));
-            }
+        let same = bindings.iter().filter(|one| one.contact.uri() == uri);
+        let flows: Vec<_> = same.map(|one| hop_of(&one.contact).flow).collect();
+        // A connection that is not registered any more has ended.
+        let is_gone = token.transport.is_reliable() && !flows.contains(&token);
+        let first = flows.first().copied().filter(|_| is_gone).unwrap_or(token);
+        let mut target = Target::new(None, NextHop::registered(first));
+        for flow in flows.into_iter().filter(|flow| *flow != first) {
+            target.hops.push(NextHop::registered(flow));
         }
+        let to = Party {
+            flow: first,
+            ..to.clone()
+        };
         Self {
             targets: target.into(),
-            called: [to.clone()].into(),
+            called: [to].into(),
         }
     }
 
@@ -90,7 +96,14 @@ impl Located {
         ring_time: Duration,
     ) {
         let contacts = bindings.iter().map(|binding| &binding.contact);
-        let found: Vec<_> = contacts.filter(|contact| is_sip(contact)).collect();
+        let is_fit = |contact: &&Contact| {
+            is_sip(contact)
+                && (called.scheme != Scheme::Sips || contact.transport() == Transport::Tls)
+        };
+        let found: Vec<_> = contacts.filter(is_fit).collect();
+        if found.is_empty() {
+            return;
+        }
         let Self {
             targets,
             called: parties,
@@ -154,12 +167,17 @@ fn hop_of(contact: &Contact) -> NextHop {
         return NextHop::registered(flow);
     }
     match contact_address(contact.uri()) {
-        Some(remote) if flow.transport == Transport::Udp => {
+        // An address that has not registered here may not have asked for calls.
+        Some(remote) if flow.transport == Transport::Udp && is_same_host(remote, flow) => {
             NextHop::resolved(Flow::udp(flow.local, remote))
         }
         // The server makes no connections; the one that it registered over may live.
         _ => NextHop::registered(flow),
     }
+}
+
+fn is_same_host(remote: SocketAddr, flow: Flow) -> bool {
+    remote.ip().to_canonical() == flow.remote.ip().to_canonical()
 }
 
 fn is_sip(contact: &Contact) -> bool {

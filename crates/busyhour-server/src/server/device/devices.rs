@@ -93,6 +93,16 @@ impl Devices {
         Ok(shard.insert(Device::new(aor.into(), hash, holder, context)))
     }
 
+    /// As [`open`](Self::open), for the account of the address.
+    pub(super) fn open_for_account(
+        &self,
+        aor: &str,
+        context: &Arc<DeviceContext>,
+    ) -> Result<Arc<Device>, Excess> {
+        let holder = self.holders.of_account(user_of(aor));
+        self.open(aor, holder, context)
+    }
+
     /// The device of an address of record, if there is one.
     pub(in crate::server) fn find(&self, aor: &str) -> Option<Arc<Device>> {
         let hash = self.hasher.hash_one(aor);

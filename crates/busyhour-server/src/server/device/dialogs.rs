@@ -1,7 +1,6 @@
 //! The dialogs of a device that the proxy carries.
 
 use super::{Device, device_context::DeviceContext};
-use crate::server::load::shares::Holder;
 use busyhour::{bus::Name, clock::Instant};
 use busyhour_registrar::watch::DialogChange;
 use busyhour_sip::Flow;
@@ -15,7 +14,7 @@ impl DeviceContext {
         let mut change = Some(change);
         while let Some(device) = change
             .as_ref()
-            .and_then(|change| self.open(&change.device, Holder::NOBODY).ok())
+            .and_then(|change| self.table.open_for_account(&change.device, self).ok())
         {
             change = match change.take() {
                 Some(change) => device.apply_dialog(self, change),

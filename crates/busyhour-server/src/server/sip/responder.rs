@@ -101,7 +101,8 @@ impl Responder {
             Ok(()) => self.traffic.sent.increment(),
             Err(error) => {
                 self.count_unsent(flow, error);
-                return false;
+                // A datagram that found no room is lost, as any may be, and sent again.
+                return error == SendError::Full && !flow.transport.is_reliable();
             }
         }
         true
