@@ -1,6 +1,6 @@
 # Two commands are all a newcomer needs: `make run` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help run test peers bench storm doc tidy clean
+.PHONY: help run test install peers bench storm doc tidy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,10 @@ run: ## Build the server and start it with its embedded defaults
 test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
 	@scripts/install-deps.sh build test
 	@scripts/test.sh
+
+install: ## Install the library for C and C++: PREFIX=/usr/local DESTDIR=
+	@scripts/install-deps.sh build
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-capi.sh
 
 storm: ## The seed's load against a server that runs: 12,000 registrations in 60 s
 	@cargo run --profile quick --package busyhour-server -- storm

@@ -6,6 +6,7 @@ use std::{
 };
 
 mod crates;
+mod header;
 mod invariants;
 mod named_tests;
 mod parts;
@@ -28,13 +29,15 @@ Commands:
            the tests that documents name, the rows of docs/seeds.md, names of types, the list of files that
            may hold unsafe code,
            unfinished code, paths of machines, lengths of files and functions,
-           a component's example.
+           a component's example, the header of the C ABI.
+  header   Write the header of the C ABI, crates/busyhour-capi/include/busyhour.h.
   lengths  Print the longest functions and the median of each crate.
 ";
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("tidy") => report(&tidy::check(&root())),
+        Some("header") => report(&header::write(&root()).err().into_iter().collect::<Vec<_>>()),
         Some("lengths") => {
             print!("{}", tidy::lengths(&root()));
             ExitCode::SUCCESS

@@ -11,6 +11,7 @@ pub struct Arrow {
 /// The crate's manifest and the table in ARCHITECTURE.md must agree with this.
 pub const CRATES: &[Arrow] = &[
     arrow("busyhour", &[]),
+    arrow("busyhour-capi", &["busyhour"]),
     arrow("busyhour-pcp", &["busyhour"]),
     arrow("busyhour-graphite", &[]),
     arrow("busyhour-sip", &["busyhour"]),
@@ -57,7 +58,7 @@ pub struct Layers {
 }
 
 pub const LAYERS: &[Layers] = &[
-    LIBRARY, PCP, GRAPHITE, SIP, REGISTRAR, PROXY, IAX2, STORE, STORM, SERVER,
+    LIBRARY, CAPI, PCP, GRAPHITE, SIP, REGISTRAR, PROXY, IAX2, STORE, STORM, SERVER,
 ];
 
 const LIBRARY: Layers = Layers {
@@ -78,6 +79,23 @@ const LIBRARY: Layers = Layers {
         arrow("timer", &["task", "pool"]),
         arrow("bus", &["task", "pool", "timer"]),
         arrow("runtime", &["buffer", "pool", "serializer", "bus", "timer"]),
+    ],
+};
+
+const CAPI: Layers = Layers {
+    source: "crates/busyhour-capi/src",
+    base: &["edge", "result"],
+    arrows: &[
+        arrow("edge", &[]),
+        arrow("result", &[]),
+        arrow("buffers", &[]),
+        arrow("heap", &[]),
+        arrow("pool", &[]),
+        arrow("run_queue", &["pool"]),
+        arrow("executor", &["pool"]),
+        arrow("timers", &["executor"]),
+        arrow("runtime", &["buffers", "pool", "timers"]),
+        arrow("topic", &["pool", "executor", "timers", "runtime"]),
     ],
 };
 
@@ -135,6 +153,7 @@ const SIP: Layers = Layers {
         arrow("session", &["sip"]),
         arrow("auth", &["sip"]),
         arrow("flow", &["sip"]),
+        arrow("hep", &["flow"]),
     ],
 };
 
@@ -322,15 +341,18 @@ pub struct ServerPart {
 /// them may use the whole server, `Core`.
 pub const SERVER_PARTS: &[ServerPart] = &[
     part("ServerClock", "server_clock", &[]),
+    part("Changes", "change", &["ServerClock"]),
     part("Persistence", "persistence", &["ServerClock"]),
-    part("Responder", "sip::responder", &[]),
+    part("MessageTap", "capture::message_tap", &[]),
+    part("Responder", "sip::responder", &["MessageTap"]),
+    part("Peers", "peer::peers", &["ServerClock", "Responder"]),
     part("LoadControl", "load::load_control", &[]),
     part("AccountPolicy", "access::account_policy", &[]),
     part("RegistrationLog", "stats::registration_log", &[]),
     part(
         "Mailboxes",
         "settings::mailboxes",
-        &["Persistence", "AccountPolicy"],
+        &["Changes", "Persistence", "AccountPolicy"],
     ),
     part("Iax2Calls", "iax2::calls", &["ServerClock", "Responder"]),
     part(
@@ -343,6 +365,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "device",
         &[
             "ServerClock",
+            "Changes",
             "Persistence",
             "Responder",
             "LoadControl",
@@ -353,10 +376,18 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "Compositor",
         ],
     ),
+    part("CallLog", "call::call_log", &["ServerClock", "Persistence"]),
     part(
         "Calls",
         "call::calls",
-        &["ServerClock", "Responder", "DeviceContext"],
+        &[
+            "ServerClock",
+            "Changes",
+            "Responder",
+            "Peers",
+            "DeviceContext",
+            "CallLog",
+        ],
     ),
     part(
         "Admission",
@@ -373,7 +404,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     part(
         "Hints",
         "settings::hints",
-        &["Persistence", "DeviceContext", "Watchers"],
+        &["Changes", "Persistence", "DeviceContext", "Watchers"],
     ),
     part(
         "WatcherContext",
@@ -510,6 +541,30 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
     (
         "crates/busyhour/src/bus/cache/table.rs",
         "last values are read without a lock",
+    ),
+    (
+        "crates/busyhour-capi/src/edge/callback.rs",
+        "functions of C are called, with data that any thread may free",
+    ),
+    (
+        "crates/busyhour-capi/src/edge/handle.rs",
+        "a handle of C leads to the object that it was given for",
+    ),
+    (
+        "crates/busyhour-capi/src/edge/options.rs",
+        "option structs of C are read as bytes, as far as both sides know them",
+    ),
+    (
+        "crates/busyhour-capi/src/edge/out.rs",
+        "results go where C says",
+    ),
+    (
+        "crates/busyhour-capi/src/edge/process.rs",
+        "a handler of the C library tells that the process has forked",
+    ),
+    (
+        "crates/busyhour-capi/src/edge/text.rs",
+        "strings and arrays of C are read and written",
     ),
     (
         "crates/busyhour/tests/serializer_memory.rs",

@@ -11,6 +11,7 @@ use ignore::WalkBuilder;
 
 use crate::{
     crates::{check_crates, listed},
+    header::check_header,
     invariants::check_invariants,
     named_tests::check_named_tests,
     parts::check_parts,
@@ -55,6 +56,7 @@ pub fn check(root: &Path) -> Vec<String> {
     complaints.extend(check_parts(&tree));
     complaints.extend(check_server_parts(&tree));
     complaints.extend(check_crates(&tree));
+    complaints.extend(check_header(root));
     complaints.extend(check_walks(&tree));
     complaints.extend(check_invariants(&tree));
     complaints.extend(check_named_tests(&tree));

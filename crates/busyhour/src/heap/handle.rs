@@ -6,6 +6,28 @@ pub struct HeapHandle {
 }
 
 impl HeapHandle {
+    /// The handle as a number, for languages that cannot hold the type.
+    ///
+    /// ```
+    /// use busyhour::heap::{Heap, HeapHandle};
+    ///
+    /// let mut jobs = Heap::min();
+    /// let bits = jobs.push(7).to_bits();
+    /// assert_eq!(jobs.remove(HeapHandle::from_bits(bits)), Some(7));
+    /// ```
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.place as u64
+    }
+
+    /// The handle of a number that [`HeapHandle::to_bits`] gave. Another number
+    /// identifies no entry, or any.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self {
+            place: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+
     pub(super) fn place(self) -> u32 {
         self.place
     }

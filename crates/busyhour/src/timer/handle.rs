@@ -20,6 +20,33 @@ impl TimerHandle {
         shard: u32::MAX,
         timer: QueueHandle::NEVER,
     };
+
+    /// The handle as two numbers, for languages that cannot hold the type.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{pool::TaskPool, timer::{Cancel, TimerHandle, Timers}};
+    ///
+    /// let timers = Timers::builder().build();
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let bits = timers.after(Duration::from_secs(60), &pool, || ()).to_bits();
+    /// assert_eq!(timers.cancel(&TimerHandle::from_bits(bits)), Cancel::Prevented);
+    /// assert_eq!(timers.cancel(&TimerHandle::from_bits([0, 0])), Cancel::AlreadyRan);
+    /// ```
+    pub const fn to_bits(self) -> [u64; 2] {
+        let place = (self.service as u64) << 32 | self.shard as u64;
+        [place, self.timer.to_bits()]
+    }
+
+    /// The handle of two numbers that [`TimerHandle::to_bits`] gave. Two zeros
+    /// identify no timer; other numbers identify none, or any.
+    pub const fn from_bits([place, timer]: [u64; 2]) -> Self {
+        Self {
+            service: (place >> 32) as u32,
+            shard: place as u32,
+            timer: QueueHandle::from_bits(timer),
+        }
+    }
 }
 
 /// The timer's number for people: shard, slot, and the count of the slot's uses.

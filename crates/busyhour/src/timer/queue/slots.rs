@@ -23,6 +23,22 @@ impl QueueHandle {
     pub(super) fn slot(self) -> u32 {
         self.slot
     }
+
+    /// The handle as a number, for languages that cannot hold the type; never 0.
+    pub(in crate::timer) const fn to_bits(self) -> u64 {
+        (self.claimed.get() as u64) << 32 | self.slot as u64
+    }
+
+    /// The handle of a number that `to_bits` gave.
+    pub(in crate::timer) const fn from_bits(bits: u64) -> Self {
+        match NonZero::new((bits >> 32) as u32) {
+            Some(claimed) => Self {
+                slot: bits as u32,
+                claimed,
+            },
+            None => Self::NEVER,
+        }
+    }
 }
 
 impl fmt::Display for QueueHandle {

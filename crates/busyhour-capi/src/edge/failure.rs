@@ -1,0 +1,34 @@
+use crate::result::bh_result;
+use std::borrow::Cow;
+
+/// Why a call failed: the code that it returns, and the sentence for `bh_last_error`.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: bh_result,
+    pub(crate) message: Cow<'static, str>,
+}
+
+/// What the body of an exported function returns.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: bh_result, message: impl Into<Cow<'static, str>>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    /// An argument that must not be NULL is.
+    pub(crate) fn null(argument: &'static str) -> Self {
+        Self::new(bh_result::BH_NULL, format!("{argument} is NULL"))
+    }
+
+    /// An argument has a value that it may not have.
+    pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(bh_result::BH_INVALID, message)
+    }
+
+    /// What an id, an address or a name stands for is not there.
+    pub(crate) fn not_found(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(bh_result::BH_NOT_FOUND, message)
+    }
+}

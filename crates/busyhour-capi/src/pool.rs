@@ -1,0 +1,208 @@
+//! Tasks on workers: pools, and serializers that keep an order.
+
+mod group;
+mod options;
+mod report;
+mod serializer;
+mod serializer_options;
+mod stats;
+mod suspension;
+mod template;
+
+use crate::{
+    edge::{
+        Callback, Data, Failure, Out, Process, Threaded, bh_drop_fn, bh_run_fn, give, guard, live,
+        quietly, read_options, release, text,
+    },
+    result::bh_result,
+};
+use busyhour::{
+    pool::{PushError, TaskPool, WaitError},
+    task::{Reason, Rejected},
+};
+pub use options::bh_pool_options;
+pub use report::bh_shutdown_report;
+pub use serializer::bh_serializer;
+pub(crate) use serializer::class;
+pub(crate) use serializer_options::overflow;
+pub use stats::bh_pool_stats;
+use std::{
+    ffi::{c_char, c_void},
+    time::Duration,
+};
+
+/// A pool of worker threads.
+pub struct bh_pool {
+    pub(crate) pool: TaskPool,
+    process: Process,
+}
+
+impl Threaded for bh_pool {
+    fn process(&self) -> Process {
+        self.process
+    }
+}
+
+/// Starts a pool. `options` may be NULL. The callbacks in the options belong to the library from this call on, whatever it
+/// returns: their data is freed with the pool, or at once if the call fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_new(
+    options: *const bh_pool_options,
+    out: *mut *mut bh_pool,
+) -> bh_result {
+    guard(|| {
+        let builder = options::builder(&read_options(options, "options")?);
+        let out = Out::required(out, "out")?;
+        give(out, bh_pool::new(builder?.build()?));
+        Ok(())
+    })
+}
+
+/// Gives the handle up. When the last one is freed (each serializer and executor holds one), queued tasks still run, and
+/// then the workers end in the background. `bh_pool_shutdown` waits for the end.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_free(pool: *mut bh_pool) {
+    quietly((), || {
+        if live(pool, "pool").is_ok() {
+            drop(release(pool));
+        }
+    });
+}
+
+/// Runs `run(data)` on a worker. `drop` frees `data` after the run, or at once if the call fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_push(
+    pool: *mut bh_pool,
+    run: bh_run_fn,
+    data: *mut c_void,
+    drop: bh_drop_fn,
+) -> bh_result {
+    let data = Data::new(data, drop);
+    guard(|| {
+        let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
+        Ok(live(pool, "pool")?.pool.try_push(move || run.call())?)
+    })
+}
+
+/// Runs `run(data)` on a worker and waits for its end. Inside a task of the pool it runs at once, on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_push_wait(
+    pool: *mut bh_pool,
+    run: bh_run_fn,
+    data: *mut c_void,
+    drop: bh_drop_fn,
+) -> bh_result {
+    let data = Data::new(data, drop);
+    guard(|| {
+        let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
+        let pool = live(pool, "pool")?.pool.clone();
+        Ok(pool.push_wait(move || run.call())?)
+    })
+}
+
+/// Runs `run(data)`, which may block, at once on this thread. If this thread is a worker, another one runs the waiting tasks
+/// meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_blocking(
+    pool: *mut bh_pool,
+    run: bh_run_fn,
+    data: *mut c_void,
+    drop: bh_drop_fn,
+) -> bh_result {
+    let data = Data::new(data, drop);
+    guard(|| {
+        let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
+        let pool = live(pool, "pool")?.pool.clone();
+        pool.blocking(|| run.call());
+        Ok(())
+    })
+}
+
+/// Shuts the pool down within `limit_ns`: pushes from outside are refused, what is queued runs, then the workers end, and
+/// what is left is dropped. `out`, which may be NULL, says what was left.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_shutdown(
+    pool: *mut bh_pool,
+    limit_ns: u64,
+    out: *mut bh_shutdown_report,
+) -> bh_result {
+    guard(|| {
+        let pool = live(pool, "pool")?.pool.clone();
+        let report = pool.shutdown(Duration::from_nanos(limit_ns));
+        Out::optional(out).write((&report).into());
+        Ok(())
+    })
+}
+
+/// The living serializer with this name, as a new handle; `BH_NOT_FOUND` if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_find_serializer(
+    pool: *const bh_pool,
+    name: *const c_char,
+    out: *mut *mut bh_serializer,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let name = text(name, "name")?;
+        let found = live(pool, "pool")?.pool.find_serializer(name);
+        let none = || Failure::not_found(format!("no serializer is named {name:?}"));
+        give(out, bh_serializer::new(found.ok_or_else(none)?));
+        Ok(())
+    })
+}
+
+/// How many serializers of the pool are above their high watermark; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_alert_count(pool: *const bh_pool) -> usize {
+    quietly(0, || {
+        live(pool, "pool").map_or(0, |pool| pool.pool.alert_count())
+    })
+}
+
+/// Lets the high water of every named serializer begin again.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_reset_high_waters(pool: *mut bh_pool) -> bh_result {
+    guard(|| {
+        live(pool, "pool")?.pool.reset_high_waters();
+        Ok(())
+    })
+}
+
+impl bh_pool {
+    pub(crate) fn new(pool: TaskPool) -> Self {
+        let process = Process::current();
+        Self { pool, process }
+    }
+}
+
+impl From<PushError> for Failure {
+    fn from(error: PushError) -> Self {
+        let code = match error {
+            PushError::ShutDown => bh_result::BH_SHUT_DOWN,
+            _ => bh_result::BH_FULL,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Rejected> for Failure {
+    fn from(rejected: Rejected) -> Self {
+        match rejected.reason {
+            Reason::ShutDown => PushError::ShutDown.into(),
+            _ => PushError::Full.into(),
+        }
+    }
+}
+
+impl From<WaitError> for Failure {
+    fn from(error: WaitError) -> Self {
+        let code = match error {
+            WaitError::Push(error) => return error.into(),
+            WaitError::Deadlock(_) => bh_result::BH_DEADLOCK,
+            WaitError::Panicked => bh_result::BH_PANICKED,
+            WaitError::Stalled => bh_result::BH_STALLED,
+            _ => bh_result::BH_DROPPED,
+        };
+        Self::new(code, error.to_string())
+    }
+}

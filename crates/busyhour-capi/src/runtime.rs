@@ -1,0 +1,182 @@
+//! All stations as one, real or simulated, and what they know about themselves.
+
+mod simulation;
+mod snapshot;
+
+use crate::{
+    buffers::bh_buffers,
+    edge::{
+        Failure, Out, Process, Threaded, give, guard, live, options, quietly, read_options,
+        release, text,
+    },
+    pool::{bh_pool, bh_shutdown_report},
+    result::bh_result,
+    timers::bh_timers,
+};
+use busyhour::{
+    pool::TaskPool,
+    runtime::{Runtime, RuntimeBuildError},
+};
+use std::{ffi::c_char, time::Duration};
+
+/// A runtime: workers, timers, buffers and topics.
+pub struct bh_runtime {
+    pub(crate) runtime: Runtime,
+    process: Process,
+}
+
+/// Options of a new runtime; zero means the default.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct bh_runtime_options {
+    /// `sizeof(bh_runtime_options)`
+    pub size: usize,
+    /// The most bytes that live buffers may hold together; default 1 GiB.
+    pub buffer_budget_bytes: u64,
+    /// The name of its pool and threads; default "busyhour".
+    pub name: *const c_char,
+    /// Worker threads; default: the processors that this process may use.
+    pub workers: u32,
+    /// Keeps a backtrace of where one in so many buffers was found; default: none.
+    pub trace_one_in: u32,
+}
+
+options!(bh_runtime_options {
+    size,
+    buffer_budget_bytes,
+    name,
+    workers,
+    trace_one_in
+});
+
+impl Threaded for bh_runtime {
+    fn process(&self) -> Process {
+        self.process
+    }
+}
+
+/// Starts a runtime with threads and the clock of the machine. `options` may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_new(
+    options: *const bh_runtime_options,
+    out: *mut *mut bh_runtime,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let options = read_options(options, "options")?;
+        let mut pool = TaskPool::builder();
+        if options.workers > 0 {
+            pool = pool.workers(options.workers as usize);
+        }
+        if !options.name.is_null() {
+            pool = pool.name(text(options.name, "options.name")?);
+        }
+        let mut builder = Runtime::builder().pool(pool);
+        if options.buffer_budget_bytes > 0 {
+            builder = builder.buffer_budget(options.buffer_budget_bytes);
+        }
+        if options.trace_one_in > 0 {
+            builder = builder.trace_one_buffer_in(options.trace_one_in);
+        }
+        give(out, bh_runtime::new(builder.build()?));
+        Ok(())
+    })
+}
+
+/// Makes a runtime without threads: its time is virtual, and its order depends only on `seed`. The functions
+/// `bh_simulation_…` drive it.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_simulated(seed: u64, out: *mut *mut bh_runtime) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        give(out, bh_runtime::new(Runtime::simulated(seed)));
+        Ok(())
+    })
+}
+
+/// Gives the handle up. What other handles lead to lives on; `bh_runtime_shutdown` ends it.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_free(runtime: *mut bh_runtime) {
+    quietly((), || {
+        if live(runtime, "runtime").is_ok() {
+            drop(release(runtime));
+        }
+    });
+}
+
+/// A handle on the workers.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_pool(runtime: *const bh_runtime, out: *mut *mut bh_pool) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        give(
+            out,
+            bh_pool::new(live(runtime, "runtime")?.runtime.pool().clone()),
+        );
+        Ok(())
+    })
+}
+
+/// A handle on the timers.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_timers(
+    runtime: *const bh_runtime,
+    out: *mut *mut bh_timers,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let timers = live(runtime, "runtime")?.runtime.timers().clone();
+        give(out, bh_timers::new(timers, false));
+        Ok(())
+    })
+}
+
+/// A handle on the buffers.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_buffers(
+    runtime: *const bh_runtime,
+    out: *mut *mut bh_buffers,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        give(
+            out,
+            bh_buffers::new(live(runtime, "runtime")?.runtime.buffers().clone()),
+        );
+        Ok(())
+    })
+}
+
+/// Shuts the runtime down within `limit_ns`: first its timers, then its pool, as `bh_pool_shutdown`. `out`, which may be NULL,
+/// says what was left.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_shutdown(
+    runtime: *mut bh_runtime,
+    limit_ns: u64,
+    out: *mut bh_shutdown_report,
+) -> bh_result {
+    guard(|| {
+        let runtime = live(runtime, "runtime")?.runtime.clone();
+        let report = runtime.shutdown(Duration::from_nanos(limit_ns));
+        Out::optional(out).write((&report).into());
+        Ok(())
+    })
+}
+
+impl bh_runtime {
+    fn new(runtime: Runtime) -> Self {
+        let process = Process::current();
+        Self { runtime, process }
+    }
+}
+
+impl From<RuntimeBuildError> for Failure {
+    fn from(error: RuntimeBuildError) -> Self {
+        match error {
+            RuntimeBuildError::Pool(error) => error.into(),
+            RuntimeBuildError::Buffers(error) => error.into(),
+            RuntimeBuildError::Timers(error) => error.into(),
+            error => Self::new(bh_result::BH_SYSTEM, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! Topics: events with the last one of each key. An event is a record of typed elements, or a struct of the program with
+//! its own hash and equality.
+
+mod event;
+mod pattern;
+mod record;
+mod subscription;
+
+use crate::{
+    edge::{
+        Callback, Data, Failure, Out, Outcome, Process, Threaded, bh_drop_fn, borrow, give, guard,
+        live, live_or_none, optional_text, options, quietly, read_options, release, text,
+    },
+    executor::{bh_executor, executor_of},
+    result::bh_result,
+    runtime::bh_runtime,
+    timers::bh_timers,
+};
+use busyhour::bus::{
+    Event, Forward, ForwardError, NodeId, Published, RecordKey, Removed, Topic, TtlError,
+};
+pub use event::bh_event;
+use event::{EventKey, EventSort, bh_equal_fn, bh_hash_fn};
+use record::bh_record;
+use std::{
+    ffi::{c_char, c_void},
+    time::Duration,
+};
+
+/// A topic.
+pub struct bh_topic {
+    topic: Topic<bh_event>,
+    sort: EventSort,
+    process: Process,
+}
+
+/// Forwards events from one topic to another until it is freed.
+pub struct bh_forward {
+    _forward: Forward<bh_event>,
+    process: Process,
+}
+
+/// Options of a new topic; zero means the default.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct bh_topic_options {
+    /// `sizeof(bh_topic_options)`
+    pub size: usize,
+    /// Its name in statistics; default: none.
+    pub name: *const c_char,
+    /// How many keys may have a last event; default 16,777,216.
+    pub key_limit: u64,
+    /// The id of this node, which is the origin of what is published here.
+    pub node: u64,
+    /// Not 0: keeps the last event of each key.
+    pub cached: u32,
+    /// Hashes the key in a struct of the program; NULL: the events are records.
+    pub hash: bh_hash_fn,
+    /// Compares the keys in two structs of the program.
+    pub equal: bh_equal_fn,
+    /// The last argument of `hash` and `equal`. It must live as long as any event of the topic.
+    pub key_data: *mut c_void,
+    /// Makes one state of the states of several nodes; NULL: the last event counts, whichever node published it. With it
+    /// the topic is cached.
+    pub fold: bh_fold_fn,
+    /// The data of `fold`.
+    pub fold_data: *mut c_void,
+    /// Frees the data of `fold`.
+    pub fold_drop: bh_drop_fn,
+    /// Lets events expire; NULL: `bh_topic_publish_for` is refused.
+    pub timers: *const bh_timers,
+    /// Where expired keys are removed; NULL: on the thread that delivers the timer.
+    pub expire_on: *const bh_executor,
+}
+
+options!(bh_topic_options {
+    size,
+    name,
+    key_limit,
+    node,
+    cached,
+    hash,
+    equal,
+    key_data,
+    fold,
+    fold_data,
+    fold_drop,
+    timers,
+    expire_on,
+});
+
+/// The state of a key at one node.
+#[repr(C)]
+pub struct bh_node_state {
+    /// The node.
+    pub node: u64,
+    /// Its state, valid during the call.
+    pub event: *const bh_event,
+}
+
+/// Makes one state of those of at least two nodes, which are sorted by node: a new event of the same key, which then belongs
+/// to the library. NULL: the first one is taken. It may run more than once for one publish.
+pub type bh_fold_fn = Option<
+    unsafe extern "C-unwind" fn(
+        states: *const bh_node_state,
+        count: usize,
+        data: *mut c_void,
+    ) -> *mut bh_event,
+>;
+
+/// What became of a publish or a removal.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct bh_published {
+    /// Subscriptions that have it in their queue or have handled it.
+    pub delivered: u64,
+    /// Deliveries that were lost to full queues.
+    pub lost: u64,
+    /// Keys of which a state was removed; 0 for a publish.
+    pub removed: u64,
+    /// Not 0: the topic holds as many keys as it may, and the key is new, so the event was neither cached nor delivered.
+    pub refused: u32,
+}
+
+/// Says whether an event is meant: 0 if not. The event is valid until it returns.
+pub type bh_event_wanted_fn =
+    Option<unsafe extern "C-unwind" fn(event: *const bh_event, data: *mut c_void) -> i32>;
+
+impl Threaded for bh_topic {
+    fn process(&self) -> Process {
+        self.process
+    }
+}
+
+impl Threaded for bh_forward {
+    fn process(&self) -> Process {
+        self.process
+    }
+}
+
+/// Makes a topic. `runtime`, whose snapshot then lists it, and `options` may be NULL. The fold in the options belongs to the
+/// library from this call on, whatever it returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_new(
+    runtime: *const bh_runtime,
+    options: *const bh_topic_options,
+    out: *mut *mut bh_topic,
+) -> bh_result {
+    guard(|| {
+        let options = read_options(options, "options")?;
+        let fold = Callback::new(
+            options.fold,
+            Data::new(options.fold_data, options.fold_drop),
+        );
+        let out = Out::required(out, "out")?;
+        let name = optional_text(options.name, "options.name")?.unwrap_or_default();
+        let mut builder = match live_or_none(runtime, "runtime")? {
+            Some(runtime) => runtime.runtime.topic(name),
+            None => Topic::builder(name),
+        };
+        builder = builder.node(NodeId(options.node));
+        if options.cached != 0 {
+            builder = builder.cached();
+        }
+        if options.key_limit > 0 {
+            builder = builder.key_limit(usize::try_from(options.key_limit).unwrap_or(usize::MAX));
+        }
+        if let Some(timers) = live_or_none(options.timers, "options.timers")? {
+            builder = builder.with_ttl(&timers.timers, &executor_of(options.expire_on)?);
+        }
+        if let Some(fold) = fold {
+            builder = builder.fold(NodeId(options.node), move |states| folded(&fold, states));
+        }
+        let sort = EventSort::new(options.hash, options.equal, options.key_data)?;
+        give(out, bh_topic::new(builder.build(), sort));
+        Ok(())
+    })
+}
+
+/// Gives the handle up. The topic lives as long as a handle, a subscription or a forward of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_free(topic: *mut bh_topic) {
+    quietly((), || {
+        if live(topic, "topic").is_ok() {
+            drop(release(topic));
+        }
+    });
+}
+
+/// Publishes a struct of the program, which belongs to the library from this call on, whatever it returns: `drop` frees it
+/// when nothing refers to it any more. It must not change. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_publish(
+    topic: *mut bh_topic,
+    object: *mut c_void,
+    drop: bh_drop_fn,
+    out: *mut bh_published,
+) -> bh_result {
+    let object = Data::new(object, drop);
+    guard(|| {
+        let topic = live(topic, "topic")?;
+        let event = bh_event::of_object(&topic.sort, object)?;
+        Out::optional(out).write(topic.topic.clone().publish(event).into());
+        Ok(())
+    })
+}
+
+/// Publishes a copy of a record. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_publish_record(
+    topic: *mut bh_topic,
+    record: *const bh_record,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let topic = live(topic, "topic")?;
+        let event = bh_event::of_record(borrow(record, "record")?);
+        topic.check(&event)?;
+        Out::optional(out).write(topic.topic.clone().publish(event).into());
+        Ok(())
+    })
+}
+
+/// Publishes an event on behalf of another node. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_publish_from(
+    topic: *mut bh_topic,
+    node: u64,
+    event: *const bh_event,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let topic = live(topic, "topic")?;
+        let event = topic.checked(event)?;
+        Out::optional(out).write(topic.topic.clone().publish_from(NodeId(node), event).into());
+        Ok(())
+    })
+}
+
+/// Publishes an event that is removed after `ns`, unless a newer one of its key comes before. The topic must have timers.
+/// `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_publish_for(
+    topic: *mut bh_topic,
+    ns: u64,
+    event: *const bh_event,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let topic = live(topic, "topic")?;
+        let event = topic.checked(event)?;
+        let published = topic
+            .topic
+            .clone()
+            .publish_with_ttl(event, Duration::from_nanos(ns))?;
+        Out::optional(out).write(published.into());
+        Ok(())
+    })
+}
+
+/// The last event with the key of `object`, of which only the key is read, as a new handle; `BH_NOT_FOUND` if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_get(
+    topic: *const bh_topic,
+    object: *const c_void,
+    out: *mut *mut bh_event,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let topic = live(topic, "topic")?;
+        let key = EventKey::borrowed(&topic.sort, object)?;
+        give(out, topic.topic.get(&key).ok_or_else(no_event)?);
+        Ok(())
+    })
+}
+
+/// The last record of a sort about a subject, as a new handle; `BH_NOT_FOUND` if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_get_record(
+    topic: *const bh_topic,
+    sort: u16,
+    subject: *const c_char,
+    out: *mut *mut bh_event,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let topic = live(topic, "topic")?;
+        let key = EventKey::Record(RecordKey::new(sort, text(subject, "subject")?));
+        give(out, topic.topic.get(&key).ok_or_else(no_event)?);
+        Ok(())
+    })
+}
+
+/// The state of one node for the key of `event`, as a new handle; `BH_NOT_FOUND` if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_get_from(
+    topic: *const bh_topic,
+    node: u64,
+    event: *const bh_event,
+    out: *mut *mut bh_event,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let topic = live(topic, "topic")?;
+        let event = topic.checked(event)?;
+        give(
+            out,
+            topic
+                .topic
+                .get_from(NodeId(node), event.key())
+                .ok_or_else(no_event)?,
+        );
+        Ok(())
+    })
+}
+
+/// The first event that is wanted, in the order of `bh_topic_each`, as a new handle; `BH_NOT_FOUND` if there is none. It looks
+/// at every key.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_find(
+    topic: *const bh_topic,
+    is_wanted: bh_event_wanted_fn,
+    data: *mut c_void,
+    out: *mut *mut bh_event,
+) -> bh_result {
+    guard(|| {
+        let is_wanted = Callback::new(is_wanted, Data::new(data, None));
+        let is_wanted = is_wanted.ok_or_else(|| Failure::null("is_wanted"))?;
+        let out = Out::required(out, "out")?;
+        let topic = live(topic, "topic")?.topic.clone();
+        let found = topic.find(|event| is_wanted.call_with(&raw const *event) != 0);
+        give(out, found.ok_or_else(no_event)?);
+        Ok(())
+    })
+}
+
+/// Tells `each` of the last event of every key, until it returns 0; every run that published the same events has the same
+/// order.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_each(
+    topic: *const bh_topic,
+    each: bh_event_wanted_fn,
+    data: *mut c_void,
+) -> bh_result {
+    guard(|| {
+        let each = Callback::new(each, Data::new(data, None));
+        let each = each.ok_or_else(|| Failure::null("each"))?;
+        let events = live(topic, "topic")?.topic.snapshot();
+        let _ended = events
+            .iter()
+            .find(|event| each.call_with(&raw const **event) == 0);
+        Ok(())
+    })
+}
+
+/// Removes the last event of the key of `event`, and tells the subscriptions. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_remove(
+    topic: *mut bh_topic,
+    event: *const bh_event,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let topic = live(topic, "topic")?;
+        let event = topic.checked(event)?;
+        Out::optional(out).write(topic.topic.clone().remove(event.key()).into());
+        Ok(())
+    })
+}
+
+/// Removes every key whose last event is wanted. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_remove_where(
+    topic: *mut bh_topic,
+    is_wanted: bh_event_wanted_fn,
+    data: *mut c_void,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let is_wanted = Callback::new(is_wanted, Data::new(data, None));
+        let is_wanted = is_wanted.ok_or_else(|| Failure::null("is_wanted"))?;
+        let topic = live(topic, "topic")?.topic.clone();
+        let removed = topic.remove_matching(|event| is_wanted.call_with(&raw const *event) != 0);
+        Out::optional(out).write(removed.into());
+        Ok(())
+    })
+}
+
+/// Removes all states of a node that is gone. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_remove_node(
+    topic: *mut bh_topic,
+    node: u64,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let topic = live(topic, "topic")?.topic.clone();
+        Out::optional(out).write(topic.remove_node(NodeId(node)).into());
+        Ok(())
+    })
+}
+
+/// The number of keys with a last event; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_len(topic: *const bh_topic) -> usize {
+    quietly(0, || {
+        live(topic, "topic").map_or(0, |topic| topic.topic.len())
+    })
+}
+
+/// Forwards every change of `from` to `to`, until `out` is freed; what is cached goes there at once. `BH_INVALID` if events
+/// would come back, or if the two have different keys; `BH_EXISTS` if it is forwarded there already.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_forward(
+    from: *mut bh_topic,
+    to: *mut bh_topic,
+    out: *mut *mut bh_forward,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let (from, to) = (live(from, "from")?, live(to, "to")?);
+        if !from.sort.is_same(&to.sort) {
+            return Err(Failure::invalid(
+                "from and to have events of different sorts",
+            ));
+        }
+        let _forward = from.topic.forward_to(&to.topic)?;
+        give(
+            out,
+            bh_forward {
+                _forward,
+                process: Process::current(),
+            },
+        );
+        Ok(())
+    })
+}
+
+/// Ends a forward.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_forward_free(forward: *mut bh_forward) {
+    quietly((), || {
+        if live(forward, "forward").is_ok() {
+            drop(release(forward));
+        }
+    });
+}
+
+impl bh_topic {
+    fn new(topic: Topic<bh_event>, sort: EventSort) -> Self {
+        let process = Process::current();
+        Self {
+            topic,
+            sort,
+            process,
+        }
+    }
+
+    /// An event of C, if it is of the topic's sort.
+    fn checked(&self, event: *const bh_event) -> Outcome<bh_event> {
+        let event = borrow(event, "event")?.clone();
+        self.check(&event)?;
+        Ok(event)
+    }
+
+    fn check(&self, event: &bh_event) -> Outcome {
+        match event.key().is_of(&self.sort) {
+            true => Ok(()),
+            false => Err(Failure::invalid(
+                "the event is not of the sort of the topic's events",
+            )),
+        }
+    }
+}
+
+type FoldCall =
+    unsafe extern "C-unwind" fn(*const bh_node_state, usize, *mut c_void) -> *mut bh_event;
+
+fn folded(fold: &Callback<FoldCall>, states: &[(NodeId, bh_event)]) -> bh_event {
+    let seen: Vec<bh_node_state> = states
+        .iter()
+        .map(|(node, event)| bh_node_state {
+            node: node.0,
+            event: &raw const *event,
+        })
+        .collect();
+    match release(fold.call_with_two(seen.as_ptr(), seen.len())) {
+        Some(event) => *event,
+        None => states[0].1.clone(),
+    }
+}
+
+fn no_event() -> Failure {
+    Failure::not_found("the topic has no such event")
+}
+
+impl From<Published> for bh_published {
+    fn from(published: Published) -> Self {
+        Self {
+            delivered: published.delivered,
+            lost: published.lost,
+            removed: 0,
+            refused: u32::from(published.refused),
+        }
+    }
+}
+
+impl From<Removed> for bh_published {
+    fn from(removed: Removed) -> Self {
+        Self {
+            delivered: removed.delivered,
+            lost: removed.lost,
+            removed: removed.key_count,
+            refused: 0,
+        }
+    }
+}
+
+impl From<ForwardError> for Failure {
+    fn from(error: ForwardError) -> Self {
+        let code = match error {
+            ForwardError::Duplicate => bh_result::BH_EXISTS,
+            _ => bh_result::BH_INVALID,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<TtlError> for Failure {
+    fn from(error: TtlError) -> Self {
+        match error {
+            TtlError::NoTimer(error) => error.into(),
+            error => Self::invalid(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What is installed, as a program finds it by pkg-config and by CMake; and the ABI beside the committed one.
+
+use crate::{
+    library::{CRATE, archive, folder, scratch, script},
+    program::run,
+};
+use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command, sync::OnceLock};
+
+const PREFIX: &str = "/opt/busyhour";
+
+/// Installs once; returns DESTDIR.
+fn installed() -> &'static PathBuf {
+    static DESTDIR: OnceLock<PathBuf> = OnceLock::new();
+    DESTDIR.get_or_init(|| {
+        let destdir = scratch("destdir");
+        run(Command::new(script("install-capi.sh"))
+            .arg(archive())
+            .env("PREFIX", PREFIX)
+            .env("DESTDIR", &destdir)
+            .env_remove("LIBDIR"));
+        destdir
+    })
+}
+
+fn text(command: &mut Command) -> String {
+    String::from_utf8(run(command).stdout).unwrap()
+}
+
+#[test]
+fn a_program_is_built_with_what_pkg_config_says() {
+    let lib = format!("{}{PREFIX}/lib", installed().display());
+    let flags = |arguments: &[&str]| {
+        text(
+            Command::new("pkg-config")
+                .args(arguments)
+                .arg("busyhour")
+                .env("PKG_CONFIG_PATH", format!("{lib}/pkgconfig"))
+                .env("PKG_CONFIG_SYSROOT_DIR", installed()),
+        )
+    };
+    assert_eq!(flags(&["--modversion"]).trim(), env!("CARGO_PKG_VERSION"));
+    let program = scratch("bin").join("by-pkg-config");
+    run(Command::new("cc")
+        .args(["-std=c11", "-o"])
+        .arg(&program)
+        .arg(format!("{CRATE}/tests/c/installed/version.c"))
+        .args(flags(&["--cflags", "--libs"]).split_whitespace()));
+    let printed = text(Command::new(program).env("LD_LIBRARY_PATH", lib));
+    assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_program_is_built_by_cmake_with_either_library() {
+    let build = scratch("cmake");
+    let _there_may_be_none = fs::remove_dir_all(&build);
+    run(Command::new("cmake")
+        .args(["-S", &format!("{CRATE}/tests/c/installed"), "-B"])
+        .arg(&build)
+        .arg(format!(
+            "-DCMAKE_PREFIX_PATH={}{PREFIX}",
+            installed().display()
+        )));
+    run(Command::new("cmake").arg("--build").arg(&build));
+    for program in ["shared", "static"] {
+        let printed = text(&mut Command::new(build.join(program)));
+        assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"), "{program}");
+    }
+}
+
+#[test]
+fn no_file_names_the_folder_that_it_was_staged_in() {
+    let lib = installed().join(&PREFIX[1..]).join("lib");
+    let staged = installed().display().to_string();
+    for file in [
+        "pkgconfig/busyhour.pc",
+        "cmake/busyhour/busyhour-config.cmake",
+    ] {
+        let text = fs::read_to_string(lib.join(file)).unwrap();
+        assert!(
+            !text.contains(&staged) && !text.contains('@'),
+            "{file}: {text}"
+        );
+    }
+}
+
+#[test]
+fn the_library_has_the_functions_of_the_header_and_no_other_symbol() {
+    let header = fs::read_to_string(format!("{CRATE}/include/busyhour.h")).unwrap();
+    let functions = header.split("extern \"C\" {").nth(1).unwrap();
+    let declared: BTreeSet<String> = functions
+        .lines()
+        .filter(|line| !line.starts_with([' ', '/', '#', '}']))
+        .filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next())
+        .map(|name| format!("{name}@@BUSYHOUR_0"))
+        .collect();
+    let library = folder().join("libbusyhour.so");
+    let symbols = text(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(library),
+    );
+    let defined: BTreeSet<String> = symbols
+        .lines()
+        .filter_map(|line| line.rsplit(' ').next())
+        .filter(|name| *name != "BUSYHOUR_0")
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(defined, declared);
+    assert!(declared.len() > 150, "{declared:?}");
+}
+
+#[test]
+fn the_abi_is_the_committed_one() {
+    run(&mut Command::new(script("abi.sh")));
+}

@@ -1,0 +1,102 @@
+//! Compiles and runs the programs of `tests/c`.
+
+use crate::library::{CRATE, folder, scratch};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Compiles a program of `tests/c`, with warnings as errors.
+pub fn compile(source: &str) -> PathBuf {
+    compile_file(&Path::new(CRATE).join("tests/c").join(source))
+}
+
+/// Compiles a C or C++ file, with warnings as errors.
+pub fn compile_file(source: &Path) -> PathBuf {
+    compile_into("bin", source, &[])
+}
+
+/// With AddressSanitizer and UBSan, which see the stack and the globals of the program, as valgrind does not.
+pub fn compile_sanitized(source: &str) -> PathBuf {
+    let source = Path::new(CRATE).join("tests/c").join(source);
+    compile_into(
+        "sanitized",
+        &source,
+        &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    )
+}
+
+fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    let program = scratch(folder_name).join(name.replace('.', "-"));
+    let is_cpp = source.extension().is_some_and(|ending| ending == "cpp");
+    let (compiler, standard) = match is_cpp {
+        true => ("c++", "-std=c++17"),
+        false => ("cc", "-std=c11"),
+    };
+    let library = folder().display();
+    run(Command::new(compiler)
+        .args([
+            standard,
+            "-D_GNU_SOURCE",
+            "-g",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+        ])
+        .args(flags)
+        .arg(format!("-I{CRATE}/include"))
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .args([format!("-L{library}"), format!("-Wl,-rpath,{library}")])
+        .args(["-lbusyhour", "-lpthread"]));
+    program
+}
+
+/// Compiles a program, and runs it under valgrind and with the sanitizers; it must end with code 0.
+pub fn check(source: &str) {
+    run(&mut under_valgrind(&compile(source), &[]));
+    run(&mut bounded(&compile_sanitized(source), &[]));
+}
+
+/// A program that is ended, and fails, if it hangs.
+pub fn bounded(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--kill-after=5", "120"])
+        .arg(program)
+        .args(arguments);
+    command
+}
+
+pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
+    let mut valgrind = bounded(Path::new("valgrind"), &["--quiet", "--error-exitcode=99"]);
+    valgrind
+        .args(["--leak-check=full", "--num-callers=30"])
+        .args([
+            "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite",
+        ])
+        .arg(program)
+        .args(arguments);
+    valgrind
+}
+
+/// Runs a command, which must succeed.
+pub fn run(command: &mut Command) -> Output {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{command:?}: {error}: scripts/install-deps.sh build test installs it")
+    });
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}

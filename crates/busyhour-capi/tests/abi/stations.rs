@@ -1,0 +1,103 @@
+//! One program a station.
+
+use crate::{
+    library::{CRATE, folder, scratch},
+    program::{bounded, check, compile_file, run, under_valgrind},
+};
+use std::{fs, path::Path, process::Command};
+
+#[test]
+fn buffers_agree_with_a_list_of_what_is_pinned() {
+    check("buffers.c");
+}
+
+#[test]
+fn a_heap_agrees_with_a_sorted_scan() {
+    check("heap.c");
+}
+
+#[test]
+fn a_run_queue_agrees_with_a_scan_of_goodness() {
+    check("run_queue.c");
+}
+
+#[test]
+fn timers_agree_with_a_list_in_virtual_time() {
+    check("timers.c");
+}
+
+#[test]
+fn timers_run_in_an_epoll_loop_and_in_a_driver() {
+    check("loops.c");
+}
+
+#[test]
+fn a_pool_runs_every_task_once_and_frees_every_data_once() {
+    check("pool.c");
+}
+
+#[test]
+fn serializers_keep_their_order_and_their_bounds() {
+    check("serializer.c");
+}
+
+#[test]
+fn a_simulation_replays_from_its_seed() {
+    check("simulation.c");
+}
+
+#[test]
+fn topics_agree_with_an_array_of_last_values() {
+    check("topic.c");
+}
+
+#[test]
+fn closures_of_cpp_run_and_are_freed() {
+    check("closures.cpp");
+}
+
+#[test]
+fn the_cpp_header_needs_neither_exceptions_nor_the_newest_standard() {
+    for flags in [
+        ["-std=c++17", "-fno-exceptions"],
+        ["-std=c++20", "-fno-rtti"],
+    ] {
+        run(Command::new("c++")
+            .args(flags)
+            .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
+            .arg(format!("-I{CRATE}/include"))
+            .arg(format!("{CRATE}/tests/c/closures.cpp")));
+    }
+}
+
+/// Debian's Python, which has Debian's cffi.
+#[test]
+fn python_calls_and_is_called() {
+    run(bounded(Path::new("/usr/bin/python3"), &[])
+        .arg(format!("{CRATE}/tests/c/smoke.py"))
+        .arg(format!("{CRATE}/include/busyhour.h"))
+        .arg(folder().join("libbusyhour.so")));
+}
+
+#[test]
+fn the_example_of_the_readme_runs() {
+    let printed = run_example("README.md", "readme.c");
+    assert_eq!(printed, "the binding of alice has expired\n");
+}
+
+#[test]
+fn the_scheduler_of_asterisk_runs_on_ours() {
+    let printed = run_example("../../docs/coming-from/asterisk.md", "asterisk.c");
+    assert_eq!(printed, "OPTIONS to alice\n".repeat(3));
+}
+
+/// Compiles the first C program of a page and runs it under valgrind; returns what it printed.
+fn run_example(page: &str, name: &str) -> String {
+    let page = fs::read_to_string(format!("{CRATE}/{page}")).unwrap();
+    let (_, rest) = page.split_once("```c\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let source = scratch("example").join(name);
+    fs::write(&source, example).unwrap();
+    let output = run(&mut under_valgrind(&compile_file(&source), &[]));
+    String::from_utf8(output.stdout).unwrap()
+}

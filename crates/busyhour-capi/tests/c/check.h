@@ -1,0 +1,78 @@
+/* What the test programs share: checks, counted data, and random numbers from a seed. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <busyhour.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                  \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      char why[512];                                                                      \
+      bh_last_error(why, sizeof why);                                                     \
+      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, why); \
+      exit(1);                                                                            \
+    }                                                                                     \
+  } while (0)
+
+#define OK(call) IS(BH_OK, call)
+#define IS(expected, call)                                                                \
+  do {                                                                                    \
+    bh_result result_ = (call);                                                           \
+    if (result_ != (expected)) {                                                          \
+      char why_[512];                                                                     \
+      bh_last_error(why_, sizeof why_);                                                   \
+      fprintf(stderr, "%s:%d: %s: %s (%s), expected %s\n", __FILE__, __LINE__, #call,     \
+              bh_strerror(result_), why_, bh_strerror(expected));                         \
+      exit(1);                                                                            \
+    }                                                                                     \
+  } while (0)
+
+#define SECONDS(count) ((uint64_t)(count) * 1000000000u)
+
+/* Data of callbacks: how many are alive, and how many ran. */
+static atomic_long alive, ran;
+
+static inline void *counted(void) {
+  atomic_fetch_add(&alive, 1);
+  return malloc(16);
+}
+
+static inline void drop_counted(void *data) {
+  atomic_fetch_sub(&alive, 1);
+  free(data);
+}
+
+static inline void count_run(void *data) {
+  ((volatile char *)data)[0] = 1; /* valgrind sees it if the data is freed already */
+  atomic_fetch_add(&ran, 1);
+}
+
+/* Waits until a number has a value; a test that waits for ever is ended by who runs it. */
+static inline void await(atomic_long *number, long value) {
+  for (long spin = 0; atomic_load(number) != value; spin++) {
+    if (spin > 600000) {
+      fprintf(stderr, "waited a minute for %ld, got %ld\n", value, atomic_load(number));
+      exit(1);
+    }
+    usleep(100);
+  }
+}
+
+/* xorshift64* */
+static uint64_t random_state = 88172645463325252u;
+static inline uint64_t random_below(uint64_t end) {
+  random_state ^= random_state >> 12;
+  random_state ^= random_state << 25;
+  random_state ^= random_state >> 27;
+  return (random_state * 2685821657736338717u >> 33) % end;
+}
+
+#endif

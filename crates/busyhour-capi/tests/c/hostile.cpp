@@ -1,0 +1,246 @@
+// Callbacks that do what a callback should not: each mode of this program is one.
+extern "C" {
+#include <busyhour.h>
+}
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                       \
+  do {                                                                         \
+    if (!(condition)) {                                                        \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      std::_Exit(1);                                                           \
+    }                                                                          \
+  } while (0)
+#define OK(call) CHECK((call) == BH_OK)
+
+static const uint64_t MINUTE = 60000000000u;
+static bh_pool *pool;
+static bh_serializer *serializer;
+static bh_executor *on;
+static bh_timers *timers;
+static bh_timer timer;
+static std::atomic<int> dropped, done;
+
+static void count_drop(void *) { dropped++; }
+
+static void await(std::atomic<int> &number, int value) {
+  for (int spin = 0; number != value; spin++) {
+    CHECK(spin < 600000);
+    usleep(100);
+  }
+}
+
+static void make_pool(uint32_t workers) {
+  bh_pool_options options = {};
+  options.size = sizeof options;
+  options.workers = workers;
+  OK(bh_pool_new(&options, &pool));
+}
+
+static void end_pool() {
+  bh_shutdown_report report;
+  OK(bh_pool_shutdown(pool, MINUTE, &report));
+  CHECK(report.unfinished_workers == 0);
+  bh_pool_free(pool);
+}
+
+// Frees the handles of what runs it, and of its own timer service, from inside.
+static void frees_its_handles(void *) {
+  bh_serializer_free(serializer);
+  bh_executor_free(on);
+  bh_timers_free(timers);
+  done++;
+}
+
+static void free_own_handle() {
+  make_pool(1);
+  OK(bh_serializer_new(pool, nullptr, &serializer));
+  OK(bh_executor_of_serializer(serializer, &on));
+  OK(bh_timers_new(nullptr, &timers));
+  OK(bh_timers_spawn_driver(timers));
+  OK(bh_timers_after(timers, 1000, on, frees_its_handles, nullptr, count_drop, &timer));
+  await(done, 1);
+  await(dropped, 1);
+  end_pool();
+}
+
+// The last handles of a pool, from its only worker.
+static void frees_the_pool(void *) {
+  bh_pool_free(pool);
+  done++;
+}
+
+static void free_own_pool() {
+  make_pool(1);
+  OK(bh_pool_push(pool, frees_the_pool, nullptr, count_drop));
+  await(dropped, 1);
+  CHECK(done == 1);
+  // The worker ends in the background.
+  usleep(50000);
+}
+
+// In the thread that calls: the handle of the running call goes.
+static void frees_the_service(void *) {
+  bh_timers_free(timers);
+  done++;
+}
+
+static void free_in_run_due() {
+  bh_timers_options options = {};
+  options.size = sizeof options;
+  options.virtual_time = 1;
+  OK(bh_timers_new(&options, &timers));
+  for (int i = 0; i < 3; i++) OK(bh_timers_after(timers, i == 0 ? 1 : 2, nullptr, i == 0 ? frees_the_service : count_drop, nullptr, count_drop, nullptr));
+  OK(bh_timers_advance(timers, 1));
+  OK(bh_timers_run_due(timers, nullptr));
+  CHECK(done == 1 && dropped == 3); // the others were dropped, not run
+}
+
+static void cancels_itself(void *) {
+  bh_cancel result;
+  OK(bh_timers_cancel_and_wait(timers, timer, &result));
+  CHECK(result == BH_CANCEL_RUNNING);
+  done++;
+}
+
+static void cancel_itself() {
+  bh_timers_options options = {};
+  options.size = sizeof options;
+  options.virtual_time = 1;
+  bh_timer_options every = {};
+  every.size = sizeof every;
+  every.period_ns = 5;
+  OK(bh_timers_new(&options, &timers));
+  OK(bh_timers_add(timers, &every, nullptr, cancels_itself, nullptr, count_drop, &timer));
+  for (int i = 0; i < 50; i++) {
+    OK(bh_timers_advance(timers, 1));
+    OK(bh_timers_run_due(timers, nullptr));
+  }
+  CHECK(done == 1 && dropped == 1);
+  bh_timers_free(timers);
+}
+
+static void shuts_down(void *) {
+  bh_shutdown_report report;
+  OK(bh_pool_shutdown(pool, MINUTE, &report));
+  CHECK(report.not_run == 0);
+  done++;
+}
+
+static void shut_down_inside() {
+  make_pool(2);
+  OK(bh_serializer_new(pool, nullptr, &serializer));
+  OK(bh_serializer_push(serializer, shuts_down, nullptr, count_drop));
+  await(dropped, 1);
+  CHECK(done == 1 && bh_pool_push(pool, count_drop, nullptr, count_drop) == BH_SHUT_DOWN);
+  bh_serializer_free(serializer);
+  end_pool();
+}
+
+// A destructor that pushes again, to a pool that refuses.
+static void pushes_again(void *data) {
+  dropped++;
+  if (dropped < 5) CHECK(bh_pool_push(pool, count_drop, data, pushes_again) == BH_SHUT_DOWN);
+}
+
+static void push_in_destructor() {
+  make_pool(1);
+  OK(bh_pool_shutdown(pool, MINUTE, nullptr));
+  CHECK(bh_pool_push(pool, count_drop, nullptr, pushes_again) == BH_SHUT_DOWN);
+  CHECK(dropped == 5);
+  bh_pool_free(pool);
+}
+
+static void throws(void *) { throw std::runtime_error("from a callback"); }
+
+static void throw_from_task() {
+  make_pool(1);
+  OK(bh_pool_push(pool, throws, nullptr, nullptr));
+  sleep(60);
+}
+
+static void throw_in_run_due() {
+  OK(bh_timers_new(nullptr, &timers));
+  OK(bh_timers_after(timers, 0, nullptr, throws, nullptr, nullptr, nullptr));
+  try {
+    bh_timers_run_due(timers, nullptr);
+  } catch (...) {
+    std::puts("caught");
+  }
+}
+
+static void throw_from_destructor() {
+  bh_pool_push(nullptr, throws, nullptr, throws);
+}
+
+// A child of fork has the handles, but not the threads.
+static void in_the_child() {
+  size_t count;
+  CHECK(bh_pool_push(pool, count_drop, nullptr, count_drop) == BH_FORKED);
+  CHECK(dropped == 1);
+  CHECK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr) == BH_FORKED);
+  CHECK(bh_serializer_push_wait(serializer, count_drop, nullptr, nullptr) == BH_FORKED);
+  CHECK(bh_timers_run_due(timers, &count) == BH_FORKED);
+  CHECK(bh_pool_shutdown(pool, MINUTE, nullptr) == BH_FORKED);
+  CHECK(bh_serializer_len(serializer) == 0);
+  char why[200];
+  bh_last_error(why, sizeof why);
+  CHECK(std::strstr(why, "_exit") != nullptr);
+  bh_timers_free(timers); // they return, and wait for no thread
+  bh_serializer_free(serializer);
+  bh_pool_free(pool);
+  _exit(0);
+}
+
+static void fork_with_a_pool() {
+  make_pool(2);
+  OK(bh_serializer_new(pool, nullptr, &serializer));
+  OK(bh_timers_new(nullptr, &timers));
+  OK(bh_timers_spawn_driver(timers));
+  OK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr));
+  dropped = 0;
+  pid_t child = fork();
+  if (child == 0) in_the_child();
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  OK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr)); // the parent goes on
+  bh_timers_free(timers);
+  bh_serializer_free(serializer);
+  end_pool();
+}
+
+// A daemon: the library is loaded, then the process forks, then it starts.
+static void fork_before_a_pool() {
+  pid_t child = fork();
+  if (child == 0) {
+    make_pool(1);
+    OK(bh_pool_push_wait(pool, count_drop, nullptr, count_drop));
+    CHECK(dropped == 2);
+    end_pool();
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(int, char **arguments) {
+  struct { const char *name; void (*run)(); } modes[] = {
+      {"free-own-handle", free_own_handle}, {"free-own-pool", free_own_pool}, {"free-in-run-due", free_in_run_due},
+      {"cancel-itself", cancel_itself}, {"shut-down-inside", shut_down_inside}, {"push-in-destructor", push_in_destructor},
+      {"throw-from-task", throw_from_task}, {"throw-in-run-due", throw_in_run_due}, {"throw-from-destructor", throw_from_destructor},
+      {"fork-with-a-pool", fork_with_a_pool}, {"fork-before-a-pool", fork_before_a_pool},
+  };
+  for (auto &mode : modes)
+    if (std::strcmp(mode.name, arguments[1]) == 0) {
+      mode.run();
+      return 0;
+    }
+  return 2;
+}
