@@ -40,18 +40,18 @@ side_steps() {
   beside publishing scripts/publish-check.sh || return 1
   beside models models || return 1
   beside schedules schedules || return 1
-  beside fuzzing scripts/fuzz.sh all 10 || return 1
+  beside fuzzing scripts/fuzz.sh all 6 || return 1
   # In the target folder of the lints, whose results it shares: not before they are done.
   beside documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps || return 1
   beside benchmarks benchmarks
 }
 
 models() { # every loom model, in its own target folder because the whole tree is built differently
-  RUSTFLAGS="--cfg loom" cargo test --package busyhour --lib --release --target-dir target/loom -- loom_
+  RUSTFLAGS="--cfg loom" cargo test --package busyhour --lib --profile models --target-dir target/loom -- loom_
 }
 
 schedules() { # random orders of a whole runtime's steps, built differently as well
-  RUSTFLAGS="--cfg shuttle" cargo test --package busyhour --lib --target-dir target/shuttle -- shuttle_
+  RUSTFLAGS="--cfg shuttle" cargo test --package busyhour --lib --profile models --target-dir target/shuttle -- shuttle_
 }
 
 benchmarks() { # the harness, and the engines that need no peer, at a tiny size

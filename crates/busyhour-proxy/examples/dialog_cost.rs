@@ -72,7 +72,9 @@ impl Bench {
         let (dialogs, out) = (&mut self.dialogs, &mut self.out);
         let [caller, callee] = parties;
         let call = self.times.measure("INVITE", || {
-            let call = dialogs.invite(at, &message, caller, out).expect("room");
+            let call = dialogs
+                .invite(at, &message, caller, None, out)
+                .expect("room");
             dialogs.forwarded(call, 0, callee);
             call
         });
@@ -180,10 +182,8 @@ fn text(line: &str, number: usize, method: &str, has_tag: bool) -> String {
 fn party(number: usize, role: &str) -> Party {
     let number = number % DEVICES;
     let remote = ([192, 0, 2, 7], 10_000 + number as u16).into();
-    Party {
-        device: Some(Name::new(&format!("sip:{role}{number}@example.com"))),
-        flow: Flow::udp(([192, 0, 2, 1], 5_060).into(), remote),
-    }
+    let aor = Name::new(&format!("sip:{role}{number}@example.com"));
+    Party::device(aor, Flow::udp(([192, 0, 2, 1], 5_060).into(), remote))
 }
 
 const CALLS: usize = 20_000;

@@ -64,7 +64,7 @@ fn establish(dialogs: &mut Dialogs, number: usize, out: &mut DialogActions) {
     );
     let message = Message::parse(invite.as_bytes()).expect("sound");
     let call = dialogs
-        .invite(at(0), &message, party(number, "caller"), out)
+        .invite(at(0), &message, party(number, "caller"), None, out)
         .expect("room");
     dialogs.forwarded(call, 0, party(number, "callee"));
     for line in ["SIP/2.0 180 Ringing", "SIP/2.0 200 OK"] {
@@ -114,10 +114,8 @@ fn text(line: &str, number: usize, method: &str, sender: &str, has_tag: bool) ->
 fn party(number: usize, role: &str) -> Party {
     let number = (number + usize::from(role == "callee")) % DEVICES;
     let remote = ([192, 0, 2, 7], 10_000 + number as u16).into();
-    Party {
-        device: Some(Name::new(&format!("sip:{role}{number}@example.com"))),
-        flow: Flow::udp(([192, 0, 2, 1], 5060).into(), remote),
-    }
+    let aor = Name::new(&format!("sip:{role}{number}@example.com"));
+    Party::device(aor, Flow::udp(([192, 0, 2, 1], 5060).into(), remote))
 }
 
 fn at(seconds: u64) -> Now {

@@ -265,14 +265,11 @@ impl Server {
     }
 
     fn begin_call(&mut self, inbound: &Inbound<'_, '_>, routing: &Routing<'_>) {
-        let caller = Party {
-            device: Some(aor("alice")),
-            flow: inbound.flow,
-        };
+        let caller = Party::device(aor("alice"), inbound.flow);
         let (at, follows) = (self.at(), &mut self.follows);
         let call = self
             .dialogs
-            .invite(at, inbound.message, caller.clone(), follows);
+            .invite(at, inbound.message, caller.clone(), None, follows);
         let data = Data {
             call,
             within: None,
@@ -399,7 +396,7 @@ impl Server {
     fn tell_call(&mut self, call: CallHandle, kind: EventKind, message: Option<&Message<'_>>) {
         let (dialogs, out, now) = (&mut self.dialogs, &mut self.follows, self.now);
         match (kind, message) {
-            (EventKind::Forwarded { branch, label }, _) => {
+            (EventKind::Forwarded { branch, label, .. }, _) => {
                 dialogs.forwarded(call, branch, bob(label));
             }
             (
@@ -524,10 +521,8 @@ fn aor(user: &str) -> Name {
 /// One of bob's telephones.
 fn bob(label: u64) -> Party {
     let remote = ([192, 0, 2, 9], label as u16).into();
-    Party {
-        device: Some(aor("bob")),
-        flow: Flow::udp(([192, 0, 2, 1], 5_060).into(), remote),
-    }
+    let flow = Flow::udp(([192, 0, 2, 1], 5_060).into(), remote);
+    Party::device(aor("bob"), flow)
 }
 
 fn alice() -> Flow {

@@ -18,8 +18,9 @@ use busyhour_registrar::EndedBinding;
 use busyhour_server::server::{Authentication, Network, SendError, Server, ServerConfig};
 use busyhour_sip::Flow;
 use busyhour_store::{
-    AccountListener, Change, Completion, Contents, EndListener, MemoryStore, Refused,
-    SqliteOptions, SqliteStore, Store, StoreError, StoreStats,
+    AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
+    Contents, EndListener, MemoryStore, Refused, SqliteOptions, SqliteStore, Store, StoreError,
+    StoreStats,
 };
 use std::{
     error::Error,
@@ -58,6 +59,14 @@ impl Store for Remembered {
 
     fn purge(&self, ended: &[EndedBinding]) {
         self.store.purge(ended);
+    }
+
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        self.store.call_records(query)
+    }
+
+    fn remove_old_call_records(&self, limits: CallRecordLimits) {
+        self.store.remove_old_call_records(limits);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

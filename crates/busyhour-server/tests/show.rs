@@ -1,6 +1,12 @@
 //! `busyhour show` against a running server: over its local socket and over HTTP.
 
+#[path = "show/call_records.rs"]
+mod call_records;
 mod support;
+#[path = "show/telephone.rs"]
+mod telephone;
+#[path = "show/trace.rs"]
+mod trace;
 
 use serde_json::Value;
 use std::{

@@ -12,6 +12,7 @@ pub mod sdp;
 pub mod session;
 pub mod auth;
 mod flow;
+pub mod hep;
 
 pub use flow::{Flow, Transport, UnknownTransport, source_of};
 pub use sip::*;

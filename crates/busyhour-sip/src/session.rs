@@ -1,4 +1,4 @@
-//! Headers of sessions: Session-Expires and Min-SE (RFC 4028), Replaces (RFC 3891).
+//! Headers of sessions: Session-Expires (RFC 4028), Replaces (RFC 3891).
 
 use crate::sip::{HeaderName, Message, Params};
 
@@ -73,20 +73,6 @@ impl Refresher {
             Self::Uas => "uas",
         }
     }
-}
-
-/// The shortest interval that a message allows (Min-SE, RFC 4028 §5), in seconds; `None`
-/// also if it is malformed.
-///
-/// ```
-/// use busyhour_sip::{Message, session::min_se};
-/// let refusal = b"SIP/2.0 422 Session Interval Too Small\r\nMin-SE: 120 ;lr\r\n\r\n";
-/// assert_eq!(min_se(&Message::parse(refusal)?), Some(120));
-/// # Ok::<(), busyhour_sip::ParseError>(())
-/// ```
-pub fn min_se(message: &Message<'_>) -> Option<u32> {
-    let (seconds, _) = seconds_with_params(message.header_named("Min-SE")?)?;
-    Some(seconds)
 }
 
 impl<'a> Replaces<'a> {

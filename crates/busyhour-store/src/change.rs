@@ -1,6 +1,6 @@
-//! The changes that a store makes durable: bindings, accounts, settings.
+//! The changes that a store makes durable: bindings, accounts, settings, records of calls.
 
-use super::{Account, SettingKind, SoftState};
+use super::{Account, CallRecordRow, SettingKind, SoftState};
 use busyhour_registrar::{BindingChange, BindingId, Contact, Lease};
 
 /// One durable change.
@@ -37,6 +37,8 @@ pub enum Change {
         /// Whose it is.
         name: String,
     },
+    /// Stores the record of a call; one that is there stays as it is.
+    PutCallRecord(Box<CallRecordRow>),
 }
 
 impl From<BindingChange> for Change {

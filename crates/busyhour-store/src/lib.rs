@@ -9,6 +9,7 @@
 mod account;
 mod account_range;
 mod account_admin;
+mod call_records;
 mod change;
 mod expired_rows;
 mod error;
@@ -35,6 +36,7 @@ pub use account::{
 };
 pub use account_admin::{AccountAdmin, WhenMissing, open_accounts, open_postgres_accounts};
 pub use account_range::{AccountKey, AccountRange};
+pub use call_records::{CallRecordLimits, CallRecordQuery, CallRecordRow};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use memory::MemoryStore;
@@ -81,6 +83,18 @@ pub trait Store: Send + Sync {
     /// not restored, so if a crash leaves a row behind, the next start finds and
     /// deletes it.
     fn purge(&self, ended: &[EndedBinding]);
+
+    /// Reads records of calls, the one with the highest id first. It may block for as long
+    /// as the database takes to look at every record.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError>;
+
+    /// Deletes old records of calls later, in small batches after the changes that
+    /// somebody waits for. There is no completion; a later call replaces the limits.
+    fn remove_old_call_records(&self, limits: CallRecordLimits);
 
     /// From now on calls `listener` for every change of accounts, whichever program
     /// makes it; `revision` is that of the [`Contents`] which the listener knows.
@@ -170,6 +184,8 @@ pub struct Contents {
     pub account_revision: u64,
     /// Counts the servers that opened it, the one that reads this included.
     pub run: u64,
+    /// The highest id of a record of a call; 0 if there is none.
+    pub last_call_record: u64,
     /// What was set while a server ran, by kind and name.
     pub settings: BTreeMap<(SettingKind, String), String>,
 }
@@ -222,6 +238,8 @@ pub struct StoreStats {
     pub ended_removed: u64,
     /// Such rows left to the next start, since too many waited.
     pub ended_dropped: u64,
+    /// Old records of calls removed.
+    pub call_records_removed: u64,
     /// Batches of accounts that were read, since other programs had changed many.
     pub account_portions: u64,
     /// The largest such batch; changes never wait for more than one.

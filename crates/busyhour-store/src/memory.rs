@@ -1,12 +1,12 @@
 //! A store that keeps nothing after its process ends; the operator has to choose it.
 
 use super::{
-    Account, AccountListener, Change, Completion, Contents, EndListener, Refused, Store,
-    StoreError, StoreStats, outside_changes::AccountWatch,
+    Account, AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
+    Contents, EndListener, Refused, Store, StoreError, StoreStats, outside_changes::AccountWatch,
 };
 use busyhour_registrar::EndedBinding;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-/// Accepts every change at once, and drops it unless it is about accounts: those are
-/// kept until the process ends.
+/// Accepts every change at once, and drops it unless it is about accounts or the last
+/// 10,000 calls: those are kept until the process ends.
 ///
 /// An acknowledgement then promises nothing beyond the life of the process.
 ///
@@ -30,6 +30,7 @@ use std::{
 pub struct MemoryStore {
     accounts: Mutex<BTreeMap<(String, String), Account>>,
     feed: AccountWatch,
+    call_records: Mutex<VecDeque<CallRecordRow>>,
     committed: AtomicU64,
     transactions: AtomicU64,
     refused: AtomicU64,
@@ -48,7 +49,7 @@ impl MemoryStore {
         if !changes.iter().any(Change::is_of_account) {
             return;
         }
-        let mut accounts = self.lock();
+        let mut accounts = lock(&self.accounts);
         for change in changes {
             match change {
                 Change::PutAccount(account) => {
@@ -62,23 +63,31 @@ impl MemoryStore {
                 | Change::PutSoftState(_)
                 | Change::RemoveSoftState(_)
                 | Change::PutSetting { .. }
-                | Change::RemoveSetting { .. } => {}
+                | Change::RemoveSetting { .. }
+                | Change::PutCallRecord(_) => {}
             }
         }
         self.feed.changed(changes.iter(), 0, 0);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Account>> {
-        self.accounts
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn keep_call_records(&self, changes: Vec<Change>) {
+        for change in changes {
+            let Change::PutCallRecord(row) = change else {
+                continue;
+            };
+            let mut rows = lock(&self.call_records);
+            if rows.len() >= CALL_RECORDS_MAX {
+                rows.pop_front();
+            }
+            rows.push_back(*row);
+        }
     }
 }
 
 impl Store for MemoryStore {
     fn load(&self) -> Result<Contents, StoreError> {
         Ok(Contents {
-            accounts: self.lock().values().cloned().collect(),
+            accounts: lock(&self.accounts).values().cloned().collect(),
             ..Contents::default()
         })
     }
@@ -91,6 +100,7 @@ impl Store for MemoryStore {
         self.keep_accounts(&changes);
         self.committed
             .fetch_add(changes.len() as u64, Ordering::Relaxed);
+        self.keep_call_records(changes);
         self.transactions.fetch_add(1, Ordering::Relaxed);
         done(Ok(()));
         Ok(())
@@ -102,6 +112,20 @@ impl Store for MemoryStore {
 
     /// No row was kept.
     fn purge(&self, _ended: &[EndedBinding]) {}
+
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        Ok(query.select(lock(&self.call_records).iter().rev()))
+    }
+
+    fn remove_old_call_records(&self, limits: CallRecordLimits) {
+        let mut rows = lock(&self.call_records);
+        let ended_before = limits.ended_before.as_nanos();
+        while rows.front().is_some_and(|first| {
+            first.ended_at_ns < ended_before || rows.len() as u64 > limits.count_max
+        }) {
+            rows.pop_front();
+        }
+    }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {
         self.feed.start(revision, listener);
@@ -124,3 +148,12 @@ impl Store for MemoryStore {
         true
     }
 }
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// They take about 10 MB.
+const CALL_RECORDS_MAX: usize = 10_000;

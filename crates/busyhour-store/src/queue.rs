@@ -5,7 +5,8 @@
 //! group collects here.
 
 use super::{
-    Change, CommitError, Completion, EndListener, Refused, StoreStats, expired_rows::ExpiredRows,
+    CallRecordLimits, Change, CommitError, Completion, EndListener, Refused, StoreStats,
+    call_records::OldCallRecords, expired_rows::ExpiredRows,
 };
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
@@ -38,6 +39,8 @@ pub(super) enum Taken {
     Group(Vec<Batch>),
     /// Rows to be removed, for which nobody waits.
     Ended(Vec<EndedBinding>),
+    /// Old records of calls are to be removed, for which nobody waits either.
+    OldCallRecords(CallRecordLimits),
     /// Nothing arrived in time.
     Nothing,
     /// Nothing is left, and nothing will come.
@@ -51,6 +54,7 @@ struct State {
     /// The same of the group on its way.
     group_arrived_at: Option<Instant>,
     ended_rows: ExpiredRows,
+    old_call_records: OldCallRecords,
     /// When the group on its way was taken.
     taken_at: Option<Instant>,
     /// Why the current group is not written yet, if the writer knows.
@@ -76,6 +80,7 @@ impl Queue {
                 arrived_at: None,
                 group_arrived_at: None,
                 ended_rows: ExpiredRows::new(),
+                old_call_records: OldCallRecords::default(),
                 taken_at: None,
                 last_error: None,
                 closed: false,
@@ -113,6 +118,11 @@ impl Queue {
         self.lock().ended_rows.push(ended);
     }
 
+    /// As [`purge`](Self::purge), for records of calls.
+    pub(super) fn remove_old_call_records(&self, limits: CallRecordLimits) {
+        self.lock().old_call_records.want(limits);
+    }
+
     pub(super) fn lend_to(&self, pool: &TaskPool) {
         let _only_the_first_counts = self.pool.set(pool.clone());
     }
@@ -125,7 +135,10 @@ impl Queue {
     pub(super) fn take(&self, commit_timeout: Duration) -> Taken {
         let state = self.lock();
         let idle = |state: &mut State| {
-            state.waiting.is_empty() && !state.ended_rows.is_due() && !state.closed
+            state.waiting.is_empty()
+                && !state.ended_rows.is_due()
+                && !state.old_call_records.is_due()
+                && !state.closed
         };
         let waited = self.arrived.wait_timeout_while(state, commit_timeout, idle);
         let (mut state, _) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -234,6 +247,13 @@ impl Queue {
         }
     }
 
+    /// Accounts for a batch of old records: how many were removed, unless that failed.
+    pub(super) fn finish_call_records(&self, removed: Option<usize>) {
+        let mut state = self.lock();
+        state.taken_at = None;
+        state.old_call_records.finish(removed);
+    }
+
     fn record(
         &self,
         state: &mut State,
@@ -307,6 +327,7 @@ impl Queue {
             ..state.stats.clone()
         };
         state.ended_rows.tell(&mut stats);
+        stats.call_records_removed = state.old_call_records.removed();
         stats
     }
 
@@ -318,25 +339,38 @@ impl Queue {
 }
 
 impl State {
-    /// Takes a batch of ended rows only if no changes wait, or after a group.
     fn take(&mut self) -> Taken {
         let is_over = self.closed && self.waiting.is_empty();
-        let is_ended_next = match self.waiting.is_empty() {
-            true => self.ended_rows.is_due(),
-            false => self.ended_rows.is_its_turn(),
-        };
-        let taken = match is_ended_next && !self.closed {
-            true => Taken::Ended(self.ended_rows.take()),
-            false if is_over => return Taken::Closed,
-            false if self.waiting.is_empty() => return Taken::Nothing,
-            false => {
+        let taken = match self.take_old() {
+            Some(old) => old,
+            None if is_over => return Taken::Closed,
+            None if self.waiting.is_empty() => return Taken::Nothing,
+            None => {
                 self.ended_rows.request_yield(&self.waiting);
+                self.old_call_records.request_yield();
                 self.group_arrived_at = self.arrived_at;
                 Taken::Group(self.take_waiting())
             }
         };
         self.taken_at = Some(Instant::now());
         taken
+    }
+
+    /// Takes a batch of what is to be removed only if no changes wait, or after a group.
+    fn take_old(&mut self) -> Option<Taken> {
+        if self.closed {
+            return None;
+        }
+        let is_free = self.waiting.is_empty();
+        let rows = &mut self.ended_rows;
+        if rows.is_its_turn() || is_free && rows.is_due() {
+            // A change that waits has waited for one batch, of either kind.
+            self.old_call_records.skip_turn();
+            return Some(Taken::Ended(rows.take()));
+        }
+        let records = &mut self.old_call_records;
+        let is_next = records.is_its_turn() || is_free && records.is_due();
+        is_next.then(|| records.take())?.map(Taken::OldCallRecords)
     }
 
     fn take_waiting(&mut self) -> Vec<Batch> {
@@ -420,3 +454,46 @@ const WATCHDOG_PERIOD: Duration = Duration::from_secs(1);
 const STALL_PERIOD: Duration = Duration::from_millis(250);
 /// How often a writer looks for accounts that another program changed.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::clock::UnixTime;
+
+    /// However many old records there are, a change waits for one batch of them at most.
+    #[test]
+    fn groups_and_batches_of_old_records_take_turns() {
+        let queue = Queue::new(8, Duration::MAX);
+        let push = || {
+            let done = Box::new(|_| ());
+            queue
+                .push(Batch {
+                    changes: Vec::new(),
+                    done,
+                })
+                .unwrap();
+        };
+        let take = || match queue.take(Duration::ZERO) {
+            Taken::Group(_) => "group",
+            Taken::OldCallRecords(_) => "records",
+            Taken::Ended(_) => "rows",
+            Taken::Nothing => "nothing",
+            Taken::Closed => "closed",
+        };
+        queue.remove_old_call_records(CallRecordLimits {
+            ended_before: UnixTime::from_secs(1),
+            count_max: 1,
+        });
+        push();
+        assert_eq!(take(), "group");
+        for _ in 0..3 {
+            push();
+            assert_eq!(take(), "records");
+            queue.finish_call_records(Some(crate::call_records::BATCH_LEN));
+            assert_eq!(take(), "group");
+        }
+        assert_eq!(take(), "records", "nothing else is there");
+        queue.finish_call_records(Some(1));
+        assert_eq!(take(), "nothing");
+    }
+}

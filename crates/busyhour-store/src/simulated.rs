@@ -5,9 +5,9 @@
 //! [`SimulatedDisk::next_due`] and calls [`SimulatedDisk::run_due`].
 
 use super::{
-    Account, AccountListener, Change, CommitError, Completion, Contents, EndListener, Refused,
-    SettingKind, SoftState, Store, StoreError, StoreStats, StoredBinding,
-    outside_changes::AccountWatch, queue::Batch,
+    Account, AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change,
+    CommitError, Completion, Contents, EndListener, Refused, SettingKind, SoftState, Store,
+    StoreError, StoreStats, StoredBinding, outside_changes::AccountWatch, queue::Batch,
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_registrar::{BindingChange, BindingId, EndedBinding};
@@ -97,6 +97,7 @@ struct Durable {
     soft_states: BTreeMap<BindingId, SoftState>,
     accounts: BTreeMap<(String, String), Account>,
     settings: BTreeMap<(SettingKind, String), String>,
+    call_records: BTreeMap<u64, CallRecordRow>,
 }
 
 struct Transaction {
@@ -205,7 +206,7 @@ impl Store for SimulatedStore {
         let disk = self.disk.lock();
         match disk.life == self.life {
             true => Ok(disk.contents()),
-            false => Err(StoreError::Simulated("this store ended with its server")),
+            false => Err(StoreError::Simulated(DEAD)),
         }
     }
 
@@ -223,6 +224,23 @@ impl Store for SimulatedStore {
         if disk.life == self.life && !disk.closed {
             disk.ended.extend_from_slice(ended);
             disk.begin_removal();
+        }
+    }
+
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        let disk = self.disk.lock();
+        match disk.life == self.life {
+            true => Ok(query.select(disk.durable.call_records.values().rev())),
+            false => Err(StoreError::Simulated(DEAD)),
+        }
+    }
+
+    /// At once: nothing else depends on when.
+    fn remove_old_call_records(&self, limits: CallRecordLimits) {
+        let mut disk = self.disk.lock();
+        if disk.life == self.life && !disk.closed {
+            let removed = disk.durable.remove_old_call_records(limits);
+            disk.stats.call_records_removed += removed;
         }
     }
 
@@ -382,8 +400,23 @@ impl Durable {
             soft_states: self.soft_states.values().cloned().collect(),
             accounts: self.accounts.values().cloned().collect(),
             settings: self.settings.clone(),
+            last_call_record: self.last_call_record(),
             ..Contents::default()
         }
+    }
+
+    fn last_call_record(&self) -> u64 {
+        self.call_records.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// How many they were.
+    fn remove_old_call_records(&mut self, limits: CallRecordLimits) -> u64 {
+        let id_max = self.last_call_record().saturating_sub(limits.count_max);
+        let ended_before = limits.ended_before.as_nanos();
+        let before = self.call_records.len();
+        self.call_records
+            .retain(|id, row| *id > id_max && row.ended_at_ns >= ended_before);
+        (before - self.call_records.len()) as u64
     }
 
     /// Leaves alone a lease that ends at another time.
@@ -428,6 +461,9 @@ impl Durable {
             Change::RemoveSetting { kind, name } => {
                 self.settings.remove(&(kind, name));
             }
+            Change::PutCallRecord(row) => {
+                self.call_records.entry(row.id).or_insert(*row);
+            }
         }
     }
 
@@ -458,3 +494,5 @@ impl Durable {
         }
     }
 }
+
+const DEAD: &str = "this store ended with its server";

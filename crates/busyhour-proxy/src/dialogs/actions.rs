@@ -6,7 +6,7 @@ use busyhour::bus::Name;
 use busyhour_registrar::watch::DialogChange;
 use busyhour_sip::Flow;
 
-use super::{CallRecord, Probe};
+use super::{CallRecord, LiveCall, Party, Probe};
 
 /// What follows from messages and from time, each kind in order. Kept and used again, so
 /// that a busy table allocates nothing for it.
@@ -17,6 +17,9 @@ use super::{CallRecord, Probe};
 pub struct DialogActions {
     /// What becomes of the dialogs of devices.
     pub changes: Vec<DialogChange>,
+    /// Calls that began, and calls that were answered for the first time, as they are then.
+    /// Each is among `records` when it ends.
+    pub progressed: Vec<LiveCall>,
     /// Calls that ended.
     pub records: Vec<CallRecord>,
     /// Requests to send in place of a party, to learn whether it still knows a dialog.
@@ -35,9 +38,9 @@ pub struct ReplacedDialog {
     pub tags: [Arc<str>; 2],
     /// Only if it has not been answered.
     pub early_only: bool,
-    /// The device that answered the other one: only a party of the dialog can say that its
-    /// place is taken.
-    pub by: Option<Name>,
+    /// Who answered the other one: only a party of the dialog can say that its place is
+    /// taken.
+    pub by: Option<Party>,
 }
 
 /// A flow that ended: for the devices that had it.
@@ -53,6 +56,7 @@ impl DialogActions {
     /// Forgets everything, and keeps the room.
     pub fn clear(&mut self) {
         self.changes.clear();
+        self.progressed.clear();
         self.records.clear();
         self.probes.clear();
         self.replaced.clear();
@@ -61,6 +65,7 @@ impl DialogActions {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+            && self.progressed.is_empty()
             && self.records.is_empty()
             && self.probes.is_empty()
             && self.replaced.is_empty()

@@ -29,9 +29,9 @@ pub(super) struct Call {
     /// CSeq of the INVITE.
     pub cseq: u32,
     pub caller: Party,
-    /// The source that it counts for.
-    pub source: IpAddr,
-    /// The device that it counts for.
+    /// The source that it counts for; a peer is its own.
+    pub source: Option<IpAddr>,
+    /// The account or peer that it counts for.
     pub account: Option<Name>,
     /// From and To, by role; a URI too long to keep is absent.
     pub identities: [Option<DialogIdentity>; 2],
@@ -258,6 +258,7 @@ impl Call {
             since: furthest.since,
             caller_flow: self.caller.flow,
             callee_flow: callee.map(|callee| callee.flow),
+            has_record_to_come: !self.has_record,
         })
     }
 

@@ -3,14 +3,60 @@
 use busyhour::bus::Name;
 use busyhour_sip::Flow;
 
-/// A side of a call. One without an address of record is no device of ours: a gateway, or
-/// somebody elsewhere.
+/// A side of a call: a device of ours, or a peer, which is another server or gateway that is
+/// known by name. One that is neither is nobody in particular, such as an anonymous caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Party {
     /// The address of record of our device.
     pub device: Option<Name>,
+    /// The name of the peer; one that has it is no device.
+    pub peer: Option<Name>,
     /// The flow on which its messages come and go.
     pub flow: Flow,
+}
+
+impl Party {
+    /// A device of ours.
+    pub fn device(aor: Name, flow: Flow) -> Self {
+        Self {
+            device: Some(aor),
+            ..Self::nobody(flow)
+        }
+    }
+
+    /// A peer.
+    pub fn peer(name: Name, flow: Flow) -> Self {
+        Self {
+            peer: Some(name),
+            ..Self::nobody(flow)
+        }
+    }
+
+    /// Somebody of whom only the flow is known.
+    pub fn nobody(flow: Flow) -> Self {
+        Self {
+            device: None,
+            peer: None,
+            flow,
+        }
+    }
+
+    /// Whether both have the same name, on whatever flows. Nobody in particular has the name
+    /// of nobody else, and is known by no other sign.
+    pub fn has_name_of(&self, other: &Self) -> bool {
+        self.device == other.device && self.peer == other.peer
+    }
+
+    /// Whether both are the same device or the same peer: two parties without a name may be
+    /// anybody.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.name().is_some() && self.has_name_of(other)
+    }
+
+    /// The address of record of the device, or the name of the peer.
+    pub fn name(&self) -> Option<&Name> {
+        self.device.as_ref().or(self.peer.as_ref())
+    }
 }
 
 /// The two sides of a dialog.

@@ -1,6 +1,7 @@
 //! What the operator allows, and how long nothing may be heard of a dialog.
 
-use std::time::Duration;
+use busyhour::bus::Name;
+use std::{collections::HashMap, time::Duration};
 
 /// Bounds and times of the dialogs of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,9 @@ pub struct DialogPolicy {
     pub calls_per_source_max: usize,
     /// Calls at a time in one table of one account.
     pub calls_per_account_max: usize,
+    /// Calls at a time in one table of each of these peers; of another one as many as of a
+    /// source.
+    pub calls_per_peer_max: HashMap<Name, usize>,
     /// Dialogs that one INVITE may lead to.
     pub dialogs_per_call_max: usize,
     /// Ended calls whose late messages are recognised, in one table.
@@ -40,6 +44,7 @@ impl Default for DialogPolicy {
             calls_max: 65_536,
             calls_per_source_max: 4_096,
             calls_per_account_max: 64,
+            calls_per_peer_max: HashMap::new(),
             dialogs_per_call_max: 32,
             lingering_max: 16_384,
             setup_max: Duration::from_secs(200) + TRANSACTION_MAX,
@@ -51,6 +56,13 @@ impl Default for DialogPolicy {
             silence_max: Duration::from_secs(4 * 60 * 60),
             linger: TRANSACTION_MAX,
         }
+    }
+}
+
+impl DialogPolicy {
+    pub(super) fn calls_of_peer_max(&self, peer: &Name) -> usize {
+        let own = self.calls_per_peer_max.get(peer).copied();
+        own.unwrap_or(self.calls_per_source_max)
     }
 }
 

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use busyhour::{clock::Instant, timer::QueueHandle};
+use busyhour::{bus::Name, clock::Instant, timer::QueueHandle};
 use busyhour_registrar::{
     Now,
     watch::{DialogEnd, DialogIdentity, DialogState},
 };
-use busyhour_sip::{
-    Address, Contacts, Message, sdp::MediaDirection, session::Replaces, source_of, unescape,
-};
+use busyhour_sip::{Address, Contacts, Message, sdp::MediaDirection, session::Replaces, unescape};
 
 use super::call::{Branch, Call, Setup};
 use super::dialog::Dialog;
 use super::party::{Party, Role};
 use super::session_timer;
-use super::table::{Dialogs, kept};
+use super::table::{Dialogs, kept, source_of_call};
 use super::{
     CALL_ID_LEN_MAX, DISPLAY_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX, URI_LEN_MAX,
 };
@@ -37,13 +35,15 @@ struct Names {
 
 impl Dialogs {
     /// The proxy takes an INVITE outside of a dialog from `caller`, who is authenticated by
-    /// now. `None` if there is no room for the call: then it goes on untracked and is
+    /// now. The call counts for `account`, which is the one that has proved itself, whatever
+    /// From says. `None` if there is no room for the call: then it goes on untracked and is
     /// counted, as the call is worth more than the lamp.
     pub fn invite(
         &mut self,
         at: Now,
         request: &Message<'_>,
         caller: Party,
+        account: Option<&Name>,
         out: &mut DialogActions,
     ) -> Option<CallHandle> {
         let Some(names) = Names::of(request) else {
@@ -55,19 +55,23 @@ impl Dialogs {
             if call.cseq == names.cseq && call.is_pending() {
                 return Some(self.spiral(key, caller));
             }
-            if call.caller.device != caller.device {
+            if !call.caller.has_name_of(&caller) {
                 // Somebody else uses the names of a call.
                 self.stats.untracked_malformed += 1;
                 return None;
             }
             self.give_up(key, at.now, out);
         }
-        if !self.admits(&caller) {
+        // A peer counts by its own name.
+        let account = caller.peer.clone().or_else(|| account.cloned());
+        if !self.admits(&caller, account.as_ref()) {
             return None;
         }
-        let call = self.begin(at, request, names, caller);
+        let call = self.begin(at, request, names, caller, account);
         let key = self.insert(call);
         self.stats.begun += 1;
+        let begun = self.calls.get(key).and_then(|call| call.live());
+        out.progressed.extend(begun);
         self.settle(key, at.now, out);
         Some(CallHandle { key, pass: 0 })
     }
@@ -162,7 +166,14 @@ impl Dialogs {
         self.settle(call.key, now, out);
     }
 
-    fn begin(&mut self, at: Now, request: &Message<'_>, names: Names, caller: Party) -> Call {
+    fn begin(
+        &mut self,
+        at: Now,
+        request: &Message<'_>,
+        names: Names,
+        caller: Party,
+        account: Option<Name>,
+    ) -> Call {
         let offer = MediaDirection::of(request);
         let mut dialog = Dialog::begin(self.next_id(), None, at.now);
         dialog.exchange.request(Role::Caller, names.cseq, offer);
@@ -170,8 +181,8 @@ impl Dialogs {
             hash: self.hash(&names.call_id),
             identities: identities_of(request),
             replaces: replaces_of(request),
-            source: source_of(caller.flow.remote.ip()),
-            account: caller.device.clone(),
+            source: source_of_call(&caller),
+            account,
             setup: Setup::Pending(at.now + self.policy.setup_max),
             dialogs: vec![dialog],
             call_id: names.call_id,
@@ -286,9 +297,16 @@ impl Dialogs {
             call.setup = Setup::Done(response.status().unwrap_or(200));
         }
         call.heard.get_or_insert(now);
-        call.answered.get_or_insert(now);
+        if call
+            .answered
+            .replace(call.answered.unwrap_or(now))
+            .is_none()
+            && !call.has_record
+        {
+            out.progressed.extend(call.live());
+        }
         let answered_by = call.dialogs[index].callee.as_ref();
-        let by = answered_by.and_then(|callee| callee.device.clone());
+        let by = answered_by.cloned();
         let replaced = call.replaces.take().map(|replaced| *replaced);
         out.replaced
             .extend(replaced.map(|replaced| ReplacedDialog { by, ..replaced }));

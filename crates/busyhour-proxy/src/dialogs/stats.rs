@@ -50,7 +50,8 @@ stats! {
     untracked_source,
     /// Calls not tracked because their account has too many.
     untracked_account,
-    /// Calls not tracked because their Call-ID or tag is too long or missing.
+    /// Calls not tracked because their Call-ID or tag is too long or missing, or because
+    /// another device has a call of these names.
     untracked_malformed,
     /// Early dialogs not tracked because their INVITE has too many.
     untracked_forks,

@@ -31,7 +31,7 @@ pub struct Dialogs {
     by_call_id: HashTable<QueueHandle>,
     by_device: HashMap<Name, Vec<QueueHandle>, FixedState>,
     sources: HashMap<IpAddr, usize, FixedState>,
-    /// Calls by the device that makes them.
+    /// Calls by the account or peer that makes them.
     accounts: HashMap<Name, usize, FixedState>,
     lingering: usize,
     /// Calls of the other tables of this server.
@@ -161,16 +161,19 @@ impl Dialogs {
     }
 
     /// Whether there is room for another call; counts it if not.
-    pub(super) fn admits(&mut self, caller: &Party) -> bool {
-        let source = self.sources.get(&source_of(caller.flow.remote.ip()));
-        let account = caller.device.as_ref();
-        let account = account.and_then(|device| self.accounts.get(device));
+    pub(super) fn admits(&mut self, caller: &Party, account: Option<&Name>) -> bool {
+        let source = source_of_call(caller).and_then(|source| self.sources.get(&source));
+        let account = account.and_then(|account| self.accounts.get(account));
+        let account_max = match &caller.peer {
+            Some(peer) => self.policy.calls_of_peer_max(peer),
+            None => self.policy.calls_per_account_max,
+        };
         let exceeds = |count: Option<&usize>, bound| count.copied().unwrap_or(0) >= bound;
         let counter = if self.len() + self.others >= self.policy.calls_max {
             &mut self.stats.untracked_full
         } else if exceeds(source, self.policy.calls_per_source_max) {
             &mut self.stats.untracked_source
-        } else if exceeds(account, self.policy.calls_per_account_max) {
+        } else if exceeds(account, account_max) {
             &mut self.stats.untracked_account
         } else {
             return true;
@@ -244,17 +247,21 @@ impl Dialogs {
         self.lingering -= 1;
     }
 
-    fn count(&mut self, source: IpAddr, account: Option<Name>) {
-        *self.sources.entry(source).or_default() += 1;
-        if let Some(device) = account {
-            *self.accounts.entry(device).or_default() += 1;
+    fn count(&mut self, source: Option<IpAddr>, account: Option<Name>) {
+        if let Some(source) = source {
+            *self.sources.entry(source).or_default() += 1;
+        }
+        if let Some(account) = account {
+            *self.accounts.entry(account).or_default() += 1;
         }
     }
 
-    fn release(&mut self, source: IpAddr, account: Option<&Name>) {
-        decrement(&mut self.sources, &source);
-        if let Some(device) = account {
-            decrement(&mut self.accounts, device);
+    fn release(&mut self, source: Option<IpAddr>, account: Option<&Name>) {
+        if let Some(source) = source {
+            decrement(&mut self.sources, &source);
+        }
+        if let Some(account) = account {
+            decrement(&mut self.accounts, account);
         }
     }
 
@@ -330,8 +337,15 @@ fn ask_soon(call: &mut Call, ended: EndedFlow<'_>, due: Instant) {
 }
 
 /// Whom a call counts for.
-fn holders(call: &Call) -> (IpAddr, Option<Name>) {
+fn holders(call: &Call) -> (Option<IpAddr>, Option<Name>) {
     (call.source, call.account.clone())
+}
+
+/// The source that a call of this caller counts for. A peer has many calls of one source, so
+/// it counts by its name alone.
+pub(super) fn source_of_call(caller: &Party) -> Option<IpAddr> {
+    let is_peer = caller.peer.is_some();
+    (!is_peer).then(|| source_of(caller.flow.remote.ip()))
 }
 
 fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize, FixedState>, key: &K) {

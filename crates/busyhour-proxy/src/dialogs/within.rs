@@ -5,14 +5,14 @@ use busyhour_registrar::{
     Now,
     watch::{DialogEnd, DialogState},
 };
-use busyhour_sip::{Flow, Message, Method, sdp::MediaDirection, source_of};
+use busyhour_sip::{Flow, Message, Method, sdp::MediaDirection};
 
 use super::call::{Branch, Call, Setup};
 use super::dialog::Dialog;
 use super::party::{Party, Role};
 use super::session_timer;
 use super::setup::{identities_of, take_contact};
-use super::table::{DialogName, Dialogs, kept};
+use super::table::{DialogName, Dialogs, kept, source_of_call};
 use super::{CALL_ID_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX};
 
 /// A request within a dialog that the table follows, for its transaction.
@@ -154,7 +154,7 @@ impl Dialogs {
             && !(replaced.early_only && call.dialogs[index].is_confirmed)
             && Role::ALL.into_iter().any(|role| {
                 let party = call.party(&call.dialogs[index], role);
-                party.is_some_and(|party| party.device == replaced.by)
+                (replaced.by.as_ref()).is_some_and(|by| party.is_some_and(|it| it.is_same(by)))
             })
         {
             call.end(index, [DialogEnd::Replaced; 2], None, None);
@@ -205,7 +205,10 @@ impl Dialogs {
         let [caller_tag, callee_tag] = tags.map(|tag| kept(tag, TAG_LEN_MAX));
         let (caller_tag, callee_tag) = (caller_tag?, callee_tag?);
         let call_id = kept(name.call_id, CALL_ID_LEN_MAX)?;
-        if !self.admits(&caller) {
+        // Nobody proves itself within a dialog: the call was counted when it began. A peer
+        // counts by its name.
+        let account = caller.peer.clone();
+        if !self.admits(&caller, account.as_ref()) {
             return None;
         }
         let mut dialog = Dialog::begin(self.next_id(), None, at.now);
@@ -219,8 +222,8 @@ impl Dialogs {
         }
         let mut call = Call {
             hash: self.hash(&call_id),
-            source: source_of(caller.flow.remote.ip()),
-            account: caller.device.clone(),
+            source: source_of_call(&caller),
+            account,
             call_id,
             caller_tag,
             cseq: 0,

@@ -16,6 +16,23 @@ pub trait Edge {
     /// two (RFC 5658), that of the side to which it goes first. Nothing if the proxy need
     /// not stay on the path.
     fn put_record_route(&self, passage: &Passage<'_, '_, Self::Data>, out: &mut String);
+
+    /// Whether the recipient of a request is told the sender's P-Asserted-Identity: the proxy
+    /// trusts the sender, and the sender does not want it kept from this recipient (RFC 3325
+    /// §5, §7). Nobody is trusted unless the owner says so.
+    fn passes_identity(&self, _passage: &Passage<'_, '_, Self::Data>) -> bool {
+        false
+    }
+
+    /// The same for a response that came from the target with this label.
+    fn passes_identity_back(
+        &self,
+        _response: &Message<'_>,
+        _data: &Self::Data,
+        _label: u64,
+    ) -> bool {
+        false
+    }
 }
 
 /// A request on its way through the proxy.

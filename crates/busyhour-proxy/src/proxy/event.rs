@@ -1,6 +1,7 @@
 //! What happened to a request, for call records, counters and dialogs.
 
 use super::TransactionId;
+use busyhour_sip::Flow;
 use std::time::Duration;
 
 /// Something that happened to a request. If it came with a message, that is the one that
@@ -23,6 +24,8 @@ pub enum EventKind {
         branch: u16,
         /// The label of the target.
         label: u64,
+        /// The way on which it went.
+        flow: Flow,
     },
     /// A provisional response other than 100 was forwarded.
     Progress {

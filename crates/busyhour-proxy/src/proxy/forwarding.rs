@@ -16,7 +16,7 @@ use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_sip::{
     Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit, Start, Transport,
 };
-use std::{mem::take, ops::Range};
+use std::{mem::take, ops::Range, time::Duration};
 
 /// One way to one target, about to be taken.
 #[derive(Clone, Copy)]
@@ -151,13 +151,16 @@ impl<P> Context<P> {
             });
             return false;
         };
-        let branch = self.begin_branch(attempt, hop, label, &message, work);
+        let has_other_way = pending.way(target, attempt.hop + 1).is_some();
+        let silence_max = target.silence_max.filter(|_| has_other_way);
+        let branch = self.begin_branch(attempt, (hop, silence_max), label, &message, work);
         self.branches.push(branch);
         work.shared.stats.forwarded += 1;
         work.shared.stats.branch_count += 1;
         work.note(EventKind::Forwarded {
             branch: number,
             label,
+            flow: hop.flow,
         });
         self.send_branch(number, message, work);
         true
@@ -166,7 +169,7 @@ impl<P> Context<P> {
     fn begin_branch<E: Edge<Data = P>>(
         &self,
         attempt: Attempt,
-        hop: NextHop,
+        (hop, silence_max): (NextHop, Option<Duration>),
         label: u64,
         message: &Buffer,
         work: &Work<'_, E>,
@@ -186,7 +189,13 @@ impl<P> Context<P> {
             target: attempt.target as u32,
             hop: attempt.hop as u32,
             breadth: attempt.breadth,
-            client: ClientTransaction::start(work.now, is_invite, is_reliable, &policy.timers),
+            client: ClientTransaction::start(
+                work.now,
+                is_invite,
+                is_reliable,
+                &policy.timers,
+                silence_max,
+            ),
             resend,
             cancel: Cancel::No,
             timer_c,
@@ -258,17 +267,19 @@ impl Pending {
     /// The first way to a target from number `hop` on, and its number. A request to a SIPS
     /// URI goes over TLS or not at all (RFC 3261 §26.2.2).
     fn way(&self, target: &Target, hop: usize) -> Option<(usize, NextHop)> {
-        let scheme = self.uri_for(target).get(..5);
-        let is_secure = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:"));
-        let usable = |hop: &NextHop| !is_secure || hop.flow.transport == Transport::Tls;
-        let ways = (hop..).map_while(|hop| Some((hop, target.hops.get(hop)?)));
-        ways.into_iter().find(|(_, hop)| usable(hop))
+        let usable = |place: usize, hop: &NextHop| {
+            let scheme = self.uri_for(target, place).get(..5);
+            let is_secure = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:"));
+            !is_secure || hop.flow.transport == Transport::Tls
+        };
+        let ways = (hop..).map_while(|place| Some((place, target.hops.get(place)?.hop)));
+        ways.into_iter().find(|(place, hop)| usable(*place, hop))
     }
 
-    /// The Request-URI for a target.
-    fn uri_for<'p>(&'p self, target: &'p Target) -> &'p str {
+    /// The Request-URI for a target on the way of this number.
+    fn uri_for<'p>(&'p self, target: &'p Target, hop: usize) -> &'p str {
         let came_with = || self.uri.as_deref().unwrap_or(request_uri(&self.message()));
-        target.request_uri().unwrap_or_else(came_with)
+        target.request_uri(hop).unwrap_or_else(came_with)
     }
 
     /// The targets of the next group, as many as the breadth allows, and the breadth of
@@ -314,9 +325,7 @@ impl Pending {
             .iter()
             .position(|it| it.on.contains(&occasion))?;
         // What it comes to is the end: it is not called again for another reason.
-        let fallback = self.fallbacks.remove(place);
-        self.fallbacks.clear();
-        Some(fallback)
+        self.fallbacks.drain(..).nth(place)
     }
 }
 
@@ -353,16 +362,19 @@ impl<E: Edge> Shared<E> {
     ) -> Option<Buffer> {
         let (message, rest) = (pending.message(), pending.rest);
         let target = pending.targets.get(attempt.target)?;
-        let uri = pending.uri_for(target);
+        let uri = pending.uri_for(target, attempt.hop);
+        let route = target.hops.get(attempt.hop)?.route.as_deref();
         self.put_via(hop.flow);
         parameter.write(rest.loop_hash, &mut self.via);
-        self.put_record_route(&Passage {
+        let passage = Passage {
             request: &message,
             from: pending.from,
             to: hop.flow,
             data,
             label: target.label,
-        });
+        };
+        self.put_record_route(&passage);
+        let drops_identity = !self.edge.passes_identity(&passage);
         let (via, record_route) = (take(&mut self.via), take(&mut self.record_route));
         let edit = RequestEdit {
             via: &via,
@@ -370,9 +382,10 @@ impl<E: Edge> Shared<E> {
             max_forwards: rest.max_forwards,
             max_breadth: Some(attempt.breadth),
             record_route: &record_route,
+            drops_identity,
             ..RequestEdit::default()
         };
-        let edit = with_routes(edit, &message, uri, target.route.as_deref(), rest);
+        let edit = with_routes(edit, &message, uri, route, rest);
         let realm = take(&mut self.policy.realm);
         let edit = RequestEdit {
             realm: realm.as_deref(),
@@ -401,6 +414,8 @@ impl<E: Edge> Shared<E> {
             via: &via,
             source: Some(from.remote),
             max_forwards: rest.max_forwards,
+            // It has no meaning there (RFC 3325 §9.1).
+            drops_identity: true,
             ..RequestEdit::default()
         };
         let edit = with_routes(edit, message, uri, None, rest);

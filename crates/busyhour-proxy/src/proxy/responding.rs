@@ -6,7 +6,7 @@ use super::{
     branch::{Cancel, ClientBranch},
     cancelling::CancelReason,
     context::Context,
-    work::{Shared, Work},
+    work::Work,
 };
 use crate::transaction::{ClientReaction, ClientTimeout};
 use busyhour::buffer::Buffer;
@@ -84,9 +84,7 @@ impl<P> Context<P> {
         if status == 100 || self.final_status != 0 {
             return;
         }
-        let forwarded = work
-            .shared
-            .write_response(response.message, &ResponseEdit::default());
+        let forwarded = self.write_response(response, work);
         let is_first = !std::mem::replace(&mut self.has_progress, true);
         work.shared.stats.provisional += 1;
         work.note(EventKind::Progress {
@@ -116,9 +114,7 @@ impl<P> Context<P> {
             work.shared.stats.responses_absorbed += 1;
             return;
         }
-        let forwarded = work
-            .shared
-            .write_response(response.message, &ResponseEdit::default());
+        let forwarded = self.write_response(response, work);
         work.shared.stats.successes += 1;
         work.note(EventKind::Answered {
             branch: number,
@@ -377,8 +373,12 @@ impl<P> Context<P> {
         let edit = ResponseEdit {
             status: (status == 503).then_some(Status::SERVER_INTERNAL_ERROR),
             more: if is_challenge(status) { &more } else { &[] },
+            // Who refuses a call is nobody that a telephone shows.
+            drops_identity: true,
         };
-        let forwarded = work.shared.write_response(&message, &edit);
+        let forwarded = work
+            .shared
+            .write(|out| message.forward_response(&edit, out));
         self.respond(own_status(status).code(), forwarded, work);
     }
 
@@ -396,11 +396,21 @@ impl<P> Context<P> {
         self.final_status = status;
         self.pending = None;
     }
-}
 
-impl<E> Shared<E> {
-    fn write_response(&mut self, message: &Message<'_>, edit: &ResponseEdit<'_>) -> Option<Buffer> {
-        self.write(|out| message.forward_response(edit, out))
+    /// A response of a branch as it goes back.
+    fn write_response<E: Edge<Data = P>>(
+        &self,
+        response: BranchResponse<'_, '_>,
+        work: &mut Work<'_, E>,
+    ) -> Option<Buffer> {
+        let (shared, message) = (&mut *work.shared, response.message);
+        let branch = self.branches.get(usize::from(response.number));
+        let label = branch.map_or(0, |branch| branch.label);
+        let edit = ResponseEdit {
+            drops_identity: !shared.edge.passes_identity_back(message, &self.data, label),
+            ..ResponseEdit::default()
+        };
+        shared.write(|out| message.forward_response(&edit, out))
     }
 }
 

@@ -120,6 +120,13 @@ impl<E: Edge> Proxy<E> {
         }
     }
 
+    /// Bytes of messages that a request holds now.
+    pub fn held_bytes(&self, transaction: TransactionId) -> usize {
+        let context = self.contexts.get(transaction.slot);
+        let context = context.filter(|context| context.id == transaction);
+        context.map_or(0, |context| context.held_bytes)
+    }
+
     /// Drops what was kept with requests that have ended; the next message does so as well.
     /// Call it when the events of a step are handled.
     pub fn drop_ended(&mut self) {
@@ -306,7 +313,9 @@ impl<E: Edge> Proxy<E> {
     }
 
     /// Takes a response. `false` means that it answers no request of this table: it is not
-    /// forwarded (RFC 6026 §7.3, §8.9), but may answer a request of the caller's own.
+    /// forwarded (RFC 6026 §7.3, §8.9), but may answer a request of the caller's own. One
+    /// from another host, or over another transport, than its request went to is none
+    /// either: whoever has seen the branch could end or answer calls with it.
     pub fn receive_response(
         &mut self,
         now: Instant,

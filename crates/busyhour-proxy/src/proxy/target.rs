@@ -12,7 +12,7 @@ pub struct TargetSet {
     /// How long a group of an INVITE rings before the next group or a fallback for no
     /// answer takes its place. If there is neither, it rings until timer C.
     pub ring_time: Option<Duration>,
-    /// What is tried when all targets have failed, the first that suits.
+    /// What is tried when all targets have failed: the first that suits, and after it no other.
     pub fallbacks: Vec<Fallback>,
 }
 
@@ -21,11 +21,12 @@ pub struct TargetSet {
 pub struct Target {
     /// The Request-URI; `None` leaves it as it is.
     pub uri: Option<Box<str>>,
-    /// Values of Route, such as the Path of a registration (RFC 3327).
-    pub route: Option<Box<str>>,
     /// The ways there, tried in this order (RFC 3263 §4.3): the next one after a transport
     /// error, a 503, or if nothing at all comes back.
     pub hops: Hops,
+    /// How long a way may leave an INVITE without any response while there is another way;
+    /// `None`, and the last way, have 64 × T1 (timer B).
+    pub silence_max: Option<Duration>,
     /// Targets with the same number beside each other form a group.
     pub group: u16,
     /// Comes back in events.
@@ -35,11 +36,23 @@ pub struct Target {
 /// The ways to a target; usually there is one.
 #[derive(Debug, Clone)]
 pub struct Hops {
-    first: NextHop,
-    others: Vec<NextHop>,
+    first: Way,
+    others: Vec<Way>,
 }
 
-/// One way to a target.
+/// One way to a target, and what a request on it says: each registration of a device over
+/// several flows has its own Contact and Path (RFC 5626 §4.2).
+#[derive(Debug, Clone)]
+pub struct Way {
+    /// Where it begins.
+    pub hop: NextHop,
+    /// The Request-URI on this way; `None` means that of the target.
+    pub uri: Option<Box<str>>,
+    /// Values of Route, such as the Path of the registration (RFC 3327).
+    pub route: Option<Box<str>>,
+}
+
+/// Where a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
     /// Transport and addresses.
@@ -72,20 +85,21 @@ pub enum Occasion {
 
 impl Target {
     /// A target with one way to it.
-    pub fn new(uri: Option<Box<str>>, hop: NextHop) -> Self {
+    pub fn new(uri: Option<Box<str>>, way: impl Into<Way>) -> Self {
         Self {
             uri,
-            route: None,
-            hops: hop.into(),
+            hops: way.into().into(),
+            silence_max: None,
             group: 0,
             label: 0,
         }
     }
 
-    /// The URI, fit for a Request-URI: without headers and `method` (RFC 3261 §16.6,
-    /// step 2).
-    pub(super) fn request_uri(&self) -> Option<&str> {
-        let uri = self.uri.as_deref()?;
+    /// The URI on a way, fit for a Request-URI: without headers and `method` (RFC 3261
+    /// §16.6, step 2).
+    pub(super) fn request_uri(&self, hop: usize) -> Option<&str> {
+        let own = self.hops.get(hop).and_then(|way| way.uri.as_deref());
+        let uri = own.or(self.uri.as_deref())?;
         Some(uri.split('?').next().unwrap_or(uri))
     }
 }
@@ -101,24 +115,45 @@ impl From<Target> for TargetSet {
 }
 
 impl Hops {
-    /// A way to try after the others.
-    pub fn push(&mut self, hop: NextHop) {
-        self.others.push(hop);
+    /// The way to try first.
+    pub fn first(&self) -> NextHop {
+        self.first.hop
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<NextHop> {
+    /// A way to try after the others.
+    pub fn push(&mut self, way: impl Into<Way>) {
+        self.others.push(way.into());
+    }
+
+    /// All ways, to change.
+    pub fn ways_mut(&mut self) -> impl Iterator<Item = &mut Way> {
+        std::iter::once(&mut self.first).chain(&mut self.others)
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Way> {
         match index {
-            0 => Some(self.first),
-            index => self.others.get(index - 1).copied(),
+            0 => Some(&self.first),
+            index => self.others.get(index - 1),
         }
     }
 }
 
-impl From<NextHop> for Hops {
-    fn from(first: NextHop) -> Self {
+impl<W: Into<Way>> From<W> for Hops {
+    fn from(first: W) -> Self {
         Self {
-            first,
+            first: first.into(),
             others: Vec::new(),
+        }
+    }
+}
+
+impl From<NextHop> for Way {
+    /// A way without proxies on it.
+    fn from(hop: NextHop) -> Self {
+        Self {
+            hop,
+            uri: None,
+            route: None,
         }
     }
 }

@@ -132,7 +132,7 @@ impl<'a> Routing<'a> {
         us: &dyn Identity,
     ) -> Result<(), RequestRefusal> {
         let mut routes = request.routes(HeaderName::Route);
-        if us.is_record_route(&uri) && request.header(HeaderName::Route).is_some() {
+        if request.header(HeaderName::Route).is_some() && us.is_record_route(&uri) {
             self.after_strict_router(request, uri)?;
         } else if is_our_maddr(&uri, us) {
             self.uri = Cow::Owned(without_maddr(&uri));
@@ -145,7 +145,9 @@ impl<'a> Routing<'a> {
             let Some(route) = routes.next().transpose()? else {
                 break;
             };
-            if !us.is_us(&route.host, route.port) {
+            // A route that we have signed is ours even if its address is not the one that
+            // this request came to: the other side of the dialog may know us by another.
+            if !us.is_us(&route.host, route.port) && !us.is_record_route(&route) {
                 self.next = Some(route);
                 self.rest.is_strict = route.param("lr").is_none();
                 return Ok(());

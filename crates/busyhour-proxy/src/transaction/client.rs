@@ -2,6 +2,7 @@
 
 use super::{TransactionTimers, invite_client::InviteClient, non_invite_client::NonInviteClient};
 use busyhour::clock::Instant;
+use std::time::Duration;
 
 /// A request that was sent.
 #[derive(Debug, Clone, Copy)]
@@ -38,14 +39,16 @@ pub(crate) enum ClientTimeout {
 }
 
 impl ClientTransaction {
+    /// An INVITE times out after `silence_max`, if that is shorter than timer B.
     pub fn start(
         now: Instant,
         is_invite: bool,
         is_reliable: bool,
         timers: &TransactionTimers,
+        silence_max: Option<Duration>,
     ) -> Self {
         match is_invite {
-            true => Self::Invite(InviteClient::start(now, is_reliable, timers)),
+            true => Self::Invite(InviteClient::start(now, is_reliable, timers, silence_max)),
             false => Self::NonInvite(NonInviteClient::start(now, is_reliable, timers)),
         }
     }

@@ -29,12 +29,18 @@ enum InviteClientState {
 }
 
 impl InviteClient {
-    pub fn start(now: Instant, is_reliable: bool, timers: &TransactionTimers) -> Self {
+    pub fn start(
+        now: Instant,
+        is_reliable: bool,
+        timers: &TransactionTimers,
+        silence_max: Option<Duration>,
+    ) -> Self {
+        let timer_b = timers.lifetime();
         Self {
             state: InviteClientState::Calling,
             is_reliable,
             retransmission: Retransmission::start(now, timers.t1, is_reliable),
-            ends_at: now + timers.lifetime(),
+            ends_at: now + silence_max.map_or(timer_b, |silence| silence.min(timer_b)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What happens beyond the bounds: calls go on, untracked and counted.
 
+use busyhour::bus::Name;
 use busyhour_proxy::dialogs::DialogPolicy;
 use busyhour_registrar::watch::LineState;
 
@@ -123,4 +124,29 @@ fn ended_calls_are_remembered_for_a_while_and_only_so_many() {
     rig.wait(33);
     assert_eq!(rig.dialogs.stats().lingering_count, 0);
     assert_eq!(rig.dialogs.next_deadline(), None);
+}
+
+/// A peer counts by its name, with a bound of its own, and not by its source.
+#[test]
+fn a_peer_has_a_bound_of_its_own() {
+    let mut rig = Rig::with(DialogPolicy {
+        calls_per_source_max: 1,
+        calls_per_account_max: 1,
+        calls_per_peer_max: [(Name::new("#trunk"), 2)].into(),
+        ..DialogPolicy::default()
+    });
+    let mut invite = |call_id, party| {
+        let names = Names { call_id, ..AB };
+        let text = request("INVITE", 1, names, "");
+        rig.invite_text(&text, &user(party)).is_some()
+    };
+    assert!(invite("1", "#trunk"));
+    assert!(invite("2", "#trunk"));
+    assert!(!invite("3", "#trunk"), "its own bound");
+    assert!(invite("4", "#other"));
+    assert!(!invite("5", "#other"), "without one, that of a source");
+    assert!(
+        invite("6", "alice"),
+        "the calls of peers are not its source's"
+    );
 }

@@ -1,7 +1,7 @@
 //! No lamp sticks: what ends when nothing is heard.
 
 use busyhour_proxy::dialogs::{EndedFlow, ProbeOutcome};
-use busyhour_registrar::watch::{DialogEnd, LineState};
+use busyhour_registrar::watch::{DialogEnd, DialogState, LineState};
 use busyhour_sip::{HeaderName, Message, Method};
 
 use crate::rig::{AB, ABT, Names, Rig, SENDRECV, aor, response, user};
@@ -128,6 +128,11 @@ fn a_device_that_does_not_know_the_dialog_or_is_silent_ends_it() {
         assert_eq!((rig.ends("alice"), rig.ends("bob")), (vec![end], vec![end]));
         rig.dialogs.probed(rig.now, id, outcome, &mut rig.out);
         assert!(rig.out.is_empty());
+        let progressed = rig.progressed.iter().map(|call| call.state);
+        assert_eq!(
+            progressed.collect::<Vec<_>>(),
+            [DialogState::Trying, DialogState::Confirmed]
+        );
     }
 }
 

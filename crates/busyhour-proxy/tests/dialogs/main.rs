@@ -8,7 +8,6 @@ mod setup;
 mod within;
 mod liveness;
 mod bounds;
-mod session_timer;
 mod route_token;
 mod token_properties;
 mod messages;

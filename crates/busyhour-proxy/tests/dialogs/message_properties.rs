@@ -61,7 +61,7 @@ impl Table {
                     unix,
                     steady: unix,
                 };
-                self.call = self.dialogs.invite(at, message, party(0), out);
+                self.call = self.dialogs.invite(at, message, party(0), None, out);
                 if let Some(call) = self.call {
                     self.dialogs.forwarded(call, 0, party(1));
                     self.dialogs.forwarded(call, 1, party(2));
@@ -137,8 +137,6 @@ impl Table {
 
 fn party(number: u8) -> Party {
     let remote = ([192, 0, 2, number], 5_060).into();
-    Party {
-        device: Some(busyhour::bus::Name::new(&format!("sip:{number}@x"))),
-        flow: Flow::udp(([192, 0, 2, 1], 5_060).into(), remote),
-    }
+    let aor = busyhour::bus::Name::new(&format!("sip:{number}@x"));
+    Party::device(aor, Flow::udp(([192, 0, 2, 1], 5_060).into(), remote))
 }

@@ -7,7 +7,8 @@ use busyhour::{
     clock::{Instant, UnixTime},
 };
 use busyhour_proxy::dialogs::{
-    CallHandle, CallRecord, DialogActions, DialogPolicy, DialogRequest, Dialogs, Party, Probe,
+    CallHandle, CallRecord, DialogActions, DialogPolicy, DialogRequest, Dialogs, LiveCall, Party,
+    Probe,
 };
 use busyhour_registrar::{
     Now,
@@ -21,6 +22,7 @@ pub struct Rig {
     pub dialogs: Dialogs,
     pub now: Instant,
     pub out: DialogActions,
+    pub progressed: Vec<LiveCall>,
     pub records: Vec<CallRecord>,
     pub probes: Vec<Probe>,
     pub changes: Vec<DialogChange>,
@@ -49,6 +51,7 @@ impl Rig {
             dialogs: Dialogs::new(7, 1, policy),
             now: Instant::ZERO + Duration::from_secs(1_000),
             out: DialogActions::default(),
+            progressed: Vec::new(),
             records: Vec::new(),
             probes: Vec::new(),
             changes: Vec::new(),
@@ -74,9 +77,13 @@ impl Rig {
     pub fn invite_text(&mut self, text: &str, caller: &Party) -> Option<CallHandle> {
         let message = Message::parse(text.as_bytes()).expect("sound");
         let at = self.at();
-        let call = self
-            .dialogs
-            .invite(at, &message, caller.clone(), &mut self.out);
+        let call = self.dialogs.invite(
+            at,
+            &message,
+            caller.clone(),
+            caller.device.as_ref(),
+            &mut self.out,
+        );
         self.apply();
         call
     }
@@ -210,6 +217,7 @@ impl Rig {
         }
         self.records.append(&mut self.out.records);
         self.probes.append(&mut self.out.probes);
+        self.progressed.append(&mut self.out.progressed);
         for change in std::mem::take(&mut self.out.changes) {
             self.check(&change);
             self.changes.push(change.clone());
@@ -298,14 +306,17 @@ pub fn headers(cseq: u32, method: &str, names: Names<'_>, sender: &str, body: &s
     )
 }
 
-/// Our user of this name; one that begins with `+` is behind a gateway.
+/// Our user of this name; one that begins with `#` is a peer, with `+` nobody
+/// in particular.
 pub fn user(name: &str) -> Party {
     let port = 10_000 + name.bytes().map(u16::from).sum::<u16>();
     let remote = format!("192.0.2.9:{port}").parse().expect("an address");
     let local = "192.0.2.1:5060".parse().expect("an address");
-    Party {
-        device: (!name.starts_with('+')).then(|| aor(name)),
-        flow: Flow::udp(local, remote),
+    let flow = Flow::udp(local, remote);
+    match name.chars().next() {
+        Some('+') => Party::nobody(flow),
+        Some('#') => Party::peer(Name::new(name), flow),
+        _ => Party::device(aor(name), flow),
     }
 }
 

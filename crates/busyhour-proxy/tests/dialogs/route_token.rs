@@ -56,6 +56,26 @@ fn another_server_version_or_dialog_is_refused() {
     }
 }
 
+/// RFC 3261 §19.1.4; Twinkle writes routes so.
+#[test]
+fn escapes_are_equal_to_what_they_stand_for() {
+    let tokens = RouteTokens::new([1; 32]);
+    let text = written(&tokens, Role::Callee, user("bob"));
+    let escaped: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    assert!(tokens.read(&escaped, "c").is_ok());
+    let upper = text.replacen('A', "%41", 2);
+    assert_ne!(upper, text);
+    assert!(tokens.read(&upper, "c").is_ok());
+    for broken in ["%", "%4", "%zz", "%c3"] {
+        let broken = text.replacen('A', broken, 1);
+        assert_eq!(
+            tokens.read(&broken, "c"),
+            Err(TokenRefusal::Malformed),
+            "{broken}"
+        );
+    }
+}
+
 /// RFC 5658: the topmost Route faces the sender, the other one the recipient.
 #[test]
 fn two_tokens_say_who_sends_and_where_it_goes() {

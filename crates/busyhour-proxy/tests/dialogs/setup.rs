@@ -436,6 +436,39 @@ fn early_only_leaves_an_answered_dialog() {
     assert!(rig.ends("bob").is_empty());
 }
 
+/// Alice talks with one party, and an INVITE from carol that replaces the dialog is answered
+/// by another one: whether that ends alice's dialog.
+fn is_replaced(party: &str, answerer: &str) -> bool {
+    let mut rig = Rig::new();
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user(party));
+    rig.response(call, 0, 200, ABT);
+    let names = Names {
+        call_id: "c2",
+        from: "carol",
+        from_tag: "x",
+        ..AB
+    };
+    let header = "\r\nReplaces: c1;to-tag=b;from-tag=a\r\n";
+    let text = request("INVITE", 1, names, "").replacen("\r\n", header, 1);
+    let call = rig.invite_text(&text, &user("carol")).expect("room");
+    rig.dialogs.forwarded(call, 0, user(answerer));
+    rig.response(call, 0, 200, names.to_tag("y"));
+    !rig.ends("alice").is_empty()
+}
+
+/// RFC 3891 §3: who answers must be a party of the dialog. Two parties without a name may be
+/// anybody, so neither takes the place of the other.
+#[test]
+fn only_a_party_of_a_dialog_replaces_it() {
+    assert!(is_replaced("bob", "bob"));
+    assert!(is_replaced("#trunk", "#trunk"));
+    assert!(!is_replaced("#trunk", "#other"));
+    assert!(!is_replaced("#trunk", "+49"));
+    assert!(!is_replaced("+49", "+49"));
+    assert!(!is_replaced("+49", "bob"));
+}
+
 #[test]
 fn a_record_says_what_became_of_a_call() {
     let mut rig = Rig::new();

@@ -59,19 +59,16 @@ fn token_of(bytes: &[u8]) -> (RouteToken, String) {
         .rev()
         .take(40)
         .collect();
-    let device = match kind >> 5 & 3 {
-        0 => None,
-        1 => Some(Name::new(&text)),
-        _ => Some(Name::new(&format!("sip:{text}"))),
+    let party = match kind >> 5 & 3 {
+        0 => Party::nobody(flow),
+        1 => Party::device(Name::new(&text), flow),
+        2 => Party::peer(Name::new(&text), flow),
+        _ => Party::device(Name::new(&format!("sip:{text}")), flow),
     };
     let role = if kind & 128 != 0 {
         Role::Callee
     } else {
         Role::Caller
     };
-    let token = RouteToken {
-        role,
-        party: Party { device, flow },
-    };
-    (token, text)
+    (RouteToken { role, party }, text)
 }

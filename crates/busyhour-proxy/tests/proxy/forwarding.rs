@@ -1,8 +1,9 @@
 //! The target set and what is sent to it (RFC 3261 §16.5, §16.6).
 
 use crate::support::*;
-use busyhour_proxy::{EventKind, NextHop, Policy, Target, TargetSet};
+use busyhour_proxy::{EventKind, NextHop, Policy, Target, TargetSet, Way};
 use busyhour_sip::{Flow, Transport};
+use std::time::Duration;
 
 /// RFC 3261 §16.6: nothing changes but what has to.
 #[test]
@@ -34,7 +35,8 @@ fn a_request_is_forwarded_with_a_via_and_a_record_route_more() {
         bench.take_events(),
         [EventKind::Forwarded {
             branch: 0,
-            label: 1
+            label: 1,
+            flow: bob(1),
         }]
     );
 }
@@ -111,7 +113,10 @@ fn a_call_between_transports_gets_two_record_routes() {
     let forwarded = Bench::new().call(&invite(), over_tcp);
     assert_eq!(
         lines(&forwarded[0].text, "Record-Route"),
-        ["<sip:rr@192.0.2.1;lr;transport=tcp>, <sip:rr@192.0.2.1;lr>"]
+        [
+            "<sip:rr@192.0.2.1;lr;transport=tcp>",
+            "<sip:rr@192.0.2.1;lr>"
+        ]
     );
     assert!(lines(&forwarded[0].text, "Via")[0].starts_with("SIP/2.0/TCP 192.0.2.1;branch="));
 }
@@ -151,11 +156,33 @@ fn our_record_route_stands_above_others() {
 #[test]
 fn the_path_of_a_target_becomes_its_route() {
     let mut behind_edge = target(1);
-    behind_edge.route = Some("<sip:edge.example.net;lr>".into());
+    behind_edge.hops = through(bob(1), "<sip:edge.example.net;lr>").into();
     let forwarded = Bench::new().call(&invite(), behind_edge);
     assert_eq!(
         lines(&forwarded[0].text, "Route"),
         ["<sip:edge.example.net;lr>"]
+    );
+}
+
+/// RFC 5626 §4.2: each registration of a device over several flows has its own Contact and
+/// Path.
+#[test]
+fn each_way_to_a_target_has_its_own_uri_and_path() {
+    let mut bench = Bench::new();
+    let mut twice = target(1);
+    twice.hops = through(bob(1), "<sip:edge1.example.net;lr>").into();
+    twice.hops.push(Way {
+        uri: Some("sip:bob@192.0.2.77;ob".into()),
+        ..through(bob(2), "<sip:edge2.example.net;lr>")
+    });
+    let first = bench.call(&invite(), twice);
+    assert!(first[0].text.starts_with("INVITE sip:bob@192.0.2.101 "));
+    let second = bench.fail(&first[0]);
+    assert!(second[0].text.starts_with("INVITE sip:bob@192.0.2.77;ob "));
+    let routes = [&first[0], &second[0]].map(|sent| lines(&sent.text, "Route").join(""));
+    assert_eq!(
+        routes,
+        ["<sip:edge1.example.net;lr>", "<sip:edge2.example.net;lr>"]
     );
 }
 
@@ -184,7 +211,7 @@ fn a_strict_router_gets_itself_as_request_uri() {
 #[test]
 fn a_strict_router_in_a_path_gets_itself_as_request_uri() {
     let mut behind_edge = target(1);
-    behind_edge.route = Some("<sip:old.example.net>, <sip:p2;lr>".into());
+    behind_edge.hops = through(bob(1), "<sip:old.example.net>, <sip:p2;lr>").into();
     let forwarded = Bench::new().call(&invite(), behind_edge);
     assert!(
         forwarded[0]
@@ -292,6 +319,56 @@ fn after_a_503_or_silence_the_next_way_is_tried() {
         starts(&third).last().expect("a third"),
         "INVITE > 192.0.2.103:5060"
     );
+}
+
+/// A way that says nothing at all is given up sooner while there is another one; the last
+/// way, and one that has said something, have their time.
+#[test]
+fn a_silent_way_may_be_given_up_sooner() {
+    let mut bench = Bench::new();
+    let mut gateway = target(1);
+    gateway.hops = NextHop::resolved(bob(1)).into();
+    gateway.hops.push(NextHop::resolved(bob(2)));
+    gateway.silence_max = Some(Duration::from_secs(4));
+    bench.call(&invite(), gateway.clone());
+    assert_eq!(
+        starts(&bench.pass_ms(3_990)),
+        ["INVITE > 192.0.2.101:5060"; 3]
+    );
+    assert_eq!(starts(&bench.pass_ms(20)), ["INVITE > 192.0.2.102:5060"]);
+    bench.pass_ms(31_900);
+    let last = bench.pass_ms(200);
+    assert_eq!(starts(&last), ["408 > 192.0.2.7:40000"]);
+
+    let mut bench = Bench::new();
+    let sent = bench.call(&invite(), gateway);
+    bench.reply(&sent[0], 100);
+    assert_eq!(starts(&bench.pass_ms(60_000)), Vec::<String>::new());
+}
+
+/// RFC 3325 §5: what somebody says of himself is passed on if he is trusted.
+#[test]
+fn only_who_is_trusted_asserts_an_identity() {
+    let text = request("INVITE", "P-Asserted-Identity: <sip:ceo@example.org>\r\n");
+    let names = |sent: &Sent| lines(&sent.text, "P-Asserted-Identity").len();
+    for (from, kept) in [(alice(), 0), (trusted(), 1)] {
+        let mut bench = Bench::new();
+        let id = bench.begin(from, &text);
+        bench.take();
+        bench.forward(id, target(1));
+        assert_eq!(bench.take().iter().map(names).collect::<Vec<_>>(), [kept]);
+    }
+    let assertion = "P-Asserted-Identity: <sip:bob@example.org>";
+    for (label, kept) in [(1, 0), (TRUSTED_LABEL, 1)] {
+        for status in [180, 200] {
+            let mut bench = Bench::new();
+            let called = Target { label, ..target(1) };
+            let sent = bench.call(&invite(), called);
+            let response = response_with(&sent[0].text, status, assertion);
+            assert!(bench.respond(bob(1), &response));
+            assert_eq!(bench.take().iter().map(names).collect::<Vec<_>>(), [kept]);
+        }
+    }
 }
 
 /// RFC 5626 §5.3: nobody but the device can set up the flow that it registered on.
@@ -409,4 +486,11 @@ fn a_response_goes_where_via_says() {
     let forwarded = bench.call(&text, target(1));
     let ringing = bench.reply(&forwarded[0], 180);
     assert_eq!(starts(&ringing), ["180 > 192.0.2.7:5060"]);
+}
+
+fn through(flow: Flow, route: &str) -> Way {
+    Way {
+        route: Some(route.into()),
+        ..NextHop::registered(flow).into()
+    }
 }

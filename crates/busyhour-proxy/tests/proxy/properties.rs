@@ -6,7 +6,7 @@ use busyhour::{
 };
 use busyhour_proxy::{
     Actions, Begun, Edge, Identity, Inbound, LoopDetection, NextHop, Passage, Policy, Proxy,
-    Received, Routing, Target, TargetSet,
+    Received, Routing, Target, TargetSet, Way,
 };
 use busyhour_sip::{Flow, HeaderName, Host, Message, SipUri, Transport};
 
@@ -77,30 +77,32 @@ impl Run {
         };
         self.check_answers(inbound.message);
         let near = Target::new(None, hop);
-        let mut far = Target::new(
+        let far = Target::new(
             Some("sip:far@192.0.2.9".into()),
-            NextHop::resolved(flow(Transport::Udp)),
+            Way {
+                route: Some("<sip:path.example.net;lr>".into()),
+                ..NextHop::resolved(flow(Transport::Udp)).into()
+            },
         );
-        far.route = Some("<sip:path.example.net;lr>".into());
         let set = TargetSet {
             targets: vec![near, far],
             ..TargetSet::default()
         };
         self.proxy.forward(self.now, id, set, &mut self.out);
-        let sent: Vec<Buffer> = self
+        let sent: Vec<_> = self
             .out
             .outbound()
             .iter()
-            .map(|it| it.datagram.clone())
+            .map(|it| (it.flow, it.datagram.clone()))
             .collect();
         self.check_forwarded(inbound.message);
-        for (datagram, status) in sent.iter().zip([486, 200]) {
-            self.respond(inbound.message, datagram, status);
+        for ((flow, datagram), status) in sent.iter().zip([486, 200]) {
+            self.respond(inbound.message, (*flow, datagram), status);
         }
     }
 
     /// The response to a request that was forwarded goes back.
-    fn respond(&mut self, original: &Message<'_>, forwarded: &Buffer, status: u16) {
+    fn respond(&mut self, original: &Message<'_>, (flow, forwarded): (Flow, &Buffer), status: u16) {
         let request = Message::parse(forwarded).expect("a message");
         let mut text = Vec::new();
         let status = busyhour_sip::Status::new(status).expect("a status");
@@ -112,7 +114,7 @@ impl Run {
         let inbound = Inbound {
             message: &message,
             datagram: &datagram,
-            flow: flow(Transport::Udp),
+            flow,
         };
         let is_known = self
             .proxy

@@ -420,3 +420,17 @@ fn events_tell_when_it_rang_and_who_answered() {
         ]
     );
 }
+
+/// The branch says what a response answers (RFC 3261 §17.1.3): a server with several
+/// addresses may answer from any of them.
+#[test]
+fn a_response_may_come_from_another_address() {
+    let mut bench = Bench::new();
+    let sent = bench.call(&invite(), target(1));
+    let text = response(&sent[0].text, 486, "b");
+    assert!(bench.respond(flow("192.0.2.66:5060"), &text));
+    assert_eq!(
+        starts(&bench.take()),
+        ["ACK > 192.0.2.101:5060", "486 > 192.0.2.7:40000"]
+    );
+}

@@ -27,6 +27,14 @@ impl Edge for Us {
             out.push_str(&uri(from));
         }
     }
+
+    fn passes_identity(&self, passage: &Passage<'_, '_, Permit>) -> bool {
+        passage.from == trusted()
+    }
+
+    fn passes_identity_back(&self, _: &Message<'_>, _: &Permit, label: u64) -> bool {
+        label == TRUSTED_LABEL
+    }
 }
 
 impl Identity for Us {
@@ -42,6 +50,14 @@ impl Identity for Us {
 
 /// Counts the requests that the proxy holds.
 pub type Permit = Rc<()>;
+
+/// Who may assert who calls.
+pub fn trusted() -> Flow {
+    flow("192.0.2.60:5060")
+}
+
+/// The same for who answers.
+pub const TRUSTED_LABEL: u64 = 60;
 
 /// A message that was sent.
 #[derive(Debug, Clone)]

@@ -95,7 +95,7 @@ impl DeviceDialogs {
     }
 
     fn without_known(&self, published: &Published) -> Published {
-        let keeps = |call_id: Option<&str>| match call_id {
+        let keeps = |call_id: Option<&str>, _is_over| match call_id {
             None => self.live.is_empty(),
             Some(call_id) => !self.knows(call_id),
         };

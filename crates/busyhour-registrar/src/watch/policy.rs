@@ -8,7 +8,8 @@ use std::time::Duration;
 pub struct WatchPolicy {
     /// Granted to a subscription that asks for nothing.
     pub expires_default: Duration,
-    /// Shorter wishes, other than zero, are refused with 423. Wishes of an hour
+    /// Shorter wishes, other than zero, are refused with 423, except for publications of
+    /// dialogs: a call may end sooner. Wishes of an hour
     /// and more never are (RFC 6665 §4.2.1.1), whatever stands here.
     pub expires_min: Duration,
     /// Longer wishes are cut to this.
@@ -30,12 +31,16 @@ impl WatchPolicy {
 
     /// The lifetime in seconds for a wish, `None` when the wish is too short.
     pub(super) fn grant(&self, wish_s: Option<u32>) -> Option<u32> {
-        granted_seconds(
-            wish_s,
-            self.expires_default,
-            self.expires_min,
-            self.expires_max,
-        )
+        self.grant_from(wish_s, self.expires_min)
+    }
+
+    /// As [`grant`](Self::grant), where no wish is too short.
+    pub(super) fn grant_any(&self, wish_s: Option<u32>) -> Option<u32> {
+        self.grant_from(wish_s, Duration::ZERO)
+    }
+
+    fn grant_from(&self, wish_s: Option<u32>, min: Duration) -> Option<u32> {
+        granted_seconds(wish_s, self.expires_default, min, self.expires_max)
     }
 }
 

@@ -13,6 +13,7 @@ mod device;
 mod digest;
 mod failure;
 mod token;
+mod trace;
 
 pub use check_config::CheckConfig;
 pub use device::DeviceCommand;
@@ -21,6 +22,7 @@ pub use failure::Failure;
 pub use serve::Serve;
 pub use show::Show;
 pub use token::MakeToken;
+pub use trace::TraceCommand;
 
 use busyhour_storm::Storm;
 use clap::{Parser, Subcommand};
@@ -91,6 +93,7 @@ enum Command {
     CheckConfig(CheckConfig),
     Device(DeviceCommand),
     Show(Show),
+    Trace(TraceCommand),
     Token(MakeToken),
     Storm(Box<Storm>),
     Digest(Box<Digest>),
@@ -103,6 +106,7 @@ impl Command {
             Self::CheckConfig(command) => command.run(),
             Self::Device(command) => command.run(),
             Self::Show(command) => command.run(),
+            Self::Trace(command) => command.run(),
             Self::Token(command) => command.run(),
             Self::Digest(command) => command.run(),
             Self::Storm(command) => command
@@ -144,6 +148,7 @@ Examples:
   busyhour check-config busyhour.toml     report every mistake in the file, with line and column
   busyhour device add alice               let alice register; asks for her password
   busyhour show queues                    what waits in the server that runs
+  busyhour trace alice                    the SIP messages of alice's devices, live
   busyhour token add grafana              let a program use the HTTP interface
   busyhour storm                          register 12,000 devices over a minute, and measure
   busyhour digest ARCHIVE                 render every metric of a PCP archive

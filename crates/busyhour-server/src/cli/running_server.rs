@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Where a server answers.
@@ -92,6 +92,46 @@ impl RunningServer {
         body_of(&answer).map_err(|reason| format!("the server at {name}: {reason}"))
     }
 
+    /// The body of the answer to `GET path`, as it comes. A read fails with a timeout after
+    /// each half second of silence, and may be tried again.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the server, and what can be done.
+    pub(super) fn stream(&self, path: &str) -> Result<Box<dyn Read>, String> {
+        let silence = Some(SILENCE);
+        let opened: io::Result<Box<dyn Read>> = match self {
+            Self::Socket(socket) => UnixStream::connect(socket).and_then(|mut stream| {
+                stream.write_all(request(path, "localhost", None).as_bytes())?;
+                stream.set_read_timeout(silence)?;
+                Ok(Box::new(stream) as Box<dyn Read>)
+            }),
+            Self::Address(address, token) => TcpStream::connect_timeout(address, PATIENCE)
+                .and_then(|mut stream| {
+                    let host = address.to_string();
+                    stream.write_all(request(path, &host, token.as_deref()).as_bytes())?;
+                    stream.set_read_timeout(silence)?;
+                    Ok(Box::new(stream) as Box<dyn Read>)
+                }),
+        };
+        let name = self.name();
+        let mut stream =
+            opened.map_err(|error| format!("no server answers at {name} ({error})"))?;
+        let head =
+            head_of(&mut stream).map_err(|error| format!("the server at {name}: {error}"))?;
+        if head.split(' ').nth(1) == Some("200") {
+            return Ok(stream);
+        }
+        let mut rest = String::new();
+        // What was refused has a short body.
+        let _ = stream.take(ANSWER_LEN_MAX).read_to_string(&mut rest);
+        let refused = body_of(&format!("{head}{rest}")).err();
+        Err(format!(
+            "the server at {name}: {}",
+            refused.unwrap_or_default()
+        ))
+    }
+
     pub(super) fn name(&self) -> String {
         match self {
             Self::Socket(path) => path.display().to_string(),
@@ -139,6 +179,21 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<String> 
     Ok(answer)
 }
 
+/// The status line and the headers, with the empty line.
+fn head_of(stream: &mut impl Read) -> io::Result<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    let begun = Instant::now();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => head.push(byte[0]),
+            Err(_silence) if begun.elapsed() < PATIENCE => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
 fn body_of(answer: &str) -> Result<String, String> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
     let status = head.lines().next().unwrap_or("");
@@ -152,6 +207,8 @@ fn body_of(answer: &str) -> Result<String, String> {
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_LEN_MAX: u64 = 64 << 20;
+/// After it, a reader of a stream may look at the clock.
+const SILENCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

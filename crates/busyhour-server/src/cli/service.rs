@@ -15,6 +15,7 @@ use busyhour_store::{
 };
 use std::{
     fs::DirBuilder,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -227,7 +228,23 @@ fn bind(config: &Config) -> Result<Sockets, Failure> {
         sip: bind("SIP", &config.sip.listen)?,
         streams: streams.map_err(Failure::running)?,
         iax2: bind("IAX2", &config.iax2.listen)?,
+        capture: bind_capture(config)?,
     })
+}
+
+/// A socket of its own, so that copies never take the room of messages.
+fn bind_capture(config: &Config) -> Result<Udp, Failure> {
+    let any = |server: SocketAddr| match server {
+        SocketAddr::V4(_) => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+        SocketAddr::V6(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+    };
+    let options = UdpOptions {
+        protocol: "HEP",
+        addresses: config.hep.server.map(any).into_iter().collect(),
+        receive_buffer_bytes: CAPTURE_RECEIVE_BYTES,
+        send_queue_len_max: CAPTURE_QUEUE_LEN_MAX,
+    };
+    Udp::bind(&options).map_err(Failure::running)
 }
 
 fn stream_options(sip: &config::Sip) -> Result<StreamOptions, Failure> {
@@ -362,3 +379,8 @@ const POOL_LOW: usize = 256;
 const HTTP_PATIENCE: Duration = Duration::from_secs(15);
 /// Some megabytes for each worker that reads archives.
 const ARCHIVE_BUFFER_BYTES: u64 = 256 << 20;
+
+/// Nothing is received there.
+const CAPTURE_RECEIVE_BYTES: usize = 4096;
+/// Copies that wait for the network card.
+const CAPTURE_QUEUE_LEN_MAX: usize = 4096;

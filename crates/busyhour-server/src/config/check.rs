@@ -1,5 +1,8 @@
-use super::{Loaded, Problem, SettingOrigin};
-use crate::net::{Certificate, CertificateError};
+use super::{Auth, Loaded, Problem, SettingOrigin};
+use crate::{
+    net::{Certificate, CertificateError},
+    server::{PeerMistake, peer_mistakes},
+};
 use busyhour_registrar::Domains;
 use std::net::IpAddr;
 
@@ -31,6 +34,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     let wrong = wrong.filter(|(lower, upper)| is_valid(lower) && is_valid(upper));
     problems.extend(wrong.map(|(lower, upper)| order(loaded, lower, upper)));
     problems.extend(hints(loaded));
+    problems.extend(peers(loaded));
     problems.extend(store_url(loaded));
     problems
 }
@@ -62,6 +66,24 @@ fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
         let mistakes = hint.mistakes(&domains).into_iter();
         mistakes.map(|mistake| Problem::new(origin.clone(), mistake))
     })
+}
+
+/// If a peer is invalid, the server does not start.
+fn peers(loaded: &Loaded) -> Vec<Problem> {
+    let config = &loaded.config;
+    let domains = match loaded.invalid.contains("sip.domains") {
+        true => Domains::default(),
+        false => config.server().domains(),
+    };
+    let mistakes = peer_mistakes(&config.peers, &domains, config.sip.auth == Auth::Open);
+    let problem = |(place, mistake): (usize, PeerMistake)| {
+        let name = &config.peers[place].name;
+        Problem::new(
+            loaded.peers[place].clone(),
+            format!("peer `{name}`: {mistake}"),
+        )
+    };
+    mistakes.into_iter().map(problem).collect()
 }
 
 /// Checks that the certificate and the key of TLS can be read and belong together.

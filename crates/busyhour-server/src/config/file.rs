@@ -3,7 +3,7 @@ use super::{
     tables::{
         accounts,
         entry::{Reported, TableEntry},
-        hints, tokens,
+        hints, peers, tokens,
     },
 };
 use std::{collections::HashSet, ops::Range};
@@ -52,6 +52,7 @@ impl Reader<'_> {
                 "account_range" => self.account_ranges(value),
                 "token" => self.tokens(value),
                 "hint" => self.hints(value),
+                "peer" => self.peers(value),
                 section if is_section(section) => self.section(section, value),
                 unknown => self.unknown("section", unknown, name.span(), &sections()),
             }
@@ -118,6 +119,14 @@ impl Reader<'_> {
             self.loaded.config.hints.extend(hint.whole());
             let origin = self.origin(span);
             self.loaded.hints.push((hint, origin));
+        }
+    }
+
+    fn peers(&mut self, value: &Spanned<DeValue<'_>>) {
+        for (span, peer) in self.entries("peer", peers::FIELDS, value, peers::read) {
+            self.loaded.config.peers.push(peer);
+            let origin = self.origin(span);
+            self.loaded.peers.push(origin);
         }
     }
 
@@ -206,7 +215,7 @@ fn is_section(name: &str) -> bool {
 fn sections() -> Vec<&'static str> {
     let mut sections: Vec<_> = KEYS.iter().map(SettingKey::section).collect();
     sections.dedup();
-    sections.extend(["account", "account_range", "hint", "token"]);
+    sections.extend(["account", "account_range", "hint", "peer", "token"]);
     sections
 }
 

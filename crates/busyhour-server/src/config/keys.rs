@@ -1,3 +1,5 @@
+mod limits;
+
 use super::{
     Allowed, SettingKey,
     allowed::SECONDS_OF_LIFE,
@@ -5,14 +7,19 @@ use super::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
         call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
         pcp_name, pmcd_or, put, realm, seconds, show_advertised_or, show_or, show_path_or,
-        show_socket_place, show_stream_listen, socket_place, stream_listen, url_or, user_or,
-        workers,
+        show_socket_place, show_stream_listen, socket_place, stream_listen, text_or, url_or,
+        user_or, workers,
     },
 };
 use busyhour_store::masked;
 
 /// Every setting, in the order of the reference.
-pub const KEYS: &[SettingKey] = &[
+pub const KEYS: &[SettingKey] = &joined::<{ len(PARTS) }>(PARTS);
+
+const PARTS: &[&[SettingKey]] = &[PROTOCOLS, limits::LIMITS, OPERATION];
+
+/// What the server says and does on the wire.
+const PROTOCOLS: &[SettingKey] = &[
     SettingKey {
         path: "sip.listen",
         allowed: Allowed::Addresses,
@@ -243,204 +250,49 @@ pub const KEYS: &[SettingKey] = &[
         show: |config| config.calls.ring_time.as_secs().to_string(),
     },
     SettingKey {
-        path: "limits.devices",
-        allowed: whole(1, 100_000_000, "devices"),
-        help: "Addresses of record with bindings or work in progress",
-        assign: |config, text| put(&mut config.limits.devices_max, text.parse().ok()),
-        show: |config| config.limits.devices_max.to_string(),
+        path: "calls.records_days",
+        allowed: whole(1, 36_500, "days"),
+        help: "How long records of ended calls are kept",
+        assign: |config, text| put(&mut config.calls.records_days, text.parse().ok()),
+        show: |config| config.calls.records_days.to_string(),
     },
     SettingKey {
-        path: "limits.transactions",
-        allowed: whole(64, 16_777_216, "responses"),
-        help: "Responses kept for retransmitted requests",
-        assign: |config, text| put(&mut config.limits.transactions_max, text.parse().ok()),
-        show: |config| config.limits.transactions_max.to_string(),
+        path: "calls.records_max",
+        allowed: whole(0, 1_000_000_000, "records"),
+        help: "How many records of ended calls are kept, in memory at most 10,000; 0 keeps none",
+        assign: |config, text| put(&mut config.calls.records_max, text.parse().ok()),
+        show: |config| config.calls.records_max.to_string(),
+    },
+];
+
+/// How it is run and watched.
+const OPERATION: &[SettingKey] = &[
+    SettingKey {
+        path: "hep.server",
+        allowed: Allowed::Text("an IP address and port such as 192.0.2.9:9060, or off"),
+        help: "A capture server such as Homer that gets a copy of each SIP message by HEP version 3 over UDP",
+        assign: |config, text| put(&mut config.hep.server, address_or(OFF, text)),
+        show: |config| show_or(OFF, config.hep.server.as_ref()),
     },
     SettingKey {
-        path: "limits.nonces",
-        allowed: whole(1024, 100_000_000, "nonces"),
-        help: "Nonces whose last use is remembered; beyond that, devices are challenged once more",
-        assign: |config, text| put(&mut config.limits.nonces_max, text.parse().ok()),
-        show: |config| config.limits.nonces_max.to_string(),
+        path: "hep.capture_id",
+        allowed: whole(0, 4_294_967_295, "capture ids"),
+        help: "The number by which the capture server knows this one",
+        assign: |config, text| put(&mut config.hep.capture_id, text.parse().ok()),
+        show: |config| config.hep.capture_id.to_string(),
     },
     SettingKey {
-        path: "limits.watchers",
-        allowed: whole(0, 100_000_000, "subscriptions"),
-        help: "Subscriptions at a time",
-        assign: |config, text| put(&mut config.limits.watchers_max, text.parse().ok()),
-        show: |config| config.limits.watchers_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.mailboxes",
-        allowed: whole(0, 100_000_000, "mailboxes"),
-        help: "Mailboxes with a known state; more are refused, over HTTP with 409, over SIP with 503",
-        assign: |config, text| put(&mut config.limits.mailboxes_max, text.parse().ok()),
-        show: |config| config.limits.mailboxes_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.hints",
-        allowed: whole(0, 10_000_000, "hints"),
-        help: "Hints, including those of accounts and of the configuration; more are refused, over HTTP with 409",
-        assign: |config, text| put(&mut config.limits.hints_max, text.parse().ok()),
-        show: |config| config.limits.hints_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.publications",
-        allowed: whole(0, 100_000_000, "publications"),
-        help: "Publications at a time; more are answered 503",
-        assign: |config, text| put(&mut config.limits.publications_max, text.parse().ok()),
-        show: |config| config.limits.publications_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.publications_per_device",
-        allowed: whole(1, 64, "publications"),
-        help: "Publications of one address of record at a time; more are answered 480",
-        assign: |config, text| {
-            put(
-                &mut config.limits.publications_per_device_max,
-                text.parse().ok(),
-            )
+        path: "hep.password",
+        allowed: Allowed::Text("a text, or off"),
+        help: "The password that the capture server wants",
+        assign: |config, text| put(&mut config.hep.password, text_or(OFF, text)),
+        show: |config| {
+            config
+                .hep
+                .password
+                .as_ref()
+                .map_or(OFF.into(), |_| MASKED.into())
         },
-        show: |config| config.limits.publications_per_device_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.device_queue",
-        allowed: whole(1, 65536, "datagrams"),
-        help: "Requests that may wait for one device; more are dropped, or answered 503 over a connection",
-        assign: |config, text| put(&mut config.limits.device_queue_max, text.parse().ok()),
-        show: |config| config.limits.device_queue_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.connections",
-        allowed: whole(1, 1_000_000, "connections"),
-        help: "SIP connections at a time; one more closes the oldest connection without an accepted request",
-        assign: |config, text| put(&mut config.sip.connections_max, text.parse().ok()),
-        show: |config| config.sip.connections_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.connections_per_source",
-        allowed: whole(1, 1_000_000, "connections"),
-        help: "SIP connections from one IPv4 address or IPv6 network of 64 bits",
-        assign: |config, text| {
-            put(
-                &mut config.sip.connections_per_source_max,
-                text.parse().ok(),
-            )
-        },
-        show: |config| config.sip.connections_per_source_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.connection_queue_kib",
-        allowed: whole(64, 65_536, "KiB"),
-        help: "Bytes that may wait to be sent on one connection; NOTIFYs may use half of them, and are sent later beyond that",
-        assign: |config, text| put(&mut config.sip.connection_queue_kib, text.parse().ok()),
-        show: |config| config.sip.connection_queue_kib.to_string(),
-    },
-    SettingKey {
-        path: "limits.connection_memory_mib",
-        allowed: whole(8, 65_536, "MiB"),
-        help: "Memory for incomplete messages of connections; half of it is reserved for connections with an accepted request",
-        assign: |config, text| put(&mut config.sip.connection_memory_mib, text.parse().ok()),
-        show: |config| config.sip.connection_memory_mib.to_string(),
-    },
-    SettingKey {
-        path: "limits.connection_memory_per_source_kib",
-        allowed: whole(256, 1_048_576, "KiB"),
-        help: "The share of limits.connection_memory_mib of one IPv4 address or IPv6 network of 64 bits; half of that without an accepted request",
-        assign: |config, text| {
-            put(
-                &mut config.sip.connection_memory_per_source_kib,
-                text.parse().ok(),
-            )
-        },
-        show: |config| config.sip.connection_memory_per_source_kib.to_string(),
-    },
-    SettingKey {
-        path: "limits.handshakes",
-        allowed: whole(1, 1_000_000, "handshakes"),
-        help: "Unfinished TLS handshakes at a time; one more ends the oldest if it has lasted over two seconds, otherwise waits in the kernel",
-        assign: |config, text| put(&mut config.sip.handshakes_max, text.parse().ok()),
-        show: |config| config.sip.handshakes_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.handshakes_per_source",
-        allowed: whole(1, 1_000_000, "handshakes"),
-        help: "Unfinished TLS handshakes from one IPv4 address or IPv6 network of 64 bits; more are closed, and counted",
-        assign: |config, text| put(&mut config.sip.handshakes_per_source_max, text.parse().ok()),
-        show: |config| config.sip.handshakes_per_source_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.calls",
-        allowed: whole(16, 16_777_216, "calls"),
-        help: "Calls at a time, and requests that wait for their answer; more requests are refused, and counted",
-        assign: |config, text| put(&mut config.limits.calls_max, text.parse().ok()),
-        show: |config| config.limits.calls_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.iax2_calls",
-        allowed: whole(16, 16_777_216, "calls"),
-        help: "Registrations over IAX2 in progress; more are not answered, and counted",
-        assign: |config, text| put(&mut config.limits.iax2_calls_max, text.parse().ok()),
-        show: |config| config.limits.iax2_calls_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.iax2_calls_per_source",
-        allowed: whole(1, 32_767, "calls"),
-        help: "Registrations over IAX2 in progress from one IP address",
-        assign: |config, text| {
-            put(
-                &mut config.limits.iax2_calls_per_source_max,
-                text.parse().ok(),
-            )
-        },
-        show: |config| config.limits.iax2_calls_per_source_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.iax2_records",
-        allowed: whole(16, 16_777_216, "calls"),
-        help: "Ended IAX2 calls that are remembered for at most 10 s, to recognise late duplicates",
-        assign: |config, text| put(&mut config.limits.iax2_records_max, text.parse().ok()),
-        show: |config| config.limits.iax2_records_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.source_percent",
-        allowed: whole(1, 100, "percent"),
-        help: "The part of a limit that one IPv4 address or IPv6 network of 64 bits may hold, but at least 1,024 devices, subscriptions and publications; set 100 behind a proxy or one NAT",
-        assign: |config, text| put(&mut config.limits.source_percent, text.parse().ok()),
-        show: |config| config.limits.source_percent.to_string(),
-    },
-    SettingKey {
-        path: "limits.account_percent",
-        allowed: whole(1, 100, "percent"),
-        help: "The part of a limit that one account may hold",
-        assign: |config, text| put(&mut config.limits.account_percent, text.parse().ok()),
-        show: |config| config.limits.account_percent.to_string(),
-    },
-    SettingKey {
-        path: "limits.dialog_bytes",
-        allowed: whole(512, 65_535, "bytes"),
-        help: "Bytes that a subscription keeps of its SUBSCRIBE: route, addresses, names; a longer one is answered 513",
-        assign: |config, text| put(&mut config.limits.dialog_bytes_max, text.parse().ok()),
-        show: |config| config.limits.dialog_bytes_max.to_string(),
-    },
-    SettingKey {
-        path: "limits.unproven_per_second",
-        allowed: whole(0, 100_000, "datagrams"),
-        help: "Answers in a second to one source that shows no right credentials, and NOTIFYs before its first answer; ten times as many at once; 0 means no limit",
-        assign: |config, text| put(&mut config.limits.unproven_per_second, text.parse().ok()),
-        show: |config| config.limits.unproven_per_second.to_string(),
-    },
-    SettingKey {
-        path: "limits.contact_bytes",
-        allowed: whole(512, 16_384, "bytes"),
-        help: "Bytes that a binding keeps of its REGISTER: contact, path, names; a longer one is answered 513",
-        assign: |config, text| {
-            put(
-                &mut config.registration.contact_bytes_max,
-                text.parse().ok(),
-            )
-        },
-        show: |config| config.registration.contact_bytes_max.to_string(),
     },
     SettingKey {
         path: "http.listen",
@@ -686,6 +538,34 @@ pub const KEYS: &[SettingKey] = &[
         show: |config| format!("{:?}", config.log.format).to_lowercase(),
     },
 ];
+
+/// All rows of several tables, one table after the other.
+const fn joined<const LEN: usize>(tables: &[&[SettingKey]]) -> [SettingKey; LEN] {
+    let mut all = [PROTOCOLS[0]; LEN];
+    let (mut count, mut table) = (0, 0);
+    while table < tables.len() {
+        let mut row = 0;
+        while row < tables[table].len() {
+            all[count] = tables[table][row];
+            count += 1;
+            row += 1;
+        }
+        table += 1;
+    }
+    all
+}
+
+const fn len(tables: &[&[SettingKey]]) -> usize {
+    let (mut len, mut table) = (0, 0);
+    while table < tables.len() {
+        len += tables[table].len();
+        table += 1;
+    }
+    len
+}
+
+/// A secret is not shown.
+const MASKED: &str = "***";
 
 const fn whole(min: u64, max: u64, unit: &'static str) -> Allowed {
     Allowed::Whole { min, max, unit }

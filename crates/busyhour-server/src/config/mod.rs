@@ -41,7 +41,10 @@ pub use setting_key::SettingKey;
 pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::graphite::Graphite;
 
-use crate::server::{Authentication, CallConfig, HintConfig, Limits, ServerConfig};
+use crate::server::{
+    Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, PeerConfig,
+    ServerConfig,
+};
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, RegistrationPolicy, watch::WatchPolicy};
@@ -67,6 +70,8 @@ pub struct Config {
     pub watch: WatchPolicy,
     /// Calls between devices: the `[calls]` section.
     pub calls: CallConfig,
+    /// The capture server: the `[hep]` section.
+    pub hep: Hep,
     /// Limits of all tables: the `[limits]` section.
     pub limits: Limits,
     /// The dashboard, its API and the metrics.
@@ -83,8 +88,42 @@ pub struct Config {
     pub accounts: ConfiguredAccounts,
     /// The tokens for HTTP: each `[[token]]`.
     pub tokens: Vec<Token>,
+    /// Other servers and gateways that are trusted: each `[[peer]]`.
+    pub peers: Vec<PeerConfig>,
     /// Extensions whose state combines the states of devices.
     pub hints: Vec<HintConfig>,
+}
+
+/// The `[hep]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hep {
+    /// Where copies of messages are sent to.
+    pub server: Option<SocketAddr>,
+    /// Our number there.
+    pub capture_id: u32,
+    /// The password that it wants.
+    pub password: Option<String>,
+}
+
+impl Default for Hep {
+    fn default() -> Self {
+        Self {
+            server: None,
+            capture_id: 2001,
+            password: None,
+        }
+    }
+}
+
+impl Hep {
+    fn capture(&self) -> CaptureConfig {
+        let hep = self.server.map(|address| CaptureServer {
+            address,
+            capture_id: self.capture_id,
+            password: self.password.clone().unwrap_or_default(),
+        });
+        CaptureConfig { hep }
+    }
 }
 
 /// The `[sip]` section.
@@ -290,6 +329,8 @@ pub struct Loaded {
     pub origins: BTreeMap<&'static str, SettingOrigin>,
     /// Each hint as it was written, and its place.
     hints: Vec<(WrittenHint, SettingOrigin)>,
+    /// The place of each peer.
+    peers: Vec<SettingOrigin>,
     /// The file's text is unknown, so that relations between its settings cannot be
     /// checked.
     is_unread: bool,
@@ -380,6 +421,7 @@ impl Config {
             config: Self::default(),
             origins: BTreeMap::new(),
             hints: Vec::new(),
+            peers: Vec::new(),
             is_unread: text.is_err(),
             invalid: BTreeSet::new(),
             warnings: Vec::new(),
@@ -412,7 +454,9 @@ impl Config {
             watch: self.watch.clone(),
             calls: self.calls.clone(),
             limits: self.limits.clone(),
+            capture: self.hep.capture(),
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
+            peers: self.peers.clone(),
             hints: self.hints.clone(),
             ..ServerConfig::default()
         }

@@ -16,6 +16,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     accounts(&mut out, loaded);
     tokens(&mut out, loaded);
     hints(&mut out, loaded);
+    peers(&mut out, loaded);
     out
 }
 
@@ -100,6 +101,41 @@ fn hints(out: &mut String, loaded: &Loaded) {
     }
 }
 
+fn peers(out: &mut String, loaded: &Loaded) {
+    if loaded.config.peers.is_empty() {
+        out.push_str(NO_PEERS);
+    }
+    for peer in &loaded.config.peers {
+        let list = |values: Vec<String>| {
+            let quoted: Vec<_> = values.iter().map(|value| quote(value)).collect();
+            quoted.join(", ")
+        };
+        let addresses = peer.addresses.iter().map(ToString::to_string).collect();
+        let _ = write!(
+            out,
+            "\n[[peer]]\nname = {}\naddresses = [{}]\nmay_call = {}\nmay_publish = {}\n\
+             prefixes = [{}]\ndomains = [{}]\ndefault = {}\n",
+            quote(&peer.name),
+            list(addresses),
+            peer.may_call,
+            peer.may_publish,
+            list(peer.prefixes.clone()),
+            list(peer.domains.clone()),
+            peer.is_default,
+        );
+        if let Some(host) = &peer.host {
+            let _ = writeln!(out, "host = {}", quote(host));
+        }
+        let _ = writeln!(
+            out,
+            "probe_seconds = {}\nfailover_seconds = {}\nshare_percent = {}",
+            peer.probe_interval.as_secs(),
+            peer.silence_max.as_secs(),
+            peer.share_percent
+        );
+    }
+}
+
 const HEAD: &str = "\
 # The configuration of `busyhour serve`. The comment after each value says where the value comes from.
 ";
@@ -135,6 +171,22 @@ const NO_HINTS: &str = "
 # [[hint]]
 # extension = \"100\"
 # devices = [\"alice\", \"bob\"]
+";
+const NO_PEERS: &str = "
+# Other servers and gateways that are trusted by their address, what they may do, and which calls go to them:
+#
+# [[peer]]
+# name = \"gateway\"
+# addresses = [\"192.0.2.10\", \"192.0.2.11:5080\"]   # also networks, 192.0.2.0/24; calls go to the first address that is up
+# may_call = true                # calls our users without a password, and says who calls
+# may_publish = false            # publishes the state of all our users
+# prefixes = [\"0\", \"+\"]         # calls to unknown users of ours that begin so go to it
+# domains = [\"sip.example.net\"]  # and calls to these domains
+# default = false                # and those to all other unknown users of ours
+# host = \"sip.example.net\"       # the host in the Request-URI of these calls; without it, what the caller wrote
+# probe_seconds = 30             # how often each address is sent OPTIONS; 0 is never
+# failover_seconds = 4           # after so much silence the next address is tried
+# share_percent = 50             # its part of calls, their memory, and publications
 ";
 const MASKED: &str = "password = \"(not shown)\"";
 

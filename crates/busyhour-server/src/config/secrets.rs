@@ -49,7 +49,7 @@ fn holds_secrets(config: &Config) -> bool {
 
 fn has_password(config: &Config) -> bool {
     let url = config.store.url.as_ref();
-    url.is_some_and(|url| masked(url) != *url)
+    config.hep.password.is_some() || url.is_some_and(|url| masked(url) != *url)
 }
 
 const READABLE_BY_ALL: u32 = 0o004;

@@ -2,6 +2,7 @@ use super::{Allowed, Config, KEYS};
 
 /// One setting. The same row serves the file, the environment, the flags, the checks,
 /// the printed configuration and the reference.
+#[derive(Clone, Copy)]
 pub struct SettingKey {
     /// Section and name, such as `sip.listen`.
     pub path: &'static str,

@@ -166,6 +166,14 @@ pub(super) fn user_or(word: &str, text: &str) -> Option<Option<String>> {
     }
 }
 
+pub(super) fn text_or(word: &str, text: &str) -> Option<Option<String>> {
+    match text {
+        "" => None,
+        text if text == word => Some(None),
+        text => Some(Some(text.to_owned())),
+    }
+}
+
 pub(super) fn pcp_name(text: &str) -> Option<String> {
     let is_part = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic())

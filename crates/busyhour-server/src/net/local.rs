@@ -1,5 +1,5 @@
 //! The local address of a received or sent datagram, if the socket is bound to all
-//! addresses (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+//! addresses (`IP_PKTINFO`, `IPV6_RECVPKTINFO`), and that of one that is to be sent.
 
 use nix::{
     cmsg_space, libc,
@@ -7,7 +7,7 @@ use nix::{
 };
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::fd::AsFd,
 };
 
@@ -22,6 +22,22 @@ pub(super) fn ask_for_local(socket: &impl AsFd, bound: SocketAddr) -> io::Result
         SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?,
     }
     Ok(())
+}
+
+/// The address that the system would send datagrams to `remote` from.
+///
+/// # Errors
+///
+/// When there is no way there.
+pub(super) fn source_to(remote: SocketAddr) -> io::Result<IpAddr> {
+    let any = match remote {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    // Nothing is sent.
+    socket.connect(remote)?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// The local address in the kernel's control message; `None` for another message, or an

@@ -4,7 +4,7 @@ use super::{Datagram, StreamMessage, Streams, Udp};
 use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError, Server};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::Flow;
-use std::{io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 /// The sockets of SIP and of IAX2; a flow tells which one to use.
 ///
@@ -25,6 +25,7 @@ use std::{io, time::Duration};
 ///     sip: Udp::bind(&UdpOptions::new(["127.0.0.1:0".parse()?]))?,
 ///     streams: Streams::bind(StreamOptions::default())?,
 ///     iax2: Udp::bind(&UdpOptions::new([]))?,
+///     capture: Udp::bind(&UdpOptions::new([]))?,
 /// });
 /// let here = network.sip.addresses()[0];
 /// let runtime = Runtime::builder().workers(1).build()?;
@@ -54,6 +55,8 @@ pub struct Sockets {
     pub streams: Streams,
     /// Where IAX2 is spoken.
     pub iax2: Udp,
+    /// Where copies of messages leave; nothing is received.
+    pub capture: Udp,
 }
 
 impl Sockets {
@@ -131,7 +134,24 @@ impl Network for Sockets {
         self.streams.expect_keepalives(flow, within);
     }
 
-    /// The sum of all sockets.
+    fn send_capture(&self, server: SocketAddr, packet: Buffer) -> Result<(), SendError> {
+        let local = self
+            .capture
+            .addresses()
+            .first()
+            .ok_or(SendError::NoSocket)?;
+        self.capture.send(Flow::udp(*local, server), packet)
+    }
+
+    fn capture_stats(&self) -> NetworkStats {
+        self.capture.stats()
+    }
+
+    fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        self.sip.local_to(remote)
+    }
+
+    /// The sum of all sockets for devices.
     fn stats(&self) -> NetworkStats {
         let mut sum = self.sip.stats();
         sum += self.iax2.stats();
@@ -143,6 +163,7 @@ impl Network for Sockets {
         let mut queues = self.sip.queues();
         queues.extend(self.iax2.queues());
         queues.extend(self.streams.queues());
+        queues.extend(self.capture.queues());
         queues
     }
 }

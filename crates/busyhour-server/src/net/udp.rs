@@ -1,6 +1,7 @@
 use super::{
     BindError,
     bind::bind,
+    local::source_to,
     receive::Receiver,
     send::{Outgoing, SendQueue},
     stats::SocketCounters,
@@ -200,6 +201,23 @@ impl Network for Udp {
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
         let port = self.port(flow.local).ok_or(SendError::NoSocket)?;
         port.send(flow, datagram)
+    }
+
+    /// The socket of the address that the system would send from; else one of all addresses
+    /// of that family; else one that is, as that address, of this machine alone or not.
+    fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        let ip = source_to(remote).ok()?;
+        let sockets = || {
+            let sockets = self.sockets.iter();
+            sockets.filter(|port| port.local.is_ipv4() == ip.is_ipv4())
+        };
+        let exact = sockets().find(|port| port.local.ip() == ip);
+        if let Some(port) = exact.or_else(|| sockets().find(|port| port.is_of_all())) {
+            return Some(SocketAddr::new(ip, port.local.port()));
+        }
+        let is_loopback = ip.is_loopback();
+        let mut others = sockets().map(|port| port.local);
+        others.find(|local| local.ip().is_loopback() == is_loopback)
     }
 
     /// The sum of all sockets.

@@ -2,7 +2,7 @@
 //! anything is restored.
 
 use super::{
-    Authentication, Limits, Network, ServerConfig, StartError,
+    Authentication, Limits, Network, PeerConfig, ServerConfig, StartError,
     access::{
         account_policy::AccountPolicy,
         accounts::AccountDirectory,
@@ -11,7 +11,10 @@ use super::{
         logins::{self, Logins},
         nonces::Nonces,
     },
+    call::call_log::CallLog,
     call::calls::{CallBounds, Calls, SHARDS as CALL_SHARDS, ServerEdge},
+    capture::message_tap::MessageTap,
+    change::changes::{Changes, StatePortion},
     core::Core,
     device::{
         compositor::Compositor,
@@ -25,6 +28,7 @@ use super::{
         load_control::LoadControl,
         shares::{self, Holders, Shares},
     },
+    peer::peers::Peers,
     persistence::Persistence,
     random::{Secrets, random_key},
     server_clock::ServerClock,
@@ -38,7 +42,7 @@ use super::{
     steady::Steady,
     watcher::{watcher_context::WatcherContext, watchers::Watchers},
 };
-use busyhour::runtime::Runtime;
+use busyhour::{bus::Name, runtime::Runtime};
 use busyhour_proxy::{Policy, dialogs::DialogPolicy};
 use busyhour_sip::auth::Authenticator;
 use busyhour_store::{Account, Store, TokenRows};
@@ -51,6 +55,8 @@ pub(super) struct Kept {
     pub(super) steady: Steady,
     /// No row has this id or a higher one.
     pub(super) first_id: u64,
+    /// No record of a call has a higher id.
+    pub(super) last_call_record: u64,
     /// Signs what the proxy writes into routes.
     pub(super) route_key: [u8; 32],
     /// See [`Contents::run`](busyhour_store::Contents::run).
@@ -79,6 +85,7 @@ pub(super) fn assemble(
     let secrets = Arc::new(Secrets::new(&runtime)?);
     let holders = Holders::new(secrets.table_seeds[0]);
     let clock = Arc::new(ServerClock::new(runtime.clock().clone(), kept.steady));
+    let changes = Arc::new(Changes::new(&runtime, clock.clone()));
     let waiting = bounds.phones(store.stats().queue_capacity as usize);
     let persistence = Persistence::new(store, clock.clone(), kept.first_id, kept.run, waiting);
     let persistence = Arc::new(persistence);
@@ -95,8 +102,13 @@ pub(super) fn assemble(
         &iax2::policy(config.call_tokens, is_open(&config), &config.limits),
     ));
     let topics = StateTopics::new(&runtime);
-    let mailboxes = Mailboxes::new(&runtime, &config, accounts.clone(), persistence.clone());
-    let mailboxes = Arc::new(mailboxes);
+    let mailboxes = Arc::new(Mailboxes::new(
+        &runtime,
+        &config,
+        accounts.clone(),
+        persistence.clone(),
+        changes.clone(),
+    ));
     let compositor = Compositor::new(
         &config,
         bounds.phones(config.limits.publications_max),
@@ -111,6 +123,7 @@ pub(super) fn assemble(
         flows: Flows::new(&config, secrets.table_seeds[0]),
         topics,
         compositor,
+        changes: changes.clone(),
         clock: clock.clone(),
         responder: responder.clone(),
         persistence: persistence.clone(),
@@ -121,14 +134,33 @@ pub(super) fn assemble(
         load: load.clone(),
         calls: OnceLock::new(),
     });
-    let edge = ServerEdge::new(config.advertised.clone(), config.domains(), kept.route_key);
+    let peers = Arc::new(Peers::new(
+        &config.peers,
+        config.advertised.clone(),
+        secrets.table_seeds[0],
+        &holders,
+        clock.clone(),
+        responder.clone(),
+    ));
+    let edge = ServerEdge::new(
+        config.advertised.clone(),
+        config.domains(),
+        kept.route_key,
+        peers.clone(),
+    );
+    let call_log = Arc::new(CallLog::new(
+        &config.calls,
+        kept.last_call_record,
+        persistence.clone(),
+        clock.clone(),
+    ));
     let calls = Arc::new(Calls::new(
         &runtime,
         (edge, secrets.table_seeds[0]),
         call_bounds(&config, &bounds),
         responder.clone(),
-        devices.clone(),
-        clock.clone(),
+        (devices.clone(), peers.clone()),
+        (changes.clone(), clock.clone(), call_log.clone()),
     ));
     tell_calls_of_flows(&devices, &calls);
     let watchers = Arc::new(Watchers::new(
@@ -145,7 +177,9 @@ pub(super) fn assemble(
         persistence.clone(),
         devices.clone(),
         watchers.clone(),
+        changes.clone(),
     ));
+    tell_states(&changes, &mailboxes, &hints, &calls, &devices);
     let watching = Arc::new(WatcherContext {
         watchers: watchers.clone(),
         hints: hints.clone(),
@@ -179,6 +213,7 @@ pub(super) fn assemble(
         runtime,
         config,
         clock,
+        changes,
         persistence,
         responder,
         holders,
@@ -189,6 +224,8 @@ pub(super) fn assemble(
         mailboxes,
         iax2,
         devices,
+        call_log,
+        peers,
         calls,
         watchers,
         hints,
@@ -214,9 +251,17 @@ fn responder(
         answer_min: bounds.buffer_bytes / ANSWERS_PART / transactions_max as u64,
         requests: bounds.part_of_memory(REQUESTS_PART),
     };
+    let buffers = runtime.buffers();
+    let packets = buffers.owned_by("HEP packets");
+    let tap = MessageTap::new(
+        &config.capture,
+        network.clone(),
+        packets.unwrap_or_else(|_| buffers.clone()),
+        runtime.clock().clone(),
+    );
     Responder::new(
         runtime.clone(),
-        network,
+        (network, Arc::new(tap)),
         Transactions::new(transactions_max, memory, transaction_seeds),
         Holders::new(seed),
         Unproven::new(config.limits.unproven_per_second),
@@ -235,6 +280,44 @@ fn tell_calls_of_flows(devices: &DeviceContext, calls: &Arc<Calls>) {
     let _ = devices.calls.set(tell);
 }
 
+/// Lets those who begin to read changes learn what is so.
+fn tell_states(
+    changes: &Changes,
+    mailboxes: &Arc<Mailboxes>,
+    hints: &Arc<Hints>,
+    calls: &Arc<Calls>,
+    devices: &Arc<DeviceContext>,
+) {
+    let mailboxes = Arc::downgrade(mailboxes);
+    let (hints, calls) = (Arc::downgrade(hints), Arc::downgrade(calls));
+    let devices = Arc::downgrade(devices);
+    let next = move |portion: StatePortion| match portion {
+        StatePortion::Mailboxes(after) => {
+            let last = mailboxes.upgrade()?.tell_states(after.as_ref());
+            Some(match last {
+                None => StatePortion::Hints(None),
+                last => StatePortion::Mailboxes(last),
+            })
+        }
+        StatePortion::Hints(after) => {
+            let last = hints.upgrade()?.tell_states(after.as_ref());
+            Some(match last {
+                None => StatePortion::Calls(0),
+                last => StatePortion::Hints(last),
+            })
+        }
+        StatePortion::Calls(shard) => Some(match calls.upgrade()?.tell_states(shard) {
+            true => StatePortion::Calls(shard + 1),
+            false => StatePortion::Devices(0),
+        }),
+        StatePortion::Devices(shard) => {
+            let is_told = devices.upgrade()?.tell_states(shard);
+            is_told.then_some(StatePortion::Devices(shard + 1))
+        }
+    };
+    changes.tell_states_with(Box::new(next));
+}
+
 fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
     let limits = &config.limits;
     let realm = config.authentication.realm();
@@ -243,6 +326,7 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
         let share = limits.calls_max as u64 * percent / 100;
         usize::try_from(2 * share).unwrap_or(usize::MAX) / CALL_SHARDS + CALLS_MIN
     };
+    let of_peer = |peer: &PeerConfig| (Name::new(&peer.name), of_shard(peer.share_percent));
     CallBounds {
         policy: Policy {
             transactions_max: CALL_TRANSACTIONS * limits.calls_max,
@@ -254,6 +338,7 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
             calls_max: limits.calls_max,
             calls_per_source_max: of_shard(limits.source_percent),
             calls_per_account_max: of_shard(limits.account_percent),
+            calls_per_peer_max: config.peers.iter().map(of_peer).collect(),
             ..DialogPolicy::default()
         },
         transactions: bounds.phones(CALL_TRANSACTIONS * limits.calls_max),

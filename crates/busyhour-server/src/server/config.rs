@@ -1,10 +1,10 @@
 //! The settings of the server, checked and typed.
 
-use super::{Accounts, HintConfig, NoAccounts};
+use super::{Accounts, HintConfig, NoAccounts, PeerConfig};
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
 use busyhour_sip::auth::Algorithm;
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
 
 /// The whole configuration of a [`Server`](super::Server).
 ///
@@ -43,6 +43,11 @@ pub struct ServerConfig {
     pub probe_interval: Duration,
     /// Calls between devices.
     pub calls: CallConfig,
+    /// Who gets copies of messages.
+    pub capture: CaptureConfig,
+    /// Other servers and gateways that are trusted; of those that have a request's source,
+    /// the first one counts.
+    pub peers: Vec<PeerConfig>,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
     /// Bounds of every table.
@@ -69,10 +74,30 @@ impl Default for ServerConfig {
             watch: WatchPolicy::default(),
             probe_interval: Duration::ZERO,
             calls: CallConfig::default(),
+            capture: CaptureConfig::default(),
+            peers: Vec::new(),
             hints: Vec::new(),
             limits: Limits::default(),
         }
     }
+}
+
+/// Who gets copies of messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CaptureConfig {
+    /// A capture server.
+    pub hep: Option<CaptureServer>,
+}
+
+/// A capture server such as Homer, which takes HEP version 3 over UDP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Our number there.
+    pub capture_id: u32,
+    /// The password that it wants; empty for none.
+    pub password: String,
 }
 
 /// What happens to calls.
@@ -84,6 +109,10 @@ pub struct CallConfig {
     /// How long a device rings before the voicemail takes the call; without one, as long as
     /// the caller waits.
     pub ring_time: Duration,
+    /// For how many days records of calls are kept.
+    pub records_days: u32,
+    /// How many of them are kept; 0 keeps none.
+    pub records_max: u64,
 }
 
 impl Default for CallConfig {
@@ -91,6 +120,8 @@ impl Default for CallConfig {
         Self {
             voicemail: None,
             ring_time: Duration::from_secs(25),
+            records_days: 30,
+            records_max: 1_000_000,
         }
     }
 }

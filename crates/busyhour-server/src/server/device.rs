@@ -47,6 +47,7 @@ use self::{
     device_request::{DeviceRequest, Iax2InboundRequest},
 };
 use super::{
+    change::record::RegistrationEvent,
     load::shares::Holder,
     sip::{inbound_request::InboundRequest, responder::answer_flow, transactions::TransactionKey},
 };
@@ -524,6 +525,10 @@ impl Device {
         context
             .log
             .accepted(&self.aor, way, draft.tally, &state.bindings, took);
+        if draft.is_visible {
+            let event = RegistrationEvent::of(draft.tally);
+            self.tell_registration(context, state, Some(event));
+        }
         self.publish_registration(context, state, draft.is_visible);
         if let Some(flow) = lost {
             // The end of its connection would not be reported any more, and unreachable
@@ -600,6 +605,11 @@ impl Device {
                 let flow = last.contact.flow();
                 context.log.ended(&self.aor, flow, left, reason);
             }
+            let event = match is_revoked {
+                true => RegistrationEvent::Deactivated,
+                false => RegistrationEvent::Expired,
+            };
+            self.tell_registration(context, state, Some(event));
             self.publish_registration(context, state, true);
         }
     }

@@ -10,13 +10,25 @@ use busyhour::{
     serializer::Serializer,
     timer::{AddError, TimerHandle, Timers},
 };
+use std::time::Duration;
 
 /// Set for a deadline, or not.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryTimer(Option<(Instant, TimerHandle)>);
 
+/// What the expiry timers of one kind have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExpiryOptions {
+    /// What the list of timers calls them.
+    pub(super) label: &'static str,
+    /// How late they may fire, so that many fire together: each wake-up of a thread costs
+    /// more than what most of them have to do.
+    pub(super) slack: Duration,
+}
+
 impl ExpiryTimer {
-    /// Makes sure that `fire` runs on `serializer` at `deadline` or earlier.
+    /// Makes sure that `fire` runs on `serializer` at `deadline`, plus the slack of its
+    /// kind, or earlier.
     ///
     /// # Errors
     ///
@@ -24,7 +36,7 @@ impl ExpiryTimer {
     pub(super) fn set(
         &mut self,
         deadline: Instant,
-        label: &'static str,
+        options: ExpiryOptions,
         timers: &Timers,
         serializer: &Serializer,
         fire: impl FnOnce() + Send + 'static,
@@ -32,8 +44,9 @@ impl ExpiryTimer {
         if self.fires_by(deadline) {
             return Ok(());
         }
-        let timer = timers.timer().label(label).at(deadline).on(serializer);
-        let handle = timer.run(fire)?;
+        let ExpiryOptions { label, slack } = options;
+        let timer = timers.timer().label(label).slack(slack).at(deadline);
+        let handle = timer.on(serializer).run(fire)?;
         if let Some((_, later)) = self.0.replace((deadline, handle)) {
             // If it still fires, it fires too early.
             let _ = timers.cancel(&later);

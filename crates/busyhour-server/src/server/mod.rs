@@ -37,7 +37,10 @@ mod access;
 mod expiry_timer;
 mod device;
 mod iax2;
+mod peer;
 mod call;
+mod capture;
+mod change;
 mod watcher;
 mod settings;
 mod load;
@@ -46,9 +49,18 @@ mod stats;
 pub use access::accounts::{Accounts, NoAccounts};
 pub use access::failures::FailureView;
 pub use access::provision::AccountError;
-pub use call::view::{CallRecordView, CallView};
-pub use config::{Authentication, CallConfig, Limits, ServerConfig};
+pub use busyhour_proxy::dialogs::CallOutcome;
+pub use call::view::CallView;
+pub use capture::message_tap::Direction;
+pub use capture::trace::{Trace, TraceListener, TraceRequest, TracedMessage};
+pub use change::filter::ChangeFilter;
+pub use change::history::Change;
+pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
+pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
 pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats};
+pub(crate) use peer::peer_config::mistakes as peer_mistakes;
+pub use peer::peer_config::{NotPeerAddress, PeerAddress, PeerConfig, PeerMistake};
+pub use peer::view::{PeerStats, PeerView};
 pub use random::RandomError;
 pub use settings::hint::HintView;
 pub use settings::hints::{HintConfig, HintRefusal};
@@ -58,15 +70,18 @@ pub use stats::listing::{Listed, Listing, NamedPage};
 pub(crate) use stats::nanos;
 pub use stats::queues::{ALL_QUEUES, QueueView};
 pub use stats::{
-    CallStats, HintStats, HttpStats, MailboxStats, PublishStats, QueueKindStats, RegistrarStats,
-    ServerStats, TrafficStats, WatchStats,
+    CallOutcomeStats, CallRecordStats, CallStats, CaptureStats, ChangeStats, HintStats,
+    HistogramBucket, HistogramStats, HttpStats, MailboxStats, PublishStats, QueueKindStats,
+    RegistrarStats, ServerStats, TrafficStats, WatchStats,
 };
 
 use self::core::Core;
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
 use busyhour_registrar::watch::{Mailbox, MessageSummary};
 use busyhour_sip::{Flow, ParseError};
-use busyhour_store::{Completion, Store, TokenListener};
+use busyhour_store::{
+    CallRecordQuery, CallRecordRow, Completion, Store, StoreError, TokenListener,
+};
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
@@ -193,9 +208,32 @@ impl Server {
         self.core.calls.live(limit)
     }
 
-    /// The last calls that ended, at most `limit` of them, the last one first.
-    pub fn call_records(&self, limit: usize) -> Vec<CallRecordView> {
-        self.core.calls.records(limit)
+    /// Records of calls that ended, the last one first. It reads the store, so it may block
+    /// for as long as the database needs.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    pub fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        self.core.call_log.read(query)
+    }
+
+    /// Gives `listener` a copy of each message of a device from now on, until the trace is
+    /// dropped; `None` if eight traces last already. While there is none, a message costs one
+    /// relaxed load.
+    pub fn trace(&self, request: TraceRequest, listener: TraceListener) -> Option<Trace> {
+        self.core.trace(request, listener)
+    }
+
+    /// Each address of each peer, and whether it is there.
+    pub fn peers(&self) -> Vec<PeerView> {
+        self.core.peers.list()
+    }
+
+    /// Begins to read what changes from now on: registrations, devices, mailboxes, hints and
+    /// calls. While nobody reads, nothing is told.
+    pub fn changes(&self, request: ChangeRequest) -> ChangeReader {
+        self.core.changes.read(request)
     }
 
     /// The runtime that it was started on.
@@ -336,6 +374,7 @@ impl Server {
     pub fn shutdown(&self, deadline: Duration) -> bool {
         self.core.is_closing.store(true, Ordering::Release);
         self.core.watching.end_subscriptions();
+        self.core.call_log.finish();
         let is_drained = self.core.persistence.store().close(deadline);
         self.core.responder.transactions().clear();
         is_drained

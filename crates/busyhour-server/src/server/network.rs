@@ -4,7 +4,7 @@ use super::stats::queues::QueueView;
 use busyhour::buffer::Buffer;
 use busyhour_sip::Flow;
 use serde::Serialize;
-use std::{ops::AddAssign, time::Duration};
+use std::{net::SocketAddr, ops::AddAssign, time::Duration};
 use thiserror::Error;
 
 /// Sends datagrams; the machine's sockets, or a simulation's.
@@ -41,6 +41,27 @@ pub trait Network: Send + Sync {
     /// The client of a connection was told to send something at least this often: the
     /// connection is closed after a longer silence.
     fn expect_keepalives(&self, _flow: Flow, _within: Duration) {}
+
+    /// Sends a copy of a message to a capture server, from a socket for that alone. Never
+    /// blocks.
+    ///
+    /// # Errors
+    ///
+    /// As for `send`.
+    fn send_capture(&self, _server: SocketAddr, _packet: Buffer) -> Result<(), SendError> {
+        Err(SendError::NoSocket)
+    }
+
+    /// The counters of that socket, which [`stats`](Self::stats) does not have.
+    fn capture_stats(&self) -> NetworkStats {
+        NetworkStats::default()
+    }
+
+    /// The address that datagrams to `remote` are sent from, with the port of a socket that
+    /// SIP is spoken on; `None` if there is none. It may ask the system.
+    fn local_to(&self, _remote: SocketAddr) -> Option<SocketAddr> {
+        None
+    }
 
     /// The counters of the network; empty for a network that does not count.
     fn stats(&self) -> NetworkStats {

@@ -1,11 +1,12 @@
 //! Starts a server: reads the store, and restores in the parts what it kept.
 
 use super::{
-    Authentication, HintRefusal, Network, ServerConfig,
+    Authentication, HintRefusal, Network, PeerMistake, ServerConfig,
     assemble::{Kept, assemble},
     call::route_key::RouteKey,
     core::Core,
     load::alerts::Alerts,
+    peer::peer_config,
     random::RandomError,
     settings::hint::SetBy,
     steady,
@@ -50,6 +51,9 @@ pub enum StartError {
     /// A hint of the configuration is invalid.
     #[error("hint {0}: {1}")]
     Hint(String, HintRefusal),
+    /// A peer of the configuration is invalid.
+    #[error("peer {0}: {1}")]
+    Peer(String, PeerMistake),
     /// The runtime takes no timers.
     #[error("timers: {0}")]
     Timers(#[from] AddError),
@@ -64,6 +68,7 @@ impl Core {
     ) -> Result<Arc<Self>, StartError> {
         let mut contents = store.load()?;
         check_realm(&config, &contents)?;
+        check_peers(&config)?;
         let bindings = std::mem::take(&mut contents.bindings);
         let soft_states = std::mem::take(&mut contents.soft_states);
         let ids = bindings.iter().map(|stored| stored.id.0);
@@ -76,6 +81,7 @@ impl Core {
             first_id: last_id.unwrap_or(0) + 1,
             route_key: route_key.key,
             run: contents.run,
+            last_call_record: contents.last_call_record,
         };
         let core = Arc::new(assemble(runtime, config, network, store, kept)?);
         // Stored before everything else, so that nothing is durable without it.
@@ -84,6 +90,7 @@ impl Core {
         core.devices.restore_bindings(bindings);
         core.sweep_transactions()?;
         core.devices.start_probing(&core.runtime)?;
+        core.peers.start_probing(&core.runtime)?;
         for hint in &core.config.hints {
             let set = core.hints.take(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
@@ -135,7 +142,7 @@ impl Core {
     }
 
     /// Once a second, drops expired transactions, checks whether the clock was set, and
-    /// logs which limits were reached.
+    /// logs which limits were reached. Once a minute old records of calls are removed.
     fn sweep_transactions(self: &Arc<Self>) -> Result<(), AddError> {
         let core: Weak<Self> = Arc::downgrade(self);
         let (mut alerts, mut long_queues) = (Alerts::default(), Alerts::default());
@@ -144,6 +151,7 @@ impl Core {
                 core.responder.transactions().sweep(core.clock.now());
                 core.log.new_second();
                 core.persistence.keep_clock();
+                core.call_log.sweep();
                 core.responder.log_over_share();
                 let (stats, now) = (core.own_stats(), core.clock.now());
                 for (limit, refused) in alerts.look(&stats.limits_reached(), now) {
@@ -189,6 +197,15 @@ fn check_realm(config: &ServerConfig, contents: &Contents) -> Result<(), StartEr
             stored: other.realm.clone(),
         }),
         false => Ok(()),
+    }
+}
+
+fn check_peers(config: &ServerConfig) -> Result<(), StartError> {
+    let is_open = config.authentication == Authentication::Open;
+    let mistakes = peer_config::mistakes(&config.peers, &config.domains(), is_open);
+    match mistakes.into_iter().next() {
+        Some((place, mistake)) => Err(StartError::Peer(config.peers[place].name.clone(), mistake)),
+        None => Ok(()),
     }
 }
 

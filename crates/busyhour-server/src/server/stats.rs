@@ -1,6 +1,9 @@
 //! The statistics that the command line, the dashboard and the metrics read.
 
+pub(super) mod call_stats;
+pub(super) mod capture_stats;
 pub(super) mod counters;
+pub(super) mod histogram;
 pub(super) mod latency;
 pub(super) mod listing;
 pub(super) mod queue_alert_log;
@@ -8,11 +11,14 @@ pub(super) mod queues;
 pub(super) mod registration_log;
 pub(super) mod serializer_kind;
 
-use super::{NetworkStats, core::Core};
+pub use call_stats::{CallOutcomeStats, CallRecordStats, CallStats};
+pub use capture_stats::CaptureStats;
+pub use histogram::{HistogramBucket, HistogramStats};
+
+use super::{NetworkStats, core::Core, peer::view::PeerStats};
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
 use busyhour_iax2::Iax2Stats;
-use busyhour_proxy::{ProxyStats, dialogs::DialogStats};
 use busyhour_store::StoreStats;
 use serde::Serialize;
 use std::time::Duration;
@@ -42,6 +48,12 @@ pub struct ServerStats {
     pub hint: HintStats,
     /// Calls, and other requests between devices.
     pub calls: CallStats,
+    /// Copies of messages.
+    pub capture: CaptureStats,
+    /// Other servers and gateways that are trusted.
+    pub peers: PeerStats,
+    /// The stream of changes for other programs.
+    pub changes: ChangeStats,
     /// Calls of IAX2.
     pub iax2: Iax2Stats,
     /// The store.
@@ -64,15 +76,17 @@ impl ServerStats {
         of_all.into_iter().chain(of_one).collect()
     }
 
-    /// How often a queue of each kind has reached its high watermark.
-    pub fn long_queues(&self) -> Vec<(&'static str, u64)> {
+    /// How often the queues that are no serializers have reached their high watermarks. Of
+    /// serializers, the runtime tells each one by name.
+    pub(super) fn long_queues(&self) -> Vec<(&'static str, u64)> {
         let kinds = self.queues.iter();
+        let kinds = kinds.filter(|kind| [queues::POOL, queues::STORE].contains(&kind.name));
         kinds.map(|kind| (kind.name, kind.alerts_raised)).collect()
     }
 
     /// The limits that all clients share: if one grows, somebody may have been refused
     /// who did nothing unusual, so the service is degraded.
-    pub fn limits_of_all(&self) -> [(&'static str, u64); 15] {
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 17] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
         [
@@ -95,6 +109,7 @@ impl ServerStats {
                 "limits.calls",
                 self.calls.proxy.refused_full + self.calls.dialogs.untracked_full,
             ),
+            ("the records of calls that wait", self.calls.records.lost),
             ("limits.iax2_calls", iax2.refused_table_full),
             (
                 "limits.connections",
@@ -109,12 +124,16 @@ impl ServerStats {
                 streams.handshake_waits + streams.displaced_handshakes,
             ),
             ("http.max_connections", http.refused_full),
+            (
+                "the records of changes that wait for their number",
+                self.changes.not_numbered,
+            ),
         ]
     }
 
     /// The limits that one source, account, device or connection reaches by itself:
     /// they protect the others, and the service is not degraded.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 18] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 19] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -164,25 +183,30 @@ impl ServerStats {
                 "the time of clients over HTTP",
                 http.late_bodies + http.closed_unread,
             ),
+            ("the queue of a reader of changes", self.changes.lost),
         ]
     }
 }
 
-/// Calls, and other requests between devices.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct CallStats {
-    /// Requests that the proxy forwards, and their responses.
-    pub proxy: ProxyStats,
-    /// Dialogs between devices.
-    pub dialogs: DialogStats,
-    /// Requests refused before the proxy took them: nobody is there, or the sender may not.
-    pub refused: u64,
-    /// Requests within a dialog whose route the server had not given (481).
-    pub untrusted_routes: u64,
-    /// From an INVITE to the first response that its caller could hear: the median.
-    pub post_dial_delay_p50_ns: u64,
-    /// The same: 99 of 100 calls waited no longer.
-    pub post_dial_delay_p99_ns: u64,
+/// The stream of changes (`/api/changes`), and those who read it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ChangeStats {
+    /// Readers now.
+    pub reader_count: u64,
+    /// Changes that a reader can go on from.
+    pub kept_len: u64,
+    /// Changes that were numbered for readers.
+    pub told: u64,
+    /// Times somebody began to read.
+    pub opened: u64,
+    /// How many of them went on where they had stopped.
+    pub resumed: u64,
+    /// How many of them could not: what they had missed was not kept any more.
+    pub reset: u64,
+    /// Changes that readers lost because they were too slow.
+    pub lost: u64,
+    /// Changes lost to all readers because too many waited for their number.
+    pub not_numbered: u64,
 }
 
 /// How often queues of one kind were longer than they should be.
@@ -474,6 +498,9 @@ impl Core {
             mailbox: self.mailboxes.stats(),
             hint: self.hints.stats(),
             calls: self.calls.stats(),
+            capture: self.responder.tap().stats(),
+            peers: self.peers.stats(),
+            changes: self.changes.stats(),
             iax2: self.iax2.stats(),
             store: self.persistence.store().stats(),
             graphite: GraphiteStats::default(),

@@ -9,7 +9,7 @@ mod durable;
 
 use self::watcher_context::WatcherContext;
 use super::{
-    expiry_timer::ExpiryTimer,
+    expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::Holder,
     sip::{inbound_request::InboundRequest, transactions::buffer_bytes},
     stats::counters::Counter,
@@ -28,7 +28,10 @@ use busyhour_registrar::{
     },
 };
 use busyhour_sip::Message;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::Duration,
+};
 
 /// A subscription and what drives it.
 pub(super) struct Watcher {
@@ -464,7 +467,7 @@ impl Watcher {
         let timers = &context.timers;
         let set = state
             .expiry_timer
-            .set(deadline, "watcher", timers, &self.serializer, fire);
+            .set(deadline, EXPIRY, timers, &self.serializer, fire);
         if set.is_err() {
             context.responder.traffic.refused_table_full.increment();
         }
@@ -499,6 +502,13 @@ impl Watcher {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
+
+/// Without slack: after a restart the watchers are told one after the other, and with it they
+/// would be told in bursts.
+const EXPIRY: ExpiryOptions = ExpiryOptions {
+    label: "watcher",
+    slack: Duration::ZERO,
+};
 
 #[cfg(test)]
 mod tests {

@@ -3,10 +3,10 @@
 //! 1. A request for a host that is not this server is refused in any case: a page of
 //!    another site may have let its name point to this server.
 //! 2. Reading needs no token on this machine; from elsewhere it needs one.
-//! 3. Changing needs a token of the scope `write` as `Authorization: Bearer`. No browser
+//! 3. Changing, and tracing what devices say, needs a token of the scope `write` as `Authorization: Bearer`. No browser
 //!    sends this by itself, so no other page can misuse it.
 
-use super::{Scope, Token, connection::connections::ClientAddress};
+use super::{Scope, Token, api::trace::PATH as TRACE, connection::connections::ClientAddress};
 use crate::server::HttpStats;
 use axum::{
     Extension,
@@ -191,8 +191,10 @@ pub(super) async fn guard(
 /// Graphite's requests may be forms, although they only read.
 fn needed(method: &Method, path: &str) -> Scope {
     let is_form = || method == Method::POST && FORMS.contains(&path.trim_end_matches('/'));
+    // What devices say is private, also on this machine.
+    let is_private = path == TRACE;
     let only_reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) || is_form();
-    match only_reads {
+    match only_reads && !is_private {
         true => Scope::Read,
         false => Scope::Write,
     }
@@ -266,7 +268,7 @@ const NO_READER: &str = "reading from another machine needs a token: \
 const BEARER_LEN: usize = "bearer".len();
 const UNKNOWN: &str = "the server does not know this token; `busyhour token add NAME` makes one in its \
     store that it takes at once, or give its configuration a [[token]] and send SIGHUP\n";
-const NO_WRITER: &str = "changing something needs a token of scope write: \
+const NO_WRITER: &str = "changing something, and tracing messages, needs a token of scope write: \
     Authorization: Bearer TOKEN; make one with: busyhour token add NAME --scope write\n";
 
 #[cfg(test)]
@@ -324,7 +326,9 @@ mod tests {
         assert_eq!(check(HERE, "GET", "/", &[]), Ok(()));
         assert_eq!(check("::ffff:127.0.0.1", "POST", "/render/", &[]), Ok(()));
         let denied = Err(Denial::Unauthorized(Scope::Read));
-        assert_eq!(check(AWAY, "GET", "/", &[]), denied);
+        for path in ["/", "/api/changes"] {
+            assert_eq!(check(AWAY, "GET", path, &[]), denied);
+        }
         for good in ["Bearer reading", "bearer writing", "Basic eDpyZWFkaW5n"] {
             assert_eq!(
                 check(AWAY, "GET", "/", &[("authorization", good)]),

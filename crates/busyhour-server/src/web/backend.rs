@@ -1,8 +1,11 @@
 use super::{AccountsApi, BindingPage, BindingView, SettingsApi};
 use crate::server::{
-    CallRecordView, CallView, FailureView, Listed, Listing, QueueView, Server, ServerStats,
+    CallView, ChangeReader, ChangeRequest, FailureView, Listed, Listing, PeerView, QueueView,
+    Server, ServerStats,
 };
+use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::{clock::Instant, runtime::Runtime};
+use busyhour_store::{CallRecordQuery, CallRecordRow};
 use std::sync::Arc;
 
 /// The backend of the pages: the server, or a fake in tests.
@@ -29,9 +32,28 @@ pub trait Backend: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The last calls that ended, at most `limit` of them.
-    fn call_records(&self, _limit: usize) -> Vec<CallRecordView> {
+    /// Records of calls that ended, the last one first. It may block.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be read.
+    fn call_records(&self, _query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Begins a trace; `None` if there are as many as may be.
+    fn trace(&self, _request: TraceRequest, _listener: TraceListener) -> Option<Trace> {
+        None
+    }
+
+    /// Each address of each peer.
+    fn peers(&self) -> Vec<PeerView> {
         Vec::new()
+    }
+
+    /// Begins to read what changes; `None` if nothing is told.
+    fn changes(&self, _request: ChangeRequest) -> Option<ChangeReader> {
+        None
     }
 
     /// The runtime of the server, if there is one.
@@ -80,8 +102,20 @@ impl Backend for Server {
         self.calls(limit)
     }
 
-    fn call_records(&self, limit: usize) -> Vec<CallRecordView> {
-        self.call_records(limit)
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, String> {
+        self.call_records(query).map_err(|error| error.to_string())
+    }
+
+    fn trace(&self, request: TraceRequest, listener: TraceListener) -> Option<Trace> {
+        self.trace(request, listener)
+    }
+
+    fn peers(&self) -> Vec<PeerView> {
+        self.peers()
+    }
+
+    fn changes(&self, request: ChangeRequest) -> Option<ChangeReader> {
+        Some(self.changes(request))
     }
 
     fn runtime(&self) -> Option<&Runtime> {

@@ -41,6 +41,17 @@ pub(super) struct Family {
     unit: Option<Unit>,
     /// The samples: the owner's name, if there are several owners, and the value.
     samples: Vec<(Option<String>, f64)>,
+    /// What a histogram has instead.
+    histogram: Option<HistogramSample>,
+}
+
+/// Times by their bounds.
+#[derive(Debug)]
+pub(super) struct HistogramSample {
+    /// Bounds in seconds, and how many did not exceed each.
+    pub(super) buckets: Vec<(f64, u64)>,
+    pub(super) sum_seconds: f64,
+    pub(super) count: u64,
 }
 
 impl Families {
@@ -62,7 +73,10 @@ impl Families {
             let path = &[path, &[name.as_str()]].concat();
             match value {
                 Value::Number(number) => self.add(path, owner, number.as_f64().unwrap_or(0.0)),
-                Value::Object(fields) => self.walk(path, owner, fields),
+                Value::Object(fields) => match HistogramSample::of(fields) {
+                    Some(histogram) => self.add_histogram(path, histogram),
+                    None => self.walk(path, owner, fields),
+                },
                 Value::Array(elements) => self.walk_each(path, elements),
                 // Texts are only in /api/stats; Prometheus stores numbers.
                 Value::String(_) | Value::Bool(_) | Value::Null => {}
@@ -90,9 +104,52 @@ impl Families {
             kind: shape.kind,
             unit: shape.unit,
             samples: Vec::new(),
+            histogram: None,
         });
         let owner = owner.map(str::to_owned);
         family.samples.push((owner, value * shape.scale));
+    }
+}
+
+impl Families {
+    fn add_histogram(&mut self, path: &[&str], histogram: HistogramSample) {
+        let family = Family {
+            path: path.join("."),
+            dotted_name: path.join("."),
+            kind: MetricType::Histogram,
+            unit: Some(Unit::Seconds),
+            samples: Vec::new(),
+            histogram: Some(histogram),
+        };
+        self.0.insert(path.join("_"), family);
+    }
+}
+
+impl HistogramSample {
+    /// Of a [`HistogramStats`](crate::server::HistogramStats).
+    fn of(fields: &Map<String, Value>) -> Option<Self> {
+        let bucket = |bucket: &Value| {
+            let bound = bucket.get("name")?.as_str()?.parse().ok()?;
+            Some((bound, bucket.get("count")?.as_u64()?))
+        };
+        let buckets = fields.get("buckets")?.as_array()?;
+        Some(Self {
+            buckets: buckets.iter().map(bucket).collect::<Option<_>>()?,
+            sum_seconds: fields.get("sum_ns")?.as_f64()? * 1e-9,
+            count: fields.get("count")?.as_u64()?,
+        })
+    }
+
+    fn encode(&self, metric: &mut MetricEncoder) -> fmt::Result {
+        let mut before = 0;
+        let own = self.buckets.iter().map(|(bound, count)| {
+            let own = count - before;
+            before = *count;
+            (*bound, own)
+        });
+        let mut own: Vec<(f64, u64)> = own.collect();
+        own.push((f64::INFINITY, self.count.saturating_sub(before)));
+        metric.encode_histogram::<[(&str, &str); 0]>(self.sum_seconds, self.count, &own, None)
     }
 }
 
@@ -102,6 +159,9 @@ impl Collector for Families {
             let help = format!("{} of /api/stats", family.path);
             let unit = family.unit.as_ref();
             let mut metric = encoder.encode_descriptor(name, &help, unit, family.kind)?;
+            if let Some(histogram) = &family.histogram {
+                histogram.encode(&mut metric)?;
+            }
             for (owner, value) in &family.samples {
                 family.encode(&mut metric, owner.as_deref(), *value)?;
             }
@@ -129,6 +189,10 @@ impl Family {
 
     pub(super) fn samples(&self) -> &[(Option<String>, f64)] {
         &self.samples
+    }
+
+    pub(super) fn histogram(&self) -> Option<&HistogramSample> {
+        self.histogram.as_ref()
     }
 
     fn encode(&self, metric: &mut MetricEncoder, owner: Option<&str>, value: f64) -> fmt::Result {
@@ -253,12 +317,37 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_has_buckets_a_sum_and_a_count() {
+        let mut stats = stats();
+        let delays = &mut stats.calls.post_dial_delay;
+        delays.count = 5;
+        delays.sum_ns = 1_500_000_000;
+        for bucket in &mut delays.buckets {
+            bucket.count = if bucket.name == "0.005" { 3 } else { 4 };
+        }
+        let text = text(&stats).unwrap();
+        for line in [
+            "# TYPE busyhour_calls_post_dial_delay_seconds histogram",
+            "busyhour_calls_post_dial_delay_seconds_sum 1.5",
+            "busyhour_calls_post_dial_delay_seconds_count 5",
+            "busyhour_calls_post_dial_delay_seconds_bucket{le=\"0.005\"} 3",
+            "busyhour_calls_post_dial_delay_seconds_bucket{le=\"32.0\"} 4",
+            "busyhour_calls_post_dial_delay_seconds_bucket{le=\"+Inf\"} 5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
     fn every_number_of_the_snapshot_is_a_metric() {
         let numbers = count_numbers(&serde_json::to_value(stats()).unwrap());
         let samples: usize = Families::of(&stats())
             .0
             .values()
-            .map(|f| f.samples.len())
+            .map(|family| match &family.histogram {
+                Some(histogram) => histogram.buckets.len() + 2,
+                None => family.samples.len(),
+            })
             .sum();
         assert_eq!(samples, numbers);
     }

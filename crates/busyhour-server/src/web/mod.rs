@@ -5,9 +5,12 @@
 //! | `/` | the dashboard: one page, nothing loaded from elsewhere |
 //! | `/api/stats` | the snapshot as JSON |
 //! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
+//! | `/api/changes` | registrations, devices, mailboxes, hints and calls as they change, as server-sent events |
 //! | `/api/bindings` | registered contacts, a page at a time |
 //! | `/api/failures` | registrations that failed lately, and why |
 //! | `/api/queues`, `/api/timers`, `/api/topics`, `/api/subscriptions`, `/api/buffers`, `/api/workers`, `/api/stores`, `/api/alerts` | what the server holds at this moment, for `busyhour show` |
+//! | `/api/calls`, `/api/call-records` | calls that last; records of those that ended, as JSON or CSV |
+//! | `/api/trace` | the messages of one device, live; always with a token |
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
@@ -25,6 +28,7 @@ mod access;
 mod token;
 mod connection;
 mod backend;
+pub(crate) mod call_record_table;
 mod routes;
 mod api;
 mod health;
@@ -62,7 +66,10 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-use tokio::{runtime, sync::oneshot};
+use tokio::{
+    runtime,
+    sync::{oneshot, watch},
+};
 
 /// The running web server; dropping it stops it.
 pub struct Web {
@@ -185,6 +192,7 @@ async fn serve(
         local_load,
     } = served;
     let (sampler, sampling) = Sampler::start(backend.clone());
+    let serving = watch::Sender::new(());
     let api = backend
         .api()
         .map(api::setting_routes::router)
@@ -192,7 +200,14 @@ async fn serve(
     let routes = routes::router(backend.clone(), sampler, load.clone())
         .merge(api::accounts::router(backend.clone()))
         .merge(api::failures::router(backend.clone()))
-        .merge(api::live::router(backend))
+        .merge(api::call_records::router(backend.clone()))
+        .merge(api::trace::router(backend.clone(), load.clone()))
+        .merge(api::live::router(backend.clone()))
+        .merge(api::changes::router(
+            backend,
+            load.clone(),
+            serving.subscribe(),
+        ))
         .merge(graph::graphite::router(graphs))
         .merge(api);
     // A request without access is refused before its body is read.
@@ -222,6 +237,8 @@ async fn serve(
     // Either a stop was requested or the owner is gone; both end the server.
     let _ = stopped.await;
     sampling.abort();
+    // Ends the streams of changes.
+    drop(serving);
     if let Some(connections) = by_address {
         connections.end(DRAIN).await;
     }

@@ -4,7 +4,7 @@
 //! Without these lines it guesses them from the names, and takes `…_count` for a counter.
 //! Other readers of OpenMetrics allow no such lines, so the text has a path of its own.
 
-use super::metrics::{Families, Family};
+use super::metrics::{Families, Family, HistogramSample};
 use crate::server::ServerStats;
 use prometheus_client::{metrics::MetricType, registry::Unit};
 use std::fmt::{self, Write};
@@ -22,6 +22,9 @@ pub(super) fn text(stats: &ServerStats) -> Result<String, fmt::Error> {
 }
 
 fn write_family(out: &mut String, name: &str, family: &Family) -> fmt::Result {
+    if let Some(histogram) = family.histogram() {
+        return write_histogram(out, name, family, histogram);
+    }
     let is_counter = matches!(family.kind(), MetricType::Counter);
     let (kind, semantics) = match is_counter {
         true => ("counter", "counter"),
@@ -54,6 +57,32 @@ fn write_family(out: &mut String, name: &str, family: &Family) -> fmt::Result {
         writeln!(out, " {value}")?;
     }
     Ok(())
+}
+
+/// PCP has no histograms: counters instead, the buckets as instances named by their bounds.
+fn write_histogram(
+    out: &mut String,
+    name: &str,
+    family: &Family,
+    histogram: &HistogramSample,
+) -> fmt::Result {
+    let pcp_name = family.dotted_name();
+    let head = |out: &mut String, part: &str, domain: &str, units: &str| {
+        writeln!(out, "# HELP {name}_{part} {} of /api/stats", family.path())?;
+        writeln!(out, "# TYPE {name}_{part} counter")?;
+        writeln!(
+            out,
+            "# PCP5 {pcp_name}.{part} 0 double {domain} counter {units}"
+        )
+    };
+    head(out, "bucket", "0", "count")?;
+    for (bound, count) in &histogram.buckets {
+        writeln!(out, "{name}_bucket{{instname=\"{bound}\"}} {count}")?;
+    }
+    head(out, "sum", "PM_INDOM_NULL", "sec")?;
+    writeln!(out, "{name}_sum {}", histogram.sum_seconds)?;
+    head(out, "count", "PM_INDOM_NULL", "count")?;
+    writeln!(out, "{name}_count {}", histogram.count)
 }
 
 fn escaped(label: &str) -> String {

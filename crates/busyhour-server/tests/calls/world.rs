@@ -2,20 +2,25 @@
 //! time.
 
 use crate::exchange::{Sent, digest_config, proof};
-use busyhour::runtime::Runtime;
-use busyhour_server::server::{Server, ServerConfig, ServerStats};
+use busyhour::{buffer::Buffer, runtime::Runtime};
+use busyhour_server::server::{Network, SendError, Server, ServerConfig, ServerStats};
 use busyhour_sip::{Flow, HeaderName, Message};
 use busyhour_store::{DiskBehaviour, SimulatedDisk};
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, Weak, mpsc},
+    time::Duration,
+};
 
 pub struct World {
     pub runtime: Runtime,
-    pub server: Server,
-    disk: SimulatedDisk,
-    sent: Arc<Sent>,
+    pub server: Arc<Server>,
+    pub disk: SimulatedDisk,
+    sent: Arc<Outlet>,
     /// What was sent and not read yet.
     unread: Vec<(SocketAddr, String)>,
     last_branch: u32,
+    config: ServerConfig,
 }
 
 /// A telephone: a user and where it is. Its password is its name.
@@ -23,16 +28,51 @@ pub struct World {
 pub struct Phone {
     pub user: &'static str,
     pub address: &'static str,
+    /// The address of the server that it knows.
+    pub server: &'static str,
 }
 
 pub const ALICE: Phone = phone("alice", "192.0.2.7:5060");
 pub const BOB: Phone = phone("bob", "192.0.2.8:5060");
 /// Another one of bob's.
 pub const BOB_AT_HOME: Phone = phone("bob", "192.0.2.18:5060");
+/// In another network, where the server has another address.
+pub const BOB_ABROAD: Phone = Phone {
+    server: "198.51.100.1:5060",
+    ..phone("bob", "198.51.100.8:5060")
+};
 pub const CAROL: Phone = phone("carol", "192.0.2.9:5060");
 
-const fn phone(user: &'static str, address: &'static str) -> Phone {
-    Phone { user, address }
+pub const fn phone(user: &'static str, address: &'static str) -> Phone {
+    Phone {
+        user,
+        address,
+        server: "192.0.2.1:5060",
+    }
+}
+
+/// A network that keeps what is sent, and may look at the calls with each message.
+#[derive(Default)]
+struct Outlet {
+    sent: Sent,
+    server: Mutex<Weak<Server>>,
+}
+
+impl Network for Outlet {
+    fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        self.sent.local_to(remote)
+    }
+
+    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        if let Some(server) = self.server.lock().unwrap().upgrade() {
+            let (tell, told) = mpsc::channel();
+            let look = move || tell.send(server.calls(1).len());
+            std::thread::spawn(look);
+            let count = told.recv_timeout(Duration::from_secs(20));
+            count.expect("the calls can be looked at");
+        }
+        self.sent.send(flow, datagram)
+    }
 }
 
 impl World {
@@ -42,10 +82,12 @@ impl World {
 
     pub fn with(config: ServerConfig) -> Self {
         let runtime = Runtime::simulated(1);
-        let sent = Arc::new(Sent::default());
+        let sent = Arc::new(Outlet::default());
         let disk = SimulatedDisk::new(1, DiskBehaviour::default());
         let store = Box::new(disk.open(runtime.clock().clone()));
-        let server = Server::start(runtime.clone(), config, sent.clone(), store).unwrap();
+        let own = config.clone();
+        let server = Server::start(runtime.clone(), own, sent.clone(), store).unwrap();
+        let server = Arc::new(server);
         Self {
             runtime,
             server,
@@ -53,17 +95,23 @@ impl World {
             sent,
             unread: Vec::new(),
             last_branch: 0,
+            config,
         }
     }
 
     /// The server ends without a word, and begins again.
     pub fn restart(&mut self) {
         self.disk.crash();
-        self.sent.take_all();
+        self.sent.sent.take_all();
         let store = Box::new(self.disk.open(self.runtime.clock().clone()));
-        let config = digest_config();
-        self.server =
-            Server::start(self.runtime.clone(), config, self.sent.clone(), store).unwrap();
+        let config = self.config.clone();
+        let server = Server::start(self.runtime.clone(), config, self.sent.clone(), store);
+        self.server = Arc::new(server.unwrap());
+    }
+
+    /// From now on the network looks at the calls whenever something is sent.
+    pub fn look_at_calls_when_sending(&self) {
+        *self.sent.server.lock().unwrap() = Arc::downgrade(&self.server);
     }
 
     /// A new branch.
@@ -77,7 +125,7 @@ impl World {
     }
 
     pub fn register_with(&mut self, phone: Phone, parameters: &str) {
-        let Phone { user, address } = phone;
+        let Phone { user, address, .. } = phone;
         let request = self.request(
             phone,
             "REGISTER",
@@ -100,7 +148,7 @@ impl World {
         call_id: &str,
         headers: &str,
     ) -> String {
-        let Phone { user, address } = phone;
+        let Phone { user, address, .. } = phone;
         let branch = self.branch();
         format!(
             "{method} {uri} SIP/2.0\r\n\
@@ -186,8 +234,8 @@ impl World {
 
     fn deliver(&mut self, phone: Phone, text: &str) {
         let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
-        let local: SocketAddr = "192.0.2.1:5060".parse().unwrap();
-        let flow = Flow::udp(local, phone.address.parse().unwrap());
+        let [local, remote] = [phone.server, phone.address].map(|it| it.parse().unwrap());
+        let flow = Flow::udp(local, remote);
         self.server.message(flow, &datagram);
     }
 
@@ -202,7 +250,7 @@ impl World {
             self.disk.run_due();
         }
         simulation.run_until_idle();
-        let sent = self.sent.take_all();
+        let sent = self.sent.sent.take_all();
         let texts = sent
             .into_iter()
             .map(|(flow, text)| (flow.remote, String::from_utf8(text.to_vec()).unwrap()));

@@ -3,8 +3,10 @@
 use crate::{
     call::{Context, Plan},
     device::Device,
-    relay::{socket, wait_for_any},
-    support::random::Random,
+    support::{
+        random::Random,
+        relay::{socket, wait_for_any},
+    },
     watcher::Watcher,
 };
 use busyhour_sip::{HeaderName, Message, Method};

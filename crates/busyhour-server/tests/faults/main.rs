@@ -20,19 +20,21 @@ mod device;
 mod disk;
 mod fleet;
 mod host;
-mod relay;
 mod watcher;
 
 use call::Plan;
 use device::Device;
 use fleet::{Crew, Fleet};
 use host::{Host, Store};
-use relay::Relay;
 use std::{
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-use support::{postgres::Postgres, random::Random};
+use support::{
+    postgres::Postgres,
+    random::Random,
+    relay::{Faults, Relay},
+};
 use watcher::Watcher;
 
 #[test]
@@ -117,7 +119,7 @@ impl World {
         let watcher_count = device_count / 5;
         let mut random = Random::new();
         let host = Host::start(store, device_count);
-        let relay = Relay::start(host.sip, 2, random.fork());
+        let relay = Relay::start(host.sip, 2, FAULTS, random.fork());
         relay.open();
         let plan = plan(device_count);
         let mut fleet = |line, devices, watched: &mut dyn Iterator<Item = u32>| {
@@ -231,7 +233,7 @@ impl World {
         }
         let is_done = || self.people.lock().devices.iter().all(Device::is_done);
         self.wait(is_done, || "every device's last acknowledgement".to_owned());
-        self.relay.heal();
+        self.relay.set_faults(Faults::NONE);
         // All watchers must know it without a request, except those that the
         // server counts as given up.
         let given_up = || self.host.server().stat("/watch/given_up") as usize;
@@ -359,6 +361,11 @@ fn plan(device_count: u32) -> Plan {
     }
 }
 
+const FAULTS: Faults = Faults {
+    lost_percent: 30,
+    doubled_percent: 20,
+    delayed_percent: 30,
+};
 const DEVICES: u32 = 500;
 const REGISTRATIONS_PER_SECOND: f64 = 1200.0;
 /// More failed transactions than this are no accident.

@@ -1,6 +1,6 @@
 //! A device that is independent of the greedy one.
 
-use crate::{phone::Phone, support::ServerProcess};
+use crate::support::{ServerProcess, phone::Phone};
 use std::time::{Duration, Instant};
 
 /// A device at 127.0.0.`host` registers, subscribes to its own presence and is

@@ -2,9 +2,11 @@
 //! between devices, and of the memory of their messages.
 
 use crate::{
-    bystander,
-    phone::{ACCOUNTS, Phone, proven},
-    support::{Place, ServerProcess},
+    ACCOUNTS, bystander,
+    support::{
+        Place, ServerProcess,
+        phone::{Phone, proven},
+    },
 };
 use std::time::{Duration, Instant};
 

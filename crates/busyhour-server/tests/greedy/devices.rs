@@ -1,9 +1,11 @@
 //! One account registers an address of record at every host: `limits.devices`.
 
 use crate::{
-    bystander,
-    phone::{ACCOUNTS, Phone, proven},
-    support::{Place, ServerProcess},
+    ACCOUNTS, bystander,
+    support::{
+        Place, ServerProcess,
+        phone::{Phone, proven},
+    },
 };
 
 /// user1 at 127.0.0.2 sends `count` requests, each for its own address at

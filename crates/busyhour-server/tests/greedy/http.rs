@@ -2,8 +2,7 @@
 //! event streams.
 
 use crate::{
-    bystander,
-    phone::ACCOUNTS,
+    ACCOUNTS, bystander,
     support::{Place, ServerProcess, wait_until},
 };
 use socket2::{Domain, Socket, Type};

@@ -1,8 +1,7 @@
 //! IAX2 registrations in progress: `limits.iax2_calls`.
 
 use crate::{
-    bystander,
-    phone::ACCOUNTS,
+    ACCOUNTS, bystander,
     support::{Place, ServerProcess},
 };
 use std::{

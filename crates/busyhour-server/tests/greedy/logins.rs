@@ -1,9 +1,11 @@
 //! Wrong passwords: the table of failures, and the pause that follows.
 
 use crate::{
-    bystander,
-    phone::{ACCOUNTS, Phone, proven},
-    support::Place,
+    ACCOUNTS, bystander,
+    support::{
+        Place,
+        phone::{Phone, proven},
+    },
 };
 use std::{fs, path::Path, process::Command, time::Instant};
 

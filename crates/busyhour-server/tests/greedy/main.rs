@@ -11,9 +11,16 @@ mod devices;
 mod http;
 mod iax2;
 mod logins;
-mod phone;
 mod queue;
 mod streams;
 mod subscriptions;
 mod transactions;
 mod unproven;
+
+/// The configuration of every test in this folder; some add to it.
+pub const ACCOUNTS: &str = "
+[[account_range]]
+prefix = \"user\"
+count = 40
+password = \"secret\"
+";

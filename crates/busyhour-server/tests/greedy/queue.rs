@@ -1,9 +1,11 @@
 //! Requests that wait for one device: `limits.device_queue`.
 
 use crate::{
-    bystander,
-    phone::{ACCOUNTS, Phone, proven},
-    support::Place,
+    ACCOUNTS, bystander,
+    support::{
+        Place,
+        phone::{Phone, proven},
+    },
 };
 
 #[test]

@@ -1,8 +1,7 @@
 //! SIP connections: their memory, their number, and answers that are not read.
 
 use crate::{
-    bystander,
-    phone::ACCOUNTS,
+    ACCOUNTS, bystander,
     support::{Place, ServerProcess},
 };
 use socket2::{Domain, Socket, Type};

@@ -3,9 +3,11 @@
 //! number of subscriptions.
 
 use crate::{
-    bystander,
-    phone::{ACCOUNTS, Phone, proven},
-    support::{Place, ServerProcess},
+    ACCOUNTS, bystander,
+    support::{
+        Place, ServerProcess,
+        phone::{Phone, proven},
+    },
 };
 
 /// A sixteenth of the default, so that a share is used up sooner. Requests in progress,

@@ -1,9 +1,11 @@
 //! The kept answers to requests: `limits.transactions`.
 
 use crate::{
-    bystander,
-    phone::{ACCOUNTS, Phone, proven},
-    support::Place,
+    ACCOUNTS, bystander,
+    support::{
+        Place,
+        phone::{Phone, proven},
+    },
 };
 
 #[test]

@@ -2,9 +2,8 @@
 //! requests without credentials, and NOTIFYs that are not answered.
 
 use crate::{
-    bystander,
-    phone::{ACCOUNTS, Phone},
-    support::Place,
+    ACCOUNTS, bystander,
+    support::{Place, phone::Phone},
 };
 use std::time::{Duration, Instant};
 

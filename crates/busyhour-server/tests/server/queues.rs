@@ -103,13 +103,11 @@ impl io::Write for Log {
 }
 
 impl Log {
-    /// The lines about single queues, without their times.
+    /// The lines about queues, without their times.
     fn long_queues(&self) -> Vec<String> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap());
         let text = String::from_utf8(bytes).unwrap();
-        let lines = text
-            .lines()
-            .filter_map(|line| line.split_once("a queue is too long "));
+        let lines = text.lines().filter_map(|line| line.split_once(" a queue "));
         lines.map(|(_, fields)| fields.to_owned()).collect()
     }
 }
@@ -144,7 +142,7 @@ fn a_queue_that_becomes_too_long_is_a_line_of_the_log_and_its_end_is_none() {
     assert_eq!(told.len(), 1, "{told:?}");
     let fields = format!(" waiting={high} oldest_waiting_ms=0 running=");
     assert!(
-        told[0].starts_with("queue=strand #") && told[0].contains(&fields),
+        told[0].starts_with("is too long queue=strand #") && told[0].contains(&fields),
         "{told:?}"
     );
     // At most ten lines a minute; the next one says how many were left out.
@@ -156,6 +154,8 @@ fn a_queue_that_becomes_too_long_is_a_line_of_the_log_and_its_end_is_none() {
     let told = log.long_queues();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].ends_with(" left_out=5"), "{told:?}");
+    server.simulation().run_for(Duration::from_secs(2));
+    assert_eq!(log.long_queues().len(), 0, "each is told once");
     // Alerts that end are not delivered, only that their keys have left the cache.
     let subscriptions = server.runtime.queue_alerts().subscriptions();
     assert_eq!((subscriptions[0].delivered, subscriptions[0].lost), (32, 0));

@@ -79,18 +79,22 @@ impl Transaction {
 #[derive(Default)]
 pub struct Credentials {
     challenge: Option<String>,
+    /// The header of the answer.
+    header: &'static str,
     count: u32,
 }
 
 impl Credentials {
     pub fn challenged(&mut self, response: &Message<'_>) {
-        self.challenge = response
-            .header(HeaderName::WwwAuthenticate)
-            .map(str::to_owned);
-        self.count = 0;
+        let (name, header) = match response.status() {
+            Some(407) => (HeaderName::ProxyAuthenticate, "Proxy-Authorization"),
+            _ => (HeaderName::WwwAuthenticate, "Authorization"),
+        };
+        self.challenge = response.header(name).map(str::to_owned);
+        (self.header, self.count) = (header, 0);
     }
 
-    /// The Authorization line, or nothing before the first challenge.
+    /// The line with the answer, or nothing before the first challenge.
     pub fn line(&mut self, user: &str, method: &str, uri: &str) -> String {
         let Some(challenge) = &self.challenge else {
             return String::new();
@@ -100,7 +104,7 @@ impl Credentials {
         let answer = Answer::new(&challenge, user, PASSWORD, method, uri)
             .unwrap()
             .counted(self.count, "cnonce");
-        format!("Authorization: {answer}\r\n")
+        format!("{}: {answer}\r\n", self.header)
     }
 }
 

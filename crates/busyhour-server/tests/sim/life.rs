@@ -9,10 +9,11 @@ use busyhour::{
 };
 use busyhour_registrar::{RegistrationPolicy, watch};
 use busyhour_server::server::{
-    Accounts, Authentication, Limits, Network, SendError, Server, ServerConfig,
+    Accounts, Authentication, CallView, Limits, Network, SendError, Server, ServerConfig,
+    ServerStats,
 };
 use busyhour_sip::{Flow, auth::Secret};
-use busyhour_store::SimulatedDisk;
+use busyhour_store::{CallRecordQuery, CallRecordRow, SimulatedDisk};
 use std::{
     borrow::Cow,
     net::SocketAddr,
@@ -70,7 +71,7 @@ impl Life {
     pub fn begin(
         seed: u64,
         disk: &SimulatedDisk,
-        is_open: bool,
+        config: ServerConfig,
         begun_at: u64,
         machine: &Machine,
     ) -> Self {
@@ -82,7 +83,7 @@ impl Life {
         calendar.set_boot(machine.boots + 1, since_boot);
         let outbox = Arc::new(Outbox::default());
         let store = Box::new(disk.open(clock));
-        let server = Server::start(runtime.clone(), config(is_open), outbox.clone(), store);
+        let server = Server::start(runtime.clone(), config, outbox.clone(), store);
         Self {
             runtime,
             server: server.unwrap(),
@@ -146,6 +147,21 @@ impl Life {
         hash
     }
 
+    pub fn stats(&self) -> ServerStats {
+        self.server.stats()
+    }
+
+    /// The calls that last.
+    pub fn calls(&self) -> Vec<CallView> {
+        self.server.calls(usize::MAX)
+    }
+
+    /// Records of calls, those of earlier lives included.
+    pub fn call_records(&self) -> Vec<CallRecordRow> {
+        let all = CallRecordQuery::first(usize::MAX);
+        self.server.call_records(&all).expect("the store lives")
+    }
+
     pub fn assert_nothing_pinned(&self) {
         let stats = self.server.stats();
         let live_count = stats.runtime.buffers.live_count;
@@ -160,7 +176,8 @@ impl Life {
     }
 }
 
-fn config(is_open: bool) -> ServerConfig {
+/// The configuration of every server; `is_open` means that nobody is asked for a password.
+pub fn config(is_open: bool) -> ServerConfig {
     let authentication = match is_open {
         true => Authentication::Open,
         false => Authentication::Digest {

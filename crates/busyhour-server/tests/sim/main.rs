@@ -16,14 +16,17 @@
 //! with a log of every datagram:
 //!
 //! ```text
-//! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture replay
+//! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture --exact replay
 //! ```
 
+mod calls;
 mod client;
 mod device;
 mod knowledge;
 mod life;
+mod network;
 mod random;
+mod site;
 mod watcher;
 mod world;
 
@@ -37,15 +40,27 @@ use world::World;
 
 #[test]
 fn every_seed_keeps_what_was_acknowledged() {
+    run_seeds("replay", SEEDS, |seed| World::new(seed).run());
+}
+
+/// Runs so many seeds on all processors, unless the environment says how many; a failure says how to `replay` its seed.
+fn run_seeds(replay: &str, seeds: u64, run: impl Fn(u64) -> u64 + Sync) {
     let first = number("BUSYHOUR_SIM_FIRST").unwrap_or(0);
     let next = AtomicU64::new(first);
-    let end = first + number("BUSYHOUR_SIM_SEEDS").unwrap_or(SEEDS);
+    let end = first + number("BUSYHOUR_SIM_SEEDS").unwrap_or(seeds);
     let run = || loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= end {
             return;
         }
-        check(seed);
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
+        if let Err(panic) = outcome {
+            eprintln!(
+                "seed {seed} failed; replay it by\n  BUSYHOUR_SIM_SEED={seed} \
+                 cargo test -p busyhour-server --test sim -- --nocapture --exact {replay}"
+            );
+            std::panic::resume_unwind(panic);
+        }
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -77,17 +92,6 @@ fn one_seed_is_one_trace_in_every_process() {
         );
     }
     assert_ne!(World::new(3).run(), World::new(4).run());
-}
-
-fn check(seed: u64) {
-    let outcome = catch_unwind(AssertUnwindSafe(|| World::new(seed).run()));
-    if let Err(panic) = outcome {
-        eprintln!(
-            "seed {seed} failed; replay it by\n  BUSYHOUR_SIM_SEED={seed} \
-             cargo test -p busyhour-server --test sim -- --nocapture replay"
-        );
-        std::panic::resume_unwind(panic);
-    }
 }
 
 fn hash_of_another_process(seed: u64) -> String {

@@ -24,6 +24,10 @@ pub struct Watcher {
     next_at: u64,
     /// Until this time it receives nothing, like a frozen program.
     deaf_until: u64,
+    /// For how long it subscribes, in seconds: at least and less than.
+    expires_s: [u64; 2],
+    /// The last body.
+    document: String,
 }
 
 /// What a watcher knows about its device.
@@ -66,9 +70,22 @@ impl Watcher {
             pending: None,
             next_at: context.now + context.random.within(0, 20 * SECOND),
             deaf_until: 0,
+            expires_s: [10, 120],
+            document: String::new(),
         };
         watcher.leave_dialog();
         watcher
+    }
+
+    /// Watches calls.
+    pub fn of_calls(mut self) -> Self {
+        self.package = "dialog";
+        self.expires_s = [60, 150];
+        self
+    }
+
+    pub fn document(&self) -> &str {
+        &self.document
     }
 
     pub fn belief(&self) -> &Belief {
@@ -126,7 +143,7 @@ impl Watcher {
         let expires_s = match self.dialog.wishes_end {
             true => 0,
             false if self.is_patient => 3600,
-            false => context.random.within(10, 120),
+            false => context.random.within(self.expires_s[0], self.expires_s[1]),
         };
         self.dialog.cseq += 1;
         let (dialog_count, cseq) = (self.dialog_count, self.dialog.cseq);
@@ -211,6 +228,7 @@ impl Watcher {
         }
         self.dialog.notified_cseq = cseq;
         self.belief = Belief::read(notify);
+        self.document = String::from_utf8_lossy(notify.body()).into_owned();
         let state = notify.subscription_state().unwrap().unwrap();
         if state.is_terminated() {
             self.pending = None;

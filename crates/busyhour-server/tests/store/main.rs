@@ -4,6 +4,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../../../busyhour-store/tests/store/call_records.rs"]
+mod call_records;
 mod postgres;
 mod postgres_silent;
 mod postgres_tls;

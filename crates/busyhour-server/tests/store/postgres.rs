@@ -6,8 +6,8 @@ use crate::{
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
 use busyhour_store::{
-    AccountAdmin, CommitError, PostgresOptions, PostgresStore, Store, StoreError, WhenMissing,
-    open_postgres_accounts,
+    AccountAdmin, CallRecordQuery, CommitError, PostgresOptions, PostgresStore, Store, StoreError,
+    WhenMissing, open_postgres_accounts,
 };
 use std::{collections::BTreeSet, sync::mpsc, time::Duration};
 
@@ -60,6 +60,19 @@ fn one_server_has_a_database_and_a_newer_schema_is_refused() {
     let nobody = PostgresOptions::new(&postgres.url("missing")).unwrap();
     let error = PostgresStore::open(nobody).err().unwrap().to_string();
     assert!(error.contains("\"missing\" does not exist"), "{error}");
+}
+
+#[test]
+fn a_database_before_records_of_calls_gets_their_table_and_keeps_the_rest() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("before"));
+    commit(&*url.open(8), vec![put(1, 1)]).unwrap();
+    postgres.sql("before", "DROP TABLE call_record");
+    postgres.sql("before", "UPDATE schema_version SET version = version - 1");
+    let store = url.open(8);
+    assert_eq!(store.load().unwrap().bindings.len(), 1);
+    let records = store.call_records(&CallRecordQuery::first(1));
+    assert_eq!(records.unwrap(), []);
 }
 
 /// The database crashes and restarts under load: each change gets one result,

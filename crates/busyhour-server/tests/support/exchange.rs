@@ -23,6 +23,10 @@ impl Network for Sent {
         self.0.lock().unwrap().push((flow, datagram));
         Ok(())
     }
+
+    fn local_to(&self, _remote: SocketAddr) -> Option<SocketAddr> {
+        Some(([192, 0, 2, 1], 5060).into())
+    }
 }
 
 impl Sent {

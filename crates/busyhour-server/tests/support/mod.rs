@@ -2,8 +2,10 @@
 #![allow(dead_code)] // each test file uses its own part
 
 pub mod console;
+pub mod phone;
 pub mod postgres;
 pub mod random;
+pub mod relay;
 pub mod sipp;
 mod waiting;
 

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fs::File,
     io::ErrorKind,
-    net::{TcpListener, UdpSocket},
+    net::{SocketAddr, TcpListener, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
@@ -45,6 +45,21 @@ impl Sipp {
     /// Starts sipp against the server; `name` distinguishes its files from
     /// those of others.
     pub fn start(calls: &Calls<'_>, name: &str, server: &ServerProcess, place: &Place) -> Self {
+        let target = match calls.transport {
+            Transport::Udp => server.sip,
+            Transport::Tcp => server.tcp,
+        };
+        Self::start_at(calls, name, free_port(), target, place)
+    }
+
+    /// Starts sipp on a port of its own, against this address.
+    pub fn start_at(
+        calls: &Calls<'_>,
+        name: &str,
+        port: u16,
+        target: SocketAddr,
+        place: &Place,
+    ) -> Self {
         let scenario = format!(
             "{}/tests/sipp/{}.xml",
             env!("CARGO_MANIFEST_DIR"),
@@ -61,13 +76,7 @@ impl Sipp {
             .arg("-inf")
             .arg(injected)
             .args(["-r", &calls.rate.to_string()]);
-        command.args([
-            "-i",
-            "127.0.0.1",
-            "-p",
-            &free_port().to_string(),
-            "-nostdin",
-        ]);
+        command.args(["-i", "127.0.0.1", "-p", &port.to_string(), "-nostdin"]);
         // While sipp pauses, a datagram may find no room in the socket's
         // buffer. sipp stops retransmitting after another answer, so it would
         // wait for ever.
@@ -81,15 +90,17 @@ impl Sipp {
             .arg("-trace_err")
             .arg("-error_file")
             .arg(place.path(&format!("{name}.err")));
-        match calls.transport {
-            Transport::Udp => command.arg(server.sip.to_string()),
-            Transport::Tcp => command.args(["-t", "t1"]).arg(server.tcp.to_string()),
-        };
+        if calls.transport == Transport::Tcp {
+            command.args(["-t", "t1"]);
+        }
+        command.arg(target.to_string());
+        // Else it proves itself for the target, which may be a relay.
+        command.args(["-auth_uri", "busyhour.test"]);
         let screen = File::create(place.path(&format!("{name}.screen"))).unwrap();
         command
             .stdin(Stdio::null())
-            .stdout(screen)
-            .stderr(Stdio::null());
+            .stdout(screen.try_clone().expect("another handle"))
+            .stderr(screen);
         Self {
             child: spawn(command),
             name: name.to_owned(),
@@ -113,12 +124,13 @@ impl Sipp {
         Statistics::read(&self.read("stat"))
     }
 
-    /// Fails with sipp's output if it has already ended.
-    pub fn assert_running(&mut self) {
+    /// Fails with sipp's output if it has ended before its scenario was over.
+    pub fn assert_not_failed(&mut self) {
         if let Some(status) = self
             .child
             .try_wait()
             .expect("the process is a child of the test")
+            .filter(|status| !status.success())
         {
             panic!("sipp {} ended: {status}\n{}", self.name, self.report());
         }
@@ -180,7 +192,8 @@ pub fn free_port() -> u16 {
         let address = ("127.0.0.1", *port);
         UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
     };
-    let first = (std::process::id() % 8_000) as u16;
+    // Programs that start together are far apart.
+    let first = (std::process::id() % 80 * 100) as u16;
     let mut tries = (0..8_000).map(|_| {
         let offset = NEXT.fetch_add(1, Ordering::Relaxed);
         20_000 + first.wrapping_add(offset) % 8_000

@@ -69,6 +69,36 @@ fn what_does_not_change_is_copied_as_it_is() {
     );
 }
 
+/// RFC 3325 §5, in requests and responses.
+#[test]
+fn an_asserted_identity_is_removed_with_all_its_lines() {
+    let text = REQUEST.replace(
+        "Max-Forwards: 0070\n",
+        "P-Asserted-Identity: <sip:a@x>,\n <tel:+1>\nMax-Forwards: 0070\np-asserted-identity: <sip:b@x>\n",
+    );
+    let dropped = RequestEdit {
+        drops_identity: true,
+        ..edit()
+    };
+    assert_eq!(forwarded(&text, &dropped), forwarded(REQUEST, &edit()));
+    assert!(forwarded(&text, &edit()).contains("\nP-Asserted-Identity: <sip:a@x>,\n <tel:+1>\n"));
+    let plain = "SIP/2.0 200 OK\nVia: one\nVia: two\nContent-Length: 0\n\n";
+    let asserted = plain.replace("Via: two\n", "Via: two\nP-Asserted-Identity: <sip:b@x>\n");
+    let back = |text: &str, drops_identity| {
+        let bytes = wire(text);
+        let mut out = Vec::new();
+        let edit = ResponseEdit {
+            drops_identity,
+            ..ResponseEdit::default()
+        };
+        let message = Message::parse(&bytes).expect("sound");
+        message.forward_response(&edit, &mut out);
+        String::from_utf8(out).expect("text").replace("\r\n", "\n")
+    };
+    assert_eq!(back(&asserted, true), plain.replace("Via: one\n", ""));
+    assert_eq!(back(&asserted, false), asserted.replace("Via: one\n", ""));
+}
+
 fn routes(text: &str, edit: &RequestEdit<'_>) -> Vec<String> {
     let text = forwarded(text, edit);
     let lines = text.lines().filter_map(|line| line.strip_prefix("Route: "));
@@ -192,6 +222,7 @@ fn a_response_gets_another_status_and_headers_more() {
     let edit = ResponseEdit {
         status: Some(Status::SERVER_INTERNAL_ERROR),
         more: &[(HeaderName::WwwAuthenticate, "Digest realm=\"x\"")],
+        ..ResponseEdit::default()
     };
     let text = back(&RESPONSE.replace("Content-Length: 0\n", ""), &edit);
     assert!(

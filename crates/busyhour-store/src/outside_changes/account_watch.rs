@@ -107,7 +107,8 @@ impl AccountNews {
             | Change::PutSoftState(_)
             | Change::RemoveSoftState(_)
             | Change::PutSetting { .. }
-            | Change::RemoveSetting { .. } => None,
+            | Change::RemoveSetting { .. }
+            | Change::PutCallRecord(_) => None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A group of changes as few statements, each for many rows.
 
-use super::fencing_token;
+use super::{call_records, fencing_token};
 use crate::{
-    Account, Change, SoftState,
+    Account, CallRecordRow, Change, SoftState,
     account::{hashes_text, hints_text},
 };
 use busyhour::clock::UnixTime;
@@ -16,6 +16,7 @@ pub(super) struct Group<'c> {
     bindings: BTreeMap<BindingId, End<'c>>,
     /// `None` for those that go.
     soft_states: BTreeMap<BindingId, Option<&'c SoftState>>,
+    call_records: Vec<&'c CallRecordRow>,
     others: Vec<&'c Change>,
 }
 
@@ -36,6 +37,7 @@ pub(super) struct Statements {
     remove_ended: Statement,
     put_soft_states: Statement,
     put_account: Statement,
+    put_call_records: Statement,
     /// See [`fencing_token::ADVANCE`].
     pub(super) advance: Statement,
 }
@@ -51,6 +53,7 @@ impl Statements {
             remove_ended: client.prepare(REMOVE_ENDED)?,
             put_soft_states: client.prepare(PUT_SOFT_STATES)?,
             put_account: client.prepare(PUT_ACCOUNT)?,
+            put_call_records: client.prepare(call_records::PUT)?,
             advance: client.prepare(fencing_token::ADVANCE)?,
         })
     }
@@ -64,6 +67,7 @@ impl<'c> Group<'c> {
                 Change::Binding(change) => group.take(change),
                 Change::PutSoftState(row) => drop(group.soft_states.insert(row.id, Some(row))),
                 Change::RemoveSoftState(id) => drop(group.soft_states.insert(*id, None)),
+                Change::PutCallRecord(row) => group.call_records.push(row),
                 other => group.others.push(other),
             }
         }
@@ -106,6 +110,11 @@ impl<'c> Group<'c> {
         });
         Leases::of(renewed).write(transaction, &statements.renew_leases)?;
         self.write_soft_states(transaction, statements)?;
+        call_records::put(
+            transaction,
+            &statements.put_call_records,
+            &self.call_records,
+        )?;
         for change in &self.others {
             apply(transaction, statements, change)?;
         }
@@ -271,7 +280,10 @@ fn apply(
         Change::RemoveSetting { kind, name } => {
             transaction.execute(REMOVE_SETTING, &[&kind.name(), name])?;
         }
-        Change::Binding(_) | Change::PutSoftState(_) | Change::RemoveSoftState(_) => {}
+        Change::Binding(_)
+        | Change::PutSoftState(_)
+        | Change::RemoveSoftState(_)
+        | Change::PutCallRecord(_) => {}
     }
     Ok(())
 }
@@ -299,7 +311,7 @@ pub(super) fn put_account(
 
 /// PostgreSQL's text cannot hold NUL; a device that sends one must not make the whole
 /// group fail.
-fn storable(text: &str) -> Cow<'_, str> {
+pub(super) fn storable(text: &str) -> Cow<'_, str> {
     match text.contains('\0') {
         true => text.replace('\0', "\u{fffd}").into(),
         false => text.into(),

@@ -1,6 +1,6 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
-use super::{PostgresOptions, fencing_token};
+use super::{PostgresOptions, call_records, fencing_token};
 use crate::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoreError,
     StoredBinding,
@@ -27,6 +27,7 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
         accounts: accounts(&mut snapshot).map_err(wrap)?,
         account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
         run: fencing_token::run(&mut snapshot).map_err(wrap)?,
+        last_call_record: call_records::last(&mut snapshot).map_err(wrap)?,
         settings: settings(&mut snapshot).map_err(wrap)?,
     })
 }

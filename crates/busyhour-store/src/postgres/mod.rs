@@ -9,6 +9,7 @@
 //! stops: it refuses everything from then on.
 
 mod accounts;
+mod call_records;
 mod group;
 mod load;
 mod options;
@@ -20,8 +21,8 @@ mod fencing_token;
 mod writer;
 
 use super::{
-    AccountListener, Change, Completion, Contents, EndListener, Refused, Store, StoreError,
-    StoreStats, TokenListener,
+    AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
+    Contents, EndListener, Refused, Store, StoreError, StoreStats, TokenListener,
     outside_changes::{AccountWatch, OutsideChanges, TokenWatch},
     queue::{Batch, Queue},
 };
@@ -137,6 +138,14 @@ impl Store for PostgresStore {
 
     fn purge(&self, ended: &[EndedBinding]) {
         self.queue.purge(ended);
+    }
+
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        call_records::read(&self.options, query)
+    }
+
+    fn remove_old_call_records(&self, limits: CallRecordLimits) {
+        self.queue.remove_old_call_records(limits);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

@@ -155,4 +155,29 @@ const MIGRATIONS: &[&str] = &[
     "
     CREATE INDEX account_name ON account (username COLLATE \"C\", realm COLLATE \"C\");
 ",
+    "
+    CREATE TABLE call_record (
+        id BIGINT PRIMARY KEY,
+        call_id TEXT NOT NULL,
+        from_uri TEXT NOT NULL,
+        to_uri TEXT NOT NULL,
+        caller TEXT,
+        answered_by TEXT,
+        caller_user TEXT NOT NULL,
+        callee_user TEXT NOT NULL,
+        answered_user TEXT NOT NULL,
+        began_at_ns BIGINT NOT NULL,
+        rang_at_ns BIGINT,
+        answered_at_ns BIGINT,
+        ended_at_ns BIGINT NOT NULL,
+        post_dial_delay_ns BIGINT,
+        talk_time_ns BIGINT,
+        outcome TEXT NOT NULL,
+        status INTEGER NOT NULL,
+        ending TEXT NOT NULL,
+        ended_by TEXT,
+        caller_flow TEXT NOT NULL,
+        callee_flow TEXT
+    );
+",
 ];

@@ -1,14 +1,14 @@
 //! A connection that may write, with what it needs for that.
 
 use super::{
-    PostgresOptions,
+    PostgresOptions, call_records,
     fencing_token::{Counted, FencingToken},
     group::{Group, Statements, remove_ended},
     load, schema,
 };
 use crate::{
-    Account, AccountKey, AccountNews, Change, Durability, SettingKind, StoreError, TokenRows,
-    queue::Batch,
+    Account, AccountKey, AccountNews, CallRecordLimits, Change, Durability, SettingKind,
+    StoreError, TokenRows, queue::Batch,
 };
 use busyhour_registrar::EndedBinding;
 use postgres::Client;
@@ -118,6 +118,21 @@ impl Session {
         remove_ended(&mut transaction, &self.statements, batch)?;
         transaction.commit()?;
         Ok(Outcome::Written(None))
+    }
+
+    /// Deletes a batch of old records of calls in the same way.
+    pub(super) fn remove_old_call_records(
+        &mut self,
+        limits: CallRecordLimits,
+        fencing_token: &FencingToken,
+    ) -> Result<(Outcome, usize), postgres::Error> {
+        let mut transaction = self.client.transaction()?;
+        if !fencing_token.holds(&mut transaction)? {
+            return Ok((Outcome::TakenOver, 0));
+        }
+        let removed = call_records::remove_old(&mut transaction, limits)?;
+        transaction.commit()?;
+        Ok((Outcome::Written(None), removed))
     }
 
     pub(super) fn revision(&mut self) -> Result<u64, postgres::Error> {

@@ -9,7 +9,7 @@ use super::{
     session::{Outcome, Session},
 };
 use crate::{
-    Account, CommitError, StoreError, TokenRows,
+    Account, CallRecordLimits, CommitError, StoreError, TokenRows,
     completion_notifier::CompletionNotifier,
     outside_changes::OutsideChanges,
     queue::{Batch, Queue, Taken},
@@ -66,6 +66,7 @@ impl PostgresWriter {
             match self.queue.take(self.outside_changes.rest()) {
                 Taken::Group(group) => self.write(group, &mut notifier),
                 Taken::Ended(batch) => self.purge(&batch),
+                Taken::OldCallRecords(limits) => self.remove_old_call_records(limits),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -132,29 +133,46 @@ impl PostgresWriter {
 
     /// One try, since nobody waits for this.
     fn purge(&mut self, batch: &[EndedBinding]) {
-        let outcome = self.remove(batch);
-        let is_removed = outcome.is_ok();
-        match outcome {
-            Ok(()) => {}
-            Err(Failed::TakenOver) => drop(self.give_up()),
-            Err(Failed::Refused(error)) => {
-                tracing::warn!(%error, "ended rows cannot be deleted now; trying again later");
-            }
-            Err(Failed::Lost(reason)) => {
-                tracing::warn!(
-                    reason,
-                    "ended rows cannot be deleted now; trying again later"
-                );
-            }
-        }
-        self.queue.finish_ended(batch, is_removed);
+        let outcome = self.remove(|session, token| {
+            let outcome = session.purge(batch, token)?;
+            Ok((outcome, batch.len()))
+        });
+        self.queue.finish_ended(batch, outcome.is_some());
     }
 
-    fn remove(&mut self, batch: &[EndedBinding]) -> Result<(), Failed> {
+    /// One try, as for ended rows.
+    fn remove_old_call_records(&mut self, limits: CallRecordLimits) {
+        let removed = self.remove(|session, token| session.remove_old_call_records(limits, token));
+        self.queue.finish_call_records(removed);
+    }
+
+    /// Removes rows that nobody needs: how many they were, unless it failed, which is
+    /// logged.
+    fn remove(
+        &mut self,
+        remove: impl FnOnce(&mut Session, &FencingToken) -> Removed,
+    ) -> Option<usize> {
+        let reason = match self.try_remove(remove) {
+            Ok(removed) => return Some(removed),
+            Err(Failed::TakenOver) => {
+                drop(self.give_up());
+                return None;
+            }
+            Err(Failed::Refused(error)) => error.to_string(),
+            Err(Failed::Lost(reason)) => reason,
+        };
+        tracing::warn!(reason, "old rows cannot be deleted now; trying again later");
+        None
+    }
+
+    fn try_remove(
+        &mut self,
+        remove: impl FnOnce(&mut Session, &FencingToken) -> Removed,
+    ) -> Result<usize, Failed> {
         let session = open(&mut self.session, &self.options, &self.fencing_token)?;
-        match session.purge(batch, &self.fencing_token) {
-            Ok(Outcome::TakenOver) => Err(Failed::TakenOver),
-            Ok(_) => Ok(()),
+        match remove(session, &self.fencing_token) {
+            Ok((Outcome::TakenOver, _)) => Err(Failed::TakenOver),
+            Ok((_, removed)) => Ok(removed),
             Err(error) => Err(self.failed(&error)),
         }
     }
@@ -324,6 +342,9 @@ fn is_of_a_meeting(error: &postgres::Error) -> bool {
     ];
     error.code().is_some_and(|code| meetings.contains(code))
 }
+
+/// What became of a batch of rows that nobody needs, and how many they were.
+type Removed = Result<(Outcome, usize), postgres::Error>;
 
 /// A time without the database.
 struct Outage {

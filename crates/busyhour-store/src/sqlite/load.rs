@@ -1,6 +1,6 @@
 //! Reading everything back at the start, in one consistent snapshot.
 
-use super::{StoreError, schema, sqlite_error};
+use super::{StoreError, call_records, schema, sqlite_error};
 use crate::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
     StoredBinding,
@@ -25,6 +25,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
         accounts: accounts(&snapshot).map_err(wrap)?,
         account_revision: revision(&snapshot).map_err(wrap)?,
         run: schema::run(&snapshot).map_err(wrap)?,
+        last_call_record: call_records::last(&snapshot).map_err(wrap)?,
         settings: settings(&snapshot).map_err(wrap)?,
     })
 }

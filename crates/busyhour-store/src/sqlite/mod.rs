@@ -1,6 +1,7 @@
 //! SQLite in WAL mode: one writer thread, group commit, one server a database.
 
 mod accounts;
+mod call_records;
 mod files;
 mod load;
 mod lock;
@@ -8,8 +9,8 @@ mod schema;
 mod writer;
 
 use super::{
-    AccountListener, Change, Completion, Contents, Durability, EndListener, Refused, Store,
-    StoreError, StoreStats, TokenListener,
+    AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
+    Contents, Durability, EndListener, Refused, Store, StoreError, StoreStats, TokenListener,
     outside_changes::{AccountWatch, OutsideChanges, TokenWatch},
     queue::{Batch, Queue},
 };
@@ -125,6 +126,14 @@ impl Store for SqliteStore {
 
     fn purge(&self, ended: &[EndedBinding]) {
         self.queue.purge(ended);
+    }
+
+    fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, StoreError> {
+        call_records::read(&self.path, query)
+    }
+
+    fn remove_old_call_records(&self, limits: CallRecordLimits) {
+        self.queue.remove_old_call_records(limits);
     }
 
     fn watch_accounts(&self, revision: u64, listener: AccountListener) {

@@ -156,6 +156,31 @@ const MIGRATIONS: &[&str] = &[
     "
     INSERT INTO revision VALUES ('run', 0);
 ",
+    "
+    CREATE TABLE call_record (
+        id INTEGER PRIMARY KEY,
+        call_id TEXT NOT NULL,
+        from_uri TEXT NOT NULL,
+        to_uri TEXT NOT NULL,
+        caller TEXT,
+        answered_by TEXT,
+        caller_user TEXT NOT NULL,
+        callee_user TEXT NOT NULL,
+        answered_user TEXT NOT NULL,
+        began_at_ns INTEGER NOT NULL,
+        rang_at_ns INTEGER,
+        answered_at_ns INTEGER,
+        ended_at_ns INTEGER NOT NULL,
+        post_dial_delay_ns INTEGER,
+        talk_time_ns INTEGER,
+        outcome TEXT NOT NULL,
+        status INTEGER NOT NULL,
+        ending TEXT NOT NULL,
+        ended_by TEXT,
+        caller_flow TEXT NOT NULL,
+        callee_flow TEXT
+    );
+",
 ];
 
 #[cfg(test)]
@@ -191,6 +216,27 @@ mod tests {
         };
         assert_eq!(hashes("alice"), "MD5=aa SHA-256=bb");
         assert_eq!(hashes("bob"), "MD5=cc");
+    }
+
+    #[test]
+    fn a_database_before_records_of_calls_gets_their_table_and_keeps_the_rest() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let before = MIGRATIONS.len() - 1;
+        connection
+            .execute_batch(&MIGRATIONS[..before].concat())
+            .unwrap();
+        let version = before as u32;
+        connection
+            .pragma_update(None, "user_version", version)
+            .unwrap();
+        let row = "INSERT INTO setting VALUES ('hint', '100', 'alice')";
+        connection.execute_batch(row).unwrap();
+        migrate(&mut connection, Path::new("memory")).unwrap();
+        let count = |table: &str| -> i64 {
+            let query = format!("SELECT count(*) FROM {table}");
+            connection.query_row(&query, [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!((count("setting"), count("call_record")), (1, 0));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The one thread that writes: it takes the changes that have arrived, writes them in
 //! one transaction, and calls their completions.
 
-use super::{files::Files, load};
+use super::{call_records, files::Files, load};
 use crate::{
-    Account, Change, CommitError, SettingKind, SoftState,
+    Account, CallRecordLimits, Change, CommitError, SettingKind, SoftState,
     account::{hashes_text, hints_text},
     completion_notifier::CompletionNotifier,
     outside_changes::OutsideChanges,
@@ -51,6 +51,7 @@ impl SqliteWriter {
             match self.queue.take(self.outside_changes.rest()) {
                 Taken::Group(group) => self.write(group, &mut notifier),
                 Taken::Ended(batch) => self.purge(&batch),
+                Taken::OldCallRecords(limits) => self.remove_old_call_records(limits),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
@@ -152,12 +153,37 @@ impl SqliteWriter {
     }
 
     fn remove(&mut self, batch: &[EndedBinding]) -> rusqlite::Result<()> {
+        self.remove_by(|transaction| {
+            let mut batch = batch.iter();
+            batch.try_for_each(|ended| remove_ended(transaction, *ended))
+        })
+    }
+
+    /// Nobody waits for this.
+    fn remove_old_call_records(&mut self, limits: CallRecordLimits) {
+        let mut removed = None;
+        if self.look_at_files().is_ok() {
+            let outcome = self.remove_by(|transaction| {
+                removed = Some(call_records::remove_old(transaction, limits)?);
+                Ok(())
+            });
+            if let Err(error) = outcome {
+                removed = None;
+                tracing::warn!(%error, "old records of calls cannot be deleted now; trying again later");
+            }
+        }
+        self.queue.finish_call_records(removed);
+    }
+
+    /// Removes rows for which nobody waits, in a transaction of their own.
+    fn remove_by(
+        &mut self,
+        remove: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for ended in batch {
-            remove_ended(&transaction, *ended)?;
-        }
+        remove(&transaction)?;
         transaction.commit()?;
         self.batches += 1;
         match self.batches.is_multiple_of(CHECKPOINT_BATCHES) {
@@ -246,6 +272,7 @@ fn apply(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
         }
         Change::PutSetting { kind, name, value } => put_setting(connection, *kind, name, value),
         Change::RemoveSetting { kind, name } => remove_setting(connection, *kind, name).map(drop),
+        Change::PutCallRecord(row) => call_records::put(connection, row),
     }
 }
 

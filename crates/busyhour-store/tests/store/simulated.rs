@@ -2,6 +2,11 @@
 //! events.
 
 use crate::{
+    call_records::{
+        old_records_of_calls_are_removed_by_count_and_age,
+        records_of_calls_are_found_by_page_user_time_and_outcome,
+        records_of_calls_are_read_as_they_were_written,
+    },
     suite::{Database, race},
     support::random::Random,
 };
@@ -68,6 +73,13 @@ impl Database for Simulated {
     fn book(&self) -> Box<dyn AccountAdmin> {
         unreachable!("no command reads a simulated disk")
     }
+}
+
+#[test]
+fn it_keeps_records_of_calls() {
+    records_of_calls_are_read_as_they_were_written(&Simulated::new(1));
+    records_of_calls_are_found_by_page_user_time_and_outcome(&Simulated::new(2));
+    old_records_of_calls_are_removed_by_count_and_age(&Simulated::new(3));
 }
 
 #[test]

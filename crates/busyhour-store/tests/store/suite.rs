@@ -1,5 +1,10 @@
 //! What every durable store must do.
 
+use crate::call_records::{
+    old_records_of_calls_are_removed_by_count_and_age,
+    records_of_calls_are_found_by_page_user_time_and_outcome,
+    records_of_calls_are_read_as_they_were_written,
+};
 use crate::sample::{
     account, aor, commit, contact, ended, follow, lease, put, put_until, remove, remove_account,
     renew, renew_until, until, with_user_agent,
@@ -90,6 +95,12 @@ pub const TESTS: &[(&str, Test)] = &[
     ("ended", only_the_lease_that_ended_is_removed),
     ("late", late_removals_keep_leases_renewed_meanwhile),
     ("run", each_server_that_opens_it_is_counted),
+    ("records", records_of_calls_are_read_as_they_were_written),
+    (
+        "found",
+        records_of_calls_are_found_by_page_user_time_and_outcome,
+    ),
+    ("old", old_records_of_calls_are_removed_by_count_and_age),
 ];
 
 const ROOM: usize = 65_536;

@@ -124,7 +124,7 @@ pub struct Storm {
         value_parser = clap::value_parser!(u32).range(..=100))]
     pub give_up: u32,
 
-    /// How long after the last call its server may use CPU time for it, until it has freed the
+    /// How long after the last call the server's CPU time still counts: until it has freed the
     /// transactions
     #[arg(long, default_value = "5500ms", value_name = "TIME", requires = "calls", value_parser = time)]
     pub settle: Duration,

@@ -5,15 +5,16 @@
 //! 2 bits  key number     ...                      4 or 16 octets and the port
 //! 1 bit   role                                    connection: 4 octets
 //! 2 bits  transport                               scopes: 2 × 4 octets
-//!                        rest     address of record
-//!                        10       first 80 bits of HMAC-SHA-256(key, all of this, Call-ID)
+//!                        rest     address of record, or the name of a peer
+//!                        10       first 80 bits of HMAC-SHA-256(key, all of this, dialog's name)
 //! ```
 //!
 //! It is written in base64url (RFC 4648 §5), whose characters may all stand in a user part
 //! as they are. There are two of them in each message (RFC 5658), one for each side, so
 //! that a request within the dialog needs no memory: the topmost one says who sends, the
-//! other one where it goes. As the Call-ID is signed but not written, a token is good for
-//! its own dialog alone.
+//! other one where it goes. As the dialog's name is signed but not written, a token is good
+//! for its own dialog alone. The name is whatever the caller of these functions chooses, such
+//! as the Call-ID and the tag of who began the dialog.
 
 mod base64;
 
@@ -88,7 +89,7 @@ impl RouteTokens {
         self.previous = Some(last);
     }
 
-    /// Appends the token for messages with this Call-ID.
+    /// Appends the token for messages of the dialog with this name.
     ///
     /// ```
     /// use busyhour::bus::Name;
@@ -97,7 +98,7 @@ impl RouteTokens {
     ///
     /// let tokens = RouteTokens::new([7; 32]);
     /// let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
-    /// let party = Party { device: Some(Name::new("sip:alice@example.com")), flow };
+    /// let party = Party::device(Name::new("sip:alice@example.com"), flow);
     /// let token = RouteToken { role: Role::Caller, party };
     /// let mut text = String::new();
     /// tokens.write(&token, "a84b4c76", &mut text);
@@ -106,20 +107,20 @@ impl RouteTokens {
     /// assert!(tokens.read(&text, "another").is_err());
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
-    pub fn write(&self, token: &RouteToken, call_id: &str, out: &mut String) {
+    pub fn write(&self, token: &RouteToken, dialog: &str, out: &mut String) {
         let mut bytes = Vec::with_capacity(80);
         token.put(self.current.number, &mut bytes);
-        let signature = self.current.sign(&bytes, call_id);
+        let signature = self.current.sign(&bytes, dialog);
         bytes.extend_from_slice(&signature);
         put_base64(&bytes, out);
     }
 
-    /// Reads the token in the user part of a route of a message with this Call-ID.
+    /// Reads the token in the user part of a route of a message of this dialog.
     ///
     /// # Errors
     ///
     /// [`TokenRefusal`] says why it is not believed.
-    pub fn read(&self, text: &str, call_id: &str) -> Result<RouteToken, TokenRefusal> {
+    pub fn read(&self, text: &str, dialog: &str) -> Result<RouteToken, TokenRefusal> {
         let bytes = base64_bytes(text).ok_or(TokenRefusal::Malformed)?;
         let split = bytes.split_last_chunk::<SIGNATURE_LEN>();
         let (payload, signature) = split.ok_or(TokenRefusal::Malformed)?;
@@ -136,7 +137,7 @@ impl RouteTokens {
         let key = keys
             .find(|key| key.number == number)
             .ok_or(TokenRefusal::Key)?;
-        let is_ours: bool = key.sign(payload, call_id).ct_eq(signature).into();
+        let is_ours: bool = key.sign(payload, dialog).ct_eq(signature).into();
         if !is_ours {
             return Err(TokenRefusal::Signature);
         }
@@ -144,7 +145,7 @@ impl RouteTokens {
     }
 
     /// Whether a text has the form of a token. It tells a URI of our Record-Route where no
-    /// Call-ID is at hand (RFC 3261 §16.4); only [`read`](Self::read) checks the signature.
+    /// dialog is at hand (RFC 3261 §16.4); only [`read`](Self::read) checks the signature.
     pub fn is_token(text: &str) -> bool {
         let bytes = base64_bytes(text).unwrap_or_default();
         let is_long = bytes.len() > SIGNATURE_LEN;
@@ -161,9 +162,9 @@ impl RouteTokens {
         &self,
         sender: &str,
         recipient: &str,
-        call_id: &str,
+        dialog: &str,
     ) -> Result<([Party; 2], Role), TokenRefusal> {
-        let (sender, recipient) = (self.read(sender, call_id)?, self.read(recipient, call_id)?);
+        let (sender, recipient) = (self.read(sender, dialog)?, self.read(recipient, dialog)?);
         match (sender.role, recipient.role) {
             (Role::Caller, Role::Callee) => Ok(([sender.party, recipient.party], Role::Caller)),
             (Role::Callee, Role::Caller) => Ok(([recipient.party, sender.party], Role::Callee)),
@@ -188,12 +189,12 @@ impl Key {
         }
     }
 
-    fn sign(&self, payload: &[u8], call_id: &str) -> [u8; SIGNATURE_LEN] {
+    fn sign(&self, payload: &[u8], dialog: &str) -> [u8; SIGNATURE_LEN] {
         let mut mac = self.keyed.clone();
         mac.update(b"route token");
         mac.update(&(payload.len() as u32).to_be_bytes());
         mac.update(payload);
-        mac.update(call_id.as_bytes());
+        mac.update(dialog.as_bytes());
         let mut signature = [0; SIGNATURE_LEN];
         signature.copy_from_slice(&mac.finalize().into_bytes()[..SIGNATURE_LEN]);
         signature
@@ -217,7 +218,7 @@ impl RouteToken {
         let device = self.party.device.as_deref();
         let (is_sip, rest) = match device.and_then(|device| device.strip_prefix(SIP)) {
             Some(rest) => (true, rest),
-            None => (false, device.unwrap_or("")),
+            None => (false, device.or(self.party.peer.as_deref()).unwrap_or("")),
         };
         let flags = [
             (LOCAL_V6, local.is_ipv6()),
@@ -226,6 +227,7 @@ impl RouteToken {
             (SCOPES, scopes != [0; 2]),
             (DEVICE, device.is_some()),
             (DEVICE_SIP, is_sip),
+            (PEER, device.is_none() && self.party.peer.is_some()),
         ];
         bytes.push(
             flags
@@ -267,6 +269,7 @@ impl RouteToken {
             (true, false) => Some(Name::new(text)),
             (false, _) => None,
         };
+        let peer = (device.is_none() && has(PEER)).then(|| Name::new(text));
         let role = Role::ALL[usize::from(first >> 2 & 1)];
         let flow = Flow {
             transport: *TRANSPORTS.get(usize::from(first & 3))?,
@@ -276,7 +279,7 @@ impl RouteToken {
         };
         Some(Self {
             role,
-            party: Party { device, flow },
+            party: Party { device, peer, flow },
         })
     }
 }
@@ -331,3 +334,4 @@ const CONNECTION: u8 = 4;
 const SCOPES: u8 = 8;
 const DEVICE: u8 = 16;
 const DEVICE_SIP: u8 = 32;
+const PEER: u8 = 64;

@@ -57,28 +57,42 @@ impl Document {
         }
     }
 
-    /// The same with the dialogs whose Call-ID `keeps` keeps; `None` if that is all of
-    /// them, or it has no dialogs.
+    /// The same with the dialogs that `keeps` keeps, by their Call-ID and whether they are
+    /// over; `None` if that is all of them, or it has no dialogs.
     pub(in crate::watch) fn with_dialogs(
         &self,
-        keeps: impl Fn(Option<&str>) -> bool,
+        keeps: impl Fn(Option<&str>, bool) -> bool,
     ) -> Option<Self> {
         let Self::Dialog { dialogs, .. } = self else {
             return None;
         };
-        let text = format!(
-            "<dialog-info xmlns=\"{}\" state=\"full\">{}</dialog-info>",
-            dialog_info::NAMESPACE,
-            dialogs.without_owner()
-        );
+        let text = whole(dialogs);
         let document = elements::read(&text, dialog_info::NAMESPACE, "dialog-info").ok()?;
-        let is_kept = |node: Node<'_, '_>| keeps(node.attribute("call-id"));
+        let is_kept = |node: Node<'_, '_>| keeps(node.attribute("call-id"), is_over(node));
         let mut all = document.root_element().children().filter(Node::is_element);
         if all.all(is_kept) {
             return None;
         }
         let is_kept = |node: Node<'_, '_>| is_dialog(node) && is_kept(node);
         dialogs_of(&document, is_kept, dialogs.len_max()).ok()
+    }
+
+    /// The Call-IDs of the dialogs that it says are over.
+    pub(in crate::watch) fn ended_call_ids(&self) -> Vec<Arc<str>> {
+        let Self::Dialog { dialogs, .. } = self else {
+            return Vec::new();
+        };
+        if !dialogs.mentions(TERMINATED) {
+            return Vec::new();
+        }
+        let text = whole(dialogs);
+        let document = elements::read(&text, dialog_info::NAMESPACE, "dialog-info");
+        let Ok(document) = document else {
+            return Vec::new();
+        };
+        let ended = document.root_element().children().filter(|it| is_over(*it));
+        let call_ids = ended.filter_map(|dialog| dialog.attribute("call-id"));
+        call_ids.map(Arc::from).collect()
     }
 
     /// The most bytes that it takes beside others in what watchers are told; a
@@ -105,6 +119,19 @@ fn dialogs(text: &str, written_len_max: usize) -> Result<Document, Unreadable> {
     dialogs_of(&document, is_dialog, written_len_max)
 }
 
+/// A document of these dialogs, to be read again.
+fn whole(dialogs: &Elements) -> String {
+    format!(
+        "<dialog-info xmlns=\"{}\" state=\"full\">{}</dialog-info>",
+        dialog_info::NAMESPACE,
+        dialogs.without_owner()
+    )
+}
+
+fn is_over(dialog: Node<'_, '_>) -> bool {
+    state_of(dialog) == Some(TERMINATED)
+}
+
 fn is_dialog(node: Node<'_, '_>) -> bool {
     node.has_tag_name((dialog_info::NAMESPACE, "dialog"))
 }
@@ -126,10 +153,6 @@ fn dialogs_of(
 /// renders nothing (RFC 4235 §4.1.5, RFC 3840).
 fn line_of(dialog: Node<'_, '_>) -> LineState {
     let named = |name: &'static str| move |node: &Node<'_, '_>| node.tag_name().name() == name;
-    let state = dialog
-        .children()
-        .find(named("state"))
-        .and_then(|state| state.text());
     let is_caller = dialog.attribute("direction") == Some("initiator");
     // Of the other side it says that the device is on hold, which it still uses.
     let local = dialog.children().find(named("local"));
@@ -145,7 +168,7 @@ fn line_of(dialog: Node<'_, '_>) -> LineState {
                 .or(param.attribute("pvalue"))
                 .is_some_and(no)
     });
-    match state.map(str::trim) {
+    match state_of(dialog) {
         Some("confirmed") if is_held => LineState::OnHold,
         Some("confirmed") => LineState::InUse,
         Some("trying" | "proceeding" | "early") if is_caller => LineState::InUse,
@@ -153,3 +176,12 @@ fn line_of(dialog: Node<'_, '_>) -> LineState {
         _ => LineState::Idle,
     }
 }
+
+fn state_of<'d>(dialog: Node<'d, '_>) -> Option<&'d str> {
+    let is_state = |node: &Node<'_, '_>| node.tag_name().name() == "state";
+    let state = dialog.children().find(is_state)?;
+    state.text().map(str::trim)
+}
+
+/// The state of a dialog that is over (RFC 4235 §3.7.1).
+const TERMINATED: &str = "terminated";

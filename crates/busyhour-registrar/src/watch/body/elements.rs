@@ -87,6 +87,11 @@ impl Elements {
         self.0.is_empty()
     }
 
+    /// Whether a word stands in them anywhere.
+    pub(in crate::watch) fn mentions(&self, word: &str) -> bool {
+        self.0.contains(word)
+    }
+
     /// Whether one of the root's children is called `name`.
     pub(in crate::watch) fn has(&self, name: &str) -> bool {
         self.0.lines().any(|line| {

@@ -101,6 +101,18 @@ impl DeviceState {
     pub fn published(&self) -> &[Published] {
         self.published.as_deref().unwrap_or(&[])
     }
+
+    /// The elements of the presence that it publishes (RFC 3863), as XML; empty if it
+    /// publishes none.
+    pub fn presence(&self) -> String {
+        let mut text = Vec::new();
+        for published in self.published() {
+            if let Document::Presence(elements) = &*published.document {
+                elements.write(&mut text, published.number);
+            }
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
 }
 
 impl Event for DeviceState {

@@ -2,4 +2,5 @@
 //! publications that are kept.
 
 pub(in crate::watch) mod publish;
+mod ended_dialogs;
 pub(in crate::watch) mod publications;

@@ -1,6 +1,7 @@
 //! What one presentity's devices have published (RFC 3903): soft state, each
 //! with an entity-tag and an end.
 
+use super::ended_dialogs::{EndedDialogs, SaidOver};
 use crate::registrar::{EndedBinding, Refusal};
 use crate::watch::{
     Document, MessageSummary, NotRestored, Package, Publish, Published,
@@ -13,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 #[derive(Debug, Default)]
 pub struct Publications {
     list: Vec<Publication>,
+    ended: EndedDialogs,
 }
 
 /// What a PUBLISH led to.
@@ -50,6 +52,8 @@ pub struct Plan {
     index: Option<usize>,
     /// What is there then.
     publication: Option<Publication>,
+    /// The dialogs that it says are over.
+    over: SaidOver,
 }
 
 #[derive(Debug)]
@@ -109,7 +113,12 @@ impl Publications {
             self.check_room(document, Some(index))?;
         }
         let known = &self.list[index].published;
-        let (step, document) = match publish.document {
+        let document = publish.document.map(|document| {
+            let filtered = self.ended.filtered(&document, Some(known.number));
+            filtered.unwrap_or(document)
+        });
+        let over = SaidOver::of(document.as_ref(), known.number, now);
+        let (step, document) = match document {
             _ if publish.granted_s == 0 => (PublishStep::Removed, None),
             Some(document) => (PublishStep::Modified, Some(Arc::new(document))),
             None => (PublishStep::Refreshed, Some(known.document.clone())),
@@ -120,14 +129,7 @@ impl Publications {
         });
         let (_, etag) = new();
         let index = Some(index);
-        Ok(Plan::new(
-            step,
-            etag,
-            publish.granted_s,
-            now,
-            index,
-            published,
-        ))
+        Ok(Plan::new(step, etag, publish.granted_s, now, index, published).with_over(over))
     }
 
     /// What the store has to keep of a plan for the publications of `device`; `None`
@@ -149,14 +151,25 @@ impl Publications {
     }
 
     /// Restores a stored publication, with its row and its new deadline.
-    pub fn put_back(&mut self, stored: Restorable, row: EndedBinding, expires_at: Instant) {
+    pub fn put_back(
+        &mut self,
+        stored: Restorable,
+        row: EndedBinding,
+        expires_at: Instant,
+        now: Instant,
+    ) {
         let Restorable(stored) = stored;
+        let number = stored.number;
+        let document = Document::from(stored.document);
+        let filtered = self.ended.filtered(&document, Some(number));
+        let document = filtered.unwrap_or(document);
+        self.end_dialogs(SaidOver::of(Some(&document), number, now));
         self.list.push(Publication {
             etag: stored.etag.into(),
             expires_at,
             published: Published {
-                number: stored.number,
-                document: Arc::new(stored.document.into()),
+                number,
+                document: Arc::new(document),
             },
             row: Some(row),
         });
@@ -164,6 +177,7 @@ impl Publications {
 
     /// Does what was planned, if nothing else was done since.
     pub fn apply(&mut self, plan: Plan) {
+        self.end_dialogs(plan.over);
         match (plan.index, plan.publication) {
             (None, None) => {}
             (None, Some(new)) => self.list.push(new),
@@ -172,9 +186,27 @@ impl Publications {
         }
     }
 
+    /// What one publication says is over is over in all of them.
+    fn end_dialogs(&mut self, over: SaidOver) {
+        if over.is_empty() {
+            return;
+        }
+        self.ended.remember(over);
+        for publication in &mut self.list {
+            let published = &mut publication.published;
+            let filtered = self
+                .ended
+                .filtered(&published.document, Some(published.number));
+            if let Some(document) = filtered {
+                published.document = Arc::new(document);
+            }
+        }
+    }
+
     /// Drops what has ended at `now`, and says what it was.
     pub fn expire(&mut self, now: Instant) -> EndedPublications {
         let mut ended = EndedPublications::default();
+        self.ended.expire(now);
         self.list.retain(|publication| {
             let lives = publication.expires_at > now;
             if !lives {
@@ -186,12 +218,10 @@ impl Publications {
         ended
     }
 
-    /// When the next one ends.
+    /// When the next one ends, or what is known of a dialog.
     pub fn next_expiry(&self) -> Option<Instant> {
-        self.list
-            .iter()
-            .map(|publication| publication.expires_at)
-            .min()
+        let ends = self.list.iter().map(|publication| publication.expires_at);
+        ends.chain(self.ended.next_expiry()).min()
     }
 
     /// The documents for watchers of the device, in the order in which the publications
@@ -222,9 +252,9 @@ impl Publications {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Whether nothing is known: there are none, and no dialog has ended lately.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.ended.is_empty()
     }
 
     /// Whether there is room for a document beside all but the one it replaces.
@@ -246,11 +276,16 @@ impl Publications {
         new: &mut dyn FnMut() -> (u64, String),
     ) -> Result<Plan, Refusal> {
         let (number, etag) = new();
-        let plan = |step, published| Plan::new(step, etag, publish.granted_s, now, None, published);
+        let over = SaidOver::of(publish.document.as_ref(), number, now);
+        let plan = |step, published| {
+            let plan = Plan::new(step, etag, publish.granted_s, now, None, published);
+            plan.with_over(over)
+        };
         let document = publish.document.filter(|_| publish.granted_s > 0);
         let Some(document) = document else {
             return Ok(plan(PublishStep::Nothing, None));
         };
+        let document = self.ended.filtered(&document, None).unwrap_or(document);
         if self.list.len() >= count_max {
             return Err(Refusal::TooManyPublications);
         }
@@ -292,7 +327,12 @@ impl Plan {
             granted,
             index,
             publication,
+            over: SaidOver::of(None, 0, now),
         }
+    }
+
+    fn with_over(self, over: SaidOver) -> Self {
+        Self { over, ..self }
     }
 }
 

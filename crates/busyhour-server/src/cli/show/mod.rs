@@ -1,10 +1,12 @@
 //! `busyhour show`: what a running server holds and does, as tables or JSON.
 
+mod call_records;
 mod subjects;
 mod table;
 
 use super::{Failure, running_server::RunningServer, which_server::WhichServer};
 use crate::console;
+use call_records::ShowCallRecords;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use std::{
@@ -30,9 +32,12 @@ enum What {
     /// Calls that last: who calls whom, and how far they are
     #[command(after_help = subjects::CALLS.help())]
     Calls(List),
-    /// The last calls that ended, and how
+    /// Calls that ended, and how
     #[command(after_help = subjects::CALL_RECORDS.help())]
-    CallRecords(List),
+    CallRecords(ShowCallRecords),
+    /// Other servers and gateways that are trusted, and which of their addresses are up
+    #[command(after_help = subjects::PEERS.help())]
+    Peers(List),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
     Timers(List),
@@ -106,7 +111,8 @@ impl Show {
         match self.what {
             What::Queues(list) => list.run(&subjects::QUEUES, ""),
             What::Calls(list) => list.run(&subjects::CALLS, ""),
-            What::CallRecords(list) => list.run(&subjects::CALL_RECORDS, ""),
+            What::CallRecords(records) => records.run(),
+            What::Peers(list) => list.run(&subjects::PEERS, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),
@@ -221,6 +227,8 @@ Examples:
   busyhour show subscriptions --watch             the slowest subscribers, every two seconds
   busyhour show device alice                      where alice is registered, or why not
   busyhour show alerts --json                     for a script
+  busyhour show call-records --user alice         alice's calls that ended
+  busyhour show call-records --csv > calls.csv    all of them, for a spreadsheet
 
 Whoever knows Asterisk finds `core show taskprocessors`, `sched show`, `core show hints` and
 `database show` in docs/asterisk.md.";

@@ -151,10 +151,14 @@ pub(super) const CALLS: Subject = Subject {
 pub(super) const CALL_RECORDS: Subject = Subject {
     routes: &[route("/api/call-records", "call_records")],
     columns: &[
-        column("ended_at_ns", "when it ended, in nanoseconds since 1970"),
+        column("ended_at_ns", "when it ended"),
         column("from", "who called"),
         column("to", "who was called"),
         column("answered_by", "the device that answered"),
+        column(
+            "outcome",
+            "answered, busy, no-answer, cancelled, unavailable, refused or failed",
+        ),
         column(
             "status",
             "the status of the final response; 0 if there was none",
@@ -170,6 +174,40 @@ pub(super) const CALL_RECORDS: Subject = Subject {
     ],
     sort: "ended_at",
     none: "no call has ended",
+};
+
+pub(super) const PEERS: Subject = Subject {
+    routes: &[route("/api/peers", "peers")],
+    columns: &[
+        column("name", "the peer"),
+        column(
+            "address",
+            "one of its addresses; what is counted is of the whole peer",
+        ),
+        column(
+            "state",
+            "up, down, or unknown if it was not asked yet; nothing if no calls go there",
+        ),
+        column("since_ns", "for how long it has been in that state"),
+        column("round_trip_ns", "from the last OPTIONS to its answer"),
+        column("may", "what it may do: call and publish for our users"),
+        column("takes", "which calls go to it: prefix*, @domain, default"),
+        column("calls_from", "requests that it sent to our users"),
+        column("calls_to", "requests of our users that were sent to it"),
+        column(
+            "attempts_failed",
+            "how often an address did not take a call: silence, 503, no way there",
+        ),
+        column(
+            "refused_down",
+            "calls refused because all its addresses were down",
+        ),
+        column("publications", "states that it published for our users"),
+        column("probes_sent", "OPTIONS sent to it"),
+        column("probes_answered", "answers to them"),
+    ],
+    sort: "name",
+    none: "no peers; the configuration lists them as [[peer]]",
 };
 
 pub(super) const TIMERS: Subject = Subject {

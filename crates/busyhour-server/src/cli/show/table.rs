@@ -238,6 +238,10 @@ fn shown(column: &Column, value: Option<&Value>) -> String {
         (Value::Bool(true), _) => "yes".into(),
         (Value::Bool(false), _) => "no".into(),
         (_, Some(0.0)) => "0".into(),
+        (_, Some(number)) if column.key.ends_with("_at_ns") => {
+            let at = jiff::Timestamp::from_millisecond((number / 1e6) as i64);
+            at.map_or(plain(value), |at| format!("{at:.3}"))
+        }
         (_, Some(number)) if column.key.contains("_ns") => duration(number),
         (_, Some(number)) if column.key.ends_with("_bytes") => bytes(number),
         (_, Some(number)) if column.key.ends_with("_seconds") && column.key.contains("unix") => {

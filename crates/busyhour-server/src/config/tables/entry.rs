@@ -64,6 +64,14 @@ impl<'e> TableEntry<'e> {
         })
     }
 
+    /// `true` or `false`, if it is given.
+    pub(in crate::config) fn yes_or_no(
+        &mut self,
+        field: &'static str,
+    ) -> Result<Option<bool>, Reported> {
+        self.value(field, "true or false", |value| value.as_bool())
+    }
+
     /// Any number of texts, if they are given.
     pub(in crate::config) fn texts(
         &mut self,

@@ -3,15 +3,19 @@
 pub(in crate::server) use super::edge::ServerEdge;
 
 use super::{
-    permit::{Permit, Place, Tracking},
+    call_log::CallLog,
+    checked::{Begin, Checked, Parties},
+    permit::{Permit, Place},
     probing::Probing,
-    target::Located,
-    view::{CallRecordView, CallView},
+    tracking::Tracking,
+    view::CallView,
 };
 use crate::server::{
+    change::{changes::Changes, record},
     device::{Device, device_context::DeviceContext},
-    expiry_timer::ExpiryTimer,
-    load::shares::{Excess, Holder, Shares},
+    expiry_timer::{ExpiryOptions, ExpiryTimer},
+    load::shares::{Excess, Shares},
+    peer::peers::Peers,
     server_clock::ServerClock,
     sip::responder::Responder,
     stats::{
@@ -22,26 +26,25 @@ use crate::server::{
         serializer_kind::{KindOptions, SerializerKind},
     },
 };
-use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers};
-use busyhour_proxy::{
-    Actions, Begun, Event, EventKind, FailureCause, Inbound, LoopDetection, NextHop, Policy, Proxy,
-    Received, RequestRefusal, Routing, TransactionId,
-    dialogs::{
-        CallRecord, DialogActions, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role,
-        RouteTokens,
-    },
+use busyhour::{
+    buffer::Buffer, bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers,
 };
-use busyhour_registrar::Now;
+use busyhour_proxy::{
+    Actions, Begun, EventKind, Inbound, LoopDetection, NextHop, Policy, Proxy, Received,
+    RequestRefusal, Routing, TransactionId,
+    dialogs::{DialogActions, DialogPolicy, Dialogs, EndedFlow, ProbeOutcome, Role, RouteTokens},
+};
+use busyhour_registrar::watch::DialogState;
 use busyhour_sip::{Flow, HeaderName, Message, Method, Status};
 use foldhash::quality::FixedState;
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 /// Every call of the server.
@@ -59,9 +62,11 @@ pub(in crate::server) struct Calls {
     memory: Arc<Shares>,
     /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
     call_count: AtomicUsize,
-    records: Mutex<VecDeque<CallRecord>>,
+    log: Arc<CallLog>,
     responder: Arc<Responder>,
     devices: Arc<DeviceContext>,
+    peers: Arc<Peers>,
+    changes: Arc<Changes>,
     clock: Arc<ServerClock>,
     timers: Timers,
 }
@@ -97,40 +102,14 @@ struct ShardInner {
     expiry_timer: ExpiryTimer,
 }
 
-/// A request that was checked, and where it goes.
-pub(super) struct Checked<'r, 'm> {
-    pub(super) inbound: &'r Inbound<'r, 'm>,
-    pub(super) routing: &'r Routing<'m>,
-    pub(super) holder: Holder,
-    pub(super) located: Located,
-    pub(super) parties: Parties,
-}
-
-/// What became of a request that there is room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begin {
-    /// It is on its way.
-    Begun,
-    /// Its sender is no party of the dialog.
-    NotOfDialog,
-}
-
-/// Who takes part, as far as it is known when a request comes.
-pub(super) enum Parties {
-    /// Outside of a dialog: the caller.
-    Outside(Party),
-    /// The sides of the dialog, and which of them sends.
-    Within([Party; 2], Role),
-}
-
 impl Calls {
     pub(in crate::server) fn new(
         runtime: &Runtime,
         (edge, seed): (ServerEdge, u64),
         bounds: CallBounds,
         responder: Arc<Responder>,
-        devices: Arc<DeviceContext>,
-        clock: Arc<ServerClock>,
+        (devices, peers): (Arc<DeviceContext>, Arc<Peers>),
+        (changes, clock, log): (Arc<Changes>, Arc<ServerClock>, Arc<CallLog>),
     ) -> Self {
         let loops = LoopDetection::new(seed);
         let buffers = runtime.buffers();
@@ -171,9 +150,11 @@ impl Calls {
             places: Arc::new(transactions),
             memory: Arc::new(memory),
             call_count: AtomicUsize::new(0),
-            records: Mutex::default(),
+            log,
             responder,
             devices,
+            peers,
+            changes,
             clock,
             timers: runtime.timers().clone(),
         }
@@ -198,6 +179,10 @@ impl Calls {
             post_dial_delay_p99_ns: p99,
             refused: self.counters.refused.get(),
             untrusted_routes: self.counters.untrusted_routes.get(),
+            charged_bytes: self.memory.used(),
+            post_dial_delay: self.log.post_dial_delay().stats(),
+            outcomes: self.log.outcome_stats(),
+            records: self.log.stats(),
             ..CallStats::default()
         };
         for shard in &self.shards {
@@ -221,11 +206,19 @@ impl Calls {
         views.map(|call| CallView::new(call, now)).collect()
     }
 
-    /// The last calls that ended, the last one first.
-    pub(in crate::server) fn records(&self, limit: usize) -> Vec<CallRecordView> {
-        let records = lock(&self.records);
-        let last = records.iter().rev().take(limit);
-        last.map(CallRecordView::new).collect()
+    /// Tells the calls of a shard to those who read changes; `false` if there is no such
+    /// shard.
+    pub(in crate::server) fn tell_states(&self, shard: usize) -> bool {
+        let Some(shard) = self.shards.get(shard) else {
+            return false;
+        };
+        let state = shard.lock();
+        // What has no record would not be told to end.
+        let calls = state.dialogs.live();
+        for call in calls.filter(|call| call.has_record_to_come) {
+            self.changes.calls.tell(|| record::live_call(&call, None));
+        }
+        true
     }
 
     /// What waits for the serializers of the shards' timers.
@@ -272,18 +265,25 @@ impl Calls {
         );
         let now = self.clock.now();
         self.step(inbound.message, |state, out| {
-            // The tokens were given to somebody else than who has the dialog of these tags.
+            let mut is_spiral = false;
+            // The tokens were given to somebody else than who has the dialog of these tags:
+            // a peer, to which the call went before it came here again, or a stranger.
             if let Parties::Within(parties, sender) = &checked.parties
                 && let Some(known) = state.dialogs.sender(inbound.message)
-                && known.device != parties[*sender as usize].device
+                && !known.has_name_of(&parties[*sender as usize])
             {
-                return Ok(Begin::NotOfDialog);
+                if !checked.is_from_peer {
+                    return Ok(Begin::NotOfDialog);
+                }
+                is_spiral = true;
             }
             let begun = state
                 .proxy
                 .begin(now, inbound, routing, permit, &mut out.proxy);
             match begun {
-                Ok(Begun::New(transaction)) => self.forward(state, transaction, checked, out),
+                Ok(Begun::New(transaction)) => {
+                    Ok(self.forward(state, transaction, (checked, is_spiral), out))
+                }
                 Ok(Begun::Known) => Ok(Begin::Begun),
                 Err(_full) => Err(Excess::Whole),
             }
@@ -294,9 +294,9 @@ impl Calls {
         &self,
         state: &mut ShardInner,
         transaction: TransactionId,
-        checked: Checked<'_, '_>,
+        (checked, is_spiral): (Checked<'_, '_>, bool),
         out: &mut StepActions,
-    ) -> Result<Begin, Excess> {
+    ) -> Begin {
         let Checked {
             inbound,
             located,
@@ -306,28 +306,45 @@ impl Calls {
         let message = inbound.message;
         let at = self.clock.moment();
         let ShardInner { proxy, dialogs, .. } = state;
-        let (tracking, caller) = match parties {
-            Parties::Outside(caller) => {
-                let device = caller.device.clone();
+        let (tracking, caller, sender) = match parties {
+            Parties::Outside(caller, account) => {
                 let is_invite = message.method() == Some(Method::Invite);
-                let call = is_invite.then(|| dialogs.invite(at, message, caller, &mut out.dialogs));
+                let party = caller.clone();
+                let call = is_invite.then(|| {
+                    let account = account.as_ref();
+                    dialogs.invite(at, message, party, account, &mut out.dialogs)
+                });
                 let tracking = call.flatten().map_or(Tracking::None, Tracking::Call);
-                (tracking, device)
+                (tracking, caller.clone(), caller)
             }
             Parties::Within(parties, sender) => {
-                let known = dialogs.request(at.now, message, inbound.flow, &mut out.dialogs);
-                let caller = parties[Role::Caller as usize].device.clone();
-                let unknown = || Tracking::Unknown(Box::new((parties, sender)));
-                (known.map_or_else(unknown, Tracking::Within), caller)
+                let [caller, callee] = parties.clone();
+                let party = if sender == Role::Caller {
+                    caller.clone()
+                } else {
+                    callee
+                };
+                let mut follow =
+                    || dialogs.request(at.now, message, inbound.flow, &mut out.dialogs);
+                let tracking = match is_spiral {
+                    true => Tracking::Spiral,
+                    false => match follow() {
+                        Some(known) => Tracking::Within(known),
+                        None => Tracking::Unknown(Box::new((parties, sender))),
+                    },
+                };
+                (tracking, caller, party)
             }
         };
         if let Some(permit) = proxy.data_mut(transaction) {
             permit.tracking = tracking;
-            permit.caller = caller;
+            permit.is_believed = self.peers.believes(&sender);
+            permit.caller = Some(caller);
+            permit.sender = Some(sender);
             permit.called = located.called;
         }
         proxy.forward(at.now, transaction, located.targets, &mut out.proxy);
-        Ok(Begin::Begun)
+        Begin::Begun
     }
 
     /// Forwards the ACK of a 2xx.
@@ -445,15 +462,27 @@ impl Calls {
         let at = self.clock.moment();
         for event in out.proxy.take_events() {
             if let Some(permit) = proxy.data(event.transaction) {
-                tell_dialogs(dialogs, at, &event, permit, message, &mut out.dialogs);
+                let called = |label| permit.called(label);
+                self.peers.note(event.kind, called);
+                let tracking = &permit.tracking;
+                tracking.tell(dialogs, at, &event, called, message, &mut out.dialogs);
             }
+            let held_bytes = proxy.held_bytes(event.transaction) as u64;
             if is_final(event.kind)
                 && let Some(permit) = proxy.data_mut(event.transaction)
             {
-                permit.finish();
+                permit.finish(held_bytes);
             }
         }
         proxy.drop_ended();
+        for call in out.dialogs.progressed.drain(..) {
+            let event = match call.state {
+                DialogState::Confirmed => "answered",
+                _ => "began",
+            };
+            let told = || record::live_call(&call, Some(event));
+            self.changes.calls.tell(told);
+        }
         for change in out.dialogs.changes.drain(..) {
             self.devices.apply_dialog(change);
         }
@@ -471,22 +500,23 @@ impl Calls {
             dialogs.probed(at.now, probe, outcome, &mut out.dialogs);
         }
         if !out.dialogs.records.is_empty() {
-            let mut records = lock(&self.records);
-            for record in out.dialogs.records.drain(..) {
-                if let Some(delay) = record.post_dial_delay {
-                    self.post_dial_delay.record(delay);
-                }
-                if records.len() >= RECORDS_MAX {
-                    records.pop_front();
-                }
-                records.push_back(record);
+            for record in &out.dialogs.records {
+                self.changes.calls.tell(|| record::ended_call(record));
             }
+            let delays = out.dialogs.records.iter();
+            for delay in delays.filter_map(|record| record.post_dial_delay) {
+                self.post_dial_delay.record(delay);
+            }
+            self.log.note(out.dialogs.records.drain(..));
         }
     }
 
     /// Sends what a step wrote; a message that cannot be sent is one more event of its
     /// request.
     fn send(self: &Arc<Self>, index: usize, out: &mut StepActions) {
+        for (flow, probe) in out.probes.drain(..) {
+            self.responder.forward(flow, probe);
+        }
         let mut failed = Vec::new();
         for outbound in out.proxy.take_outbound() {
             let is_sent = self.responder.forward(outbound.flow, outbound.datagram);
@@ -526,7 +556,7 @@ impl Calls {
         };
         let serializer = &self.shards[index].serializer;
         let timer = &mut state.expiry_timer;
-        let set = timer.set(deadline, "calls", &self.timers, serializer, fire);
+        let set = timer.set(deadline, EXPIRY, &self.timers, serializer, fire);
         if set.is_err() {
             self.responder.traffic.refused_table_full.increment();
         }
@@ -541,13 +571,11 @@ impl Calls {
             let ShardInner {
                 probing, dialogs, ..
             } = state;
-            probing.expire(now, |flow, datagram| {
-                if let Some(datagram) = self.responder.write(|out| out.extend_from_slice(datagram))
-                {
-                    self.responder.forward(flow, datagram);
-                }
+            let silent = probing.expire(now, |flow, datagram| {
+                let datagram = self.responder.write(|out| out.extend_from_slice(datagram));
+                out.probes.extend(datagram.map(|datagram| (flow, datagram)));
             });
-            for probe in probing.take_silent() {
+            for probe in silent {
                 dialogs.probed(now, probe, ProbeOutcome::Silent, &mut out.dialogs);
             }
         });
@@ -560,7 +588,7 @@ impl ProxyShard {
     }
 }
 
-/// Whether the request needs its messages no more.
+/// Whether the request needs only what it sends again.
 fn is_final(event: EventKind) -> bool {
     matches!(
         event,
@@ -568,59 +596,6 @@ fn is_final(event: EventKind) -> bool {
             | EventKind::Refused { .. }
             | EventKind::Unanswered
     )
-}
-
-fn tell_dialogs(
-    dialogs: &mut Dialogs,
-    at: Now,
-    event: &Event,
-    permit: &Permit,
-    message: Option<&Message<'_>>,
-    out: &mut DialogActions,
-) {
-    let now = at.now;
-    match (&permit.tracking, event.kind, message) {
-        (Tracking::Call(call), EventKind::Forwarded { branch, label }, _) => {
-            if let Some(party) = permit.called(label) {
-                dialogs.forwarded(*call, branch, party.clone());
-            }
-        }
-        (
-            Tracking::Call(call),
-            EventKind::Progress { branch, .. }
-            | EventKind::Answered { branch, .. }
-            | EventKind::Failed {
-                branch,
-                cause: FailureCause::Response,
-                ..
-            },
-            Some(response),
-        ) => dialogs.response(now, *call, branch, response, out),
-        (Tracking::Call(call), EventKind::Failed { branch, status, .. }, _) => {
-            dialogs.failed(now, *call, branch, status, out);
-        }
-        (Tracking::Call(call), EventKind::Cancelled, _) => dialogs.cancelled(*call),
-        (Tracking::Call(call), EventKind::Refused { status, .. }, _) => {
-            dialogs.refused(now, *call, status, out);
-        }
-        (
-            Tracking::Within(request),
-            EventKind::Answered { .. }
-            | EventKind::Failed {
-                cause: FailureCause::Response,
-                ..
-            },
-            Some(response),
-        ) => dialogs.answered(now, *request, response, out),
-        (Tracking::Within(request), EventKind::Failed { status, .. }, _) => {
-            dialogs.unanswered(now, *request, status, out);
-        }
-        (Tracking::Unknown(known), EventKind::Answered { .. }, Some(response)) => {
-            let (parties, sender) = (**known).clone();
-            dialogs.adopt(at, response, parties, sender, out);
-        }
-        _ => {}
-    }
 }
 
 /// The table of dialogs has the number of the shard in its ids.
@@ -639,6 +614,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct StepActions {
     proxy: Actions,
     dialogs: DialogActions,
+    probes: Vec<(Flow, Buffer)>,
 }
 
 /// Lends the thread's room for actions, empty.
@@ -650,6 +626,7 @@ fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -> R {
         Ok(mut actions) => {
             actions.proxy.clear();
             actions.dialogs.clear();
+            actions.probes.clear();
             use_actions(&mut actions)
         }
         // Already lent further up this thread's stack.
@@ -657,6 +634,11 @@ fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -> R {
     })
 }
 
+/// The shortest time of a transaction is 500 ms, and an estimate.
+const EXPIRY: ExpiryOptions = ExpiryOptions {
+    label: "calls",
+    slack: Duration::from_millis(100),
+};
 /// A shard has one timer.
 const OPTIONS: KindOptions = KindOptions {
     name: "call",
@@ -666,5 +648,3 @@ const OPTIONS: KindOptions = KindOptions {
 };
 /// More than threads, so that two threads seldom wait for each other.
 pub(in crate::server) const SHARDS: usize = 64;
-/// Records that are kept in memory.
-const RECORDS_MAX: usize = 10_000;

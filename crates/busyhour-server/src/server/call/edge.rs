@@ -1,6 +1,7 @@
 //! How the proxy names itself in messages, and how it knows what is its own.
 
 use super::permit::Permit;
+use crate::server::peer::peers::Peers;
 use busyhour_proxy::{
     Edge, Identity, Passage,
     dialogs::{Party, Role, RouteToken, RouteTokens},
@@ -10,14 +11,14 @@ use busyhour_sip::{Flow, Host, Message, Scheme, SipUri, Transport, Uri};
 use std::{fmt::Write, net::SocketAddr, sync::Arc};
 
 /// The proxy's side of messages; a clone is another handle on the same one.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(in crate::server) struct ServerEdge(Arc<EdgeInner>);
 
-#[derive(Debug)]
 struct EdgeInner {
     advertised: Advertised,
     domains: Domains,
     tokens: RouteTokens,
+    peers: Arc<Peers>,
 }
 
 /// What is ours in one request.
@@ -25,20 +26,23 @@ pub(super) struct RequestIdentity<'a> {
     edge: &'a ServerEdge,
     /// The address that it came to.
     local: SocketAddr,
-    /// What tokens of its dialog are signed for, whoever sends it.
-    names: [String; 2],
+    request: &'a Message<'a>,
     /// Names that nobody has configured are ours too, if no domain is configured.
     any_name: bool,
 }
 
-use CallerIn::{From, To};
-
 impl ServerEdge {
-    pub(in crate::server) fn new(advertised: Advertised, domains: Domains, key: [u8; 32]) -> Self {
+    pub(in crate::server) fn new(
+        advertised: Advertised,
+        domains: Domains,
+        key: [u8; 32],
+        peers: Arc<Peers>,
+    ) -> Self {
         Self(Arc::new(EdgeInner {
             advertised,
             domains,
             tokens: RouteTokens::new(key),
+            peers,
         }))
     }
 
@@ -47,12 +51,16 @@ impl ServerEdge {
     }
 
     /// What is ours in a request that came on `flow`.
-    pub(super) fn identity<'a>(&'a self, request: &Message<'a>, flow: Flow) -> RequestIdentity<'a> {
+    pub(super) fn identity<'a>(
+        &'a self,
+        request: &'a Message<'a>,
+        flow: Flow,
+    ) -> RequestIdentity<'a> {
         let is_in_dialog = request.to().is_ok_and(|to| to.tag().is_some());
         RequestIdentity {
             edge: self,
             local: flow.local,
-            names: [From, To].map(|caller| dialog_name(request, caller)),
+            request,
             any_name: !is_in_dialog && self.0.domains.are_all(),
         }
     }
@@ -63,12 +71,12 @@ impl ServerEdge {
         advertised.unwrap_or(flow.local)
     }
 
-    fn put_uri(&self, scheme: Scheme, token: &RouteToken, call_id: &str, out: &mut String) {
+    fn put_uri(&self, scheme: Scheme, token: &RouteToken, dialog: &str, out: &mut String) {
         let flow = token.party.flow;
         out.push('<');
         out.push_str(scheme.as_str());
         out.push(':');
-        self.0.tokens.write(token, call_id, out);
+        self.0.tokens.write(token, dialog, out);
         // Writing to a String cannot fail.
         let _ = write!(out, "@{}", self.address(flow));
         // In a SIPS URI the transport says what TLS runs over (RFC 3261 §26.2.2).
@@ -96,26 +104,50 @@ impl Edge for ServerEdge {
             data: permit,
             label,
         } = *passage;
-        let call_id = &dialog_name(request, From);
         // The route of a dialog never changes (RFC 3261 §12.2).
         if permit.is_in_dialog() {
             return;
         }
+        let dialog = &dialog_name(request, Role::Caller);
         let called = request.request_uri().ok();
         let scheme = match called {
             Some(Uri::Sip(uri)) if is_tls(to) || is_tls(from) => uri.scheme,
             _ => Scheme::Sip,
         };
-        let side = |role, device, flow| RouteToken {
-            role,
-            party: Party { device, flow },
+        let side = |role, party: Option<&Party>, flow| {
+            let nobody = || Party::nobody(flow);
+            let party = party.map_or_else(nobody, |party| Party {
+                flow,
+                ..party.clone()
+            });
+            RouteToken { role, party }
         };
-        let device = permit.called(label).and_then(|party| party.device.clone());
-        let callee = side(Role::Callee, device, to);
-        let caller = side(Role::Caller, permit.caller.clone(), from);
-        self.put_uri(scheme, &callee, call_id, out);
+        let callee = side(Role::Callee, permit.called(label), to);
+        let caller = side(Role::Caller, permit.caller.as_ref(), from);
+        self.put_uri(scheme, &callee, dialog, out);
         out.push_str(", ");
-        self.put_uri(scheme, &caller, call_id, out);
+        self.put_uri(scheme, &caller, dialog, out);
+    }
+
+    /// Peers that are believed are also told (RFC 3325 §5); telephones are told if the sender
+    /// does not forbid it.
+    fn passes_identity(&self, passage: &Passage<'_, '_, Permit>) -> bool {
+        let permit = passage.data;
+        let is_told = || {
+            permit
+                .called(passage.label)
+                .is_some_and(|to| self.0.peers.believes(to))
+        };
+        permit.is_believed && (!is_private(passage.request) || is_told())
+    }
+
+    fn passes_identity_back(&self, response: &Message<'_>, permit: &Permit, label: u64) -> bool {
+        let peers = &self.0.peers;
+        let is_told = || permit.sender.as_ref().is_some_and(|to| peers.believes(to));
+        let is_believed = permit
+            .called(label)
+            .is_some_and(|from| peers.believes(from));
+        is_believed && (!is_private(response) || is_told())
     }
 }
 
@@ -149,31 +181,36 @@ impl Identity for RequestIdentity<'_> {
 
     fn is_record_route(&self, uri: &SipUri<'_>) -> bool {
         let is_token = |user: &str| {
-            let mut names = self.names.iter();
-            names.any(|name| self.edge.tokens().read(user, name).is_ok())
+            let mut senders = Role::ALL.into_iter();
+            senders.any(|sender| {
+                let dialog = dialog_name(self.request, sender);
+                self.edge.tokens().read(user, &dialog).is_ok()
+            })
         };
         uri.user.is_some_and(is_token)
     }
 }
 
-/// The header that has the caller's tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallerIn {
-    From,
-    To,
-}
-
-/// What the tokens of a dialog are signed for: its Call-ID and the tag of its caller. Without
-/// the tag, who calls with the Call-ID of another call would get tokens for that.
-pub(super) fn dialog_name(request: &Message<'_>, caller: CallerIn) -> String {
-    let address = match caller {
-        From => request.from(),
-        To => request.to(),
+/// What the tokens of a dialog are signed for, read from a request that this side sends: its
+/// Call-ID and the tag of its caller. Without the tag, who calls with the Call-ID of another
+/// call would get tokens for that.
+pub(super) fn dialog_name(request: &Message<'_>, sender: Role) -> String {
+    let caller = match sender {
+        Role::Caller => request.from(),
+        Role::Callee => request.to(),
     };
-    let address = address.ok();
-    let tag = address.as_ref().and_then(|address| address.tag());
+    let caller = caller.ok();
+    let tag = caller.as_ref().and_then(|caller| caller.tag());
     let call_id = request.call_id().unwrap_or("");
     format!("{call_id}\n{}", tag.unwrap_or(""))
+}
+
+/// Whether the sender wants nobody but trusted servers to know who it is (RFC 3325 §9.3).
+fn is_private(message: &Message<'_>) -> bool {
+    let headers = message.all_headers();
+    let lines = headers.filter(|(_, name, _)| name.eq_ignore_ascii_case("Privacy"));
+    let mut wanted = lines.flat_map(|(_, _, value)| value.split(';'));
+    wanted.any(|value| value.trim().eq_ignore_ascii_case("id"))
 }
 
 fn is_tls(flow: Flow) -> bool {

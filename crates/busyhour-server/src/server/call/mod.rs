@@ -7,10 +7,13 @@
 //! in that order as well. A device's lock may be taken under a shard's, and never the
 //! other way.
 
+mod tracking;
 mod permit;
 mod edge;
 mod target;
 mod probing;
+pub(super) mod call_log;
+mod checked;
 pub(super) mod calls;
 pub(super) mod view;
 pub(super) mod route_key;

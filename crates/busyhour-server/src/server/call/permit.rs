@@ -1,34 +1,25 @@
 //! What is kept with a request that the proxy is responsible for.
 
+use super::tracking::Tracking;
 use crate::server::load::shares::{Excess, Holder, Shares};
-use busyhour::bus::Name;
-use busyhour_proxy::dialogs::{CallHandle, DialogRequest, Party, Role};
+use busyhour_proxy::dialogs::Party;
 use std::sync::Arc;
 
 /// What the server keeps with a request of the proxy, and gives back when the proxy
 /// forgets the request.
 pub(in crate::server) struct Permit {
     pub(super) tracking: Tracking,
-    /// The device that calls.
-    pub(super) caller: Option<Name>,
+    /// Who calls, once that is known.
+    pub(super) caller: Option<Party>,
+    /// Who sent it: the caller, or within a dialog either side.
+    pub(super) sender: Option<Party>,
+    /// What the sender asserts of itself is believed.
+    pub(super) is_believed: bool,
     /// Who is called, by the labels of the targets.
     pub(super) called: Box<[Party]>,
-    /// The memory of its messages, until its final response.
-    memory: Option<Place>,
+    /// The memory of its messages.
+    memory: Place,
     _transaction: Place,
-}
-
-/// What the table of dialogs calls the request.
-#[derive(Debug, Clone)]
-pub(in crate::server) enum Tracking {
-    /// It is not of a dialog that is known.
-    None,
-    /// The INVITE of a call.
-    Call(CallHandle),
-    /// A request within a dialog.
-    Within(DialogRequest),
-    /// A request within a dialog that is not known, between these sides.
-    Unknown(Box<([Party; 2], Role)>),
 }
 
 /// A part of a bounded resource, given back when it is dropped.
@@ -43,20 +34,24 @@ impl Permit {
         Self {
             tracking: Tracking::None,
             caller: None,
+            sender: None,
+            is_believed: false,
             called: Box::default(),
-            memory: Some(memory),
+            memory,
             _transaction: transaction,
         }
     }
 
-    /// Its final response was sent, so its messages are kept no longer.
-    pub(super) fn finish(&mut self) {
-        self.memory = None;
+    /// Its final response was sent: from now on it keeps only so many bytes, for
+    /// retransmissions.
+    pub(super) fn finish(&mut self, held_bytes: u64) {
+        self.memory.resize(held_bytes);
     }
 
     /// Whether the request is within a dialog.
     pub(super) fn is_in_dialog(&self) -> bool {
-        matches!(self.tracking, Tracking::Within(_) | Tracking::Unknown(_))
+        use Tracking::{Spiral, Unknown, Within};
+        matches!(self.tracking, Within(_) | Unknown(_) | Spiral)
     }
 
     /// The called side of the way to the target with this label.
@@ -90,6 +85,17 @@ impl Place {
             holder,
             amount,
         })
+    }
+}
+
+impl Place {
+    /// Takes or gives back what it differs by.
+    fn resize(&mut self, amount: u64) {
+        match amount.checked_sub(self.amount) {
+            Some(more) => self.shares.take_anyway(self.holder, more),
+            None => self.shares.give_back(self.holder, self.amount - amount),
+        }
+        self.amount = amount;
     }
 }
 

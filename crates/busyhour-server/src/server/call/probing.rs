@@ -15,7 +15,6 @@ use std::{collections::BTreeMap, hash::BuildHasher, time::Duration};
 pub(super) struct Probing {
     /// By a number that nobody can guess.
     waiting: BTreeMap<u64, WaitingProbe>,
-    silent: Vec<ProbeId>,
     hasher: FixedState,
     serial: u64,
 }
@@ -34,7 +33,6 @@ impl Probing {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             waiting: BTreeMap::new(),
-            silent: Vec::new(),
             hasher: FixedState::with_seed(seed),
             serial: 0,
         }
@@ -75,15 +73,18 @@ impl Probing {
         let status = response.status().filter(|status| *status >= 200)?;
         let via = response.via().ok()?;
         let number = via.branch()?.strip_prefix(BRANCH)?;
-        let waiting = self
-            .waiting
-            .remove(&u64::from_str_radix(number, 16).ok()?)?;
+        let number = u64::from_str_radix(number, 16).ok()?;
+        let waiting = self.waiting.remove(&number)?;
         Some((waiting.id, ProbeOutcome::Answered(status)))
     }
 
-    /// Sends what is due.
-    pub(super) fn expire(&mut self, now: Instant, mut send: impl FnMut(Flow, &[u8])) {
-        let silent = &mut self.silent;
+    /// Sends what is due, and returns the probes that nobody answered.
+    pub(super) fn expire(
+        &mut self,
+        now: Instant,
+        mut send: impl FnMut(Flow, &[u8]),
+    ) -> Vec<ProbeId> {
+        let mut silent = Vec::new();
         self.waiting.retain(|_, probe| {
             if probe.until <= now {
                 silent.push(probe.id);
@@ -99,19 +100,12 @@ impl Probing {
             }
             true
         });
-    }
-
-    /// Those that were not answered.
-    pub(super) fn take_silent(&mut self) -> Vec<ProbeId> {
-        std::mem::take(&mut self.silent)
+        silent
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let due = |probe: &WaitingProbe| probe.next_at.min(probe.until);
-        match self.silent.is_empty() {
-            true => self.waiting.values().map(due).min(),
-            false => Some(Instant::ZERO),
-        }
+        self.waiting.values().map(due).min()
     }
 }
 

@@ -2,14 +2,19 @@
 //! call.
 
 use super::{
-    calls::{Begin, Checked, Parties},
-    edge::{CallerIn, dialog_name},
+    checked::{Begin, Checked, Parties},
+    edge::dialog_name,
     target::{Located, Unavailable},
 };
-use crate::server::{core::Core, sip::receive::Request};
+use crate::server::{
+    core::Core,
+    load::shares::Holder,
+    peer::trusted_peer::{TrustedPeer, Unreachable},
+    sip::receive::Request,
+};
 use busyhour::bus::Name;
 use busyhour_proxy::{
-    Inbound, NextHop, Received, Routing,
+    Inbound, Received, Routing,
     dialogs::{Party, Role},
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
@@ -21,6 +26,8 @@ struct Way {
     located: Located,
     parties: Parties,
     account: Option<String>,
+    holder: Holder,
+    is_from_peer: bool,
 }
 
 impl Core {
@@ -96,17 +103,18 @@ impl Core {
             Err(refusal) => return self.refuse_call(request, &refusal),
         };
         if is_ack {
-            let to = way.located.called.first();
-            let hop = to.map(|party| NextHop::registered(party.flow));
+            let target = way.located.targets.targets.first();
+            let hop = target.map(|target| target.hops.first());
             return hop.map_or((), |hop| self.calls.forward_ack(inbound, &routing, hop));
         }
         let account = way.account.as_deref();
         let checked = Checked {
             inbound,
             routing: &routing,
-            holder: self.holder(request.flow, account),
+            holder: way.holder,
             located: way.located,
             parties: way.parties,
+            is_from_peer: way.is_from_peer,
         };
         match self.calls.begin(checked) {
             Ok(Begin::Begun) => {}
@@ -128,24 +136,38 @@ impl Core {
         let (Some(sender), Some(recipient)) = (users.next(), users.next()) else {
             return Err(Refusal::NoDialog);
         };
-        let sides = [(CallerIn::From, Role::Caller), (CallerIn::To, Role::Callee)];
-        let mut pairs = sides.into_iter().filter_map(|(caller, role)| {
-            let name = dialog_name(request.message, caller);
-            let pair = self.calls.tokens().read_pair(sender, recipient, &name);
+        let mut pairs = Role::ALL.into_iter().filter_map(|role| {
+            let dialog = dialog_name(request.message, role);
+            let pair = self.calls.tokens().read_pair(sender, recipient, &dialog);
             pair.ok().filter(|(_, sender)| *sender == role)
         });
         let Some((parties, sender)) = pairs.next() else {
             self.calls.counters.untrusted_routes.increment();
             return Err(Refusal::NoDialog);
         };
-        let to = &parties[sender.other() as usize];
-        let bindings = to.device.as_ref().map(|device| self.bindings_at(device));
-        let uri = routing.request_uri();
-        let located = Located::within_dialog(to, uri, &bindings.unwrap_or_default());
+        let (from, to) = (&parties[sender as usize], &parties[sender.other() as usize]);
+        let located = match self.peers.of(to) {
+            Some(peer) => {
+                let next = routing.next_route().map(|route| route.text);
+                let next = next.unwrap_or(routing.request_uri());
+                let hops = self.peers.hops_within(peer, to.flow, next);
+                Located::peer(peer, None, hops)
+            }
+            None => {
+                let bindings = to.device.as_ref().map(|device| self.bindings_at(device));
+                let uri = routing.request_uri();
+                Located::within_dialog(to, uri, &bindings.unwrap_or_default())
+            }
+        };
+        let peer = self.peers.of(from);
+        let peer = peer.filter(|peer| peer.is_at(request.flow.remote.ip()));
+        let own = peer.map(TrustedPeer::holder);
         Ok(Way {
             located,
+            is_from_peer: peer.is_some(),
             parties: Parties::Within(parties, sender),
             account: None,
+            holder: own.unwrap_or_else(|| self.holder(request.flow, None)),
         })
     }
 
@@ -161,10 +183,48 @@ impl Core {
         let called = Uri::parse(routing.request_uri());
         let called = called.as_ref().and_then(Uri::as_sip);
         let called = called.ok_or(Refusal::UnsupportedScheme)?;
-        // Never a relay for strangers: requests go to our own devices.
-        if routing.next_route().is_some() || !self.domains.contain(&called.host) {
-            return Err(Refusal::Forbidden("Domain Not Served Here"));
+        // Never a relay for strangers: requests go to our own devices, and those of our users
+        // to the peers that the operator has chosen.
+        let is_ours = self.domains.contain(&called.host);
+        let abroad = self.peers.of_domain(called);
+        if routing.next_route().is_some() || !is_ours && abroad.is_none() {
+            return Err(NOT_SERVED);
         }
+        match self.peers.caller(request.flow) {
+            Some(_) if !is_ours || abroad.is_some() => Err(NOT_SERVED),
+            Some(peer) => self.call_of_peer(request, called, peer).map(Some),
+            None => self.call_of_user(request, called, abroad),
+        }
+    }
+
+    /// A peer that may do so calls a user of ours, in whatever name.
+    fn call_of_peer(
+        &self,
+        request: &Request<'_>,
+        called: &SipUri<'_>,
+        peer: &TrustedPeer,
+    ) -> Result<Way, Refusal> {
+        let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
+        let located = self.locate(request, &aor, called)?;
+        peer.counters.calls_from.increment();
+        self.responder.heard_at(request.flow);
+        Ok(Way {
+            located,
+            parties: Parties::Outside(Party::peer(peer.name().clone(), request.flow), None),
+            account: None,
+            holder: peer.holder(),
+            is_from_peer: true,
+        })
+    }
+
+    /// Somebody who has to prove who he is calls a user of ours, or, if he has proved it,
+    /// `abroad` or whom a peer knows. `None` if he was asked who he is.
+    fn call_of_user(
+        &self,
+        request: &Request<'_>,
+        called: &SipUri<'_>,
+        abroad: Option<&TrustedPeer>,
+    ) -> Result<Option<Way>, Refusal> {
         let from = request.message.from()?;
         let caller = match address_of_record(&from.uri, &self.domains) {
             _ if is_anonymous(&from.uri) => None,
@@ -172,30 +232,46 @@ impl Core {
             Err(_) if !self.admission.is_required() => None,
             Err(_) => return Err(Refusal::Forbidden("Not Your Address")),
         };
-        // Telephones show it, and only who is trusted may assert it (RFC 3325 §5).
-        if request
-            .message
-            .header_named("P-Asserted-Identity")
-            .is_some()
-        {
-            return Err(Refusal::Forbidden("P-Asserted-Identity Is Not Trusted"));
-        }
         let sender = self.admission.admit_call(request, caller.as_deref())?;
         let Some(sender) = sender else {
             return Ok(None);
         };
-        let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
-        let located = self.locate(request, &aor, called)?;
-        let caller = caller.map(|aor| Name::new(&aor));
-        let party = Party {
-            device: caller,
-            flow: request.flow,
+        let is_authenticated = sender.account().is_some();
+        let located = match abroad.filter(|_| is_authenticated) {
+            Some(peer) => self.locate_peer(peer, called)?,
+            None => {
+                let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
+                let beyond = self
+                    .peers
+                    .of_user(user_of(&aor))
+                    .filter(|_| is_authenticated);
+                match (self.locate(request, &aor, called), beyond) {
+                    (Err(Refusal::NotFound), Some(peer)) => self.locate_peer(peer, called)?,
+                    (located, _) => located?,
+                }
+            }
         };
+        let party = match caller {
+            Some(aor) => Party::device(Name::new(&aor), request.flow),
+            None => Party::nobody(request.flow),
+        };
+        let account = sender.account();
         Ok(Some(Way {
             located,
-            parties: Parties::Outside(party),
-            account: sender.account().map(str::to_owned),
+            parties: Parties::Outside(party, account.map(Name::new)),
+            holder: self.holder(request.flow, account),
+            account: account.map(str::to_owned),
+            is_from_peer: false,
         }))
+    }
+
+    /// The addresses of a peer that are not down.
+    fn locate_peer(&self, peer: &TrustedPeer, called: &SipUri<'_>) -> Result<Located, Refusal> {
+        let hops = self.peers.hops(peer).map_err(|reason| match reason {
+            Unreachable::Down => Refusal::Unavailable("Peer Is Down"),
+            Unreachable::NoSocket => Refusal::Unavailable("No Socket For Peer"),
+        })?;
+        Ok(Located::peer(peer, peer.uri_for(called), hops))
     }
 
     /// The contacts of the called device, and those of the voicemail behind them.
@@ -231,7 +307,7 @@ impl Core {
     }
 
     /// Whether there is such an account.
-    fn is_user(&self, aor: &str) -> bool {
+    pub(in crate::server) fn is_user(&self, aor: &str) -> bool {
         self.admission.is_required() && self.accounts.directory.knows(user_of(aor))
     }
 
@@ -241,6 +317,7 @@ impl Core {
             Unavailable::NotRegistered => Refusal::Unavailable("Not Registered"),
             Unavailable::OnlyIax2 => Refusal::Unavailable("Registered By IAX2 Only"),
             Unavailable::NoTls => Refusal::Unavailable("Not Registered By TLS"),
+            Unavailable::NoInstance => Refusal::Unavailable("This Instance Is Not Registered"),
         }
     }
 
@@ -264,3 +341,5 @@ fn is_anonymous(uri: &Uri<'_>) -> bool {
     let host = uri.as_sip().map(|uri| uri.host);
     host.is_some_and(|host| host.matches(&Host::Name("anonymous.invalid")))
 }
+
+const NOT_SERVED: Refusal = Refusal::Forbidden("Domain Not Served Here");

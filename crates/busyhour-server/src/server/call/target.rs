@@ -1,7 +1,8 @@
 //! Where a request for a device goes: its contacts, by their preference.
 
+use crate::server::peer::trusted_peer::TrustedPeer;
 use busyhour::bus::Name;
-use busyhour_proxy::{Fallback, NextHop, Occasion, Target, TargetSet, dialogs::Party};
+use busyhour_proxy::{Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party};
 use busyhour_registrar::{Binding, Contact, contact_address};
 use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
 use std::{cmp::Reverse, net::SocketAddr, time::Duration};
@@ -22,6 +23,8 @@ pub(super) enum Unavailable {
     OnlyIax2,
     /// The request wants TLS, and no contact has it.
     NoTls,
+    /// The request is for one of its instances, which has no contact (RFC 5627 §5.1).
+    NoInstance,
 }
 
 impl Located {
@@ -48,6 +51,9 @@ impl Located {
         if uri.scheme == Scheme::Sips {
             found.retain(|contact| contact.transport() == Transport::Tls);
         }
+        if found.is_empty() {
+            return Err(Unavailable::NoTls);
+        }
         if let Some(instance) = uri.param("gr").flatten() {
             found.retain(|contact| contact.instance() == Some(instance));
         }
@@ -58,22 +64,29 @@ impl Located {
         // other (RFC 5626 §5.3): a device must ring once.
         found.sort_by_key(|contact| Reverse(q_milli(contact)));
         match found.is_empty() {
-            true => Err(Unavailable::NoTls),
+            true => Err(Unavailable::NoInstance),
             false => Ok(Self::of(device, &found)),
         }
     }
 
-    /// A request within a dialog goes on the flow of its route's token, and if that has
-    /// ended on the flows on which the device has registered the same contact since.
+    /// A request within a dialog goes on the flow of its route's token. If the device has
+    /// registered the same contact on other flows only, it has moved, or its connection has
+    /// ended: then those come first.
     pub(super) fn within_dialog(to: &Party, uri: &str, bindings: &[Binding]) -> Self {
         let token = to.flow;
         let same = bindings.iter().filter(|one| one.contact.uri() == uri);
         let flows: Vec<_> = same.map(|one| hop_of(&one.contact).flow).collect();
-        // A connection that is not registered any more has ended.
-        let is_gone = token.transport.is_reliable() && !flows.contains(&token);
-        let first = flows.first().copied().filter(|_| is_gone).unwrap_or(token);
+        let has_moved = !flows.is_empty() && !flows.contains(&token);
+        let first = flows
+            .first()
+            .copied()
+            .filter(|_| has_moved)
+            .unwrap_or(token);
         let mut target = Target::new(None, NextHop::registered(first));
-        for flow in flows.into_iter().filter(|flow| *flow != first) {
+        // A connection that is not registered any more has ended.
+        let last = [token].into_iter();
+        let last = last.filter(|token| has_moved && !token.transport.is_reliable());
+        for flow in flows.into_iter().filter(|flow| *flow != first).chain(last) {
             target.hops.push(NextHop::registered(flow));
         }
         let to = Party {
@@ -83,6 +96,22 @@ impl Located {
         Self {
             targets: target.into(),
             called: [to].into(),
+        }
+    }
+
+    /// These ways to a peer, one after the other.
+    pub(super) fn peer(peer: &TrustedPeer, uri: Option<Box<str>>, hops: Hops) -> Self {
+        let flow = hops.first().flow;
+        let target = Target {
+            uri,
+            hops,
+            silence_max: Some(peer.config().silence_max),
+            group: 0,
+            label: 0,
+        };
+        Self {
+            targets: target.into(),
+            called: [Party::peer(peer.name().clone(), flow)].into(),
         }
     }
 
@@ -111,11 +140,16 @@ impl Located {
         let first_label = self.called.len() as u64;
         let target = percent_encoded(called.text);
         for (occasion, cause) in CAUSES {
-            let told = targets.targets.iter().map(|one| Target {
-                uri: (one.uri.as_ref())
-                    .map(|uri| format!("{uri};target={target};cause={cause}").into()),
-                label: one.label + first_label,
-                ..one.clone()
+            let told = targets.targets.iter().map(|one| {
+                let mut told = Target {
+                    label: one.label + first_label,
+                    ..one.clone()
+                };
+                for way in told.hops.ways_mut() {
+                    let uri = way.uri.take();
+                    way.uri = uri.map(|uri| format!("{uri};target={target};cause={cause}").into());
+                }
+                told
             });
             self.targets.fallbacks.push(Fallback {
                 on: [occasion].into(),
@@ -132,26 +166,27 @@ impl Located {
         let (mut called, mut instances) = (Vec::new(), Vec::new());
         let (mut group, mut last_q) = (0, None);
         for contact in contacts {
-            let hop = hop_of(contact);
+            let way = Way {
+                uri: Some(contact.uri().into()),
+                route: (!contact.path().is_empty()).then(|| contact.path().into()),
+                ..hop_of(contact).into()
+            };
+            let flow = way.hop.flow;
             let instance = contact.instance();
             let known = instance.and_then(|_| instances.iter().position(|one| *one == instance));
             if let Some(index) = known {
-                located.targets.targets[index].hops.push(hop);
+                located.targets.targets[index].hops.push(way);
                 continue;
             }
             let q = q_milli(contact);
             group += u16::from(last_q.is_some_and(|last| last != q));
             last_q = Some(q);
             located.targets.targets.push(Target {
-                route: (!contact.path().is_empty()).then(|| contact.path().into()),
                 group,
                 label: called.len() as u64,
-                ..Target::new(Some(contact.uri().into()), hop)
+                ..Target::new(None, way)
             });
-            called.push(Party {
-                device: Some(device.clone()),
-                flow: hop.flow,
-            });
+            called.push(Party::device(device.clone(), flow));
             instances.push(instance);
         }
         located.called = called.into();

@@ -9,9 +9,10 @@ use super::{
     Device, compositor::Compositor, devices::Devices, flows::Flows, state_topics::StateTopics,
 };
 use crate::server::{
-    access::account_policy::AccountPolicy, iax2::calls::Iax2Calls, load::load_control::LoadControl,
-    persistence::Persistence, server_clock::ServerClock, settings::mailboxes::Mailboxes,
-    sip::responder::Responder, stats::registration_log::RegistrationLog,
+    access::account_policy::AccountPolicy, change::changes::Changes, iax2::calls::Iax2Calls,
+    load::load_control::LoadControl, persistence::Persistence, server_clock::ServerClock,
+    settings::mailboxes::Mailboxes, sip::responder::Responder,
+    stats::registration_log::RegistrationLog,
 };
 use busyhour_sip::Flow;
 use std::sync::{Arc, OnceLock};
@@ -23,6 +24,7 @@ pub(in crate::server) struct DeviceContext {
     pub(in crate::server) flows: Flows,
     pub(in crate::server) topics: StateTopics,
     pub(in crate::server) compositor: Compositor,
+    pub(in crate::server) changes: Arc<Changes>,
     pub(in crate::server) clock: Arc<ServerClock>,
     pub(in crate::server) responder: Arc<Responder>,
     pub(in crate::server) persistence: Arc<Persistence>,

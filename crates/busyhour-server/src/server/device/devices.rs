@@ -8,7 +8,7 @@
 
 use super::{Device, device_context::DeviceContext, device_request::DeviceRequest};
 use crate::server::{
-    expiry_timer::ExpiryTimer,
+    expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::{Excess, Holder, Holders, Shares},
     stats::{
         queues::SerializerListing,
@@ -22,6 +22,7 @@ use hashbrown::HashTable;
 use std::{
     hash::BuildHasher,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 /// The table of devices, in shards with a lock each.
@@ -267,7 +268,7 @@ impl DeviceContext {
         let (timers, expiry_serializer) = (&self.table.timers, &self.table.expiry_serializer);
         let set = shard
             .expiry_timer
-            .set(deadline, "binding", timers, expiry_serializer, fire);
+            .set(deadline, EXPIRY, timers, expiry_serializer, fire);
         if set.is_err() {
             self.responder.traffic.refused_table_full.increment();
         }
@@ -363,3 +364,8 @@ const STRAND_LEN_MAX: usize = 32_768;
 /// Devices that one expiry wakes, so that what waits behind it waits for less
 /// than a millisecond.
 const RING_MAX: usize = 64;
+
+const EXPIRY: ExpiryOptions = ExpiryOptions {
+    label: "binding",
+    slack: Duration::ZERO,
+};

@@ -10,7 +10,7 @@
 //! [`Network::mark_trusted`]: crate::server::Network::mark_trusted
 
 use super::{Device, device_context::DeviceContext};
-use crate::server::{ServerConfig, stats::counters::FlowCounters};
+use crate::server::{ServerConfig, sip::options::write_options, stats::counters::FlowCounters};
 use busyhour::{
     clock::Instant,
     runtime::Runtime,
@@ -19,12 +19,11 @@ use busyhour::{
 };
 use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
 use busyhour_registrar::{Advertised, Probe, Probes};
-use busyhour_sip::{Flow, HeaderName, Method, RequestBuilder};
+use busyhour_sip::Flow;
 use foldhash::quality::FixedState;
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     hash::BuildHasher,
-    net::SocketAddr,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
@@ -221,8 +220,9 @@ impl DeviceContext {
             false => {
                 let ours = self.flows.advertised.to(flow.remote.ip());
                 let ours = ours.unwrap_or(flow.local);
+                let name = format!("{hash:016x}.{number}");
                 self.responder
-                    .write(|out| write_options(out, contact.uri(), ours, hash, number))
+                    .write(|out| write_options(out, contact.uri(), ours, PROBE_BRANCH, &name))
             }
         };
         if let Some(question) = question {
@@ -264,26 +264,6 @@ impl DeviceContext {
 
 /// Begins the branch of each probe.
 pub(in crate::server) const PROBE_BRANCH: &str = "z9hG4bKprobe";
-
-/// An OPTIONS outside of any dialog (RFC 3261 §11.1). Any response is a sign of life,
-/// even an error.
-fn write_options(out: &mut Vec<u8>, uri: &str, ours: SocketAddr, hash: u64, number: u64) {
-    RequestBuilder::new(out, Method::Options, uri)
-        .header(
-            HeaderName::Via,
-            format_args!("SIP/2.0/UDP {ours};branch={PROBE_BRANCH}{hash:016x}.{number};rport"),
-        )
-        .header(HeaderName::MaxForwards, 70)
-        .header(
-            HeaderName::From,
-            format_args!("<sip:{ours}>;tag={hash:016x}"),
-        )
-        .header(HeaderName::To, format_args!("<{uri}>"))
-        .header(HeaderName::CallId, format_args!("{number}-{hash:016x}"))
-        .header(HeaderName::CSeq, "1 OPTIONS")
-        .header(HeaderName::Contact, format_args!("<sip:{ours}>"))
-        .finish();
-}
 
 /// A POKE asks without a call (RFC 5456 §6.7.1); its PONG is acknowledged.
 fn write_poke(out: &mut Vec<u8>) {

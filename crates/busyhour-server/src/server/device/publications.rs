@@ -77,7 +77,11 @@ impl Device {
     ) {
         let mut state = self.lock();
         let package = stored.package();
-        state.rare().publications.put_back(stored, row, expires_at);
+        let now = context.clock.now();
+        state
+            .rare()
+            .publications
+            .put_back(stored, row, expires_at, now);
         self.tell(context, &state, package);
         self.finish_transition(context, &mut state);
     }

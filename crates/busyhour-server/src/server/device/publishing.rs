@@ -2,6 +2,7 @@
 
 use super::device_context::DeviceContext;
 use super::{Device, DeviceInner};
+use crate::server::change::record::{self, RegistrationEvent};
 use busyhour::{
     bus::Name,
     task::{Executor, Task},
@@ -78,7 +79,9 @@ impl Device {
         self.finish_transition(&context, &mut state);
     }
 
+    /// What the device does has changed, or may have.
     pub(super) fn publish(&self, context: &DeviceContext, state: &DeviceInner) {
+        self.tell_state(context, state, true);
         if state.has_subscribers {
             self.publish_as(&self.name(), context, state);
         }
@@ -104,6 +107,9 @@ impl Device {
         state: &DeviceInner,
         is_visible: bool,
     ) {
+        if is_visible {
+            self.tell_state(context, state, true);
+        }
         if !state.has_subscribers {
             return;
         }
@@ -116,5 +122,48 @@ impl Device {
         if is_visible {
             self.publish_as(&name, context, state);
         }
+    }
+
+    /// Tells those who read changes what became of the contacts.
+    pub(super) fn tell_registration(
+        &self,
+        context: &DeviceContext,
+        state: &DeviceInner,
+        event: Option<RegistrationEvent>,
+    ) {
+        let now = context.clock.now();
+        let told = || record::registration(&self.name(), event, &state.bindings, now);
+        context.changes.devices.tell(told);
+    }
+
+    /// Tells them what the device does.
+    fn tell_state(&self, context: &DeviceContext, state: &DeviceInner, is_change: bool) {
+        context.changes.devices.tell(|| {
+            let name = self.name();
+            let now = context.clock.now();
+            let does = DeviceState::of(&name, &state.bindings, state.told(&name), now);
+            record::device(&name, is_change, does.as_ref())
+        });
+    }
+
+    /// Tells them what is so, and not that it has changed.
+    fn tell_states(&self, context: &DeviceContext) {
+        let state = self.lock();
+        self.tell_registration(context, &state, None);
+        self.tell_state(context, &state, false);
+    }
+}
+
+impl DeviceContext {
+    /// Tells the devices of a shard to those who read changes; `false` if there is no such
+    /// shard.
+    pub(in crate::server) fn tell_states(&self, shard: usize) -> bool {
+        let Some(devices) = self.table.of_shards(shard, 1) else {
+            return false;
+        };
+        for device in devices {
+            device.tell_states(self);
+        }
+        true
     }
 }

@@ -7,6 +7,7 @@
 
 use super::device_context::DeviceContext;
 use super::{Device, DeviceInner, Draft};
+use crate::server::change::record::RegistrationEvent;
 use busyhour::clock::Instant;
 use busyhour_registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored};
 use busyhour_sip::Flow;
@@ -91,6 +92,11 @@ impl Device {
         if !is_reachable {
             context.flows.counters.unreachable.increment();
         }
+        let event = match is_reachable {
+            true => RegistrationEvent::Reachable,
+            false => RegistrationEvent::Unreachable,
+        };
+        self.tell_registration(context, state, Some(event));
         self.publish(context, state);
     }
 }

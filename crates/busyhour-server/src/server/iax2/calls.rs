@@ -6,7 +6,7 @@
 //! while a frame is processed, never while one is sent.
 
 use crate::server::{
-    expiry_timer::ExpiryTimer,
+    expiry_timer::{ExpiryOptions, ExpiryTimer},
     server_clock::ServerClock,
     sip::responder::Responder,
     stats::{
@@ -28,6 +28,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 /// Every call of the server.
@@ -172,7 +173,7 @@ impl Iax2Calls {
         };
         let serializer = &self.shards[index].serializer;
         let timer = &mut state.expiry_timer;
-        let set = timer.set(deadline, "iax2", &self.timers, serializer, fire);
+        let set = timer.set(deadline, EXPIRY, &self.timers, serializer, fire);
         if set.is_err() {
             self.responder.traffic.refused_table_full.increment();
         }
@@ -231,3 +232,8 @@ const OPTIONS: KindOptions = KindOptions {
 };
 /// More than threads, so that two threads seldom wait for each other.
 const SHARDS: usize = 16;
+
+const EXPIRY: ExpiryOptions = ExpiryOptions {
+    label: "iax2",
+    slack: Duration::ZERO,
+};

@@ -32,6 +32,9 @@ pub(in crate::server) struct Holders {
 pub(in crate::server) struct Holder {
     source: Cells,
     account: Cells,
+    /// Its own part of each resource in percent, instead of that of a source; 0 if it has
+    /// none of its own.
+    percent: u64,
 }
 
 /// One cell in each row.
@@ -78,6 +81,16 @@ impl Holders {
         Holder {
             source: cells(self.hasher.hash_one((0u8, source_of(source)))),
             account: account.map_or(NONE, |account| self.account(account)),
+            percent: 0,
+        }
+    }
+
+    /// A peer, which is one source wherever it is, with a part of its own.
+    pub(in crate::server) fn of_peer(&self, name: &str, percent: u64) -> Holder {
+        Holder {
+            source: cells(self.hasher.hash_one((2u8, name))),
+            percent,
+            ..Holder::NOBODY
         }
     }
 
@@ -99,6 +112,7 @@ impl Holder {
     pub(in crate::server) const NOBODY: Self = Self {
         source: NONE,
         account: NONE,
+        percent: 0,
     };
 
     /// Only the cells of its source, for resources that are counted by source alone.
@@ -109,11 +123,7 @@ impl Holder {
 
 impl Shares {
     pub(in crate::server) fn new(bound: u64, parts: Parts) -> Self {
-        let part = |percent: u64| {
-            (bound / 100 * percent + bound % 100 * percent / 100)
-                .max(parts.least)
-                .min(bound)
-        };
+        let part = |percent| part(bound, percent).max(parts.least).min(bound);
         Self {
             rows: std::array::from_fn(|_| (0..CELLS).map(|_| AtomicU64::new(0)).collect()),
             used: AtomicU64::new(0),
@@ -133,7 +143,11 @@ impl Shares {
         let account = self.held(holder.account);
         let exceeds = |held: Option<u64>, share| held.is_some_and(|held| held + amount > share);
         let is_share = |share| share < self.bound;
-        if is_share(self.by_source) && exceeds(source, self.by_source)
+        let by_source = match holder.percent {
+            0 => self.by_source,
+            percent => self.by_source.max(part(self.bound, percent)),
+        };
+        if is_share(by_source) && exceeds(source, by_source)
             || is_share(self.by_account) && exceeds(account, self.by_account)
         {
             return Err(Excess::Share);
@@ -205,6 +219,10 @@ impl Shares {
             false => self.bound,
         }
     }
+}
+
+fn part(bound: u64, percent: u64) -> u64 {
+    bound / 100 * percent + bound % 100 * percent / 100
 }
 
 /// Two numbers out of one hash.
@@ -281,6 +299,21 @@ mod tests {
         assert_eq!(shares.take(holders.of(source(1), None), 1), Ok(()));
         let account = holders.of_account("alice");
         assert_eq!(shares.take(account, 1), Err(Excess::Share));
+    }
+
+    #[test]
+    fn a_peer_has_a_part_of_its_own_and_leaves_the_last_tenth() {
+        let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
+        let half = holders.of_peer("pbx", 50);
+        assert_eq!(shares.take(half, 500), Ok(()));
+        assert_eq!(shares.take(half, 1), Err(Excess::Share));
+        shares.give_back(half, 500);
+        let all = holders.of_peer("pbx", 100);
+        assert_eq!(shares.take(all, 900), Ok(()));
+        assert_eq!(shares.take(all, 1), Err(Excess::Whole));
+        assert_eq!(shares.take(holders.of(source(1), None), 9), Ok(()));
+        let little = holders.of_peer("gateway", 1);
+        assert_eq!(shares.take(little, 10), Ok(()), "no less than a source");
     }
 
     #[test]

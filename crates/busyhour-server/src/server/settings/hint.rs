@@ -1,7 +1,10 @@
 //! One hint: it listens to its devices on the bus, on its own serializer, and publishes
 //! their combined state when that changes.
 
-use crate::server::device::device_context::DeviceContext;
+use crate::server::{
+    change::{changes::Changes, record},
+    device::device_context::DeviceContext,
+};
 use busyhour::{
     bus::{self, Delivery, Name, Topic},
     serializer::Serializer,
@@ -20,6 +23,13 @@ pub(in crate::server) struct Hint {
     serializer: Serializer,
     lines: Mutex<Vec<LineState>>,
     feeds: Mutex<Vec<bus::Subscription<DeviceState>>>,
+}
+
+/// Where the states of extensions are told: to watchers, and to those who read changes.
+#[derive(Clone)]
+pub(in crate::server) struct ExtensionTopic {
+    pub(in crate::server) states: Topic<ExtensionState>,
+    pub(in crate::server) changes: Arc<Changes>,
 }
 
 /// Who set the devices of an extension.
@@ -68,7 +78,7 @@ impl Hint {
     /// Listens to its devices from now on, and publishes their current state.
     pub(in crate::server) fn start(
         self: &Arc<Self>,
-        topic: &Topic<ExtensionState>,
+        topic: &ExtensionTopic,
         devices: &Arc<DeviceContext>,
     ) {
         let states = &devices.topics.states;
@@ -87,7 +97,7 @@ impl Hint {
 
     fn listen(
         self: &Arc<Self>,
-        topic: &Topic<ExtensionState>,
+        topic: &ExtensionTopic,
         states: &Topic<DeviceState>,
         index: usize,
         device: Name,
@@ -109,7 +119,7 @@ impl Hint {
         })
     }
 
-    fn hear(&self, topic: &Topic<ExtensionState>, index: usize, state: Option<&DeviceState>) {
+    fn hear(&self, topic: &ExtensionTopic, index: usize, state: Option<&DeviceState>) {
         let mut lines = lock(&self.lines);
         let before = LineState::aggregate(lines.iter().copied());
         lines[index] = LineState::of(state);
@@ -118,12 +128,27 @@ impl Hint {
         }
     }
 
-    fn tell(&self, topic: &Topic<ExtensionState>, lines: &[LineState]) {
+    fn tell(&self, topic: &ExtensionTopic, lines: &[LineState]) {
+        let state = self.state(lines);
+        let told = || record::hint(&self.extension, true, Some(&state));
+        topic.changes.hints.tell(told);
         // A watcher that lags is brought up to date from the cache.
-        let _ = topic.publish(ExtensionState {
+        let _ = topic.states.publish(state);
+    }
+
+    /// Tells its state to those who read changes.
+    pub(in crate::server) fn tell_state(&self, changes: &Changes) {
+        let lines = lock(&self.lines);
+        let state = self.state(&lines);
+        let told = || record::hint(&self.extension, false, Some(&state));
+        changes.hints.tell(told);
+    }
+
+    fn state(&self, lines: &[LineState]) -> ExtensionState {
+        ExtensionState {
             extension: self.extension.clone(),
             line: LineState::aggregate(lines.iter().copied()),
-        });
+        }
     }
 
     /// Says nothing from now on.

@@ -8,10 +8,11 @@
 //! given to the store, so that memory and store both end with the last change; no
 //! callback takes this lock.
 
-use super::hint::{Hint, HintView, SetBy};
+use super::hint::{ExtensionTopic, Hint, HintView, SetBy};
 use crate::server::{
     ServerConfig,
     access::accounts::Difference,
+    change::{changes::Changes, record},
     device::device_context::DeviceContext,
     persistence::Persistence,
     stats::{
@@ -32,13 +33,14 @@ use busyhour_sip::Uri;
 use busyhour_store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
 use thiserror::Error;
 
 /// The table of hints, in the order of their extensions.
 pub(in crate::server) struct Hints {
-    topic: Topic<ExtensionState>,
+    topic: ExtensionTopic,
     table: Mutex<HintTable>,
     counters: HintCounters,
     count_max: usize,
@@ -148,9 +150,13 @@ impl Hints {
         persistence: Arc<Persistence>,
         devices: Arc<DeviceContext>,
         watchers: Arc<Watchers>,
+        changes: Arc<Changes>,
     ) -> Self {
         Self {
-            topic: runtime.topic("extension-state").cached().build(),
+            topic: ExtensionTopic {
+                states: runtime.topic("extension-state").cached().build(),
+                changes,
+            },
             table: Mutex::default(),
             counters: HintCounters::default(),
             count_max: config.limits.hints_max,
@@ -164,12 +170,12 @@ impl Hints {
     }
 
     pub(in crate::server) fn topic(&self) -> &Topic<ExtensionState> {
-        &self.topic
+        &self.topic.states
     }
 
     /// Whether the user part of an address of record is an extension with a hint.
     pub(in crate::server) fn contain(&self, extension: &str) -> bool {
-        self.topic.get(&Name::new(extension)).is_some()
+        self.topic().get(&Name::new(extension)).is_some()
     }
 
     /// Adds a hint of the configuration or of the store.
@@ -329,8 +335,10 @@ impl Hints {
             before.silence();
         }
         if devices.is_empty() {
+            let told = || record::hint(extension, true, None);
+            self.topic.changes.hints.tell(told);
             // A watcher that lags is brought up to date from the cache.
-            let _ = self.topic.remove(extension);
+            let _ = self.topic.states.remove(extension);
             return before.is_none();
         }
         let serializer = self.kind.ephemeral();
@@ -360,10 +368,24 @@ impl Hints {
         NamedPage::of(&table.hints, after, limit, |_, hint| Some(hint.view()))
     }
 
+    /// Tells the states of the next extensions behind this one to those who read changes;
+    /// returns the last of them.
+    pub(in crate::server) fn tell_states(&self, after: Option<&Name>) -> Option<Name> {
+        let table = self.lock();
+        let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = table.hints.range((behind, Bound::Unbounded));
+        let mut last = None;
+        for (extension, hint) in next.take(PORTION_LEN) {
+            hint.tell_state(&self.topic.changes);
+            last = Some(extension.clone());
+        }
+        last
+    }
+
     pub(in crate::server) fn stats(&self) -> HintStats {
         let counters = &self.counters;
         HintStats {
-            hint_count: self.topic.len() as u64,
+            hint_count: self.topic().len() as u64,
             set: counters.set.get(),
             removed: counters.removed.get(),
             refused: counters.refused.get(),
@@ -385,7 +407,7 @@ impl Hints {
         };
         domains.is_empty()
             || domains.iter().any(is_watched)
-            || self.topic.would_deliver(&Name::new(extension))
+            || self.topic().would_deliver(&Name::new(extension))
     }
 
     /// Whether a hint may be set: not if the configuration defines it, and not beyond
@@ -471,6 +493,8 @@ const OPTIONS: KindOptions = KindOptions {
     high: 16,
     unlabelled: "events",
 };
+/// Extensions whose states are told at a time.
+const PORTION_LEN: usize = 1000;
 /// A group of phones, and not a company.
 const DEVICES_MAX: usize = 64;
 

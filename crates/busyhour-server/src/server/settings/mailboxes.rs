@@ -10,6 +10,7 @@
 use crate::server::{
     ServerConfig,
     access::account_policy::AccountPolicy,
+    change::{changes::Changes, record},
     persistence::Persistence,
     stats::{MailboxStats, counters::MailboxCounters, listing::NamedPage},
 };
@@ -24,6 +25,7 @@ use busyhour_registrar::{
 use busyhour_store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name};
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
 use thiserror::Error;
@@ -37,6 +39,7 @@ pub(in crate::server) struct Mailboxes {
     /// They name the mailbox of an account.
     accounts: Arc<AccountPolicy>,
     persistence: Arc<Persistence>,
+    changes: Arc<Changes>,
 }
 
 #[derive(Default)]
@@ -79,6 +82,7 @@ impl Mailboxes {
         config: &ServerConfig,
         accounts: Arc<AccountPolicy>,
         persistence: Arc<Persistence>,
+        changes: Arc<Changes>,
     ) -> Self {
         Self {
             topic: runtime.topic("mailbox").cached().build(),
@@ -87,6 +91,7 @@ impl Mailboxes {
             count_max: config.limits.mailboxes_max,
             accounts,
             persistence,
+            changes,
         }
     }
 
@@ -257,7 +262,10 @@ impl Mailboxes {
         let Some(slot) = table.slots.get(id) else {
             return;
         };
-        match slot.mailbox(id) {
+        let mailbox = slot.mailbox(id);
+        let told = || record::mailbox(id, true, mailbox.as_ref());
+        self.changes.mailboxes.tell(told);
+        match mailbox {
             Some(mailbox) => {
                 // A watcher that lags is brought up to date from the cache.
                 let _ = self.topic.publish(mailbox);
@@ -267,6 +275,22 @@ impl Mailboxes {
                 let _ = self.topic.remove(id);
             }
         }
+    }
+
+    /// Tells what waits in the next mailboxes behind this one to those who read changes;
+    /// returns the last of them.
+    pub(in crate::server) fn tell_states(&self, after: Option<&Name>) -> Option<Name> {
+        let table = self.lock();
+        let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = table.slots.range((behind, Bound::Unbounded));
+        let mut last = None;
+        for (id, slot) in next.take(PORTION_LEN) {
+            let mailbox = slot.mailbox(id);
+            let told = || record::mailbox(id, false, mailbox.as_ref());
+            self.changes.mailboxes.tell(told);
+            last = Some(id.clone());
+        }
+        last
     }
 
     fn lock(&self) -> MutexGuard<'_, MailboxTable> {
@@ -284,3 +308,6 @@ impl Slot {
         Some(Mailbox { id, summary })
     }
 }
+
+/// Mailboxes whose states are told at a time.
+const PORTION_LEN: usize = 1000;

@@ -4,5 +4,6 @@ pub(in crate::server) mod receive;
 pub(in crate::server) mod inbound_request;
 pub(in crate::server) mod route;
 pub(in crate::server) mod transactions;
+pub(in crate::server) mod options;
 pub(in crate::server) mod responder;
 pub(in crate::server) mod unproven;

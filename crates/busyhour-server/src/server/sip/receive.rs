@@ -5,7 +5,7 @@ use super::{
     responder::{Response, answer_flow},
     transactions::{Seen, TransactionKey},
 };
-use crate::server::{core::Core, device::flows::PROBE_BRANCH};
+use crate::server::{capture::message_tap::Direction, core::Core, device::flows::PROBE_BRANCH};
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_proxy::Inbound;
 use busyhour_registrar::{
@@ -38,10 +38,15 @@ impl Core {
             return self.keep_alive(flow, datagram);
         }
         match Message::parse(datagram) {
-            Ok(message) => match message.start() {
-                Start::Request { method, .. } => self.request(&message, method, flow, datagram),
-                Start::Response { status, .. } => self.response(&message, status, flow, datagram),
-            },
+            Ok(message) => {
+                self.responder.tap().see(Direction::In, flow, datagram);
+                match message.start() {
+                    Start::Request { method, .. } => self.request(&message, method, flow, datagram),
+                    Start::Response { status, .. } => {
+                        self.response(&message, status, flow, datagram)
+                    }
+                }
+            }
             Err(ParseError::Empty) => traffic.keepalives.increment(),
             Err(error) => self.malformed(datagram, flow, error),
         }
@@ -88,6 +93,9 @@ impl Core {
         let traffic = &self.responder.traffic;
         if self.devices.flows.is_probing() && answers_options(message) {
             return self.devices.flows.counters.probes_answered.increment();
+        }
+        if self.peers.answered(message, status) {
+            return;
         }
         let Some((tag, cseq)) = notify_of(message) else {
             let inbound = Inbound {

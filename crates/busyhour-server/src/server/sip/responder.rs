@@ -8,6 +8,7 @@ use super::{
 };
 use crate::server::{
     Network, SendError,
+    capture::message_tap::{Direction, MessageTap},
     load::{
         heavy_hitters::HeavyHitters,
         shares::{Cells, Excess, Holders},
@@ -42,6 +43,7 @@ pub(in crate::server) struct Responder {
     answers: BufferPool,
     notifies: BufferPool,
     network: Arc<dyn Network>,
+    tap: Arc<MessageTap>,
     transactions: Transactions,
     holders: Holders,
     unproven: Unproven,
@@ -54,7 +56,7 @@ pub(in crate::server) struct Responder {
 impl Responder {
     pub(in crate::server) fn new(
         runtime: Runtime,
-        network: Arc<dyn Network>,
+        (network, tap): (Arc<dyn Network>, Arc<MessageTap>),
         transactions: Transactions,
         holders: Holders,
         unproven: Unproven,
@@ -70,6 +72,7 @@ impl Responder {
             notifies: owned_by("NOTIFY requests"),
             runtime,
             network,
+            tap,
             transactions,
             holders,
             unproven,
@@ -86,8 +89,14 @@ impl Responder {
         &*self.network
     }
 
+    /// Where copies of messages are taken.
+    pub(in crate::server) fn tap(&self) -> &Arc<MessageTap> {
+        &self.tap
+    }
+
     /// Hands a datagram to the network.
     pub(in crate::server) fn send(&self, flow: Flow, datagram: Buffer) {
+        self.tap.see(Direction::Out, flow, &datagram);
         let traffic = &self.traffic;
         match self.network.send(flow, datagram) {
             Ok(()) => traffic.sent.increment(),
@@ -97,6 +106,7 @@ impl Responder {
 
     /// Hands a message of a call to the network; `false` if it cannot leave.
     pub(in crate::server) fn forward(&self, flow: Flow, datagram: Buffer) -> bool {
+        self.tap.see(Direction::Out, flow, &datagram);
         match self.network.send(flow, datagram) {
             Ok(()) => self.traffic.sent.increment(),
             Err(error) => {
@@ -120,6 +130,7 @@ impl Responder {
     /// As [`send`](Self::send), for a message that can be written again later; `false`
     /// if its connection has no room now.
     pub(in crate::server) fn try_send(&self, flow: Flow, datagram: Buffer) -> bool {
+        self.tap.see(Direction::Out, flow, &datagram);
         let traffic = &self.traffic;
         match self.network.try_send(flow, datagram) {
             Ok(()) => traffic.sent.increment(),

@@ -74,7 +74,15 @@ impl Core {
         device_request: fn(Box<InboundRequest>) -> DeviceRequest,
     ) -> Result<(), Refusal> {
         self.check_request_uri(request)?;
-        let proves = || (request.message.header(HeaderName::Authorization)).is_some();
+        let is_publication = request.message.method() == Some(Method::Publish);
+        let publisher = self
+            .peers
+            .publisher(request.flow)
+            .filter(|_| is_publication);
+        let proves = || {
+            let credentials = request.message.header(HeaderName::Authorization);
+            publisher.is_some() || credentials.is_some()
+        };
         // A client that proves who it is was challenged already: if it is refused, that was
         // for nothing.
         if self
@@ -88,16 +96,26 @@ impl Core {
             }
             return Err(self.responder.overloaded());
         }
-        if !self.admission.admit_registration(request, aor)? {
-            return Ok(());
-        }
-        let account = Some(user_of(aor));
+        let (holder, account) = match publisher {
+            Some(peer) => {
+                if self.admission.is_required() && !self.is_user(aor) {
+                    return Err(Refusal::NotFound);
+                }
+                peer.counters.publications.increment();
+                self.responder.heard_at(request.flow);
+                (peer.holder(), None)
+            }
+            None if !self.admission.admit_registration(request, aor)? => return Ok(()),
+            None => {
+                let account = user_of(aor);
+                (self.holder(request.flow, Some(account)), Some(account))
+            }
+        };
         // The transaction begins first: a device that was created for nothing would
         // stay for ever.
-        let Some(inbound) = self.begin(request, account)? else {
+        let Some(inbound) = self.begin(request, holder, account)? else {
             return Ok(());
         };
-        let holder = self.holder(request.flow, account);
         let device = self.devices.open(aor, holder);
         let device =
             device.map_err(|excess| self.responder.no_room(excess, request.flow, account))?;
@@ -124,7 +142,9 @@ impl Core {
             return Ok(());
         };
         let watcher = watcher.ok_or(Refusal::NoSubscription)?;
-        if let Some(inbound) = self.begin(request, sender.account())? {
+        let account = sender.account();
+        let holder = self.holder(request.flow, account);
+        if let Some(inbound) = self.begin(request, holder, account)? {
             self.push_to_watcher(&watcher, inbound);
         }
         Ok(())
@@ -168,10 +188,10 @@ impl Core {
         let subscribe = Subscribe::read(message, &self.config.watch, flow)?;
         self.watchers.check_kept_len(&subscribe)?;
         let account = sender.account();
-        match self.begin(request, account)? {
+        let holder = self.holder(flow, account);
+        match self.begin(request, holder, account)? {
             Some(inbound) => {
                 let username = sender.username();
-                let holder = self.holder(flow, account);
                 self.start_watcher(
                     message,
                     &subscribe,
@@ -227,9 +247,9 @@ impl Core {
     fn begin(
         &self,
         request: &Request<'_>,
+        holder: Holder,
         account: Option<&str>,
     ) -> Result<Option<Box<InboundRequest>>, Refusal> {
-        let holder = self.holder(request.flow, account);
         let (key, len) = (request.transaction, request.datagram.len());
         let arrived_at = self.clock.now();
         let transactions = self.responder.transactions();

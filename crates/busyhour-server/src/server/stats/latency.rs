@@ -34,9 +34,12 @@ impl Latency {
     /// For each given number of a thousand, the latency that this many did not exceed;
     /// 0 before the first.
     pub(in crate::server) fn permille_ns<const N: usize>(&self, permille: [u64; N]) -> [u64; N] {
+        // All others are empty.
+        let used = bucket(self.max_ns()) + 1;
         let counts: Vec<u64> = self
             .buckets
             .iter()
+            .take(used)
             .map(|bucket| bucket.load(Ordering::Relaxed))
             .collect();
         let total: u64 = counts.iter().sum();

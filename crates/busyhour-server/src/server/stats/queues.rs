@@ -173,6 +173,7 @@ impl Core {
             &self.hints.kind,
             &self.iax2.kind,
             &self.calls.kind,
+            &self.changes.kind,
         ];
         let pool = self.runtime.pool().stats();
         let pool = pool.high_watermark.map(|high_watermark| QueueKindStats {
@@ -193,7 +194,7 @@ impl Core {
         kinds.filter(|kind| kind.high_watermark > 0).collect()
     }
 
-    fn listings(&self) -> [SerializerListing; 6] {
+    fn listings(&self) -> [SerializerListing; 7] {
         let devices = &self.devices.table;
         [
             devices.strand_queues(),
@@ -202,6 +203,7 @@ impl Core {
             self.hints.queues(),
             self.iax2.queues(),
             self.calls.queues(),
+            self.changes.queues(),
         ]
     }
 
@@ -260,8 +262,8 @@ fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     Some(one? + other?)
 }
 
-const POOL: &str = "pool";
-const STORE: &str = "store";
+pub(super) const POOL: &str = "pool";
+pub(super) const STORE: &str = "store";
 /// So many queues of a kind have a line of their own.
 const BUSIEST_MAX: usize = 5;
 

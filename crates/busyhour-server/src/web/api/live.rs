@@ -3,7 +3,7 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{ALL_QUEUES, CallRecordView, CallView, QueueView, ServerStats, nanos},
+    server::{ALL_QUEUES, CallView, PeerView, QueueView, ServerStats, nanos},
     web::Backend,
 };
 use axum::{
@@ -26,7 +26,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
         .route("/api/queues", get(queues))
         .route("/api/calls", get(calls))
-        .route("/api/call-records", get(call_records))
+        .route("/api/peers", get(peers))
         .route("/api/timers", get(timers))
         .route("/api/topics", get(topics))
         .route("/api/subscriptions", get(subscriptions))
@@ -73,17 +73,14 @@ async fn calls(
 }
 
 #[derive(Serialize)]
-struct CallRecordList {
-    /// The last one first, as many as were asked for.
-    call_records: Vec<CallRecordView>,
+struct PeerList {
+    /// Each address of each peer, in the order of the configuration.
+    peers: Vec<PeerView>,
 }
 
-async fn call_records(
-    State(backend): LiveState,
-    Query(query): Query<LiveQuery>,
-) -> Result<Json<CallRecordList>, Rejection> {
-    let call_records = backend.call_records(limit(query.limit)?);
-    Ok(Json(CallRecordList { call_records }))
+async fn peers(State(backend): LiveState) -> Json<PeerList> {
+    let peers = backend.peers();
+    Json(PeerList { peers })
 }
 
 #[derive(Serialize)]

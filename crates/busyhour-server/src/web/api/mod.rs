@@ -1,9 +1,12 @@
-//! The routes of the API for accounts, failures, mailboxes and hints, and of what the server
-//! holds at this moment.
+//! The routes of the API for accounts, failures, mailboxes and hints, of what the server holds
+//! at this moment, and of what changes.
 
 pub(in crate::web) mod accounts;
 pub(in crate::web) mod failures;
+pub(in crate::web) mod call_records;
 pub(in crate::web) mod live;
+pub(in crate::web) mod trace;
+pub(in crate::web) mod changes;
 pub(in crate::web) mod settings_api;
 pub(in crate::web) mod setting_routes;
 pub(in crate::web) mod pending_commit;

@@ -252,8 +252,30 @@ impl Backend for Charted {
         self.backend.calls(limit)
     }
 
-    fn call_records(&self, limit: usize) -> Vec<crate::server::CallRecordView> {
-        self.backend.call_records(limit)
+    fn call_records(
+        &self,
+        query: &busyhour_store::CallRecordQuery,
+    ) -> Result<Vec<busyhour_store::CallRecordRow>, String> {
+        self.backend.call_records(query)
+    }
+
+    fn trace(
+        &self,
+        request: crate::server::TraceRequest,
+        listener: crate::server::TraceListener,
+    ) -> Option<crate::server::Trace> {
+        self.backend.trace(request, listener)
+    }
+
+    fn peers(&self) -> Vec<crate::server::PeerView> {
+        self.backend.peers()
+    }
+
+    fn changes(
+        &self,
+        request: crate::server::ChangeRequest,
+    ) -> Option<crate::server::ChangeReader> {
+        self.backend.changes(request)
     }
 
     fn runtime(&self) -> Option<&Runtime> {

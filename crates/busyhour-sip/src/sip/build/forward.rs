@@ -44,7 +44,8 @@ pub struct RequestEdit<'e> {
     pub max_forwards: u8,
     /// Max-Breadth (RFC 5393 §5); `None` removes it.
     pub max_breadth: Option<u32>,
-    /// Values of Record-Route above all others; empty for none.
+    /// Values of Record-Route above all others, each of which becomes a line; empty for
+    /// none.
     pub record_route: &'e str,
     /// Values of Route above those that stay; empty for none.
     pub route: &'e str,
@@ -54,6 +55,9 @@ pub struct RequestEdit<'e> {
     pub last_route: LastRoute<'e>,
     /// Credentials of this realm in Proxy-Authorization are removed.
     pub realm: Option<&'e str>,
+    /// P-Asserted-Identity is removed: the proxy does not trust the sender, or must not tell
+    /// the next hop (RFC 3325 §5).
+    pub drops_identity: bool,
 }
 
 /// What becomes of the last value of Route.
@@ -75,6 +79,8 @@ pub struct ResponseEdit<'e> {
     pub status: Option<Status>,
     /// Header lines at the end, such as the challenges of other responses (step 7).
     pub more: &'e [(HeaderName, &'e str)],
+    /// P-Asserted-Identity is removed, as in [`RequestEdit`].
+    pub drops_identity: bool,
 }
 
 impl<'a> Message<'a> {
@@ -92,7 +98,10 @@ impl<'a> Message<'a> {
             edit.via,
         ]);
         out.put(b"\r\n");
-        put_list(HeaderName::RecordRoute, edit.record_route, out);
+        // belle-sip, which every Linphone has, repeats values of a list in its responses.
+        for value in ListIter::new(edit.record_route) {
+            out.put_header(HeaderName::RecordRoute.as_str(), value);
+        }
         put_list(HeaderName::Route, edit.route, out);
         let mut routes = RouteEdit::new(self, edit);
         let (mut has_max_forwards, routes_change) = (false, routes.is_needed);
@@ -101,6 +110,7 @@ impl<'a> Message<'a> {
             HeaderName::Route => routes_change,
             HeaderName::ProxyAuthorization => is_of_realm(value, edit.realm),
             HeaderName::MaxForwards | HeaderName::MaxBreadth => true,
+            HeaderName::PAssertedIdentity => edit.drops_identity,
             _ => false,
         };
         let put = |at, name, value: &str, out: &mut _| match (name, edit.source) {
@@ -132,8 +142,17 @@ impl<'a> Message<'a> {
             }
             None => out.put(self.start_line().as_bytes()),
         }
-        let is_top = |at, name, _: &str| name == HeaderName::Via && self.is_first(at, name);
-        self.put_lines(out, is_top, |_, _, value, out| put_after_first(value, out));
+        let changes = |at, name, _: &str| match name {
+            HeaderName::Via => self.is_first(at, name),
+            HeaderName::PAssertedIdentity => edit.drops_identity,
+            _ => false,
+        };
+        let put = |_, name, value: &str, out: &mut _| {
+            if name == HeaderName::Via {
+                put_after_first(value, out);
+            }
+        };
+        self.put_lines(out, changes, put);
         for (name, value) in edit.more {
             out.put_header(name.as_str(), value);
         }

@@ -2,7 +2,7 @@
 //! delays datagrams in both directions, so that later ones overtake earlier
 //! ones.
 
-use crate::support::random::Random;
+use super::random::Random;
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{setsockopt, sockopt},
@@ -21,8 +21,18 @@ use std::{
 /// Passes datagrams between each client and the server until it is dropped.
 pub struct Relay {
     shared: Arc<Shared>,
-    addresses: Vec<SocketAddr>,
+    /// Of each line, that for the client and that for the server.
+    addresses: Vec<(SocketAddr, SocketAddr)>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What happens to the datagrams in each direction, in percent of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    pub lost_percent: usize,
+    pub doubled_percent: usize,
+    /// Datagrams that come up to [`DELAY_MAX`] later, so that others overtake them.
+    pub delayed_percent: usize,
 }
 
 /// Counts of what happened to the datagrams.
@@ -44,7 +54,7 @@ struct State {
     is_over: bool,
     /// Whether there is a server.
     is_open: bool,
-    is_bad: bool,
+    faults: Faults,
     random: Random,
     fates: Fates,
     /// Datagrams on their way, by their time of arrival.
@@ -72,14 +82,15 @@ struct Line {
 
 impl Relay {
     /// Makes a relay for `clients` clients; it is closed at first.
-    pub fn start(server: SocketAddr, clients: usize, random: Random) -> Self {
+    pub fn start(server: SocketAddr, clients: usize, faults: Faults, random: Random) -> Self {
         let lines: Vec<Line> = (0..clients).map(|_| Line::to(server)).collect();
-        let address = |line: &Line| line.client_side.local_addr().unwrap();
-        let addresses = lines.iter().map(address).collect();
+        let address = |socket: &UdpSocket| socket.local_addr().unwrap();
+        let both = |line: &Line| (address(&line.client_side), address(&line.server_side));
+        let addresses = lines.iter().map(both).collect();
         let state = State {
             is_over: false,
             is_open: false,
-            is_bad: true,
+            faults,
             random,
             fates: Fates::default(),
             air: BinaryHeap::new(),
@@ -97,7 +108,12 @@ impl Relay {
 
     /// The address to which a client sends instead of the server's.
     pub fn address(&self, client: usize) -> SocketAddr {
-        self.addresses[client]
+        self.addresses[client].0
+    }
+
+    /// The address from which the server hears a client.
+    pub fn address_for_server(&self, client: usize) -> SocketAddr {
+        self.addresses[client].1
     }
 
     /// There is a server now; datagrams that are passed to it are counted from
@@ -116,9 +132,9 @@ impl Relay {
         state.air.clear();
     }
 
-    /// From now on no datagram is lost, duplicated or delayed.
-    pub fn heal(&self) {
-        self.shared.lock().is_bad = false;
+    /// From now on these faults happen.
+    pub fn set_faults(&self, faults: Faults) {
+        self.shared.lock().faults = faults;
     }
 
     pub fn fates(&self) -> Fates {
@@ -131,6 +147,14 @@ impl Drop for Relay {
         self.shared.lock().is_over = true;
         self.thread.take().map(JoinHandle::join);
     }
+}
+
+impl Faults {
+    pub const NONE: Self = Self {
+        lost_percent: 0,
+        doubled_percent: 0,
+        delayed_percent: 0,
+    };
 }
 
 impl Shared {
@@ -191,11 +215,11 @@ impl Shared {
 
 impl State {
     fn enqueue(&mut self, line: usize, is_to_server: bool, bytes: &[u8]) {
-        if self.is_bad && self.random.below(100) < LOST_PERCENT {
+        if self.random.below(100) < self.faults.lost_percent {
             self.fates.lost += 1;
             return;
         }
-        let is_doubled = self.is_bad && self.random.below(100) < DOUBLED_PERCENT;
+        let is_doubled = self.random.below(100) < self.faults.doubled_percent;
         self.fates.doubled += u64::from(is_doubled);
         for _ in 0..1 + usize::from(is_doubled) {
             let due = Instant::now() + self.delay();
@@ -211,7 +235,7 @@ impl State {
     }
 
     fn delay(&mut self) -> Duration {
-        if !self.is_bad || self.random.below(100) >= DELAYED_PERCENT {
+        if self.random.below(100) >= self.faults.delayed_percent {
             return Duration::ZERO;
         }
         self.fates.delayed += 1;
@@ -299,10 +323,6 @@ fn wait(lines: &[Line], until: Option<Instant>) {
     wait_for_any(&sides, until).expect("valid sockets");
 }
 
-/// Percent of the datagrams, in each direction.
-const LOST_PERCENT: usize = 30;
-const DOUBLED_PERCENT: usize = 20;
-const DELAYED_PERCENT: usize = 30;
 /// Short in comparison with the time for which answers are kept for
 /// retransmissions.
 const DELAY_MAX: Duration = Duration::from_millis(100);

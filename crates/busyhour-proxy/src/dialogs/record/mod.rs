@@ -1,5 +1,7 @@
 //! What is left of a call when it ends, and what is shown of it while it lasts.
 
+mod outcome;
+
 use std::{sync::Arc, time::Duration};
 
 use busyhour::{
@@ -8,6 +10,8 @@ use busyhour::{
 };
 use busyhour_registrar::watch::{DialogEnd, DialogState};
 use busyhour_sip::Flow;
+
+pub use outcome::CallOutcome;
 
 use super::party::{Party, Role};
 
@@ -49,6 +53,13 @@ pub struct CallRecord {
     pub callee_flow: Option<Box<str>>,
 }
 
+impl CallRecord {
+    /// What became of it, in the words of its caller.
+    pub fn outcome(&self) -> CallOutcome {
+        CallOutcome::of(self)
+    }
+}
+
 /// A call that lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveCall {
@@ -70,6 +81,8 @@ pub struct LiveCall {
     pub caller_flow: Flow,
     /// The flow of that callee.
     pub callee_flow: Option<Flow>,
+    /// Its record is written when it ends: its INVITE was seen.
+    pub has_record_to_come: bool,
 }
 
 /// Both ends of a flow.

@@ -1,5 +1,9 @@
 //! The addresses that the server names in its Contact and Via.
 
+mod subnet;
+
+pub use subnet::{NotSubnet, Subnet};
+
 use std::{
     fmt::{self, Display, Formatter},
     net::{IpAddr, SocketAddr},
@@ -19,15 +23,10 @@ use std::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Advertised(Arc<[(Network, SocketAddr)]>);
-
-/// The first bits of the addresses of a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
-    /// `None` for every address there is.
-    address: Option<IpAddr>,
-    bits: u8,
-}
+pub struct Advertised(
+    /// Without a network, for all others.
+    Arc<[(Option<Subnet>, SocketAddr)]>,
+);
 
 /// Not a list of addresses and networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -38,8 +37,9 @@ impl Advertised {
     /// The address that is named to `peer`; `None` means the address that its request
     /// came to. If several networks contain `peer`, the smallest one counts.
     pub fn to(&self, peer: IpAddr) -> Option<SocketAddr> {
-        let holding = self.0.iter().filter(|(network, _)| network.holds(peer));
-        let smallest = holding.max_by_key(|(network, _)| (network.address.is_some(), network.bits));
+        let contains = |network: &Option<Subnet>| network.is_none_or(|it| it.contains(peer));
+        let holding = self.0.iter().filter(|(network, _)| contains(network));
+        let smallest = holding.max_by_key(|(network, _)| network.map(|network| network.bits()));
         smallest.map(|(_, address)| *address)
     }
 
@@ -57,7 +57,7 @@ impl Advertised {
 impl From<SocketAddr> for Advertised {
     /// This address to everybody.
     fn from(address: SocketAddr) -> Self {
-        Self([(Network::ALL, address)].into())
+        Self([(None, address)].into())
     }
 }
 
@@ -69,7 +69,7 @@ impl FromStr for Advertised {
     fn from_str(text: &str) -> Result<Self, NotAdvertised> {
         let entries: Option<Vec<_>> = text.split(',').map(|one| entry(one.trim())).collect();
         let entries = entries.ok_or(NotAdvertised)?;
-        let mut networks: Vec<Network> = Vec::new();
+        let mut networks: Vec<Option<Subnet>> = Vec::new();
         for (network, address) in &entries {
             let is_answerable = !address.ip().is_unspecified() && address.port() != 0;
             if networks.contains(network) || !is_answerable {
@@ -86,8 +86,8 @@ impl Display for Advertised {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, (network, address)) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            match network.address {
-                Some(of) => write!(f, "{comma}{of}/{}={address}", network.bits)?,
+            match network {
+                Some(network) => write!(f, "{comma}{network}={address}")?,
                 None => write!(f, "{comma}{address}")?,
             }
         }
@@ -95,40 +95,12 @@ impl Display for Advertised {
     }
 }
 
-impl Network {
-    const ALL: Self = Self {
-        address: None,
-        bits: 0,
-    };
-
-    fn holds(&self, peer: IpAddr) -> bool {
-        match (self.address, peer.to_canonical()) {
-            (None, _) => true,
-            (Some(IpAddr::V4(own)), IpAddr::V4(peer)) => {
-                let differing = u32::from(own) ^ u32::from(peer);
-                differing.leading_zeros() >= u32::from(self.bits)
-            }
-            (Some(IpAddr::V6(own)), IpAddr::V6(peer)) => {
-                let differing = u128::from(own) ^ u128::from(peer);
-                differing.leading_zeros() >= u32::from(self.bits)
-            }
-            _ => false,
-        }
-    }
-}
-
-fn entry(text: &str) -> Option<(Network, SocketAddr)> {
+fn entry(text: &str) -> Option<(Option<Subnet>, SocketAddr)> {
     let Some((network, address)) = text.split_once('=') else {
-        return Some((Network::ALL, text.parse().ok()?));
+        return Some((None, text.parse().ok()?));
     };
-    let (of, bits) = network.trim().split_once('/')?;
-    let (of, bits): (IpAddr, u8) = (of.parse().ok()?, bits.parse().ok()?);
-    let bits_max = if of.is_ipv4() { 32 } else { 128 };
-    let network = Network {
-        address: Some(of),
-        bits,
-    };
-    (bits <= bits_max).then_some((network, address.trim().parse().ok()?))
+    let network = network.trim().parse().ok()?;
+    Some((Some(network), address.trim().parse().ok()?))
 }
 
 #[cfg(test)]

@@ -1,22 +1,14 @@
 //! A telephone over UDP. Each has its own address in 127.0.0.0/8, so that the
 //! server takes it for another source.
 
-use crate::support::ServerProcess;
+use super::ServerProcess;
 use busyhour_sip::{DigestChallenge, HeaderName, Message, auth::Answer};
 use std::{
     net::{SocketAddr, UdpSocket},
     time::{Duration, Instant},
 };
 
-/// The configuration of every test in this folder; some add to it.
-pub const ACCOUNTS: &str = "
-[[account_range]]
-prefix = \"user\"
-count = 40
-password = \"secret\"
-";
-
-/// A telephone with an account of [`ACCOUNTS`].
+/// A telephone, whose password is `secret`.
 pub struct Phone {
     pub socket: UdpSocket,
     pub server: SocketAddr,

@@ -1,0 +1,37 @@
+//! A request of the proxy as it goes to its call.
+
+use super::target::Located;
+use crate::server::load::shares::Holder;
+use busyhour::bus::Name;
+use busyhour_proxy::{
+    Inbound, Routing,
+    dialogs::{Party, Role},
+};
+
+/// A request that was checked, and where it goes.
+pub(super) struct Checked<'r, 'm> {
+    pub(super) inbound: &'r Inbound<'r, 'm>,
+    pub(super) routing: &'r Routing<'m>,
+    pub(super) holder: Holder,
+    pub(super) located: Located,
+    pub(super) parties: Parties,
+    /// It came from the peer that its route names as its sender.
+    pub(super) is_from_peer: bool,
+}
+
+/// What became of a request that there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// It is on its way.
+    Begun,
+    /// Its sender is no party of the dialog.
+    NotOfDialog,
+}
+
+/// Who takes part, as far as it is known when a request comes.
+pub(super) enum Parties {
+    /// Outside of a dialog: the caller, and the account that has proved itself.
+    Outside(Party, Option<Name>),
+    /// The sides of the dialog, and which of them sends.
+    Within([Party; 2], Role),
+}

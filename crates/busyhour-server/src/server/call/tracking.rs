@@ -1,0 +1,90 @@
+//! What the table of dialogs knows of a request, and how it learns what becomes of it.
+
+use busyhour_proxy::{
+    Event, EventKind, FailureCause,
+    dialogs::{CallHandle, DialogActions, DialogRequest, Dialogs, Party, Role},
+};
+use busyhour_registrar::Now;
+use busyhour_sip::Message;
+
+/// What the table of dialogs calls a request.
+#[derive(Debug, Clone)]
+pub(in crate::server) enum Tracking {
+    /// It is not of a dialog that is known.
+    None,
+    /// The INVITE of a call.
+    Call(CallHandle),
+    /// A request within a dialog.
+    Within(DialogRequest),
+    /// A request within a dialog that has come here before, and comes back by way of a peer.
+    Spiral,
+    /// A request within a dialog that is not known, between these sides.
+    Unknown(Box<([Party; 2], Role)>),
+}
+
+impl Tracking {
+    /// Tells the dialogs what happened to the request; `message` is what came, and `called`
+    /// gives the called side by the label of a target.
+    pub(super) fn tell<'p>(
+        &self,
+        dialogs: &mut Dialogs,
+        at: Now,
+        event: &Event,
+        called: impl Fn(u64) -> Option<&'p Party>,
+        message: Option<&Message<'_>>,
+        out: &mut DialogActions,
+    ) {
+        let now = at.now;
+        match (self, event.kind, message) {
+            (
+                Self::Call(call),
+                EventKind::Forwarded {
+                    branch,
+                    label,
+                    flow,
+                },
+                _,
+            ) => {
+                if let Some(party) = called(label) {
+                    let party = party.clone();
+                    dialogs.forwarded(*call, branch, Party { flow, ..party });
+                }
+            }
+            (
+                Self::Call(call),
+                EventKind::Progress { branch, .. }
+                | EventKind::Answered { branch, .. }
+                | EventKind::Failed {
+                    branch,
+                    cause: FailureCause::Response,
+                    ..
+                },
+                Some(response),
+            ) => dialogs.response(now, *call, branch, response, out),
+            (Self::Call(call), EventKind::Failed { branch, status, .. }, _) => {
+                dialogs.failed(now, *call, branch, status, out);
+            }
+            (Self::Call(call), EventKind::Cancelled, _) => dialogs.cancelled(*call),
+            (Self::Call(call), EventKind::Refused { status, .. }, _) => {
+                dialogs.refused(now, *call, status, out);
+            }
+            (
+                Self::Within(request),
+                EventKind::Answered { .. }
+                | EventKind::Failed {
+                    cause: FailureCause::Response,
+                    ..
+                },
+                Some(response),
+            ) => dialogs.answered(now, *request, response, out),
+            (Self::Within(request), EventKind::Failed { status, .. }, _) => {
+                dialogs.unanswered(now, *request, status, out);
+            }
+            (Self::Unknown(known), EventKind::Answered { .. }, Some(response)) => {
+                let (parties, sender) = (**known).clone();
+                dialogs.adopt(at, response, parties, sender, out);
+            }
+            _ => {}
+        }
+    }
+}

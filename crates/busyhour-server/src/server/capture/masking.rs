@@ -1,0 +1,165 @@
+//! Secrets in messages, replaced by `***`.
+
+use std::borrow::Cow;
+
+/// A message as text, without what would let its reader authenticate or listen: responses
+/// and nonces of digest authentication (RFC 7616), keys of SRTP in SDP (RFC 4568, RFC 4567)
+/// and `k=` (RFC 4566). Without bodies, a line tells how long the body is.
+pub(super) fn masked(bytes: &[u8], has_bodies: bool) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = match text.find("\r\n\r\n") {
+        Some(end) => text.split_at(end + 4),
+        None => (&*text, ""),
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut is_secret = false;
+    for line in head.split_inclusive('\n') {
+        // A header may go on in the next line.
+        if !line.starts_with([' ', '\t']) {
+            let name = line.split(':').next().unwrap_or("").trim_end();
+            is_secret = AUTHENTICATION
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(name));
+        }
+        out += &match is_secret {
+            true => without_parameters(line),
+            false => Cow::from(line),
+        };
+    }
+    match has_bodies {
+        true => body
+            .split_inclusive('\n')
+            .for_each(|line| out += &without_key(line)),
+        false if body.is_empty() => {}
+        false => out += &format!("[{} bytes]\r\n", bytes.len() - head.len()),
+    }
+    out
+}
+
+/// Masks the values of parameters that are secret.
+fn without_parameters(line: &str) -> Cow<'_, str> {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('=') {
+        let name = before.trim_end().rsplit([' ', '\t', ',', ':']).next();
+        let name = name.unwrap_or("");
+        let (value, others) = value_of(after);
+        out += before;
+        out.push('=');
+        out += match PARAMETERS.iter().any(|one| one.eq_ignore_ascii_case(name)) {
+            true => "\"***\"",
+            false => value,
+        };
+        rest = others;
+    }
+    out += rest;
+    out.into()
+}
+
+/// The value at the beginning, quoted or not, and what follows.
+fn value_of(text: &str) -> (&str, &str) {
+    let start = text.len() - text.trim_start_matches([' ', '\t']).len();
+    let end = match text[start..].strip_prefix('"') {
+        Some(quoted) => {
+            let mut is_escaped = false;
+            let end = quoted.find(|one| {
+                let is_end = one == '"' && !is_escaped;
+                is_escaped = one == '\\' && !is_escaped;
+                is_end
+            });
+            end.map_or(text.len(), |end| start + 1 + end + 1)
+        }
+        None => {
+            let end = text[start..].find([',', ' ', '\t', '\r', '\n']);
+            end.map_or(text.len(), |end| start + end)
+        }
+    };
+    text.split_at(end)
+}
+
+/// Masks a line of SDP that has a key. An attribute may have several keys; all are behind
+/// the first `inline:`.
+fn without_key(line: &str) -> Cow<'_, str> {
+    let (text, line_end) = line.split_at(line.trim_end_matches(['\r', '\n']).len());
+    let key_line = KEY_LINES.iter().find(|one| {
+        let begin = text.get(..one.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(one))
+    });
+    let Some(key_line) = key_line else {
+        return line.into();
+    };
+    match text.split_once("inline:") {
+        Some((before, _)) => format!("{before}inline:***{line_end}").into(),
+        None => format!("{key_line}***{line_end}").into(),
+    }
+}
+
+const AUTHENTICATION: [&str; 5] = [
+    "Authorization",
+    "Proxy-Authorization",
+    "WWW-Authenticate",
+    "Proxy-Authenticate",
+    "Authentication-Info",
+];
+const PARAMETERS: [&str; 5] = ["response", "nonce", "cnonce", "nextnonce", "rspauth"];
+const KEY_LINES: [&str; 3] = ["a=crypto:", "a=key-mgmt:", "k="];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_masked_however_they_are_written() {
+        let message = "REGISTER sip:x SIP/2.0\r\n\
+            Authorization: Digest username=\"alice\", realm=\"r, response=1\",nonce = \"n\\\"1\",\r\n \
+            uri=\"sip:x\",response=\"0123\", cnonce=c1 , qop=auth, nc=00000001\r\n\
+            proxy-authorization:Digest RESPONSE=\"s3\"\r\n\
+            Subject: response=\"kept\"\r\n\r\nresponse=\"kept\"";
+        let expected = "REGISTER sip:x SIP/2.0\r\n\
+            Authorization: Digest username=\"alice\", realm=\"r, response=1\",nonce =\"***\",\r\n \
+            uri=\"sip:x\",response=\"***\", cnonce=\"***\" , qop=auth, nc=00000001\r\n\
+            proxy-authorization:Digest RESPONSE=\"***\"\r\n\
+            Subject: response=\"kept\"\r\n\r\nresponse=\"kept\"";
+        assert_eq!(masked(message.as_bytes(), true), expected);
+    }
+
+    #[test]
+    fn challenges_are_masked() {
+        let message = "SIP/2.0 401 Unauthorized\r\n\
+            WWW-Authenticate: Digest realm=\"r\", nonce=\"abc\", algorithm=MD5\r\n\
+            Authentication-Info: nextnonce=\"d\", rspauth=\"e\"\r\n\r\n";
+        let text = masked(message.as_bytes(), true);
+        assert!(text.contains("nonce=\"***\", algorithm=MD5"), "{text}");
+        assert!(
+            text.contains("nextnonce=\"***\", rspauth=\"***\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn keys_of_media_are_masked_and_the_rest_of_the_body_is_not() {
+        let message = "INVITE sip:x SIP/2.0\r\n\r\nv=0\r\n\
+            a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3\r\n\
+            a=key-mgmt:mikey AQAFgM0X\r\nk=clear:secret\r\na=rtpmap:0 PCMU/8000\r\n";
+        let text = masked(message.as_bytes(), true);
+        assert!(
+            text.ends_with(
+                "v=0\r\na=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:***\r\n\
+                 a=key-mgmt:***\r\nk=***\r\na=rtpmap:0 PCMU/8000\r\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_body_that_is_not_wanted_is_only_counted() {
+        let message = b"MESSAGE sip:x SIP/2.0\r\n\r\nhello \xff";
+        let text = masked(message, false);
+        assert_eq!(text, "MESSAGE sip:x SIP/2.0\r\n\r\n[7 bytes]\r\n");
+        assert!(masked(message, true).ends_with("hello \u{fffd}"));
+        assert_eq!(
+            masked(b"BYE sip:x SIP/2.0\r\n\r\n", false),
+            "BYE sip:x SIP/2.0\r\n\r\n"
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Which changes a reader wants: patterns of records, of which one must match.
+
+use super::element::{CALLEE, CALLEE_USER, CALLER, ChangeKind, ElementShape, USER, element_named};
+use busyhour::bus::{Name, Record, RecordPattern, Value};
+
+/// What a reader of changes asks for; everything by default.
+#[derive(Debug, Clone, Default)]
+pub struct ChangeFilter {
+    /// A record that matches none is not told; if there is none, all are.
+    patterns: Vec<RecordPattern>,
+}
+
+impl ChangeFilter {
+    /// Reads the parameters of a request, each of which may be absent.
+    ///
+    /// - `kinds`: names of kinds with commas between them; a record must be of one of them;
+    /// - `user`: a user part, or an address of record: whom the record is about, or who calls
+    ///   or is called;
+    /// - `having`: with commas between them, names of elements that a record must have, or
+    ///   names with `=` and a value.
+    ///
+    /// # Errors
+    ///
+    /// A line that says what is wrong, and what is allowed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour_server::server::ChangeFilter;
+    ///
+    /// assert!(ChangeFilter::read(Some("call,device"), Some("alice"), Some("line=ringing")).is_ok());
+    /// let refused = ChangeFilter::read(Some("calls"), None, None).unwrap_err();
+    /// assert!(refused.starts_with("kind: `calls` is not one of registration, device, "));
+    /// ```
+    pub fn read(
+        kinds: Option<&str>,
+        user: Option<&str>,
+        having: Option<&str>,
+    ) -> Result<Self, String> {
+        let mut patterns = vec![RecordPattern::new()];
+        if let Some(kinds) = kinds {
+            let kinds = kinds.split(',').map(of_kind);
+            patterns = kinds.collect::<Result<_, _>>()?;
+        }
+        if let Some(user) = user {
+            let with_user = patterns.iter().flat_map(|pattern| of_user(pattern, user));
+            patterns = with_user.collect();
+        }
+        for condition in having.iter().flat_map(|having| having.split(',')) {
+            let with_condition = patterns.into_iter();
+            let with_condition = with_condition.map(|pattern| with_element(pattern, condition));
+            patterns = with_condition.collect::<Result<_, _>>()?;
+        }
+        patterns.retain(|pattern| *pattern != RecordPattern::new());
+        Ok(Self { patterns })
+    }
+
+    pub(super) fn wants(&self, record: &Record) -> bool {
+        let mut patterns = self.patterns.iter();
+        self.patterns.is_empty() || patterns.any(|pattern| pattern.matches(record))
+    }
+}
+
+fn of_kind(name: &str) -> Result<RecordPattern, String> {
+    let kind = ChangeKind::from_name(name).ok_or_else(|| {
+        let names = ChangeKind::ALL.map(ChangeKind::name).join(", ");
+        format!("kind: `{name}` is not one of {names}; separate several with commas")
+    })?;
+    Ok(RecordPattern::new().sort(kind as u16))
+}
+
+fn of_user(pattern: &RecordPattern, user: &str) -> Vec<RecordPattern> {
+    let name = Name::new(user);
+    let having = |id| (pattern.clone()).having(id, Value::Text(name.clone()));
+    match user.contains(':') {
+        true => {
+            let subject = pattern.clone().subject(name.clone());
+            vec![subject, having(CALLER), having(CALLEE)]
+        }
+        false => vec![having(USER), having(CALLEE_USER)],
+    }
+}
+
+fn with_element(pattern: RecordPattern, condition: &str) -> Result<RecordPattern, String> {
+    let (name, wanted) = match condition.split_once('=') {
+        Some((name, wanted)) => (name, Some(wanted)),
+        None => (condition, None),
+    };
+    let (id, shape) =
+        element_named(name).ok_or_else(|| format!("having: there is no element `{name}`"))?;
+    let Some(wanted) = wanted else {
+        return Ok(pattern.exists(id));
+    };
+    let no_value = |what: &str| format!("having: the value of `{name}` is {what}");
+    let value = match shape {
+        ElementShape::Text => Value::Text(Name::new(wanted)),
+        ElementShape::LongText => Value::Bytes(wanted.as_bytes().into()),
+        ElementShape::Number => Value::U32(wanted.parse().map_err(|_| no_value("a number"))?),
+        ElementShape::Switch if wanted == "true" => Value::Flags(1),
+        ElementShape::Switch => return Err(no_value("true; nothing else can be asked for")),
+        ElementShape::Lines => return Err(no_value("a list; ask for its name only")),
+        ElementShape::Numbers => {
+            let numbers = wanted.split(' ').map(str::parse::<u16>);
+            let numbers = numbers.collect::<Result<_, _>>();
+            Value::Bits(numbers.map_err(|_| no_value("numbers with spaces between them"))?)
+        }
+    };
+    Ok(pattern.having(id, value))
+}

@@ -1,0 +1,358 @@
+//! A peer as it stands in the configuration, and what may be wrong with it.
+
+use busyhour_registrar::{Domains, Subnet};
+use busyhour_sip::{Host, Uri};
+use std::{
+    collections::HashMap,
+    fmt::{self, Display, Formatter},
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+    time::Duration,
+};
+use thiserror::Error;
+
+/// Another server or gateway: where it is, what it may do, and which calls go to it.
+///
+/// ```
+/// use busyhour_server::server::PeerConfig;
+///
+/// let gateway = PeerConfig {
+///     name: "gateway".into(),
+///     addresses: vec!["192.0.2.10".parse()?, "192.0.2.11".parse()?],
+///     may_call: true,
+///     prefixes: vec!["0".into()],
+///     ..PeerConfig::default()
+/// };
+/// assert!(gateway.may_call && !gateway.may_publish);
+/// # Ok::<(), busyhour_server::server::NotPeerAddress>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerConfig {
+    /// Its name in the log, in routes and in lists.
+    pub name: String,
+    /// Where its requests come from. Calls go to those that are no networks, to the first
+    /// one that is there.
+    pub addresses: Vec<PeerAddress>,
+    /// It may call our users without a password, and its P-Asserted-Identity is believed.
+    pub may_call: bool,
+    /// It may publish the state of all our users without a password.
+    pub may_publish: bool,
+    /// Calls to users of our domains that are not known here go to it if the user begins
+    /// with one of these; the longest prefix of all peers counts.
+    pub prefixes: Vec<String>,
+    /// Calls to these domains go to it.
+    pub domains: Vec<String>,
+    /// Calls to unknown users of our domains go to it if no prefix of any peer fits.
+    pub is_default: bool,
+    /// The host in the Request-URI of these calls; without one, that which the caller wrote.
+    pub host: Option<String>,
+    /// How often each of its addresses is sent OPTIONS; zero is never.
+    pub probe_interval: Duration,
+    /// How long an address may leave an INVITE without any response before the next address
+    /// is tried.
+    pub silence_max: Duration,
+    /// Its part of the calls and of their memory, and of the publications, in percent.
+    pub share_percent: u64,
+}
+
+/// An address of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerAddress {
+    /// Any port of this address; calls go to port 5060.
+    Host(IpAddr),
+    /// Datagrams of this port alone; calls go there.
+    Port(SocketAddr),
+    /// Any port of these addresses; no calls go there.
+    Network(Subnet),
+}
+
+/// Not an address of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "give an IP address, alone or with a port, or a network: 192.0.2.10, 192.0.2.10:5080, 192.0.2.0/24"
+)]
+pub struct NotPeerAddress;
+
+/// What is wrong with a peer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say what each one is")]
+pub enum PeerMistake {
+    #[error("name: give 1 to 64 letters, digits, `-`, `_` or `.`")]
+    Name,
+    #[error("name: another peer has the same name")]
+    SameName,
+    #[error("addresses: give at least one and at most {ADDRESSES_MAX}")]
+    AddressCount,
+    #[error("addresses: {0} is also an address of peer `{1}`; a request would be of the first one")]
+    SameAddress(PeerAddress, String),
+    #[error(
+        "it has no effect: give may_call = true, may_publish = true, prefixes, domains or default = true"
+    )]
+    Useless,
+    #[error("calls go to it, but its addresses are only networks: give one address")]
+    Nowhere,
+    #[error("prefixes: `{0}`: give 1 to 32 letters, digits, `+`, `*`, `#` or `-`")]
+    Prefix(String),
+    #[error("prefixes: `{0}` is also a prefix of peer `{1}`: give one peer several addresses")]
+    SamePrefix(String, String),
+    #[error("domains: `{0}`: give a host name or an IP address")]
+    Domain(String),
+    #[error("domains: `{0}` is also a domain of peer `{1}`")]
+    SameDomain(String, String),
+    #[error("domains: `{0}` is one of ours (sip.domains): give prefixes, or default = true")]
+    OwnDomain(String),
+    #[error("default: peer `{0}` is the default already")]
+    SameDefault(String),
+    #[error("host: `{0}`: give a host name or an IP address, with or without a port")]
+    Host(String),
+    #[error("probe_seconds: give 0, or 10 to 3600")]
+    ProbeInterval,
+    #[error("failover_seconds: give 1 to 32")]
+    SilenceMax,
+    #[error("share_percent: give 1 to 100")]
+    Share,
+    #[error(
+        "calls go only from authenticated users to peers, and with sip.auth = \"open\" there are none: \
+         remove prefixes, domains and default, or set sip.auth = \"digest\""
+    )]
+    Open,
+    #[error("there are too many peers: at most {PEERS_MAX}")]
+    TooMany,
+}
+
+impl PeerConfig {
+    /// Whether any calls go to it.
+    pub(in crate::server) fn takes_calls(&self) -> bool {
+        self.is_default || !self.prefixes.is_empty() || !self.domains.is_empty()
+    }
+
+    /// Where calls go, in order.
+    pub(in crate::server) fn targets(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.addresses.iter().filter_map(PeerAddress::target)
+    }
+}
+
+impl Default for PeerConfig {
+    /// It has no name, no address, and may do nothing.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            addresses: Vec::new(),
+            may_call: false,
+            may_publish: false,
+            prefixes: Vec::new(),
+            domains: Vec::new(),
+            is_default: false,
+            host: None,
+            probe_interval: Duration::from_secs(30),
+            silence_max: Duration::from_secs(4),
+            share_percent: 50,
+        }
+    }
+}
+
+impl PeerAddress {
+    /// Whether a datagram from this address is of the peer, or with `is_stream` a connection.
+    /// The port that a connection comes from says nothing.
+    pub(in crate::server) fn includes(&self, source: SocketAddr, is_stream: bool) -> bool {
+        match *self {
+            Self::Host(ip) => source.ip().to_canonical() == ip,
+            Self::Port(own) => !is_stream && own == canonical(source),
+            Self::Network(network) => network.contains(source.ip()),
+        }
+    }
+
+    /// Whether the peer is at this IP address.
+    pub(in crate::server) fn is_at(&self, ip: IpAddr) -> bool {
+        match *self {
+            Self::Host(own) => own == ip.to_canonical(),
+            Self::Port(own) => own.ip() == ip.to_canonical(),
+            Self::Network(network) => network.contains(ip),
+        }
+    }
+
+    fn target(&self) -> Option<SocketAddr> {
+        match *self {
+            Self::Host(ip) => Some(SocketAddr::new(ip, SIP_PORT)),
+            Self::Port(address) => Some(address),
+            Self::Network(_) => None,
+        }
+    }
+}
+
+impl FromStr for PeerAddress {
+    type Err = NotPeerAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotPeerAddress> {
+        let bare = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
+            return Ok(Self::Host(ip.to_canonical())).and_then(Self::checked);
+        }
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self::Port(canonical(address))).and_then(Self::checked);
+        }
+        text.parse().map(Self::Network).map_err(|_| NotPeerAddress)
+    }
+}
+
+impl PeerAddress {
+    /// Nothing is sent to no address or no port.
+    fn checked(self) -> Result<Self, NotPeerAddress> {
+        let is_sound = |target: SocketAddr| !target.ip().is_unspecified() && target.port() != 0;
+        match self.target().is_none_or(is_sound) {
+            true => Ok(self),
+            false => Err(NotPeerAddress),
+        }
+    }
+}
+
+impl Display for PeerAddress {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(ip) => ip.fmt(f),
+            Self::Port(address) => address.fmt(f),
+            Self::Network(network) => network.fmt(f),
+        }
+    }
+}
+
+/// Everything that is wrong with these peers, each with the place of its peer; `is_open` if
+/// nobody authenticates.
+pub(crate) fn mistakes(
+    peers: &[PeerConfig],
+    domains: &Domains,
+    is_open: bool,
+) -> Vec<(usize, PeerMistake)> {
+    let mut found = Vec::new();
+    let mut known = Known::default();
+    for (place, peer) in peers.iter().enumerate() {
+        let own = alone(peer, domains, is_open).into_iter();
+        found.extend(own.map(|mistake| (place, mistake)));
+        let shared = known.add(peer).into_iter();
+        found.extend(shared.map(|mistake| (place, mistake)));
+    }
+    if peers.len() > PEERS_MAX {
+        found.push((PEERS_MAX, PeerMistake::TooMany));
+    }
+    found
+}
+
+/// What earlier peers have.
+#[derive(Default)]
+struct Known<'c> {
+    names: Vec<&'c str>,
+    addresses: Vec<(PeerAddress, &'c str)>,
+    prefixes: HashMap<&'c str, &'c str>,
+    domains: HashMap<String, &'c str>,
+    default: Option<&'c str>,
+}
+
+impl<'c> Known<'c> {
+    fn add(&mut self, peer: &'c PeerConfig) -> Vec<PeerMistake> {
+        let name = peer.name.as_str();
+        let mut found = Vec::new();
+        if self.names.contains(&name) {
+            found.push(PeerMistake::SameName);
+        }
+        self.names.push(name);
+        for address in &peer.addresses {
+            let same = self.addresses.iter().find(|(known, _)| known == address);
+            found
+                .extend(same.map(|(_, other)| PeerMistake::SameAddress(*address, (*other).into())));
+            self.addresses.push((*address, name));
+        }
+        for prefix in &peer.prefixes {
+            let other = self.prefixes.insert(prefix, name);
+            found.extend(other.map(|it| PeerMistake::SamePrefix(prefix.clone(), it.into())));
+        }
+        for domain in &peer.domains {
+            let other = self.domains.insert(domain.to_ascii_lowercase(), name);
+            found.extend(other.map(|it| PeerMistake::SameDomain(domain.clone(), it.into())));
+        }
+        if peer.is_default {
+            let other = self.default.replace(name);
+            found.extend(other.map(|it| PeerMistake::SameDefault(it.into())));
+        }
+        found
+    }
+}
+
+fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake> {
+    let takes_calls = peer.takes_calls();
+    let interval = peer.probe_interval.as_secs();
+    let checks = [
+        (!is_name(&peer.name), PeerMistake::Name),
+        (
+            !(1..=ADDRESSES_MAX).contains(&peer.addresses.len()),
+            PeerMistake::AddressCount,
+        ),
+        (
+            !takes_calls && !peer.may_call && !peer.may_publish,
+            PeerMistake::Useless,
+        ),
+        (
+            takes_calls && !peer.addresses.is_empty() && peer.targets().next().is_none(),
+            PeerMistake::Nowhere,
+        ),
+        (
+            interval != 0 && !(10..=3600).contains(&interval),
+            PeerMistake::ProbeInterval,
+        ),
+        (
+            !(1..=32).contains(&peer.silence_max.as_secs()),
+            PeerMistake::SilenceMax,
+        ),
+        (!(1..=100).contains(&peer.share_percent), PeerMistake::Share),
+        (takes_calls && is_open, PeerMistake::Open),
+    ];
+    let mut found: Vec<_> = checks
+        .into_iter()
+        .filter_map(|(is_wrong, mistake)| is_wrong.then_some(mistake))
+        .collect();
+    let prefixes = peer.prefixes.iter().filter(|prefix| !is_prefix(prefix));
+    found.extend(prefixes.map(|prefix| PeerMistake::Prefix(prefix.clone())));
+    found.extend(peer.domains.iter().filter_map(|domain| {
+        let is_ours = |host: &Host<'_>| !domains.are_all() && domains.contain(host);
+        match with_host(domain, |host, port| port.is_none().then(|| is_ours(host))).flatten() {
+            None => Some(PeerMistake::Domain(domain.clone())),
+            Some(true) => Some(PeerMistake::OwnDomain(domain.clone())),
+            Some(false) => None,
+        }
+    }));
+    let hosts = peer.host.iter();
+    let wrong = hosts.filter(|host| with_host(host, |_, _| ()).is_none());
+    found.extend(wrong.map(|host| PeerMistake::Host(host.clone())));
+    found
+}
+
+/// What `read` makes of the host and port that a text is; `None` if it is something else.
+pub(super) fn with_host<R>(
+    text: &str,
+    read: impl FnOnce(&Host<'_>, Option<u16>) -> R,
+) -> Option<R> {
+    let uri = format!("sip:{text}");
+    let parsed = Uri::parse(&uri)?;
+    let sip = parsed.as_sip()?;
+    let is_plain = !text.contains(['@', ';', '?']);
+    is_plain.then(|| read(&sip.host, sip.port))
+}
+
+fn is_name(name: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_fit)
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"+*#-".contains(&byte);
+    (1..=32).contains(&prefix.len()) && prefix.bytes().all(is_fit)
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+const SIP_PORT: u16 = 5060;
+const ADDRESSES_MAX: usize = 64;
+const PEERS_MAX: usize = 256;

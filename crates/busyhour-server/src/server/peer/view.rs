@@ -1,0 +1,156 @@
+//! Peers as the command line, HTTP and the statistics see them.
+
+use super::{
+    peer_config::PeerAddress,
+    probe::Reach,
+    trusted_peer::{TargetState, TrustedPeer},
+};
+use crate::server::nanos;
+use busyhour::clock::Instant;
+use serde::Serialize;
+
+/// One address of a peer. What is counted is of the whole peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PeerView {
+    /// The peer.
+    pub name: String,
+    /// The address or network.
+    pub address: String,
+    /// `up`, `down`, or `unknown` if it was not asked yet; nothing if no calls go there.
+    pub state: Option<&'static str>,
+    /// For how long, in nanoseconds.
+    pub since_ns: Option<u64>,
+    /// From the last OPTIONS to its answer.
+    pub round_trip_ns: Option<u64>,
+    /// What it may do: `call`, `publish`.
+    pub may: String,
+    /// Which calls go to it: its prefixes with `*`, its domains with `@`, and `default`.
+    pub takes: String,
+    /// Requests outside of dialogs that it sent to our users.
+    pub calls_from: u64,
+    /// Those of our users that were sent to it.
+    pub calls_to: u64,
+    /// Times when an address did not take a call: silence, a 503, or no way there.
+    pub attempts_failed: u64,
+    /// Calls refused because all of its addresses were down.
+    pub refused_down: u64,
+    /// PUBLISH requests for our users.
+    pub publications: u64,
+    /// OPTIONS sent to it.
+    pub probes_sent: u64,
+    /// Answers to them.
+    pub probes_answered: u64,
+}
+
+/// What all peers did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PeerStats {
+    /// Peers.
+    pub peer_count: u64,
+    /// Addresses that calls may go to.
+    pub target_count: u64,
+    /// Those of them that are down.
+    pub down_count: u64,
+    /// Requests outside of dialogs that they sent to our users.
+    pub calls_from: u64,
+    /// Those of our users that were sent to them.
+    pub calls_to: u64,
+    /// Times when an address did not take a call: silence, a 503, or no way there.
+    pub attempts_failed: u64,
+    /// Calls refused because all addresses of their peer were down.
+    pub refused_down: u64,
+    /// PUBLISH requests for our users.
+    pub publications: u64,
+    /// OPTIONS sent to them.
+    pub probes_sent: u64,
+    /// Answers to them.
+    pub probes_answered: u64,
+    /// Times when an address went down.
+    pub went_down: u64,
+    /// Times when one came back.
+    pub went_up: u64,
+}
+
+impl PeerView {
+    /// A line for each of its addresses.
+    pub(super) fn all_of(peer: &TrustedPeer, now: Instant) -> Vec<Self> {
+        let states = peer.states();
+        let mut states = states.iter();
+        let addresses = peer.config().addresses.iter();
+        let view = |address: &PeerAddress| {
+            let is_target = !matches!(address, PeerAddress::Network(_));
+            let state = is_target.then(|| states.next()).flatten();
+            let takes_calls = peer.config().takes_calls();
+            Self::new(peer, address, state.filter(|_| takes_calls), now)
+        };
+        addresses.map(view).collect()
+    }
+
+    fn new(
+        peer: &TrustedPeer,
+        address: &PeerAddress,
+        state: Option<&TargetState>,
+        now: Instant,
+    ) -> Self {
+        let counters = &peer.counters;
+        Self {
+            name: peer.name().to_string(),
+            address: state.map_or_else(|| address.to_string(), |state| state.address.to_string()),
+            state: state.map(|state| match state.reach {
+                Reach::Unknown => "unknown",
+                Reach::Up => "up",
+                Reach::Down => "down",
+            }),
+            since_ns: state.map(|state| nanos(now - state.since)),
+            round_trip_ns: state.and_then(|state| state.round_trip).map(nanos),
+            may: may(peer),
+            takes: takes(peer),
+            calls_from: counters.calls_from.get(),
+            calls_to: counters.calls_to.get(),
+            attempts_failed: counters.attempts_failed.get(),
+            refused_down: counters.refused_down.get(),
+            publications: counters.publications.get(),
+            probes_sent: counters.probes_sent.get(),
+            probes_answered: counters.probes_answered.get(),
+        }
+    }
+}
+
+impl PeerStats {
+    pub(super) fn add(&mut self, peer: &TrustedPeer) {
+        let counters = &peer.counters;
+        let targets = peer.states();
+        let down = targets.iter().filter(|state| state.reach == Reach::Down);
+        self.peer_count += 1;
+        self.target_count += targets.len() as u64;
+        self.down_count += down.count() as u64;
+        self.calls_from += counters.calls_from.get();
+        self.calls_to += counters.calls_to.get();
+        self.attempts_failed += counters.attempts_failed.get();
+        self.refused_down += counters.refused_down.get();
+        self.publications += counters.publications.get();
+        self.probes_sent += counters.probes_sent.get();
+        self.probes_answered += counters.probes_answered.get();
+        self.went_down += counters.went_down.get();
+        self.went_up += counters.went_up.get();
+    }
+}
+
+fn may(peer: &TrustedPeer) -> String {
+    let rights = [
+        (peer.config().may_call, "call"),
+        (peer.config().may_publish, "publish"),
+    ];
+    let granted = rights.iter().filter(|(is_granted, _)| *is_granted);
+    let names: Vec<_> = granted.map(|(_, name)| *name).collect();
+    names.join(", ")
+}
+
+fn takes(peer: &TrustedPeer) -> String {
+    let config = peer.config();
+    let prefixes = config.prefixes.iter().map(|prefix| format!("{prefix}*"));
+    let domains = config.domains.iter().map(|domain| format!("@{domain}"));
+    let default = config.is_default.then(|| "default".to_owned());
+    let all: Vec<_> = prefixes.chain(domains).chain(default).collect();
+    all.join(", ")
+}

@@ -1,0 +1,49 @@
+//! Telephones that register, call each other through the whole server and watch each
+//! other's lamps. They hold, cancel, fork, hang up, move and lose power; the network loses,
+//! duplicates, delays and reorders; the server crashes and starts again. Everything follows
+//! from one seed. Whatever the seed, after a time without faults
+//!
+//! - each lamp shows the dialogs that the telephones have, who holds whom included;
+//! - no dialog is told twice, and none is alive that has ended for its telephones;
+//! - when all have hung up, no transaction, no call and no buffer is left;
+//! - each call that the server carried from its beginning has one record, which says how it
+//!   went.
+//!
+//! `BUSYHOUR_SIM_SEEDS` (200) and `BUSYHOUR_SIM_FIRST` are as for the other simulation; 1,000
+//! seeds take five minutes of processor time. A failure prints its seed. To run it alone, with a log of every datagram:
+//!
+//! ```text
+//! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture --exact calls::replay_calls
+//! ```
+
+mod message;
+mod dialog;
+mod telephone;
+mod within;
+mod calling;
+mod called;
+mod lamp;
+mod world;
+
+use crate::{number, run_seeds};
+use world::World;
+
+#[test]
+fn every_seed_shows_the_calls_that_there_are() {
+    run_seeds("calls::replay_calls", SEEDS, |seed| World::new(seed).run());
+}
+
+#[test]
+fn replay_calls() {
+    if let Some(seed) = number("BUSYHOUR_SIM_SEED") {
+        let hash = World::new(seed).logged().run();
+        println!("seed {seed}: trace {hash:016x}");
+    }
+}
+
+#[test]
+fn one_seed_is_one_run_of_calls() {
+    assert_eq!(World::new(3).run(), World::new(3).run());
+}
+
+const SEEDS: u64 = 200;

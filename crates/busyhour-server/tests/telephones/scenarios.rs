@@ -1,0 +1,260 @@
+//! sipp calls sipp, by the scenarios of tests/sipp: with hold, with a 200 that crosses a
+//! CANCEL, cancelled, and busy; over a good network, and over one that doubles datagrams on
+//! each side of the server.
+
+use crate::{
+    lamp::Lamp,
+    support::{
+        Place, ServerProcess,
+        random::Random,
+        relay::{Faults, Relay},
+        sipp::{Calls, Sipp, Transport, free_port},
+    },
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, net::SocketAddr};
+
+/// Both sides of some calls, and how their records end.
+struct Kind {
+    name: &'static str,
+    status: u64,
+    end: &'static str,
+}
+
+/// A server, and the calls through it.
+struct World {
+    server: ServerProcess,
+    /// One for each kind of calls, whose first line is the callee's. Without them, the
+    /// network is good.
+    relays: Vec<Relay>,
+    place: Place,
+    lamps: Vec<Lamp>,
+    running: Vec<Sipp>,
+}
+
+#[test]
+fn calls_end_as_the_rfc_says_even_if_datagrams_are_doubled() {
+    let mut worlds = [World::start(false), World::start(true)];
+    for world in &mut worlds {
+        world.call();
+    }
+    for world in worlds {
+        world.finish();
+    }
+}
+
+impl World {
+    fn start(is_bad: bool) -> Self {
+        let place = Place::new();
+        let server = place.server(CONFIGURATION);
+        let kinds = KINDS.iter().take(if is_bad { KINDS.len() } else { 0 });
+        let mut random = Random::new();
+        let relays = kinds.map(|_| {
+            let relay = Relay::start(server.sip, 2, Faults::NONE, random.fork());
+            relay.open();
+            relay
+        });
+        let relays = relays.collect();
+        Self {
+            server,
+            relays,
+            place,
+            lamps: Vec::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// Registers the callees and starts all calls.
+    fn call(&mut self) {
+        let ports: Vec<u16> = KINDS.iter().map(|_| free_port()).collect();
+        for (index, kind) in KINDS.iter().enumerate() {
+            self.register(index, ports[index]);
+            if let Some(relay) = self.relays.get(index) {
+                relay.set_faults(DOUBLING);
+            }
+            for side in ["caller", "callee"] {
+                let watched = format!("sip:{}{side}@busyhour.test", kind.name);
+                self.lamps.push(Lamp::watch(&self.server, &watched));
+            }
+            let scenario = format!("{}_callee", kind.name);
+            let callee = self.sipp(index, CALLEE, &scenario, ports[index], &[kind.name; CALLS]);
+            self.running.push(callee);
+        }
+        for (index, Kind { name, .. }) in KINDS.iter().enumerate() {
+            let injected = format!(
+                "{name}caller;[authentication username={name}caller password=secret];{name}callee"
+            );
+            let scenario = format!("{name}_caller");
+            let lines = [injected.as_str(); CALLS];
+            let caller = self.sipp(index, CALLER, &scenario, free_port(), &lines);
+            self.running.push(caller);
+        }
+    }
+
+    /// Registers the callee of a kind at the address at which the server reaches it.
+    fn register(&self, kind: usize, port: u16) {
+        let user = format!("{}callee", KINDS[kind].name);
+        let contact = match self.relays.get(kind) {
+            Some(relay) => relay.address_for_server(CALLEE),
+            None => SocketAddr::from(([127, 0, 0, 1], port)),
+        };
+        let injected = format!(
+            "{user};[authentication username={user} password=secret];sip:{user}@{contact};600"
+        );
+        let sipp = self.sipp(kind, CALLEE, "register", port, &[&injected]);
+        sipp.finish();
+    }
+
+    /// Starts one side of the calls of a kind.
+    fn sipp(&self, kind: usize, line: usize, scenario: &str, port: u16, lines: &[&str]) -> Sipp {
+        let target = match self.relays.get(kind) {
+            Some(relay) => relay.address(line),
+            None => self.server.sip,
+        };
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        let calls = Calls {
+            scenario,
+            lines: &lines,
+            rate: 4,
+            transport: Transport::Udp,
+        };
+        let name = format!("{}.{scenario}", KINDS[kind].name);
+        Sipp::start_at(&calls, &name, port, target, &self.place)
+    }
+
+    /// Each call followed its scenario on both sides, each record says so, no lamp is lit
+    /// and nothing is left.
+    fn finish(self) {
+        for sipp in self.running {
+            let statistics = sipp.finish();
+            assert_eq!(statistics.total("SuccessfulCall"), CALLS as u64);
+            assert_eq!(statistics.total("FailedCall"), 0);
+        }
+        let server = &self.server;
+        assert_eq!(server.stat("/calls/dialogs/call_count"), 0);
+        let mut expected = BTreeMap::new();
+        for kind in &KINDS {
+            let caller = format!("sip:{}caller@busyhour.test", kind.name);
+            expected.insert((caller, kind.status, kind.end.to_owned()), CALLS);
+        }
+        assert_eq!(ends(server), expected);
+        for lamp in &self.lamps {
+            lamp.wait_for("");
+        }
+        let held = self.lamps.iter().filter(|lamp| {
+            let told = lamp.told();
+            told.iter().any(|states| states.contains("held"))
+        });
+        assert_eq!(held.count(), 2, "both sides of the calls with hold");
+        // The longest wait of a transaction is 64 × T1, 32 s (RFC 3261 §17).
+        server.wait_for("/calls/proxy/transaction_count", |count| count == 0);
+        for counter in ["proxy/held_bytes", "proxy/branch_count", "untrusted_routes"] {
+            assert_eq!(server.stat(&format!("/calls/{counter}")), 0, "{counter}");
+        }
+        for counter in ["timed_out", "lost", "adopted"] {
+            assert_eq!(
+                server.stat(&format!("/calls/dialogs/{counter}")),
+                0,
+                "{counter}"
+            );
+        }
+        let doubled = self.relays.iter().map(|relay| relay.fates().doubled);
+        let is_bad = !self.relays.is_empty();
+        assert_eq!(doubled.sum::<u64>() > 0, is_bad);
+    }
+}
+
+/// How often calls of a caller have ended with a status in some way.
+fn ends(server: &ServerProcess) -> BTreeMap<(String, u64, String), usize> {
+    let page: Value = serde_json::from_str(&server.get("/api/call-records")).expect("JSON");
+    let mut ends = BTreeMap::new();
+    for record in page["call_records"].as_array().expect("a list") {
+        let text = |key: &str| record[key].as_str().expect("text").to_owned();
+        let status = record["status"].as_u64().expect("a number");
+        *ends
+            .entry((text("caller"), status, text("end")))
+            .or_default() += 1;
+    }
+    ends
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "hold",
+        status: 200,
+        end: "local-bye",
+    },
+    Kind {
+        name: "crossing",
+        status: 200,
+        end: "local-bye",
+    },
+    Kind {
+        name: "cancel",
+        status: 487,
+        end: "cancelled",
+    },
+    Kind {
+        name: "busy",
+        status: 486,
+        end: "rejected",
+    },
+];
+
+/// Of each kind.
+const CALLS: usize = 6;
+
+/// The line of each side in the relay of its kind.
+const CALLEE: usize = 0;
+const CALLER: usize = 1;
+
+/// Nothing is delayed or lost: sipp takes messages that overtake each other for mistakes, and
+/// so it does with a 407 that is repeated since its ACK was lost. Loss is a matter of the
+/// simulations.
+const DOUBLING: Faults = Faults {
+    lost_percent: 0,
+    doubled_percent: 20,
+    delayed_percent: 0,
+};
+
+const CONFIGURATION: &str = "
+[sip]
+algorithms = [\"MD5\"]
+domains = [\"busyhour.test\", \"example.com\"]
+
+[[account]]
+user = \"lamp\"
+password = \"secret\"
+
+[[account]]
+user = \"holdcaller\"
+password = \"secret\"
+
+[[account]]
+user = \"holdcallee\"
+password = \"secret\"
+
+[[account]]
+user = \"crossingcaller\"
+password = \"secret\"
+
+[[account]]
+user = \"crossingcallee\"
+password = \"secret\"
+
+[[account]]
+user = \"cancelcaller\"
+password = \"secret\"
+
+[[account]]
+user = \"cancelcallee\"
+password = \"secret\"
+
+[[account]]
+user = \"busycaller\"
+password = \"secret\"
+
+[[account]]
+user = \"busycallee\"
+password = \"secret\"
+";
