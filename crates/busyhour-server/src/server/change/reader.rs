@@ -64,6 +64,8 @@ pub struct ChangeReader {
     phase: ReaderPhase,
     /// The last change that it has, or from before it began.
     seen: u64,
+    /// Changes that it was told from what is kept, and that its queue has not passed yet.
+    told_early: u64,
     /// The changes without a number that it has been told of, or from before it began.
     missed: u64,
     /// Subjects whose states were sent as they are after a change that may still come.
@@ -86,6 +88,7 @@ impl Changes {
             first: VecDeque::new(),
             states: Vec::new().into_iter(),
             seen: 0,
+            told_early: 0,
             missed: self.missed(),
             newer: HashMap::new(),
             request,
@@ -200,18 +203,30 @@ impl ChangeReader {
         }
         let number = change.number();
         let newer = self.newer.get(change.record().key());
-        if number <= self.seen || newer.is_some_and(|newer| number <= *newer) {
+        if number <= self.seen {
+            self.told_early = self.told_early.saturating_sub(1);
+            return None;
+        }
+        if newer.is_some_and(|newer| number <= *newer) {
             return None;
         }
         self.seen = number;
         Some(ChangeEvent::Changed(self.id(number), change))
     }
 
-    /// It was too slow for its queue. What is still kept is told; the rest is lost.
-    fn lose(&mut self, count: u64) -> Option<ChangeEvent> {
+    /// It was too slow for its queue, which passes every wanted change in order, or drops it.
+    /// What was told early is not lost; of the rest, what is still kept is told.
+    fn lose(&mut self, dropped: u64) -> Option<ChangeEvent> {
+        let count = dropped.saturating_sub(self.told_early);
+        self.told_early = self.told_early.saturating_sub(dropped);
+        if count == 0 {
+            return None;
+        }
         match self.changes.since(self.seen) {
             Some(missed) => {
                 self.catch_up(missed);
+                // The queue still holds those behind the dropped ones.
+                self.told_early = (self.first.len() as u64).saturating_sub(count);
                 None
             }
             None => {
