@@ -38,6 +38,7 @@ mod simulation;
 mod lifecycle;
 mod metrics;
 mod snapshot;
+mod moves;
 mod watermarks;
 
 #[cfg(all(test, shuttle))]

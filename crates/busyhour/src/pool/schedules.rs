@@ -1,9 +1,10 @@
-//! Schedules of a pool with one inline runner.
+//! Schedules of whole pools.
 
-use super::TaskPool;
+use super::{PoolAlert, TaskPool};
 use crate::{
     clock::{Clock, UnixTime},
-    sync::{Mutex, lock, scheduled::explore, thread},
+    sync::{Condvar, Mutex, lock, scheduled::explore, thread},
+    task::Watermark,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -30,5 +31,33 @@ fn shuttle_an_idle_worker_takes_nothing_before_it_is_woken() {
         });
         assert_eq!(*lock(&ran_on), Some(thread::current().id()));
         assert!(pool.shutdown(Duration::MAX).is_clean());
+    });
+}
+
+/// The forbidden outcome: a second alert for one burst, because what a worker
+/// carries from another's queue to its own is counted in neither.
+#[test]
+fn shuttle_one_burst_raises_one_alert() {
+    explore(2_000, || {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let telling = Arc::clone(&told);
+        let tell = move |alert: &PoolAlert| lock(&telling).push(alert.mark);
+        let pool = TaskPool::builder().workers(2).on_alert(1, 4, tell);
+        let pool = pool.build().unwrap();
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        for _ in 0..8 {
+            let gate = Arc::clone(&gate);
+            let wait = move || {
+                let mut is_open = lock(&gate.0);
+                while !*is_open {
+                    is_open = gate.1.wait(is_open).unwrap();
+                }
+            };
+            pool.push(wait).unwrap();
+        }
+        *lock(&gate.0) = true;
+        gate.1.notify_all();
+        assert!(pool.shutdown(Duration::MAX).is_clean());
+        assert_eq!(*lock(&told), [Watermark::High, Watermark::Low]);
     });
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{builder::TaskPoolBuilder, shared::Shared};
+use super::{builder::TaskPoolBuilder, moves::Moves, shared::Shared};
 use crate::{
     sync::{
         Mutex, lock,
@@ -37,6 +37,7 @@ pub(super) struct PoolWatermarks {
     /// nothing to do.
     is_high: AtomicBool,
     state: Mutex<WatermarkState>,
+    moves: Moves,
     hooks: Box<[PoolAlertHook]>,
 }
 
@@ -61,6 +62,7 @@ impl PoolWatermarks {
             share: high / queue_count.max(1),
             is_high: AtomicBool::new(false),
             state: Mutex::default(),
+            moves: Moves::default(),
             hooks: builder.alert_hooks.iter().map(Arc::clone).collect(),
         })
     }
@@ -89,10 +91,18 @@ impl PoolWatermarks {
     }
 
     /// Counts what waits and notes a crossing; returns whether the caller must
-    /// call the hooks.
-    fn look(&self, queued_len: impl FnOnce() -> usize) -> bool {
+    /// call the hooks. Work on its way is in no queue, so nothing ends an alert
+    /// meanwhile.
+    fn look(&self, queued_len: impl Fn() -> usize) -> bool {
         let mut state = lock(&self.state);
-        state.queued_len = queued_len();
+        let counted = match state.is_high {
+            false => Some(queued_len()),
+            true => self.moves.count_at_rest(queued_len),
+        };
+        let Some(queued_len) = counted else {
+            return false;
+        };
+        state.queued_len = queued_len;
         let is_crossed = match state.is_high {
             false => state.queued_len >= self.high,
             true => state.queued_len <= self.low,
@@ -147,6 +157,24 @@ impl Shared {
         {
             self.look_at(marks);
         }
+    }
+
+    /// Runs what takes work out of a queue and puts it into another one.
+    #[inline]
+    pub(super) fn while_moving<R>(&self, run: impl FnOnce() -> R) -> R {
+        let Some(marks) = &self.marks else {
+            return run();
+        };
+        marks.moves.begin();
+        let result = run();
+        marks.moves.end();
+        result
+    }
+
+    /// Whether somebody could not count what waits since the last call.
+    pub(super) fn is_count_awaited(&self) -> bool {
+        let marks = self.marks.as_ref();
+        marks.is_some_and(|marks| marks.moves.is_awaited())
     }
 
     /// Notes and tells a crossing, if there is one.

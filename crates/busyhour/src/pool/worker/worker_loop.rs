@@ -1,6 +1,6 @@
 //! A worker's loop: switch, run, search, sleep.
 
-use std::{hint::spin_loop, sync::atomic::Ordering};
+use std::{cell::Cell, hint::spin_loop, sync::atomic::Ordering};
 
 use super::{
     stuck_rescue::StuckRescue,
@@ -18,6 +18,8 @@ pub(super) struct WorkerLoop<'a> {
     current: CurrentWorker<'a>,
     turn_runner: TurnRunner<'a>,
     rescue: StuckRescue,
+    /// Whether a queue has been searched, which may have been empty by then.
+    has_searched_queue: Cell<bool>,
 }
 
 impl<'a> WorkerLoop<'a> {
@@ -32,6 +34,7 @@ impl<'a> WorkerLoop<'a> {
             current,
             rescue: StuckRescue::new(shared.workers.len(), shared.clock.now()),
             turn_runner: TurnRunner::begin(shared, current),
+            has_searched_queue: Cell::new(false),
         };
         current.worker.is_at_work.store(true, Ordering::SeqCst);
         while !shared.is_sealed() && (worker_loop.turn() || worker_loop.find_work()) {}
@@ -76,9 +79,9 @@ impl<'a> WorkerLoop<'a> {
         let inject_queue = &self.current.worker.inject_queue;
         if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.fifo_len() < CHUNK_LEN
         {
-            self.take_over(inject_queue.take());
+            (self.shared).while_moving(|| self.take_over(inject_queue.take()));
         } else if inject_queue.token_len() > 0 {
-            self.take_over(inject_queue.take_tokens());
+            (self.shared).while_moving(|| self.take_over(inject_queue.take_tokens()));
         }
     }
 
@@ -98,7 +101,7 @@ impl<'a> WorkerLoop<'a> {
         let own_number = self.current.worker.number;
         for worker in self.shared.workers.iter() {
             if worker.number != own_number && self.rescue.finds_stuck(worker) {
-                self.relieve(worker);
+                self.shared.while_moving(|| self.relieve(worker));
             }
         }
     }
@@ -137,7 +140,7 @@ impl<'a> WorkerLoop<'a> {
             if self.shared.is_sealed() {
                 return false;
             }
-            if self.search() {
+            if self.search() || self.must_look_again() {
                 return true;
             }
             if !self.sleep() {
@@ -167,6 +170,11 @@ impl<'a> WorkerLoop<'a> {
         if victim.waiting_len() == 0 {
             return false;
         }
+        self.has_searched_queue.set(true);
+        self.shared.while_moving(|| self.move_from(victim))
+    }
+
+    fn move_from(&self, victim: &Worker) -> bool {
         let mut batch = victim.inject_queue.take();
         let is_own = victim.number == self.current.worker.number;
         if batch.is_empty() && !is_own {
@@ -178,6 +186,12 @@ impl<'a> WorkerLoop<'a> {
             false => self.carry_home(batch),
         }
         found
+    }
+
+    /// Whether somebody could not count what waits because this worker searched a
+    /// queue: then it looks at the marks once more before it sleeps.
+    fn must_look_again(&self) -> bool {
+        self.has_searched_queue.take() && self.shared.is_count_awaited()
     }
 
     /// Sleeps until woken; `false` to end the loop.
