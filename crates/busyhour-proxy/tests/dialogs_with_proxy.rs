@@ -12,8 +12,8 @@ use busyhour_proxy::{
     Actions, Begun, Edge, EventKind, FailureCause, Identity, Inbound, LoopDetection, NextHop,
     Passage, Policy, Proxy, Received, Routing, Target, TargetSet,
     dialogs::{
-        CallHandle, DialogActions, DialogPolicy, DialogRequest, Dialogs, Party, Role, RouteToken,
-        RouteTokens,
+        CallEvent, CallHandle, DialogActions, DialogPolicy, DialogRequest, Dialogs, Party, Role,
+        RouteToken, RouteTokens,
     },
 };
 use busyhour_registrar::{
@@ -386,7 +386,8 @@ impl Server {
             let device = self.devices.entry(change.device.clone()).or_default();
             device.apply(change);
         }
-        self.records += self.follows.records.len();
+        let calls = self.follows.calls.drain(..);
+        self.records += calls.filter_map(CallEvent::into_record).count();
         self.follows.clear();
         let sent = self.out.take_outbound();
         sent.map(|it| (it.flow, String::from_utf8_lossy(&it.datagram).into_owned()))

@@ -17,15 +17,23 @@ use super::{CallRecord, LiveCall, Party, Probe};
 pub struct DialogActions {
     /// What becomes of the dialogs of devices.
     pub changes: Vec<DialogChange>,
-    /// Calls that began, and calls that were answered for the first time, as they are then.
-    /// Each is among `records` when it ends.
-    pub progressed: Vec<LiveCall>,
-    /// Calls that ended.
-    pub records: Vec<CallRecord>,
+    /// Calls that began, were answered or ended.
+    pub calls: Vec<CallEvent>,
     /// Requests to send in place of a party, to learn whether it still knows a dialog.
     pub probes: Vec<Probe>,
     /// Dialogs whose place another one has taken: for the table of their Call-ID.
     pub replaced: Vec<ReplacedDialog>,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallEvent {
+    /// It begins; [`Ended`](Self::Ended) follows.
+    Began(LiveCall),
+    /// It was answered for the first time, as it is then.
+    Answered(LiveCall),
+    /// It ended.
+    Ended(CallRecord),
 }
 
 /// A dialog whose place another one has taken (RFC 3891). It may be in another table: give
@@ -52,12 +60,21 @@ pub struct EndedFlow<'a> {
     pub flow: Option<Flow>,
 }
 
+impl CallEvent {
+    /// The record of a call that ended.
+    pub fn into_record(self) -> Option<CallRecord> {
+        match self {
+            Self::Ended(record) => Some(record),
+            Self::Began(_) | Self::Answered(_) => None,
+        }
+    }
+}
+
 impl DialogActions {
     /// Forgets everything, and keeps the room.
     pub fn clear(&mut self) {
         self.changes.clear();
-        self.progressed.clear();
-        self.records.clear();
+        self.calls.clear();
         self.probes.clear();
         self.replaced.clear();
     }
@@ -65,8 +82,7 @@ impl DialogActions {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
-            && self.progressed.is_empty()
-            && self.records.is_empty()
+            && self.calls.is_empty()
             && self.probes.is_empty()
             && self.replaced.is_empty()
     }

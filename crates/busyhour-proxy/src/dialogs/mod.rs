@@ -17,7 +17,7 @@ mod setup;
 mod within;
 mod expiry;
 
-pub use actions::{DialogActions, EndedFlow, ReplacedDialog};
+pub use actions::{CallEvent, DialogActions, EndedFlow, ReplacedDialog};
 pub use party::{Party, Role};
 pub use policy::DialogPolicy;
 pub use probe::{Probe, ProbeId, ProbeOutcome};

@@ -15,7 +15,8 @@ use super::party::{Party, Role};
 use super::session_timer;
 use super::table::{Dialogs, kept, source_of_call};
 use super::{
-    CALL_ID_LEN_MAX, DISPLAY_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX, URI_LEN_MAX,
+    CALL_ID_LEN_MAX, CallEvent, DISPLAY_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX,
+    URI_LEN_MAX,
 };
 
 /// A call that the table follows, for the transaction of its INVITE.
@@ -71,7 +72,7 @@ impl Dialogs {
         let key = self.insert(call);
         self.stats.begun += 1;
         let begun = self.calls.get(key).and_then(|call| call.live());
-        out.progressed.extend(begun);
+        out.calls.extend(begun.map(CallEvent::Began));
         self.settle(key, at.now, out);
         Some(CallHandle { key, pass: 0 })
     }
@@ -303,7 +304,7 @@ impl Dialogs {
             .is_none()
             && !call.has_record
         {
-            out.progressed.extend(call.live());
+            out.calls.extend(call.live().map(CallEvent::Answered));
         }
         let answered_by = call.dialogs[index].callee.as_ref();
         let by = answered_by.cloned();

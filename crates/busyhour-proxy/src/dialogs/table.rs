@@ -18,7 +18,7 @@ use super::policy::DialogPolicy;
 use super::record::LiveCall;
 use super::side::ProbeStage;
 use super::stats::DialogStats;
-use super::{DialogActions, EndedFlow};
+use super::{CallEvent, DialogActions, EndedFlow};
 
 /// The dialogs that pass through a proxy; pure. A server may have several tables, if each
 /// Call-ID always goes to the same one.
@@ -221,7 +221,7 @@ impl Dialogs {
         };
         call.lingers_until = Some(now + self.policy.linger);
         if !std::mem::replace(&mut call.has_record, true) {
-            out.records.push(call.record(now));
+            out.calls.push(CallEvent::Ended(call.record(now)));
             match call.answered {
                 Some(_) => self.stats.answered += 1,
                 None => self.stats.unanswered += 1,

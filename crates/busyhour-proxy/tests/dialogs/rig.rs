@@ -7,8 +7,8 @@ use busyhour::{
     clock::{Instant, UnixTime},
 };
 use busyhour_proxy::dialogs::{
-    CallHandle, CallRecord, DialogActions, DialogPolicy, DialogRequest, Dialogs, LiveCall, Party,
-    Probe,
+    CallEvent, CallHandle, CallRecord, DialogActions, DialogPolicy, DialogRequest, Dialogs,
+    LiveCall, Party, Probe,
 };
 use busyhour_registrar::{
     Now,
@@ -215,9 +215,13 @@ impl Rig {
         for replaced in std::mem::take(&mut self.out.replaced) {
             self.dialogs.replace(self.now, &replaced, &mut self.out);
         }
-        self.records.append(&mut self.out.records);
         self.probes.append(&mut self.out.probes);
-        self.progressed.append(&mut self.out.progressed);
+        for event in std::mem::take(&mut self.out.calls) {
+            match event {
+                CallEvent::Began(call) | CallEvent::Answered(call) => self.progressed.push(call),
+                CallEvent::Ended(record) => self.records.push(record),
+            }
+        }
         for change in std::mem::take(&mut self.out.changes) {
             self.check(&change);
             self.changes.push(change.clone());

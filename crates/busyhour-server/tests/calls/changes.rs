@@ -461,3 +461,25 @@ fn a_stream_of_changes_is_guarded_and_bounded_as_others_are() {
     assert_eq!(status("GET /api/changes", ""), "503");
     assert_eq!(world.stats().changes.reader_count, 8);
 }
+
+/// A telephone that crashed may use a Call-ID and a tag again.
+#[test]
+fn a_call_that_takes_the_names_of_another_begins_after_the_other_has_ended() {
+    let mut world = World::new();
+    let host = Host::new(&world.runtime, &world.server);
+    world.register(BOB);
+    let mut calls = host.read("?kind=call", None);
+    live(&mut calls);
+    established(&mut world, "call-1");
+    world.call(ALICE, "bob", "call-1");
+    let told: Vec<_> = (0..4).map(|_| calls.next().shown()).collect();
+    assert_eq!(
+        told,
+        [
+            "call call-1: began trying",
+            "call call-1: answered confirmed",
+            "call call-1: ended timeout gone=true",
+            "call call-1: began trying",
+        ]
+    );
+}

@@ -77,7 +77,7 @@ impl CallLog {
     }
 
     /// Counts calls that ended, and gives their records to the store.
-    pub(super) fn note(self: &Arc<Self>, records: impl Iterator<Item = CallRecord>) {
+    pub(super) fn note(self: &Arc<Self>, records: Vec<CallRecord>) {
         let mut state = lock(&self.state);
         for record in records {
             self.outcomes[record.outcome() as usize].increment();

@@ -32,9 +32,10 @@ use busyhour::{
 use busyhour_proxy::{
     Actions, Begun, EventKind, Inbound, LoopDetection, NextHop, Policy, Proxy, Received,
     RequestRefusal, Routing, TransactionId,
-    dialogs::{DialogActions, DialogPolicy, Dialogs, EndedFlow, ProbeOutcome, Role, RouteTokens},
+    dialogs::{
+        CallEvent, DialogActions, DialogPolicy, Dialogs, EndedFlow, ProbeOutcome, Role, RouteTokens,
+    },
 };
-use busyhour_registrar::watch::DialogState;
 use busyhour_sip::{Flow, HeaderName, Message, Method, Status};
 use foldhash::quality::FixedState;
 use std::{
@@ -475,14 +476,6 @@ impl Calls {
             }
         }
         proxy.drop_ended();
-        for call in out.dialogs.progressed.drain(..) {
-            let event = match call.state {
-                DialogState::Confirmed => "answered",
-                _ => "began",
-            };
-            let told = || record::live_call(&call, Some(event));
-            self.changes.calls.tell(told);
-        }
         for change in out.dialogs.changes.drain(..) {
             self.devices.apply_dialog(change);
         }
@@ -499,15 +492,30 @@ impl Calls {
             let outcome = ProbeOutcome::Answered(Status::OK.code());
             dialogs.probed(at.now, probe, outcome, &mut out.dialogs);
         }
-        if !out.dialogs.records.is_empty() {
-            for record in &out.dialogs.records {
-                self.changes.calls.tell(|| record::ended_call(record));
-            }
-            let delays = out.dialogs.records.iter();
-            for delay in delays.filter_map(|record| record.post_dial_delay) {
-                self.post_dial_delay.record(delay);
-            }
-            self.log.note(out.dialogs.records.drain(..));
+        if !out.dialogs.calls.is_empty() {
+            self.tell_calls(&mut out.dialogs.calls);
+        }
+    }
+
+    /// Tells what became of calls in the order in which it did: a new call may end the last
+    /// one that had its names.
+    fn tell_calls(&self, events: &mut Vec<CallEvent>) {
+        for event in &*events {
+            self.changes.calls.tell(|| match event {
+                CallEvent::Began(call) => record::live_call(call, Some("began")),
+                CallEvent::Answered(call) => record::live_call(call, Some("answered")),
+                CallEvent::Ended(record) => record::ended_call(record),
+            });
+        }
+        let records: Vec<_> = events
+            .drain(..)
+            .filter_map(CallEvent::into_record)
+            .collect();
+        for delay in records.iter().filter_map(|record| record.post_dial_delay) {
+            self.post_dial_delay.record(delay);
+        }
+        if !records.is_empty() {
+            self.log.note(records);
         }
     }
 
