@@ -8,7 +8,7 @@ use super::{
         call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
         pcp_name, pmcd_or, put, realm, seconds, show_advertised_or, show_or, show_path_or,
         show_socket_place, show_stream_listen, socket_place, stream_listen, text_or, url_or,
-        user_or, workers,
+        user_or, users_or, workers,
     },
 };
 use busyhour_store::masked;
@@ -248,6 +248,13 @@ const PROTOCOLS: &[SettingKey] = &[
         help: "How long a device rings before calls.voicemail takes the call",
         assign: |config, text| put(&mut config.calls.ring_time, seconds(text)),
         show: |config| config.calls.ring_time.as_secs().to_string(),
+    },
+    SettingKey {
+        path: "calls.emergency",
+        allowed: Allowed::Text("users separated by commas, such as 112,911, or off"),
+        help: "Users whose calls are carried before all other new calls while the server cannot keep up",
+        assign: |config, text| put(&mut config.calls.emergency, users_or(OFF, text)),
+        show: |config| join_or(OFF, &config.calls.emergency),
     },
     SettingKey {
         path: "calls.records_days",

@@ -166,6 +166,15 @@ pub(super) fn user_or(word: &str, text: &str) -> Option<Option<String>> {
     }
 }
 
+/// Users separated by commas, and none for `word`.
+pub(super) fn users_or(word: &str, text: &str) -> Option<Vec<String>> {
+    if text == word {
+        return Some(Vec::new());
+    }
+    let users = text.split(',').map(str::trim);
+    users.map(|user| user_or("", user).flatten()).collect()
+}
+
 pub(super) fn text_or(word: &str, text: &str) -> Option<Option<String>> {
     match text {
         "" => None,

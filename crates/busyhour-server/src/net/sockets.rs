@@ -1,7 +1,7 @@
 //! The sockets of every protocol and transport as one network.
 
 use super::{Datagram, StreamMessage, Streams, Udp};
-use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError, Server};
+use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError, Server, Unread};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::Flow;
 use std::{io, net::SocketAddr, time::Duration};
@@ -149,6 +149,10 @@ impl Network for Sockets {
 
     fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
         self.sip.local_to(remote)
+    }
+
+    fn unread(&self) -> Unread {
+        self.sip.unread()
     }
 
     /// The sum of all sockets for devices.

@@ -6,7 +6,7 @@ use super::{
     send::{Outgoing, SendQueue},
     stats::SocketCounters,
 };
-use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError};
+use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError, Unread};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     pool::TaskPool,
@@ -220,6 +220,17 @@ impl Network for Udp {
         others.find(|local| local.ip().is_loopback() == is_loopback)
     }
 
+    fn unread(&self) -> Unread {
+        let mut sum = Unread::default();
+        for port in &self.sockets {
+            let one = port.unread();
+            sum.waiting += one.waiting;
+            sum.read += one.read;
+            sum.filled_permille = sum.filled_permille.max(one.filled_permille);
+        }
+        sum
+    }
+
     /// The sum of all sockets.
     fn stats(&self) -> NetworkStats {
         let mut sum = NetworkStats::default();
@@ -298,6 +309,26 @@ impl Port {
         }
     }
 
+    /// The kernel charges a datagram with the memory that it takes: its bytes and headers, in
+    /// a block whose size is a power of two, and a record about it.
+    fn unread(&self) -> Unread {
+        let stats = self.counters.read();
+        let mean_len = stats.received_bytes / stats.received.max(1);
+        let charged = (mean_len + HEADERS_LEN).next_power_of_two() + RECORD_LEN;
+        let info = getsockopt(&self.socket, MemoryInfo).unwrap_or_default();
+        let of_kernel = |index: libc::c_int| {
+            let index = usize::try_from(index).unwrap_or(usize::MAX);
+            info.get(index).map_or(0, |number| u64::from(*number))
+        };
+        let used = of_kernel(libc::SK_MEMINFO_RMEM_ALLOC);
+        let room = of_kernel(libc::SK_MEMINFO_RCVBUF).max(1);
+        Unread {
+            waiting: used / charged,
+            read: stats.received,
+            filled_permille: (used * 1000 / room).min(1000) as u16,
+        }
+    }
+
     /// What waits in the kernel to be read, and here to be sent.
     fn queues(&self, protocol: &str) -> [QueueView; 2] {
         let stats = self.stats();
@@ -347,5 +378,9 @@ sockopt_impl!(
 );
 
 const SOCKET: &str = "socket";
+/// What Linux adds to the bytes of a datagram on a 64-bit machine: IP, UDP and link headers
+/// and `skb_shared_info`; and `sk_buff`.
+const HEADERS_LEN: u64 = 384;
+const RECORD_LEN: u64 = 256;
 const NO_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

@@ -109,6 +109,8 @@ pub struct CallConfig {
     /// How long a device rings before the voicemail takes the call; without one, as long as
     /// the caller waits.
     pub ring_time: Duration,
+    /// Users whose calls are never refused for lack of time or of room: emergency numbers.
+    pub emergency: Vec<String>,
     /// For how many days records of calls are kept.
     pub records_days: u32,
     /// How many of them are kept; 0 keeps none.
@@ -120,6 +122,7 @@ impl Default for CallConfig {
         Self {
             voicemail: None,
             ring_time: Duration::from_secs(25),
+            emergency: ["112", "911", "999"].map(str::to_owned).into(),
             records_days: 30,
             records_max: 1_000_000,
         }

@@ -57,7 +57,7 @@ pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
-pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats};
+pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats, Unread};
 pub(crate) use peer::peer_config::mistakes as peer_mistakes;
 pub use peer::peer_config::{NotPeerAddress, PeerAddress, PeerConfig, PeerMistake};
 pub use peer::view::{PeerStats, PeerView};

@@ -63,6 +63,12 @@ pub trait Network: Send + Sync {
         None
     }
 
+    /// What waits in the kernel to be read by the sockets for SIP in datagrams. It asks the
+    /// system.
+    fn unread(&self) -> Unread {
+        Unread::default()
+    }
+
     /// The counters of the network; empty for a network that does not count.
     fn stats(&self) -> NetworkStats {
         NetworkStats::default()
@@ -72,6 +78,24 @@ pub trait Network: Send + Sync {
     /// connection, so it is meant for operators.
     fn queues(&self) -> Vec<QueueView> {
         Vec::new()
+    }
+}
+
+/// Datagrams of SIP that the kernel has and nobody has read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// How many wait in all sockets, estimated from the memory that they take.
+    pub waiting: u64,
+    /// How many were read since the sockets were made.
+    pub read: u64,
+    /// How full the fullest socket's buffer is, in thousandths of its room.
+    pub filled_permille: u16,
+}
+
+impl Unread {
+    /// Whether a socket's buffer is half full.
+    pub fn is_half_full(self) -> bool {
+        self.filled_permille >= 500
     }
 }
 

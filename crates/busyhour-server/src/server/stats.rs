@@ -86,7 +86,7 @@ impl ServerStats {
 
     /// The limits that all clients share: if one grows, somebody may have been refused
     /// who did nothing unusual, so the service is degraded.
-    pub fn limits_of_all(&self) -> [(&'static str, u64); 17] {
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 18] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
         [
@@ -108,6 +108,10 @@ impl ServerStats {
             (
                 "limits.calls",
                 self.calls.proxy.refused_full + self.calls.dialogs.untracked_full,
+            ),
+            (
+                "the time that messages of calls may wait to be read",
+                self.calls.shed,
             ),
             ("the records of calls that wait", self.calls.records.lost),
             ("limits.iax2_calls", iax2.refused_table_full),
@@ -497,7 +501,10 @@ impl Core {
             publish: self.devices.compositor.stats(),
             mailbox: self.mailboxes.stats(),
             hint: self.hints.stats(),
-            calls: self.calls.stats(),
+            calls: CallStats {
+                shed: self.load.shed_calls.get(),
+                ..self.calls.stats()
+            },
             capture: self.responder.tap().stats(),
             peers: self.peers.stats(),
             changes: self.changes.stats(),

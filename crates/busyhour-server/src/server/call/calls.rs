@@ -255,10 +255,11 @@ impl Calls {
         // As it came, as it goes to each target, and its response.
         let copies = checked.located.called.len() as u64 + 2;
         let bytes = inbound.datagram.len() as u64 * copies;
-        // A BYE frees more than it takes.
-        let take = match inbound.message.method() {
-            Some(Method::Bye) => Place::take_anyway,
-            _ => Place::take,
+        // A BYE frees more than it takes. The proxy bounds them all once more.
+        let is_bye = inbound.message.method() == Some(Method::Bye);
+        let take = match is_bye || checked.is_emergency {
+            true => Place::take_anyway,
+            false => Place::take,
         };
         let permit = Permit::new(
             take(&self.places, holder, 1)?,

@@ -17,6 +17,8 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) parties: Parties,
     /// It came from the peer that its route names as its sender.
     pub(super) is_from_peer: bool,
+    /// Its sender calls for help.
+    pub(super) is_emergency: bool,
 }
 
 /// What became of a request that there is room for.

@@ -79,6 +79,10 @@ impl Core {
     fn route_to_target(self: &Arc<Self>, request: &Request<'_>, inbound: &Inbound<'_, '_>) {
         let message = request.message;
         let is_ack = message.method() == Some(Method::Ack);
+        let is_new = request.essentials.to.tag().is_none() && !is_ack;
+        if is_new && !self.is_emergency(request) && self.sheds_call() {
+            return self.shed_call(request);
+        }
         let identity = self.calls.edge().identity(message, request.flow);
         let routing =
             match Routing::read(message, request.essentials, self.calls.loops(), &identity) {
@@ -115,6 +119,7 @@ impl Core {
             located: way.located,
             parties: way.parties,
             is_from_peer: way.is_from_peer,
+            is_emergency: self.is_emergency(request),
         };
         match self.calls.begin(checked) {
             Ok(Begin::Begun) => {}
@@ -127,6 +132,28 @@ impl Core {
                 self.refuse_call(request, &refusal);
             }
         }
+    }
+
+    fn sheds_call(&self) -> bool {
+        let network = self.responder.network();
+        self.load.sheds_call(|| network.unread())
+    }
+
+    /// As cheap as can be: it is counted, and not logged one by one.
+    fn shed_call(&self, request: &Request<'_>) {
+        let Request { message, flow, .. } = *request;
+        self.calls.counters.refused.increment();
+        let refusal = self.responder.overloaded();
+        self.responder
+            .refuse(message, flow, request.transaction, &refusal);
+    }
+
+    /// Whether somebody calls for help.
+    fn is_emergency(&self, request: &Request<'_>) -> bool {
+        let called = request.essentials.request_uri.as_ref();
+        let user = called.and_then(Uri::as_sip).and_then(|uri| uri.user);
+        let is_it = |user: &str| self.config.calls.emergency.iter().any(|one| one == user);
+        request.message.method() == Some(Method::Invite) && user.is_some_and(is_it)
     }
 
     /// The route's tokens say who takes part, and where the request goes (RFC 3261 §16.12).

@@ -4,9 +4,10 @@
 use super::{
     backlog::{Backlog, LEN_MAX},
     overload::{Overload, Shedding},
+    unread::UnreadWatch,
 };
 use crate::server::{
-    ReadMode,
+    ReadMode, Unread,
     stats::{counters::Counter, queues::QueueView},
 };
 use busyhour::{
@@ -18,18 +19,23 @@ use busyhour::{
 pub(in crate::server) struct LoadControl {
     /// Requests that were refused.
     pub(in crate::server) shed: Counter,
+    /// New calls that were refused.
+    pub(in crate::server) shed_calls: Counter,
     clock: Clock,
     backlog: Backlog,
     overload: Overload,
+    unread: UnreadWatch,
 }
 
 impl LoadControl {
     pub(in crate::server) fn new(runtime: &Runtime) -> Self {
         Self {
             shed: Counter::default(),
+            shed_calls: Counter::default(),
             clock: runtime.clock().clone(),
             backlog: Backlog::new(),
             overload: Overload::new(),
+            unread: UnreadWatch::default(),
         }
     }
 
@@ -85,6 +91,18 @@ impl LoadControl {
         };
         if sheds {
             self.shed.increment();
+        }
+        sheds
+    }
+
+    /// Whether a new call is refused at once, because messages wait too long before they are
+    /// read, or all registrations are refused; counted if so. `unread` asks the sockets.
+    pub(in crate::server) fn sheds_call(&self, unread: impl FnOnce() -> Unread) -> bool {
+        let now = self.clock.now();
+        let stands = self.unread.stands(now, unread);
+        let sheds = stands || self.overload.shedding(now) == Shedding::All;
+        if sheds {
+            self.shed_calls.increment();
         }
         sheds
     }

@@ -4,5 +4,6 @@ pub(in crate::server) mod shares;
 pub(in crate::server) mod heavy_hitters;
 pub(in crate::server) mod backlog;
 pub(in crate::server) mod overload;
+mod unread;
 pub(in crate::server) mod load_control;
 pub(in crate::server) mod alerts;

@@ -13,6 +13,9 @@ pub struct CallStats {
     pub dialogs: DialogStats,
     /// Requests refused before the proxy took them: nobody is there, or the sender may not.
     pub refused: u64,
+    /// New calls refused because the server could not keep up (503); they are among
+    /// `refused`.
+    pub shed: u64,
     /// Requests within a dialog whose route the server had not given (481).
     pub untrusted_routes: u64,
     /// Bytes of messages that sources and accounts are charged for.
