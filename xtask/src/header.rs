@@ -18,6 +18,7 @@ const FILES: &[&str] = &[
     "buffers.rs",
     "heap.rs",
     "run_queue.rs",
+    "timer_queue.rs",
     "pool.rs",
     "pool/options.rs",
     "pool/report.rs",

@@ -92,6 +92,7 @@ const CAPI: Layers = Layers {
         arrow("heap", &[]),
         arrow("pool", &[]),
         arrow("run_queue", &["pool"]),
+        arrow("timer_queue", &[]),
         arrow("executor", &["pool"]),
         arrow("timers", &["executor"]),
         arrow("runtime", &["buffers", "pool", "timers"]),

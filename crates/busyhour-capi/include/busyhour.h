@@ -184,6 +184,10 @@ typedef struct bh_task bh_task;
 // The options that many serializers of one kind share.
 typedef struct bh_template bh_template;
 
+// Pointers of the program, each with a deadline in nanoseconds of whatever clock: in exact order by deadline, then by
+// insertion. It has no lock: calls for the same queue must not run at the same time.
+typedef struct bh_timer_queue bh_timer_queue;
+
 // A timer service.
 typedef struct bh_timers bh_timers;
 
@@ -230,6 +234,14 @@ typedef int32_t (*bh_compare_fn)(const void *one, const void *other, void *data)
 
 // Frees what a `void *data` points to. It may be NULL if there is nothing to free.
 typedef void (*bh_drop_fn)(void *data);
+
+// An entry that was due.
+typedef struct bh_due_entry {
+  // What was added.
+  void *entry;
+  // When it was due.
+  uint64_t deadline_ns;
+} bh_due_entry;
 
 // Is told that so many tasks wait in the pool: too many if `is_high` is not 0, otherwise few enough again. It runs on the
 // pushing thread or on a worker, and must be short.
@@ -796,6 +808,45 @@ uint32_t bh_run_queue_epoch(const struct bh_run_queue *queue);
 
 // 1 if the queue has a list for each goodness, 0 if it is short and sorted. The order is the same.
 int32_t bh_run_queue_is_bucketed(const struct bh_run_queue *queue);
+
+// Makes an empty queue.
+enum bh_result bh_timer_queue_new(struct bh_timer_queue **out);
+
+// Frees the queue, not what its entries point to.
+void bh_timer_queue_free(struct bh_timer_queue *queue);
+
+// Adds an entry; it may be due already, and `UINT64_MAX` is due only then. `out_handle`, which may be NULL, identifies it
+// while it is in the queue, and no other entry ever; it is never 0. The queue holds fewer than 2^30 entries.
+enum bh_result bh_timer_queue_add(struct bh_timer_queue *queue,
+                                  uint64_t deadline_ns,
+                                  void *entry,
+                                  uint64_t *out_handle);
+
+// Takes an entry out; `BH_NOT_FOUND` if it has left before. `out_entry` may be NULL.
+enum bh_result bh_timer_queue_cancel(struct bh_timer_queue *queue, uint64_t handle, void **out_entry);
+
+// Gives an entry another deadline, behind those that have it already; `BH_NOT_FOUND` if it has left before.
+enum bh_result bh_timer_queue_reschedule(struct bh_timer_queue *queue, uint64_t handle, uint64_t deadline_ns);
+
+// Takes the earliest entries whose deadlines are not after `now_ns`, in order, at most `room` of them. `out_count` says how
+// many; 0 if none is due.
+enum bh_result bh_timer_queue_drain_due(struct bh_timer_queue *queue,
+                                        uint64_t now_ns,
+                                        struct bh_due_entry *out_entries,
+                                        size_t room,
+                                        size_t *out_count);
+
+// The deadline of the earliest entry; `UINT64_MAX` if there is none, and for NULL.
+uint64_t bh_timer_queue_next_deadline(const struct bh_timer_queue *queue);
+
+// An entry and its deadline; `BH_NOT_FOUND` if it has left. Both outputs may be NULL.
+enum bh_result bh_timer_queue_get(const struct bh_timer_queue *queue,
+                                  uint64_t handle,
+                                  void **out_entry,
+                                  uint64_t *out_deadline_ns);
+
+// The number of entries; 0 for NULL.
+size_t bh_timer_queue_len(const struct bh_timer_queue *queue);
 
 // Starts a pool. `options` may be NULL. The callbacks in the options belong to the library from this call on, whatever it
 // returns: their data is freed with the pool, or at once if the call fails.

@@ -224,6 +224,8 @@ impl From<&busyhour::stats::BufferStats> for bh_buffers_stats {
 }
 
 impl From<Error> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: Error) -> Self {
         let code = match error {
             Error::OverBudget { .. } | Error::TooManyOwners => bh_result::BH_FULL,

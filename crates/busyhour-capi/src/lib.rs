@@ -10,6 +10,7 @@ mod result;
 mod buffers;
 mod heap;
 mod run_queue;
+mod timer_queue;
 mod pool;
 mod executor;
 mod timers;

@@ -176,6 +176,8 @@ impl bh_pool {
 }
 
 impl From<PushError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: PushError) -> Self {
         let code = match error {
             PushError::ShutDown => bh_result::BH_SHUT_DOWN,
@@ -186,6 +188,8 @@ impl From<PushError> for Failure {
 }
 
 impl From<Rejected> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(rejected: Rejected) -> Self {
         match rejected.reason {
             Reason::ShutDown => PushError::ShutDown.into(),
@@ -195,6 +199,8 @@ impl From<Rejected> for Failure {
 }
 
 impl From<WaitError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: WaitError) -> Self {
         let code = match error {
             WaitError::Push(error) => return error.into(),

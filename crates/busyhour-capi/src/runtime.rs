@@ -171,6 +171,8 @@ impl bh_runtime {
 }
 
 impl From<RuntimeBuildError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: RuntimeBuildError) -> Self {
         match error {
             RuntimeBuildError::Pool(error) => error.into(),

@@ -146,6 +146,8 @@ impl bh_timer {
 }
 
 impl From<AddError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: AddError) -> Self {
         let code = match error {
             AddError::Closed => bh_result::BH_SHUT_DOWN,

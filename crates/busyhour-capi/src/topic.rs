@@ -517,6 +517,8 @@ impl From<Removed> for bh_published {
 }
 
 impl From<ForwardError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: ForwardError) -> Self {
         let code = match error {
             ForwardError::Duplicate => bh_result::BH_EXISTS,
@@ -527,6 +529,8 @@ impl From<ForwardError> for Failure {
 }
 
 impl From<TtlError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: TtlError) -> Self {
         match error {
             TtlError::NoTimer(error) => error.into(),

@@ -11,23 +11,32 @@ pub(crate) struct Failure {
 /// What the body of an exported function returns.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
+// Every function is cold and by itself, so that an exported function needs no room on the stack for what it has to say.
 impl Failure {
+    #[cold]
+    #[inline(never)]
     pub(crate) fn new(code: bh_result, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
         Self { code, message }
     }
 
     /// An argument that must not be NULL is.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn null(argument: &'static str) -> Self {
         Self::new(bh_result::BH_NULL, format!("{argument} is NULL"))
     }
 
     /// An argument has a value that it may not have.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(bh_result::BH_INVALID, message)
     }
 
     /// What an id, an address or a name stands for is not there.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn not_found(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(bh_result::BH_NOT_FOUND, message)
     }

@@ -54,6 +54,7 @@ pub(crate) fn release<T>(handle: *mut T) -> Option<Box<T>> {
 }
 
 #[cold]
+#[inline(never)]
 fn forked(argument: &'static str) -> Failure {
     let message = format!(
         "{argument} belongs to the process that forked this one: a child may only call exec or _exit"

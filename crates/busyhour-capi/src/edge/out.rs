@@ -27,3 +27,35 @@ impl<T> Out<T> {
         }
     }
 }
+
+/// Where several results go: `room` of them at most.
+pub(crate) struct OutArray<T> {
+    out: *mut T,
+    room: usize,
+    len: usize,
+}
+
+impl<T> OutArray<T> {
+    #[inline]
+    pub(crate) fn required(out: *mut T, room: usize, argument: &'static str) -> Outcome<Self> {
+        let Out(out) = Out::required(out, argument)?;
+        Ok(Self { out, room, len: 0 })
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == self.room
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, value: T) {
+        assert!(self.len < self.room);
+        // SAFETY: by the caller's promise `room` values have room there, and `len` is less.
+        unsafe { self.out.add(self.len).write(value) };
+        self.len += 1;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}

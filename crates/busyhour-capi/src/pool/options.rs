@@ -201,6 +201,8 @@ pub(super) fn number(given: u64) -> usize {
 }
 
 impl From<PoolBuildError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: PoolBuildError) -> Self {
         let code = match error {
             PoolBuildError::Thread(_) => bh_result::BH_SYSTEM,

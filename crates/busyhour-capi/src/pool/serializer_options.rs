@@ -216,6 +216,8 @@ pub(crate) fn overflow(given: u32) -> Outcome<Overflow> {
 }
 
 impl From<SerializerBuildError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: SerializerBuildError) -> Self {
         let code = match error {
             SerializerBuildError::NameTaken(_) => bh_result::BH_EXISTS,

@@ -110,6 +110,8 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl From<DriverError> for Failure {
+    #[cold]
+    #[inline(never)]
     fn from(error: DriverError) -> Self {
         let code = match &error {
             DriverError::Driven => bh_result::BH_EXISTS,

@@ -22,6 +22,11 @@ fn a_run_queue_agrees_with_a_scan_of_goodness() {
 }
 
 #[test]
+fn a_timer_queue_agrees_with_a_scan_of_deadlines() {
+    check("timer_queue.c");
+}
+
+#[test]
 fn timers_agree_with_a_list_in_virtual_time() {
     check("timers.c");
 }

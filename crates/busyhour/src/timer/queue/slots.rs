@@ -25,12 +25,22 @@ impl QueueHandle {
     }
 
     /// The handle as a number, for languages that cannot hold the type; never 0.
-    pub(in crate::timer) const fn to_bits(self) -> u64 {
+    ///
+    /// ```
+    /// use busyhour::{clock::Instant, timer::{QueueHandle, TimerQueue}};
+    ///
+    /// let mut queue = TimerQueue::new();
+    /// let bits = queue.add(Instant::from_nanos(12), "lunch").to_bits();
+    /// assert_eq!(queue.cancel(QueueHandle::from_bits(bits)), Some("lunch"));
+    /// assert_eq!(queue.cancel(QueueHandle::from_bits(0)), None);
+    /// ```
+    pub const fn to_bits(self) -> u64 {
         (self.claimed.get() as u64) << 32 | self.slot as u64
     }
 
-    /// The handle of a number that `to_bits` gave.
-    pub(in crate::timer) const fn from_bits(bits: u64) -> Self {
+    /// The handle of a number that [`QueueHandle::to_bits`] gave. Zero identifies
+    /// no timer; another number identifies none, or any.
+    pub const fn from_bits(bits: u64) -> Self {
         match NonZero::new((bits >> 32) as u32) {
             Some(claimed) => Self {
                 slot: bits as u32,
