@@ -65,6 +65,30 @@ fn of_two_contacts_one_answers_and_the_other_is_cancelled() {
 }
 
 #[test]
+fn the_next_call_needs_no_notify_of_a_call_that_was_over_before_one() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let report = storm(&server, "--closed 8 --watchers 40");
+    let of = |name: &str| report[name].as_u64().expect("a count");
+    assert_eq!(of("answered"), of("calls"));
+    assert_eq!((of("lamps_wrong"), of("lamps_stale")), (0, 0));
+    assert!(of("lamps_told") > 0);
+    assert_eq!(of("lamps_told") + of("lamps_skipped"), 3 * of("calls"));
+}
+
+#[test]
+fn callers_give_up_while_it_rings_and_the_lamps_show_it() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let report = storm(&server, "--closed 8 --ring 30ms --give-up 50 --watchers 40");
+    let of = |name: &str| report[name].as_u64().expect("a count");
+    assert_eq!(of("given_up"), of("calls") / 2);
+    assert_eq!(of("given_up") + of("answered"), of("calls"));
+    assert_eq!(of("cancelled_contacts"), of("given_up"));
+    assert_eq!((of("lamps_wrong"), of("lamps_stale")), (0, 0));
+}
+
+#[test]
 fn calls_go_over_connections() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);

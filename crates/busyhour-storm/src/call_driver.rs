@@ -127,7 +127,7 @@ impl CallDriver {
                 continue;
             }
             if let Some(lamps) = &mut lamps {
-                lamps.begin(device);
+                lamps.begin(device, caller.next_call());
             }
             caller.call(now, due, device, out);
         }

@@ -7,6 +7,7 @@ use busyhour::clock::Clock;
 
 use super::agents::callee_agent::CalleeAgent;
 use super::agents::caller_agent::CallerAgent;
+use super::agents::lamps::Lamps;
 use super::agents::pending::Timing;
 use super::agents::sip_agent::SipAgent;
 use super::call_driver::{CallDriver, Took};
@@ -192,17 +193,19 @@ impl CallStorm<'_> {
 /// Asks for each lamp once more, so that a lost subscription or a state that was never
 /// told shows.
 fn lamp_use(watch: &mut WatchDriver) -> LampUse {
+    // What is told because it is asked for has no time.
+    let lamps = watch.agent.lamps.as_ref();
+    let told_ns = lamps.map(|lamps| lamps.tally.told_ns.clone());
+    let quantile = |quantile| micros(told_ns.as_ref()?, quantile);
     watch.ask_again(|_| None);
     let agent = &watch.agent;
     let lamps = agent.lamps.as_ref();
     let tally = lamps.map(|lamps| &lamps.tally);
-    let told_ns = tally.map(|tally| &tally.told_ns);
-    let quantile = |quantile| told_ns.and_then(|told_ns| micros(told_ns, quantile));
     LampUse {
         lamps: agent.len().into(),
         lamps_told: tally.map_or(0, |tally| tally.told),
         lamps_repeated: tally.map_or(0, |tally| tally.repeated),
-        lamps_skipped: tally.map_or(0, |tally| tally.skipped),
+        lamps_skipped: lamps.map_or(0, Lamps::skipped),
         lamps_stale: tally.map_or(0, |tally| tally.stale),
         lamps_wrong: lamps.map_or(0, |lamps| lamps.wrong()) + agent.tally.ended,
         notify_p50_us: quantile(0.5),

@@ -121,9 +121,14 @@ impl CallerAgent {
         self.engaged.get(device as usize).copied().unwrap_or(true)
     }
 
+    /// The number of the next call.
+    pub fn next_call(&self) -> u32 {
+        self.tally.begun as u32
+    }
+
     /// Calls a device that is not in a call.
     pub fn call(&mut self, now: Instant, due: Instant, device: u32, out: &mut Outbox) {
-        let number = self.tally.begun as u32;
+        let number = self.next_call();
         self.tally.begun += 1;
         if let Some(engaged) = self.engaged.get_mut(device as usize) {
             *engaged = true;
@@ -260,7 +265,9 @@ impl CallerAgent {
         note(&mut self.tally.ringing_ns, now - call.due);
         if self.plan.is_given_up(number) {
             call.phase = CallPhase::GivingUp;
+            let (device, stage) = (call.device, LampState::Terminated);
             self.transmit(now, number, out);
+            self.happened.push(Happened { device, stage });
         }
     }
 

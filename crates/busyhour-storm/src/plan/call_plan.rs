@@ -37,6 +37,12 @@ impl CallPlan {
         shown(move |f| write!(f, "{run:08x}.{call}.{device}@storm"))
     }
 
+    /// The call of a Call-ID of any run.
+    pub fn number_of(call_id: &str) -> Option<u32> {
+        let mut parts = call_id.strip_suffix("@storm")?.split('.');
+        parts.nth(1)?.parse().ok()
+    }
+
     /// The call and the device of a Call-ID, if it is of this run.
     pub fn of_call_id(&self, call_id: &str) -> Option<(u32, u32)> {
         let (run, rest) = call_id.strip_suffix("@storm")?.split_once('.')?;
@@ -83,6 +89,8 @@ mod tests {
         let plan = plan(1, 0);
         let call_id = plan.call_id(7, 3).to_string();
         assert_eq!(plan.of_call_id(&call_id), Some((7, 3)));
+        assert_eq!(CallPlan::number_of(&call_id), Some(7));
+        assert_eq!(CallPlan::number_of("7@example.com"), None);
         let other = CallPlan { run: 1, ..plan };
         assert_eq!(other.of_call_id(&call_id), None);
     }

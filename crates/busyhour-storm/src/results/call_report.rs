@@ -87,7 +87,8 @@ pub struct LampUse {
     pub lamps_told: u64,
     /// States that came again.
     pub lamps_repeated: u64,
-    /// States that were over before a watcher was told.
+    /// States of which no NOTIFY told, since they were over before: one told a later state, or
+    /// nothing had been told of the call.
     pub lamps_skipped: u64,
     /// States that were shown after a later one of the same call, or too early.
     pub lamps_stale: u64,
