@@ -57,6 +57,13 @@ impl SessionExpires {
     }
 }
 
+/// The shortest interval that all who have forwarded a request allow, in seconds (RFC 4028
+/// §5): the value of Min-SE; `None` also if that is malformed.
+pub fn min_se_s(message: &Message<'_>) -> Option<u32> {
+    let (seconds, _) = seconds_with_params(message.header(HeaderName::MinSe)?)?;
+    Some(seconds)
+}
+
 impl Refresher {
     fn parse(text: &str) -> Option<Self> {
         match text {

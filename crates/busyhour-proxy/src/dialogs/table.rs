@@ -293,7 +293,7 @@ impl Dialogs {
     }
 
     /// The deadline lies ahead, so that no call can keep [`expire`](Self::expire) busy.
-    fn reschedule(&mut self, handle: QueueHandle, now: Instant) {
+    pub(super) fn reschedule(&mut self, handle: QueueHandle, now: Instant) {
         let deadline = self
             .calls
             .get(handle)

@@ -1,5 +1,7 @@
 //! Requests within a dialog, and their responses.
 
+use std::time::Duration;
+
 use busyhour::{clock::Instant, timer::QueueHandle};
 use busyhour_registrar::{
     Now,
@@ -95,6 +97,20 @@ impl Dialogs {
             self.end_unknown(request, status);
         }
         self.settle(request.key, now, out);
+    }
+
+    /// The proxy has put a session timer of this interval into a 2xx whose sender knows none:
+    /// the other side refreshes the session, and without a refresh it is over (RFC 4028 §8.2).
+    pub fn session_added(&mut self, now: Instant, response: &Message<'_>, interval: Duration) {
+        let name = DialogName::of(response);
+        let Some((key, index, _)) = name.and_then(|name| self.find_dialog(name)) else {
+            return;
+        };
+        let dialog = self.calls.get_mut(key).map(|call| &mut call.dialogs[index]);
+        if let Some(dialog) = dialog.filter(|dialog| dialog.is_confirmed) {
+            dialog.set_session(Some(interval), now);
+        }
+        self.reschedule(key, now);
     }
 
     /// A request within a dialog ended without a response: nothing came in time (408), or

@@ -36,6 +36,8 @@ pub(super) struct Context<P> {
     pub final_status: u16,
     pub is_cancelled: bool,
     pub has_progress: bool,
+    /// The session interval in seconds for a 2xx without one (RFC 4028 §8.2); 0 for none.
+    pub session_s: u32,
     /// As the table has counted them.
     pub held_bytes: usize,
     pub timer: QueueHandle,

@@ -51,6 +51,9 @@ pub enum EventKind {
         after: Duration,
         /// Whether it is the first final response of the request.
         is_first: bool,
+        /// The session interval that the proxy has put into it, since who answered knows no
+        /// session timers (RFC 4028 §8.2).
+        session: Option<Duration>,
     },
     /// A branch ended without 2xx.
     Failed {

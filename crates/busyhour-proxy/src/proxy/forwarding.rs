@@ -9,12 +9,13 @@ use super::{
     work::{Shared, Work},
 };
 use crate::{
-    routing::{BranchParameter, RouteRest},
+    routing::{BranchParameter, RouteRest, SessionRequest},
     transaction::ClientTransaction,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_sip::{
     Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit, Start, Transport,
+    session::SessionExpires,
 };
 use std::{mem::take, ops::Range, time::Duration};
 
@@ -386,6 +387,7 @@ impl<E: Edge> Shared<E> {
             ..RequestEdit::default()
         };
         let edit = with_routes(edit, &message, uri, route, rest);
+        let edit = with_session(edit, &message, self.policy.session_s);
         let realm = take(&mut self.policy.realm);
         let edit = RequestEdit {
             realm: realm.as_deref(),
@@ -497,6 +499,24 @@ fn with_routes<'e>(
             }
         }
         (None, false) => edit,
+    }
+}
+
+/// Session-Expires and Min-SE (RFC 4028 §8.1).
+fn with_session<'e>(
+    edit: RequestEdit<'e>,
+    message: &Message<'_>,
+    wanted_s: u32,
+) -> RequestEdit<'e> {
+    let Ok(Some(asked)) = SessionRequest::of(message, wanted_s) else {
+        return edit;
+    };
+    let came_with = SessionExpires::of(message);
+    let is_there = came_with.is_some_and(|it| it.interval_s == asked.interval_s);
+    RequestEdit {
+        session_expires_s: (!is_there).then_some(asked.interval_s),
+        min_se_s: asked.min_se_s,
+        ..edit
     }
 }
 

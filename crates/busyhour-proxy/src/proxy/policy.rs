@@ -19,6 +19,9 @@ pub struct Policy {
     pub branches_max: usize,
     /// Retry-After of a refusal because the table is full, in seconds.
     pub retry_after_s: u32,
+    /// The session interval that the proxy asks for in seconds (RFC 4028 §8), 90 or more; 0
+    /// asks for none.
+    pub session_s: u32,
     /// Credentials of this realm are not forwarded.
     pub realm: Option<Box<str>>,
 }
@@ -32,6 +35,7 @@ impl Default for Policy {
             bytes_max: 256 << 20,
             branches_max: 32,
             retry_after_s: 5,
+            session_s: 0,
             realm: None,
         }
     }

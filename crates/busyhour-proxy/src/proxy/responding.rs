@@ -10,7 +10,8 @@ use super::{
 };
 use crate::transaction::{ClientReaction, ClientTimeout};
 use busyhour::buffer::Buffer;
-use busyhour_sip::{HeaderName, Message, Method, ResponseEdit, Status};
+use busyhour_sip::{HeaderName, Message, Method, ResponseEdit, Status, session::Refresher};
+use std::time::Duration;
 
 /// A response on its branch.
 #[derive(Clone, Copy)]
@@ -84,7 +85,7 @@ impl<P> Context<P> {
         if status == 100 || self.final_status != 0 {
             return;
         }
-        let forwarded = self.write_response(response, work);
+        let forwarded = self.write_response(response, &[], work);
         let is_first = !std::mem::replace(&mut self.has_progress, true);
         work.shared.stats.provisional += 1;
         work.note(EventKind::Progress {
@@ -114,7 +115,9 @@ impl<P> Context<P> {
             work.shared.stats.responses_absorbed += 1;
             return;
         }
-        let forwarded = self.write_response(response, work);
+        let agreed = response.message.header(HeaderName::SessionExpires);
+        let session_s = Some(self.session_s).filter(|asked_s| *asked_s > 0 && agreed.is_none());
+        let forwarded = self.write_success(response, session_s, work);
         work.shared.stats.successes += 1;
         work.note(EventKind::Answered {
             branch: number,
@@ -122,6 +125,7 @@ impl<P> Context<P> {
             status,
             after: work.now - self.began_at,
             is_first,
+            session: session_s.map(|session_s| Duration::from_secs(session_s.into())),
         });
         self.respond(status, forwarded, work);
         if is_first {
@@ -397,10 +401,30 @@ impl<P> Context<P> {
         self.pending = None;
     }
 
-    /// A response of a branch as it goes back.
+    /// As [`write_response`](Self::write_response); the caller has to refresh its session
+    /// after this interval if the proxy asks for that and the callee cannot (RFC 4028 §8.2).
+    fn write_success<E: Edge<Data = P>>(
+        &self,
+        response: BranchResponse<'_, '_>,
+        session_s: Option<u32>,
+        work: &mut Work<'_, E>,
+    ) -> Option<Buffer> {
+        let Some(session_s) = session_s else {
+            return self.write_response(response, &[], work);
+        };
+        let interval = format!("{session_s};refresher={}", Refresher::Uac.as_str());
+        let more = [
+            (HeaderName::SessionExpires, interval.as_str()),
+            (HeaderName::Require, "timer"),
+        ];
+        self.write_response(response, &more, work)
+    }
+
+    /// A response of a branch as it goes back, with these headers.
     fn write_response<E: Edge<Data = P>>(
         &self,
         response: BranchResponse<'_, '_>,
+        more: &[(HeaderName, &str)],
         work: &mut Work<'_, E>,
     ) -> Option<Buffer> {
         let (shared, message) = (&mut *work.shared, response.message);
@@ -408,6 +432,7 @@ impl<P> Context<P> {
         let label = branch.map_or(0, |branch| branch.label);
         let edit = ResponseEdit {
             drops_identity: !shared.edge.passes_identity_back(message, &self.data, label),
+            more,
             ..ResponseEdit::default()
         };
         shared.write(|out| message.forward_response(&edit, out))

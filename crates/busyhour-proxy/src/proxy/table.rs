@@ -11,7 +11,7 @@ use super::{
     work::{Shared, Work},
 };
 use crate::{
-    routing::{BranchParameter, LoopDetection, RequestRefusal, Routing},
+    routing::{BranchParameter, LoopDetection, RequestRefusal, Routing, SessionRequest},
     transaction::ServerTransaction,
 };
 use busyhour::{
@@ -187,7 +187,8 @@ impl<E: Edge> Proxy<E> {
     ///
     /// # Errors
     ///
-    /// [`RequestRefusal::Full`]; then nothing has begun, and the data is dropped.
+    /// [`RequestRefusal::Full`] and [`RequestRefusal::SessionTooShort`]; then nothing has begun,
+    /// and the data is dropped.
     pub fn begin(
         &mut self,
         now: Instant,
@@ -208,7 +209,9 @@ impl<E: Edge> Proxy<E> {
             self.shared.stats.refused_full += 1;
             return Err(RequestRefusal::Full);
         }
-        let id = self.insert(now, key, inbound, routing, data);
+        let session = SessionRequest::of(inbound.message, policy.session_s)
+            .map_err(|_too_short| RequestRefusal::SessionTooShort)?;
+        let id = self.insert(now, key, inbound, routing, (data, session));
         let is_invite = inbound.message.method() == Some(Method::Invite);
         self.shared.stats.requests += 1;
         self.shared.stats.invites += u64::from(is_invite);
@@ -426,7 +429,7 @@ impl<E: Edge> Proxy<E> {
         key: u128,
         inbound: &Inbound<'_, '_>,
         routing: &Routing<'_>,
-        data: E::Data,
+        (data, session): (E::Data, Option<SessionRequest>),
     ) -> TransactionId {
         let Inbound { message, flow, .. } = *inbound;
         let (slot, is_reliable) = (self.contexts.next_slot(), flow.transport.is_reliable());
@@ -451,6 +454,7 @@ impl<E: Edge> Proxy<E> {
             final_status: 0,
             is_cancelled: false,
             has_progress: false,
+            session_s: session.map_or(0, SessionRequest::interval_for_caller_s),
             held_bytes: 0,
             timer: self.timers.add(ring_due, slot),
         };

@@ -1,7 +1,7 @@
 //! One step of one request: the time, what is written, and where it goes.
 
 use super::{Actions, Edge, Event, EventKind, Outbound, Policy, ProxyStats, TransactionId};
-use crate::routing::RequestRefusal;
+use crate::routing::{RequestRefusal, SESSION_SHORTEST_S};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     clock::Instant,
@@ -113,9 +113,11 @@ impl<E> Shared<E> {
         refusal: &RequestRefusal,
         tag: &str,
     ) -> Option<Buffer> {
+        let shortest = SESSION_SHORTEST_S.to_string();
         let retry_after = self.policy.retry_after_s.to_string();
         let headers: &[(HeaderName, &str)] = match refusal {
             RequestRefusal::BadExtension(options) => &[(HeaderName::Unsupported, options)],
+            RequestRefusal::SessionTooShort => &[(HeaderName::MinSe, &shortest)],
             RequestRefusal::Full => &[(HeaderName::RetryAfter, &retry_after)],
             _ => &[],
         };

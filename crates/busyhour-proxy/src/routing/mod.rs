@@ -1,11 +1,12 @@
 //! What a request says about its way, and why it is refused: RFC 3261 §16.3 and §16.4,
-//! RFC 5393. Pure functions; nothing is kept.
+//! RFC 5393, RFC 4028 §8.1. Pure functions; nothing is kept.
 
 mod identity;
 mod refusal;
 mod branch_parameter;
 mod loops;
 mod route;
+mod session;
 
 pub(crate) use branch_parameter::BranchParameter;
 pub use identity::Identity;
@@ -13,3 +14,4 @@ pub use loops::LoopDetection;
 pub use refusal::RequestRefusal;
 pub(crate) use route::RouteRest;
 pub use route::Routing;
+pub(crate) use session::{SESSION_SHORTEST_S, SessionRequest};

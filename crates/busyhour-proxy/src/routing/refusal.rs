@@ -16,6 +16,8 @@ pub enum RequestRefusal {
     LoopDetected,
     /// 420: Proxy-Require names these options (step 5).
     BadExtension(Box<str>),
+    /// 422: the session interval is shorter than 90 seconds (RFC 4028 §8.1).
+    SessionTooShort,
     /// 440: no branch is left of Max-Breadth (RFC 5393 §5.3.3).
     BreadthExceeded,
     /// 503: the table holds as much as it may.
@@ -31,6 +33,7 @@ impl RequestRefusal {
             Self::TooManyHops => Status::TOO_MANY_HOPS,
             Self::LoopDetected => Status::LOOP_DETECTED,
             Self::BadExtension(_) => Status::BAD_EXTENSION,
+            Self::SessionTooShort => Status::SESSION_INTERVAL_TOO_SMALL,
             Self::BreadthExceeded => Status::MAX_BREADTH_EXCEEDED,
             Self::Full => Status::SERVICE_UNAVAILABLE,
         }

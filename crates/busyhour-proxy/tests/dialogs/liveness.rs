@@ -3,6 +3,7 @@
 use busyhour_proxy::dialogs::{EndedFlow, ProbeOutcome};
 use busyhour_registrar::watch::{DialogEnd, DialogState, LineState};
 use busyhour_sip::{HeaderName, Message, Method};
+use std::time::Duration;
 
 use crate::rig::{AB, ABT, Names, Rig, SENDRECV, aor, response, user};
 
@@ -55,6 +56,29 @@ fn a_session_that_is_not_refreshed_ends() {
     rig.wait(1);
     assert_eq!(rig.ends("alice"), [DialogEnd::Timeout]);
     assert_eq!(rig.dialogs.stats().timed_out, 1);
+}
+
+/// RFC 4028 §8.2: the proxy has answered for a callee that knows no timers.
+#[test]
+fn a_session_that_only_its_caller_refreshes_ends_without_that() {
+    let mut rig = Rig::new();
+    rig.talk();
+    let answer = response(200, 1, "INVITE", ABT, "");
+    let answer = Message::parse(answer.as_bytes()).expect("sound");
+    rig.dialogs
+        .session_added(rig.now, &answer, Duration::from_secs(900));
+    rig.wait(800);
+    let update = rig.within("UPDATE", 2, ABT, "").expect("known");
+    let text = response(200, 2, "UPDATE", ABT, "");
+    rig.answered(update, &text);
+    let answer = Message::parse(text.as_bytes()).expect("sound");
+    rig.dialogs
+        .session_added(rig.now, &answer, Duration::from_secs(900));
+    rig.wait(931);
+    assert_eq!(rig.line("bob"), LineState::InUse);
+    rig.wait(1);
+    assert_eq!(rig.ends("bob"), [DialogEnd::Timeout]);
+    assert_eq!(rig.records.len(), 1);
 }
 
 /// RFC 4028 §7.2: a 2xx without Session-Expires ends the timer, not the session. A failed

@@ -8,6 +8,7 @@ mod cancel;
 mod fallbacks;
 mod transactions;
 mod limits;
+mod session;
 mod torture;
 mod simulation;
 #[path = "../../../../fuzz/any_bytes.rs"]

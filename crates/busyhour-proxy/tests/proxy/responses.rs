@@ -86,6 +86,7 @@ fn the_first_200_goes_back_and_the_other_branches_are_cancelled() {
             status: 200,
             after: Duration::ZERO,
             is_first: true,
+            session: None,
         }]
     );
     // 200 to the CANCEL, then 487 to the INVITE: its ACK is ours.

@@ -6,9 +6,9 @@ use super::{
     values::{
         AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
         call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
-        pcp_name, pmcd_or, put, realm, seconds, show_advertised_or, show_or, show_path_or,
-        show_socket_place, show_stream_listen, socket_place, stream_listen, text_or, url_or,
-        user_or, users_or, workers,
+        pcp_name, pmcd_or, put, realm, seconds, session_interval, show_advertised_or, show_or,
+        show_path_or, show_socket_place, show_stream_listen, socket_place, stream_listen, text_or,
+        url_or, user_or, users_or, workers,
     },
 };
 use busyhour_store::masked;
@@ -248,6 +248,13 @@ const PROTOCOLS: &[SettingKey] = &[
         help: "How long a device rings before calls.voicemail takes the call",
         assign: |config, text| put(&mut config.calls.ring_time, seconds(text)),
         show: |config| config.calls.ring_time.as_secs().to_string(),
+    },
+    SettingKey {
+        path: "calls.session_seconds",
+        allowed: Allowed::Text("a whole number of seconds from 90 to 86400, or 0"),
+        help: "Interval of the session timers that the server asks for, so that a call whose BYE is lost ends (RFC 4028); 0 asks for none",
+        assign: |config, text| put(&mut config.calls.session_s, session_interval(text)),
+        show: |config| config.calls.session_s.to_string(),
     },
     SettingKey {
         path: "calls.emergency",

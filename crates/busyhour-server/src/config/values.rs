@@ -166,6 +166,12 @@ pub(super) fn user_or(word: &str, text: &str) -> Option<Option<String>> {
     }
 }
 
+/// In seconds, none shorter than RFC 4028 §4 allows.
+pub(super) fn session_interval(text: &str) -> Option<u32> {
+    let interval_s = text.parse().ok()?;
+    matches!(interval_s, 0 | 90..=86_400).then_some(interval_s)
+}
+
 /// Users separated by commas, and none for `word`.
 pub(super) fn users_or(word: &str, text: &str) -> Option<Vec<String>> {
     if text == word {

@@ -332,6 +332,7 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
             transactions_max: CALL_TRANSACTIONS * limits.calls_max,
             bytes_max: 2 * bounds.buffer_bytes / CALLS_PART / CALL_SHARDS as u64,
             realm: (!realm.is_empty()).then(|| realm.into()),
+            session_s: config.calls.session_s,
             ..Policy::default()
         },
         dialogs: DialogPolicy {

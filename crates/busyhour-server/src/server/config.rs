@@ -109,6 +109,9 @@ pub struct CallConfig {
     /// How long a device rings before the voicemail takes the call; without one, as long as
     /// the caller waits.
     pub ring_time: Duration,
+    /// The session interval that the proxy asks for in seconds (RFC 4028), 90 or more; 0 asks
+    /// for none.
+    pub session_s: u32,
     /// Users whose calls are never refused for lack of time or of room: emergency numbers.
     pub emergency: Vec<String>,
     /// For how many days records of calls are kept.
@@ -122,6 +125,7 @@ impl Default for CallConfig {
         Self {
             voicemail: None,
             ring_time: Duration::from_secs(25),
+            session_s: 900,
             emergency: ["112", "911", "999"].map(str::to_owned).into(),
             records_days: 30,
             records_max: 1_000_000,

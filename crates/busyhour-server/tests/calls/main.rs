@@ -7,6 +7,7 @@ mod lamps;
 mod log;
 mod peers;
 mod records;
+mod sessions;
 mod world;
 mod reader;
 mod changes;

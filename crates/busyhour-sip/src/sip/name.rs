@@ -28,6 +28,7 @@ pub enum HeaderName {
     MaxBreadth,
     MaxForwards,
     MinExpires,
+    MinSe,
     PAssertedIdentity,
     Path,
     ProxyAuthenticate,
@@ -149,6 +150,7 @@ const LONG: [(HeaderName, &str); HeaderName::COUNT] = [
     (HeaderName::MaxBreadth, "Max-Breadth"),
     (HeaderName::MaxForwards, "Max-Forwards"),
     (HeaderName::MinExpires, "Min-Expires"),
+    (HeaderName::MinSe, "Min-SE"),
     (HeaderName::PAssertedIdentity, "P-Asserted-Identity"),
     (HeaderName::Path, "Path"),
     (HeaderName::ProxyAuthenticate, "Proxy-Authenticate"),
@@ -204,7 +206,7 @@ const fn place(name: &[u8]) -> usize {
     };
     let first = first.to_ascii_lowercase() as usize;
     let last = last.to_ascii_lowercase() as usize;
-    (77 * first + 92 * last + name.len()) % PLACES_LEN
+    (9 * first + 22 * last + 4 * name.len()) % PLACES_LEN
 }
 
 const PLACES_LEN: usize = 128;

@@ -41,6 +41,7 @@ statuses! {
     UNSUPPORTED_URI_SCHEME = 416 "Unsupported URI Scheme";
     BAD_EXTENSION = 420 "Bad Extension";
     EXTENSION_REQUIRED = 421 "Extension Required";
+    SESSION_INTERVAL_TOO_SMALL = 422 "Session Interval Too Small";
     INTERVAL_TOO_BRIEF = 423 "Interval Too Brief";
     FLOW_FAILED = 430 "Flow Failed";
     FIRST_HOP_LACKS_OUTBOUND = 439 "First Hop Lacks Outbound Support";

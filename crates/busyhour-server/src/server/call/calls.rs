@@ -287,7 +287,12 @@ impl Calls {
                     Ok(self.forward(state, transaction, (checked, is_spiral), out))
                 }
                 Ok(Begun::Known) => Ok(Begin::Begun),
-                Err(_full) => Err(Excess::Whole),
+                Err(RequestRefusal::Full) => Err(Excess::Whole),
+                Err(refusal) => {
+                    self.counters.refused.increment();
+                    state.proxy.refuse(inbound, &refusal, &mut out.proxy);
+                    Ok(Begin::Begun)
+                }
             }
         })
     }

@@ -24,7 +24,7 @@ pub(super) struct Checked<'r, 'm> {
 /// What became of a request that there is room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// It is on its way.
+    /// It is on its way, or was answered.
     Begun,
     /// Its sender is no party of the dialog.
     NotOfDialog,

@@ -86,5 +86,15 @@ impl Tracking {
             }
             _ => {}
         }
+        if let (
+            EventKind::Answered {
+                session: Some(interval),
+                ..
+            },
+            Some(response),
+        ) = (event.kind, message)
+        {
+            dialogs.session_added(now, response, interval);
+        }
     }
 }

@@ -124,9 +124,7 @@ impl Telephone {
         let Some(mut dialog) = Dialog::of_callee(&message, &self.incoming[place].tag) else {
             panic!("an INVITE without what makes a dialog");
         };
-        if self.knows_timers() {
-            dialog.session = Session::of(&message, false, context.now);
-        }
+        dialog.session = Session::of(&message, self.knows_timers(), false, context.now);
         let lines = match dialog.session {
             Some(session) => format!("Require: timer\r\n{}", session.lines(Refresher::Uas)),
             None => String::new(),

@@ -221,7 +221,7 @@ impl Telephone {
         let ack = ack.into_bytes();
         context.sent.push(ack.clone());
         self.acks.insert(key, ack);
-        dialog.session = Session::of(message, true, context.now);
+        dialog.session = Session::of(message, self.knows_timers(), true, context.now);
         let call = &mut self.outgoing[place];
         let is_wanted = call.over_until.is_none() && !call.is_cancelled;
         if call.over_until.is_none() {

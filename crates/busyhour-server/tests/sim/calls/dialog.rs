@@ -161,9 +161,15 @@ impl Dialog {
 }
 
 impl Session {
-    /// What a message agrees on, for the side that sent the request or the other one.
-    pub fn of(message: &Message<'_>, sent_request: bool, now: u64) -> Option<Self> {
-        let agreed = SessionExpires::of(message)?;
+    /// What a message agrees on, for the side that sent the request or the other one; nothing
+    /// for one that does not know session timers.
+    pub fn of(
+        message: &Message<'_>,
+        knows_timers: bool,
+        sent_request: bool,
+        now: u64,
+    ) -> Option<Self> {
+        let agreed = SessionExpires::of(message).filter(|_| knows_timers)?;
         let own = match sent_request {
             true => Refresher::Uac,
             false => Refresher::Uas,

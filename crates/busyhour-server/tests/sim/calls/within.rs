@@ -165,6 +165,7 @@ impl Telephone {
         if asked.method == "INVITE" {
             self.acknowledge(&asked, message, context);
         }
+        let knows_timers = self.knows_timers();
         let Some(dialog) = self.dialog(&asked.name) else {
             return;
         };
@@ -178,7 +179,7 @@ impl Telephone {
                     dialog.is_held = is_hold(message);
                 }
                 dialog.follow(message);
-                dialog.session = Session::of(message, true, context.now);
+                dialog.session = Session::of(message, knows_timers, true, context.now);
             }
             _ => {
                 dialog.wants_hold = dialog.holds;
@@ -261,7 +262,7 @@ impl Telephone {
     ) -> Vec<u8> {
         let refuse = |status| reply(message, status, "", "", "");
         let contact = format!("Contact: <{}>\r\n", self.contact());
-        let name = Name::of_request(message);
+        let (name, knows_timers) = (Name::of_request(message), self.knows_timers());
         let Some(dialog) = name.and_then(|name| self.dialog(&name)) else {
             return refuse("481 Call/Transaction Does Not Exist");
         };
@@ -283,7 +284,7 @@ impl Telephone {
             }
             Method::Invite | Method::Update => {
                 dialog.follow(message);
-                dialog.session = Session::of(message, false, context.now);
+                dialog.session = Session::of(message, knows_timers, false, context.now);
                 let lines = match dialog.session {
                     Some(session) => format!("Require: timer\r\n{}", session.lines(Refresher::Uas)),
                     None => String::new(),

@@ -40,10 +40,12 @@ impl World {
         let mut random = Random::new(seed ^ 0xca11);
         let faults = faults(&mut random);
         let plan = plan(&mut random);
+        let mut config = life::config(false);
+        config.calls.session_s = random.pick(&[0, 90, 900]);
         let mut world = Self {
             restarts: plan.len() > 2,
             plan,
-            site: Site::new(seed, random, faults, life::config(false)),
+            site: Site::new(seed, random, faults, config),
             telephones: Vec::new(),
             lamps: Vec::new(),
             listens_at: LISTEN,

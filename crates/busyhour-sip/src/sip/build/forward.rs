@@ -58,6 +58,11 @@ pub struct RequestEdit<'e> {
     /// P-Asserted-Identity is removed: the proxy does not trust the sender, or must not tell
     /// the next hop (RFC 3325 §5).
     pub drops_identity: bool,
+    /// Another interval in Session-Expires, which keeps its parameters, or a new one without
+    /// any (RFC 4028 §8.1).
+    pub session_expires_s: Option<u32>,
+    /// Another Min-SE, or a new one.
+    pub min_se_s: Option<u32>,
 }
 
 /// What becomes of the last value of Route.
@@ -111,6 +116,8 @@ impl<'a> Message<'a> {
             HeaderName::ProxyAuthorization => is_of_realm(value, edit.realm),
             HeaderName::MaxForwards | HeaderName::MaxBreadth => true,
             HeaderName::PAssertedIdentity => edit.drops_identity,
+            HeaderName::SessionExpires => edit.session_expires_s.is_some(),
+            HeaderName::MinSe => edit.min_se_s.is_some(),
             _ => false,
         };
         let put = |at, name, value: &str, out: &mut _| match (name, edit.source) {
@@ -129,6 +136,16 @@ impl<'a> Message<'a> {
         }
         if let Some(breadth) = edit.max_breadth {
             put_number(HeaderName::MaxBreadth, breadth.into(), out);
+        }
+        if let Some(interval_s) = edit.session_expires_s {
+            let before = self.header(HeaderName::SessionExpires).unwrap_or("");
+            let params = before.split_once(';').map_or("", |(_, params)| params);
+            out.put_all(&[HeaderName::SessionExpires.as_str(), ": "]);
+            out.put_decimal(interval_s.into());
+            out.put_all(&[if params.is_empty() { "" } else { ";" }, params, "\r\n"]);
+        }
+        if let Some(min_se_s) = edit.min_se_s {
+            put_number(HeaderName::MinSe, min_se_s.into(), out);
         }
         self.put_end(out);
     }
