@@ -228,6 +228,25 @@ typedef struct bh_buffers_stats {
   uint64_t foreign_addresses;
 } bh_buffers_stats;
 
+// A live buffer, as it was when it was looked at.
+typedef struct bh_live_buffer {
+  // Its first byte.
+  const void *start;
+  // Its length in bytes; 0 while it is being written by a program in Rust.
+  size_t len;
+  // The bytes that it occupies, rounding included.
+  size_t room;
+  // The pins on it.
+  uint64_t pins;
+  // How long ago it was found; exact to about 8 ms.
+  uint64_t age_ns;
+  // The name of its owner.
+  const char *owner;
+} bh_live_buffer;
+
+// Is told of a live buffer; 0 ends the list. The struct and its text are valid until it returns.
+typedef int32_t (*bh_buffer_each_fn)(const struct bh_live_buffer *buffer, void *data);
+
 // Says which of two entries comes out first: `one` if the result is below zero, `other` if it is above, either if it is
 // zero. It must not use the heap.
 typedef int32_t (*bh_compare_fn)(const void *one, const void *other, void *data);
@@ -718,6 +737,9 @@ enum bh_result bh_buffers_get_stats(const struct bh_buffers *buffers, struct bh_
 // used. Free the text with `bh_text_free`.
 enum bh_result bh_buffers_dump(const struct bh_buffers *buffers,
                                char **out_text);
+
+// Tells `each` of every live buffer, the oldest first, until it returns 0. It looks at every block ever used.
+enum bh_result bh_buffers_each(const struct bh_buffers *buffers, bh_buffer_each_fn each, void *data);
 
 // Makes an empty heap. `drop` frees `data`, with the heap or at once if the call fails.
 enum bh_result bh_heap_new(bh_compare_fn compare, void *data, bh_drop_fn drop, struct bh_heap **out);

@@ -2,13 +2,16 @@
 
 use crate::{
     edge::{
-        Failure, Out, Process, Threaded, give, give_text, guard, live, options, quietly,
-        read_options, release, text,
+        Callback, Data, Failure, Out, Process, Threaded, give, give_text, guard, live, options,
+        quietly, read_options, release, text,
     },
     result::bh_result,
 };
 use busyhour::buffer::{BufferPool, Error};
-use std::ffi::{c_char, c_void};
+use std::{
+    ffi::{CString, c_char, c_void},
+    ptr,
+};
 
 /// A pool of pinned buffers.
 pub struct bh_buffers {
@@ -59,6 +62,28 @@ pub struct bh_buffers_stats {
     /// Calls with an address of no live buffer.
     pub foreign_addresses: u64,
 }
+
+/// A live buffer, as it was when it was looked at.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct bh_live_buffer {
+    /// Its first byte.
+    pub start: *const c_void,
+    /// Its length in bytes; 0 while it is being written by a program in Rust.
+    pub len: usize,
+    /// The bytes that it occupies, rounding included.
+    pub room: usize,
+    /// The pins on it.
+    pub pins: u64,
+    /// How long ago it was found; exact to about 8 ms.
+    pub age_ns: u64,
+    /// The name of its owner.
+    pub owner: *const c_char,
+}
+
+/// Is told of a live buffer; 0 ends the list. The struct and its text are valid until it returns.
+pub type bh_buffer_each_fn =
+    Option<unsafe extern "C-unwind" fn(buffer: *const bh_live_buffer, data: *mut c_void) -> i32>;
 
 impl Threaded for bh_buffers {
     fn process(&self) -> Process {
@@ -198,6 +223,36 @@ pub extern "C" fn bh_buffers_dump(
         Ok(())
     })
 }
+
+/// Tells `each` of every live buffer, the oldest first, until it returns 0. It looks at every block ever used.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_buffers_each(
+    buffers: *const bh_buffers,
+    each: bh_buffer_each_fn,
+    data: *mut c_void,
+) -> bh_result {
+    guard(|| {
+        let each: Callback<EachCall> =
+            Callback::new(each, Data::new(data, None)).ok_or_else(|| Failure::null("each"))?;
+        for buffer in live(buffers, "buffers")?.pool.live_buffers() {
+            let owner = CString::new(buffer.owner).unwrap_or_default();
+            let live = bh_live_buffer {
+                start: ptr::without_provenance(buffer.address),
+                len: buffer.len,
+                room: buffer.room,
+                pins: buffer.pins,
+                age_ns: u64::try_from(buffer.age.as_nanos()).unwrap_or(u64::MAX),
+                owner: owner.as_ptr(),
+            };
+            if each.call_with(&raw const live) == 0 {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+type EachCall = unsafe extern "C-unwind" fn(*const bh_live_buffer, *mut c_void) -> i32;
 
 impl bh_buffers {
     pub(crate) fn new(pool: BufferPool) -> Self {

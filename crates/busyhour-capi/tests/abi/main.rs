@@ -5,5 +5,6 @@
 mod hostile;
 mod install;
 mod library;
+mod pdubuf;
 mod program;
 mod stations;

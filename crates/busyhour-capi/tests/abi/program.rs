@@ -16,6 +16,15 @@ pub fn compile_file(source: &Path) -> PathBuf {
     compile_into("bin", source, &[])
 }
 
+/// A program of `tests/c` that is linked with other libraries.
+pub fn compile_with(source: &str, libraries: &[&str]) -> PathBuf {
+    compile_into(
+        "bin",
+        &Path::new(CRATE).join("tests/c").join(source),
+        libraries,
+    )
+}
+
 /// With AddressSanitizer and UBSan, which see the stack and the globals of the program, as valgrind does not.
 pub fn compile_sanitized(source: &str) -> PathBuf {
     let source = Path::new(CRATE).join("tests/c").join(source);
@@ -46,13 +55,13 @@ fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
             "-Werror",
             "-pthread",
         ])
-        .args(flags)
         .arg(format!("-I{CRATE}/include"))
         .arg("-o")
         .arg(&program)
         .arg(source)
         .args([format!("-L{library}"), format!("-Wl,-rpath,{library}")])
-        .args(["-lbusyhour", "-lpthread"]));
+        .args(["-lbusyhour", "-lpthread"])
+        .args(flags));
     program
 }
 

@@ -123,6 +123,18 @@ static void neighbours_are_never_confused(void) {
   bh_buffers_free(buffers);
 }
 
+struct seen {
+  size_t count, bytes, of_decoder, stop_after;
+};
+
+static int32_t see(const bh_live_buffer *buffer, void *data) {
+  struct seen *seen = data;
+  seen->bytes += buffer->len;
+  seen->of_decoder += strcmp(buffer->owner, "decoder") == 0 && buffer->pins == 2;
+  CHECK(buffer->room >= buffer->len && buffer->start != NULL);
+  return ++seen->count < seen->stop_after;
+}
+
 static void the_dump_names_owners_and_the_budget_holds(void) {
   bh_buffers_options options = {.size = sizeof options, .budget_bytes = 1 << 20, .trace_one_in = 1};
   bh_buffers *buffers, *decoder;
@@ -134,6 +146,18 @@ static void the_dump_names_owners_and_the_budget_holds(void) {
   OK(bh_buffers_dump(buffers, &dump));
   CHECK(strstr(dump, "decoder") != NULL && strstr(dump, "5000 of") != NULL);
   bh_text_free(dump);
+  void *short_one;
+  OK(bh_buffers_find(buffers, 20, &short_one));
+  OK(bh_buffers_pin(buffers, found));
+  struct seen seen = {.stop_after = SIZE_MAX};
+  OK(bh_buffers_each(buffers, see, &seen));
+  CHECK(seen.count == 2 && seen.bytes == 5000 + 20 && seen.of_decoder == 1);
+  seen = (struct seen){.stop_after = 1};
+  OK(bh_buffers_each(buffers, see, &seen));
+  CHECK(seen.count == 1);
+  OK(bh_buffers_unpin(buffers, found));
+  OK(bh_buffers_unpin(buffers, short_one));
+  IS(BH_NULL, bh_buffers_each(buffers, NULL, NULL));
   IS(BH_FULL, bh_buffers_find(buffers, 1 << 20, &more));
   IS(BH_INVALID, bh_buffers_find(buffers, 0, &more));
   IS(BH_INVALID, bh_buffers_find(buffers, SIZE_MAX, &more));

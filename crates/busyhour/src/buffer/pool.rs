@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{
-    Buffer, BufferMut, Dump, Error,
+    Buffer, BufferMut, Dump, Error, LiveBuffer,
     block::Ref,
     cache,
     leak_tracer::{LeakTracer, UNOWNED},
@@ -191,6 +191,20 @@ impl BufferPool {
     #[doc(alias = "pdubufdump")]
     pub fn dump(&self) -> Dump {
         self.store.dump(DUMPED_COUNT_MAX)
+    }
+
+    /// Every live buffer, the oldest first; it looks at every block ever used.
+    ///
+    /// ```
+    /// use busyhour::buffer::BufferPool;
+    ///
+    /// let pool = BufferPool::builder().build()?;
+    /// let held: Vec<_> = (1..=20).map(|len| pool.alloc(len)).collect::<Result<_, _>>()?;
+    /// assert_eq!(pool.live_buffers().len(), held.len());
+    /// # Ok::<(), busyhour::buffer::Error>(())
+    /// ```
+    pub fn live_buffers(&self) -> Vec<LiveBuffer> {
+        self.store.dump(usize::MAX).oldest
     }
 
     /// Gives all memory without a live buffer back to the operating system;
