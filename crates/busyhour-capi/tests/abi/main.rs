@@ -5,6 +5,7 @@
 mod hostile;
 mod install;
 mod library;
+mod packages;
 mod pdubuf;
 mod program;
 mod stations;
