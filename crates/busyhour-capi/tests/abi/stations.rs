@@ -1,10 +1,10 @@
 //! One program a station.
 
 use crate::{
-    library::{CRATE, folder, scratch},
-    program::{bounded, check, compile_file, run, under_valgrind},
+    library::{CRATE, folder},
+    program::{bounded, check, run},
 };
-use std::{fs, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
 #[test]
 fn buffers_agree_with_a_list_of_what_is_pinned() {
@@ -82,27 +82,4 @@ fn python_calls_and_is_called() {
         .arg(format!("{CRATE}/tests/c/smoke.py"))
         .arg(format!("{CRATE}/include/busyhour.h"))
         .arg(folder().join("libbusyhour.so")));
-}
-
-#[test]
-fn the_example_of_the_readme_runs() {
-    let printed = run_example("README.md", "readme.c");
-    assert_eq!(printed, "the binding of alice has expired\n");
-}
-
-#[test]
-fn the_scheduler_of_asterisk_runs_on_ours() {
-    let printed = run_example("../../docs/coming-from/asterisk.md", "asterisk.c");
-    assert_eq!(printed, "OPTIONS to alice\n".repeat(3));
-}
-
-/// Compiles the first C program of a page and runs it under valgrind; returns what it printed.
-fn run_example(page: &str, name: &str) -> String {
-    let page = fs::read_to_string(format!("{CRATE}/{page}")).unwrap();
-    let (_, rest) = page.split_once("```c\n").unwrap();
-    let (example, _) = rest.split_once("```").unwrap();
-    let source = scratch("example").join(name);
-    fs::write(&source, example).unwrap();
-    let output = run(&mut under_valgrind(&compile_file(&source), &[]));
-    String::from_utf8(output.stdout).unwrap()
 }

@@ -1,0 +1,61 @@
+//! The programs on the pages for those who come from other libraries, and in the README.
+
+use crate::{
+    library::{CRATE, scratch},
+    program::{compile_file, run, under_valgrind},
+};
+use std::fs;
+
+#[test]
+fn the_example_of_the_readme_runs() {
+    let printed = run_example("README.md", "c");
+    assert_eq!(printed, "the binding of alice has expired\n");
+}
+
+#[test]
+fn the_scheduler_of_asterisk_runs_on_ours() {
+    let printed = run_example("../../docs/coming-from/asterisk.md", "c");
+    assert_eq!(printed, "OPTIONS to alice\n".repeat(3));
+}
+
+#[test]
+fn values_of_pcp_pin_the_buffer_that_they_lie_in() {
+    let printed = run_example("../../docs/coming-from/pcp.md", "c");
+    assert_eq!(printed, "alice\nbob\n");
+}
+
+#[test]
+fn work_of_libuv_ends_in_its_loop() {
+    let printed = run_example("../../docs/coming-from/libuv.md", "c");
+    assert_eq!(printed, "385\n");
+}
+
+#[test]
+fn timeouts_and_thread_pools_of_glib_run_on_ours() {
+    let printed = run_example("../../docs/coming-from/glib.md", "c");
+    assert_eq!(printed, "4950\n");
+}
+
+#[test]
+fn a_session_on_a_strand_closes_itself() {
+    let printed = run_example("../../docs/coming-from/asio-strands.md", "cpp");
+    assert_eq!(printed, "4 lines\n");
+}
+
+#[test]
+fn a_group_of_libdispatch_notifies_once() {
+    let printed = run_example("../../docs/coming-from/libdispatch.md", "c");
+    assert_eq!(printed, "90\n");
+}
+
+/// Compiles the first program in this language on a page and runs it under valgrind; returns what it printed.
+fn run_example(page: &str, language: &str) -> String {
+    let text = fs::read_to_string(format!("{CRATE}/{page}")).unwrap();
+    let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let name = page.rsplit('/').next().unwrap().replace(".md", "");
+    let source = scratch("example").join(format!("{name}.{language}"));
+    fs::write(&source, example).unwrap();
+    let output = run(&mut under_valgrind(&compile_file(&source), &[]));
+    String::from_utf8(output.stdout).unwrap()
+}
