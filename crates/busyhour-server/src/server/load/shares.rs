@@ -42,12 +42,16 @@ pub(in crate::server) type Cells = [u16; ROWS];
 
 /// One resource: its bound, and how much each holder has.
 pub(in crate::server) struct Shares {
-    rows: [Box<[AtomicU64]>; ROWS],
+    rows: [Row; ROWS],
     used: AtomicU64,
     bound: u64,
     by_source: u64,
     by_account: u64,
 }
+
+/// One cell for each value of a part of a hash. They are made in blocks: one by one takes a
+/// build without optimization a millisecond for each resource.
+struct Row(Box<[[AtomicU64; BLOCK]]>);
 
 /// The parts of each resource that one may hold.
 #[derive(Debug, Clone, Copy)]
@@ -121,11 +125,24 @@ impl Holder {
     }
 }
 
+impl Row {
+    fn cells(&self) -> &[AtomicU64] {
+        self.0.as_flattened()
+    }
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        let block = || [const { AtomicU64::new(0) }; BLOCK];
+        Self(std::iter::repeat_with(block).take(CELLS / BLOCK).collect())
+    }
+}
+
 impl Shares {
     pub(in crate::server) fn new(bound: u64, parts: Parts) -> Self {
         let part = |percent| part(bound, percent).max(parts.least).min(bound);
         Self {
-            rows: std::array::from_fn(|_| (0..CELLS).map(|_| AtomicU64::new(0)).collect()),
+            rows: std::array::from_fn(|_| Row::default()),
             used: AtomicU64::new(0),
             bound,
             by_source: part(parts.by_source),
@@ -180,7 +197,9 @@ impl Shares {
         if self.used.swap(0, Ordering::Relaxed) > 0 {
             // Row by row: a flattened iterator does not become one plain loop in every build.
             for row in &self.rows {
-                row.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
+                for cell in row.cells() {
+                    cell.store(0, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -197,7 +216,7 @@ impl Shares {
             return None;
         }
         let held = self.rows.iter().zip(cells);
-        held.map(|(row, cell)| row[usize::from(cell)].load(Ordering::Relaxed))
+        held.map(|(row, cell)| row.cells()[usize::from(cell)].load(Ordering::Relaxed))
             .min()
     }
 
@@ -206,7 +225,7 @@ impl Shares {
             if cells != NONE {
                 let places = self.rows.iter().zip(cells);
                 for (row, cell) in places {
-                    change(&row[usize::from(cell)]);
+                    change(&row.cells()[usize::from(cell)]);
                 }
             }
         }
@@ -233,6 +252,7 @@ fn cells(hash: u64) -> Cells {
 
 pub(in crate::server) const ROWS: usize = 2;
 pub(in crate::server) const CELLS: usize = 16_384;
+const BLOCK: usize = 1024;
 /// No cell has this number.
 const NONE: Cells = [u16::MAX; ROWS];
 const RESERVED_PART: u64 = 10;
