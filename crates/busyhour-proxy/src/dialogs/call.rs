@@ -238,8 +238,8 @@ impl Call {
             },
             end,
             ended_by,
-            caller_flow: flow_text(&self.caller),
-            callee_flow: callee.or_else(tried).map(flow_text),
+            caller_flow: flow_text(self.caller.flow),
+            callee_flow: callee.or_else(tried).map(|callee| flow_text(callee.flow)),
         }
     }
 

@@ -182,3 +182,83 @@ fn no_records_are_kept_where_none_are_wanted() {
     assert_eq!((calls.records.stored, calls.records.lost), (0, 0));
     assert_eq!(calls.outcomes.busy, 1);
 }
+
+/// Alice calls somebody whom the server does not send the call to; what it answers.
+fn declined(world: &mut World, user: &str, call_id: &str) -> String {
+    let sent = world.call(ALICE, user, call_id);
+    let refusal = world.read(ALICE);
+    // It comes once more before its caller has heard the answer.
+    world.send(ALICE, &sent);
+    assert_eq!(world.read(ALICE), refusal);
+    world.send(ALICE, &ack_of_refusal(&sent, &refusal));
+    refusal
+}
+
+#[test]
+fn a_call_that_the_server_refuses_has_one_record() {
+    let mut world = two_telephones(digest_config());
+    let answer = declined(&mut world, "carol", "absent");
+    assert!(answer.starts_with("SIP/2.0 480 Not Registered"), "{answer}");
+    let answer = declined(&mut world, "nobody", "unknown");
+    assert!(answer.starts_with("SIP/2.0 404 "), "{answer}");
+    // Who asks for another domain is not asked who he is.
+    let relay = world.invite(BOB, "bob", "relay");
+    let relay = relay.replacen("bob@example.com", "bob@example.net", 1);
+    world.send(BOB, &relay);
+    world.read_status(BOB, "403");
+    world.pass(1000);
+
+    let found = records(&world);
+    let told = found.iter().map(|row| {
+        let caller = row.caller.as_deref().unwrap_or("");
+        (&*row.call_id, &*row.outcome, row.status, &*row.end, caller)
+    });
+    let alice = "sip:alice@example.com";
+    assert!(
+        told.eq([
+            ("relay", "refused", 403, "rejected", ""),
+            ("unknown", "unavailable", 404, "rejected", alice),
+            ("absent", "unavailable", 480, "rejected", alice),
+        ]),
+        "{found:#?}"
+    );
+    let absent = &found[2];
+    assert_eq!(
+        (&*absent.from, &*absent.to),
+        (alice, "sip:carol@example.com")
+    );
+    assert_eq!(
+        absent.caller_flow.as_ref(),
+        "udp/192.0.2.1:5060-192.0.2.7:5060"
+    );
+    assert_eq!(world.stats().calls.outcomes.unavailable, 2);
+    let of_carol = CallRecordQuery {
+        user: Some("carol".to_owned()),
+        ..CallRecordQuery::first(10)
+    };
+    assert_eq!(world.server.call_records(&of_carol).unwrap().len(), 1);
+}
+
+#[test]
+fn whoever_is_refused_often_takes_few_records() {
+    let mut world = two_telephones(digest_config());
+    for number in 0..20 {
+        let invite = world.invite(BOB, "bob", &format!("relay-{number}"));
+        world.send(
+            BOB,
+            &invite.replacen("bob@example.com", "bob@example.net", 1),
+        );
+        world.read_status(BOB, "403");
+    }
+    world.pass(1000);
+    assert_eq!(records(&world).len(), 5, "half of ten a minute");
+    assert_eq!(world.stats().calls.records.refused_left_out, 15);
+    world.pass(60_000);
+    let invite = world.invite(BOB, "bob", "later");
+    world.send(
+        BOB,
+        &invite.replacen("bob@example.com", "bob@example.net", 1),
+    );
+    world.pass(1000);
+    assert_eq!(records(&world).len(), 6);
+}

@@ -68,11 +68,33 @@ fn a_database_before_records_of_calls_gets_their_table_and_keeps_the_rest() {
     let url = Url(postgres.database("before"));
     commit(&*url.open(8), vec![put(1, 1)]).unwrap();
     postgres.sql("before", "DROP TABLE call_record");
-    postgres.sql("before", "UPDATE schema_version SET version = version - 1");
+    postgres.sql("before", "UPDATE schema_version SET version = version - 2");
     let store = url.open(8);
     assert_eq!(store.load().unwrap().bindings.len(), 1);
     let records = store.call_records(&CallRecordQuery::first(1));
     assert_eq!(records.unwrap(), []);
+}
+
+#[test]
+fn records_of_calls_are_kept_when_they_get_their_indexes() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("indexes"));
+    drop(url.open(8));
+    let row = "INSERT INTO call_record VALUES (1, 'call', '', '', NULL, NULL, 'alice', 'bob', \
+        'bob', 1, NULL, NULL, 2, NULL, NULL, 'answered', 200, 'local-bye', NULL, '', NULL)";
+    postgres.sql("indexes", row);
+    let without = "DROP INDEX call_record_began, call_record_caller, call_record_callee, \
+        call_record_answered";
+    postgres.sql("indexes", without);
+    postgres.sql("indexes", "UPDATE schema_version SET version = version - 1");
+    let of_bob = CallRecordQuery {
+        user: Some("bob".to_owned()),
+        ..CallRecordQuery::first(2)
+    };
+    let records = url.open(8).call_records(&of_bob).unwrap();
+    assert_eq!(records.len(), 1);
+    // Each is there again.
+    postgres.sql("indexes", without);
 }
 
 /// The database crashes and restarts under load: each change gets one result,

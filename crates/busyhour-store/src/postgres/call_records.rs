@@ -87,7 +87,8 @@ pub(super) fn read(
     let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
     let user = query.user.as_deref().map(storable);
     let outcome = query.outcome.as_deref().map(storable);
-    let rows = client.query(READ, &[&after, &from, &until, &user, &outcome, &limit]);
+    let text = if user.is_some() { READ_OF_USER } else { READ };
+    let rows = client.query(text, &[&after, &from, &until, &user, &outcome, &limit]);
     let rows = rows.and_then(|rows| rows.iter().map(row).collect());
     rows.map_err(|error| options.failed(&error))
 }
@@ -151,6 +152,19 @@ const LAST: &str = "SELECT coalesce(max(id), 0) FROM call_record";
 const READ: &str = "SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
     rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
     ending, ended_by, caller_flow, callee_flow FROM call_record \
-    WHERE id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
-    AND ($4::text IS NULL OR $4 IN (caller_user, callee_user, answered_user)) \
+    WHERE $4::text IS NULL AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
     AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6";
+/// By the three indexes, each in its order.
+const READ_OF_USER: &str = "WITH wanted AS (\
+    (SELECT * FROM call_record WHERE caller_user = $4 \
+    AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
+    AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6) \
+    UNION (SELECT * FROM call_record WHERE callee_user = $4 \
+    AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
+    AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6) \
+    UNION (SELECT * FROM call_record WHERE answered_user = $4 AND answered_user <> callee_user \
+    AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
+    AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6)) \
+    SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
+    rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
+    ending, ended_by, caller_flow, callee_flow FROM wanted ORDER BY id DESC LIMIT $6";

@@ -180,4 +180,12 @@ const MIGRATIONS: &[&str] = &[
         callee_flow TEXT
     );
 ",
+    // Who answers is seldom another one than who was called.
+    "
+    CREATE INDEX call_record_began ON call_record (began_at_ns);
+    CREATE INDEX call_record_caller ON call_record (caller_user, id);
+    CREATE INDEX call_record_callee ON call_record (callee_user, id);
+    CREATE INDEX call_record_answered ON call_record (answered_user, id)
+        WHERE answered_user <> callee_user;
+",
 ];

@@ -67,7 +67,7 @@ fn select(
     query: &CallRecordQuery,
 ) -> rusqlite::Result<Vec<CallRecordRow>> {
     let [after, from, until] = query.bounds();
-    let mut statement = connection.prepare(READ)?;
+    let mut statement = connection.prepare(&text(query))?;
     let values = params![
         after,
         from,
@@ -78,6 +78,24 @@ fn select(
     ];
     let rows = statement.query_map(values, row)?;
     rows.collect()
+}
+
+/// Asks by the index that fits: SQLite has no statistics to choose by.
+fn text(query: &CallRecordQuery) -> String {
+    if query.user.is_some() {
+        let of = |condition| {
+            format!("SELECT * FROM (SELECT id FROM call_record WHERE {condition} AND {WANTED})")
+        };
+        let ids = USERS.map(of).join(" UNION ");
+        return format!("{COLUMNS} FROM call_record WHERE id IN ({ids}) {LAST_FIRST}");
+    }
+    // The pages after the first begin where the one before has ended.
+    let by_time = query.after.is_none() && query.from.is_some() && query.until.is_some();
+    let how = match by_time {
+        true => "INDEXED BY call_record_began",
+        false => "NOT INDEXED",
+    };
+    format!("{COLUMNS} FROM call_record {how} WHERE ?4 IS NULL AND {WANTED}")
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<CallRecordRow> {
@@ -125,9 +143,72 @@ const REMOVE_OLD: &str = "DELETE FROM call_record WHERE id IN \
     (SELECT id FROM (SELECT id, ended_at_ns FROM call_record ORDER BY id LIMIT ?1) \
     WHERE ended_at_ns < ?2 OR id <= ?3)";
 const LAST: &str = "SELECT id FROM call_record ORDER BY id DESC LIMIT 1";
-const READ: &str = "SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
+const COLUMNS: &str = "SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
     rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
-    ending, ended_by, caller_flow, callee_flow FROM call_record \
-    WHERE id < ?1 AND began_at_ns >= ?2 AND began_at_ns < ?3 \
-    AND (?4 IS NULL OR ?4 IN (caller_user, callee_user, answered_user)) \
+    ending, ended_by, caller_flow, callee_flow";
+/// Which records of those that a condition leaves.
+const WANTED: &str = "id < ?1 AND began_at_ns >= ?2 AND began_at_ns < ?3 \
     AND (?5 IS NULL OR outcome = ?5) ORDER BY id DESC LIMIT ?6";
+const LAST_FIRST: &str = "ORDER BY id DESC LIMIT ?6";
+/// A user's calls, by an index each.
+const USERS: [&str; 3] = [
+    "caller_user = ?4",
+    "callee_user = ?4",
+    "answered_user = ?4 AND answered_user <> callee_user",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour::clock::UnixTime;
+
+    /// How SQLite goes through the table for a query.
+    fn plan(query: &CallRecordQuery) -> String {
+        let mut connection = Connection::open_in_memory().unwrap();
+        super::super::schema::migrate(&mut connection, Path::new("memory")).unwrap();
+        let explain = format!("EXPLAIN QUERY PLAN {}", text(query));
+        let mut statement = connection.prepare(&explain).unwrap();
+        let [after, from, until] = query.bounds();
+        let values = params![after, from, until, query.user, query.outcome, 10];
+        let lines = statement.query_map(values, |row| row.get::<_, String>(3));
+        lines
+            .unwrap()
+            .map(Result::unwrap)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn each_query_uses_the_index_that_fits() {
+        let all = CallRecordQuery::first(10);
+        let user = CallRecordQuery {
+            user: Some("alice".into()),
+            ..all.clone()
+        };
+        let plan_of_user = plan(&user);
+        for index in [
+            "call_record_caller",
+            "call_record_callee",
+            "call_record_answered",
+        ] {
+            assert!(plan_of_user.contains(index), "{plan_of_user}");
+        }
+        assert!(!plan_of_user.contains("SCAN call_record"), "{plan_of_user}");
+        let time = CallRecordQuery {
+            from: Some(UnixTime::from_secs(1)),
+            until: Some(UnixTime::from_secs(2)),
+            ..all.clone()
+        };
+        assert!(plan(&time).contains("call_record_began"));
+        for by_id in [
+            &all,
+            &CallRecordQuery {
+                after: Some(9),
+                ..time
+            },
+        ] {
+            let plan = plan(by_id);
+            assert!(plan.contains("INTEGER PRIMARY KEY"), "{plan}");
+        }
+    }
+}

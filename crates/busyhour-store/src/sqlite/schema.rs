@@ -181,6 +181,14 @@ const MIGRATIONS: &[&str] = &[
         callee_flow TEXT
     );
 ",
+    // Each ends with the id. Who answers is seldom another one than who was called.
+    "
+    CREATE INDEX call_record_began ON call_record (began_at_ns);
+    CREATE INDEX call_record_caller ON call_record (caller_user);
+    CREATE INDEX call_record_callee ON call_record (callee_user);
+    CREATE INDEX call_record_answered ON call_record (answered_user)
+        WHERE answered_user <> callee_user;
+",
 ];
 
 #[cfg(test)]
@@ -221,7 +229,7 @@ mod tests {
     #[test]
     fn a_database_before_records_of_calls_gets_their_table_and_keeps_the_rest() {
         let mut connection = Connection::open_in_memory().unwrap();
-        let before = MIGRATIONS.len() - 1;
+        let before = 6;
         connection
             .execute_batch(&MIGRATIONS[..before].concat())
             .unwrap();
@@ -237,6 +245,21 @@ mod tests {
             connection.query_row(&query, [], |row| row.get(0)).unwrap()
         };
         assert_eq!((count("setting"), count("call_record")), (1, 0));
+    }
+
+    #[test]
+    fn records_of_calls_are_kept_when_they_get_their_indexes() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&MIGRATIONS[..7].concat()).unwrap();
+        connection.pragma_update(None, "user_version", 7).unwrap();
+        let row = "INSERT INTO call_record VALUES (1, 'call', '', '', NULL, NULL, 'alice', 'bob', \
+            'bob', 1, NULL, NULL, 2, NULL, NULL, 'answered', 200, 'local-bye', NULL, '', NULL)";
+        connection.execute_batch(row).unwrap();
+        migrate(&mut connection, Path::new("memory")).unwrap();
+        let found = "SELECT id FROM call_record INDEXED BY call_record_callee \
+            WHERE callee_user = 'bob'";
+        let id: i64 = connection.query_row(found, [], |row| row.get(0)).unwrap();
+        assert_eq!(id, 1);
     }
 
     #[test]

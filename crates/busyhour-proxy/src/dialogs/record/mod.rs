@@ -9,11 +9,16 @@ use busyhour::{
     clock::{Instant, UnixTime},
 };
 use busyhour_registrar::watch::{DialogEnd, DialogState};
-use busyhour_sip::Flow;
+use busyhour_sip::{Flow, Message};
 
 pub use outcome::CallOutcome;
 
-use super::party::{Party, Role};
+use super::{
+    CALL_ID_LEN_MAX,
+    party::{Party, Role},
+    setup::identities_of,
+    table::kept,
+};
 
 /// A call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +59,39 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
+    /// Of an INVITE that was refused with this status before it was sent to anybody; `caller`
+    /// is known if it has proved who it is. `None` if its Call-ID is missing or too long.
+    pub fn refused(
+        at: UnixTime,
+        request: &Message<'_>,
+        caller: Option<&Party>,
+        (flow, status): (Flow, u16),
+    ) -> Option<Self> {
+        let identities = identities_of(request);
+        let uri = |role: Role| {
+            let identity = identities[role as usize].as_ref();
+            identity.map_or_else(|| "".into(), |identity| identity.uri.clone())
+        };
+        Some(Self {
+            call_id: kept(request.call_id().ok()?, CALL_ID_LEN_MAX)?,
+            caller: uri(Role::Caller),
+            callee: uri(Role::Callee),
+            caller_device: caller.and_then(|party| party.device.clone()),
+            answered_by: None,
+            began: at,
+            rang: None,
+            answered: None,
+            ended: at,
+            post_dial_delay: None,
+            talk_time: None,
+            status,
+            end: DialogEnd::Rejected,
+            ended_by: None,
+            caller_flow: flow_text(flow),
+            callee_flow: None,
+        })
+    }
+
     /// What became of it, in the words of its caller.
     pub fn outcome(&self) -> CallOutcome {
         CallOutcome::of(self)
@@ -86,12 +124,12 @@ pub struct LiveCall {
 }
 
 /// Both ends of a flow.
-pub(super) fn flow_text(party: &Party) -> Box<str> {
+pub(super) fn flow_text(flow: Flow) -> Box<str> {
     let Flow {
         transport,
         local,
         remote,
         ..
-    } = party.flow;
+    } = flow;
     format!("{}/{local}-{remote}", transport.parameter()).into()
 }

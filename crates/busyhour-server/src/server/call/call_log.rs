@@ -12,9 +12,11 @@ use super::super::{
     server_clock::ServerClock,
     stats::{CallOutcomeStats, CallRecordStats, counters::Counter, histogram::Histogram},
 };
+use super::refused_calls::{Caller, RefusedCalls};
 use crate::server::CallConfig;
 use busyhour::clock::Instant;
-use busyhour_proxy::dialogs::{CallOutcome, CallRecord, Role};
+use busyhour_proxy::dialogs::{CallOutcome, CallRecord, Party, Role};
+use busyhour_sip::{Flow, Message, Status};
 use busyhour_store::{
     CallRecordLimits, CallRecordQuery, CallRecordRow, Change, CommitError, Refused, StoreError,
 };
@@ -31,6 +33,9 @@ pub(in crate::server) struct CallLog {
     post_dial_delay: Histogram,
     stored: Counter,
     lost: Counter,
+    refused: RefusedCalls,
+    /// Calls that the server refused, without a record.
+    left_out: Counter,
     age_max: Duration,
     count_max: u64,
     persistence: Arc<Persistence>,
@@ -69,6 +74,8 @@ impl CallLog {
             post_dial_delay: Histogram::default(),
             stored: Counter::default(),
             lost: Counter::default(),
+            refused: RefusedCalls::new(),
+            left_out: Counter::default(),
             age_max: Duration::from_secs(days * DAY_SECONDS),
             count_max: config.records_max,
             persistence,
@@ -89,6 +96,27 @@ impl CallLog {
         let batch = state.take_batch();
         drop(state);
         self.commit(batch);
+    }
+
+    /// The server refuses an INVITE with this status before it is a call. `party` is the
+    /// caller, as far as that is known.
+    pub(super) fn note_refused(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        (flow, status): (Flow, Status),
+        caller: Caller,
+        party: Option<&Party>,
+    ) {
+        if !self.refused.admit(caller) {
+            return self.left_out.increment();
+        }
+        let at = self.clock.moment().unix;
+        let record = CallRecord::refused(at, message, party, (flow, status.code()));
+        let cseq = message.cseq().map_or(0, |cseq| cseq.number);
+        let record = record.filter(|record| !self.refused.is_repeated(record, cseq));
+        if let Some(record) = record {
+            self.note(vec![record]);
+        }
     }
 
     fn queue(&self, state: &mut State, record: &CallRecord) {
@@ -159,6 +187,7 @@ impl CallLog {
     /// Once a second: tries again what was not stored, and lets the store remove what is
     /// old.
     pub(in crate::server) fn sweep(self: &Arc<Self>) {
+        self.refused.sweep();
         let now = self.clock.now();
         let mut state = lock(&self.state);
         state.is_resting = false;
@@ -224,6 +253,7 @@ impl CallLog {
             waiting_capacity: WAITING_MAX as u64,
             stored: self.stored.get(),
             lost: self.lost.get(),
+            refused_left_out: self.left_out.get(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod permit;
 mod edge;
 mod target;
 mod probing;
+pub(super) mod refused_calls;
 pub(super) mod call_log;
 mod checked;
 pub(super) mod calls;

@@ -4,6 +4,7 @@
 use super::{
     checked::{Begin, Checked, Parties},
     edge::dialog_name,
+    refused_calls::Caller,
     target::{Located, Unavailable},
 };
 use crate::server::{
@@ -20,6 +21,12 @@ use busyhour_proxy::{
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
 use busyhour_sip::{Host, Method, SipUri, Status, Uri};
 use std::sync::Arc;
+
+/// Why a request goes nowhere, and who sent it if he has proved it.
+struct Declined {
+    refusal: Refusal,
+    proven: Option<Box<(Party, Holder)>>,
+}
 
 /// Where a request goes, and who takes part.
 struct Way {
@@ -91,11 +98,15 @@ impl Core {
                 Err(refusal) => {
                     self.log
                         .call_refused(message, request.flow, &refusal.to_string());
+                    self.record_refused(request, refusal.status(), None);
                     return self.calls.refuse(inbound, &refusal);
                 }
             };
         let way = match routing.is_in_dialog() {
-            true => self.within_dialog(request, &routing).map(Some),
+            true => {
+                let way = self.within_dialog(request, &routing);
+                way.map(Some).map_err(Declined::from)
+            }
             false => self.outside_of_dialog(request, &routing),
         };
         let way = match way {
@@ -104,18 +115,21 @@ impl Core {
             Ok(None) => return,
             // An ACK is never answered.
             Err(_) if is_ack => return,
-            Err(refusal) => return self.refuse_call(request, &refusal),
+            Err(Declined { refusal, proven }) => {
+                self.record_refused(request, refusal.status(), proven.as_deref());
+                return self.refuse_call(request, &refusal);
+            }
         };
         if is_ack {
             let target = way.located.targets.targets.first();
             let hop = target.map(|target| target.hops.first());
             return hop.map_or((), |hop| self.calls.forward_ack(inbound, &routing, hop));
         }
-        let account = way.account.as_deref();
+        let (account, holder) = (way.account.as_deref(), way.holder);
         let checked = Checked {
             inbound,
             routing: &routing,
-            holder: way.holder,
+            holder,
             located: way.located,
             parties: way.parties,
             is_from_peer: way.is_from_peer,
@@ -129,6 +143,8 @@ impl Core {
             }
             Err(excess) => {
                 let refusal = self.responder.no_room(excess, request.flow, account);
+                let proven = (Party::nobody(request.flow), holder);
+                self.record_refused(request, refusal.status(), Some(&proven));
                 self.refuse_call(request, &refusal);
             }
         }
@@ -144,6 +160,7 @@ impl Core {
         let Request { message, flow, .. } = *request;
         self.calls.counters.refused.increment();
         let refusal = self.responder.overloaded();
+        self.record_refused(request, refusal.status(), None);
         self.responder
             .refuse(message, flow, request.transaction, &refusal);
     }
@@ -203,9 +220,9 @@ impl Core {
         &self,
         request: &Request<'_>,
         routing: &Routing<'_>,
-    ) -> Result<Option<Way>, Refusal> {
+    ) -> Result<Option<Way>, Declined> {
         if request.message.method() == Some(Method::Ack) {
-            return Err(Refusal::NoDialog);
+            return Err(Refusal::NoDialog.into());
         }
         let called = Uri::parse(routing.request_uri());
         let called = called.as_ref().and_then(Uri::as_sip);
@@ -215,11 +232,22 @@ impl Core {
         let is_ours = self.domains.contain(&called.host);
         let abroad = self.peers.of_domain(called);
         if routing.next_route().is_some() || !is_ours && abroad.is_none() {
-            return Err(NOT_SERVED);
+            return Err(NOT_SERVED.into());
         }
         match self.peers.caller(request.flow) {
-            Some(_) if !is_ours || abroad.is_some() => Err(NOT_SERVED),
-            Some(peer) => self.call_of_peer(request, called, peer).map(Some),
+            Some(peer) => {
+                let way = match is_ours && abroad.is_none() {
+                    true => self.call_of_peer(request, called, peer),
+                    false => Err(NOT_SERVED),
+                };
+                way.map(Some).map_err(|refusal| Declined {
+                    refusal,
+                    proven: Some(Box::new((
+                        Party::peer(peer.name().clone(), request.flow),
+                        peer.holder(),
+                    ))),
+                })
+            }
             None => self.call_of_user(request, called, abroad),
         }
     }
@@ -251,45 +279,58 @@ impl Core {
         request: &Request<'_>,
         called: &SipUri<'_>,
         abroad: Option<&TrustedPeer>,
-    ) -> Result<Option<Way>, Refusal> {
-        let from = request.message.from()?;
+    ) -> Result<Option<Way>, Declined> {
+        let from = request.message.from().map_err(Refusal::from)?;
         let caller = match address_of_record(&from.uri, &self.domains) {
             _ if is_anonymous(&from.uri) => None,
             Ok(caller) => Some(caller),
             Err(_) if !self.admission.is_required() => None,
-            Err(_) => return Err(Refusal::Forbidden("Not Your Address")),
+            Err(_) => return Err(Refusal::Forbidden("Not Your Address").into()),
         };
         let sender = self.admission.admit_call(request, caller.as_deref())?;
         let Some(sender) = sender else {
             return Ok(None);
         };
-        let is_authenticated = sender.account().is_some();
-        let located = match abroad.filter(|_| is_authenticated) {
-            Some(peer) => self.locate_peer(peer, called)?,
-            None => {
-                let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
-                let beyond = self
-                    .peers
-                    .of_user(user_of(&aor))
-                    .filter(|_| is_authenticated);
-                match (self.locate(request, &aor, called), beyond) {
-                    (Err(Refusal::NotFound), Some(peer)) => self.locate_peer(peer, called)?,
-                    (located, _) => located?,
-                }
-            }
-        };
+        let account = sender.account();
         let party = match caller {
             Some(aor) => Party::device(Name::new(&aor), request.flow),
             None => Party::nobody(request.flow),
         };
-        let account = sender.account();
-        Ok(Some(Way {
-            located,
-            parties: Parties::Outside(party, account.map(Name::new)),
-            holder: self.holder(request.flow, account),
-            account: account.map(str::to_owned),
-            is_from_peer: false,
-        }))
+        let holder = self.holder(request.flow, account);
+        match self.locate_for_user(request, called, abroad, account.is_some()) {
+            Ok(located) => Ok(Some(Way {
+                located,
+                parties: Parties::Outside(party, account.map(Name::new)),
+                holder,
+                account: account.map(str::to_owned),
+                is_from_peer: false,
+            })),
+            Err(refusal) => Err(Declined {
+                refusal,
+                proven: Some(Box::new((party, holder))),
+            }),
+        }
+    }
+
+    /// Only who is authenticated may call beyond our own devices.
+    fn locate_for_user(
+        &self,
+        request: &Request<'_>,
+        called: &SipUri<'_>,
+        abroad: Option<&TrustedPeer>,
+        is_authenticated: bool,
+    ) -> Result<Located, Refusal> {
+        if let Some(peer) = abroad.filter(|_| is_authenticated) {
+            return self.locate_peer(peer, called);
+        }
+        let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
+        let beyond = self.peers.of_user(user_of(&aor));
+        match (self.locate(request, &aor, called), beyond) {
+            (Err(Refusal::NotFound), Some(peer)) if is_authenticated => {
+                self.locate_peer(peer, called)
+            }
+            (located, _) => located,
+        }
     }
 
     /// The addresses of a peer that are not down.
@@ -354,12 +395,42 @@ impl Core {
         bindings.unwrap_or_default()
     }
 
+    /// A call that the server refuses has a record as others have.
+    fn record_refused(
+        &self,
+        request: &Request<'_>,
+        status: Status,
+        proven: Option<&(Party, Holder)>,
+    ) {
+        let Request { message, flow, .. } = *request;
+        let is_new = request.essentials.to.tag().is_none();
+        if !is_new || message.method() != Some(Method::Invite) {
+            return;
+        }
+        let caller = match proven {
+            Some((_, holder)) => Caller::Proven(*holder),
+            None => Caller::Stranger(self.holder(flow, None)),
+        };
+        let party = proven.map(|(party, _)| party);
+        self.call_log
+            .note_refused(message, (flow, status), caller, party);
+    }
+
     fn refuse_call(&self, request: &Request<'_>, refusal: &Refusal) {
         let Request { message, flow, .. } = *request;
         self.calls.counters.refused.increment();
         self.log.call_refused(message, flow, refusal.reason());
         self.responder
             .refuse(message, flow, request.transaction, refusal);
+    }
+}
+
+impl From<Refusal> for Declined {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            refusal,
+            proven: None,
+        }
     }
 }
 

@@ -64,4 +64,7 @@ pub struct CallRecordStats {
     pub stored: u64,
     /// Records that found no room to wait, or came when the store was closed.
     pub lost: u64,
+    /// Calls that the server itself refused, and of which there is no record since there were
+    /// too many.
+    pub refused_left_out: u64,
 }
