@@ -107,6 +107,17 @@ impl Dialogs {
         call.party(call.dialogs.get(index)?, sender)
     }
 
+    /// Both sides of the dialog of a request with these names, if it is known and was answered,
+    /// and which of them sends.
+    pub fn parties(&self, request: &Message<'_>) -> Option<([Party; 2], Role)> {
+        let (handle, index, sender) = self.find_dialog(DialogName::of(request)?)?;
+        let call = self.calls.get(handle)?;
+        let dialog = call.dialogs.get(index)?;
+        let callee = call.party(dialog, Role::Callee)?;
+        let parties = [call.caller.clone(), callee.clone()];
+        dialog.is_confirmed.then_some((parties, sender))
+    }
+
     /// When [`expire`](Self::expire) has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         let next = self.calls.next_deadline();

@@ -3,6 +3,7 @@
 
 #[path = "../support/exchange.rs"]
 mod exchange;
+mod dialogs;
 mod lamps;
 mod log;
 mod peers;

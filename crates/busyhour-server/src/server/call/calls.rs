@@ -33,7 +33,8 @@ use busyhour_proxy::{
     Actions, Begun, EventKind, Inbound, LoopDetection, NextHop, Policy, Proxy, Received,
     RequestRefusal, Routing, TransactionId,
     dialogs::{
-        CallEvent, DialogActions, DialogPolicy, Dialogs, EndedFlow, ProbeOutcome, Role, RouteTokens,
+        CallEvent, DialogActions, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role,
+        RouteTokens,
     },
 };
 use busyhour_sip::{Flow, HeaderName, Message, Method, Status};
@@ -240,6 +241,12 @@ impl Calls {
         })
     }
 
+    /// Both sides of the dialog of a request, if it is known, and which of them sends.
+    pub(super) fn parties(&self, request: &Message<'_>) -> Option<([Party; 2], Role)> {
+        let shard = &self.shards[self.shard_of(request)];
+        shard.lock().dialogs.parties(request)
+    }
+
     /// Begins a request that was checked, and sends it to its targets.
     ///
     /// # Errors
@@ -421,9 +428,12 @@ impl Calls {
         message: &Message<'_>,
         act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
     ) -> R {
+        self.step_in(self.shard_of(message), Some(message), act)
+    }
+
+    fn shard_of(&self, message: &Message<'_>) -> usize {
         let call_id = message.header(HeaderName::CallId).unwrap_or("");
-        let index = self.hasher.hash_one(call_id) as usize % SHARDS;
-        self.step_in(index, Some(message), act)
+        self.hasher.hash_one(call_id) as usize % SHARDS
     }
 
     fn step_in<R>(

@@ -173,21 +173,10 @@ impl Core {
         request.message.method() == Some(Method::Invite) && user.is_some_and(is_it)
     }
 
-    /// The route's tokens say who takes part, and where the request goes (RFC 3261 §16.12).
-    /// Who has them was given them by us, in the dialog.
     fn within_dialog(&self, request: &Request<'_>, routing: &Routing<'_>) -> Result<Way, Refusal> {
-        let mut users = routing.own_routes().filter_map(|uri| uri.user);
-        let (Some(sender), Some(recipient)) = (users.next(), users.next()) else {
-            return Err(Refusal::NoDialog);
-        };
-        let mut pairs = Role::ALL.into_iter().filter_map(|role| {
-            let dialog = dialog_name(request.message, role);
-            let pair = self.calls.tokens().read_pair(sender, recipient, &dialog);
-            pair.ok().filter(|(_, sender)| *sender == role)
-        });
-        let Some((parties, sender)) = pairs.next() else {
-            self.calls.counters.untrusted_routes.increment();
-            return Err(Refusal::NoDialog);
+        let (parties, sender) = match routing.own_routes().next() {
+            Some(_) => self.parties_of_route(request, routing)?,
+            None => self.parties_of_names(request, routing)?,
         };
         let (from, to) = (&parties[sender as usize], &parties[sender.other() as usize]);
         let located = match self.peers.of(to) {
@@ -213,6 +202,43 @@ impl Core {
             account: None,
             holder: own.unwrap_or_else(|| self.holder(request.flow, None)),
         })
+    }
+
+    /// The route's tokens say who takes part, and where the request goes (RFC 3261 §16.12).
+    /// Who has them was given them by us, in the dialog.
+    fn parties_of_route(
+        &self,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+    ) -> Result<([Party; 2], Role), Refusal> {
+        let mut users = routing.own_routes().filter_map(|uri| uri.user);
+        let (Some(sender), Some(recipient)) = (users.next(), users.next()) else {
+            return Err(Refusal::NoDialog);
+        };
+        let mut pairs = Role::ALL.into_iter().filter_map(|role| {
+            let dialog = dialog_name(request.message, role);
+            let pair = self.calls.tokens().read_pair(sender, recipient, &dialog);
+            pair.ok().filter(|(_, sender)| *sender == role)
+        });
+        pairs.next().ok_or_else(|| {
+            self.calls.counters.untrusted_routes.increment();
+            Refusal::NoDialog
+        })
+    }
+
+    /// A telephone that sends everything here and forgets our route, as Twinkle does in calls
+    /// to Linphone: its Call-ID and tags name a dialog that it has, and it sends from where it
+    /// did so before.
+    fn parties_of_names(
+        &self,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+    ) -> Result<([Party; 2], Role), Refusal> {
+        let known = self.calls.parties(request.message);
+        let known = known.filter(|_| routing.next_route().is_none());
+        let is_its_sender =
+            |(parties, sender): &([Party; 2], Role)| parties[*sender as usize].flow == request.flow;
+        known.filter(is_its_sender).ok_or(Refusal::NoDialog)
     }
 
     /// `None` if the sender was asked who it is.

@@ -74,6 +74,13 @@ impl Located {
     /// ended: then those come first.
     pub(super) fn within_dialog(to: &Party, uri: &str, bindings: &[Binding]) -> Self {
         let token = to.flow;
+        if let Some(target) = of_instance(uri, token, bindings) {
+            let flow = target.hops.first().flow;
+            return Self {
+                targets: target.into(),
+                called: [Party { flow, ..to.clone() }].into(),
+            };
+        }
         let same = bindings.iter().filter(|one| one.contact.uri() == uri);
         let flows: Vec<_> = same.map(|one| hop_of(&one.contact).flow).collect();
         let has_moved = !flows.is_empty() && !flows.contains(&token);
@@ -192,6 +199,25 @@ impl Located {
         located.called = called.into();
         located
     }
+}
+
+/// A GRUU goes to the contacts of its instance (RFC 5627 §5.1), on the flow of the token
+/// first if it lives; `None` for another URI, or if the instance is not registered.
+fn of_instance(uri: &str, token: Flow, bindings: &[Binding]) -> Option<Target> {
+    let uri = Uri::parse(uri)?;
+    let instance = uri.as_sip()?.param("gr").flatten()?;
+    let contacts = bindings.iter().map(|binding| &binding.contact);
+    let mut same: Vec<_> = contacts
+        .filter(|contact| is_sip(contact) && contact.instance() == Some(instance))
+        .collect();
+    same.sort_by_key(|contact| (hop_of(contact).flow != token, !contact.is_reachable()));
+    let mut ways = same.into_iter().map(|contact| Way {
+        uri: Some(contact.uri().into()),
+        ..NextHop::registered(hop_of(contact).flow).into()
+    });
+    let mut target = Target::new(None, ways.next()?);
+    ways.for_each(|way| target.hops.push(way));
+    Some(target)
 }
 
 /// The way to a contact: the flow that it registered on, or the address in its URI if it

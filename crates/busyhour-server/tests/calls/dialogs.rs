@@ -1,0 +1,77 @@
+//! Requests within a dialog whose sender or target is not where the route says.
+
+use crate::{
+    established,
+    world::{ALICE, BOB, CAROL, Phone, World, header, phone, respond, within},
+};
+use busyhour_server::server::CallView;
+
+/// The ACK and BYE of a telephone that forgets the route, but sends everything to its proxy.
+#[test]
+fn a_caller_without_our_route_is_known_by_its_call_id_and_tags() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    world.call(ALICE, "bob", "call-1");
+    world.read_status(ALICE, "100");
+    let invite = world.read_request(BOB, "INVITE");
+    world.send(BOB, &respond(BOB, &invite, "200 OK"));
+    let answer = world.read_status(ALICE, "200");
+    let without = |text: &str| {
+        let lines = text.split_inclusive("\r\n");
+        lines
+            .filter(|line| !line.starts_with("Route:"))
+            .collect::<String>()
+    };
+    let ack = within(&mut world, ALICE, "ACK", 2, &answer, true);
+    world.send(ALICE, &without(&ack));
+    world.read_request(BOB, "ACK");
+    world.pass(60_000);
+    assert_eq!(world.server.calls(10).len(), 1, "its ACK was seen");
+
+    // Nobody else, though he may know all names.
+    let bye = without(&within(&mut world, ALICE, "BYE", 3, &answer, true));
+    world.send(CAROL, &bye.replace("192.0.2.7", "192.0.2.9"));
+    world.read_status(CAROL, "481");
+    assert_eq!(world.server.calls(10).len(), 1);
+    // Nor to somebody else's server.
+    let route = "Route: <sip:example.net;lr>\r\nFrom:";
+    let abroad = bye.replace("From:", route).replace("z9hG4bK", "z9hG4bKx");
+    world.send(ALICE, &abroad);
+    world.read_status(ALICE, "481");
+
+    world.send(ALICE, &bye);
+    let bye = world.read_request(BOB, "BYE");
+    world.send(BOB, &respond(BOB, &bye, "200 OK"));
+    world.read_status(ALICE, "200");
+    assert_eq!(world.server.calls(10), Vec::<CallView>::new());
+}
+
+/// RFC 5627 §5.1: alice's telephone has moved, and its Contact in the call is its GRUU.
+#[test]
+fn a_gruu_reaches_the_telephone_where_it_is_now() {
+    const MOVED: Phone = phone("alice", "192.0.2.77:5060");
+    const INSTANCE: &str = "urn:uuid:0c67446e-f1a1-11d9-94d3-000a95a0e128";
+    // With a reg-id it is known where it was before (RFC 5626 §6).
+    let parameters = format!(";reg-id=1;+sip.instance=\"<{INSTANCE}>\"\r\nSupported: outbound");
+    let mut world = World::new();
+    world.register_with(ALICE, &parameters);
+    world.register(BOB);
+    let answer = established(&mut world, "call-1");
+    world.register_with(MOVED, &parameters);
+    let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
+    let gruu = format!("BYE sip:alice@example.com;gr={INSTANCE} SIP/2.0");
+    let bye = bye.replacen("BYE sip:alice@192.0.2.7:5060 SIP/2.0", &gruu, 1);
+    world.send(BOB, &bye);
+    let phones = [MOVED, ALICE];
+    let reached = phones
+        .into_iter()
+        .find_map(|it| Some((it, world.try_read(it)?)));
+    let (reached, bye) = reached.expect("the BYE");
+    assert_eq!(reached.address, MOVED.address);
+    assert!(bye.starts_with("BYE sip:alice@192.0.2.77:5060 "), "{bye}");
+    assert_eq!(header(&bye, "Call-ID"), "call-1");
+    world.send(MOVED, &respond(MOVED, &bye, "200 OK"));
+    world.read_status(BOB, "200");
+}
