@@ -97,6 +97,15 @@ impl Transport {
         self != Self::Udp
     }
 
+    /// As it stands in Via.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+            Self::Tls => "TLS",
+        }
+    }
+
     /// As it stands in a `transport` parameter (RFC 3261 §19.1.1).
     pub fn parameter(self) -> &'static str {
         match self {
@@ -120,11 +129,7 @@ impl Transport {
 impl Display for Transport {
     /// As it stands in Via.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Udp => "UDP",
-            Self::Tcp => "TCP",
-            Self::Tls => "TLS",
-        })
+        f.write_str(self.name())
     }
 }
 

@@ -428,10 +428,10 @@ impl<E: Edge> Shared<E> {
 
     /// Our Via up to the value of its branch.
     fn put_via(&mut self, flow: Flow) {
-        use std::fmt::Write;
         self.via.clear();
-        // Writing to a String can't fail.
-        let _ = write!(self.via, "SIP/2.0/{} ", flow.transport);
+        self.via.push_str("SIP/2.0/");
+        self.via.push_str(flow.transport.name());
+        self.via.push(' ');
         self.edge.put_sent_by(flow, &mut self.via);
         if !flow.transport.is_reliable() {
             self.via.push_str(";rport");

@@ -38,7 +38,8 @@ pub struct Proxy<E: Edge> {
     timers: TimerQueue<u32>,
     shared: Shared<E>,
     loops: LoopDetection,
-    hashers: [FixedState; 3],
+    key_hashers: [FixedState; 2],
+    nonce_hasher: FixedState,
     serial: u64,
     held_bytes: u64,
     /// What was kept with requests that ended, until their events are handled.
@@ -83,14 +84,15 @@ impl<E: Edge> Proxy<E> {
     /// all tables of a server need the same `loops`, and each a seed of its own.
     pub fn new(policy: Policy, edge: E, pool: BufferPool, loops: LoopDetection, seed: u64) -> Self {
         let hasher = FixedState::with_seed(seed);
-        let seeds = [0u8, 1, 2].map(|part| hasher.hash_one(part));
+        let part = |part: u8| FixedState::with_seed(hasher.hash_one(part));
         Self {
             contexts: Slots::new(),
             keys: HashTable::new(),
             timers: TimerQueue::new(),
             shared: Shared::new(policy, edge, pool),
             loops,
-            hashers: seeds.map(FixedState::with_seed),
+            key_hashers: [part(0), part(1)],
+            nonce_hasher: part(2),
             serial: 0,
             held_bytes: 0,
             ended: Vec::new(),
@@ -436,7 +438,7 @@ impl<E: Edge> Proxy<E> {
         self.serial += 1;
         let id = TransactionId {
             slot,
-            nonce: self.hashers[2].hash_one(self.serial),
+            nonce: self.nonce_hasher.hash_one(self.serial),
         };
         let timers = self.shared.policy.timers;
         let is_invite = message.method() == Some(Method::Invite);
@@ -524,7 +526,7 @@ impl<E: Edge> Proxy<E> {
     /// §17.2.3), long enough that two never share it. ACK and CANCEL have that of their
     /// INVITE.
     fn key(&self, request: &Message<'_>) -> u128 {
-        let [low, high, _] = self.hashers.each_ref().map(|hasher| {
+        let [low, high] = self.key_hashers.each_ref().map(|hasher| {
             let mut state = hasher.build_hasher();
             hash_request(request, &mut state);
             state.finish()

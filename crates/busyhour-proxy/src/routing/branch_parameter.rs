@@ -1,6 +1,6 @@
 //! The branch parameter of our Via: names the transaction, and shows loops.
 
-use std::fmt::Write;
+use busyhour_sip::write_hex;
 
 /// Which branch of which transaction a request was sent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,23 +17,20 @@ impl BranchParameter {
     /// Appends the parameter's value: magic cookie, `bh`, the loop hash, the transaction,
     /// the branch.
     pub fn write(&self, loop_hash: u64, out: &mut String) {
-        let Self {
-            slot,
-            nonce,
-            number,
-        } = self;
-        // Writing to a String can't fail.
-        let _ = write!(
-            out,
-            "{COOKIE}{STATEFUL}{loop_hash:016x}{slot:08x}{nonce:016x}{number:04x}"
-        );
+        let mut digits = [0; DIGITS];
+        write_hex(&mut digits[..16], &loop_hash.to_be_bytes());
+        write_hex(&mut digits[16..24], &self.slot.to_be_bytes());
+        write_hex(&mut digits[24..40], &self.nonce.to_be_bytes());
+        write_hex(&mut digits[40..], &self.number.to_be_bytes());
+        put(out, STATEFUL, &digits);
     }
 
     /// Reads what [`write`](Self::write) wrote.
     pub fn parse(branch: &str) -> Option<Self> {
         let digits = branch.strip_prefix(COOKIE)?.strip_prefix(STATEFUL)?;
         let hex = |from: usize, to: usize| u64::from_str_radix(digits.get(from..to)?, 16).ok();
-        let is_whole = digits.len() == 44 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_whole =
+            digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         Some(Self {
             slot: hex(16, 24).filter(|_| is_whole)? as u32,
             nonce: hex(24, 40)?,
@@ -44,7 +41,10 @@ impl BranchParameter {
     /// Appends the value for a request that is forwarded without a transaction
     /// (RFC 3261 §16.11): `received` is a hash of the branch with which it came.
     pub fn write_stateless(loop_hash: u64, received: u64, out: &mut String) {
-        let _ = write!(out, "{COOKIE}{STATELESS}{loop_hash:016x}{received:016x}");
+        let mut digits = [0; 32];
+        write_hex(&mut digits[..16], &loop_hash.to_be_bytes());
+        write_hex(&mut digits[16..], &received.to_be_bytes());
+        put(out, STATELESS, &digits);
     }
 
     /// The loop hash in a branch parameter of ours.
@@ -57,6 +57,15 @@ impl BranchParameter {
     }
 }
 
+fn put(out: &mut String, kind: &str, digits: &[u8]) {
+    out.push_str(COOKIE);
+    out.push_str(kind);
+    // Digits are ASCII.
+    out.push_str(std::str::from_utf8(digits).unwrap_or(""));
+}
+
+/// Of the loop hash, the place, what nobody can guess, and the branch.
+const DIGITS: usize = 16 + 8 + 16 + 4;
 /// RFC 3261 §8.1.1.7.
 const COOKIE: &str = "z9hG4bK";
 const STATEFUL: &str = "bh";

@@ -139,7 +139,7 @@ impl<'a> Routing<'a> {
         }
         let mut own = usize::from(self.own[0].is_some());
         let mut left =
-            request.routes(HeaderName::Route).count() - usize::from(self.rest.drops_last);
+            request.elements(HeaderName::Route).count() - usize::from(self.rest.drops_last);
         while left > 0 {
             left -= 1;
             let Some(route) = routes.next().transpose()? else {

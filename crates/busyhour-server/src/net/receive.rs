@@ -1,6 +1,7 @@
 use super::{
     BATCH_LEN, Datagram,
     local::local_of,
+    send::SendQueue,
     stats::{SocketCounters, add},
 };
 use crate::server::ReadMode;
@@ -36,6 +37,8 @@ pub(super) struct Receiver {
     pub(super) socket: Arc<UdpSocket>,
     pub(super) local: SocketAddr,
     pub(super) buffers: BufferPool,
+    /// What leaves through the same socket.
+    pub(super) queue: Arc<SendQueue>,
     pub(super) counters: Arc<SocketCounters>,
     /// Readable once the receiver shall end.
     pub(super) stop: Arc<EventFd>,
@@ -109,7 +112,8 @@ impl Receiver {
         batch.receive(len, &self.socket)
     }
 
-    /// A few are processed here, one by one; more are left to the pool's workers.
+    /// A few are processed here, one by one; more are left to the pool's workers. What this
+    /// thread sends meanwhile leaves together, after every few.
     fn hand_on(
         &self,
         batch: &mut ReceiveBatch,
@@ -119,6 +123,7 @@ impl Receiver {
         add(&self.counters.receive_calls, 1);
         let are_few = batch.arrivals.len() < FEW;
         let since = batch.is_stamped.then(fresh_since);
+        let sends = self.queue.put_off(&self.socket, &self.counters);
         for index in 0..batch.arrivals.len() {
             let ReceivedMeta {
                 len, source, local, ..
@@ -145,6 +150,9 @@ impl Receiver {
                 (None, _) => add(&self.counters.dropped_no_buffer, 1),
                 // No family but IP ever arrives on an IP socket.
                 (_, None) => add(&self.counters.receive_errors, 1),
+            }
+            if index % FEW == FEW - 1 {
+                sends.send();
             }
         }
     }

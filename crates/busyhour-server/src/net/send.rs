@@ -9,7 +9,7 @@ use nix::{
     sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg},
 };
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     io::IoSlice,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -18,6 +18,11 @@ use std::{
 };
 
 /// The bounded queue of datagrams that leave through one socket.
+///
+/// Who queues the first one sends all that wait, those that others queue meanwhile included.
+/// A thread that receives [puts off](Self::put_off) what it queues until it has handled a few
+/// datagrams: then one system call sends it all, and the peer is woken once. Another thread
+/// that queues something in between sends it all at once, so that nothing is out of order.
 pub(super) struct SendQueue {
     waiting: Mutex<Waiting>,
     /// Datagrams that are being given to the kernel; only the thread that set
@@ -68,7 +73,7 @@ impl SendQueue {
                 add(&counters.dropped_send_queue, 1);
                 return false;
             }
-            Queued::Theirs => {}
+            Queued::Theirs | Queued::PutOff => {}
             Queued::Ours => self.drain(socket, counters),
         }
         true
@@ -85,6 +90,21 @@ impl SendQueue {
         self.capacity
     }
 
+    /// From now on this thread does not send what it queues, until the guard
+    /// [sends](PutOff::send) it or is dropped, or a whole batch waits.
+    pub(super) fn put_off<'a>(
+        &'a self,
+        socket: &'a UdpSocket,
+        counters: &'a SocketCounters,
+    ) -> PutOff<'a> {
+        PUT_OFF.set(self.address());
+        PutOff {
+            queue: self,
+            socket,
+            counters,
+        }
+    }
+
     fn queue(&self, outgoing: Outgoing) -> Queued {
         let mut waiting = self.waiting();
         if waiting.datagrams.len() >= self.capacity {
@@ -92,11 +112,15 @@ impl SendQueue {
         }
         waiting.datagrams.push_back(outgoing);
         waiting.len_high_water = waiting.len_high_water.max(waiting.datagrams.len());
-        if std::mem::replace(&mut waiting.sending, true) {
-            Queued::Theirs
-        } else {
-            Queued::Ours
+        if PUT_OFF.get() == self.address() && waiting.datagrams.len() < BATCH_LEN {
+            return Queued::PutOff;
         }
+        waiting.take_turn()
+    }
+
+    /// What tells this queue from others as long as it lives.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     fn drain(&self, socket: &UdpSocket, counters: &SocketCounters) {
@@ -123,6 +147,45 @@ impl SendQueue {
     }
 }
 
+impl Waiting {
+    /// Whose turn it is to send.
+    fn take_turn(&mut self) -> Queued {
+        match std::mem::replace(&mut self.sending, true) {
+            true => Queued::Theirs,
+            false => Queued::Ours,
+        }
+    }
+}
+
+/// What its thread queues is put off, for as long as it lives.
+pub(super) struct PutOff<'a> {
+    queue: &'a SendQueue,
+    socket: &'a UdpSocket,
+    counters: &'a SocketCounters,
+}
+
+impl PutOff<'_> {
+    /// Sends what waits, unless another thread is sending.
+    pub(super) fn send(&self) {
+        let mut waiting = self.queue.waiting();
+        if waiting.datagrams.is_empty() {
+            return;
+        }
+        let turn = waiting.take_turn();
+        drop(waiting);
+        if let Queued::Ours = turn {
+            self.queue.drain(self.socket, self.counters);
+        }
+    }
+}
+
+impl Drop for PutOff<'_> {
+    fn drop(&mut self) {
+        PUT_OFF.set(0);
+        self.send();
+    }
+}
+
 enum Queued {
     /// There was no room.
     Full,
@@ -130,6 +193,8 @@ enum Queued {
     Theirs,
     /// Nobody was sending: the caller must.
     Ours,
+    /// The thread sends it a little later.
+    PutOff,
 }
 
 /// The socket, for as long as one thread drains the queue.
@@ -228,6 +293,8 @@ fn of_same_address(batch: &[Outgoing]) -> &[Outgoing] {
 const NO_MESSAGES: &[ControlMessage<'static>] = &[];
 
 thread_local! {
+    /// The queue for which this thread puts sending off; 0 for none.
+    static PUT_OFF: Cell<usize> = const { Cell::new(0) };
     /// Room for one call's headers; it holds raw pointers, so each thread has its own.
     static HEADERS: RefCell<MultiHeaders<SockaddrStorage>> =
         RefCell::new(MultiHeaders::preallocate(BATCH_LEN, None));
@@ -265,5 +332,59 @@ mod tests {
             "sending ends with an empty queue"
         );
         assert!(matches!(queue.queue(outgoing()), Queued::Ours));
+    }
+
+    #[test]
+    fn what_is_put_off_is_sent_together_in_order_by_the_thread_or_by_another() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (queue, counters) = (SendQueue::new(100), SocketCounters::default());
+        let send = |text: &[u8]| {
+            let outgoing = Outgoing {
+                to: peer.local_addr().unwrap(),
+                from: None,
+                payload: buffers.copy_from(text).unwrap(),
+            };
+            assert!(queue.send(&socket, &counters, outgoing));
+        };
+        let received = || {
+            let mut bytes = [0; 8];
+            let length = peer.recv(&mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes[..length]).into_owned()
+        };
+        let put_off = queue.put_off(&socket, &counters);
+        send(b"1");
+        send(b"2");
+        assert_eq!(queue.len().0, 2);
+        put_off.send();
+        assert_eq!((received(), received()), ("1".into(), "2".into()));
+        assert_eq!(counters.read().send_calls, 1);
+
+        send(b"3");
+        std::thread::scope(|scope| scope.spawn(|| send(b"4")).join().unwrap());
+        assert_eq!((received(), received()), ("3".into(), "4".into()));
+        send(b"5");
+        drop(put_off);
+        assert_eq!(received(), "5");
+        send(b"6");
+        assert_eq!((received(), queue.len().0), ("6".into(), 0));
+    }
+
+    #[test]
+    fn a_whole_batch_is_not_put_off() {
+        let buffers = BufferPool::builder().build().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (queue, counters) = (SendQueue::new(1000), SocketCounters::default());
+        let _put_off = queue.put_off(&socket, &counters);
+        for count in 1..=BATCH_LEN {
+            let outgoing = Outgoing {
+                to: socket.local_addr().unwrap(),
+                from: None,
+                payload: buffers.copy_from(b"x").unwrap(),
+            };
+            assert!(queue.send(&socket, &counters, outgoing));
+            assert_eq!(queue.len().0, count % BATCH_LEN);
+        }
     }
 }

@@ -88,7 +88,7 @@ pub struct Datagram {
 struct Port {
     socket: Arc<UdpSocket>,
     local: SocketAddr,
-    queue: SendQueue,
+    queue: Arc<SendQueue>,
     counters: Arc<SocketCounters>,
 }
 
@@ -264,7 +264,7 @@ impl Port {
         Ok(Self {
             local,
             socket: Arc::new(socket),
-            queue: SendQueue::new(options.send_queue_len_max),
+            queue: Arc::new(SendQueue::new(options.send_queue_len_max)),
             counters: Arc::default(),
         })
     }
@@ -274,6 +274,7 @@ impl Port {
             socket: self.socket.clone(),
             local: self.local,
             buffers,
+            queue: self.queue.clone(),
             counters: self.counters.clone(),
             stop,
         }

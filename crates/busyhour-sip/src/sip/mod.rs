@@ -25,7 +25,7 @@ pub use read::message_index::MessageIndex;
 pub use read::validate::Essentials;
 pub use read::vias::ViaIter;
 pub use status::Status;
-pub use text::digits::write_hex;
+pub use text::digits::{push_socket_address, write_hex};
 pub use text::lex::{ListIter, unescape};
 pub use text::write::{HeaderValue, Output, SliceOutput};
 pub use values::address::Address;

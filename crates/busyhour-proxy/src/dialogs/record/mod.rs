@@ -9,7 +9,7 @@ use busyhour::{
     clock::{Instant, UnixTime},
 };
 use busyhour_registrar::watch::{DialogEnd, DialogState};
-use busyhour_sip::{Flow, Message};
+use busyhour_sip::{Flow, Message, push_socket_address};
 
 pub use outcome::CallOutcome;
 
@@ -131,5 +131,14 @@ pub(super) fn flow_text(flow: Flow) -> Box<str> {
         remote,
         ..
     } = flow;
-    format!("{}/{local}-{remote}", transport.parameter()).into()
+    let mut text = String::with_capacity(FLOW_TEXT_LEN_USUAL);
+    text.push_str(transport.parameter());
+    text.push('/');
+    push_socket_address(&mut text, local);
+    text.push('-');
+    push_socket_address(&mut text, remote);
+    text.into()
 }
+
+/// Two IPv4 addresses with their ports.
+const FLOW_TEXT_LEN_USUAL: usize = 48;

@@ -183,6 +183,9 @@ impl Peers {
 
     /// A response, if it answers one of the probes.
     pub(in crate::server) fn answered(&self, response: &Message<'_>, status: u16) -> bool {
+        if self.peers.is_empty() {
+            return false;
+        }
         let via = response.via().ok();
         let branch = via.as_ref().and_then(|via| via.branch());
         let Some(rest) = branch.and_then(|branch| branch.strip_prefix(BRANCH)) else {

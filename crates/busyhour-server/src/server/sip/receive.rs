@@ -38,12 +38,14 @@ impl Core {
             return self.keep_alive(flow, datagram);
         }
         match Message::parse(datagram) {
-            Ok(message) => {
+            Ok(mut message) => {
                 self.responder.tap().see(Direction::In, flow, datagram);
                 match message.start() {
-                    Start::Request { method, .. } => self.request(&message, method, flow, datagram),
+                    Start::Request { method, .. } => {
+                        self.request(&mut message, method, flow, datagram);
+                    }
                     Start::Response { status, .. } => {
-                        self.response(&message, status, flow, datagram)
+                        self.response(&mut message, status, flow, datagram);
                     }
                 }
             }
@@ -89,7 +91,7 @@ impl Core {
     }
 
     /// A response answers a probe, one of our NOTIFYs, or a request that we forwarded.
-    fn response(&self, message: &Message<'_>, status: u16, flow: Flow, datagram: &Buffer) {
+    fn response(&self, message: &mut Message<'_>, status: u16, flow: Flow, datagram: &Buffer) {
         let traffic = &self.responder.traffic;
         if self.devices.flows.is_probing() && answers_options(message) {
             return self.devices.flows.counters.probes_answered.increment();
@@ -98,12 +100,13 @@ impl Core {
             return;
         }
         let Some((tag, cseq)) = notify_of(message) else {
+            let is_valid = message.keep_essentials().is_ok();
             let inbound = Inbound {
                 message,
                 datagram,
                 flow,
             };
-            if message.essentials().is_err() || !self.calls.response(&inbound) {
+            if !is_valid || !self.calls.response(&inbound) {
                 traffic.stray_responses.increment();
             }
             return;
@@ -120,18 +123,19 @@ impl Core {
 
     fn request(
         self: &Arc<Self>,
-        message: &Message<'_>,
+        message: &mut Message<'_>,
         method: Method<'_>,
         flow: Flow,
         datagram: &Buffer,
     ) {
-        let essentials = match message.essentials() {
+        let essentials = match message.keep_essentials() {
             Ok(essentials) => essentials,
             Err(error) => {
                 self.responder.traffic.malformed_answered.increment();
                 return self.responder.refuse_malformed(message, flow, error);
             }
         };
+        let message = &*message;
         let transaction = self.responder.transactions().key(message, flow.remote);
         let request = Request {
             message,
@@ -258,8 +262,9 @@ fn answers_options(message: &Message<'_>) -> bool {
 /// Our tag and the CSeq number of the NOTIFY that a response answers.
 fn notify_of<'a>(message: &Message<'a>) -> Option<(&'a str, u32)> {
     let cseq = message.cseq().ok()?;
-    let tag = Dialog::tag_in_branch(message.via().ok()?.branch()?)?;
-    (cseq.method == Method::Notify).then_some((tag, cseq.number))
+    let via = (cseq.method == Method::Notify).then(|| message.via().ok())?;
+    let tag = Dialog::tag_in_branch(via?.branch()?)?;
+    Some((tag, cseq.number))
 }
 
 const ALLOW: &str = "REGISTER, SUBSCRIBE, PUBLISH, OPTIONS, INVITE, ACK, CANCEL, BYE, UPDATE, PRACK, INFO, REFER, \

@@ -80,9 +80,13 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`ParseError::Missing`] or [`ParseError::Malformed`].
     pub fn via(&self) -> Result<Via<'a>, ParseError> {
-        self.vias()
-            .next()
-            .unwrap_or(Err(ParseError::Missing(HeaderName::Via)))
+        match self.kept {
+            Some(kept) => Ok(kept.via),
+            None => self
+                .vias()
+                .next()
+                .unwrap_or(Err(ParseError::Missing(HeaderName::Via))),
+        }
     }
 
     /// Every Via, the latest hop first.
@@ -95,7 +99,10 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
     pub fn from(&self) -> Result<Address<'a>, ParseError> {
-        self.required(HeaderName::From, with_plain_tag)
+        match self.kept {
+            Some(kept) => Ok(kept.from),
+            None => self.required(HeaderName::From, with_plain_tag),
+        }
     }
 
     /// To.
@@ -103,7 +110,10 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
     pub fn to(&self) -> Result<Address<'a>, ParseError> {
-        self.required(HeaderName::To, with_plain_tag)
+        match self.kept {
+            Some(kept) => Ok(kept.to),
+            None => self.required(HeaderName::To, with_plain_tag),
+        }
     }
 
     /// Call-ID; compare it byte by byte.
@@ -120,7 +130,10 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`ParseError::Missing`], [`ParseError::Repeated`] or [`ParseError::Malformed`].
     pub fn cseq(&self) -> Result<CSeq<'a>, ParseError> {
-        self.required(HeaderName::CSeq, CSeq::parse)
+        match self.kept {
+            Some(kept) => Ok(kept.cseq),
+            None => self.required(HeaderName::CSeq, CSeq::parse),
+        }
     }
 
     /// The Contact headers. A `*` beside other contacts is malformed.

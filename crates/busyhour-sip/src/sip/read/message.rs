@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use crate::sip::read::header_index::HeaderIndex;
 use crate::sip::read::message_index::{BLANK_LINE_LEN, MessageIndex, StartIndex};
 use crate::sip::text::lex::{self, DIGIT, SPACE, TOKEN};
-use crate::sip::{HeaderName, Limits, Method, Output, ParseError, Uri};
+use crate::sip::{Essentials, HeaderName, Limits, Method, Output, ParseError, Uri};
 
 /// A request or response that borrows the datagram it came in.
 #[derive(Clone)]
@@ -16,6 +16,8 @@ pub struct Message<'a> {
     pub(in crate::sip) index: Cow<'a, MessageIndex>,
     start: Start<'a>,
     body: &'a [u8],
+    /// What was read, and would be read again.
+    pub(in crate::sip) kept: Option<Essentials<'a>>,
 }
 
 /// The first line of a message.
@@ -95,6 +97,7 @@ impl<'a> Message<'a> {
             index,
             start,
             body,
+            kept: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Whether a message has the headers that RFC 3261 §8.1.1 requires of every message.
 
-use crate::sip::{Address, Contacts, HeaderName, Message, ParseError, Start, Uri, Via};
+use crate::sip::{Address, CSeq, Contacts, HeaderName, Message, ParseError, Start, Uri, Via};
 
 /// Parsed headers of a valid message, so that callers need not parse them again.
 #[derive(Clone, Copy, Debug)]
@@ -9,8 +9,12 @@ pub struct Essentials<'a> {
     pub request_uri: Option<Uri<'a>>,
     /// The topmost Via.
     pub via: Via<'a>,
+    /// From.
+    pub from: Address<'a>,
     /// To.
     pub to: Address<'a>,
+    /// CSeq.
+    pub cseq: CSeq<'a>,
 }
 
 impl<'a> Message<'a> {
@@ -32,6 +36,9 @@ impl<'a> Message<'a> {
     /// # Errors
     /// As [`Message::validate`].
     pub fn essentials(&self) -> Result<Essentials<'a>, ParseError> {
+        if let Some(kept) = self.kept {
+            return Ok(kept);
+        }
         let request_uri = match self.start() {
             Start::Request { .. } => Some(self.valid_request_uri()?),
             Start::Response { .. } => None,
@@ -39,13 +46,36 @@ impl<'a> Message<'a> {
         let essentials = Essentials {
             request_uri,
             via: self.valid_via()?,
-            to: self.valid_to()?,
+            from: self.from()?,
+            to: self.to()?,
+            cseq: self.valid_cseq()?,
         };
         self.validate_contacts()?;
         self.expires()?;
         self.max_forwards()?;
         self.event()?;
         self.content_type()?;
+        Ok(essentials)
+    }
+
+    /// Reads the essentials and keeps them, so that [`Message::via`], [`Message::from`],
+    /// [`Message::to`] and [`Message::cseq`] need not read them again.
+    ///
+    /// ```
+    /// use busyhour_sip::Message;
+    /// let text = b"OPTIONS sip:a@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\n\
+    ///     From: <sip:b@example.org>;tag=1\r\nTo: <sip:a@example.org>\r\nCall-ID: 1\r\nCSeq: 7 OPTIONS\r\n\r\n";
+    /// let mut message = Message::parse(text)?;
+    /// let essentials = message.keep_essentials()?;
+    /// assert_eq!(message.from()?, essentials.from);
+    /// # Ok::<(), busyhour_sip::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Message::validate`]; then nothing is kept.
+    pub fn keep_essentials(&mut self) -> Result<Essentials<'a>, ParseError> {
+        let essentials = self.essentials()?;
+        self.kept = Some(essentials);
         Ok(essentials)
     }
 
@@ -57,15 +87,13 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// To, in a message that has all that names a dialog.
-    fn valid_to(&self) -> Result<Address<'a>, ParseError> {
-        self.from()?;
-        let to = self.to()?;
+    /// CSeq, which names the method of the request, in a message that has a Call-ID.
+    fn valid_cseq(&self) -> Result<CSeq<'a>, ParseError> {
         self.call_id()?;
-        let method = self.cseq()?.method;
+        let cseq = self.cseq()?;
         match self.method() {
-            Some(of_request) if of_request != method => Err(ParseError::MethodMismatch),
-            _ => Ok(to),
+            Some(of_request) if of_request != cseq.method => Err(ParseError::MethodMismatch),
+            _ => Ok(cseq),
         }
     }
 

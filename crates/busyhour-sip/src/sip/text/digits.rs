@@ -1,7 +1,8 @@
 //! Digits and addresses as text, written without the formatting machinery: a
 //! response has a dozen of them, and that would cost more than all the rest.
 
-use std::net::Ipv4Addr;
+use std::fmt::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 
 /// The text of an IPv4 address.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,28 @@ pub fn write_hex(digits: &mut [u8], bytes: &[u8]) {
     }
 }
 
+/// Appends an address and its port as they stand in a URI.
+///
+/// ```
+/// let mut uri = String::from("sip:");
+/// busyhour_sip::push_socket_address(&mut uri, "192.0.2.1:5060".parse()?);
+/// assert_eq!(uri, "sip:192.0.2.1:5060");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+pub fn push_socket_address(text: &mut String, address: SocketAddr) {
+    match address {
+        SocketAddr::V4(address) => {
+            text.push_str(Ipv4Text::new(*address.ip()).as_str());
+            text.push(':');
+            text.push_str(itoa::Buffer::new().format(address.port()));
+        }
+        SocketAddr::V6(address) => {
+            // Writing to a String can't fail.
+            let _ = write!(text, "{address}");
+        }
+    }
+}
+
 static HEX: [[u8; 2]; 256] = hex();
 
 const fn hex() -> [[u8; 2]; 256] {
@@ -68,6 +91,15 @@ mod tests {
                 let text = Ipv4Text::new(address);
                 prop_assert_eq!(text.as_str(), address.to_string());
             }
+        }
+
+        #[test]
+        fn addresses_with_ports_are_written_as_by_display(
+            address in any::<(std::net::IpAddr, u16)>().prop_map(SocketAddr::from),
+        ) {
+            let mut text = String::new();
+            push_socket_address(&mut text, address);
+            prop_assert_eq!(text, address.to_string());
         }
 
         #[test]
