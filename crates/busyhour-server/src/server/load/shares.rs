@@ -42,7 +42,7 @@ pub(in crate::server) type Cells = [u16; ROWS];
 
 /// One resource: its bound, and how much each holder has.
 pub(in crate::server) struct Shares {
-    rows: [Row; ROWS],
+    rows: [BlockRow; ROWS],
     used: AtomicU64,
     bound: u64,
     by_source: u64,
@@ -51,7 +51,7 @@ pub(in crate::server) struct Shares {
 
 /// One cell for each value of a part of a hash. They are made in blocks: one by one takes a
 /// build without optimization a millisecond for each resource.
-struct Row(Box<[[AtomicU64; BLOCK]]>);
+struct BlockRow(Box<[[AtomicU64; BLOCK]]>);
 
 /// The parts of each resource that one may hold.
 #[derive(Debug, Clone, Copy)]
@@ -125,13 +125,13 @@ impl Holder {
     }
 }
 
-impl Row {
+impl BlockRow {
     fn cells(&self) -> &[AtomicU64] {
         self.0.as_flattened()
     }
 }
 
-impl Default for Row {
+impl Default for BlockRow {
     fn default() -> Self {
         let block = || [const { AtomicU64::new(0) }; BLOCK];
         Self(std::iter::repeat_with(block).take(CELLS / BLOCK).collect())
@@ -142,7 +142,7 @@ impl Shares {
     pub(in crate::server) fn new(bound: u64, parts: Parts) -> Self {
         let part = |percent| part(bound, percent).max(parts.least).min(bound);
         Self {
-            rows: std::array::from_fn(|_| Row::default()),
+            rows: std::array::from_fn(|_| BlockRow::default()),
             used: AtomicU64::new(0),
             bound,
             by_source: part(parts.by_source),
