@@ -94,7 +94,7 @@ impl Service {
     /// Reads the certificate again for new connections. If the new one cannot be used,
     /// the old one stays.
     fn reload_certificate(&self) {
-        match read_certificate(&self.config.sip) {
+        match read_certificate(&self.config) {
             Ok(None) => {}
             Ok(certificate) => {
                 self.network.streams.replace_certificate(certificate);
@@ -223,7 +223,7 @@ fn bind(config: &Config) -> Result<Sockets, Failure> {
         };
         Udp::bind(&options).map_err(Failure::running)
     };
-    let streams = Streams::bind(stream_options(&config.sip)?);
+    let streams = Streams::bind(stream_options(config)?);
     Ok(Sockets {
         sip: bind("SIP", &config.sip.listen)?,
         streams: streams.map_err(Failure::running)?,
@@ -247,11 +247,12 @@ fn bind_capture(config: &Config) -> Result<Udp, Failure> {
     Udp::bind(&options).map_err(Failure::running)
 }
 
-fn stream_options(sip: &config::Sip) -> Result<StreamOptions, Failure> {
+fn stream_options(config: &Config) -> Result<StreamOptions, Failure> {
+    let sip = &config.sip;
     Ok(StreamOptions {
         tcp: sip.tcp_addresses().to_vec(),
         tls: sip.tls.clone(),
-        certificate: read_certificate(sip).map_err(Failure::running)?,
+        certificate: read_certificate(config).map_err(Failure::running)?,
         policy: StreamPolicy {
             connections_max: sip.connections_max,
             connections_per_source_max: sip.connections_per_source_max,
@@ -275,11 +276,19 @@ fn seconds(count: u32) -> Duration {
 }
 
 /// The certificate for TLS; `None` if TLS is not served.
-fn read_certificate(sip: &config::Sip) -> Result<Option<Certificate>, CertificateError> {
+fn read_certificate(config: &Config) -> Result<Option<Certificate>, CertificateError> {
+    let sip = &config.sip;
+    // Some telephones do not like to be asked.
+    let asks_clients = config
+        .peers
+        .iter()
+        .any(|peer| !peer.certificates.is_empty());
+    let read = match asks_clients {
+        true => Certificate::read_asking_clients,
+        false => Certificate::read,
+    };
     match (&sip.tls_certificate, &sip.tls_key) {
-        (Some(certificate), Some(key)) if !sip.tls.is_empty() => {
-            Certificate::read(certificate, key).map(Some)
-        }
+        (Some(certificate), Some(key)) if !sip.tls.is_empty() => read(certificate, key).map(Some),
         _ => Ok(None),
     }
 }

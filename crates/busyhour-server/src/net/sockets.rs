@@ -151,6 +151,10 @@ impl Network for Sockets {
         self.sip.local_to(remote)
     }
 
+    fn client_certificate(&self, flow: Flow) -> Option<[u8; 32]> {
+        self.streams.client_certificate(flow)
+    }
+
     fn unread(&self) -> Unread {
         self.sip.unread()
     }

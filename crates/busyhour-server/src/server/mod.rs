@@ -59,7 +59,9 @@ pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
 pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats, Unread};
 pub(crate) use peer::peer_config::mistakes as peer_mistakes;
-pub use peer::peer_config::{NotPeerAddress, PeerAddress, PeerConfig, PeerMistake};
+pub use peer::peer_config::{
+    CertificateFingerprint, NotFingerprint, NotPeerAddress, PeerAddress, PeerConfig, PeerMistake,
+};
 pub use peer::view::{PeerStats, PeerView};
 pub use random::RandomError;
 pub use settings::hint::HintView;
@@ -183,6 +185,7 @@ impl Server {
     pub fn flow_failed(&self, flow: Flow) {
         // A server that shuts down only asks its watchers to subscribe again.
         if !self.core.is_closing.load(Ordering::Acquire) {
+            self.core.peers.flow_failed(flow);
             self.core.devices.flow_failed(flow);
         }
     }

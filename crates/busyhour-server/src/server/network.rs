@@ -63,6 +63,11 @@ pub trait Network: Send + Sync {
         None
     }
 
+    /// The SHA-256 of the certificate that the client of a connection over TLS has shown.
+    fn client_certificate(&self, _flow: Flow) -> Option<[u8; 32]> {
+        None
+    }
+
     /// What waits in the kernel to be read by the sockets for SIP in datagrams. It asks the
     /// system.
     fn unread(&self) -> Unread {

@@ -1,9 +1,12 @@
 //! SIP over connections: the state machine alone, real sockets, and TLS.
 
 mod client;
+#[path = "../support/exchange.rs"]
+mod exchange;
 mod greedy;
 mod connection;
 mod flows;
 mod server;
 mod sockets;
+mod peers;
 mod tls;

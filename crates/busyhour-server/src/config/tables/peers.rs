@@ -7,7 +7,20 @@ use std::time::Duration;
 pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, Reported> {
     let default = PeerConfig::default();
     let name = entry.required("name", TableEntry::text);
-    let addresses = entry.required("addresses", TableEntry::texts);
+    let certificates = entry.texts("certificates");
+    let certificates = certificates.and_then(|certificates| {
+        let parsed = certificates.into_iter().flatten().map(|text| {
+            let parsed = text.parse();
+            entry.check(parsed.map_err(|refusal| format!("certificates: `{text}`: {refusal}")))
+        });
+        let parsed: Vec<_> = parsed.collect();
+        parsed.into_iter().collect::<Result<Vec<_>, _>>()
+    });
+    let is_known = certificates.as_ref().is_ok_and(|it| !it.is_empty());
+    let addresses = match is_known {
+        true => entry.texts("addresses").map(Option::unwrap_or_default),
+        false => entry.required("addresses", TableEntry::texts),
+    };
     let addresses = addresses.and_then(|addresses| {
         let parsed = addresses.iter().map(|text| {
             let parsed = text.parse();
@@ -30,6 +43,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
     Ok(PeerConfig {
         name: name?,
         addresses: addresses?,
+        certificates: certificates?,
         may_call: may_call?.unwrap_or_default(),
         may_publish: may_publish?.unwrap_or_default(),
         prefixes: prefixes?.unwrap_or_default(),
@@ -45,6 +59,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
 pub(in crate::config) const FIELDS: &[&str] = &[
     "name",
     "addresses",
+    "certificates",
     "may_call",
     "may_publish",
     "prefixes",
@@ -80,6 +95,11 @@ share_percent = 100
 name = "pbx"
 addresses = ["192.0.2.12"]
 may_publish = true
+
+[[peer]]
+name = "trunk"
+certificates = ["AB:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd"]
+default = true
 "#;
 
     fn problems(text: &str) -> Vec<String> {
@@ -92,7 +112,8 @@ may_publish = true
     fn printed_peers_are_read_as_the_same_peers() {
         let loaded = Config::parse("f.toml", PEERS, &Overrides::default()).unwrap();
         let peers = &loaded.config.peers;
-        assert_eq!(peers.len(), 2);
+        assert_eq!(peers.len(), 3);
+        assert!(peers[2].addresses.is_empty() && peers[2].certificates[0].0[0] == 0xab);
         assert!(peers[0].may_call && !peers[0].may_publish && !peers[0].is_default);
         assert_eq!(peers[0].silence_max, Duration::from_secs(2));
         assert!(!peers[1].may_call && peers[1].may_publish);
@@ -133,6 +154,10 @@ may_publish = true
             (
                 "name = \"a\"\ndefault = true\nprobe_seconds = 5",
                 "peer `a`: probe_seconds: give 0",
+            ),
+            (
+                "name = \"a\"\nmay_call = true\ncertificates = [\"ab\"]",
+                "peer: certificates: `ab`: give 64 hexadecimal digits",
             ),
             (
                 "name = \"a\"\nmay_call = true\nshare_percent = 0",

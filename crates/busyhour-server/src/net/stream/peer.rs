@@ -8,6 +8,7 @@ use busyhour::buffer::Buffer;
 use busyhour_sip::Flow;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use rustls::ServerConnection;
+use sha2::{Digest, Sha256};
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
@@ -250,6 +251,15 @@ impl Peer {
                 Err(io::Error::new(ErrorKind::InvalidData, error))
             }
         }
+    }
+
+    /// The SHA-256 of the certificate that the client has shown, if it has shown one and the
+    /// encryption is agreed on.
+    pub(super) fn client_certificate(&self) -> Option<[u8; 32]> {
+        let channel = self.channel();
+        let tls = channel.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
+        let shown = tls.peer_certificates()?.first()?;
+        Some(Sha256::digest(shown).into())
     }
 
     /// Whether the encryption is still being agreed on.

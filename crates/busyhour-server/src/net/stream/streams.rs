@@ -180,6 +180,10 @@ impl Network for Streams {
         }
     }
 
+    fn client_certificate(&self, flow: Flow) -> Option<[u8; 32]> {
+        self.shared.directory.find(&flow)?.client_certificate()
+    }
+
     fn stats(&self) -> NetworkStats {
         NetworkStats {
             panicked: self.shared.counters.panics.count(),

@@ -1,9 +1,14 @@
 //! Who we are to the peers of TLS.
 
 use rustls::{
-    ServerConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
 };
 use std::{
     fmt,
@@ -49,6 +54,27 @@ impl Certificate {
     ///
     /// What is wrong with which file, and what to do.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let nobody = WebPkiClientVerifier::no_client_auth();
+        Self::read_for(certificate, key, nobody)
+    }
+
+    /// As [`read`](Self::read); clients are asked for a certificate of their own, and need not
+    /// have one: [`Network::client_certificate`](crate::server::Network::client_certificate)
+    /// tells it.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn read_asking_clients(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let anybody = Arc::new(AnyClient(ring::default_provider()));
+        Self::read_for(certificate, key, anybody)
+    }
+
+    fn read_for(
+        certificate: &Path,
+        key: &Path,
+        clients: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Self, CertificateError> {
         let unusable = |problem| CertificateError::Unusable {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
@@ -58,7 +84,7 @@ impl Certificate {
             .with_safe_default_protocol_versions();
         let config = versions
             .map_err(unusable)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_single_cert(chain(certificate)?, private_key(key)?);
         Ok(Self(Arc::new(config.map_err(unusable)?)))
     }
@@ -90,6 +116,54 @@ impl CertificateError {
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Certificate")
+    }
+}
+
+/// Takes the certificate of any client, who proves that he has its key. Who he is follows from
+/// its fingerprint, which the operator has written down: no authority vouches for it.
+#[derive(Debug)]
+struct AnyClient(CryptoProvider);
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _chain: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -193,7 +193,7 @@ impl Core {
             }
         };
         let peer = self.peers.of(from);
-        let peer = peer.filter(|peer| peer.is_at(request.flow.remote.ip()));
+        let peer = peer.filter(|peer| self.peers.is_from(peer, request.flow));
         let own = peer.map(TrustedPeer::holder);
         Ok(Way {
             located,

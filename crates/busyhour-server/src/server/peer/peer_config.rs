@@ -33,6 +33,9 @@ pub struct PeerConfig {
     /// Where its requests come from. Calls go to those that are no networks, to the first
     /// one that is there.
     pub addresses: Vec<PeerAddress>,
+    /// Its certificates. With one, only connections over TLS that show one of them are its, from
+    /// wherever they come, and calls go to the last of those first.
+    pub certificates: Vec<CertificateFingerprint>,
     /// It may call our users without a password, and its P-Asserted-Identity is believed.
     pub may_call: bool,
     /// It may publish the state of all our users without a password.
@@ -66,6 +69,26 @@ pub enum PeerAddress {
     Network(Subnet),
 }
 
+/// The SHA-256 of a certificate, in DER.
+///
+/// ```
+/// use busyhour_server::server::CertificateFingerprint;
+///
+/// let shown = "aa:".repeat(31) + "AB";
+/// let fingerprint: CertificateFingerprint = shown.parse()?;
+/// assert_eq!(fingerprint.to_string(), "aa".repeat(31) + "ab");
+/// # Ok::<(), busyhour_server::server::NotFingerprint>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CertificateFingerprint(pub [u8; 32]);
+
+/// Not the fingerprint of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "give 64 hexadecimal digits, as `openssl x509 -noout -fingerprint -sha256 -in FILE` prints them"
+)]
+pub struct NotFingerprint;
+
 /// Not an address of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
@@ -81,8 +104,12 @@ pub enum PeerMistake {
     Name,
     #[error("name: another peer has the same name")]
     SameName,
-    #[error("addresses: give at least one and at most {ADDRESSES_MAX}")]
+    #[error("addresses: give at least one and at most {ADDRESSES_MAX}, or certificates")]
     AddressCount,
+    #[error("certificates: {0} is also one of peer `{1}`")]
+    SameCertificate(CertificateFingerprint, String),
+    #[error("certificates: give at most {ADDRESSES_MAX}")]
+    CertificateCount,
     #[error("addresses: {0} is also an address of peer `{1}`; a request would be of the first one")]
     SameAddress(PeerAddress, String),
     #[error(
@@ -138,6 +165,7 @@ impl Default for PeerConfig {
         Self {
             name: String::new(),
             addresses: Vec::new(),
+            certificates: Vec::new(),
             may_call: false,
             may_publish: false,
             prefixes: Vec::new(),
@@ -177,6 +205,30 @@ impl PeerAddress {
             Self::Port(address) => Some(address),
             Self::Network(_) => None,
         }
+    }
+}
+
+impl FromStr for CertificateFingerprint {
+    type Err = NotFingerprint;
+
+    /// Colons between the digits are left out.
+    fn from_str(text: &str) -> Result<Self, NotFingerprint> {
+        let digits: String = text.chars().filter(|digit| *digit != ':').collect();
+        if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(NotFingerprint);
+        }
+        let mut fingerprint = [0; 32];
+        for (place, byte) in fingerprint.iter_mut().enumerate() {
+            let pair = &digits[2 * place..2 * place + 2];
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotFingerprint)?;
+        }
+        Ok(Self(fingerprint))
+    }
+}
+
+impl Display for CertificateFingerprint {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -244,6 +296,7 @@ pub(crate) fn mistakes(
 struct Known<'c> {
     names: Vec<&'c str>,
     addresses: Vec<(PeerAddress, &'c str)>,
+    certificates: Vec<(CertificateFingerprint, &'c str)>,
     prefixes: HashMap<&'c str, &'c str>,
     domains: HashMap<String, &'c str>,
     default: Option<&'c str>,
@@ -262,6 +315,12 @@ impl<'c> Known<'c> {
             found
                 .extend(same.map(|(_, other)| PeerMistake::SameAddress(*address, (*other).into())));
             self.addresses.push((*address, name));
+        }
+        for shown in &peer.certificates {
+            let same = self.certificates.iter().find(|(known, _)| known == shown);
+            let same = same.map(|(_, other)| (*other).to_owned());
+            found.extend(same.map(|other| PeerMistake::SameCertificate(*shown, other)));
+            self.certificates.push((*shown, name));
         }
         for prefix in &peer.prefixes {
             let other = self.prefixes.insert(prefix, name);
@@ -285,15 +344,23 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
     let checks = [
         (!is_name(&peer.name), PeerMistake::Name),
         (
-            !(1..=ADDRESSES_MAX).contains(&peer.addresses.len()),
+            peer.addresses.is_empty() && peer.certificates.is_empty()
+                || peer.addresses.len() > ADDRESSES_MAX,
             PeerMistake::AddressCount,
+        ),
+        (
+            peer.certificates.len() > ADDRESSES_MAX,
+            PeerMistake::CertificateCount,
         ),
         (
             !takes_calls && !peer.may_call && !peer.may_publish,
             PeerMistake::Useless,
         ),
         (
-            takes_calls && !peer.addresses.is_empty() && peer.targets().next().is_none(),
+            takes_calls
+                && peer.certificates.is_empty()
+                && !peer.addresses.is_empty()
+                && peer.targets().next().is_none(),
             PeerMistake::Nowhere,
         ),
         (

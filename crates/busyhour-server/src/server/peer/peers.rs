@@ -35,6 +35,8 @@ pub(in crate::server) struct Peers {
     advertised: Advertised,
     hasher: FixedState,
     last_probe: AtomicU64,
+    /// Whether any of them has one.
+    has_certificates: bool,
 }
 
 impl Peers {
@@ -60,6 +62,7 @@ impl Peers {
             advertised,
             hasher: FixedState::with_seed(seed),
             last_probe: AtomicU64::new(0),
+            has_certificates: configs.iter().any(|peer| !peer.certificates.is_empty()),
         }
     }
 
@@ -74,7 +77,42 @@ impl Peers {
     }
 
     fn sender(&self, flow: Flow) -> Option<&TrustedPeer> {
-        self.peers.iter().find(|peer| peer.sends_on(flow))
+        let by_address = || self.peers.iter().find(|peer| peer.sends_on(flow));
+        self.of_certificate(flow).or_else(by_address)
+    }
+
+    /// The peer that has shown its certificate on this connection.
+    fn of_certificate(&self, flow: Flow) -> Option<&TrustedPeer> {
+        if !self.has_certificates || flow.transport != Transport::Tls {
+            return None;
+        }
+        let shown = self.responder.network().client_certificate(flow)?;
+        self.peers.iter().find(|peer| peer.has_certificate(shown))
+    }
+
+    /// Whether the peer sends on this flow, whatever the port of its address.
+    pub(in crate::server) fn is_from(&self, peer: &TrustedPeer, flow: Flow) -> bool {
+        match peer.needs_certificate() {
+            true => self
+                .of_certificate(flow)
+                .is_some_and(|it| it.name() == peer.name()),
+            false => peer.is_at(flow.remote.ip()),
+        }
+    }
+
+    /// A request came on this flow: calls go to the last connection of a peer.
+    pub(in crate::server) fn heard_on(&self, flow: Flow) {
+        if let Some(peer) = self.of_certificate(flow)
+            && peer.last_connection() != Some(flow)
+            && self.responder.network().mark_trusted(flow)
+        {
+            peer.connected(flow);
+        }
+    }
+
+    /// This connection has ended.
+    pub(in crate::server) fn flow_failed(&self, flow: Flow) {
+        self.peers.iter().for_each(|peer| peer.disconnected(flow));
     }
 
     /// The peer of a side of a dialog; `None` if it is configured no more.
@@ -148,6 +186,12 @@ impl Peers {
         let mut hops = Hops::from(NextHop::resolved(first));
         if first != to {
             hops.push(NextHop::registered(to));
+        }
+        let connection = peer
+            .last_connection()
+            .filter(|last| *last != first && *last != to);
+        if let Some(connection) = connection {
+            hops.push(NextHop::registered(connection));
         }
         let others = peer.config().targets();
         for remote in others.filter(|remote| *remote != first.remote && *remote != to.remote) {

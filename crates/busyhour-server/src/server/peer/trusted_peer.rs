@@ -22,6 +22,8 @@ pub(in crate::server) struct TrustedPeer {
     holder: Holder,
     /// Where calls go, in order.
     targets: Mutex<Box<[PeerTarget]>>,
+    /// The last connection on which it has shown its certificate, while it lasts.
+    connection: Mutex<Option<Flow>>,
 }
 
 /// What is counted of a peer.
@@ -103,6 +105,7 @@ impl TrustedPeer {
             counters: PeerCounters::default(),
             name: Name::new(&config.name),
             targets: Mutex::new(config.targets().map(target).collect()),
+            connection: Mutex::default(),
             config,
             holder,
         }
@@ -121,8 +124,39 @@ impl TrustedPeer {
         self.holder
     }
 
-    /// Whether a message that came on this flow is its.
-    pub(in crate::server) fn sends_on(&self, flow: Flow) -> bool {
+    /// Whether this certificate is one of its.
+    pub(super) fn has_certificate(&self, shown: [u8; 32]) -> bool {
+        self.config.certificates.iter().any(|own| own.0 == shown)
+    }
+
+    /// Whether it is known by its certificates.
+    pub(super) fn needs_certificate(&self) -> bool {
+        !self.config.certificates.is_empty()
+    }
+
+    /// It has shown its certificate on this connection.
+    pub(super) fn connected(&self, flow: Flow) {
+        *self.connection() = Some(flow);
+    }
+
+    /// This connection has ended.
+    pub(super) fn disconnected(&self, flow: Flow) {
+        self.connection().take_if(|last| *last == flow);
+    }
+
+    pub(super) fn last_connection(&self) -> Option<Flow> {
+        *self.connection()
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Option<Flow>> {
+        (self.connection.lock()).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether a message that came on this flow is its, if that is known by its address.
+    pub(super) fn sends_on(&self, flow: Flow) -> bool {
+        if self.needs_certificate() {
+            return false;
+        }
         let is_stream = flow.transport.is_reliable();
         let mut addresses = self.config.addresses.iter();
         addresses.any(|address| address.includes(flow.remote, is_stream))
@@ -155,7 +189,9 @@ impl TrustedPeer {
             Some(_) => Unreachable::NoSocket,
             None => Unreachable::Down,
         };
-        let mut flows = up.filter_map(PeerTarget::flow).map(NextHop::resolved);
+        let connection = self.last_connection().map(NextHop::registered);
+        let flows = up.filter_map(PeerTarget::flow).map(NextHop::resolved);
+        let mut flows = connection.into_iter().chain(flows);
         let mut hops = Hops::from(flows.next().ok_or(unreachable)?);
         flows.for_each(|hop| hops.push(hop));
         Ok(hops)

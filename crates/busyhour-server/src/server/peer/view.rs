@@ -14,7 +14,8 @@ use serde::Serialize;
 pub struct PeerView {
     /// The peer.
     pub name: String,
-    /// The address or network.
+    /// The address or network; of a peer that is known by its certificate also that of its last
+    /// connection, `tls/192.0.2.10:40000`, or `tls` while there is none.
     pub address: String,
     /// `up`, `down`, or `unknown` if it was not asked yet; nothing if no calls go there.
     pub state: Option<&'static str>,
@@ -83,7 +84,21 @@ impl PeerView {
             let takes_calls = peer.config().takes_calls();
             Self::new(peer, address, state.filter(|_| takes_calls), now)
         };
-        addresses.map(view).collect()
+        let connection = peer
+            .needs_certificate()
+            .then(|| Self::of_connection(peer, now));
+        addresses.map(view).chain(connection).collect()
+    }
+
+    fn of_connection(peer: &TrustedPeer, now: Instant) -> Self {
+        let (address, state) = match peer.last_connection() {
+            Some(flow) => (format!("tls/{}", flow.remote), "up"),
+            None => ("tls".to_owned(), "down"),
+        };
+        Self {
+            state: peer.config().takes_calls().then_some(state),
+            ..Self::at(peer, address, None, now)
+        }
     }
 
     fn new(
@@ -92,10 +107,15 @@ impl PeerView {
         state: Option<&TargetState>,
         now: Instant,
     ) -> Self {
+        let address = state.map_or_else(|| address.to_string(), |state| state.address.to_string());
+        Self::at(peer, address, state, now)
+    }
+
+    fn at(peer: &TrustedPeer, address: String, state: Option<&TargetState>, now: Instant) -> Self {
         let counters = &peer.counters;
         Self {
             name: peer.name().to_string(),
-            address: state.map_or_else(|| address.to_string(), |state| state.address.to_string()),
+            address,
             state: state.map(|state| match state.reach {
                 Reach::Unknown => "unknown",
                 Reach::Up => "up",

@@ -136,6 +136,7 @@ impl Core {
             }
         };
         let message = &*message;
+        self.peers.heard_on(flow);
         let transaction = self.responder.transactions().key(message, flow.remote);
         let request = Request {
             message,
