@@ -61,7 +61,7 @@ build() { # FOLDER TARGET
 measure() { # BEFORE|AFTER PARAMETERS METRIC
   # shellcheck disable=SC2086
   case "$2" in
-    *storm*) BUSYHOUR_SERVER=$work/$1/release/busyhour bench/engines/registrars/target/release/engine-registrars $2 ;;
+    *storm*) BUSYHOUR_DEFAULT_LIMITS=1 BUSYHOUR_SERVER=$work/$1/release/busyhour bench/engines/registrars/target/release/engine-registrars $2 ;;
     *workers=50*) "$work/$1/release/engine-busyhour" $2 ;; # ahead of all, the workers would keep the main thread from ending
     *) "${ahead[@]}" "$work/$1/release/engine-busyhour" $2 ;;
   esac | sed -n "s/^{\"metric\":\"$3\",\"value\":\([0-9.]*\)}$/\1/p"

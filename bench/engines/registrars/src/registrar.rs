@@ -114,13 +114,17 @@ fn busyhour(
     let config = folder.join("busyhour.toml");
     let database = folder.join("busyhour.db");
     let auth = if auth { "digest" } else { "open" };
-    // All load comes from one address, which by default gets a tenth of each table.
+    // All load comes from one address, which by default gets a tenth of each table. Servers of
+    // before 23 November 2026 do not know the setting.
+    let limits = match std::env::var_os("BUSYHOUR_DEFAULT_LIMITS") {
+        None => "[limits]\nsource_percent = 100\n",
+        Some(_) => "",
+    };
     let text = format!(
         "[sip]\nlisten = [\"127.0.0.1:{port}\"]\nauth = \"{auth}\"\n\
          [iax2]\nlisten = [\"127.0.0.1:{iax2_port}\"]\n[http]\nlisten = \"off\"\n\
          [store]\npath = \"{}\"\ndurability = \"{durability}\"\n\
-         [limits]\nsource_percent = 100\n\
-         [[account_range]]\nprefix = \"device\"\ncount = 1000000\npassword = \"secret\"\n",
+         {limits}[[account_range]]\nprefix = \"device\"\ncount = 1000000\npassword = \"secret\"\n",
         database.display()
     );
     fs::write(&config, text).expect("a configuration");
