@@ -42,6 +42,7 @@ calls|busyhour-iax2|calls conversation|lib
 transaction|busyhour-proxy|proxy|lib
 routing|busyhour-proxy|proxy|lib
 proxy|busyhour-proxy|proxy|lib
+dialogs|busyhour-proxy|dialogs|lib|dialogs_with_proxy
 END
 }
 
