@@ -15,7 +15,10 @@
 //! whose buffer drops what does not fit at no cost to us. If that continues, the kernel
 //! records the arrival time of each datagram, and the receiver drops those unread that
 //! have waited for 250 ms (`dropped_stale`): the client retransmits after 500 ms, and
-//! serving both copies would waste half of the work.
+//! serving both copies would waste half of the work. What belongs to calls is handled by the
+//! receiving threads themselves and waits nowhere inside: the server asks now and then how much
+//! waits in the kernel ([`Network::unread`](crate::server::Network::unread)), and refuses new
+//! calls by that.
 //!
 //! **Out.** Each socket has a bounded queue and no thread. If no other thread is
 //! sending, the thread that queues a datagram sends it, together with all that others
