@@ -960,6 +960,12 @@ size_t bh_serializer_name(const struct bh_serializer *serializer,
                           char *text,
                           size_t size);
 
+// Moves the watermarks of a serializer that was made with some: above `high` too many tasks wait, and at `low` few enough
+// again. If it is beyond one of them now, an alert follows at once. `BH_NOT_FOUND` if it was made without.
+enum bh_result bh_serializer_set_watermarks(struct bh_serializer *serializer,
+                                            uint64_t low,
+                                            uint64_t high);
+
 // Lets the high water begin again; `out_before`, what it was, may be NULL.
 enum bh_result bh_serializer_reset_high_water(struct bh_serializer *serializer, uint64_t *out_before);
 

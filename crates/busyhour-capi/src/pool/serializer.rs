@@ -204,6 +204,27 @@ pub extern "C" fn bh_serializer_name(
     })
 }
 
+/// Moves the watermarks of a serializer that was made with some: above `high` too many tasks wait, and at `low` few enough
+/// again. If it is beyond one of them now, an alert follows at once. `BH_NOT_FOUND` if it was made without.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_serializer_set_watermarks(
+    serializer: *mut bh_serializer,
+    low: u64,
+    high: u64,
+) -> bh_result {
+    guard(|| {
+        // An alert may free the handle.
+        let serializer = live(serializer, "serializer")?.serializer.clone();
+        if low >= high {
+            return Err(Failure::invalid("low is not below high"));
+        }
+        let count = |mark| usize::try_from(mark).unwrap_or(usize::MAX);
+        let moved = serializer.set_watermarks(count(low), count(high));
+        let none = || Failure::not_found("the serializer was made without watermarks");
+        moved.then_some(()).ok_or_else(none)
+    })
+}
+
 /// Lets the high water begin again; `out_before`, what it was, may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_serializer_reset_high_water(

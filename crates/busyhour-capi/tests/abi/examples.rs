@@ -2,7 +2,7 @@
 
 use crate::{
     library::{CRATE, scratch},
-    program::{compile_file, run, under_valgrind},
+    program::{bounded, compile_file, compile_sanitized_with, run, under_valgrind},
 };
 use std::fs;
 
@@ -16,6 +16,18 @@ fn the_example_of_the_readme_runs() {
 fn the_scheduler_of_asterisk_runs_on_ours() {
     let printed = run_example("../../docs/coming-from/asterisk.md", "c");
     assert_eq!(printed, "OPTIONS to alice\n".repeat(3));
+}
+
+/// Several hundred lines of it: `compat/asterisk`.
+#[test]
+fn what_the_unit_tests_of_asterisk_ask_for_holds() {
+    let folder = format!("{CRATE}/../../compat/asterisk");
+    let files = ["sched.c", "event.c", "taskpool.c"].map(|name| format!("{folder}/{name}"));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    run(&mut bounded(
+        &compile_sanitized_with("asterisk.c", &files),
+        &[],
+    ));
 }
 
 #[test]

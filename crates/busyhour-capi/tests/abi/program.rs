@@ -16,23 +16,22 @@ pub fn compile_file(source: &Path) -> PathBuf {
     compile_into("bin", source, &[])
 }
 
-/// A program of `tests/c` that is linked with other libraries.
-pub fn compile_with(source: &str, libraries: &[&str]) -> PathBuf {
-    compile_into(
-        "bin",
-        &Path::new(CRATE).join("tests/c").join(source),
-        libraries,
-    )
+/// A program of `tests/c` with further files or libraries.
+pub fn compile_with(source: &str, more: &[&str]) -> PathBuf {
+    compile_into("bin", &Path::new(CRATE).join("tests/c").join(source), more)
 }
 
 /// With AddressSanitizer and UBSan, which see the stack and the globals of the program, as valgrind does not.
 pub fn compile_sanitized(source: &str) -> PathBuf {
+    compile_sanitized_with(source, &[])
+}
+
+/// The same, with further files or libraries.
+pub fn compile_sanitized_with(source: &str, more: &[&str]) -> PathBuf {
     let source = Path::new(CRATE).join("tests/c").join(source);
-    compile_into(
-        "sanitized",
-        &source,
-        &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-    )
+    let mut flags = vec!["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    flags.extend(more);
+    compile_into("sanitized", &source, &flags)
 }
 
 fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {

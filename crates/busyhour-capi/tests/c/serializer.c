@@ -109,6 +109,30 @@ static void a_wait_in_a_circle_is_refused(void) {
   bh_serializer_free(other);
 }
 
+static void watermarks_move(void) {
+  bh_pool *pool;
+  bh_serializer *with, *without;
+  bh_suspension *suspension;
+  OK(bh_pool_new(NULL, &pool));
+  bh_serializer_options options = {.size = sizeof options, .name = "moves", .high_watermark = 10, .low_watermark = 1};
+  OK(bh_serializer_new(pool, &options, &with));
+  OK(bh_serializer_new(pool, NULL, &without));
+  OK(bh_serializer_suspend(with, &suspension));
+  for (int i = 0; i < 5; i++) OK(bh_serializer_push(with, count_run, counted(), drop_counted));
+  CHECK(bh_pool_alert_count(pool) == 0);
+  OK(bh_serializer_set_watermarks(with, 1, 5));
+  CHECK(bh_pool_alert_count(pool) == 1); /* too many wait now */
+  IS(BH_INVALID, bh_serializer_set_watermarks(with, 7, 7));
+  OK(bh_serializer_set_watermarks(with, 5, 6));
+  CHECK(bh_pool_alert_count(pool) == 0); /* few enough again */
+  IS(BH_NOT_FOUND, bh_serializer_set_watermarks(without, 1, 5));
+  bh_suspension_free(suspension);
+  bh_serializer_free(with);
+  bh_serializer_free(without);
+  OK(bh_pool_shutdown(pool, SECONDS(60), NULL));
+  bh_pool_free(pool);
+}
+
 static long alert_high, alert_low;
 static void on_alert(const bh_queue_alert *alert, void *data) {
   (void)data;
@@ -158,6 +182,7 @@ static void each_overflow_policy_drops_what_it_says(void) {
     await(&alive, 0);
   }
   CHECK(bh_alert_group_raised(signalling) == 3);
+  watermarks_move();
   bh_alert_group_free(signalling);
 }
 

@@ -302,8 +302,7 @@ impl Core {
     /// Whether a queue with watermarks crosses one.
     #[inline]
     fn crosses(&self, state: &SerializerState) -> bool {
-        let named_state = self.named_state.as_ref();
-        named_state.is_some_and(|marked| marked.crosses(state.queue.len()))
+        (self.named_state.as_ref()).is_some_and(|marked| marked.crosses(state.queue.len()))
     }
 
     #[cold]
@@ -515,6 +514,13 @@ impl Core {
         let mut state = self.state.lock();
         let waiting = state.queue.len() as u32;
         u64::from(mem::replace(&mut state.high_water, waiting))
+    }
+
+    pub(super) fn set_watermarks(&self, low: usize, high: usize) -> bool {
+        let state = self.state.lock();
+        let moved = (self.named_state.as_ref()).is_some_and(|it| it.set_watermarks(low, high));
+        self.leave(state);
+        moved
     }
 
     fn state_stats(&self, now: Instant) -> SerializerStats {

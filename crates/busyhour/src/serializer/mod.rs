@@ -267,6 +267,24 @@ impl Serializer {
         self.core.reset_high_water()
     }
 
+    /// Moves the watermarks of a serializer that was built with some; `false`
+    /// for others, and if `low` is not below `high`. If its queue is beyond one of the new ones, an alert follows
+    /// at once.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
+    /// let calls = pool.serializer("calls").watermarks(10, 100).build().unwrap();
+    /// (0..5).for_each(|_| calls.push(|| ()).unwrap());
+    /// assert!(calls.set_watermarks(1, 5));
+    /// assert_eq!(pool.alert_count(), 1);
+    /// ```
+    #[doc(alias("ast_taskprocessor_alert_set_levels"))]
+    pub fn set_watermarks(&self, low: usize, high: usize) -> bool {
+        self.core.set_watermarks(low, high)
+    }
+
     /// Statistics of the serializer: what it holds now and what it has done.
     pub fn stats(&self) -> SerializerStats {
         self.core.stats_now()

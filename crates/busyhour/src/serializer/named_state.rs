@@ -33,8 +33,9 @@ pub(super) struct NamedState {
     pub(super) panicked: AtomicU64,
     /// The watermarks, here as well because every push and every task looks at
     /// them: if there are none, no length reaches the high one.
-    low: usize,
-    high: usize,
+    /// Written while the queue is locked.
+    low: AtomicU64,
+    high: AtomicU64,
     /// Whether the high one was crossed last. Written while the queue is locked.
     is_high: AtomicBool,
     pending: SpinLock<PendingAlerts>,
@@ -79,7 +80,7 @@ impl NamedState {
     fn new(name: Arc<str>, marks: Option<Arc<SharedMarks>>, number: u64) -> Self {
         let (low, high) = marks
             .as_ref()
-            .map_or((0, usize::MAX), |marks| (marks.low, marks.high));
+            .map_or((0, u64::MAX), |marks| (marks.low as u64, marks.high as u64));
         Self {
             is_listed: number == 0,
             name,
@@ -88,8 +89,8 @@ impl NamedState {
             dropped: AtomicU64::default(),
             conflated: AtomicU64::default(),
             panicked: AtomicU64::default(),
-            low,
-            high,
+            low: AtomicU64::new(low),
+            high: AtomicU64::new(high),
             is_high: AtomicBool::new(false),
             pending: SpinLock::new(PendingAlerts {
                 marks,
@@ -101,7 +102,18 @@ impl NamedState {
     }
 
     pub(super) fn has_marks(&self) -> bool {
-        self.high < usize::MAX
+        self.high.load(Ordering::Relaxed) < u64::MAX
+    }
+
+    /// Moves the watermarks; `false` if it was made without, or if they are in
+    /// the wrong order. Called while the queue is locked.
+    pub(super) fn set_watermarks(&self, low: usize, high: usize) -> bool {
+        let is_set = self.pending.lock().marks.is_some() && low < high;
+        if is_set {
+            self.low.store(low as u64, Ordering::Relaxed);
+            self.high.store(high as u64, Ordering::Relaxed);
+        }
+        is_set
     }
 
     /// Whether a queue of this length crosses a watermark. Called while the
@@ -109,8 +121,8 @@ impl NamedState {
     #[inline]
     pub(super) fn crosses(&self, queued_len: usize) -> bool {
         match self.is_high.load(Ordering::Relaxed) {
-            false => queued_len >= self.high,
-            true => queued_len <= self.low,
+            false => queued_len as u64 >= self.high.load(Ordering::Relaxed),
+            true => queued_len as u64 <= self.low.load(Ordering::Relaxed),
         }
     }
 
@@ -179,8 +191,8 @@ impl NamedState {
         stats.panicked = count(&self.panicked);
         stats.running = self.label().map(str::to_owned);
         if self.has_marks() {
-            stats.low_watermark = Some(self.low as u64);
-            stats.high_watermark = Some(self.high as u64);
+            stats.low_watermark = Some(count(&self.low));
+            stats.high_watermark = Some(count(&self.high));
             stats.is_high = self.is_high.load(Ordering::Relaxed);
         }
     }

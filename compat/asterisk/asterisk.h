@@ -1,0 +1,128 @@
+/* The names of Asterisk's scheduler, heap, events, task processors and task pools over Busyhour. README.md says what is here.
+   The code is written for Busyhour; the names and what they mean are those of Asterisk's documentation. */
+#ifndef BUSYHOUR_ASTERISK_H
+#define BUSYHOUR_ASTERISK_H
+
+#include <busyhour.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Scheduler: ids are ints; a callback that returns 0 is not called again. */
+struct ast_sched_context { bh_timers *timers; };
+typedef int (*ast_sched_cb)(const void *data);
+struct ast_sched_context *ast_sched_context_create(void);
+void ast_sched_context_destroy(struct ast_sched_context *con);
+int ast_sched_start_thread(struct ast_sched_context *con);
+int ast_sched_add(struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data);
+int ast_sched_add_variable(struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data, int variable);
+int ast_sched_replace(int old_id, struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data);
+int ast_sched_del(struct ast_sched_context *con, int id);
+const void *ast_sched_find_data(struct ast_sched_context *con, int id);
+int ast_sched_wait(struct ast_sched_context *con);
+int ast_sched_runq(struct ast_sched_context *con);
+long ast_sched_when(struct ast_sched_context *con, int id);
+void ast_sched_clean_by_callback(struct ast_sched_context *con, ast_sched_cb match, ast_sched_cb cleanup);
+#define AST_SCHED_DEL(con, id)                                \
+  ({                                                          \
+    int deleted_ = (id) > -1 ? ast_sched_del((con), (id)) : 0; \
+    (id) = -1;                                                \
+    deleted_;                                                 \
+  })
+#define AST_SCHED_REPLACE_VARIABLE(id, con, when, callback, data, variable)           \
+  do {                                                                                \
+    AST_SCHED_DEL((con), (id));                                                       \
+    (id) = ast_sched_add_variable((con), (when), (callback), (data), (variable));     \
+  } while (0)
+#define AST_SCHED_REPLACE(id, con, when, callback, data) AST_SCHED_REPLACE_VARIABLE(id, con, when, callback, data, 0)
+
+/* Heap: the greatest element is on top; peek counts from 1. An element has room for an index. */
+struct ast_heap;
+typedef int (*ast_heap_cmp_fn)(void *one, void *other);
+struct ast_heap *ast_heap_create(unsigned init_height, ast_heap_cmp_fn compare, ssize_t index_offset);
+struct ast_heap *ast_heap_destroy(struct ast_heap *heap);
+int ast_heap_push(struct ast_heap *heap, void *element);
+void *ast_heap_pop(struct ast_heap *heap);
+void *ast_heap_remove(struct ast_heap *heap, void *element);
+void *ast_heap_peek(struct ast_heap *heap, unsigned index);
+size_t ast_heap_size(struct ast_heap *heap);
+int ast_heap_verify(struct ast_heap *heap);
+
+/* Events. */
+enum ast_event_type { AST_EVENT_ALL = 0, AST_EVENT_CUSTOM = 1, AST_EVENT_MWI = 2, AST_EVENT_DEVICE_STATE = 6, AST_EVENT_TOTAL };
+enum ast_event_ie_type {
+  AST_EVENT_IE_END = -1, AST_EVENT_IE_NEWMSGS = 1, AST_EVENT_IE_MAILBOX = 3, AST_EVENT_IE_DEVICE = 8, AST_EVENT_IE_STATE = 9,
+  AST_EVENT_IE_CONTEXT = 10, AST_EVENT_IE_EVENT_VERSION = 20, AST_EVENT_IE_EID = 14
+};
+enum ast_event_ie_pltype {
+  AST_EVENT_IE_PLTYPE_UNKNOWN = -1, AST_EVENT_IE_PLTYPE_EXISTS, AST_EVENT_IE_PLTYPE_UINT, AST_EVENT_IE_PLTYPE_STR,
+  AST_EVENT_IE_PLTYPE_RAW, AST_EVENT_IE_PLTYPE_BITFLAGS
+};
+enum ast_event_subscriber_res { AST_EVENT_SUB_NONE, AST_EVENT_SUB_EXISTS };
+struct ast_event;
+struct ast_event_sub;
+typedef void (*ast_event_cb_t)(const struct ast_event *event, void *userdata);
+int ast_event_init(void);
+void ast_event_shutdown(void);
+/* Elements are triples: element, type, value; a raw one has its length after the value. AST_EVENT_IE_END ends them. */
+struct ast_event *ast_event_new(enum ast_event_type type, ...);
+void ast_event_destroy(struct ast_event *event);
+enum ast_event_type ast_event_get_type(const struct ast_event *event);
+uint32_t ast_event_get_ie_uint(const struct ast_event *event, enum ast_event_ie_type ie);
+uint32_t ast_event_get_ie_bitflags(const struct ast_event *event, enum ast_event_ie_type ie);
+const char *ast_event_get_ie_str(const struct ast_event *event, enum ast_event_ie_type ie);
+const void *ast_event_get_ie_raw(const struct ast_event *event, enum ast_event_ie_type ie);
+uint16_t ast_event_get_ie_raw_payload_len(const struct ast_event *event, enum ast_event_ie_type ie);
+/* Both take the event, whatever they return. */
+int ast_event_queue(struct ast_event *event);
+int ast_event_queue_and_cache(struct ast_event *event);
+struct ast_event *ast_event_get_cached(enum ast_event_type type, ...);
+struct ast_event_sub *ast_event_subscribe(enum ast_event_type type, ast_event_cb_t callback, const char *description, void *userdata, ...);
+struct ast_event_sub *ast_event_unsubscribe(struct ast_event_sub *sub);
+void ast_event_dump_cache(const struct ast_event_sub *sub);
+enum ast_event_subscriber_res ast_event_check_subscriber(enum ast_event_type type, ...);
+
+/* Task processors, and task pools, whose serializers are task processors. */
+struct ast_taskprocessor;
+struct ast_taskpool;
+struct ast_serializer_shutdown_group { bh_group *group; };
+enum ast_tps_options { TPS_REF_DEFAULT = 0, TPS_REF_IF_EXISTS = 1 };
+enum ast_taskpool_selector { AST_TASKPOOL_SELECTOR_DEFAULT, AST_TASKPOOL_SELECTOR_LEAST_FULL, AST_TASKPOOL_SELECTOR_SEQUENTIAL };
+struct ast_taskpool_options {
+  int version;
+  enum ast_taskpool_selector selector;
+  int idle_timeout, auto_increment, minimum_size, initial_size, max_size, growth_threshold; /* seconds; workers; tasks */
+  void (*thread_start)(void), (*thread_end)(void);
+};
+#define AST_TASKPOOL_OPTIONS_VERSION 1
+#define AST_TASKPROCESSOR_HIGH_WATER_LEVEL 500
+typedef int (*ast_task_fn)(void *data);
+int ast_tps_init(void);
+void ast_tps_shutdown(void);
+struct ast_taskprocessor *ast_taskprocessor_get(const char *name, enum ast_tps_options create);
+struct ast_taskprocessor *ast_taskprocessor_unreference(struct ast_taskprocessor *tps);
+int ast_taskprocessor_push(struct ast_taskprocessor *tps, ast_task_fn task, void *data);
+const char *ast_taskprocessor_name(struct ast_taskprocessor *tps);
+long ast_taskprocessor_size(struct ast_taskprocessor *tps);
+int ast_taskprocessor_is_task(struct ast_taskprocessor *tps);
+int ast_taskprocessor_suspend(struct ast_taskprocessor *tps);
+int ast_taskprocessor_unsuspend(struct ast_taskprocessor *tps);
+int ast_taskprocessor_is_suspended(struct ast_taskprocessor *tps);
+int ast_taskprocessor_alert_set_levels(struct ast_taskprocessor *tps, long low_water, long high_water);
+unsigned ast_taskprocessor_alert_get(void);
+struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options);
+int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data);
+int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data);
+size_t ast_taskpool_taskprocessors_count(struct ast_taskpool *pool);
+long ast_taskpool_queue_size(struct ast_taskpool *pool);
+void ast_taskpool_shutdown(struct ast_taskpool *pool);
+struct ast_taskprocessor *ast_taskpool_serializer(const char *name, struct ast_taskpool *pool);
+struct ast_taskprocessor *ast_taskpool_serializer_group(const char *name, struct ast_taskpool *pool, struct ast_serializer_shutdown_group *group);
+int ast_taskpool_serializer_push_wait(struct ast_taskprocessor *serializer, ast_task_fn task, void *data);
+struct ast_taskprocessor *ast_taskpool_serializer_get_current(void);
+struct ast_serializer_shutdown_group *ast_serializer_shutdown_group_alloc(void);
+/* How many serializers were not done after so many seconds. */
+int ast_serializer_shutdown_group_join(struct ast_serializer_shutdown_group *group, int timeout);
+
+#endif

@@ -1,0 +1,165 @@
+/* The scheduler and the heap. */
+#include "asterisk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct entry { ast_sched_cb callback; const void *data; int when_ms, variable; };
+
+static uint64_t nanoseconds(int ms) { return ms > 0 ? (uint64_t)ms * 1000000 : 1; }
+
+struct ast_sched_context *ast_sched_context_create(void) {
+  struct ast_sched_context *con = malloc(sizeof *con);
+  if (con && bh_timers_new(NULL, &con->timers) == BH_OK) return con;
+  free(con);
+  return NULL;
+}
+
+void ast_sched_context_destroy(struct ast_sched_context *con) {
+  bh_timers_free(con->timers);
+  free(con);
+}
+
+int ast_sched_start_thread(struct ast_sched_context *con) { return bh_timers_spawn_driver(con->timers) == BH_OK ? 0 : -1; }
+
+/* The label of a timer names its callback, its owner is the data: so both can be asked for. */
+enum { LABEL_SIZE = 24 };
+static const char *name_of(ast_sched_cb callback, char label[LABEL_SIZE]) {
+  snprintf(label, LABEL_SIZE, "%#zx", (size_t)callback);
+  return label;
+}
+
+static uint64_t run(void *data) {
+  struct entry *entry = data;
+  int again = entry->callback(entry->data);
+  if (again == 0) return 0;
+  return nanoseconds(entry->variable ? again : entry->when_ms);
+}
+
+int ast_sched_add_variable(struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data, int variable) {
+  struct entry *entry = malloc(sizeof *entry);
+  if (!entry) return -1;
+  *entry = (struct entry){callback, data, when_ms, variable};
+  int32_t id = -1;
+  char label[LABEL_SIZE];
+  bh_timer_options options = {.size = sizeof options, .delay_ns = nanoseconds(when_ms), .owner = (uintptr_t)data,
+                              .label = name_of(callback, label), .out_id = &id};
+  bh_timers_add_variable(con->timers, &options, NULL, run, entry, free, NULL);
+  return id;
+}
+
+int ast_sched_add(struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data) {
+  return ast_sched_add_variable(con, when_ms, callback, data, 0);
+}
+
+/* Waits for a callback that runs, so that the caller may free its data. */
+int ast_sched_del(struct ast_sched_context *con, int id) {
+  bh_timer timer;
+  bh_cancel outcome;
+  if (bh_timers_by_id(con->timers, id, &timer) != BH_OK) return -1;
+  bh_timers_cancel_and_wait(con->timers, timer, &outcome);
+  return outcome == BH_CANCEL_RUNNING ? -1 : 0; /* a callback cannot wait for itself */
+}
+
+int ast_sched_replace(int old_id, struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data) {
+  if (old_id > -1) ast_sched_del(con, old_id);
+  return ast_sched_add(con, when_ms, callback, data);
+}
+
+static int32_t take_data(const bh_pending_timer *timer, void *data) {
+  *(const void **)data = (const void *)(uintptr_t)timer->owner;
+  return 0;
+}
+
+const void *ast_sched_find_data(struct ast_sched_context *con, int id) {
+  const void *data = NULL;
+  bh_timer timer;
+  if (bh_timers_by_id(con->timers, id, &timer) == BH_OK) bh_timers_get(con->timers, timer, take_data, &data);
+  return data;
+}
+
+int ast_sched_wait(struct ast_sched_context *con) {
+  uint64_t ns;
+  bh_timers_next_wait(con->timers, &ns);
+  return ns == UINT64_MAX ? -1 : (int)((ns + 999999) / 1000000);
+}
+
+int ast_sched_runq(struct ast_sched_context *con) {
+  size_t count;
+  bh_timers_run_due(con->timers, &count);
+  return (int)count;
+}
+
+long ast_sched_when(struct ast_sched_context *con, int id) {
+  bh_timer timer;
+  uint64_t ns;
+  if (bh_timers_by_id(con->timers, id, &timer) != BH_OK || bh_timers_time_left(con->timers, timer, &ns) != BH_OK) return -1;
+  return (long)(ns / 1000000000);
+}
+
+struct cleaning { const char *label; ast_sched_cb cleanup; };
+
+static int32_t clean(const bh_pending_timer *timer, void *data) {
+  const struct cleaning *cleaning = data;
+  if (strcmp(timer->label, cleaning->label) != 0) return 0;
+  cleaning->cleanup((const void *)(uintptr_t)timer->owner);
+  return 1;
+}
+
+void ast_sched_clean_by_callback(struct ast_sched_context *con, ast_sched_cb match, ast_sched_cb cleanup) {
+  char label[LABEL_SIZE];
+  bh_timers_cancel_where(con->timers, clean, &(struct cleaning){name_of(match, label), cleanup}, NULL);
+}
+
+struct ast_heap { bh_heap *heap; ast_heap_cmp_fn compare; ssize_t index_offset; };
+
+static int32_t greatest_first(const void *one, const void *other, void *data) {
+  int result = ((struct ast_heap *)data)->compare((void *)one, (void *)other);
+  return (result < 0) - (result > 0);
+}
+
+static uint64_t *handle_in(const struct ast_heap *heap, void *element) {
+  return (uint64_t *)((char *)element + heap->index_offset);
+}
+
+struct ast_heap *ast_heap_create(unsigned init_height, ast_heap_cmp_fn compare, ssize_t index_offset) {
+  (void)init_height; /* it grows by itself */
+  struct ast_heap *heap = malloc(sizeof *heap);
+  if (!heap) return NULL;
+  *heap = (struct ast_heap){NULL, compare, index_offset};
+  if (bh_heap_new(greatest_first, heap, NULL, &heap->heap) == BH_OK) return heap;
+  free(heap);
+  return NULL;
+}
+
+struct ast_heap *ast_heap_destroy(struct ast_heap *heap) {
+  bh_heap_free(heap->heap);
+  free(heap);
+  return NULL;
+}
+
+int ast_heap_push(struct ast_heap *heap, void *element) {
+  uint64_t *handle = heap->index_offset >= 0 ? handle_in(heap, element) : NULL;
+  return bh_heap_push(heap->heap, element, handle) == BH_OK ? 0 : -1;
+}
+
+void *ast_heap_pop(struct ast_heap *heap) {
+  void *element;
+  return bh_heap_pop(heap->heap, &element) == BH_OK ? element : NULL;
+}
+
+void *ast_heap_remove(struct ast_heap *heap, void *element) {
+  void *removed;
+  if (heap->index_offset < 0) return NULL;
+  return bh_heap_remove(heap->heap, *handle_in(heap, element), &removed) == BH_OK ? removed : NULL;
+}
+
+void *ast_heap_peek(struct ast_heap *heap, unsigned index) {
+  void *element;
+  return index > 0 && bh_heap_peek(heap->heap, index - 1, &element) == BH_OK ? element : NULL;
+}
+
+size_t ast_heap_size(struct ast_heap *heap) { return bh_heap_len(heap->heap); }
+
+int ast_heap_verify(struct ast_heap *heap) { return bh_heap_verify(heap->heap) == BH_OK ? 0 : -1; }

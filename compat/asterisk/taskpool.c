@@ -1,0 +1,243 @@
+/* Task processors are serializers of one pool; those of a task pool are serializers of that pool. */
+#include "asterisk.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct ast_taskprocessor {
+  bh_serializer *serializer;
+  bh_suspension *suspension;
+  int references;
+  char name[80];
+  struct ast_taskprocessor *next;
+};
+
+struct ast_taskpool { bh_pool *pool; void (*thread_start)(void), (*thread_end)(void); };
+struct task { ast_task_fn function; void *data; };
+
+static bh_pool *processors;
+static bh_alert_group *alerts;
+static struct ast_taskprocessor *all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+int ast_tps_init(void) {
+  if (bh_alert_group_new(&alerts) != BH_OK) return -1;
+  return bh_pool_new(NULL, &processors) == BH_OK ? 0 : -1;
+}
+
+void ast_tps_shutdown(void) {
+  bh_pool_shutdown(processors, UINT64_MAX, NULL);
+  bh_pool_free(processors);
+  bh_alert_group_free(alerts);
+}
+
+static struct ast_taskprocessor *referenced(int (*is_meant)(struct ast_taskprocessor *, const void *), const void *what) {
+  for (struct ast_taskprocessor *tps = all; tps; tps = tps->next)
+    if (is_meant(tps, what)) return tps;
+  return NULL;
+}
+
+static int has_name(struct ast_taskprocessor *tps, const void *name) { return strcmp(tps->name, name) == 0; }
+static int is_handle(struct ast_taskprocessor *tps, const void *handle) { return bh_serializer_is_same(tps->serializer, handle); }
+
+static struct ast_taskprocessor *make(bh_pool *pool, const char *name, bh_group *group) {
+  struct ast_taskprocessor *tps = calloc(1, sizeof *tps);
+  bh_serializer_options options = {
+      .size = sizeof options, .name = name, .group = group, .alert_group = alerts,
+      .high_watermark = AST_TASKPROCESSOR_HIGH_WATER_LEVEL, .low_watermark = AST_TASKPROCESSOR_HIGH_WATER_LEVEL * 9 / 10,
+  };
+  if (!tps || bh_serializer_new(pool, &options, &tps->serializer) != BH_OK) {
+    free(tps);
+    return NULL;
+  }
+  bh_serializer_name(tps->serializer, tps->name, sizeof tps->name);
+  tps->references = 1;
+  tps->next = all;
+  return all = tps;
+}
+
+struct ast_taskprocessor *ast_taskprocessor_get(const char *name, enum ast_tps_options create) {
+  pthread_mutex_lock(&lock);
+  struct ast_taskprocessor *tps = referenced(has_name, name);
+  if (tps) tps->references++;
+  if (!tps && !(create & TPS_REF_IF_EXISTS)) tps = make(processors, name, NULL);
+  pthread_mutex_unlock(&lock);
+  return tps;
+}
+
+/* What is queued still runs after the last one. */
+struct ast_taskprocessor *ast_taskprocessor_unreference(struct ast_taskprocessor *tps) {
+  pthread_mutex_lock(&lock);
+  int is_last = --tps->references == 0;
+  for (struct ast_taskprocessor **link = &all; is_last && *link; link = &(*link)->next)
+    if (*link == tps) {
+      *link = tps->next;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  if (is_last) {
+    bh_suspension_free(tps->suspension);
+    bh_serializer_free(tps->serializer);
+    free(tps);
+  }
+  return NULL;
+}
+
+static void run(void *data) {
+  struct task *task = data;
+  task->function(task->data);
+}
+
+static struct task *keep(ast_task_fn function, void *data) {
+  struct task *task = malloc(sizeof *task);
+  if (task) *task = (struct task){function, data};
+  return task;
+}
+
+static int status(bh_result result) { return result == BH_OK ? 0 : -1; }
+
+int ast_taskprocessor_push(struct ast_taskprocessor *tps, ast_task_fn task, void *data) {
+  return status(bh_serializer_push(tps->serializer, run, keep(task, data), free));
+}
+
+const char *ast_taskprocessor_name(struct ast_taskprocessor *tps) { return tps->name; }
+long ast_taskprocessor_size(struct ast_taskprocessor *tps) { return (long)bh_serializer_len(tps->serializer); }
+
+int ast_taskprocessor_is_task(struct ast_taskprocessor *tps) {
+  bh_serializer *current;
+  if (bh_serializer_current(&current) != BH_OK) return 0;
+  int is_task = bh_serializer_is_same(current, tps->serializer);
+  bh_serializer_free(current);
+  return is_task;
+}
+
+int ast_taskprocessor_suspend(struct ast_taskprocessor *tps) {
+  return tps->suspension ? 0 : status(bh_serializer_suspend(tps->serializer, &tps->suspension));
+}
+
+int ast_taskprocessor_unsuspend(struct ast_taskprocessor *tps) {
+  bh_suspension_free(tps->suspension);
+  tps->suspension = NULL;
+  return 0;
+}
+
+int ast_taskprocessor_is_suspended(struct ast_taskprocessor *tps) { return tps->suspension != NULL; }
+
+/* Below zero: the default. */
+int ast_taskprocessor_alert_set_levels(struct ast_taskprocessor *tps, long low_water, long high_water) {
+  if (high_water < 0) high_water = AST_TASKPROCESSOR_HIGH_WATER_LEVEL;
+  if (low_water < 0) low_water = high_water * 9 / 10;
+  return status(bh_serializer_set_watermarks(tps->serializer, (uint64_t)low_water, (uint64_t)high_water));
+}
+
+unsigned ast_taskprocessor_alert_get(void) { return (unsigned)bh_alert_group_count(alerts); }
+
+static void thread_start(void *data) {
+  struct ast_taskpool *pool = data;
+  if (pool->thread_start) pool->thread_start();
+}
+
+static void thread_end(void *data) {
+  struct ast_taskpool *pool = data;
+  if (pool->thread_end) pool->thread_end();
+}
+
+struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options) {
+  static const uint32_t selectors[] = {BH_SELECTOR_DEFAULT, BH_SELECTOR_LEAST_FULL, BH_SELECTOR_SEQUENTIAL};
+  struct ast_taskpool *pool = calloc(1, sizeof *pool);
+  if (!pool || options->version != AST_TASKPOOL_OPTIONS_VERSION) {
+    free(pool);
+    return NULL;
+  }
+  pool->thread_start = options->thread_start;
+  pool->thread_end = options->thread_end;
+  /* A minimum of 0 is the number at the start here: one worker at least stays. */
+  int minimum = options->minimum_size > 0 ? options->minimum_size : 1;
+  int initial = options->initial_size > minimum ? options->initial_size : minimum;
+  bh_pool_options made = {
+      .size = sizeof made, .name = name, .selector = selectors[options->selector],
+      .workers = (uint32_t)initial, .minimum = (uint32_t)minimum,
+      .maximum = (uint32_t)(options->max_size > 0 ? options->max_size : initial > 1024 ? initial : 1024),
+      .auto_increment = (uint32_t)options->auto_increment, .growth_threshold = (uint64_t)options->growth_threshold,
+      .idle_timeout_ns = options->idle_timeout > 0 ? (uint64_t)options->idle_timeout * 1000000000u : UINT64_MAX,
+      .on_thread_start = thread_start, .on_thread_start_data = pool, .on_thread_stop = thread_end, .on_thread_stop_data = pool,
+  };
+  if (bh_pool_new(&made, &pool->pool) == BH_OK) return pool;
+  free(pool);
+  return NULL;
+}
+
+int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data) {
+  return status(bh_pool_push(pool->pool, run, keep(task, data), free));
+}
+
+int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data) {
+  return status(bh_pool_push_wait(pool->pool, run, &(struct task){task, data}, NULL));
+}
+
+size_t ast_taskpool_taskprocessors_count(struct ast_taskpool *pool) {
+  bh_pool_stats stats;
+  return bh_pool_get_stats(pool->pool, &stats) == BH_OK ? stats.worker_count : 0;
+}
+
+long ast_taskpool_queue_size(struct ast_taskpool *pool) {
+  bh_pool_stats stats;
+  return bh_pool_get_stats(pool->pool, &stats) == BH_OK ? (long)stats.queued_len : 0;
+}
+
+void ast_taskpool_shutdown(struct ast_taskpool *pool) {
+  bh_pool_shutdown(pool->pool, UINT64_MAX, NULL);
+  bh_pool_free(pool->pool);
+  free(pool);
+}
+
+struct ast_taskprocessor *ast_taskpool_serializer_group(const char *name, struct ast_taskpool *pool, struct ast_serializer_shutdown_group *group) {
+  pthread_mutex_lock(&lock);
+  struct ast_taskprocessor *tps = make(pool->pool, name, group ? group->group : NULL);
+  pthread_mutex_unlock(&lock);
+  return tps;
+}
+
+struct ast_taskprocessor *ast_taskpool_serializer(const char *name, struct ast_taskpool *pool) {
+  return ast_taskpool_serializer_group(name, pool, NULL);
+}
+
+/* On the own serializer the task runs at once, as in Asterisk; a circle of others is refused. */
+int ast_taskpool_serializer_push_wait(struct ast_taskprocessor *serializer, ast_task_fn task, void *data) {
+  if (ast_taskprocessor_is_task(serializer)) return task(data), 0;
+  return status(bh_serializer_push_wait(serializer->serializer, run, &(struct task){task, data}, NULL));
+}
+
+struct ast_taskprocessor *ast_taskpool_serializer_get_current(void) {
+  bh_serializer *current;
+  if (bh_serializer_current(&current) != BH_OK) return NULL;
+  pthread_mutex_lock(&lock);
+  struct ast_taskprocessor *tps = referenced(is_handle, current);
+  pthread_mutex_unlock(&lock);
+  bh_serializer_free(current);
+  return tps;
+}
+
+struct ast_serializer_shutdown_group *ast_serializer_shutdown_group_alloc(void) {
+  struct ast_serializer_shutdown_group *group = malloc(sizeof *group);
+  if (group && bh_group_new(&group->group) == BH_OK) return group;
+  free(group);
+  return NULL;
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* A serializer ends with its last task: one that an earlier join left inside of a task may do so in this one. */
+int ast_serializer_shutdown_group_join(struct ast_serializer_shutdown_group *group, int timeout) {
+  uint64_t limit_ns = (uint64_t)timeout * 1000000000u, begin = now_ns();
+  bh_group_shutdown(group->group, limit_ns, NULL);
+  while (bh_group_len(group->group) > 0 && now_ns() - begin < limit_ns) usleep(1000);
+  return (int)bh_group_len(group->group);
+}

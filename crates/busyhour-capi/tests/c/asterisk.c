@@ -1,0 +1,277 @@
+/* The names of Asterisk over Busyhour (compat/asterisk), held to what Asterisk's documentation says of them. */
+#include "../../../../compat/asterisk/asterisk.h"
+#include "check.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+
+/* Scheduler. */
+static struct ast_sched_context con;
+
+static void pass(int ms) {
+  for (int i = 0; i < ms; i++) {
+    OK(bh_timers_advance(con.timers, 1000000));
+    ast_sched_runq(&con);
+  }
+}
+
+static int ends(const void *data) { return ++*(int *)data, 0; }
+static int goes_on(const void *data) { return ++*(int *)data; }
+static int backs_off(const void *data) { return *(*(const int **)data)++; }
+static int released;
+static int release(const void *data) { return released += data != NULL, 0; }
+
+static void scheduler(void) {
+  bh_timers_options options = {.size = sizeof options, .virtual_time = 1};
+  OK(bh_timers_new(&options, &con.timers));
+  int once = 0, often = 0;
+  CHECK(ast_sched_wait(&con) == -1 && ast_sched_runq(&con) == 0);
+  int late = ast_sched_add(&con, 100000, ends, &once);
+  CHECK(late > -1 && ast_sched_wait(&con) == 100000 && ast_sched_when(&con, late) == 100);
+  int soon = ast_sched_add(&con, 10000, ends, &once);
+  CHECK(soon > -1 && soon != late && ast_sched_wait(&con) == 10000);
+  CHECK(ast_sched_find_data(&con, soon) == &once && ast_sched_find_data(&con, 4711) == NULL);
+  CHECK(ast_sched_del(&con, soon) == 0 && ast_sched_wait(&con) == 100000); /* the earliest goes */
+  CHECK(ast_sched_del(&con, soon) == -1 && ast_sched_when(&con, soon) == -1);
+  AST_SCHED_REPLACE(late, &con, 20, ends, &once);
+  CHECK(late > -1 && ast_sched_wait(&con) == 20);
+  late = ast_sched_replace(late, &con, 30, ends, &once);
+  CHECK(ast_sched_wait(&con) == 30);
+  int again = ast_sched_add(&con, 10, goes_on, &often);
+  pass(55);
+  CHECK(once == 1 && often == 5 && ast_sched_wait(&con) == 5); /* what it returns is no delay */
+  CHECK(AST_SCHED_DEL(&con, again) == 0 && again == -1 && AST_SCHED_DEL(&con, again) == 0);
+
+  static const int delays[] = {20, 40, 0};
+  const int *next = delays;
+  CHECK(ast_sched_add_variable(&con, 10, backs_off, &next, 1) > -1);
+  pass(69);
+  CHECK(next == delays + 2 && ast_sched_wait(&con) == 1);
+  pass(1);
+  CHECK(next == delays + 3 && ast_sched_wait(&con) == -1);
+
+  for (int i = 0; i < 10; i++) ast_sched_add(&con, 1000 + i, i % 2 ? ends : goes_on, &once);
+  ast_sched_clean_by_callback(&con, goes_on, release);
+  CHECK(released == 5);
+  for (int i = 0; i < 10000; i++) ast_sched_add(&con, 2000 + i % 7, ends, &often);
+  pass(3000);
+  CHECK(once == 6 && often == 5 + 10000 && ast_sched_wait(&con) == -1);
+  bh_timers_free(con.timers);
+}
+
+static sem_t is_running, may_end, is_called, may_return;
+static int waits(const void *data) {
+  sem_post(&is_called);
+  sem_wait(&may_return);
+  return ++*(int *)data; /* it would run again */
+}
+
+/* As often as it might run before the deletion comes. */
+static void *let_it_return(void *unused) {
+  for (int i = 0; i < 100000; i++) sem_post(&may_return);
+  return unused;
+}
+
+/* A deletion waits for the callback, which does not run again: its data may go then. */
+static void deleted_while_it_runs(void) {
+  pthread_t helper;
+  int *data = calloc(1, sizeof *data);
+  struct ast_sched_context *threaded = ast_sched_context_create();
+  CHECK(threaded && ast_sched_start_thread(threaded) == 0);
+  int id = ast_sched_add(threaded, 1, waits, data);
+  sem_wait(&is_called);
+  pthread_create(&helper, NULL, let_it_return, NULL);
+  CHECK(ast_sched_del(threaded, id) == 0 && *data >= 1);
+  free(data);
+  pthread_join(helper, NULL);
+  ast_sched_context_destroy(threaded);
+}
+
+/* Heap. */
+struct element { long value; ssize_t index; };
+static int by_value(void *one, void *other) {
+  long a = ((struct element *)one)->value, b = ((struct element *)other)->value;
+  return (a > b) - (a < b);
+}
+
+static void heap(void) {
+  enum { COUNT = 5000 };
+  static struct element elements[COUNT];
+  struct ast_heap *heap = ast_heap_create(8, by_value, offsetof(struct element, index));
+  CHECK(heap && ast_heap_pop(heap) == NULL && ast_heap_peek(heap, 1) == NULL);
+  for (int i = 0; i < COUNT; i++) {
+    elements[i].value = (long)random_below(1000);
+    CHECK(ast_heap_push(heap, &elements[i]) == 0);
+  }
+  CHECK(ast_heap_size(heap) == COUNT && ast_heap_verify(heap) == 0);
+  for (int i = 0; i < COUNT / 2; i++) { /* any of them, by its place */
+    struct element *element = ast_heap_peek(heap, 1 + (unsigned)random_below(ast_heap_size(heap)));
+    CHECK(ast_heap_remove(heap, element) == element && ast_heap_remove(heap, element) == NULL);
+    if (i % 100 == 0) CHECK(ast_heap_verify(heap) == 0);
+  }
+  long last = 1000;
+  for (int i = 0; i < COUNT - COUNT / 2; i++) {
+    struct element *top = ast_heap_peek(heap, 1), *element = ast_heap_pop(heap);
+    CHECK(element == top && element->value <= last);
+    last = element->value;
+  }
+  CHECK(ast_heap_size(heap) == 0 && ast_heap_peek(heap, 0) == NULL);
+  CHECK(ast_heap_destroy(heap) == NULL);
+}
+
+/* Events. */
+static long received;
+static void receive(const struct ast_event *event, void *userdata) { *(long *)userdata += 1 + 0 * ast_event_get_type(event); }
+
+static struct ast_event *mwi(const char *mailbox, uint32_t messages) {
+  return ast_event_new(AST_EVENT_MWI, AST_EVENT_IE_MAILBOX, AST_EVENT_IE_PLTYPE_STR, mailbox, AST_EVENT_IE_CONTEXT,
+                       AST_EVENT_IE_PLTYPE_STR, "default", AST_EVENT_IE_NEWMSGS, AST_EVENT_IE_PLTYPE_UINT, messages, AST_EVENT_IE_END);
+}
+
+static void elements(void) {
+  struct ast_event *event = ast_event_new(
+      AST_EVENT_CUSTOM, AST_EVENT_IE_STATE, AST_EVENT_IE_PLTYPE_UINT, 7u, AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_STR, "SIP/alice",
+      AST_EVENT_IE_EVENT_VERSION, AST_EVENT_IE_PLTYPE_BITFLAGS, 6u, AST_EVENT_IE_EID, AST_EVENT_IE_PLTYPE_RAW, "\0\1\2", (size_t)3, AST_EVENT_IE_END);
+  CHECK(ast_event_get_type(event) == AST_EVENT_CUSTOM && ast_event_get_ie_uint(event, AST_EVENT_IE_STATE) == 7);
+  CHECK(strcmp(ast_event_get_ie_str(event, AST_EVENT_IE_DEVICE), "SIP/alice") == 0 && ast_event_get_ie_str(event, AST_EVENT_IE_EID) == NULL);
+  CHECK(ast_event_get_ie_bitflags(event, AST_EVENT_IE_EVENT_VERSION) == 6 && ast_event_get_ie_raw_payload_len(event, AST_EVENT_IE_EID) == 3);
+  CHECK(memcmp(ast_event_get_ie_raw(event, AST_EVENT_IE_EID), "\0\1\2", 3) == 0 && ast_event_get_ie_raw(event, AST_EVENT_IE_MAILBOX) == NULL);
+  ast_event_destroy(event);
+}
+
+static void subscriptions(void) {
+  long all = 0, exists = 0, text = 0, flags = 0, bytes = 0, number = 0;
+  struct ast_event_sub *subs[] = {
+      ast_event_subscribe(AST_EVENT_ALL, receive, "all", &all, AST_EVENT_IE_END),
+      ast_event_subscribe(AST_EVENT_CUSTOM, receive, "exists", &exists, AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_EXISTS, AST_EVENT_IE_END),
+      ast_event_subscribe(AST_EVENT_CUSTOM, receive, "text", &text, AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_STR, "FOO/bar", AST_EVENT_IE_END),
+      ast_event_subscribe(AST_EVENT_CUSTOM, receive, "flags", &flags, AST_EVENT_IE_STATE, AST_EVENT_IE_PLTYPE_BITFLAGS, 6u, AST_EVENT_IE_END),
+      ast_event_subscribe(AST_EVENT_CUSTOM, receive, "bytes", &bytes, AST_EVENT_IE_EID, AST_EVENT_IE_PLTYPE_RAW, "abc", (size_t)3, AST_EVENT_IE_END),
+      ast_event_subscribe(AST_EVENT_CUSTOM, receive, "number", &number, AST_EVENT_IE_NEWMSGS, AST_EVENT_IE_PLTYPE_UINT, 5u, AST_EVENT_IE_END),
+  };
+  ast_event_queue(ast_event_new(AST_EVENT_CUSTOM, AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_STR, "FOO/bar", AST_EVENT_IE_NEWMSGS, AST_EVENT_IE_PLTYPE_UINT, 5u, AST_EVENT_IE_END));
+  ast_event_queue(ast_event_new(AST_EVENT_CUSTOM, AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_STR, "FOO/baz", AST_EVENT_IE_STATE, AST_EVENT_IE_PLTYPE_BITFLAGS, 2u, AST_EVENT_IE_END));
+  ast_event_queue(ast_event_new(AST_EVENT_CUSTOM, AST_EVENT_IE_EID, AST_EVENT_IE_PLTYPE_RAW, "abc", (size_t)3, AST_EVENT_IE_STATE, AST_EVENT_IE_PLTYPE_BITFLAGS, 8u, AST_EVENT_IE_END));
+  ast_event_queue(ast_event_new(AST_EVENT_CUSTOM, AST_EVENT_IE_EID, AST_EVENT_IE_PLTYPE_RAW, "abd", (size_t)3, AST_EVENT_IE_NEWMSGS, AST_EVENT_IE_PLTYPE_UINT, 6u, AST_EVENT_IE_END));
+  ast_event_queue(mwi("1", 0));
+  CHECK(all == 5 && exists == 2 && text == 1 && flags == 1 && bytes == 1 && number == 1);
+  CHECK(ast_event_check_subscriber(AST_EVENT_CUSTOM, AST_EVENT_IE_NEWMSGS, AST_EVENT_IE_PLTYPE_UINT, 5u, AST_EVENT_IE_END) == AST_EVENT_SUB_EXISTS);
+  subs[0] = ast_event_unsubscribe(subs[0]);
+  CHECK(ast_event_check_subscriber(AST_EVENT_MWI, AST_EVENT_IE_END) == AST_EVENT_SUB_NONE);
+  for (int i = 1; i < 6; i++) CHECK(ast_event_unsubscribe(subs[i]) == NULL);
+  CHECK(ast_event_queue(mwi("1", 0)) == 0 && all == 5);
+}
+
+static void cache(void) {
+  received = 0;
+  struct ast_event_sub *sub = ast_event_subscribe(AST_EVENT_MWI, receive, "mwi", &received, AST_EVENT_IE_CONTEXT, AST_EVENT_IE_PLTYPE_STR, "default", AST_EVENT_IE_END);
+  for (uint32_t i = 0; i < 10; i++) {
+    CHECK(ast_event_queue_and_cache(mwi("alice", i)) == 0 && ast_event_queue_and_cache(mwi("bob", 10 * i)) == 0);
+    CHECK(ast_event_queue(mwi("carol", i)) == 0); /* not kept */
+  }
+  CHECK(received == 30);
+  ast_event_dump_cache(sub);
+  CHECK(received == 32);
+  ast_event_unsubscribe(sub);
+  struct ast_event *last = ast_event_get_cached(AST_EVENT_MWI, AST_EVENT_IE_MAILBOX, AST_EVENT_IE_PLTYPE_STR, "bob", AST_EVENT_IE_END);
+  CHECK(last && ast_event_get_ie_uint(last, AST_EVENT_IE_NEWMSGS) == 90 && strcmp(ast_event_get_ie_str(last, AST_EVENT_IE_MAILBOX), "bob") == 0);
+  ast_event_destroy(last);
+  CHECK(ast_event_get_cached(AST_EVENT_MWI, AST_EVENT_IE_MAILBOX, AST_EVENT_IE_PLTYPE_STR, "carol", AST_EVENT_IE_END) == NULL);
+}
+
+/* Task processors and task pools. */
+static int count_task(void *counter) { return atomic_fetch_add((atomic_long *)counter, 1), 0; }
+static int next_number, in_order = 1;
+static int expects(void *number) { return in_order &= next_number++ == (int)(intptr_t)number, 0; }
+static int block(void *unused) { return (void)unused, sem_post(&is_running), sem_wait(&may_end), 0; }
+static struct ast_taskprocessor *seen;
+static int see(void *unused) { return (void)unused, seen = ast_taskpool_serializer_get_current(), 0; }
+static int pushes_to_itself(void *unused) { return (void)unused, ast_taskpool_serializer_push_wait(ast_taskpool_serializer_get_current(), see, NULL); }
+
+static void task_processors(void) {
+  static atomic_long done;
+  struct ast_taskprocessor *tps = ast_taskprocessor_get("test", TPS_REF_DEFAULT), *same = ast_taskprocessor_get("test", TPS_REF_IF_EXISTS);
+  CHECK(tps && tps == same && ast_taskprocessor_get("other", TPS_REF_IF_EXISTS) == NULL && strcmp(ast_taskprocessor_name(tps), "test") == 0);
+  CHECK(ast_taskprocessor_unreference(same) == NULL);
+  CHECK(ast_taskprocessor_alert_set_levels(tps, 5, 3) == -1 && ast_taskprocessor_alert_set_levels(tps, 2, 10) == 0);
+  CHECK(ast_taskprocessor_suspend(tps) == 0 && ast_taskprocessor_is_suspended(tps));
+  for (intptr_t i = 0; i < 1000; i++) {
+    CHECK(ast_taskprocessor_push(tps, expects, (void *)i) == 0 && ast_taskprocessor_size(tps) == i + 1);
+    CHECK(ast_taskprocessor_alert_get() == (i + 1 >= 10));
+  }
+  CHECK(!ast_taskprocessor_is_task(tps) && next_number == 0);
+  ast_taskprocessor_unsuspend(tps);
+  ast_taskprocessor_push(tps, count_task, &done);
+  await(&done, 1);
+  CHECK(next_number == 1000 && in_order && ast_taskprocessor_alert_get() == 0 && !ast_taskprocessor_is_suspended(tps));
+  ast_taskprocessor_suspend(tps);
+  for (int i = 0; i < 600; i++) ast_taskprocessor_push(tps, count_task, &done);
+  CHECK(ast_taskprocessor_alert_set_levels(tps, -1, 1000) == 0 && ast_taskprocessor_alert_get() == 0);
+  CHECK(ast_taskprocessor_alert_set_levels(tps, -1, -1) == 0 && ast_taskprocessor_alert_get() == 1); /* 500 */
+  ast_taskprocessor_unreference(tps); /* what is queued runs */
+  await(&done, 601);
+}
+
+static atomic_long started, ended;
+static void thread_started(void) { atomic_fetch_add(&started, 1); }
+static void thread_ended(void) { atomic_fetch_add(&ended, 1); }
+
+static void task_pools(enum ast_taskpool_selector selector) {
+  static atomic_long done;
+  atomic_store(&done, 0);
+  struct ast_taskpool_options options = {
+      .version = AST_TASKPOOL_OPTIONS_VERSION, .selector = selector, .minimum_size = 1, .initial_size = 2, .max_size = 4,
+      .auto_increment = 2, .growth_threshold = 1, .idle_timeout = 1, .thread_start = thread_started, .thread_end = thread_ended};
+  atomic_store(&started, 0), atomic_store(&ended, 0);
+  struct ast_taskpool *pool = ast_taskpool_create("pool", &options);
+  CHECK(pool && ast_taskpool_taskprocessors_count(pool) == 2);
+  for (int i = 0; i < 2; i++) CHECK(ast_taskpool_push(pool, block, NULL) == 0);
+  for (int i = 0; i < 2; i++) sem_wait(&is_running);
+  for (int i = 0; i < 2; i++) CHECK(ast_taskpool_push(pool, block, NULL) == 0); /* no worker is free: it grows */
+  for (int i = 0; i < 10; i++) CHECK(ast_taskpool_push(pool, count_task, &done) == 0);
+  for (int i = 0; i < 2; i++) sem_wait(&is_running);
+  CHECK(ast_taskpool_taskprocessors_count(pool) == 4);
+  for (int i = 0; i < 4; i++) sem_post(&may_end);
+  CHECK(ast_taskpool_push_wait(pool, count_task, &done) == 0);
+  await(&done, 11);
+  await(&ended, 3); /* idle for a second: down to the minimum */
+  struct ast_taskprocessor *serializer = ast_taskpool_serializer("serial", pool);
+  CHECK(serializer && ast_taskpool_serializer_push_wait(serializer, see, NULL) == 0 && seen == serializer);
+  seen = NULL;
+  CHECK(ast_taskpool_serializer_push_wait(serializer, pushes_to_itself, NULL) == 0 && seen == serializer);
+  CHECK(ast_taskpool_serializer_get_current() == NULL && ast_taskpool_queue_size(pool) == 0);
+  ast_taskprocessor_unreference(serializer);
+  ast_taskpool_shutdown(pool);
+  CHECK(atomic_load(&started) == atomic_load(&ended));
+}
+
+static void shutdown_groups(void) {
+  static atomic_long done;
+  struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .initial_size = 2, .max_size = 2};
+  struct ast_taskpool *pool = ast_taskpool_create("groups", &options);
+  struct ast_serializer_shutdown_group *group = ast_serializer_shutdown_group_alloc();
+  struct ast_taskprocessor *quick = ast_taskpool_serializer_group("quick", pool, group), *stuck = ast_taskpool_serializer_group("stuck", pool, group);
+  for (int i = 0; i < 100; i++) ast_taskprocessor_push(quick, count_task, &done);
+  ast_taskprocessor_push(stuck, block, NULL);
+  sem_wait(&is_running);
+  ast_taskprocessor_unreference(quick), ast_taskprocessor_unreference(stuck);
+  CHECK(ast_serializer_shutdown_group_join(group, 1) == 1 && atomic_load(&done) == 100);
+  sem_post(&may_end);
+  CHECK(ast_serializer_shutdown_group_join(group, 60) == 0);
+  bh_group_free(group->group), free(group);
+  ast_taskpool_shutdown(pool);
+}
+
+int main(void) {
+  sem_init(&is_running, 0, 0), sem_init(&may_end, 0, 0), sem_init(&is_called, 0, 0), sem_init(&may_return, 0, 0);
+  scheduler(), deleted_while_it_runs(), heap();
+  CHECK(ast_event_init() == 0);
+  elements(), subscriptions(), cache();
+  ast_event_shutdown();
+  CHECK(ast_tps_init() == 0);
+  task_processors();
+  task_pools(AST_TASKPOOL_SELECTOR_DEFAULT), task_pools(AST_TASKPOOL_SELECTOR_LEAST_FULL), task_pools(AST_TASKPOOL_SELECTOR_SEQUENTIAL);
+  shutdown_groups();
+  ast_tps_shutdown();
+  return 0;
+}
