@@ -181,6 +181,106 @@ class pool {
   detail::handle<bh_pool, bh_pool_free> handle_;
 };
 
+// Serializers that are shut down together: the `group` of their options.
+class group {
+ public:
+  explicit group(bh_group *handle) : handle_(handle) {}
+  static result<group> make() { return detail::make<group, bh_group>(bh_group_new); }
+  result<bh_shutdown_report> shutdown(nanoseconds limit) {
+    bh_shutdown_report report;
+    bh_result code = bh_group_shutdown(get(), detail::count(limit), &report);
+    if (code != BH_OK) return code;
+    return report;
+  }
+  std::size_t size() const { return bh_group_len(get()); }
+  bh_group *get() const { return handle_.get(); }
+
+ private:
+  detail::handle<bh_group, bh_group_free> handle_;
+};
+
+// Pointers to T, the one that Before puts first on top; Before has no state. It owns nothing, and needs a lock of yours.
+template <class T, class Before>
+class heap {
+ public:
+  explicit heap(bh_heap *handle) : handle_(handle) {}
+  static result<heap> make() { return detail::make<heap, bh_heap>(bh_heap_new, compare, nullptr, nullptr); }
+
+  // The handle identifies the entry while it is in the heap.
+  result<uint64_t> push(T &entry) {
+    uint64_t handle;
+    bh_result code = bh_heap_push(get(), &entry, &handle);
+    if (code != BH_OK) return code;
+    return handle;
+  }
+  // Null if there is none.
+  T *pop() {
+    void *entry;
+    return bh_heap_pop(get(), &entry) == BH_OK ? static_cast<T *>(entry) : nullptr;
+  }
+  T *remove(uint64_t handle) {
+    void *entry;
+    return bh_heap_remove(get(), handle, &entry) == BH_OK ? static_cast<T *>(entry) : nullptr;
+  }
+  T *peek(std::size_t position = 0) const {
+    void *entry;
+    return bh_heap_peek(get(), position, &entry) == BH_OK ? static_cast<T *>(entry) : nullptr;
+  }
+  // After what the entry is compared by has changed.
+  bh_result update(uint64_t handle) { return bh_heap_update(get(), handle); }
+  bool is_valid() const { return bh_heap_verify(get()) == BH_OK; }
+  std::size_t size() const { return bh_heap_len(get()); }
+  bh_heap *get() const { return handle_.get(); }
+
+ private:
+  static int32_t compare(const void *one, const void *other, void *) noexcept {
+    const T &a = *static_cast<const T *>(one), &b = *static_cast<const T *>(other);
+    return Before{}(b, a) - Before{}(a, b);
+  }
+
+  detail::handle<bh_heap, bh_heap_free> handle_;
+};
+
+// Pointers to T by deadline, then by insertion. It owns nothing, and needs a lock of yours.
+template <class T>
+class timer_queue {
+ public:
+  explicit timer_queue(bh_timer_queue *handle) : handle_(handle) {}
+  static result<timer_queue> make() { return detail::make<timer_queue, bh_timer_queue>(bh_timer_queue_new); }
+
+  result<uint64_t> add(nanoseconds deadline, T &entry) {
+    uint64_t handle;
+    bh_result code = bh_timer_queue_add(get(), detail::count(deadline), &entry, &handle);
+    if (code != BH_OK) return code;
+    return handle;
+  }
+  // Null if it has left before.
+  T *cancel(uint64_t handle) {
+    void *entry;
+    return bh_timer_queue_cancel(get(), handle, &entry) == BH_OK ? static_cast<T *>(entry) : nullptr;
+  }
+  bh_result reschedule(uint64_t handle, nanoseconds deadline) {
+    return bh_timer_queue_reschedule(get(), handle, detail::count(deadline));
+  }
+  // Takes what is due, in order, and calls `each(T &, nanoseconds deadline)`, which may add and cancel.
+  template <class F>
+  void drain_due(nanoseconds now, F &&each) {
+    bh_due_entry due;
+    std::size_t count;
+    while (bh_timer_queue_drain_due(get(), detail::count(now), &due, 1, &count) == BH_OK && count > 0)
+      each(*static_cast<T *>(due.entry), nanoseconds(due.deadline_ns));
+  }
+  std::optional<nanoseconds> next_deadline() const {
+    uint64_t next = bh_timer_queue_next_deadline(get());
+    return next == UINT64_MAX ? std::nullopt : std::optional(nanoseconds(next));
+  }
+  std::size_t size() const { return bh_timer_queue_len(get()); }
+  bh_timer_queue *get() const { return handle_.get(); }
+
+ private:
+  detail::handle<bh_timer_queue, bh_timer_queue_free> handle_;
+};
+
 // Timers.
 class timers {
  public:

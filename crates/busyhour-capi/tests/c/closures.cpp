@@ -64,6 +64,44 @@ static void timers_in_virtual_time() {
   CHECK(runtime->run_for(2h) == BH_OK && once == 0 && every == 30);
 }
 
+static void heaps_and_queues() {
+  struct before { bool operator()(int a, int b) const { return a < b; } };
+  int numbers[] = {5, 3, 9, 1};
+  uint64_t handles[4];
+  auto heap = busyhour::heap<int, before>::make();
+  CHECK(heap && heap->pop() == nullptr);
+  for (int i = 0; i < 4; i++) handles[i] = *heap->push(numbers[i]);
+  CHECK(*heap->peek() == 1 && heap->remove(handles[3]) == &numbers[3] && heap->remove(handles[3]) == nullptr);
+  numbers[2] = 2;
+  CHECK(heap->update(handles[2]) == BH_OK && heap->is_valid() && *heap->pop() == 2 && *heap->pop() == 3 && heap->size() == 1);
+
+  auto queue = busyhour::timer_queue<int>::make();
+  CHECK(queue && !queue->next_deadline());
+  auto late = queue->add(30s, numbers[0]);
+  auto soon = queue->add(20s, numbers[1]);
+  CHECK(queue->add(10s, numbers[3]) && queue->cancel(*soon) == &numbers[1] && queue->reschedule(*late, 15s) == BH_OK);
+  std::vector<int> due;
+  queue->drain_due(15s, [&](int &number, busyhour::nanoseconds deadline) {
+    due.push_back(number);
+    if (due.size() == 1) CHECK(deadline == 10s && queue->add(60s, number));
+  });
+  CHECK((due == std::vector<int>{1, 5}) && *queue->next_deadline() == 60s && queue->size() == 1);
+}
+
+static void groups() {
+  auto pool = busyhour::pool::make();
+  auto group = busyhour::group::make();
+  CHECK(pool && group);
+  bh_serializer_options options{};
+  options.group = group->get();
+  auto calls = pool->serializer("calls", options);
+  auto ran = std::make_shared<int>(0);
+  for (int i = 0; i < 10; i++) CHECK(calls->push([ran] { ++*ran; }) == BH_OK);
+  CHECK(group->size() == 1);
+  auto report = group->shutdown(60s);
+  CHECK(report && report->not_run == 0 && *ran == 10 && calls->push([] {}) == BH_SHUT_DOWN);
+}
+
 static void pins() {
   bh_buffers_options options{};
   options.budget_bytes = 64 << 20;
@@ -120,6 +158,8 @@ static void last_values() {
 int main() {
   tasks();
   timers_in_virtual_time();
+  heaps_and_queues();
+  groups();
   pins();
   last_values();
   return 0;
