@@ -438,6 +438,29 @@ typedef struct bh_serializer_stats {
 // Is told of one serializer; a result of 0 ends the list. The struct and its text are valid until it returns.
 typedef int32_t (*bh_serializer_each_fn)(const struct bh_serializer_stats *stats, void *data);
 
+// What a worker holds now and what it has done.
+typedef struct bh_worker_stats {
+  // Its number, with which its thread's name ends; a later worker takes over the number and the counters.
+  uint64_t number;
+  // Tasks and serializers that wait for it.
+  uint64_t queued_len;
+  // The most that have waited.
+  uint64_t queued_high_water;
+  // Tasks that it ran.
+  uint64_t processed;
+  // Tasks that it took from other workers.
+  uint64_t stolen;
+  // How often it chose what to run next.
+  uint64_t switches;
+  // Not 0: it sleeps.
+  uint32_t is_idle;
+  // Not 0: it runs a task.
+  uint32_t is_running;
+} bh_worker_stats;
+
+// Is told of one worker; a result of 0 ends the list. The struct is valid until it returns.
+typedef int32_t (*bh_worker_each_fn)(const struct bh_worker_stats *stats, void *data);
+
 // Takes a task, to run it later with `bh_task_run`; a result other than 0 refuses it. A refused task still belongs to the
 // library. Any thread calls it. It must not block.
 typedef int32_t (*bh_execute_fn)(struct bh_task *task, void *data);
@@ -1019,6 +1042,9 @@ enum bh_result bh_pool_get_stats(const struct bh_pool *pool, struct bh_pool_stat
 
 // Tells `each` of every named serializer, in the order of their names, on this thread.
 enum bh_result bh_pool_list(const struct bh_pool *pool, bh_serializer_each_fn each, void *data);
+
+// Tells `each` of every worker with a thread, in the order of their numbers, on this thread, until it returns 0.
+enum bh_result bh_pool_list_workers(const struct bh_pool *pool, bh_worker_each_fn each, void *data);
 
 // What the serializer holds now and what it has done.
 enum bh_result bh_serializer_get_stats(const struct bh_serializer *serializer, struct bh_serializer_stats *out);

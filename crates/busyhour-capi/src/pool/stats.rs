@@ -3,7 +3,7 @@ use crate::{
     edge::{Callback, Data, Failure, Out, guard, live},
     result::bh_result,
 };
-use busyhour::stats::{PoolStats, SerializerStats};
+use busyhour::stats::{PoolStats, SerializerStats, WorkerStats};
 use std::ffi::{CString, c_char, c_void};
 
 /// What a pool holds now and what it has done.
@@ -33,6 +33,32 @@ pub struct bh_pool_stats {
     /// How often the queue has risen above its high watermark.
     pub alerts_raised: u64,
 }
+
+/// What a worker holds now and what it has done.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct bh_worker_stats {
+    /// Its number, with which its thread's name ends; a later worker takes over the number and the counters.
+    pub number: u64,
+    /// Tasks and serializers that wait for it.
+    pub queued_len: u64,
+    /// The most that have waited.
+    pub queued_high_water: u64,
+    /// Tasks that it ran.
+    pub processed: u64,
+    /// Tasks that it took from other workers.
+    pub stolen: u64,
+    /// How often it chose what to run next.
+    pub switches: u64,
+    /// Not 0: it sleeps.
+    pub is_idle: u32,
+    /// Not 0: it runs a task.
+    pub is_running: u32,
+}
+
+/// Is told of one worker; a result of 0 ends the list. The struct is valid until it returns.
+pub type bh_worker_each_fn =
+    Option<unsafe extern "C-unwind" fn(stats: *const bh_worker_stats, data: *mut c_void) -> i32>;
 
 /// What a serializer holds now and what it has done.
 #[repr(C)]
@@ -106,6 +132,28 @@ pub extern "C" fn bh_pool_list(
     })
 }
 
+/// Tells `each` of every worker with a thread, in the order of their numbers, on this thread, until it returns 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_pool_list_workers(
+    pool: *const bh_pool,
+    each: bh_worker_each_fn,
+    data: *mut c_void,
+) -> bh_result {
+    guard(|| {
+        let each: Callback<WorkerCall> =
+            Callback::new(each, Data::new(data, None)).ok_or_else(|| Failure::null("each"))?;
+        for worker in live(pool, "pool")?.pool.worker_stats() {
+            let seen = bh_worker_stats::from(&worker);
+            if each.call_with(&raw const seen) == 0 {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+type WorkerCall = unsafe extern "C-unwind" fn(*const bh_worker_stats, *mut c_void) -> i32;
+
 /// What the serializer holds now and what it has done.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_serializer_get_stats(
@@ -117,6 +165,21 @@ pub extern "C" fn bh_serializer_get_stats(
         out.write((&live(serializer, "serializer")?.serializer.stats()).into());
         Ok(())
     })
+}
+
+impl From<&WorkerStats> for bh_worker_stats {
+    fn from(stats: &WorkerStats) -> Self {
+        Self {
+            number: stats.number,
+            queued_len: stats.queued_len,
+            queued_high_water: stats.queued_high_water,
+            processed: stats.processed,
+            stolen: stats.stolen,
+            switches: stats.switches,
+            is_idle: u32::from(stats.is_idle),
+            is_running: u32::from(stats.is_running),
+        }
+    }
 }
 
 impl From<&PoolStats> for bh_pool_stats {

@@ -53,6 +53,12 @@ static void on_alert(int32_t is_high, size_t queued_len, void *data) {
   atomic_fetch_add(is_high ? &alerts_high : &alerts_low, 1);
 }
 
+static int32_t count_running(const bh_worker_stats *worker, void *running) {
+  CHECK(!worker->is_idle && worker->number < 4);
+  *(long *)running += worker->is_running != 0;
+  return 1;
+}
+
 static void it_grows_is_bounded_and_alerts(void) {
   bh_pool_options options = {
       .size = sizeof options, .workers = 1, .maximum = 4, .auto_increment = 3, .growth_threshold = 10,
@@ -69,6 +75,10 @@ static void it_grows_is_bounded_and_alerts(void) {
   bh_pool_stats stats;
   OK(bh_pool_get_stats(pool, &stats));
   CHECK(stats.worker_count == 4 && stats.rejected == 1);
+  long running = 0;
+  OK(bh_pool_list_workers(pool, count_running, &running));
+  CHECK(running == 4);
+  IS(BH_NULL, bh_pool_list_workers(pool, NULL, NULL));
   /* An alert may end and come back while a worker takes tasks from another. */
   CHECK(stats.alerts_raised >= 1 && atomic_load(&alerts_high) == atomic_load(&alerts_low) + 1);
   atomic_store(&hold, 0);
