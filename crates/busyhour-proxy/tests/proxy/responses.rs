@@ -435,3 +435,17 @@ fn a_response_may_come_from_another_address() {
         ["ACK > 192.0.2.101:5060", "486 > 192.0.2.7:40000"]
     );
 }
+
+/// RFC 3261 §16.7 step 5: 200 is a final response, also one of our own.
+#[test]
+fn a_request_that_we_answer_with_200_goes_nowhere() {
+    let mut bench = Bench::new();
+    let id = bench.begin(alice(), &request("MESSAGE", ""));
+    assert_eq!(bench.proxy.stats().transaction_count, 1);
+    let sent = bench.answer(id, &busyhour_sip::Status::OK.into());
+    assert_eq!(starts(&sent), ["200 > 192.0.2.7:40000"]);
+    bench.forward(id, target(1));
+    assert!(bench.take().is_empty());
+    bench.pass(std::time::Duration::from_secs(40));
+    bench.assert_empty();
+}
