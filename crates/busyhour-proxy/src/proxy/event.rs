@@ -82,6 +82,9 @@ pub enum EventKind {
     Unanswered,
     /// No ACK came for the refusal.
     Unacknowledged,
+    /// After its final response it keeps fewer bytes than before: a branch that lost has
+    /// ended, too.
+    Shrunk,
     /// Its last transaction has ended; the table has forgotten it.
     Ended,
 }

@@ -397,17 +397,22 @@ impl<E: Edge> Proxy<E> {
             shared: &mut self.shared,
             out,
         };
+        let was_final = context.final_status != 0;
         let result = run(context, &mut work);
         let held = match context.is_over() {
             true => 0,
             false => context.count_bytes(),
         };
         self.held_bytes += held as u64;
-        self.held_bytes -= std::mem::replace(&mut context.held_bytes, held) as u64;
+        let before = std::mem::replace(&mut context.held_bytes, held);
+        self.held_bytes -= before as u64;
         if context.is_over() {
             work.note(EventKind::Ended);
             self.remove(slot);
         } else {
+            if was_final && held < before {
+                work.note(EventKind::Shrunk);
+            }
             self.timers.reschedule(context.timer, context.next_due());
         }
         result

@@ -102,6 +102,8 @@ fn the_telephone_that_does_not_answer_stops_ringing() {
     );
     world.send(BOB, &respond(BOB, &cancel, "200 OK"));
     world.send(BOB, &respond(BOB, &desk, "487 Request Terminated"));
+    let calls = world.stats().calls;
+    assert_eq!(calls.charged_bytes, calls.proxy.held_bytes);
     world.read_request(BOB, "ACK");
     assert_eq!(world.lamp(CAROL), "confirmed");
 }

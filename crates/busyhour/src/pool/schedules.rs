@@ -61,3 +61,35 @@ fn shuttle_one_burst_raises_one_alert() {
         assert_eq!(*lock(&told), [Watermark::High, Watermark::Low]);
     });
 }
+
+/// The forbidden outcome: a burst meets workers that are just waking, so that
+/// no push adds one, and what waits stays behind tasks that wait for it.
+#[test]
+fn shuttle_a_burst_at_sleeping_workers_makes_the_pool_grow() {
+    const TASKS: usize = 4;
+    explore(2_000, || {
+        let pool = TaskPool::builder().workers(2).maximum(TASKS);
+        let pool = pool.growth_threshold(0).build().unwrap();
+        while pool.stats().idle_worker_count < 2 {
+            thread::yield_now();
+        }
+        let meeting = Arc::new((Mutex::new(0), Condvar::new()));
+        let wait = |meeting: &(Mutex<usize>, Condvar)| {
+            let mut here = lock(&meeting.0);
+            while *here < TASKS {
+                here = meeting.1.wait(here).unwrap();
+            }
+        };
+        for _ in 0..TASKS {
+            let meeting = Arc::clone(&meeting);
+            let meet = move || {
+                *lock(&meeting.0) += 1;
+                meeting.1.notify_all();
+                wait(&meeting);
+            };
+            pool.push(meet).unwrap();
+        }
+        wait(&meeting);
+        assert!(pool.shutdown(Duration::MAX).is_clean());
+    });
+}

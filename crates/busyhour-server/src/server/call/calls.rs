@@ -485,10 +485,8 @@ impl Calls {
                 tracking.tell(dialogs, at, &event, called, message, &mut out.dialogs);
             }
             let held_bytes = proxy.held_bytes(event.transaction) as u64;
-            if is_final(event.kind)
-                && let Some(permit) = proxy.data_mut(event.transaction)
-            {
-                permit.finish(held_bytes);
+            if let Some(permit) = proxy.data_mut(event.transaction) {
+                permit.note(is_final(event.kind), held_bytes);
             }
         }
         proxy.drop_ended();

@@ -17,6 +17,8 @@ pub(in crate::server) struct Permit {
     pub(super) is_believed: bool,
     /// Who is called, by the labels of the targets.
     pub(super) called: Box<[Party]>,
+    /// Its final response was sent.
+    is_finished: bool,
     /// The memory of its messages.
     memory: Place,
     _transaction: Place,
@@ -37,15 +39,20 @@ impl Permit {
             sender: None,
             is_believed: false,
             called: Box::default(),
+            is_finished: false,
             memory,
             _transaction: transaction,
         }
     }
 
-    /// Its final response was sent: from now on it keeps only so many bytes, for
-    /// retransmissions.
-    pub(super) fn finish(&mut self, held_bytes: u64) {
-        self.memory.resize(held_bytes);
+    /// Something happened to it, and it keeps so many bytes now. Once its final response was
+    /// sent, it is charged for them alone: they are for retransmissions, and fewer as soon as
+    /// the branches that lost have ended, too.
+    pub(super) fn note(&mut self, is_final: bool, held_bytes: u64) {
+        self.is_finished |= is_final;
+        if self.is_finished {
+            self.memory.resize(held_bytes);
+        }
     }
 
     /// Whether the request is within a dialog.

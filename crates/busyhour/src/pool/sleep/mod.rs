@@ -3,5 +3,5 @@
 mod sleepers;
 mod worker_slots;
 
-pub(in crate::pool) use sleepers::Sleepers;
+pub(in crate::pool) use sleepers::{AfterSearch, Sleepers};
 pub(in crate::pool) use worker_slots::WorkerSlots;

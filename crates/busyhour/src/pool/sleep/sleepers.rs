@@ -16,6 +16,14 @@ pub(in crate::pool) struct Sleepers {
     asleep: Mutex<Vec<usize>>,
 }
 
+/// What the last searcher does if there is more work than its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::pool) enum AfterSearch {
+    Nothing,
+    Wake,
+    Grow,
+}
+
 impl Sleepers {
     /// Whether a push that was just published should wake a worker.
     #[inline(always)]
@@ -56,18 +64,20 @@ impl Sleepers {
         self.update(&asleep, |word| word + SEARCHING);
     }
 
-    /// A searching worker found work (or ends). Returns `true` if it was the
-    /// last searcher while others sleep: then it must check whether there is
-    /// more work.
-    pub(in crate::pool) fn end_search(&self) -> bool {
+    /// A searching worker found work (or ends). If it was the last searcher, it
+    /// must check whether there is more work: pushes have relied on that. If no
+    /// worker sleeps, more work matters only where there may be more workers.
+    pub(in crate::pool) fn end_search(&self, may_grow: bool) -> AfterSearch {
         let asleep = lock(&self.asleep);
         let word = self.update(&asleep, |word| word - SEARCHING);
         drop(asleep);
-        let is_last = word < SEARCHING && word > 0;
-        if is_last {
-            fences::heavy();
-        }
-        is_last
+        let after = match word {
+            0 if may_grow => AfterSearch::Grow,
+            1..SEARCHING => AfterSearch::Wake,
+            _ => return AfterSearch::Nothing,
+        };
+        fences::heavy();
+        after
     }
 
     /// A searching worker is about to park. It must look at every queue once
@@ -176,7 +186,7 @@ mod models {
                     sleepers.should_wake()
                 })
             };
-            let looks_again = sleepers.end_search();
+            let looks_again = sleepers.end_search(false) == AfterSearch::Wake;
             let sees = looks_again && work.load(Ordering::Relaxed);
             let wakes = pusher.join().unwrap();
             assert!(sees || wakes, "work that nobody looks for");

@@ -74,6 +74,15 @@ impl Shared {
         }
     }
 
+    /// Adds workers for pushes that found a worker asleep or searching, and left
+    /// it to that one to see what waits.
+    #[cold]
+    pub(in crate::pool) fn grow_after_search(&self) {
+        if self.workers.is_short_after_search() && self.lifecycle.is_open() {
+            self.grow(self.workers.growth());
+        }
+    }
+
     fn start_worker(&self) -> io::Result<()> {
         let Some(shared) = self.to_arc() else {
             return Ok(());

@@ -10,6 +10,7 @@ use super::{
 use crate::pool::{
     queue::{CHUNK_LEN, WorkBatch},
     shared::Shared,
+    sleep::AfterSearch,
 };
 
 /// The loop of one worker.
@@ -128,11 +129,18 @@ impl<'a> WorkerLoop<'a> {
         self.shared.look_at_marks();
         self.shared.workers.sleepers.begin_search();
         let found = self.search_or_sleep();
-        if self.shared.workers.sleepers.end_search() && self.shared.workers.any_work() {
-            self.shared.workers.wake_one(None);
-        }
+        self.end_search();
         self.turn_runner.restart();
         found
+    }
+
+    fn end_search(&self) {
+        let workers = &self.shared.workers;
+        match workers.sleepers.end_search(workers.may_grow()) {
+            AfterSearch::Wake if workers.any_work() => workers.wake_one(None),
+            AfterSearch::Grow => self.shared.grow_after_search(),
+            _ => {}
+        }
     }
 
     fn search_or_sleep(&self) -> bool {

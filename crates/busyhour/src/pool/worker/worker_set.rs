@@ -241,6 +241,13 @@ impl WorkerSet {
             && self.sleepers.asleep_len() == 0
     }
 
+    /// The same for a worker that was the last to search: one of what waits it
+    /// runs itself.
+    pub(in crate::pool) fn is_short_after_search(&self) -> bool {
+        self.waiting_len() > self.growth_threshold.saturating_add(1)
+            && self.sleepers.asleep_len() == 0
+    }
+
     /// Whether there are more workers than needed, apart from those that are
     /// blocked.
     pub(in crate::pool) fn has_spare(&self) -> bool {
