@@ -22,6 +22,8 @@ const FILES: &[&str] = &[
     "pool.rs",
     "pool/options.rs",
     "pool/report.rs",
+    "pool/leftovers.rs",
+    "pool/spawn.rs",
     "pool/serializer.rs",
     "pool/serializer_options.rs",
     "pool/template.rs",
@@ -42,11 +44,20 @@ const FILES: &[&str] = &[
     "topic/event.rs",
     "topic/record.rs",
     "topic/pattern.rs",
+    "topic/attribute.rs",
     "topic/subscription.rs",
+    "topic/listing.rs",
+    "topic/notices.rs",
 ];
 
 /// Enums that no function names: C passes them as numbers, so that a number of no meaning is an error and not undefined.
-const NUMBERS: &[&str] = &["bh_missed", "bh_overflow", "bh_selector"];
+const NUMBERS: &[&str] = &[
+    "bh_missed",
+    "bh_overflow",
+    "bh_selector",
+    "bh_alert_element",
+    "bh_announcement_element",
+];
 
 /// Writes the header.
 pub fn write(root: &Path) -> Result<(), String> {

@@ -48,6 +48,16 @@ typedef enum bh_result {
   BH_PANICKED = 17,
 } bh_result;
 
+// The kinds of what a shutdown leaves.
+typedef enum bh_leftover_kind {
+  // Tasks of a serializer that were dropped without having run. Those of no named serializer come last, as one.
+  BH_LEFTOVER_NOT_RUN = 0,
+  // Deliveries to a subscription that were dropped.
+  BH_LEFTOVER_NOT_DELIVERED = 1,
+  // A task that still ran: one of a named serializer, or one with a label.
+  BH_LEFTOVER_UNFINISHED = 2,
+} bh_leftover_kind;
+
 // What became of a timer that was cancelled.
 typedef enum bh_cancel {
   // Its data is freed, and it will not run again.
@@ -67,6 +77,22 @@ typedef enum bh_phase {
   // Its callback runs.
   BH_PHASE_RUNNING = 2,
 } bh_phase;
+
+// How a timer repeats.
+typedef enum bh_repeat {
+  // Its callback runs.
+  BH_REPEAT_UNKNOWN = 0,
+  // It runs once.
+  BH_REPEAT_ONCE = 1,
+  // At a fixed rate.
+  BH_REPEAT_EVERY = 2,
+  // With a pause after each run.
+  BH_REPEAT_FIXED_DELAY = 3,
+  // After the delay that its callback returns.
+  BH_REPEAT_NEXT_DELAY = 4,
+  // It wakes a future of a program in Rust.
+  BH_REPEAT_FUTURE = 5,
+} bh_repeat;
 
 // The type of an element.
 typedef enum bh_element_type {
@@ -95,6 +121,18 @@ typedef enum bh_delivery_kind {
   // Deliveries were lost.
   BH_DELIVERY_LOST = 3,
 } bh_delivery_kind;
+
+// What a subscription wants.
+typedef enum bh_filter {
+  // Every event.
+  BH_FILTER_ALL = 0,
+  // The events of one key.
+  BH_FILTER_KEY = 1,
+  // The events that a pattern or a predicate accepts.
+  BH_FILTER_PREDICATE = 2,
+  // The events with one value of an attribute.
+  BH_FILTER_ATTRIBUTE = 3,
+} bh_filter;
 
 // What a periodic timer does with ticks that it has missed.
 typedef enum bh_missed {
@@ -128,8 +166,42 @@ typedef enum bh_selector {
   BH_SELECTOR_SEQUENTIAL = 2,
 } bh_selector;
 
+// The elements of an alert: a record of sort 1, whose subject is the name of the serializer, or that of its template, " #" and its
+// number. Numbers that need more than 32 bits are 2^32 - 1.
+typedef enum bh_alert_element {
+  // U32; not 0: too many tasks wait, 0: few enough again.
+  BH_ALERT_IS_HIGH = 1,
+  // U32: how many tasks waited.
+  BH_ALERT_QUEUED_LEN = 2,
+  // U32: how long the first of them had waited, in microseconds.
+  BH_ALERT_OLDEST_WAITING_US = 3,
+  // U32: alerts before this one that were dropped because a hook had not returned.
+  BH_ALERT_MISSED_BEFORE = 4,
+  // Text: the name of the serializer, or that of its template.
+  BH_ALERT_NAME = 5,
+  // U32: tells the serializers of a template apart; none if it has a name of its own.
+  BH_ALERT_NUMBER = 6,
+  // Text: the label of the task that was running; none if it has none.
+  BH_ALERT_RUNNING = 7,
+} bh_alert_element;
+
+// The elements of a record about a subscription: sort 1, and the subject is its number, which no other one of the process gets.
+// The key is removed when the subscription ends.
+typedef enum bh_announcement_element {
+  // Text: the name of the topic.
+  BH_ANNOUNCEMENT_TOPIC = 1,
+  // Text: the name of the subscription; empty if it has none.
+  BH_ANNOUNCEMENT_NAME = 2,
+  // U32: what it wants, a `bh_filter`.
+  BH_ANNOUNCEMENT_FILTER = 3,
+} bh_announcement_element;
+
 // Counts how many serializers of one subsystem are above their high watermark.
 typedef struct bh_alert_group bh_alert_group;
+
+// A property of events that many subscriptions of a topic ask for, each with a value of its own: a publisher computes it once,
+// and does not ask each of them. All of them must use the same attribute.
+typedef struct bh_attribute bh_attribute;
 
 // A pool of pinned buffers.
 typedef struct bh_buffers bh_buffers;
@@ -149,6 +221,9 @@ typedef struct bh_group bh_group;
 // A heap. It waits for no lock: several threads may read it at the same time, but a call that comes while another one
 // changes the heap returns `BH_BUSY`. Share it under a lock of yours.
 typedef struct bh_heap bh_heap;
+
+// Waits for the result of a spawned task. One thread at a time uses it.
+typedef struct bh_join bh_join;
 
 // What a record must be; all that was said must hold. An empty pattern matches every record.
 typedef struct bh_pattern bh_pattern;
@@ -193,6 +268,9 @@ typedef struct bh_timers bh_timers;
 
 // A topic.
 typedef struct bh_topic bh_topic;
+
+// Lets a spawned task go on, from any thread.
+typedef struct bh_waker bh_waker;
 
 // Options of a new pool of buffers; zero means the default.
 typedef struct bh_buffers_options {
@@ -242,10 +320,29 @@ typedef struct bh_live_buffer {
   uint64_t age_ns;
   // The name of its owner.
   const char *owner;
+  // The values of a program in Rust that hold it.
+  uint64_t handles;
+  // Where it was found, if that was traced; otherwise NULL.
+  const char *trace;
 } bh_live_buffer;
 
 // Is told of a live buffer; 0 ends the list. The struct and its text are valid until it returns.
 typedef int32_t (*bh_buffer_each_fn)(const struct bh_live_buffer *buffer, void *data);
+
+// What one owner holds.
+typedef struct bh_owner_usage {
+  // The name given to `bh_buffers_owned_by`.
+  const char *owner;
+  // Its live buffers.
+  uint64_t live_count;
+  // Their bytes, rounding included.
+  uint64_t live_bytes;
+  // The age of the oldest one.
+  uint64_t oldest_age_ns;
+} bh_owner_usage;
+
+// Is told of an owner; 0 ends the list. The struct and its text are valid until it returns.
+typedef int32_t (*bh_owner_each_fn)(const struct bh_owner_usage *usage, void *data);
 
 // Says which of two entries comes out first: `one` if the result is below zero, `other` if it is above, either if it is
 // zero. It must not use the heap.
@@ -317,6 +414,11 @@ typedef struct bh_pool_options {
   void *on_thread_stop_data;
   // Frees the data of `on_thread_stop`.
   bh_drop_fn on_thread_stop_drop;
+  // A worker with more runnable entities than this has a list for each goodness instead of one sorted list; at
+  // most 64, default 16. With it `sorted_again` counts, too.
+  uint32_t sorted_max;
+  // With so many it has one sorted list again; less than `sorted_max`, default 8.
+  uint32_t sorted_again;
 } bh_pool_options;
 
 // What a shutdown did and left.
@@ -330,6 +432,27 @@ typedef struct bh_shutdown_report {
   // Workers that were still inside a task when the time was over; they end with that task.
   uint64_t unfinished_workers;
 } bh_shutdown_report;
+
+// What a shutdown left of one serializer or subscription, or one task that still ran.
+typedef struct bh_leftover {
+  // Which of these it is.
+  enum bh_leftover_kind kind;
+  // The name of the serializer or subscription; empty if it has none.
+  const char *name;
+  // The label of the task that still runs; NULL if it has none, and for the other kinds.
+  const char *label;
+  // How many tasks or deliveries were dropped; 1 for a task that still runs.
+  uint64_t count;
+  // How long the task that still runs has run; 0 for the other kinds.
+  uint64_t running_for_ns;
+} bh_leftover;
+
+// Is told of one leftover; a result of 0 ends the list. The struct and its texts are valid until it returns.
+typedef int32_t (*bh_leftover_each_fn)(const struct bh_leftover *leftover, void *data);
+
+// A step of a spawned task. 0: it has to wait, and is called again after `waker` is woken, of which it keeps a
+// `bh_waker_clone`. Otherwise it is done, and what it has written to `result` goes to who joins it.
+typedef int32_t (*bh_poll_fn)(const struct bh_waker *waker, uint64_t *result, void *data);
 
 // A queue has crossed a watermark; high and low alternate.
 typedef struct bh_queue_alert {
@@ -378,6 +501,26 @@ typedef struct bh_serializer_options {
   // Frees the data of `on_alert`.
   bh_drop_fn on_alert_drop;
 } bh_serializer_options;
+
+// What the living serializers of a group hold now and have done.
+typedef struct bh_group_stats {
+  // Living serializers.
+  uint64_t serializer_count;
+  // Serializers that run a task or have some waiting.
+  uint64_t busy_count;
+  // Tasks that wait in all of them.
+  uint64_t queued_len;
+  // Tasks that wait in the one where most wait.
+  uint64_t longest_queued_len;
+  // The most that have waited in one of them.
+  uint64_t queued_high_water;
+  // Tasks that ran.
+  uint64_t processed;
+  // How long the first waiting task has waited.
+  uint64_t oldest_waiting_ns;
+  // How long the longest of the running tasks has run.
+  uint64_t running_for_ns;
+} bh_group_stats;
 
 // What a pool holds now and what it has done.
 typedef struct bh_pool_stats {
@@ -456,6 +599,14 @@ typedef struct bh_worker_stats {
   uint32_t is_idle;
   // Not 0: it runs a task.
   uint32_t is_running;
+  // How long it took to choose, measured in one of 1,024 switches.
+  uint64_t choosing_ns;
+  // How long it has been busy, choosing included.
+  uint64_t busy_ns;
+  // The number of epochs of its run queue, modulo 2^32.
+  uint32_t epoch;
+  // Not 0: its run queue has a list for each goodness.
+  uint32_t is_bucketed;
 } bh_worker_stats;
 
 // Is told of one worker; a result of 0 ends the list. The struct is valid until it returns.
@@ -526,6 +677,10 @@ typedef struct bh_pending_timer {
   const char *executor;
   // Where it is on its way.
   enum bh_phase phase;
+  // How it repeats; `BH_REPEAT_UNKNOWN` while its callback runs.
+  enum bh_repeat repeat;
+  // The period, or the pause between its runs; 0 for the other kinds.
+  uint64_t period_ns;
 } bh_pending_timer;
 
 // Says whether a timer is meant: 0 if not. The struct and its texts are valid until it returns.
@@ -533,20 +688,6 @@ typedef int32_t (*bh_timer_wanted_fn)(const struct bh_pending_timer *timer, void
 
 // Is told of one timer; a result of 0 ends the list. The struct and its texts are valid until it returns.
 typedef int32_t (*bh_timer_each_fn)(const struct bh_pending_timer *timer, void *data);
-
-// Options of a new runtime; zero means the default.
-typedef struct bh_runtime_options {
-  // `sizeof(bh_runtime_options)`
-  size_t size;
-  // The most bytes that live buffers may hold together; default 1 GiB.
-  uint64_t buffer_budget_bytes;
-  // The name of its pool and threads; default "busyhour".
-  const char *name;
-  // Worker threads; default: the processors that this process may use.
-  uint32_t workers;
-  // Keeps a backtrace of where one in so many buffers was found; default: none.
-  uint32_t trace_one_in;
-} bh_runtime_options;
 
 // What a timer service holds now and what it has done.
 typedef struct bh_timers_stats {
@@ -575,6 +716,47 @@ typedef struct bh_timers_stats {
   // And the latest.
   uint64_t lateness_max_ns;
 } bh_timers_stats;
+
+// The timers of one label.
+typedef struct bh_label_stats {
+  // The label.
+  const char *label;
+  // Timers that are not over.
+  uint64_t pending_count;
+  // The most that have been.
+  uint64_t pending_high_water;
+  // Timers that were added.
+  uint64_t added;
+  // Timers that were cancelled before they ran.
+  uint64_t cancelled;
+  // Runs that were due.
+  uint64_t expired;
+  // How much later than due the median run was delivered.
+  uint64_t lateness_p50_ns;
+  // And all but one in a hundred.
+  uint64_t lateness_p99_ns;
+  // And the latest.
+  uint64_t lateness_max_ns;
+} bh_label_stats;
+
+// Is told of one label; a result of 0 ends the list. The struct and its text are valid until it returns.
+typedef int32_t (*bh_label_each_fn)(const struct bh_label_stats *stats, void *data);
+
+// Options of a new runtime; zero means the default.
+typedef struct bh_runtime_options {
+  // `sizeof(bh_runtime_options)`
+  size_t size;
+  // The most bytes that live buffers may hold together; default 1 GiB.
+  uint64_t buffer_budget_bytes;
+  // The name of its pool and threads; default "busyhour".
+  const char *name;
+  // Worker threads; default: the processors that this process may use.
+  uint32_t workers;
+  // Keeps a backtrace of where one in so many buffers was found; default: none.
+  uint32_t trace_one_in;
+  // The other options of its pool; NULL: the defaults. `name` and `workers` above go before those in it.
+  const struct bh_pool_options *pool;
+} bh_runtime_options;
 
 // What a runtime knows about itself at one moment. `bh_runtime_snapshot_json` also has the parts that have names.
 typedef struct bh_snapshot {
@@ -639,6 +821,9 @@ typedef struct bh_topic_options {
   const struct bh_timers *timers;
   // Where expired keys are removed; NULL: on the thread that delivers the timer.
   const struct bh_executor *expire_on;
+  // A topic of records on which the subscriptions of this one are announced as they start and end, see
+  // `bh_announcement_element`; NULL: nowhere. If it is cached, it holds those that there are.
+  const struct bh_topic *announcements;
 } bh_topic_options;
 
 // What became of a publish or a removal.
@@ -656,6 +841,9 @@ typedef struct bh_published {
 // Says whether an event is meant: 0 if not. The event is valid until it returns.
 typedef int32_t (*bh_event_wanted_fn)(const struct bh_event *event, void *data);
 
+// Computes the property of an event: the same for an event each time. It runs on the thread that publishes.
+typedef uint64_t (*bh_attribute_fn)(const struct bh_event *event, void *data);
+
 // Options of a subscription; zero means the default: every event from now on.
 typedef struct bh_subscription_options {
   // `sizeof(bh_subscription_options)`
@@ -666,8 +854,8 @@ typedef struct bh_subscription_options {
   const struct bh_executor *on;
   // Only events with the key of this one; NULL: of any key.
   const struct bh_event *key;
-  // Only records that match; NULL: any. The library copies the pattern. Of `key`, `pattern` and `is_wanted` at most one is
-  // set.
+  // Only records that match; NULL: any. The library copies the pattern. Of `key`, `pattern`, `is_wanted` and
+  // `attribute` at most one is set.
   const struct bh_pattern *pattern;
   // Only events that are wanted; NULL: any. It runs on the thread that publishes.
   bh_event_wanted_fn is_wanted;
@@ -683,6 +871,12 @@ typedef struct bh_subscription_options {
   uint32_t replay;
   // Not 0: of the waiting events of a key only the newest.
   uint32_t conflate;
+  // Only events with one value of this attribute; NULL: any. Publishers of other values do not pay for the subscription.
+  const struct bh_attribute *attribute;
+  // The value is that of this event; NULL: the value is a number.
+  const struct bh_event *attribute_like;
+  // The number; for an attribute of an element, one that `bh_record_set_u32` has set.
+  uint64_t attribute_number;
 } bh_subscription_options;
 
 // What a subscription receives; valid until the callback returns.
@@ -705,6 +899,57 @@ typedef struct bh_delivery {
 
 // Receives what a subscription delivers, one call at a time.
 typedef void (*bh_delivery_fn)(const struct bh_delivery *delivery, void *data);
+
+// A subscription: what it wants, what waits for it, and what it has received.
+typedef struct bh_subscription_stats {
+  // The name of its topic.
+  const char *topic;
+  // Its name; empty if it has none.
+  const char *name;
+  // The name of its executor; empty if that has none, or if the publisher's thread delivers.
+  const char *executor;
+  // What it wants.
+  enum bh_filter filter;
+  // Not 0: it lags, and will be brought up to date from the cache.
+  uint32_t is_lagging;
+  // How many events may wait.
+  uint64_t capacity;
+  // Events that wait, with those that a turn has taken already.
+  uint64_t queued_len;
+  // What its callback has received.
+  uint64_t delivered;
+  // Deliveries that it has lost.
+  uint64_t lost;
+} bh_subscription_stats;
+
+// Is told of one subscription; a result of 0 ends the list. The struct and its texts are valid until it returns.
+typedef int32_t (*bh_subscription_each_fn)(const struct bh_subscription_stats *stats, void *data);
+
+// What a topic holds now and what it has done.
+typedef struct bh_topic_stats {
+  // Keys with a last event.
+  uint64_t cached_count;
+  // Subscriptions.
+  uint64_t subscriber_count;
+  // Events published.
+  uint64_t published;
+  // Events refused because of `key_limit`.
+  uint64_t refused;
+  // Deliveries into the queues of subscriptions, with replays.
+  uint64_t delivered;
+  // Deliveries lost to full queues.
+  uint64_t lost;
+  // How often a publisher did not wait for room, because that would never have ended.
+  uint64_t refused_waits;
+  // Deliveries that a newer event of the same key replaced.
+  uint64_t conflated;
+  // Subscriptions that lag, once for each shard of the topic in which they do.
+  uint64_t lagging_count;
+  // The longest queue of a subscription.
+  uint64_t slowest_queued_len;
+  // Replaced events that are kept because a lookup may still be reading them.
+  uint64_t retired_count;
+} bh_topic_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -750,6 +995,14 @@ enum bh_result bh_buffers_unpin(const struct bh_buffers *buffers, const void *ad
 // may be released otherwise before it reads the answer. `out_len` may be NULL.
 enum bh_result bh_buffers_at(const struct bh_buffers *buffers, const void *address, void **out_start, size_t *out_len);
 
+// Lets `len` bytes at `address` survive without the rest of a large buffer, on which the caller has a pin. If they are a small
+// part of it, that pin is removed, and `out` is a copy of them in a buffer of their own, which one pin holds. Otherwise `out` is
+// `address`, and nothing has changed. `BH_FULL`: the copy has to fit before the large one goes.
+enum bh_result bh_buffers_compact(const struct bh_buffers *buffers,
+                                  const void *address,
+                                  size_t len,
+                                  void **out);
+
 // Gives memory without a live buffer back to the operating system. `out_bytes`, how much, may be NULL.
 enum bh_result bh_buffers_trim(const struct bh_buffers *buffers, size_t *out_bytes);
 
@@ -763,6 +1016,12 @@ enum bh_result bh_buffers_dump(const struct bh_buffers *buffers,
 
 // Tells `each` of every live buffer, the oldest first, until it returns 0. It looks at every block ever used.
 enum bh_result bh_buffers_each(const struct bh_buffers *buffers, bh_buffer_each_fn each, void *data);
+
+// Tells `each` of every owner with a live buffer, that with the most bytes first, until it returns 0. It looks at every block
+// ever used.
+enum bh_result bh_buffers_owners(const struct bh_buffers *buffers,
+                                 bh_owner_each_fn each,
+                                 void *data);
 
 // Makes an empty heap. `drop` frees `data`, with the heap or at once if the call fails.
 enum bh_result bh_heap_new(bh_compare_fn compare, void *data, bh_drop_fn drop, struct bh_heap **out);
@@ -786,6 +1045,15 @@ enum bh_result bh_heap_update(struct bh_heap *heap, uint64_t handle);
 // change with every change of the heap.
 enum bh_result bh_heap_peek(const struct bh_heap *heap, size_t position, void **out_entry);
 
+// The handle of the entry on top; `BH_NOT_FOUND` if the heap is empty.
+enum bh_result bh_heap_peek_handle(const struct bh_heap *heap, uint64_t *out_handle);
+
+// The entry with a handle; `BH_NOT_FOUND` if it has left the heap.
+enum bh_result bh_heap_get(const struct bh_heap *heap, uint64_t handle, void **out_entry);
+
+// Takes all entries out.
+enum bh_result bh_heap_clear(struct bh_heap *heap);
+
 // The number of entries; 0 for NULL, and while another call changes the heap.
 size_t bh_heap_len(const struct bh_heap *heap);
 
@@ -795,6 +1063,14 @@ enum bh_result bh_heap_verify(const struct bh_heap *heap);
 
 // Makes an empty queue for worker number `worker`, which charges run time in units of `tick_ns`; 0: 100 µs.
 enum bh_result bh_run_queue_new(uint16_t worker, uint64_t tick_ns, struct bh_run_queue **out);
+
+// Makes an empty queue that has one sorted list up to `sorted_max` entities, at most 64, and again when `sorted_again` are left,
+// which is less; the rest as `bh_run_queue_new`. The order is the same.
+enum bh_result bh_run_queue_with_thresholds(uint16_t worker,
+                                            uint64_t tick_ns,
+                                            size_t sorted_max,
+                                            size_t sorted_again,
+                                            struct bh_run_queue **out);
 
 // Frees the queue.
 void bh_run_queue_free(struct bh_run_queue *queue);
@@ -807,6 +1083,22 @@ void bh_sched_state_free(struct bh_sched_state *state);
 
 // The ticks that the entity may still run in this epoch; 0 for NULL.
 uint32_t bh_sched_state_counter(const struct bh_sched_state *state);
+
+// Its priority: 1 to 40, or 100 to 199 for real time; 0 for NULL.
+uint32_t bh_sched_state_priority(const struct bh_sched_state *state);
+
+// Gives an entity that is not queued another priority. `bh_run_queue_sync_epoch` first, or the epochs that it slept through
+// count at the new one.
+enum bh_result bh_sched_state_set_priority(struct bh_sched_state *state,
+                                           uint32_t priority);
+
+// The worker that it last ran on, or was first queued on; `BH_NOT_FOUND` before that.
+enum bh_result bh_sched_state_ran_on(const struct bh_sched_state *state, uint16_t *out_worker);
+
+// Its goodness on a worker, as defined by Linux 2.2: 1,000 + priority for real time, otherwise 0 if its counter is used up,
+// else counter + priority, and 15 more on the worker that it last ran on. 0 for NULL.
+uint32_t bh_sched_state_goodness(const struct bh_sched_state *state,
+                                 uint16_t worker);
 
 // Makes an entity runnable: behind its equals, or before them if `in_front` is not 0.
 enum bh_result bh_run_queue_wake(struct bh_run_queue *queue,
@@ -845,6 +1137,9 @@ enum bh_result bh_run_queue_fork(struct bh_run_queue *queue,
                                  uint32_t priority,
                                  struct bh_sched_state **out);
 
+// The number of the worker that it was made for; 0 for NULL.
+uint16_t bh_run_queue_worker(const struct bh_run_queue *queue);
+
 // The number of runnable entities; 0 for NULL.
 size_t bh_run_queue_len(const struct bh_run_queue *queue);
 
@@ -880,6 +1175,13 @@ enum bh_result bh_timer_queue_drain_due(struct bh_timer_queue *queue,
                                         struct bh_due_entry *out_entries,
                                         size_t room,
                                         size_t *out_count);
+
+// Takes the earliest entry whose deadline is not after `now_ns` out of the order, but keeps it: `bh_timer_queue_reschedule`
+// with its handle puts it back, `bh_timer_queue_cancel` ends it. `BH_NOT_FOUND` if none is due.
+enum bh_result bh_timer_queue_hold_due(struct bh_timer_queue *queue,
+                                       uint64_t now_ns,
+                                       struct bh_due_entry *out_due,
+                                       uint64_t *out_handle);
 
 // The deadline of the earliest entry; `UINT64_MAX` if there is none, and for NULL.
 uint64_t bh_timer_queue_next_deadline(const struct bh_timer_queue *queue);
@@ -929,6 +1231,63 @@ size_t bh_pool_alert_count(const struct bh_pool *pool);
 
 // Lets the high water of every named serializer begin again.
 enum bh_result bh_pool_reset_high_waters(struct bh_pool *pool);
+
+// `bh_pool_shutdown`, which then tells `each` by name what was left, on this thread. `out` may be NULL. The `drop` of each
+// task that did not run has been called before.
+enum bh_result bh_pool_shutdown_each(struct bh_pool *pool,
+                                     uint64_t limit_ns,
+                                     bh_leftover_each_fn each,
+                                     void *data,
+                                     struct bh_shutdown_report *out);
+
+// `bh_group_shutdown`, which then tells `each` by name what was left, as `bh_pool_shutdown_each`.
+enum bh_result bh_group_shutdown_each(struct bh_group *group,
+                                      uint64_t limit_ns,
+                                      bh_leftover_each_fn each,
+                                      void *data,
+                                      struct bh_shutdown_report *out);
+
+// Runs `poll` on workers until it is done: a task that waits without keeping a worker. `drop` frees `data` after the last
+// step, when the task is aborted or nothing can wake it any more, or at once if the call fails. `out`, which waits for the
+// result, may be NULL. If the pool refuses the task, `bh_join_wait` says so.
+enum bh_result bh_pool_spawn(struct bh_pool *pool,
+                             bh_poll_fn poll,
+                             void *data,
+                             bh_drop_fn drop,
+                             struct bh_join **out);
+
+// `bh_pool_spawn` whose steps are tasks of a serializer.
+enum bh_result bh_serializer_spawn(struct bh_serializer *serializer,
+                                   bh_poll_fn poll,
+                                   void *data,
+                                   bh_drop_fn drop,
+                                   struct bh_join **out);
+
+// Waits until a spawned task is done, and frees the handle, whatever it returns. `BH_DROPPED` if it was aborted, refused or
+// dropped by a shutdown; `BH_DEADLOCK` if the wait would never end; `BH_STALLED` if nothing in a simulation can wake it.
+// `out_result` may be NULL.
+enum bh_result bh_join_wait(struct bh_join *join,
+                            uint64_t *out_result);
+
+// Ends a spawned task before its next step, and frees its data. Nothing if it is done.
+enum bh_result bh_join_abort(struct bh_join *join);
+
+// 1 if the task is done, aborted or dropped, otherwise 0.
+int32_t bh_join_is_finished(const struct bh_join *join);
+
+// Gives the handle up; the task goes on.
+void bh_join_free(struct bh_join *join);
+
+// Another handle on the same waker, to keep beyond the step that got it. When the last one is freed of a task that waits, the
+// task is dropped, since nothing can wake it. A waker in the task's own data keeps it until it is woken or aborted.
+enum bh_result bh_waker_clone(const struct bh_waker *waker,
+                              struct bh_waker **out);
+
+// Lets the task make its next step. Once for any number of calls before the step.
+enum bh_result bh_waker_wake(const struct bh_waker *waker);
+
+// Frees a waker that `bh_waker_clone` made.
+void bh_waker_free(struct bh_waker *waker);
 
 // Makes a serializer in a pool. `options` may be NULL: then it has no name and no list shows it. The callback in the
 // options belongs to the library from this call on, whatever it returns.
@@ -983,6 +1342,12 @@ size_t bh_serializer_name(const struct bh_serializer *serializer,
                           char *text,
                           size_t size);
 
+// Copies the label of the task that runs to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length
+// of the whole label: 0 if no task runs or it has no label.
+size_t bh_serializer_running(const struct bh_serializer *serializer,
+                             char *text,
+                             size_t size);
+
 // Moves the watermarks of a serializer that was made with some: above `high` too many tasks wait, and at `low` few enough
 // again. If it is beyond one of them now, an alert follows at once. `BH_NOT_FOUND` if it was made without.
 enum bh_result bh_serializer_set_watermarks(struct bh_serializer *serializer,
@@ -1004,6 +1369,11 @@ void bh_template_free(struct bh_template *template_);
 // A new serializer with the options of the template.
 enum bh_result bh_template_serializer(const struct bh_template *template_, struct bh_serializer **out);
 
+// Copies the name to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole name.
+size_t bh_template_name(const struct bh_template *template_,
+                        char *text,
+                        size_t size);
+
 // Prevents further tasks from starting; one that runs goes on. Suspensions count: tasks continue when all are freed.
 enum bh_result bh_serializer_suspend(struct bh_serializer *serializer, struct bh_suspension **out);
 
@@ -1018,6 +1388,9 @@ void bh_group_free(struct bh_group *group);
 
 // The number of living serializers in the group; 0 for NULL.
 size_t bh_group_len(const struct bh_group *group);
+
+// What the living serializers of the group hold now and have done. It looks at each of them.
+enum bh_result bh_group_get_stats(const struct bh_group *group, struct bh_group_stats *out);
 
 // Shuts the serializers of the group down within `limit_ns`: they refuse tasks, what is queued runs, and what is left then
 // is dropped. `out`, which may be NULL, says what was left.
@@ -1160,12 +1533,24 @@ enum bh_result bh_timers_list(const struct bh_timers *timers, bh_timer_each_fn e
 // Tells `each` of one timer; `BH_NOT_FOUND` once it is over.
 enum bh_result bh_timers_get(const struct bh_timers *timers, struct bh_timer timer, bh_timer_each_fn each, void *data);
 
+// What the service holds and has done.
+enum bh_result bh_timers_get_stats(const struct bh_timers *timers, struct bh_timers_stats *out);
+
+// Tells `each` of the timers of every label that is not empty, on this thread, until it returns 0.
+enum bh_result bh_timers_labels(const struct bh_timers *timers, bh_label_each_fn each, void *data);
+
 // What the service holds and has done, and how late timers were, in all and by label, as JSON. Free the text with
 // `bh_text_free`.
 enum bh_result bh_timers_report(const struct bh_timers *timers, char **out_text);
 
 // Starts the thread that delivers due timers.
 enum bh_result bh_timers_spawn_driver(struct bh_timers *timers);
+
+// Ends the driver's thread and waits for it, at most `limit_ns`; timers stay. `BH_BUSY` if it is still inside of a callback, after
+// which it ends; `BH_NOT_FOUND` if this handle has started none. On the driver's own thread it does not wait. Another driver
+// cannot start: the program goes on with `bh_timers_run_due`.
+enum bh_result bh_timers_stop_driver(struct bh_timers *timers,
+                                     uint64_t limit_ns);
 
 // Passes what is due to its executors, in the order of the deadlines: the step of an event loop. It returns after about a
 // millisecond, with the rest still due. `out_count`, how many timers it passed on, may be NULL.
@@ -1195,8 +1580,10 @@ enum bh_result bh_timers_advance(struct bh_timers *timers, uint64_t ns);
 // The timer with this int; `BH_NOT_FOUND` once it is over.
 enum bh_result bh_timers_by_id(const struct bh_timers *timers, int32_t id, struct bh_timer *out);
 
-// Starts a runtime with threads and the clock of the machine. `options` may be NULL.
-enum bh_result bh_runtime_new(const struct bh_runtime_options *options, struct bh_runtime **out);
+// Starts a runtime with threads and the clock of the machine. `options` may be NULL. The callbacks in the options of the pool
+// belong to the library from this call on, whatever it returns.
+enum bh_result bh_runtime_new(const struct bh_runtime_options *options,
+                              struct bh_runtime **out);
 
 // Makes a runtime without threads: its time is virtual, and its order depends only on `seed`. The functions
 // `bh_simulation_…` drive it.
@@ -1207,6 +1594,18 @@ void bh_runtime_free(struct bh_runtime *runtime);
 
 // A handle on the workers.
 enum bh_result bh_runtime_pool(const struct bh_runtime *runtime, struct bh_pool **out);
+
+// Makes a serializer in the runtime's pool, as `bh_serializer_new`, whose alerts also go to the topic of `bh_runtime_alerts`. It has
+// a name.
+enum bh_result bh_runtime_serializer(const struct bh_runtime *runtime,
+                                     const struct bh_serializer_options *options,
+                                     struct bh_serializer **out);
+
+// Makes a template of serializers in the runtime's pool, as `bh_template_new`, whose alerts also go to the topic of
+// `bh_runtime_alerts`.
+enum bh_result bh_runtime_template(const struct bh_runtime *runtime,
+                                   const struct bh_serializer_options *options,
+                                   struct bh_template **out);
 
 // A handle on the timers.
 enum bh_result bh_runtime_timers(const struct bh_runtime *runtime, struct bh_timers **out);
@@ -1220,6 +1619,13 @@ enum bh_result bh_runtime_shutdown(struct bh_runtime *runtime,
                                    uint64_t limit_ns,
                                    struct bh_shutdown_report *out);
 
+// `bh_runtime_shutdown`, which then tells `each` by name what was left, as `bh_pool_shutdown_each`.
+enum bh_result bh_runtime_shutdown_each(struct bh_runtime *runtime,
+                                        uint64_t limit_ns,
+                                        bh_leftover_each_fn each,
+                                        void *data,
+                                        struct bh_shutdown_report *out);
+
 // Runs one task that is runnable now; if there is none, time jumps to the next timer. `out_ran`, 0 if there was no timer
 // either, may be NULL.
 enum bh_result bh_simulation_step(struct bh_runtime *runtime,
@@ -1230,6 +1636,9 @@ enum bh_result bh_simulation_run_until_idle(struct bh_runtime *runtime);
 
 // Runs for so many nanoseconds of virtual time.
 enum bh_result bh_simulation_run_for(struct bh_runtime *runtime, uint64_t ns);
+
+// Runs until the clock shows `end_ns`, with the timers that are due then.
+enum bh_result bh_simulation_run_until(struct bh_runtime *runtime, uint64_t end_ns);
 
 // The next number of the seed's sequence, for the choices of the test itself.
 enum bh_result bh_simulation_random(struct bh_runtime *runtime, uint64_t *out);
@@ -1297,6 +1706,17 @@ enum bh_result bh_topic_get_from(const struct bh_topic *topic,
                                  const struct bh_event *event,
                                  struct bh_event **out);
 
+// The first record that matches a pattern, by whatever elements it names, in the order of `bh_topic_each`, as a new handle;
+// `BH_NOT_FOUND` if there is none. It looks at every key; `bh_topic_get_record` finds a key at once.
+enum bh_result bh_topic_find_record(const struct bh_topic *topic,
+                                    const struct bh_pattern *pattern,
+                                    struct bh_event **out);
+
+// Removes every key whose last record matches a pattern. `out`, what became of it, may be NULL.
+enum bh_result bh_topic_remove_records(struct bh_topic *topic,
+                                       const struct bh_pattern *pattern,
+                                       struct bh_published *out);
+
 // The first event that is wanted, in the order of `bh_topic_each`, as a new handle; `BH_NOT_FOUND` if there is none. It looks
 // at every key.
 enum bh_result bh_topic_find(const struct bh_topic *topic,
@@ -1312,6 +1732,21 @@ enum bh_result bh_topic_each(const struct bh_topic *topic,
 
 // Removes the last event of the key of `event`, and tells the subscriptions. `out`, what became of it, may be NULL.
 enum bh_result bh_topic_remove(struct bh_topic *topic, const struct bh_event *event, struct bh_published *out);
+
+// Removes the state of another node for the key of `event`; on a topic without `fold`, the last event, whichever node published
+// it. `out`, what became of it, may be NULL.
+enum bh_result bh_topic_remove_from(struct bh_topic *topic,
+                                    uint64_t node,
+                                    const struct bh_event *event,
+                                    struct bh_published *out);
+
+// The node that published last for the key of `event`; `BH_NOT_FOUND` if the key has no last event.
+enum bh_result bh_topic_origin_of(const struct bh_topic *topic, const struct bh_event *event, uint64_t *out_node);
+
+// 1 if any subscription may want an event with the key of this one, otherwise 0: before an event is made that is expensive to
+// make.
+int32_t bh_topic_would_deliver(const struct bh_topic *topic,
+                               const struct bh_event *event);
 
 // Removes every key whose last event is wanted. `out`, what became of it, may be NULL.
 enum bh_result bh_topic_remove_where(struct bh_topic *topic,
@@ -1330,6 +1765,9 @@ size_t bh_topic_len(const struct bh_topic *topic);
 enum bh_result bh_topic_forward(struct bh_topic *from,
                                 struct bh_topic *to,
                                 struct bh_forward **out);
+
+// What became of the events that were cached when forwarding began.
+enum bh_result bh_forward_published(const struct bh_forward *forward, struct bh_published *out);
 
 // Ends a forward.
 void bh_forward_free(struct bh_forward *forward);
@@ -1359,6 +1797,9 @@ const struct bh_record *bh_event_record(const struct bh_event *event);
 
 // Makes a record without elements. Its sort and its subject are its key.
 enum bh_result bh_record_new(uint16_t sort, const char *subject, struct bh_record **out);
+
+// Makes a copy of a record, for example of one that is an event and never changes.
+enum bh_result bh_record_clone(const struct bh_record *record, struct bh_record **out);
 
 // Frees the record.
 void bh_record_free(struct bh_record *record);
@@ -1390,6 +1831,16 @@ enum bh_result bh_record_get_bytes(const struct bh_record *record,
                                    uint16_t id,
                                    const void **out,
                                    size_t *out_len);
+
+// Copies a text element to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole
+// text: 0 if there is none, or if the element is of another type.
+size_t bh_record_get_text(const struct bh_record *record,
+                          uint16_t id,
+                          char *text,
+                          size_t size);
+
+// 1 if a switch of an element is on, 0 if it is off or there is none.
+int32_t bh_record_has_bit(const struct bh_record *record, uint16_t id, uint16_t bit);
 
 // Removes an element; `BH_NOT_FOUND` if there is none.
 enum bh_result bh_record_remove(struct bh_record *record, uint16_t id);
@@ -1452,6 +1903,19 @@ enum bh_result bh_pattern_bits(struct bh_pattern *pattern, uint16_t id, const vo
 // 1 if the record is all that the pattern says, otherwise 0.
 int32_t bh_pattern_matches(const struct bh_pattern *pattern, const struct bh_record *record);
 
+// Makes an attribute that `of` computes as a number. `drop` frees `data` with the last subscription, or at once if the call
+// fails.
+enum bh_result bh_attribute_new(bh_attribute_fn of,
+                                void *data,
+                                bh_drop_fn drop,
+                                struct bh_attribute **out);
+
+// Makes an attribute of records: the value of an element, of whatever type, which a record may also lack.
+enum bh_result bh_attribute_of_element(uint16_t id, struct bh_attribute **out);
+
+// Gives the handle up; its subscriptions go on.
+void bh_attribute_free(struct bh_attribute *attribute);
+
 // Starts a subscription. `options` may be NULL. `drop` frees `data` when the callback will not run again, or at once if the
 // call fails.
 enum bh_result bh_topic_subscribe(struct bh_topic *topic,
@@ -1471,8 +1935,31 @@ enum bh_result bh_subscription_replay(struct bh_subscription *subscription);
 // Deliveries that the subscription has lost so far; 0 for NULL.
 uint64_t bh_subscription_lost(const struct bh_subscription *subscription);
 
+// 1 if no event waits and the callback is not running, otherwise 0.
+int32_t bh_subscription_is_idle(const struct bh_subscription *subscription);
+
 // The number of events that wait; 0 for NULL.
 size_t bh_subscription_len(const struct bh_subscription *subscription);
+
+// Tells `each` of the subscriptions of a topic, that with the longest queue first, on this thread, until it returns 0.
+enum bh_result bh_topic_subscriptions(const struct bh_topic *topic, bh_subscription_each_fn each, void *data);
+
+// Tells `each` of the subscriptions of all topics of a runtime, as `bh_topic_subscriptions`.
+enum bh_result bh_runtime_subscriptions(const struct bh_runtime *runtime, bh_subscription_each_fn each, void *data);
+
+// What the topic holds now and what it has done.
+enum bh_result bh_topic_get_stats(const struct bh_topic *topic, struct bh_topic_stats *out);
+
+// Copies the name to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole name.
+size_t bh_topic_name(const struct bh_topic *topic,
+                     char *text,
+                     size_t size);
+
+// The alerts of a runtime's serializers (`bh_runtime_serializer`, `bh_runtime_template`), as a topic of records with the last one
+// of each: see `bh_alert_element`. That of a template's serializer is removed when few enough tasks wait again. The thread that
+// causes an alert publishes it. Each call makes a topic of its own.
+enum bh_result bh_runtime_alerts(const struct bh_runtime *runtime,
+                                 struct bh_topic **out);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -11,6 +11,7 @@ use busyhour::buffer::{BufferPool, Error};
 use std::{
     ffi::{CString, c_char, c_void},
     ptr,
+    time::Duration,
 };
 
 /// A pool of pinned buffers.
@@ -79,7 +80,28 @@ pub struct bh_live_buffer {
     pub age_ns: u64,
     /// The name of its owner.
     pub owner: *const c_char,
+    /// The values of a program in Rust that hold it.
+    pub handles: u64,
+    /// Where it was found, if that was traced; otherwise NULL.
+    pub trace: *const c_char,
 }
+
+/// What one owner holds.
+#[repr(C)]
+pub struct bh_owner_usage {
+    /// The name given to `bh_buffers_owned_by`.
+    pub owner: *const c_char,
+    /// Its live buffers.
+    pub live_count: u64,
+    /// Their bytes, rounding included.
+    pub live_bytes: u64,
+    /// The age of the oldest one.
+    pub oldest_age_ns: u64,
+}
+
+/// Is told of an owner; 0 ends the list. The struct and its text are valid until it returns.
+pub type bh_owner_each_fn =
+    Option<unsafe extern "C-unwind" fn(usage: *const bh_owner_usage, data: *mut c_void) -> i32>;
 
 /// Is told of a live buffer; 0 ends the list. The struct and its text are valid until it returns.
 pub type bh_buffer_each_fn =
@@ -188,6 +210,34 @@ pub extern "C" fn bh_buffers_at(
     })
 }
 
+/// Lets `len` bytes at `address` survive without the rest of a large buffer, on which the caller has a pin. If they are a small
+/// part of it, that pin is removed, and `out` is a copy of them in a buffer of their own, which one pin holds. Otherwise `out` is
+/// `address`, and nothing has changed. `BH_FULL`: the copy has to fit before the large one goes.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_buffers_compact(
+    buffers: *const bh_buffers,
+    address: *const c_void,
+    len: usize,
+    out: *mut *mut c_void,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let pool = &live(buffers, "buffers")?.pool;
+        let whole = pool.buffer_at(address.cast())?;
+        let begin = address.addr() - whole.as_ptr().addr();
+        if len == 0 || len > whole.len() - begin {
+            return Err(Failure::invalid("the bytes do not lie in one buffer"));
+        }
+        let survivor = pool.compact(whole.slice(begin..begin + len))?;
+        if survivor.as_ptr().addr() != address.addr() {
+            pool.unpin(address.cast())?;
+            pool.pin(survivor.as_ptr())?;
+        }
+        out.write(survivor.as_ptr().cast_mut().cast());
+        Ok(())
+    })
+}
+
 /// Gives memory without a live buffer back to the operating system. `out_bytes`, how much, may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_buffers_trim(buffers: *const bh_buffers, out_bytes: *mut usize) -> bh_result {
@@ -236,13 +286,16 @@ pub extern "C" fn bh_buffers_each(
             Callback::new(each, Data::new(data, None)).ok_or_else(|| Failure::null("each"))?;
         for buffer in live(buffers, "buffers")?.pool.live_buffers() {
             let owner = CString::new(buffer.owner).unwrap_or_default();
+            let trace = buffer.trace.and_then(|trace| CString::new(trace).ok());
             let live = bh_live_buffer {
                 start: ptr::without_provenance(buffer.address),
                 len: buffer.len,
                 room: buffer.room,
                 pins: buffer.pins,
-                age_ns: u64::try_from(buffer.age.as_nanos()).unwrap_or(u64::MAX),
+                age_ns: nanos(buffer.age),
                 owner: owner.as_ptr(),
+                handles: buffer.handles,
+                trace: trace.as_ref().map_or(ptr::null(), |trace| trace.as_ptr()),
             };
             if each.call_with(&raw const live) == 0 {
                 break;
@@ -252,6 +305,38 @@ pub extern "C" fn bh_buffers_each(
     })
 }
 
+/// Tells `each` of every owner with a live buffer, that with the most bytes first, until it returns 0. It looks at every block
+/// ever used.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_buffers_owners(
+    buffers: *const bh_buffers,
+    each: bh_owner_each_fn,
+    data: *mut c_void,
+) -> bh_result {
+    guard(|| {
+        let each: Callback<OwnerCall> =
+            Callback::new(each, Data::new(data, None)).ok_or_else(|| Failure::null("each"))?;
+        for usage in live(buffers, "buffers")?.pool.dump().owners {
+            let owner = CString::new(usage.owner).unwrap_or_default();
+            let seen = bh_owner_usage {
+                owner: owner.as_ptr(),
+                live_count: usage.live_count,
+                live_bytes: usage.live_bytes,
+                oldest_age_ns: nanos(usage.oldest_age),
+            };
+            if each.call_with(&raw const seen) == 0 {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+type OwnerCall = unsafe extern "C-unwind" fn(*const bh_owner_usage, *mut c_void) -> i32;
 type EachCall = unsafe extern "C-unwind" fn(*const bh_live_buffer, *mut c_void) -> i32;
 
 impl bh_buffers {

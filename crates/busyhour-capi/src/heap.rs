@@ -128,6 +128,43 @@ pub extern "C" fn bh_heap_peek(
     })
 }
 
+/// The handle of the entry on top; `BH_NOT_FOUND` if the heap is empty.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_heap_peek_handle(heap: *const bh_heap, out_handle: *mut u64) -> bh_result {
+    guard(|| {
+        let out = Out::required(out_handle, "out_handle")?;
+        let handle = read(heap)?.peek_handle();
+        let handle = handle.ok_or_else(|| Failure::not_found("the heap is empty"))?;
+        out.write(handle.to_bits());
+        Ok(())
+    })
+}
+
+/// The entry with a handle; `BH_NOT_FOUND` if it has left the heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_heap_get(
+    heap: *const bh_heap,
+    handle: u64,
+    out_entry: *mut *mut c_void,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out_entry, "out_entry")?;
+        let heap = read(heap)?;
+        let entry = heap.get(HeapHandle::from_bits(handle));
+        out.write(entry.ok_or_else(|| Failure::not_found(GONE))?.0);
+        Ok(())
+    })
+}
+
+/// Takes all entries out.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_heap_clear(heap: *mut bh_heap) -> bh_result {
+    guard(|| {
+        change(heap)?.clear();
+        Ok(())
+    })
+}
+
 /// The number of entries; 0 for NULL, and while another call changes the heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_heap_len(heap: *const bh_heap) -> usize {

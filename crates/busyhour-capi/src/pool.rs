@@ -1,10 +1,12 @@
 //! Tasks on workers: pools, and serializers that keep an order.
 
 mod group;
+mod leftovers;
 mod options;
 mod report;
 mod serializer;
 mod serializer_options;
+mod spawn;
 mod stats;
 mod suspension;
 mod template;
@@ -20,16 +22,21 @@ use busyhour::{
     pool::{PushError, TaskPool, WaitError},
     task::{Reason, Rejected},
 };
+use group::bh_group;
+pub use leftovers::bh_leftover_each_fn;
+pub(crate) use leftovers::tell_leftovers;
 pub use options::bh_pool_options;
+pub(crate) use options::builder as pool_builder;
 pub use report::bh_shutdown_report;
 pub use serializer::bh_serializer;
 pub(crate) use serializer::class;
-pub(crate) use serializer_options::overflow;
+pub(crate) use serializer_options::{SerializerOptions, bh_serializer_options, overflow};
 pub use stats::bh_pool_stats;
 use std::{
     ffi::{c_char, c_void},
     time::Duration,
 };
+pub(crate) use template::bh_template;
 
 /// A pool of worker threads.
 pub struct bh_pool {

@@ -5,7 +5,7 @@ use crate::{
     pool::class,
     result::bh_result,
 };
-use busyhour::run_queue::{Mode, QueueEnd, RunQueue, SchedState, WorkerId};
+use busyhour::run_queue::{Class, Mode, QueueEnd, RunQueue, SchedState, Thresholds, WorkerId};
 use std::time::Duration;
 
 /// The runnable entities of one worker, and the order to run them in. It has no lock: calls for the same queue must not run
@@ -33,6 +33,32 @@ pub extern "C" fn bh_run_queue_new(
             0 => RunQueue::new(worker),
             tick_ns => RunQueue::with_tick(worker, Duration::from_nanos(tick_ns)),
         };
+        give(out, bh_run_queue { queue });
+        Ok(())
+    })
+}
+
+/// Makes an empty queue that has one sorted list up to `sorted_max` entities, at most 64, and again when `sorted_again` are left,
+/// which is less; the rest as `bh_run_queue_new`. The order is the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_run_queue_with_thresholds(
+    worker: u16,
+    tick_ns: u64,
+    sorted_max: usize,
+    sorted_again: usize,
+    out: *mut *mut bh_run_queue,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let thresholds = Thresholds::new(sorted_max, sorted_again);
+        let thresholds = thresholds.ok_or_else(|| {
+            Failure::invalid("sorted_again is below sorted_max, and that at most 64")
+        })?;
+        let tick = match tick_ns {
+            0 => RunQueue::<u64>::DEFAULT_TICK,
+            tick_ns => Duration::from_nanos(tick_ns),
+        };
+        let queue = RunQueue::with_thresholds(WorkerId::new(worker), tick, thresholds);
         give(out, bh_run_queue { queue });
         Ok(())
     })
@@ -66,6 +92,57 @@ pub extern "C" fn bh_sched_state_free(state: *mut bh_sched_state) {
 pub extern "C" fn bh_sched_state_counter(state: *const bh_sched_state) -> u32 {
     quietly(0, || {
         borrow(state, "state").map_or(0, |state| u32::from(state.state.counter()))
+    })
+}
+
+/// Its priority: 1 to 40, or 100 to 199 for real time; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_sched_state_priority(state: *const bh_sched_state) -> u32 {
+    quietly(0, || {
+        borrow(state, "state").map_or(0, |state| match state.state.class() {
+            Class::Normal(priority) => u32::from(priority.get()),
+            Class::RealTime(priority) => 100 + u32::from(priority.get()),
+        })
+    })
+}
+
+/// Gives an entity that is not queued another priority. `bh_run_queue_sync_epoch` first, or the epochs that it slept through
+/// count at the new one.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_sched_state_set_priority(
+    state: *mut bh_sched_state,
+    priority: u32,
+) -> bh_result {
+    guard(|| {
+        let class = class(priority)?;
+        borrow_mut(state, "state")?.state.set_class(class);
+        Ok(())
+    })
+}
+
+/// The worker that it last ran on, or was first queued on; `BH_NOT_FOUND` before that.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_sched_state_ran_on(
+    state: *const bh_sched_state,
+    out_worker: *mut u16,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out_worker, "out_worker")?;
+        let worker = borrow(state, "state")?.state.ran_on();
+        let none = || Failure::not_found("the entity has not been queued");
+        out.write(worker.ok_or_else(none)?.get());
+        Ok(())
+    })
+}
+
+/// Its goodness on a worker, as defined by Linux 2.2: 1,000 + priority for real time, otherwise 0 if its counter is used up,
+/// else counter + priority, and 15 more on the worker that it last ran on. 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_sched_state_goodness(state: *const bh_sched_state, worker: u16) -> u32 {
+    quietly(0, || {
+        borrow(state, "state").map_or(0, |state| {
+            u32::from(state.state.goodness(WorkerId::new(worker)))
+        })
     })
 }
 
@@ -179,6 +256,14 @@ pub extern "C" fn bh_run_queue_fork(
         let state = queue.fork(parent, class(priority)?);
         give(out, bh_sched_state { state });
         Ok(())
+    })
+}
+
+/// The number of the worker that it was made for; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_run_queue_worker(queue: *const bh_run_queue) -> u16 {
+    quietly(0, || {
+        borrow(queue, "queue").map_or(0, |queue| queue.queue.worker().get())
     })
 }
 

@@ -9,15 +9,18 @@ use crate::{
         Failure, Out, Process, Threaded, give, guard, live, options, quietly, read_options,
         release, text,
     },
-    pool::{bh_pool, bh_shutdown_report},
+    pool::{
+        SerializerOptions, bh_leftover_each_fn, bh_pool, bh_pool_options, bh_serializer,
+        bh_serializer_options, bh_shutdown_report, bh_template, pool_builder, tell_leftovers,
+    },
     result::bh_result,
     timers::bh_timers,
 };
-use busyhour::{
-    pool::TaskPool,
-    runtime::{Runtime, RuntimeBuildError},
+use busyhour::runtime::{Runtime, RuntimeBuildError};
+use std::{
+    ffi::{c_char, c_void},
+    time::Duration,
 };
-use std::{ffi::c_char, time::Duration};
 
 /// A runtime: workers, timers, buffers and topics.
 pub struct bh_runtime {
@@ -39,6 +42,8 @@ pub struct bh_runtime_options {
     pub workers: u32,
     /// Keeps a backtrace of where one in so many buffers was found; default: none.
     pub trace_one_in: u32,
+    /// The other options of its pool; NULL: the defaults. `name` and `workers` above go before those in it.
+    pub pool: *const bh_pool_options,
 }
 
 options!(bh_runtime_options {
@@ -46,7 +51,8 @@ options!(bh_runtime_options {
     buffer_budget_bytes,
     name,
     workers,
-    trace_one_in
+    trace_one_in,
+    pool,
 });
 
 impl Threaded for bh_runtime {
@@ -55,16 +61,18 @@ impl Threaded for bh_runtime {
     }
 }
 
-/// Starts a runtime with threads and the clock of the machine. `options` may be NULL.
+/// Starts a runtime with threads and the clock of the machine. `options` may be NULL. The callbacks in the options of the pool
+/// belong to the library from this call on, whatever it returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_runtime_new(
     options: *const bh_runtime_options,
     out: *mut *mut bh_runtime,
 ) -> bh_result {
     guard(|| {
-        let out = Out::required(out, "out")?;
         let options = read_options(options, "options")?;
-        let mut pool = TaskPool::builder();
+        let pool = pool_builder(&read_options(options.pool, "options.pool")?);
+        let out = Out::required(out, "out")?;
+        let mut pool = pool?;
         if options.workers > 0 {
             pool = pool.workers(options.workers as usize);
         }
@@ -117,6 +125,44 @@ pub extern "C" fn bh_runtime_pool(runtime: *const bh_runtime, out: *mut *mut bh_
     })
 }
 
+/// Makes a serializer in the runtime's pool, as `bh_serializer_new`, whose alerts also go to the topic of `bh_runtime_alerts`. It has
+/// a name.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_serializer(
+    runtime: *const bh_runtime,
+    options: *const bh_serializer_options,
+    out: *mut *mut bh_serializer,
+) -> bh_result {
+    guard(|| {
+        let options = read_options(options, "options")?;
+        let read = SerializerOptions::read(&options);
+        let out = Out::required(out, "out")?;
+        let runtime = &live(runtime, "runtime")?.runtime;
+        let made = read?.build_from(|name| runtime.serializer(name))?;
+        give(out, bh_serializer::new(made));
+        Ok(())
+    })
+}
+
+/// Makes a template of serializers in the runtime's pool, as `bh_template_new`, whose alerts also go to the topic of
+/// `bh_runtime_alerts`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_template(
+    runtime: *const bh_runtime,
+    options: *const bh_serializer_options,
+    out: *mut *mut bh_template,
+) -> bh_result {
+    guard(|| {
+        let options = read_options(options, "options")?;
+        let read = SerializerOptions::read(&options);
+        let out = Out::required(out, "out")?;
+        let runtime = &live(runtime, "runtime")?.runtime;
+        let made = read?.template_from(|name| runtime.serializer(name))?;
+        give(out, bh_template::new(made));
+        Ok(())
+    })
+}
+
 /// A handle on the timers.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_runtime_timers(
@@ -160,6 +206,21 @@ pub extern "C" fn bh_runtime_shutdown(
         let report = runtime.shutdown(Duration::from_nanos(limit_ns));
         Out::optional(out).write((&report).into());
         Ok(())
+    })
+}
+
+/// `bh_runtime_shutdown`, which then tells `each` by name what was left, as `bh_pool_shutdown_each`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_runtime_shutdown_each(
+    runtime: *mut bh_runtime,
+    limit_ns: u64,
+    each: bh_leftover_each_fn,
+    data: *mut c_void,
+    out: *mut bh_shutdown_report,
+) -> bh_result {
+    tell_leftovers(each, data, out, || {
+        let runtime = live(runtime, "runtime")?.runtime.clone();
+        Ok(runtime.shutdown(Duration::from_nanos(limit_ns)))
     })
 }
 

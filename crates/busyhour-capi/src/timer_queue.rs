@@ -118,6 +118,32 @@ pub extern "C" fn bh_timer_queue_drain_due(
     })
 }
 
+/// Takes the earliest entry whose deadline is not after `now_ns` out of the order, but keeps it: `bh_timer_queue_reschedule`
+/// with its handle puts it back, `bh_timer_queue_cancel` ends it. `BH_NOT_FOUND` if none is due.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_timer_queue_hold_due(
+    queue: *mut bh_timer_queue,
+    now_ns: u64,
+    out_due: *mut bh_due_entry,
+    out_handle: *mut u64,
+) -> bh_result {
+    guard(|| {
+        let (out_due, out_handle) = (
+            Out::required(out_due, "out_due")?,
+            Out::required(out_handle, "out_handle")?,
+        );
+        let queue = &mut borrow_mut(queue, "queue")?.queue;
+        let held = queue.hold_due(Instant::from_nanos(now_ns));
+        let (deadline, handle) = held.ok_or_else(|| Failure::not_found("no entry is due"))?;
+        out_due.write(bh_due_entry {
+            entry: *queue.get(handle).ok_or_else(gone)?,
+            deadline_ns: deadline.as_nanos(),
+        });
+        out_handle.write(handle.to_bits());
+        Ok(())
+    })
+}
+
 /// The deadline of the earliest entry; `UINT64_MAX` if there is none, and for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_timer_queue_next_deadline(queue: *const bh_timer_queue) -> u64 {

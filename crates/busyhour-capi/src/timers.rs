@@ -18,6 +18,7 @@ use busyhour::{
     timer::{AddError, Driver, TimerHandle, Timers},
 };
 use ids::TimerIds;
+pub use list::bh_timers_stats;
 use std::sync::{Arc, Mutex};
 
 /// A timer service.

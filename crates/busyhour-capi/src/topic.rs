@@ -1,7 +1,10 @@
 //! Topics: events with the last one of each key. An event is a record of typed elements, or a struct of the program with
 //! its own hash and equality.
 
+mod attribute;
 mod event;
+mod listing;
+mod notices;
 mod pattern;
 mod record;
 mod subscription;
@@ -21,6 +24,8 @@ use busyhour::bus::{
 };
 pub use event::bh_event;
 use event::{EventKey, EventSort, bh_equal_fn, bh_hash_fn};
+use notices::{Source, announcements};
+use pattern::bh_pattern;
 use record::bh_record;
 use std::{
     ffi::{c_char, c_void},
@@ -31,12 +36,15 @@ use std::{
 pub struct bh_topic {
     topic: Topic<bh_event>,
     sort: EventSort,
+    /// Of a topic of notices, or one that announces its subscriptions.
+    source: Option<Source>,
     process: Process,
 }
 
 /// Forwards events from one topic to another until it is freed.
 pub struct bh_forward {
-    _forward: Forward<bh_event>,
+    forward: Forward<bh_event>,
+    _sources: [Option<Source>; 2],
     process: Process,
 }
 
@@ -71,6 +79,9 @@ pub struct bh_topic_options {
     pub timers: *const bh_timers,
     /// Where expired keys are removed; NULL: on the thread that delivers the timer.
     pub expire_on: *const bh_executor,
+    /// A topic of records on which the subscriptions of this one are announced as they start and end, see
+    /// `bh_announcement_element`; NULL: nowhere. If it is cached, it holds those that there are.
+    pub announcements: *const bh_topic,
 }
 
 options!(bh_topic_options {
@@ -87,6 +98,7 @@ options!(bh_topic_options {
     fold_drop,
     timers,
     expire_on,
+    announcements,
 });
 
 /// The state of a key at one node.
@@ -172,7 +184,18 @@ pub extern "C" fn bh_topic_new(
             builder = builder.fold(NodeId(options.node), move |states| folded(&fold, states));
         }
         let sort = EventSort::new(options.hash, options.equal, options.key_data)?;
-        give(out, bh_topic::new(builder.build(), sort));
+        let mut source = None;
+        if let Some(on) = live_or_none(options.announcements, "options.announcements")? {
+            if !on.sort.is_same(&EventSort::Records) {
+                return Err(Failure::invalid(
+                    "options.announcements: its events are not records",
+                ));
+            }
+            let (announced, fills) = announcements(on.topic.clone());
+            builder = builder.announce_subscriptions(&announced);
+            source = Some(fills);
+        }
+        give(out, bh_topic::filled(builder.build(), sort, source));
         Ok(())
     })
 }
@@ -314,6 +337,48 @@ pub extern "C" fn bh_topic_get_from(
     })
 }
 
+/// The first record that matches a pattern, by whatever elements it names, in the order of `bh_topic_each`, as a new handle;
+/// `BH_NOT_FOUND` if there is none. It looks at every key; `bh_topic_get_record` finds a key at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_find_record(
+    topic: *const bh_topic,
+    pattern: *const bh_pattern,
+    out: *mut *mut bh_event,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let pattern = &borrow(pattern, "pattern")?.pattern;
+        let found = live(topic, "topic")?.topic.find(|event| {
+            event
+                .as_record()
+                .is_some_and(|record| pattern.matches(record))
+        });
+        give(out, found.ok_or_else(no_event)?);
+        Ok(())
+    })
+}
+
+/// Removes every key whose last record matches a pattern. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_remove_records(
+    topic: *mut bh_topic,
+    pattern: *const bh_pattern,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        // A callback may free both.
+        let pattern = borrow(pattern, "pattern")?.pattern.clone();
+        let topic = live(topic, "topic")?.topic.clone();
+        let removed = topic.remove_matching(|event| {
+            event
+                .as_record()
+                .is_some_and(|record| pattern.matches(record))
+        });
+        Out::optional(out).write(removed.into());
+        Ok(())
+    })
+}
+
 /// The first event that is wanted, in the order of `bh_topic_each`, as a new handle; `BH_NOT_FOUND` if there is none. It looks
 /// at every key.
 #[unsafe(no_mangle)]
@@ -365,6 +430,54 @@ pub extern "C" fn bh_topic_remove(
         let event = topic.checked(event)?;
         Out::optional(out).write(topic.topic.clone().remove(event.key()).into());
         Ok(())
+    })
+}
+
+/// Removes the state of another node for the key of `event`; on a topic without `fold`, the last event, whichever node published
+/// it. `out`, what became of it, may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_remove_from(
+    topic: *mut bh_topic,
+    node: u64,
+    event: *const bh_event,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let topic = live(topic, "topic")?;
+        let event = topic.checked(event)?;
+        let topic = topic.topic.clone();
+        Out::optional(out).write(topic.remove_from(NodeId(node), event.key()).into());
+        Ok(())
+    })
+}
+
+/// The node that published last for the key of `event`; `BH_NOT_FOUND` if the key has no last event.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_origin_of(
+    topic: *const bh_topic,
+    event: *const bh_event,
+    out_node: *mut u64,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out_node, "out_node")?;
+        let topic = live(topic, "topic")?;
+        let event = topic.checked(event)?;
+        let origin = topic.topic.origin_of(event.key()).ok_or_else(no_event)?;
+        out.write(origin.0);
+        Ok(())
+    })
+}
+
+/// 1 if any subscription may want an event with the key of this one, otherwise 0: before an event is made that is expensive to
+/// make.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_topic_would_deliver(topic: *const bh_topic, event: *const bh_event) -> i32 {
+    quietly(0, || {
+        let Ok(topic) = live(topic, "topic") else {
+            return 0;
+        };
+        let event = topic.checked(event);
+        event.map_or(0, |event| i32::from(topic.topic.would_deliver(event.key())))
     })
 }
 
@@ -424,14 +537,28 @@ pub extern "C" fn bh_topic_forward(
                 "from and to have events of different sorts",
             ));
         }
-        let _forward = from.topic.forward_to(&to.topic)?;
+        let forward = from.topic.forward_to(&to.topic)?;
         give(
             out,
             bh_forward {
-                _forward,
+                forward,
+                _sources: [from.source.clone(), to.source.clone()],
                 process: Process::current(),
             },
         );
+        Ok(())
+    })
+}
+
+/// What became of the events that were cached when forwarding began.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_forward_published(
+    forward: *const bh_forward,
+    out: *mut bh_published,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        out.write(live(forward, "forward")?.forward.published().into());
         Ok(())
     })
 }
@@ -447,12 +574,12 @@ pub extern "C" fn bh_forward_free(forward: *mut bh_forward) {
 }
 
 impl bh_topic {
-    fn new(topic: Topic<bh_event>, sort: EventSort) -> Self {
-        let process = Process::current();
+    fn filled(topic: Topic<bh_event>, sort: EventSort, source: Option<Source>) -> Self {
         Self {
             topic,
             sort,
-            process,
+            source,
+            process: Process::current(),
         }
     }
 

@@ -3,13 +3,38 @@ use crate::{
     edge::{Out, Process, Threaded, give, guard, live, quietly, release},
     result::bh_result,
 };
-use busyhour::serializer::{AlertGroup, ShutdownGroup};
+use busyhour::{
+    serializer::{AlertGroup, ShutdownGroup},
+    stats::SerializerGroupStats,
+};
 use std::time::Duration;
 
 /// Serializers that are shut down together.
 pub struct bh_group {
     pub(super) group: ShutdownGroup,
     process: Process,
+}
+
+/// What the living serializers of a group hold now and have done.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct bh_group_stats {
+    /// Living serializers.
+    pub serializer_count: u64,
+    /// Serializers that run a task or have some waiting.
+    pub busy_count: u64,
+    /// Tasks that wait in all of them.
+    pub queued_len: u64,
+    /// Tasks that wait in the one where most wait.
+    pub longest_queued_len: u64,
+    /// The most that have waited in one of them.
+    pub queued_high_water: u64,
+    /// Tasks that ran.
+    pub processed: u64,
+    /// How long the first waiting task has waited.
+    pub oldest_waiting_ns: u64,
+    /// How long the longest of the running tasks has run.
+    pub running_for_ns: u64,
 }
 
 /// Counts how many serializers of one subsystem are above their high watermark.
@@ -56,6 +81,19 @@ pub extern "C" fn bh_group_free(group: *mut bh_group) {
 pub extern "C" fn bh_group_len(group: *const bh_group) -> usize {
     quietly(0, || {
         live(group, "group").map_or(0, |handle| handle.group.len())
+    })
+}
+
+/// What the living serializers of the group hold now and have done. It looks at each of them.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_group_get_stats(
+    group: *const bh_group,
+    out: *mut bh_group_stats,
+) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        out.write((&live(group, "group")?.group.stats()).into());
+        Ok(())
     })
 }
 
@@ -110,4 +148,19 @@ pub extern "C" fn bh_alert_group_raised(group: *const bh_alert_group) -> u64 {
     quietly(0, || {
         live(group, "group").map_or(0, |handle| handle.group.raised_count())
     })
+}
+
+impl From<&SerializerGroupStats> for bh_group_stats {
+    fn from(stats: &SerializerGroupStats) -> Self {
+        Self {
+            serializer_count: stats.serializer_count,
+            busy_count: stats.busy_count,
+            queued_len: stats.queued_len,
+            longest_queued_len: stats.longest_queued_len,
+            queued_high_water: stats.queued_high_water,
+            processed: stats.processed,
+            oldest_waiting_ns: stats.oldest_waiting_ns,
+            running_for_ns: stats.running_for_ns,
+        }
+    }
 }

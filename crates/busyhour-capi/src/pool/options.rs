@@ -63,6 +63,11 @@ pub struct bh_pool_options {
     pub on_thread_stop_data: *mut c_void,
     /// Frees the data of `on_thread_stop`.
     pub on_thread_stop_drop: bh_drop_fn,
+    /// A worker with more runnable entities than this has a list for each goodness instead of one sorted list; at
+    /// most 64, default 16. With it `sorted_again` counts, too.
+    pub sorted_max: u32,
+    /// With so many it has one sorted list again; less than `sorted_max`, default 8.
+    pub sorted_again: u32,
 }
 
 options!(bh_pool_options {
@@ -89,6 +94,8 @@ options!(bh_pool_options {
     on_thread_stop,
     on_thread_stop_data,
     on_thread_stop_drop,
+    sorted_max,
+    sorted_again,
 });
 
 /// How a push from outside of a pool chooses a worker.
@@ -108,7 +115,7 @@ pub enum bh_selector {
 pub type bh_pool_alert_fn =
     Option<unsafe extern "C-unwind" fn(is_high: i32, queued_len: usize, data: *mut c_void)>;
 
-pub(super) fn builder(given: &bh_pool_options) -> Outcome<TaskPoolBuilder> {
+pub(crate) fn builder(given: &bh_pool_options) -> Outcome<TaskPoolBuilder> {
     // First, so that their data is freed whatever happens.
     let start = hook(
         given.on_thread_start,
@@ -169,6 +176,10 @@ fn sizes(mut builder: TaskPoolBuilder, given: &bh_pool_options) -> TaskPoolBuild
     }
     if given.capacity > 0 {
         builder = builder.capacity(number(given.capacity));
+    }
+    if given.sorted_max > 0 {
+        let (most, again) = (given.sorted_max as usize, given.sorted_again as usize);
+        builder = builder.run_queue_thresholds(most, again);
     }
     builder
 }

@@ -204,6 +204,22 @@ pub extern "C" fn bh_serializer_name(
     })
 }
 
+/// Copies the label of the task that runs to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length
+/// of the whole label: 0 if no task runs or it has no label.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_serializer_running(
+    serializer: *const bh_serializer,
+    text: *mut c_char,
+    size: usize,
+) -> usize {
+    quietly(0, || {
+        live(serializer, "serializer").map_or(0, |handle| {
+            let running = handle.serializer.stats().running.unwrap_or_default();
+            copy_text(&running, text, size)
+        })
+    })
+}
+
 /// Moves the watermarks of a serializer that was made with some: above `high` too many tasks wait, and at `low` few enough
 /// again. If it is beyond one of them now, an alert follows at once. `BH_NOT_FOUND` if it was made without.
 #[unsafe(no_mangle)]
@@ -241,7 +257,7 @@ pub extern "C" fn bh_serializer_reset_high_water(
 }
 
 impl bh_serializer {
-    pub(super) fn new(serializer: Serializer) -> Self {
+    pub(crate) fn new(serializer: Serializer) -> Self {
         let process = Process::current();
         Self {
             serializer,

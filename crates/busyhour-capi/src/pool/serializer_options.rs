@@ -102,7 +102,7 @@ pub type bh_queue_alert_fn =
 type AlertCall = unsafe extern "C-unwind" fn(*const bh_queue_alert, *mut c_void);
 
 /// Options that have been read and checked.
-pub(super) struct SerializerOptions<'a> {
+pub(crate) struct SerializerOptions<'a> {
     name: Option<&'a str>,
     capacity: usize,
     overflow: Overflow,
@@ -114,7 +114,7 @@ pub(super) struct SerializerOptions<'a> {
 }
 
 impl<'a> SerializerOptions<'a> {
-    pub(super) fn read(given: &bh_serializer_options) -> Outcome<Self> {
+    pub(crate) fn read(given: &bh_serializer_options) -> Outcome<Self> {
         // First, so that its data is freed whatever happens.
         let on_alert = Data::new(given.on_alert_data, given.on_alert_drop);
         let on_alert = Callback::new(given.on_alert, on_alert);
@@ -135,7 +135,7 @@ impl<'a> SerializerOptions<'a> {
 
     pub(super) fn build(self, pool: &TaskPool) -> Outcome<Serializer> {
         if self.name.is_some() {
-            return Ok(self.builder(pool).build()?);
+            return self.build_from(|name| pool.serializer(name));
         }
         match self.is_plain() {
             true => Ok(pool.ephemeral()),
@@ -145,8 +145,19 @@ impl<'a> SerializerOptions<'a> {
         }
     }
 
-    pub(super) fn template(self, pool: &TaskPool) -> Outcome<SerializerTemplate> {
-        Ok(self.builder(pool).template()?)
+    /// With the options that a pool or a runtime begins with.
+    pub(crate) fn build_from(
+        self,
+        begin: impl FnOnce(&str) -> SerializerBuilder,
+    ) -> Outcome<Serializer> {
+        Ok(self.builder(begin).build()?)
+    }
+
+    pub(crate) fn template_from(
+        self,
+        begin: impl FnOnce(&str) -> SerializerBuilder,
+    ) -> Outcome<SerializerTemplate> {
+        Ok(self.builder(begin).template()?)
     }
 
     fn is_plain(&self) -> bool {
@@ -159,10 +170,8 @@ impl<'a> SerializerOptions<'a> {
             && self.on_alert.is_none()
     }
 
-    fn builder(self, pool: &TaskPool) -> SerializerBuilder {
-        let mut builder = pool
-            .serializer(self.name.unwrap_or_default())
-            .overflow(self.overflow);
+    fn builder(self, begin: impl FnOnce(&str) -> SerializerBuilder) -> SerializerBuilder {
+        let mut builder = begin(self.name.unwrap_or_default()).overflow(self.overflow);
         builder = match self.class {
             Class::Normal(priority) => builder.priority(priority),
             Class::RealTime(priority) => builder.real_time(priority),

@@ -54,6 +54,14 @@ pub struct bh_worker_stats {
     pub is_idle: u32,
     /// Not 0: it runs a task.
     pub is_running: u32,
+    /// How long it took to choose, measured in one of 1,024 switches.
+    pub choosing_ns: u64,
+    /// How long it has been busy, choosing included.
+    pub busy_ns: u64,
+    /// The number of epochs of its run queue, modulo 2^32.
+    pub epoch: u32,
+    /// Not 0: its run queue has a list for each goodness.
+    pub is_bucketed: u32,
 }
 
 /// Is told of one worker; a result of 0 ends the list. The struct is valid until it returns.
@@ -178,6 +186,10 @@ impl From<&WorkerStats> for bh_worker_stats {
             switches: stats.switches,
             is_idle: u32::from(stats.is_idle),
             is_running: u32::from(stats.is_running),
+            choosing_ns: stats.choosing_ns,
+            busy_ns: stats.busy_ns,
+            epoch: stats.epoch,
+            is_bucketed: u32::from(stats.is_bucketed),
         }
     }
 }

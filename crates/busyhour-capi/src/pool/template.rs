@@ -3,10 +3,11 @@ use super::{
     serializer_options::{SerializerOptions, bh_serializer_options},
 };
 use crate::{
-    edge::{Out, Process, Threaded, give, guard, live, quietly, read_options, release},
+    edge::{Out, Process, Threaded, copy_text, give, guard, live, quietly, read_options, release},
     result::bh_result,
 };
 use busyhour::serializer::SerializerTemplate;
+use std::ffi::c_char;
 
 /// The options that many serializers of one kind share.
 pub struct bh_template {
@@ -32,9 +33,9 @@ pub extern "C" fn bh_template_new(
         let options = read_options(options, "options")?;
         let read = SerializerOptions::read(&options);
         let out = Out::required(out, "out")?;
-        let template = read?.template(&live(pool, "pool")?.pool)?;
-        let process = Process::current();
-        give(out, bh_template { template, process });
+        let pool = &live(pool, "pool")?.pool;
+        let template = read?.template_from(|name| pool.serializer(name))?;
+        give(out, bh_template::new(template));
         Ok(())
     })
 }
@@ -63,4 +64,23 @@ pub extern "C" fn bh_template_serializer(
         );
         Ok(())
     })
+}
+
+/// Copies the name to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole name.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_template_name(
+    template: *const bh_template,
+    text: *mut c_char,
+    size: usize,
+) -> usize {
+    quietly(0, || {
+        live(template, "template").map_or(0, |handle| copy_text(handle.template.name(), text, size))
+    })
+}
+
+impl bh_template {
+    pub(crate) fn new(template: SerializerTemplate) -> Self {
+        let process = Process::current();
+        Self { template, process }
+    }
 }

@@ -3,7 +3,10 @@ use crate::{
     edge::{Failure, Out, Outcome, bytes, guard, live},
     result::bh_result,
 };
-use busyhour::runtime::{Runtime, Simulation};
+use busyhour::{
+    clock::Instant,
+    runtime::{Runtime, Simulation},
+};
 use std::{ffi::c_void, time::Duration};
 
 /// Runs one task that is runnable now; if there is none, time jumps to the next timer. `out_ran`, 0 if there was no timer
@@ -30,6 +33,15 @@ pub extern "C" fn bh_simulation_run_until_idle(runtime: *mut bh_runtime) -> bh_r
 pub extern "C" fn bh_simulation_run_for(runtime: *mut bh_runtime, ns: u64) -> bh_result {
     simulate(runtime, |simulation| {
         simulation.run_for(Duration::from_nanos(ns));
+        Ok(())
+    })
+}
+
+/// Runs until the clock shows `end_ns`, with the timers that are due then.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_simulation_run_until(runtime: *mut bh_runtime, end_ns: u64) -> bh_result {
+    simulate(runtime, |simulation| {
+        simulation.run_until(Instant::from_nanos(end_ns));
         Ok(())
     })
 }

@@ -4,6 +4,7 @@ use crate::{
     edge::{Failure, Out, give_text, guard, live},
     pool::bh_pool_stats,
     result::bh_result,
+    timers::bh_timers_stats,
 };
 use std::ffi::c_char;
 
@@ -23,36 +24,6 @@ pub struct bh_snapshot {
     pub serializer_count: u64,
     /// Topics.
     pub topic_count: u64,
-}
-
-/// What a timer service holds now and what it has done.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct bh_timers_stats {
-    /// Timers that are not over.
-    pub pending_count: u64,
-    /// The most that have been.
-    pub pending_high_water: u64,
-    /// Timers that were added.
-    pub added: u64,
-    /// Timers that were refused.
-    pub refused: u64,
-    /// Timers that were cancelled before they ran.
-    pub cancelled: u64,
-    /// Runs that were due.
-    pub expired: u64,
-    /// Deliveries that a full executor delayed.
-    pub deferred: u64,
-    /// Timers whose executor dropped them.
-    pub lost: u64,
-    /// Ticks of periodic timers that were skipped.
-    pub missed: u64,
-    /// How much later than due the median run was delivered.
-    pub lateness_p50_ns: u64,
-    /// And all but one in a hundred.
-    pub lateness_p99_ns: u64,
-    /// And the latest.
-    pub lateness_max_ns: u64,
 }
 
 /// Everything that the runtime knows about itself, as JSON. Free the text with `bh_text_free`.
@@ -92,23 +63,4 @@ pub extern "C" fn bh_runtime_snapshot(
         });
         Ok(())
     })
-}
-
-impl From<&busyhour::stats::TimerStats> for bh_timers_stats {
-    fn from(stats: &busyhour::stats::TimerStats) -> Self {
-        Self {
-            pending_count: stats.pending_count,
-            pending_high_water: stats.pending_high_water,
-            added: stats.added,
-            refused: stats.refused,
-            cancelled: stats.cancelled,
-            expired: stats.expired,
-            deferred: stats.deferred,
-            lost: stats.lost,
-            missed: stats.missed,
-            lateness_p50_ns: stats.lateness_p50_ns,
-            lateness_p99_ns: stats.lateness_p99_ns,
-            lateness_max_ns: stats.lateness_max_ns,
-        }
-    }
 }

@@ -21,6 +21,24 @@ pub extern "C" fn bh_timers_spawn_driver(timers: *mut bh_timers) -> bh_result {
     })
 }
 
+/// Ends the driver's thread and waits for it, at most `limit_ns`; timers stay. `BH_BUSY` if it is still inside of a callback, after
+/// which it ends; `BH_NOT_FOUND` if this handle has started none. On the driver's own thread it does not wait. Another driver
+/// cannot start: the program goes on with `bh_timers_run_due`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_timers_stop_driver(timers: *mut bh_timers, limit_ns: u64) -> bh_result {
+    guard(|| {
+        let driver = live(timers, "timers")?.driver().take();
+        let driver = driver.ok_or_else(|| Failure::not_found("this handle has no driver"))?;
+        match driver.stop_within(Duration::from_nanos(limit_ns)) {
+            true => Ok(()),
+            false => Err(Failure::new(
+                bh_result::BH_BUSY,
+                "the driver is inside of a callback, and ends after it",
+            )),
+        }
+    })
+}
+
 /// Passes what is due to its executors, in the order of the deadlines: the step of an event loop. It returns after about a
 /// millisecond, with the rest still due. `out_count`, how many timers it passed on, may be NULL.
 #[unsafe(no_mangle)]

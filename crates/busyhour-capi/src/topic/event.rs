@@ -145,11 +145,13 @@ impl Event for bh_event {
 
 impl bh_event {
     pub(super) fn of_record(record: &bh_record) -> Self {
+        Self::of(record.record.clone())
+    }
+
+    pub(super) fn of(record: Record) -> Self {
         Self(Arc::new(EventBody::Record {
-            key: EventKey::Record(record.record.key().clone()),
-            record: bh_record {
-                record: record.record.clone(),
-            },
+            key: EventKey::Record(record.key().clone()),
+            record: bh_record { record },
         }))
     }
 

@@ -43,6 +43,17 @@ pub extern "C" fn bh_record_new(
     })
 }
 
+/// Makes a copy of a record, for example of one that is an event and never changes.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_record_clone(record: *const bh_record, out: *mut *mut bh_record) -> bh_result {
+    guard(|| {
+        let out = Out::required(out, "out")?;
+        let record = borrow(record, "record")?.record.clone();
+        give(out, bh_record { record });
+        Ok(())
+    })
+}
+
 /// Frees the record.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_record_free(record: *mut bh_record) {
@@ -144,6 +155,31 @@ pub extern "C" fn bh_record_get_bytes(
         out.write(found.as_ptr().cast());
         out_len.write(found.len());
         Ok(())
+    })
+}
+
+/// Copies a text element to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole
+/// text: 0 if there is none, or if the element is of another type.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_record_get_text(
+    record: *const bh_record,
+    id: u16,
+    text: *mut c_char,
+    size: usize,
+) -> usize {
+    quietly(0, || match element(record, id) {
+        Ok(Value::Text(value)) => crate::edge::copy_text(value, text, size),
+        _ => 0,
+    })
+}
+
+/// 1 if a switch of an element is on, 0 if it is off or there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_record_has_bit(record: *const bh_record, id: u16, bit: u16) -> i32 {
+    quietly(0, || match element(record, id) {
+        Ok(Value::Bits(bits)) => i32::from(bits.contains(bit)),
+        Ok(Value::Flags(flags)) => i32::from(bit < 32 && flags >> bit & 1 == 1),
+        _ => 0,
     })
 }
 

@@ -1,6 +1,8 @@
 use super::{
+    attribute::{bh_attribute, having},
     bh_event_wanted_fn, bh_topic,
     event::{EventKey, bh_event},
+    notices::Source,
     pattern::bh_pattern,
 };
 use crate::{
@@ -21,6 +23,8 @@ use std::{
 /// A running subscription.
 pub struct bh_subscription {
     subscription: Subscription<bh_event>,
+    /// Dropped after the subscription, whose end it announces.
+    _source: Option<Source>,
     process: Process,
 }
 
@@ -36,8 +40,8 @@ pub struct bh_subscription_options {
     pub on: *const bh_executor,
     /// Only events with the key of this one; NULL: of any key.
     pub key: *const bh_event,
-    /// Only records that match; NULL: any. The library copies the pattern. Of `key`, `pattern` and `is_wanted` at most one is
-    /// set.
+    /// Only records that match; NULL: any. The library copies the pattern. Of `key`, `pattern`, `is_wanted` and
+    /// `attribute` at most one is set.
     pub pattern: *const bh_pattern,
     /// Only events that are wanted; NULL: any. It runs on the thread that publishes.
     pub is_wanted: bh_event_wanted_fn,
@@ -53,6 +57,12 @@ pub struct bh_subscription_options {
     pub replay: u32,
     /// Not 0: of the waiting events of a key only the newest.
     pub conflate: u32,
+    /// Only events with one value of this attribute; NULL: any. Publishers of other values do not pay for the subscription.
+    pub attribute: *const bh_attribute,
+    /// The value is that of this event; NULL: the value is a number.
+    pub attribute_like: *const bh_event,
+    /// The number; for an attribute of an element, one that `bh_record_set_u32` has set.
+    pub attribute_number: u64,
 }
 
 options!(bh_subscription_options {
@@ -68,6 +78,9 @@ options!(bh_subscription_options {
     overflow,
     replay,
     conflate,
+    attribute,
+    attribute_like,
+    attribute_number,
 });
 
 /// What a subscription receives; valid until the callback returns.
@@ -141,6 +154,7 @@ pub extern "C" fn bh_topic_subscribe(
             out,
             bh_subscription {
                 subscription,
+                _source: topic.source.clone(),
                 process: Process::current(),
             },
         );
@@ -173,6 +187,14 @@ pub extern "C" fn bh_subscription_replay(subscription: *mut bh_subscription) -> 
 pub extern "C" fn bh_subscription_lost(subscription: *const bh_subscription) -> u64 {
     quietly(0, || {
         live(subscription, "subscription").map_or(0, |one| one.subscription.lost())
+    })
+}
+
+/// 1 if no event waits and the callback is not running, otherwise 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_subscription_is_idle(subscription: *const bh_subscription) -> i32 {
+    quietly(0, || {
+        live(subscription, "subscription").map_or(0, |one| i32::from(one.subscription.is_idle()))
     })
 }
 
@@ -213,6 +235,14 @@ fn filter(
     given: &bh_subscription_options,
     wanted: Option<Callback<unsafe extern "C-unwind" fn(*const bh_event, *mut c_void) -> i32>>,
 ) -> Outcome<SubscriptionBuilder<bh_event>> {
+    if !given.attribute.is_null() {
+        let (like, number) = (given.attribute_like, given.attribute_number);
+        let is_alone = given.key.is_null() && given.pattern.is_null() && wanted.is_none();
+        return match is_alone {
+            true => having(builder, given.attribute, like, number),
+            false => Err(too_many_filters()),
+        };
+    }
     match (given.key.is_null(), given.pattern.is_null(), wanted) {
         (true, true, None) => Ok(builder),
         (false, true, None) => Ok(builder.key(topic.checked(given.key)?.key().clone())),
@@ -229,10 +259,12 @@ fn filter(
         (true, true, Some(wanted)) => {
             Ok(builder.matching(move |event| wanted.call_with(&raw const *event) != 0))
         }
-        _ => Err(Failure::invalid(
-            "options: more than one of key, pattern and is_wanted is set",
-        )),
+        _ => Err(too_many_filters()),
     }
+}
+
+fn too_many_filters() -> Failure {
+    Failure::invalid("options: more than one of key, pattern, is_wanted and attribute is set")
 }
 
 fn tell(receive: &Callback<DeliveryCall>, delivery: &Delivery<'_, bh_event>) {

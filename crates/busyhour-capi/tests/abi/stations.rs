@@ -42,6 +42,11 @@ fn a_pool_runs_every_task_once_and_frees_every_data_once() {
 }
 
 #[test]
+fn tasks_that_wait_end_once_and_a_shutdown_names_what_it_left() {
+    check("spawn.c");
+}
+
+#[test]
 fn serializers_keep_their_order_and_their_bounds() {
     check("serializer.c");
 }
@@ -54,6 +59,11 @@ fn a_simulation_replays_from_its_seed() {
 #[test]
 fn topics_agree_with_an_array_of_last_values() {
     check("topic.c");
+}
+
+#[test]
+fn topics_tell_of_their_subscriptions_and_queues_of_their_alerts() {
+    check("notices.c");
 }
 
 #[test]

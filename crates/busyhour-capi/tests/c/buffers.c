@@ -131,8 +131,45 @@ static int32_t see(const bh_live_buffer *buffer, void *data) {
   struct seen *seen = data;
   seen->bytes += buffer->len;
   seen->of_decoder += strcmp(buffer->owner, "decoder") == 0 && buffer->pins == 2;
-  CHECK(buffer->room >= buffer->len && buffer->start != NULL);
+  CHECK(buffer->room >= buffer->len && buffer->start != NULL && buffer->handles == 0);
+  CHECK(buffer->trace != NULL && buffer->trace[0] != 0);
   return ++seen->count < seen->stop_after;
+}
+
+static int32_t note_owner(const bh_owner_usage *usage, void *data) {
+  struct seen *seen = data;
+  seen->bytes += usage->live_bytes;
+  seen->of_decoder += strcmp(usage->owner, "decoder") == 0 && usage->live_count == 1;
+  return ++seen->count < seen->stop_after;
+}
+
+/* A few bytes of a packet outlive it, without its memory. */
+static void what_survives_is_compact(void) {
+  bh_buffers *buffers;
+  bh_buffers_stats stats;
+  char *packet;
+  void *kept, *same, *start;
+  size_t len;
+  OK(bh_buffers_new(SMALL, &buffers));
+  OK(bh_buffers_find(buffers, 60000, (void **)&packet));
+  for (int i = 0; i < 60000; i++) packet[i] = (char)i;
+  IS(BH_INVALID, bh_buffers_compact(buffers, packet + 59990, 11, &kept));
+  IS(BH_INVALID, bh_buffers_compact(buffers, packet, 0, &kept));
+  IS(BH_INVALID, bh_buffers_compact(buffers, packet + 1, SIZE_MAX, &kept));
+  IS(BH_FOREIGN, bh_buffers_compact(buffers, &kept, 4, &kept));
+  OK(bh_buffers_compact(buffers, packet, 59000, &same)); /* most of it: nothing changes */
+  CHECK(same == packet);
+  OK(bh_buffers_pin(buffers, packet)); /* someone else's */
+  OK(bh_buffers_compact(buffers, packet + 1000, 20, &kept));
+  CHECK(kept != packet + 1000 && memcmp(kept, packet + 1000, 20) == 0);
+  OK(bh_buffers_unpin(buffers, packet));
+  IS(BH_NOT_LIVE, bh_buffers_unpin(buffers, packet)); /* the pin that was moved is gone */
+  OK(bh_buffers_at(buffers, kept, &start, &len));
+  CHECK(start == kept && len == 20);
+  OK(bh_buffers_get_stats(buffers, &stats));
+  CHECK(stats.live_count == 1 && stats.live_bytes < 1000);
+  OK(bh_buffers_unpin(buffers, kept));
+  bh_buffers_free(buffers);
 }
 
 static void the_dump_names_owners_and_the_budget_holds(void) {
@@ -155,6 +192,13 @@ static void the_dump_names_owners_and_the_budget_holds(void) {
   seen = (struct seen){.stop_after = 1};
   OK(bh_buffers_each(buffers, see, &seen));
   CHECK(seen.count == 1);
+  seen = (struct seen){.stop_after = SIZE_MAX};
+  OK(bh_buffers_owners(buffers, note_owner, &seen));
+  CHECK(seen.count == 2 && seen.bytes >= 5020 && seen.of_decoder == 1);
+  seen = (struct seen){.stop_after = 1};
+  OK(bh_buffers_owners(buffers, note_owner, &seen));
+  CHECK(seen.count == 1 && seen.of_decoder == 1); /* the most bytes first */
+  IS(BH_NULL, bh_buffers_owners(buffers, NULL, NULL));
   OK(bh_buffers_unpin(buffers, found));
   OK(bh_buffers_unpin(buffers, short_one));
   IS(BH_NULL, bh_buffers_each(buffers, NULL, NULL));
@@ -209,6 +253,7 @@ int main(void) {
   foreign_addresses_change_nothing();
   neighbours_are_never_confused();
   the_dump_names_owners_and_the_budget_holds();
+  what_survives_is_compact();
   null_is_refused();
   options_of_other_versions();
   CHECK(strcmp(bh_strerror(BH_OK), "the call succeeded") == 0);

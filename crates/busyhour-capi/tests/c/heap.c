@@ -71,6 +71,8 @@ static void step(bh_heap *heap) {
       IS(entry->in_heap ? BH_OK : BH_NOT_FOUND, bh_heap_update(heap, entry->handle));
   }
   CHECK((long)bh_heap_len(heap) == expected_len);
+  IS(entry->in_heap ? BH_OK : BH_NOT_FOUND, bh_heap_get(heap, entry->handle, &found));
+  CHECK(!entry->in_heap || found == entry);
 }
 
 static void every_position_is_an_entry(bh_heap *heap) {
@@ -81,7 +83,11 @@ static void every_position_is_an_entry(bh_heap *heap) {
     size_t index = (size_t)((struct entry *)found - entries);
     CHECK(entries[index].in_heap && !seen[index]);
     seen[index] = true;
-    if (position == 0) CHECK(((struct entry *)found)->key == least());
+    if (position > 0) continue;
+    uint64_t handle;
+    CHECK(((struct entry *)found)->key == least());
+    OK(bh_heap_peek_handle(heap, &handle));
+    CHECK(handle == ((struct entry *)found)->handle);
   }
   IS(BH_NOT_FOUND, bh_heap_peek(heap, bh_heap_len(heap), &found));
 }
@@ -90,6 +96,7 @@ static bh_heap *shared;
 static int32_t uses_its_heap(const void *one, const void *other, void *data) {
   (void)data;
   IS(BH_BUSY, bh_heap_push(shared, (void *)one, NULL));
+  IS(BH_BUSY, bh_heap_clear(shared));
   void *found;
   IS(BH_BUSY, bh_heap_peek(shared, 0, &found));
   return one < other ? -1 : 1;
@@ -116,6 +123,10 @@ int main(void) {
   IS(BH_INVALID, bh_heap_verify(heap));
   OK(bh_heap_update(heap, ((struct entry *)top)->handle));
   OK(bh_heap_verify(heap));
+  OK(bh_heap_clear(heap));
+  uint64_t none;
+  CHECK(bh_heap_len(heap) == 0);
+  IS(BH_NOT_FOUND, bh_heap_peek_handle(heap, &none));
   bh_heap_free(heap);
 
   OK(bh_heap_new(uses_its_heap, counted(), drop_counted, &shared));

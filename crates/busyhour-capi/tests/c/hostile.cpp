@@ -158,6 +158,30 @@ static void push_in_destructor() {
   bh_pool_free(pool);
 }
 
+// A step of a waiting task that aborts it, and frees all that leads to it. Its data goes after the step.
+static bh_join *own;
+static int32_t aborts_itself(const bh_waker *waker, uint64_t *, void *) {
+  OK(bh_join_abort(own));
+  bh_join_free(own);
+  bh_serializer_free(serializer);
+  OK(bh_waker_wake(waker));
+  CHECK(dropped == 0);
+  done++;
+  return 0;
+}
+
+static void abort_itself() {
+  bh_suspension *suspension;
+  make_pool(1);
+  OK(bh_serializer_new(pool, nullptr, &serializer));
+  OK(bh_serializer_suspend(serializer, &suspension));
+  OK(bh_serializer_spawn(serializer, aborts_itself, nullptr, count_drop, &own));
+  bh_suspension_free(suspension);
+  await(dropped, 1);
+  CHECK(done == 1);
+  end_pool();
+}
+
 static void throws(void *) { throw std::runtime_error("from a callback"); }
 
 static void throw_from_task() {
@@ -190,6 +214,8 @@ static void in_the_child() {
   CHECK(bh_timers_run_due(timers, &count) == BH_FORKED);
   CHECK(bh_pool_shutdown(pool, MINUTE, nullptr) == BH_FORKED);
   CHECK(bh_serializer_len(serializer) == 0);
+  CHECK(bh_join_wait(own, nullptr) == BH_FORKED && bh_join_abort(own) == BH_FORKED && !bh_join_is_finished(own));
+  bh_join_free(own);
   char why[200];
   bh_last_error(why, sizeof why);
   CHECK(std::strstr(why, "_exit") != nullptr);
@@ -205,12 +231,14 @@ static void fork_with_a_pool() {
   OK(bh_timers_new(nullptr, &timers));
   OK(bh_timers_spawn_driver(timers));
   OK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr));
+  OK(bh_pool_spawn(pool, [](const bh_waker *, uint64_t *, void *) { return 1; }, nullptr, nullptr, &own));
   dropped = 0;
   pid_t child = fork();
   if (child == 0) in_the_child();
   int status;
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
   OK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr)); // the parent goes on
+  OK(bh_join_wait(own, nullptr));
   bh_timers_free(timers);
   bh_serializer_free(serializer);
   end_pool();
@@ -234,6 +262,7 @@ int main(int, char **arguments) {
   struct { const char *name; void (*run)(); } modes[] = {
       {"free-own-handle", free_own_handle}, {"free-own-pool", free_own_pool}, {"free-in-run-due", free_in_run_due},
       {"cancel-itself", cancel_itself}, {"shut-down-inside", shut_down_inside}, {"push-in-destructor", push_in_destructor},
+      {"abort-itself", abort_itself},
       {"throw-from-task", throw_from_task}, {"throw-in-run-due", throw_in_run_due}, {"throw-from-destructor", throw_from_destructor},
       {"fork-with-a-pool", fork_with_a_pool}, {"fork-before-a-pool", fork_before_a_pool},
   };

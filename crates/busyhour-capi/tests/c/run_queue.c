@@ -20,6 +20,22 @@ static long goodness(const struct entity *entity) {
   return entity->counter == 0 ? 0 : entity->counter + entity->priority;
 }
 
+/* What the library says of an entity that is not queued, whose counter is then up to date. */
+static void says_the_same(bh_run_queue *queue, int entity) {
+  bh_sched_state *state = entities[entity].state;
+  uint16_t worker;
+  OK(bh_run_queue_sync_epoch(queue, state));
+  if (bh_sched_state_ran_on(state, &worker) == BH_NOT_FOUND) return;
+  CHECK(worker == 0 && (long)bh_sched_state_priority(state) == entities[entity].priority);
+  long expected = goodness(&entities[entity]);
+  if (entities[entity].priority >= 100) expected -= 100; /* real time counts from 0 */
+  else if (expected > 0) {
+    CHECK((long)bh_sched_state_goodness(state, 1) == expected);
+    expected += 15;
+  }
+  CHECK((long)bh_sched_state_goodness(state, 0) == expected);
+}
+
 static int best_position(void) {
   int best = 0;
   for (int at = 1; at < list_len; at++)
@@ -97,6 +113,15 @@ static void end_turn(bh_run_queue *queue) {
   running = -1;
 }
 
+/* An entity that is awake nowhere gets another priority. */
+static void move(bh_run_queue *queue, int entity) {
+  if (entities[entity].queued || entity == running) return;
+  says_the_same(queue, entity);
+  if (entities[entity].priority >= 100) return;
+  entities[entity].priority = 1 + (long)random_below(40);
+  OK(bh_sched_state_set_priority(entities[entity].state, (uint32_t)entities[entity].priority));
+}
+
 static void take_out(bh_run_queue *queue, int entity) {
   IS(entities[entity].queued ? BH_OK : BH_NOT_FOUND,
      bh_run_queue_remove(queue, (uint64_t)entity, entities[entity].state));
@@ -123,6 +148,8 @@ int main(void) {
       run(queue);
     else if (random_below(10) == 0)
       take_out(queue, (int)random_below(ENTITIES));
+    else if (random_below(10) == 0)
+      move(queue, (int)random_below(ENTITIES));
     else
       wake(queue, (int)random_below(i / 3000 % 2 ? 6 : ENTITIES));
     CHECK((int)bh_run_queue_len(queue) == list_len);
@@ -141,7 +168,28 @@ int main(void) {
   IS(BH_INVALID, bh_sched_state_new(41, &child));
   IS(BH_INVALID, bh_sched_state_new(200, &child));
   IS(BH_NULL, bh_run_queue_charge(queue, NULL, 1));
+  IS(BH_INVALID, bh_sched_state_set_priority(entities[0].state, 41));
+  CHECK(bh_sched_state_goodness(NULL, 0) == 0 && bh_sched_state_priority(NULL) == 0);
   for (int i = 0; i < ENTITIES; i++) bh_sched_state_free(entities[i].state);
+
+  /* With thresholds of its own, the same order. */
+  bh_run_queue *short_lists;
+  bh_sched_state *states[5];
+  IS(BH_INVALID, bh_run_queue_with_thresholds(3, 0, 4, 4, &short_lists));
+  IS(BH_INVALID, bh_run_queue_with_thresholds(3, 0, 65, 4, &short_lists));
+  OK(bh_run_queue_with_thresholds(3, 0, 4, 2, &short_lists));
+  CHECK(bh_run_queue_worker(short_lists) == 3 && bh_run_queue_worker(NULL) == 0);
+  for (uint32_t i = 0; i < 5; i++) {
+    OK(bh_sched_state_new(10 + i, &states[i]));
+    OK(bh_run_queue_wake(short_lists, i, states[i], 0));
+    CHECK(bh_run_queue_is_bucketed(short_lists) == (i == 4));
+  }
+  for (uint64_t i = 5, picked; i-- > 0;) {
+    OK(bh_run_queue_pick(short_lists, &picked));
+    CHECK(picked == i && bh_run_queue_is_bucketed(short_lists) == (i > 2));
+    bh_sched_state_free(states[i]);
+  }
+  bh_run_queue_free(short_lists);
   bh_run_queue_free(queue);
   return 0;
 }

@@ -37,6 +37,10 @@ static uint64_t run(uint64_t seed) {
   int32_t did;
   OK(bh_simulation_step(runtime, &did));
   CHECK(did);
+  OK(bh_simulation_run_until(runtime, SECONDS(1800)));
+  uint64_t now;
+  OK(bh_timers_now(timers, &now));
+  CHECK(now >= SECONDS(1800));
   OK(bh_simulation_run_for(runtime, SECONDS(3600)));
   OK(bh_simulation_step(runtime, &did));
   CHECK(!did);

@@ -27,7 +27,8 @@ def made(function, *arguments):
 runtime = made(bh.bh_runtime_simulated, 7)
 pool = made(bh.bh_runtime_pool, runtime)
 timers = made(bh.bh_runtime_timers, runtime)
-options = ffi.new("bh_serializer_options *", {"size": ffi.sizeof("bh_serializer_options"), "name": ffi.new("char[]", b"calls")})
+name = ffi.new("char[]", b"calls")  # a struct does not keep what it points to
+options = ffi.new("bh_serializer_options *", {"size": ffi.sizeof("bh_serializer_options"), "name": name})
 calls = made(bh.bh_serializer_new, pool, options)
 on = made(bh.bh_executor_of_serializer, calls)
 

@@ -70,6 +70,25 @@ static void drain(bh_timer_queue *queue) {
   CHECK(expected_len == 0 || earliest()->deadline > now);
 }
 
+/* A due entry is held out of the order, and put back: then it is the last of its deadline. */
+static void hold(bh_timer_queue *queue) {
+  struct entry *entry = earliest();
+  bh_due_entry due;
+  uint64_t handle;
+  if (!entry || entry->deadline > now) {
+    IS(BH_NOT_FOUND, bh_timer_queue_hold_due(queue, now, &due, &handle));
+    return;
+  }
+  OK(bh_timer_queue_hold_due(queue, now, &due, &handle));
+  CHECK(due.entry == entry && due.deadline_ns == entry->deadline && handle == entry->handle);
+  entry->waits = false;
+  struct entry *next = earliest();
+  CHECK(bh_timer_queue_next_deadline(queue) == (next ? next->deadline : UINT64_MAX));
+  entry->waits = true;
+  wait_for(entry);
+  OK(bh_timer_queue_reschedule(queue, handle, entry->deadline));
+}
+
 static void look(bh_timer_queue *queue, struct entry *entry) {
   void *found = NULL;
   uint64_t deadline = 0;
@@ -96,10 +115,11 @@ int main(void) {
   OK(bh_timer_queue_new(&queue));
   for (int i = 0; i < STEPS; i++) {
     struct entry *entry = &entries[random_below(ENTRIES_MAX)];
-    switch (random_below(6)) {
+    switch (random_below(7)) {
       case 0: case 1: case 2: add(queue, entry); break;
       case 3: cancel(queue, entry); break;
       case 4: move(queue, entry); break;
+      case 5: now += random_below(20), hold(queue); break;
       default: drain(queue);
     }
     look(queue, &entries[random_below(ENTRIES_MAX)]);

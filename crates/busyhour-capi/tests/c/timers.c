@@ -108,6 +108,13 @@ static int32_t count_waiting(const bh_pending_timer *timer, void *data) {
   return 1;
 }
 
+static int32_t count_label(const bh_label_stats *stats, void *data) {
+  CHECK(strcmp(stats->label, "even") == 0 || strcmp(stats->label, "odd") == 0);
+  CHECK(stats->added >= stats->cancelled + stats->expired + stats->pending_count && stats->expired > 0);
+  *(long *)data += (long)stats->pending_count;
+  return 1;
+}
+
 static int32_t is_late(const bh_pending_timer *timer, void *data) {
   return timer->due_ns > *(uint64_t *)data;
 }
@@ -140,6 +147,10 @@ static void agrees_with_the_list(void) {
   long listed = 0;
   OK(bh_timers_list(timers, count_waiting, &listed));
   CHECK(listed == waiting() && listed > 0);
+  long labelled = 0;
+  OK(bh_timers_labels(timers, count_label, &labelled));
+  CHECK(labelled == listed);
+  IS(BH_NULL, bh_timers_labels(timers, NULL, NULL));
   char *report;
   OK(bh_timers_report(timers, &report));
   CHECK(strstr(report, "\"even\"") && strstr(report, "\"pending_count\""));
@@ -165,6 +176,10 @@ static void run_until(uint64_t to) {
     OK(bh_timers_advance(timers, 1));
     OK(bh_timers_run_due(timers, NULL));
   }
+}
+
+static int32_t is_every_seven(const bh_pending_timer *timer, void *data) {
+  return ++*(long *)data, timer->repeat == BH_REPEAT_EVERY && timer->period_ns == 7;
 }
 
 static void the_kinds_of_timers(void) {
@@ -198,7 +213,13 @@ static void the_kinds_of_timers(void) {
   OK(bh_timers_advance(timers, 35)); /* five ticks at once: four are skipped */
   OK(bh_timers_run_due(timers, NULL));
   CHECK(ticks == 11);
+  long asked = 0;
   size_t count;
+  OK(bh_timers_after(timers, 1, NULL, count_run, counted(), drop_counted, NULL));
+  OK(bh_timers_cancel_where(timers, is_every_seven, &asked, &count));
+  CHECK(asked == 2 && count == 1);
+  OK(bh_timers_add(timers, &every, NULL, count_tick, &ticks, NULL, &periodic));
+  run_until(40 + 70 + 36);
   OK(bh_timers_cancel_label(timers, "tick", &count));
   CHECK(count == 1);
   IS(BH_INVALID, bh_timers_add_variable(timers, &every, NULL, next_delay, counted(), drop_counted, NULL));
