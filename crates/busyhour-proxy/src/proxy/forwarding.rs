@@ -138,7 +138,7 @@ impl<P> Context<P> {
         let number = self.branches.len() as u16;
         let parameter = BranchParameter {
             slot: self.id.slot,
-            nonce: self.id.nonce,
+            nonce: work.shared.branch_nonce(self.id, number),
             number,
         };
         let Some(message) = work
@@ -156,6 +156,7 @@ impl<P> Context<P> {
         let silence_max = target.silence_max.filter(|_| has_other_way);
         let branch = self.begin_branch(attempt, (hop, silence_max), label, &message, work);
         self.branches.push(branch);
+        work.shared.note_flow(hop.flow, self.id.slot);
         work.shared.stats.forwarded += 1;
         work.shared.stats.branch_count += 1;
         work.note(EventKind::Forwarded {

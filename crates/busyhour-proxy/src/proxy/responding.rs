@@ -10,7 +10,7 @@ use super::{
 };
 use crate::transaction::{ClientReaction, ClientTimeout};
 use busyhour::buffer::Buffer;
-use busyhour_sip::{HeaderName, Message, Method, ResponseEdit, Status, session::Refresher};
+use busyhour_sip::{Flow, HeaderName, Message, Method, ResponseEdit, Status, session::Refresher};
 use std::time::Duration;
 
 /// A response on its branch.
@@ -241,6 +241,18 @@ impl<P> Context<P> {
             work.shared.stats.transport_errors += 1;
             self.end_branch(number, FailureCause::Transport, work);
             self.advance(work);
+        }
+    }
+
+    /// A connection has ended. A branch that has heard nothing on it will not: that is a
+    /// transport error. One that has is answered over a new connection, if its other side lives
+    /// (RFC 3261 §18.2.2).
+    pub fn connection_ended<E: Edge<Data = P>>(&mut self, flow: Flow, work: &mut Work<'_, E>) {
+        for number in 0..self.branches.len() {
+            let is_lost = |branch: &ClientBranch| branch.flow == flow && !branch.has_provisional;
+            if self.branches.get(number).is_some_and(is_lost) {
+                self.transport_error(number as u16, work);
+            }
         }
     }
 

@@ -89,7 +89,7 @@ impl<E: Edge> Proxy<E> {
             contexts: Slots::new(),
             keys: HashTable::new(),
             timers: TimerQueue::new(),
-            shared: Shared::new(policy, edge, pool),
+            shared: Shared::new((policy, edge), pool, part(3)),
             loops,
             key_hashers: [part(0), part(1)],
             nonce_hasher: part(2),
@@ -318,9 +318,8 @@ impl<E: Edge> Proxy<E> {
     }
 
     /// Takes a response. `false` means that it answers no request of this table: it is not
-    /// forwarded (RFC 6026 §7.3, §8.9), but may answer a request of the caller's own. One
-    /// from another host, or over another transport, than its request went to is none
-    /// either: whoever has seen the branch could end or answer calls with it.
+    /// forwarded (RFC 6026 §7.3, §8.9), but may answer a request of the caller's own. It may
+    /// come from anywhere: whoever has seen the branch was sent the request.
     pub fn receive_response(
         &mut self,
         now: Instant,
@@ -336,17 +335,15 @@ impl<E: Edge> Proxy<E> {
         let Some(branch) = via.branch().and_then(BranchParameter::parse) else {
             return false;
         };
-        let transaction = TransactionId {
-            slot: branch.slot,
-            nonce: branch.nonce,
-        };
         let response = BranchResponse {
             message: inbound.message,
             datagram: inbound.datagram,
             number: branch.number,
             status,
         };
-        let is_known = self.is_known(transaction)
+        let context = self.contexts.get(branch.slot);
+        let is_it = |id| self.shared.branch_nonce(id, branch.number) == branch.nonce;
+        let is_known = context.is_some_and(|context| is_it(context.id))
             && self.step(now, branch.slot, out, |context, work| {
                 context.receive_response(response, work)
             });
@@ -362,6 +359,41 @@ impl<E: Edge> Proxy<E> {
                 context.transport_error(branch.number, work);
             });
         }
+    }
+
+    /// The way of a branch, which had no connection yet, is this flow now. Tell it before
+    /// anything is sent on the flow, so that its end is not missed.
+    pub fn connected(&mut self, branch: BranchId, flow: Flow) {
+        let slot = branch.transaction.slot;
+        let context = self.contexts.get_mut(slot);
+        let context = context.filter(|context| context.id == branch.transaction);
+        let branch = context.and_then(|it| it.branches.get_mut(usize::from(branch.number)));
+        if let Some(branch) = branch {
+            branch.flow = flow;
+            self.shared.note_flow(flow, slot);
+        }
+    }
+
+    /// A connection has ended: requests that nothing was heard of on it take their next way
+    /// (RFC 3261 §18.4).
+    pub fn connection_ended(&mut self, now: Instant, flow: Flow, out: &mut Actions) {
+        self.drop_ended();
+        let slots: Vec<_> = self.slots_on(flow).collect();
+        for slot in slots {
+            self.step(now, slot, out, |context, work| {
+                context.connection_ended(flow, work);
+            });
+        }
+    }
+
+    /// Whether requests of the table were sent on this connection.
+    pub fn uses(&self, flow: Flow) -> bool {
+        self.slots_on(flow).next().is_some()
+    }
+
+    fn slots_on(&self, flow: Flow) -> impl Iterator<Item = u32> + '_ {
+        let all = (flow.connection, 0)..=(flow.connection, u32::MAX);
+        self.shared.connections.range(all).map(|(_, slot)| *slot)
     }
 
     /// Does what is due: retransmissions, timeouts, the next group.
@@ -424,6 +456,10 @@ impl<E: Edge> Proxy<E> {
         };
         self.timers.cancel(context.timer);
         self.shared.stats.branch_count -= context.branches.len() as u64;
+        for branch in context.branches.iter().filter(|it| it.flow.connection != 0) {
+            let entry = (branch.flow.connection, slot);
+            self.shared.connections.remove(&entry);
+        }
         if let Ok(entry) = self.keys.find_entry(context.key as u64, |it| *it == slot) {
             entry.remove();
         }

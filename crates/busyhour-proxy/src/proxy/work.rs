@@ -7,6 +7,8 @@ use busyhour::{
     clock::Instant,
 };
 use busyhour_sip::{Flow, HeaderName, Message, ResponseBuilder, Status};
+use foldhash::quality::FixedState;
+use std::{collections::BTreeSet, hash::BuildHasher};
 
 /// A branch of a request, for [`transport_error`](super::Proxy::transport_error).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +45,14 @@ pub(super) struct Shared<E> {
     pub edge: E,
     pub stats: ProxyStats,
     pool: BufferPool,
+    branch_hasher: FixedState,
     /// Where messages are written before their length is known.
     scratch: Vec<u8>,
     /// The same for our Via and Record-Route.
     pub via: String,
     pub record_route: String,
+    /// Connections that branches have been sent on: their number, and the slot of the request.
+    pub connections: BTreeSet<(u32, u32)>,
 }
 
 /// One step.
@@ -59,15 +64,30 @@ pub(super) struct Work<'w, E> {
 }
 
 impl<E> Shared<E> {
-    pub fn new(policy: Policy, edge: E, pool: BufferPool) -> Self {
+    pub fn new((policy, edge): (Policy, E), pool: BufferPool, branch_hasher: FixedState) -> Self {
         Self {
             policy,
             edge,
             pool,
+            branch_hasher,
             stats: ProxyStats::default(),
             scratch: Vec::new(),
             via: String::new(),
             record_route: String::new(),
+            connections: BTreeSet::new(),
+        }
+    }
+
+    /// What the branch parameter of a branch has that nobody can guess. One for each branch: the
+    /// telephones of a fork cannot answer for one another.
+    pub fn branch_nonce(&self, id: TransactionId, number: u16) -> u64 {
+        self.branch_hasher.hash_one((id.nonce, number))
+    }
+
+    /// A branch of the request in this slot uses the flow; datagrams have no connection.
+    pub fn note_flow(&mut self, flow: Flow, slot: u32) {
+        if flow.connection != 0 {
+            self.connections.insert((flow.connection, slot));
         }
     }
 

@@ -7,7 +7,7 @@ use busyhour_sip::write_hex;
 pub(crate) struct BranchParameter {
     /// The transaction's place in its table.
     pub slot: u32,
-    /// What nobody can guess about the transaction.
+    /// What nobody can guess about the branch.
     pub nonce: u64,
     /// The branch of it.
     pub number: u16,

@@ -5,6 +5,7 @@ mod validation;
 mod forwarding;
 mod responses;
 mod cancel;
+mod connections;
 mod fallbacks;
 mod transactions;
 mod limits;

@@ -189,6 +189,13 @@ impl Bench {
         self.take()
     }
 
+    /// A connection ends; what is sent because of it.
+    pub fn end_connection(&mut self, flow: Flow) -> Vec<Sent> {
+        self.proxy.connection_ended(self.now, flow, &mut self.out);
+        self.collect();
+        self.take()
+    }
+
     pub fn answer(&mut self, id: TransactionId, answer: &busyhour_proxy::Answer<'_>) -> Vec<Sent> {
         self.proxy.answer(self.now, id, answer, &mut self.out);
         self.collect();
