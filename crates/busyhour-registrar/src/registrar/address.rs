@@ -1,7 +1,7 @@
 //! Addresses of record, and whether they are ours.
 
 use super::Refusal;
-use busyhour_sip::{Host, Scheme, SipUri, Uri};
+use busyhour_sip::{Host, Scheme, SipUri, Transport, Uri};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The hosts whose addresses of record are ours.
@@ -134,18 +134,35 @@ pub(crate) fn datagram_address(uri: &str) -> Option<(IpAddr, u16)> {
     address_in(uri)
 }
 
-/// Where the device with this contact URI receives datagrams; `None` if the URI has a name,
-/// or wants another transport.
+/// Where a request for this SIP URI goes, and over which transport (RFC 3263 §4.1, §4.2 for a
+/// numeric address); `None` if the URI has a name, or a transport that we do not speak.
 ///
 /// ```
-/// use busyhour_registrar::contact_address;
+/// use busyhour_registrar::numeric_address;
+/// use busyhour_sip::Transport;
 ///
-/// assert_eq!(contact_address("sip:a@192.0.2.7"), Some("192.0.2.7:5060".parse()?));
-/// assert_eq!(contact_address("sip:a@192.0.2.7;transport=tcp"), None);
+/// let address = |text: &str| text.parse();
+/// assert_eq!(numeric_address("sip:a@192.0.2.7"), Some((Transport::Udp, address("192.0.2.7:5060")?)));
+/// let over_tls = Some((Transport::Tls, address("192.0.2.7:5061")?));
+/// assert_eq!(numeric_address("sips:a@192.0.2.7"), over_tls);
+/// assert_eq!(numeric_address("sip:a@192.0.2.7;transport=TLS"), over_tls);
+/// assert_eq!(numeric_address("sip:a@192.0.2.7;transport=sctp"), None);
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
-pub fn contact_address(uri: &str) -> Option<SocketAddr> {
-    datagram_address(uri).map(SocketAddr::from)
+pub fn numeric_address(uri: &str) -> Option<(Transport, SocketAddr)> {
+    let uri = Uri::parse(uri)?;
+    let uri = uri.as_sip()?;
+    let named = uri.param("transport").flatten();
+    let transport = match (uri.scheme, named) {
+        (Scheme::Sips, None) => Transport::Tls,
+        // What TLS runs over (RFC 3261 §26.2.2).
+        (Scheme::Sips, Some(name)) if name.eq_ignore_ascii_case("tcp") => Transport::Tls,
+        (Scheme::Sip, None) => Transport::Udp,
+        (_, Some(name)) => name.parse().ok()?,
+    };
+    let is_sound = uri.scheme == Scheme::Sip || transport == Transport::Tls;
+    let address = address_in(uri).filter(|_| is_sound)?;
+    Some((transport, address.into()))
 }
 
 /// The address and port of a SIP URI, unless it has a name.

@@ -18,7 +18,7 @@ mod date;
 mod iax2;
 
 pub(crate) use address::datagram_address;
-pub use address::{Domains, address_of_record, contact_address, user_of};
+pub use address::{Domains, address_of_record, numeric_address, user_of};
 pub use advertised::{Advertised, NotAdvertised, NotSubnet, Subnet};
 pub use answer::{ALLOW_EVENTS, DATAGRAM_LEN_MAX, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Now};

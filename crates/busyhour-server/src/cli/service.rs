@@ -2,10 +2,10 @@ use super::{Failure, announce::announce, reload::Reloadable, signals::ShutdownTr
 use crate::{
     config::{self, Config, SocketPlace, default_database},
     net::{
-        Certificate, CertificateError, Sockets, StreamOptions, StreamPolicy, Streams, Udp,
-        UdpOptions, address_problem,
+        Authorities, Certificate, CertificateError, Sockets, StreamOptions, StreamPolicy, Streams,
+        Udp, UdpOptions, address_problem,
     },
-    server::{Server, ServerConfig},
+    server::{PeerConfig, Server, ServerConfig},
     web::{Access, Archives, Graphs, LocalSocket, PmcdSource, Web, WebOptions, default_socket},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
@@ -94,10 +94,13 @@ impl Service {
     /// Reads the certificate again for new connections. If the new one cannot be used,
     /// the old one stays.
     fn reload_certificate(&self) {
-        match read_certificate(&self.config) {
-            Ok(None) => {}
-            Ok(certificate) => {
-                self.network.streams.replace_certificate(certificate);
+        let read = read_certificate(&self.config)
+            .and_then(|certificate| Ok((certificate, read_authorities(&self.config)?)));
+        match read {
+            Ok((None, None)) => {}
+            Ok((certificate, authorities)) => {
+                let streams = &self.network.streams;
+                streams.replace_certificate(certificate, authorities);
                 tracing::info!("certificate read again");
             }
             Err(problem) => {
@@ -253,6 +256,12 @@ fn stream_options(config: &Config) -> Result<StreamOptions, Failure> {
         tcp: sip.tcp_addresses().to_vec(),
         tls: sip.tls.clone(),
         certificate: read_certificate(config).map_err(Failure::running)?,
+        authorities: read_authorities(config).map_err(Failure::running)?,
+        tls_targets: config
+            .peers
+            .iter()
+            .flat_map(PeerConfig::tls_targets)
+            .collect(),
         policy: StreamPolicy {
             connections_max: sip.connections_max,
             connections_per_source_max: sip.connections_per_source_max,
@@ -279,10 +288,7 @@ fn seconds(count: u32) -> Duration {
 fn read_certificate(config: &Config) -> Result<Option<Certificate>, CertificateError> {
     let sip = &config.sip;
     // Some telephones do not like to be asked.
-    let asks_clients = config
-        .peers
-        .iter()
-        .any(|peer| !peer.certificates.is_empty());
+    let asks_clients = config.peers.iter().any(PeerConfig::shows_certificate);
     let read = match asks_clients {
         true => Certificate::read_asking_clients,
         false => Certificate::read,
@@ -291,6 +297,11 @@ fn read_certificate(config: &Config) -> Result<Option<Certificate>, CertificateE
         (Some(certificate), Some(key)) if !sip.tls.is_empty() => read(certificate, key).map(Some),
         _ => Ok(None),
     }
+}
+
+fn read_authorities(config: &Config) -> Result<Option<Authorities>, CertificateError> {
+    let path = config.sip.tls_authorities.as_deref();
+    path.map(Authorities::read).transpose()
 }
 
 fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {

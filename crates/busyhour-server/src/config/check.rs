@@ -1,9 +1,10 @@
-use super::{Auth, Loaded, Problem, SettingOrigin};
+use super::{Auth, Loaded, Problem, SettingOrigin, Sip};
 use crate::{
-    net::{Certificate, CertificateError},
-    server::{PeerMistake, peer_mistakes},
+    net::{Authorities, Certificate, CertificateError},
+    server::{PeerConfig, PeerMistake, peer_mistakes},
 };
 use busyhour_registrar::Domains;
+use busyhour_sip::Transport;
 use std::net::IpAddr;
 
 /// Checks relations between settings that are each valid alone.
@@ -83,11 +84,62 @@ fn peers(loaded: &Loaded) -> Vec<Problem> {
             format!("peer `{name}`: {mistake}"),
         )
     };
-    mistakes.into_iter().map(problem).collect()
+    let mut problems: Vec<_> = mistakes.into_iter().map(problem).collect();
+    for (place, peer) in config.peers.iter().enumerate() {
+        let origin = &loaded.peers[place];
+        let needs = needs_of_connections(&config.sip, peer).into_iter();
+        problems.extend(needs.map(|it| Problem::new(origin.clone(), it)));
+    }
+    problems
 }
 
-/// Checks that the certificate and the key of TLS can be read and belong together.
+/// What connections to a peer need, and is not there.
+fn needs_of_connections(sip: &Sip, peer: &PeerConfig) -> Vec<String> {
+    let is_over = |transport| peer.targets().any(|(over, _)| over == transport);
+    let vouches = sip.tls_authorities.is_some();
+    let is_known = !peer.certificates.is_empty();
+    let (tcp, tls) = (is_over(Transport::Tcp), is_over(Transport::Tls));
+    let needs = [
+        (
+            tcp && sip.tcp_addresses().is_empty(),
+            "an address over TCP needs sip.tcp",
+        ),
+        (
+            tls && sip.tls.is_empty(),
+            "an address over TLS needs sip.tls",
+        ),
+        (
+            tls && !is_known && !vouches,
+            "an address over TLS needs certificates, or sip.tls_authorities",
+        ),
+        (
+            !peer.certificate_names.is_empty() && !vouches,
+            "certificate_names: nobody vouches for them: give sip.tls_authorities",
+        ),
+    ];
+    let needs = needs.into_iter().filter(|(is_missing, _)| *is_missing);
+    needs
+        .map(|(_, need)| format!("peer `{}`: {need}", peer.name))
+        .collect()
+}
+
+/// Checks that the certificate and the key of TLS can be read and belong together, and that the
+/// authorities can be read.
 pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
+    let sip = &loaded.config.sip;
+    let problem = |error: CertificateError| {
+        let origin = loaded.origins.get(error.setting()).cloned();
+        let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
+        Problem::new(origin, error.to_string())
+    };
+    let authorities = sip.tls_authorities.as_deref();
+    let authorities = authorities.and_then(|path| Authorities::read(path).err());
+    let authorities = authorities.into_iter().map(problem);
+    let own = own_certificate(loaded).into_iter().map(problem);
+    own.chain(authorities).collect()
+}
+
+fn own_certificate(loaded: &Loaded) -> Vec<CertificateError> {
     let sip = &loaded.config.sip;
     if sip.tls.is_empty() {
         return Vec::new();
@@ -96,13 +148,7 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     let certificate = sip.tls_certificate.as_deref();
     let certificate = certificate.filter(|_| is_valid(TLS_CERTIFICATE));
     let key = sip.tls_key.as_deref().filter(|_| is_valid(TLS_KEY));
-    let errors = Certificate::errors(certificate, key).into_iter();
-    let problem = |error: CertificateError| {
-        let origin = loaded.origins.get(error.setting()).cloned();
-        let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
-        Problem::new(origin, error.to_string())
-    };
-    errors.map(problem).collect()
+    Certificate::errors(certificate, key)
 }
 
 /// Checks that the file for the URL of the database has one.

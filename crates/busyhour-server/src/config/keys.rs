@@ -60,6 +60,13 @@ const PROTOCOLS: &[SettingKey] = &[
         show: |config| show_path_or(OFF, config.sip.tls_key.as_ref()),
     },
     SettingKey {
+        path: "sip.tls_authorities",
+        allowed: Allowed::Text("the path of a PEM file, or off"),
+        help: "Certificates of those who vouch for the certificates of peers; SIGHUP reads them again",
+        assign: |config, text| put(&mut config.sip.tls_authorities, path_or(OFF, text)),
+        show: |config| show_path_or(OFF, config.sip.tls_authorities.as_ref()),
+    },
+    SettingKey {
         path: "sip.idle_seconds",
         // Longer than the time between the keep-alives that the server requests.
         allowed: whole(180, 604_800, "seconds"),

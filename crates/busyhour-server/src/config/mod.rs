@@ -139,6 +139,8 @@ pub struct Sip {
     pub tls_certificate: Option<PathBuf>,
     /// The PEM file of our certificate's private key.
     pub tls_key: Option<PathBuf>,
+    /// The PEM file of those who vouch for peers.
+    pub tls_authorities: Option<PathBuf>,
     /// The longest time in which a connection brings nothing, in seconds.
     pub idle_seconds: u32,
     /// The longest time in which a message on a connection is incomplete, in seconds.
@@ -511,6 +513,7 @@ impl Default for Sip {
             tls: Vec::new(),
             tls_certificate: None,
             tls_key: None,
+            tls_authorities: None,
             idle_seconds: 7500,
             stalled_seconds: 30,
             handshake_seconds: 10,

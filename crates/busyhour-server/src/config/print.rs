@@ -114,11 +114,12 @@ fn peers(out: &mut String, loaded: &Loaded) {
         let certificates = peer.certificates.iter().map(ToString::to_string).collect();
         let _ = write!(
             out,
-            "\n[[peer]]\nname = {}\naddresses = [{}]\ncertificates = [{}]\nmay_call = {}\nmay_publish = {}\n\
+            "\n[[peer]]\nname = {}\naddresses = [{}]\ncertificates = [{}]\ncertificate_names = [{}]\nmay_call = {}\nmay_publish = {}\n\
              prefixes = [{}]\ndomains = [{}]\ndefault = {}\n",
             quote(&peer.name),
             list(addresses),
             list(certificates),
+            list(peer.certificate_names.clone()),
             peer.may_call,
             peer.may_publish,
             list(peer.prefixes.clone()),
@@ -179,8 +180,9 @@ const NO_PEERS: &str = "
 #
 # [[peer]]
 # name = \"gateway\"
-# addresses = [\"192.0.2.10\", \"192.0.2.11:5080\"]   # also networks, 192.0.2.0/24; calls go to the first address that is up
+# addresses = [\"192.0.2.10\", \"192.0.2.11:5080\"]   # also networks, 192.0.2.0/24; tcp/192.0.2.10 and tls/192.0.2.10 over connections; calls go to the first that is up
 # certificates = [\"...\"]         # with one: only connections over TLS that show it are the peer's; its SHA-256
+# certificate_names = [\"...\"]    # the same for certificates for these names, issued by one of sip.tls_authorities
 # may_call = true                # calls our users without a password, and says who calls
 # may_publish = false            # publishes the state of all our users
 # prefixes = [\"0\", \"+\"]         # calls to unknown users of ours that begin so go to it

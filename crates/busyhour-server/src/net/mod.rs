@@ -49,8 +49,8 @@ mod stream;
 pub use bind::{BindError, address_problem};
 pub use sockets::Sockets;
 pub use stream::{
-    Certificate, CertificateError, Connection, Ending, Heard, StreamMessage, StreamOptions,
-    StreamPolicy, Streams,
+    Authorities, Certificate, CertificateError, Connection, Ending, Heard, StreamMessage,
+    StreamOptions, StreamPolicy, Streams,
 };
 pub use udp::{Datagram, Udp, UdpOptions};
 

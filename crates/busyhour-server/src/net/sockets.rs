@@ -1,10 +1,12 @@
 //! The sockets of every protocol and transport as one network.
 
 use super::{Datagram, StreamMessage, Streams, Udp};
-use crate::server::{Network, NetworkStats, QueueView, ReadMode, SendError, Server, Unread};
+use crate::server::{
+    Network, NetworkStats, QueueView, ReadMode, SendError, Server, ShownCertificate, Unread,
+};
 use busyhour::{buffer::Buffer, runtime::Runtime};
-use busyhour_sip::Flow;
-use std::{io, net::SocketAddr, time::Duration};
+use busyhour_sip::{Flow, Transport};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 /// The sockets of SIP and of IAX2; a flow tells which one to use.
 ///
@@ -147,12 +149,19 @@ impl Network for Sockets {
         self.capture.stats()
     }
 
-    fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
-        self.sip.local_to(remote)
+    fn local_to(&self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
+        match transport {
+            Transport::Udp => self.sip.local_to(transport, remote),
+            Transport::Tcp | Transport::Tls => self.streams.local_to(transport, remote),
+        }
     }
 
-    fn client_certificate(&self, flow: Flow) -> Option<[u8; 32]> {
-        self.streams.client_certificate(flow)
+    fn connect(&self, flow: Flow) -> Result<Flow, SendError> {
+        self.streams.connect(flow)
+    }
+
+    fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {
+        self.streams.shown_certificate(flow)
     }
 
     fn unread(&self) -> Unread {

@@ -205,7 +205,7 @@ impl Network for Udp {
 
     /// The socket of the address that the system would send from; else one of all addresses
     /// of that family; else one that is, as that address, of this machine alone or not.
-    fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
+    fn local_to(&self, _transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
         let ip = source_to(remote).ok()?;
         let sockets = || {
             let sockets = self.sockets.iter();

@@ -57,7 +57,9 @@ pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
-pub use network::{Network, NetworkStats, ReadMode, SendError, StreamStats, Unread};
+pub use network::{
+    Network, NetworkStats, ReadMode, SendError, ShownCertificate, StreamStats, TlsTarget, Unread,
+};
 pub(crate) use peer::peer_config::mistakes as peer_mistakes;
 pub use peer::peer_config::{
     CertificateFingerprint, NotFingerprint, NotPeerAddress, PeerAddress, PeerConfig, PeerMistake,
@@ -187,6 +189,7 @@ impl Server {
         if !self.core.is_closing.load(Ordering::Acquire) {
             self.core.peers.flow_failed(flow);
             self.core.devices.flow_failed(flow);
+            self.core.calls.connection_ended(flow);
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::stats::queues::QueueView;
 use busyhour::buffer::Buffer;
-use busyhour_sip::Flow;
+use busyhour_sip::{Flow, Transport};
 use serde::Serialize;
-use std::{net::SocketAddr, ops::AddAssign, time::Duration};
+use std::{net::SocketAddr, ops::AddAssign, sync::Arc, time::Duration};
 use thiserror::Error;
 
 /// Sends datagrams; the machine's sockets, or a simulation's.
@@ -57,14 +57,27 @@ pub trait Network: Send + Sync {
         NetworkStats::default()
     }
 
-    /// The address that datagrams to `remote` are sent from, with the port of a socket that
-    /// SIP is spoken on; `None` if there is none. It may ask the system.
-    fn local_to(&self, _remote: SocketAddr) -> Option<SocketAddr> {
+    /// The address that messages to `remote` are sent from, with the port on which SIP is
+    /// spoken over this transport; `None` if there is none. It may ask the system.
+    fn local_to(&self, _transport: Transport, _remote: SocketAddr) -> Option<SocketAddr> {
         None
     }
 
-    /// The SHA-256 of the certificate that the client of a connection over TLS has shown.
-    fn client_certificate(&self, _flow: Flow) -> Option<[u8; 32]> {
+    /// A connection to the remote address of `flow` over its transport: one that this side has
+    /// made before, or a new one; only the number of the connection differs in its flow. What is
+    /// sent before it stands waits. Its end, even before it stood, is reported to
+    /// [`Server::flow_failed`](super::Server::flow_failed). Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// When the last attempts failed a moment ago, when there is no room for one more, and for
+    /// TLS when nobody has said whose certificate is expected there.
+    fn connect(&self, _flow: Flow) -> Result<Flow, SendError> {
+        Err(SendError::FlowFailed)
+    }
+
+    /// The certificate that the other side of a connection over TLS has shown.
+    fn shown_certificate(&self, _flow: Flow) -> Option<Arc<ShownCertificate>> {
         None
     }
 
@@ -84,6 +97,29 @@ pub trait Network: Send + Sync {
     fn queues(&self) -> Vec<QueueView> {
         Vec::new()
     }
+}
+
+/// Whose certificate is expected at an address that the server connects to over TLS. It has to
+/// be one of [`fingerprints`](Self::fingerprints); or an authority vouches for it, and it is for
+/// one of [`names`](Self::names).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsTarget {
+    /// Where. Other ports of the same address are the same target, unless they have their own.
+    pub address: SocketAddr,
+    /// The SHA-256 of certificates.
+    pub fingerprints: Vec<[u8; 32]>,
+    /// Domains and addresses; no wildcards (RFC 5922 §7.2).
+    pub names: Vec<String>,
+}
+
+/// A certificate that somebody has shown, who has its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownCertificate {
+    /// The SHA-256 of its DER.
+    pub fingerprint: [u8; 32],
+    /// Whom it is for (RFC 5922 §7.1): domains and addresses. None if no authority of ours
+    /// vouches for it.
+    pub names: Vec<String>,
 }
 
 /// Datagrams of SIP that the kernel has and nobody has read.
@@ -185,6 +221,12 @@ pub struct StreamStats {
     /// Connections that the system could not accept, for example for lack of file
     /// descriptors.
     pub accept_errors: u64,
+    /// Connections that the server began to make.
+    pub connects: u64,
+    /// Those of them that could not be made.
+    pub connect_failures: u64,
+    /// Connections that were not begun, because the server had made the maximum.
+    pub connects_refused: u64,
     /// Connections closed at once because the maximum was reached.
     pub refused_full: u64,
     /// Connections closed at once because their source had its maximum, all with an
@@ -290,6 +332,9 @@ sum_fields! { StreamStats:
     held_bytes,
     accepted,
     accept_errors,
+    connects,
+    connect_failures,
+    connects_refused,
     refused_full,
     refused_source,
     displaced_source,

@@ -48,30 +48,35 @@ fn a_caller_without_our_route_is_known_by_its_call_id_and_tags() {
     assert_eq!(world.server.calls(10), Vec::<CallView>::new());
 }
 
-/// RFC 5627 §5.1: alice's telephone has moved, and its Contact in the call is its GRUU.
+/// RFC 5627 §5.1: alice's telephone has moved, and its Contact in the call is its GRUU. With a
+/// reg-id it is known where it was before (RFC 5626 §6); without one, the last registration says
+/// where it is.
 #[test]
 fn a_gruu_reaches_the_telephone_where_it_is_now() {
     const MOVED: Phone = phone("alice", "192.0.2.77:5060");
     const INSTANCE: &str = "urn:uuid:0c67446e-f1a1-11d9-94d3-000a95a0e128";
-    // With a reg-id it is known where it was before (RFC 5626 §6).
-    let parameters = format!(";reg-id=1;+sip.instance=\"<{INSTANCE}>\"\r\nSupported: outbound");
-    let mut world = World::new();
-    world.register_with(ALICE, &parameters);
-    world.register(BOB);
-    let answer = established(&mut world, "call-1");
-    world.register_with(MOVED, &parameters);
-    let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
-    let gruu = format!("BYE sip:alice@example.com;gr={INSTANCE} SIP/2.0");
-    let bye = bye.replacen("BYE sip:alice@192.0.2.7:5060 SIP/2.0", &gruu, 1);
-    world.send(BOB, &bye);
-    let phones = [MOVED, ALICE];
-    let reached = phones
-        .into_iter()
-        .find_map(|it| Some((it, world.try_read(it)?)));
-    let (reached, bye) = reached.expect("the BYE");
-    assert_eq!(reached.address, MOVED.address);
-    assert!(bye.starts_with("BYE sip:alice@192.0.2.77:5060 "), "{bye}");
-    assert_eq!(header(&bye, "Call-ID"), "call-1");
-    world.send(MOVED, &respond(MOVED, &bye, "200 OK"));
-    world.read_status(BOB, "200");
+    for outbound in ["reg-id=1;", ""] {
+        let parameters =
+            format!(";{outbound}+sip.instance=\"<{INSTANCE}>\"\r\nSupported: outbound");
+        let mut world = World::new();
+        world.register_with(ALICE, &parameters);
+        world.register(BOB);
+        let answer = established(&mut world, "call-1");
+        world.pass(1000);
+        world.register_with(MOVED, &parameters);
+        let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
+        let gruu = format!("BYE sip:alice@example.com;gr={INSTANCE} SIP/2.0");
+        let bye = bye.replacen("BYE sip:alice@192.0.2.7:5060 SIP/2.0", &gruu, 1);
+        world.send(BOB, &bye);
+        let phones = [MOVED, ALICE];
+        let reached = phones
+            .into_iter()
+            .find_map(|it| Some((it, world.try_read(it)?)));
+        let (reached, bye) = reached.expect("the BYE");
+        assert_eq!(reached.address, MOVED.address, "{outbound}");
+        assert!(bye.starts_with("BYE sip:alice@192.0.2.77:5060 "), "{bye}");
+        assert_eq!(header(&bye, "Call-ID"), "call-1");
+        world.send(MOVED, &respond(MOVED, &bye, "200 OK"));
+        world.read_status(BOB, "200");
+    }
 }

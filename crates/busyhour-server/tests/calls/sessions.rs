@@ -70,6 +70,10 @@ fn a_short_interval_is_refused_and_none_is_asked_for_where_the_operator_wants_no
     assert!(answer.starts_with("SIP/2.0 422 "), "{answer}");
     assert_eq!(header(&answer, "Min-SE"), "90");
     assert_eq!(world.stats().calls.refused, 1);
+    world.pass(1000);
+    let recorded = world.server.call_records(&CallRecordQuery::first(10));
+    let statuses: Vec<_> = recorded.unwrap().iter().map(|row| row.status).collect();
+    assert_eq!(statuses, [422]);
 
     let mut world = World::with(ServerConfig {
         calls: CallConfig {

@@ -4,7 +4,7 @@
 use crate::exchange::{Sent, digest_config, proof};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::server::{Network, SendError, Server, ServerConfig, ServerStats};
-use busyhour_sip::{Flow, HeaderName, Message};
+use busyhour_sip::{Flow, HeaderName, Message, Transport};
 use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use std::{
     net::SocketAddr,
@@ -59,8 +59,8 @@ struct Outlet {
 }
 
 impl Network for Outlet {
-    fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
-        self.sent.local_to(remote)
+    fn local_to(&self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
+        self.sent.local_to(transport, remote)
     }
 
     fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {

@@ -8,5 +8,7 @@ mod connection;
 mod flows;
 mod server;
 mod sockets;
+mod site;
 mod peers;
+mod outgoing;
 mod tls;

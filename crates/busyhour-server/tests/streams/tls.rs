@@ -217,13 +217,13 @@ fn a_new_certificate_is_used_for_new_connections() {
     let mut before = client(&fixture, old.der());
     before.send(b"\r\n\r\n");
     assert_eq!(before.bytes(2), b"\r\n");
-    fixture.streams.replace_certificate(Some(new.read()));
+    fixture.streams.replace_certificate(Some(new.read()), None);
     let mut after = client(&fixture, new.der());
     after.send(b"\r\n\r\n");
     assert_eq!(after.bytes(2), b"\r\n");
     before.send(b"\r\n\r\n");
     assert_eq!(before.bytes(2), b"\r\n", "the old connection continues");
-    fixture.streams.replace_certificate(None);
+    fixture.streams.replace_certificate(None, None);
     assert!(client(&fixture, new.der()).stream.flush().is_err());
     fixture.wait_for(|stats| stats.refused_no_certificate == 1);
 }

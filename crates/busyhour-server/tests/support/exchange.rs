@@ -5,7 +5,7 @@
 use busyhour::buffer::Buffer;
 use busyhour_server::server::{Accounts, Authentication, Network, SendError, ServerConfig};
 use busyhour_sip::{
-    DigestChallenge, Flow, HeaderName, Message,
+    DigestChallenge, Flow, HeaderName, Message, Transport,
     auth::{Answer, Secret},
 };
 use std::{
@@ -24,7 +24,7 @@ impl Network for Sent {
         Ok(())
     }
 
-    fn local_to(&self, _remote: SocketAddr) -> Option<SocketAddr> {
+    fn local_to(&self, _transport: Transport, _remote: SocketAddr) -> Option<SocketAddr> {
         Some(([192, 0, 2, 1], 5060).into())
     }
 }

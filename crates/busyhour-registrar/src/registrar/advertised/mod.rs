@@ -4,6 +4,7 @@ mod subnet;
 
 pub use subnet::{NotSubnet, Subnet};
 
+use busyhour_sip::Flow;
 use std::{
     fmt::{self, Display, Formatter},
     net::{IpAddr, SocketAddr},
@@ -41,6 +42,18 @@ impl Advertised {
         let holding = self.0.iter().filter(|(network, _)| contains(network));
         let smallest = holding.max_by_key(|(network, _)| network.map(|network| network.bits()));
         smallest.map(|(_, address)| *address)
+    }
+
+    /// Our address as it is named to the other side of a flow. The advertised port is that of
+    /// datagrams; connections, TLS above all, are taken at the port they came to.
+    pub fn for_flow(&self, flow: Flow) -> SocketAddr {
+        match self.to(flow.remote.ip()) {
+            Some(address) if flow.transport.is_reliable() => {
+                SocketAddr::new(address.ip(), flow.local.port())
+            }
+            Some(address) => address,
+            None => flow.local,
+        }
     }
 
     /// Every address that is named to somebody.

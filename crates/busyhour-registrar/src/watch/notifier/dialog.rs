@@ -156,8 +156,7 @@ impl Dialog {
         &self.local_tag
     }
 
-    /// The address that our Contact names. The advertised port is that of
-    /// datagrams; connections, TLS above all, are taken at the port they came to.
+    /// The address that our Contact names.
     pub fn contact(&self) -> SocketAddr {
         self.contact_at(self.flow)
     }
@@ -169,13 +168,7 @@ impl Dialog {
     }
 
     fn contact_at(&self, flow: Flow) -> SocketAddr {
-        match self.advertised.to(flow.remote.ip()) {
-            Some(address) if flow.transport.is_reliable() => {
-                SocketAddr::new(address.ip(), flow.local.port())
-            }
-            Some(address) => address,
-            None => flow.local,
-        }
+        self.advertised.for_flow(flow)
     }
 
     /// The CSeq number of the next request.

@@ -16,7 +16,10 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
         let parsed: Vec<_> = parsed.collect();
         parsed.into_iter().collect::<Result<Vec<_>, _>>()
     });
-    let is_known = certificates.as_ref().is_ok_and(|it| !it.is_empty());
+    let certificate_names = entry.texts("certificate_names");
+    let is_some = |names: &Option<Vec<String>>| names.as_ref().is_some_and(|it| !it.is_empty());
+    let is_known = certificates.as_ref().is_ok_and(|it| !it.is_empty())
+        || certificate_names.as_ref().is_ok_and(is_some);
     let addresses = match is_known {
         true => entry.texts("addresses").map(Option::unwrap_or_default),
         false => entry.required("addresses", TableEntry::texts),
@@ -44,6 +47,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
         name: name?,
         addresses: addresses?,
         certificates: certificates?,
+        certificate_names: certificate_names?.unwrap_or_default(),
         may_call: may_call?.unwrap_or_default(),
         may_publish: may_publish?.unwrap_or_default(),
         prefixes: prefixes?.unwrap_or_default(),
@@ -60,6 +64,7 @@ pub(in crate::config) const FIELDS: &[&str] = &[
     "name",
     "addresses",
     "certificates",
+    "certificate_names",
     "may_call",
     "may_publish",
     "prefixes",
@@ -79,6 +84,7 @@ mod tests {
     const PEERS: &str = r#"
 [sip]
 domains = ["example.com"]
+tls_authorities = "authorities.pem"
 
 [[peer]]
 name = "gateway"
@@ -99,7 +105,13 @@ may_publish = true
 [[peer]]
 name = "trunk"
 certificates = ["AB:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd"]
+certificate_names = ["trunk.example.net"]
 default = true
+
+[[peer]]
+name = "stream"
+addresses = ["tcp/192.0.2.20", "tcp/[2001:db8::2]:5070"]
+prefixes = ["9"]
 "#;
 
     fn problems(text: &str) -> Vec<String> {
@@ -112,8 +124,10 @@ default = true
     fn printed_peers_are_read_as_the_same_peers() {
         let loaded = Config::parse("f.toml", PEERS, &Overrides::default()).unwrap();
         let peers = &loaded.config.peers;
-        assert_eq!(peers.len(), 3);
+        assert_eq!(peers.len(), 4);
         assert!(peers[2].addresses.is_empty() && peers[2].certificates[0].0[0] == 0xab);
+        let shown: Vec<_> = peers[3].addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["tcp/192.0.2.20:5060", "tcp/[2001:db8::2]:5070"]);
         assert!(peers[0].may_call && !peers[0].may_publish && !peers[0].is_default);
         assert_eq!(peers[0].silence_max, Duration::from_secs(2));
         assert!(!peers[1].may_call && peers[1].may_publish);
@@ -215,6 +229,32 @@ default = true
             same[0].contains("another peer has the same name"),
             "{same:?}"
         );
+    }
+
+    #[test]
+    fn a_peer_over_connections_needs_what_they_need() {
+        let peer = "[[peer]]\nname = \"a\"\nmay_call = true\n";
+        for (sip, fields, problem) in [
+            (
+                "tcp = \"off\"",
+                "addresses = [\"tcp/192.0.2.1\"]",
+                "needs sip.tcp",
+            ),
+            ("", "addresses = [\"tls/192.0.2.1\"]", "needs sip.tls"),
+            (
+                "",
+                "certificate_names = [\"a.example\"]",
+                "give sip.tls_authorities",
+            ),
+            (
+                "",
+                "certificate_names = [\"a:b@c\"]",
+                "certificate_names: `a:b@c`: give",
+            ),
+        ] {
+            let found = problems(&format!("[sip]\n{sip}\n{peer}{fields}\n"));
+            assert!(found[0].contains(problem), "{found:?}");
+        }
     }
 
     #[test]

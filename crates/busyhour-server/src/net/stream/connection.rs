@@ -95,6 +95,22 @@ impl Connection {
         }
     }
 
+    /// One that this side makes: the other side need not say anything by itself.
+    ///
+    /// ```
+    /// # use busyhour::clock::Instant;
+    /// # use busyhour_server::net::{Connection, Ending, StreamPolicy};
+    /// let connection = Connection::outgoing(&StreamPolicy::default(), Instant::ZERO);
+    /// assert_eq!(connection.ending(), Ending::Idle);
+    /// ```
+    pub fn outgoing(policy: &StreamPolicy, now: Instant) -> Self {
+        Self {
+            deadline: now + policy.idle,
+            phase: Phase::Between,
+            ..Self::new(policy, now)
+        }
+    }
+
     /// Where the next bytes go; never empty.
     ///
     /// # Errors

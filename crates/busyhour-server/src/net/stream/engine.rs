@@ -1,11 +1,13 @@
 use super::{
     Connection, Ending, Heard, StreamMessage, StreamPolicy,
+    close::Close,
     counters::ConnectionCounters,
     directory::ConnectionDirectory,
     listener::Listener,
     liveness::watch_over,
     memory::{Charge, Class, OverShare, StreamMemory},
     outbox::Outbox,
+    outgoing::{OutgoingConnections, connection_number},
     peer::{Peer, is_passing},
     sources::Sources,
     tls::Identity,
@@ -23,14 +25,14 @@ use nix::sys::{
     epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout},
     eventfd::EventFd,
 };
-use rustls::ServerConnection;
+use rustls::{Connection as TlsConnection, ServerConnection};
 use std::{
     collections::{BTreeSet, HashMap},
     io::{self, ErrorKind},
     net::{SocketAddr, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -56,7 +58,6 @@ pub(super) struct Engine {
     handshake_turns: usize,
     /// Tokens of connections and of pausing listeners.
     deadlines: TimerQueue<u64>,
-    next_token: u64,
 }
 
 /// What the thread shares with those who send.
@@ -66,6 +67,9 @@ pub(super) struct EngineShared {
     pub(super) directory: Arc<ConnectionDirectory>,
     pub(super) counters: Arc<ConnectionCounters>,
     pub(super) identity: Arc<Identity>,
+    pub(super) outgoing: Arc<OutgoingConnections>,
+    /// Of the last connection.
+    pub(super) last_token: Arc<AtomicU64>,
     pub(super) policy: StreamPolicy,
     /// What waits to be sent on all connections.
     pub(super) waiting_bytes: Arc<AtomicUsize>,
@@ -83,6 +87,15 @@ struct ConnectionEntry {
     handshake_until: Option<Instant>,
     /// Set for the deadline, or for an earlier one.
     timer: (Instant, QueueHandle),
+    /// A whole message came over it.
+    is_sound: bool,
+}
+
+impl EngineShared {
+    /// The token of a new connection.
+    pub(super) fn next_token(&self) -> u64 {
+        self.last_token.fetch_add(1, Ordering::Relaxed) + 1
+    }
 }
 
 impl Engine {
@@ -94,7 +107,6 @@ impl Engine {
         deliver: Box<dyn Fn(Flow, StreamMessage) + Send>,
     ) -> Self {
         Self {
-            next_token: FIRST_LISTENER + listeners.len() as u64,
             shared,
             listeners,
             pong: memory.buffers(Class::Known).copy_from(PONG).ok(),
@@ -118,6 +130,8 @@ impl Engine {
     pub(super) fn run(mut self) -> nix::Result<()> {
         let stop = EpollEvent::new(EpollFlags::EPOLLIN, STOP);
         self.shared.epoll.add(&*self.shared.stop, stop)?;
+        let made = EpollEvent::new(EpollFlags::EPOLLIN, MADE);
+        self.shared.epoll.add(&self.shared.outgoing.wake, made)?;
         for index in 0..self.listeners.len() {
             self.listen(index)?;
         }
@@ -125,10 +139,14 @@ impl Engine {
         loop {
             let waited = self.shared.epoll.wait(&mut events, self.timeout());
             self.handshake_turns = HANDSHAKES_AT_ONCE;
+            for peer in self.shared.outgoing.take() {
+                self.adopt(peer);
+            }
             // An interrupted wait only means that there are no events.
             for event in &events[..waited.unwrap_or(0)] {
                 match event.data() {
                     STOP => return Ok(()),
+                    MADE => drop(self.shared.outgoing.wake.read()),
                     token => self.event(token, event.events()),
                 }
             }
@@ -154,14 +172,22 @@ impl Engine {
         if let Some(index) = self.listener_index(token) {
             return self.accept(index);
         }
-        if flags.contains(EpollFlags::EPOLLOUT)
-            && let Some(entry) = self.connections.get(&token)
-        {
-            entry.peer.writable();
+        if flags.contains(EpollFlags::EPOLLOUT) {
+            self.writable(token);
         }
         let readable = EpollFlags::EPOLLIN | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
         if flags.intersects(readable) {
             self.readable(token);
+        }
+    }
+
+    fn writable(&mut self, token: u64) {
+        let Some(entry) = self.connections.get_mut(&token) else {
+            return;
+        };
+        entry.peer.writable();
+        if entry.peer.is_outgoing && !entry.peer.is_handshaking() {
+            entry.handshake_until = None;
         }
     }
 
@@ -297,12 +323,12 @@ impl Engine {
     }
 
     /// The encryption of a new connection; `None` when there is no certificate for it.
-    fn session(&self, transport: Transport) -> Option<Option<Box<ServerConnection>>> {
+    fn session(&self, transport: Transport) -> Option<Option<Box<TlsConnection>>> {
         if transport != Transport::Tls {
             return Some(None);
         }
-        let session = ServerConnection::new(self.shared.identity.current()?);
-        session.ok().map(|session| Some(Box::new(session)))
+        let session = ServerConnection::new(self.shared.identity.server()?);
+        session.ok().map(|session| Some(Box::new(session.into())))
     }
 
     fn open(
@@ -310,7 +336,7 @@ impl Engine {
         transport: Transport,
         socket: TcpStream,
         remote: SocketAddr,
-        tls: Option<Box<ServerConnection>>,
+        tls: Option<Box<TlsConnection>>,
     ) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         // Answers are small and whole: waiting for more would only delay them.
@@ -318,14 +344,12 @@ impl Engine {
         let policy = &self.shared.policy;
         watch_over(&socket, policy)?;
         let local = socket.local_addr()?;
-        let token = self.next_token;
-        self.next_token += 1;
+        let token = self.shared.next_token();
         let flow = Flow {
             transport,
             local,
             remote,
-            // 0 is no connection. It comes round after 2^32 of them.
-            connection: (token as u32).max(1),
+            connection: connection_number(token),
         };
         let shakes_hands = tls.is_some();
         let shared = (self.shared.epoll.clone(), self.shared.counters.clone());
@@ -353,6 +377,7 @@ impl Engine {
             charge: Charge::default(),
             handshake_until,
             timer,
+            is_sound: false,
         };
         self.connections.insert(token, entry);
         add(&self.shared.counters.accepted, 1);
@@ -360,6 +385,33 @@ impl Engine {
             .counters
             .count_connections(self.connections.len());
         Ok(())
+    }
+
+    /// Takes a connection that somebody of ours makes.
+    fn adopt(&mut self, peer: Arc<Peer>) {
+        let policy = &self.shared.policy;
+        let (token, remote, now) = (peer.token, peer.flow.remote, self.clock.now());
+        let is_full = self.connections.len() >= policy.connections_max;
+        let connection = Connection::outgoing(policy, now);
+        let until = now + policy.handshake;
+        let timer = (until, self.deadlines.add(until, token));
+        let waiting_bytes = self.sources.waiting_bytes(remote);
+        self.sources.connected(remote, token, false, &waiting_bytes);
+        let entry = ConnectionEntry {
+            peer,
+            connection,
+            charge: Charge::default(),
+            handshake_until: Some(until),
+            timer,
+            is_sound: false,
+        };
+        if is_full && !self.displace() {
+            return self.end(entry, Close::NoPlace);
+        }
+        self.connections.insert(token, entry);
+        self.shared
+            .counters
+            .count_connections(self.connections.len());
     }
 
     fn readable(&mut self, token: u64) {
@@ -429,8 +481,9 @@ impl Engine {
     fn note_handshake(&mut self, entry: &mut ConnectionEntry) {
         if entry.handshake_until.is_some() && !entry.peer.is_handshaking() {
             entry.handshake_until = None;
-            self.handshakes.remove(&entry.peer.token);
-            self.sources.handshake_ended(entry.peer.flow.remote);
+            if self.handshakes.remove(&entry.peer.token) {
+                self.sources.handshake_ended(entry.peer.flow.remote);
+            }
         }
     }
 
@@ -471,12 +524,16 @@ impl Engine {
         let counters = &self.shared.counters;
         add(&counters.received_bytes, count);
         let ConnectionEntry {
-            peer, connection, ..
+            peer,
+            connection,
+            is_sound,
+            ..
         } = entry;
         let (now, buffers) = (self.clock.now(), self.memory.buffers(peer.class()));
         let heard = connection.filled(count, buffers, now, &mut |heard| match heard {
             Heard::Message(message) => {
                 add(&counters.received, 1);
+                *is_sound = true;
                 self.hand_on(peer.flow, StreamMessage::Message(message));
             }
             Heard::Ping => {
@@ -551,6 +608,9 @@ impl Engine {
         if entry.connection.ending() != Ending::Broken {
             add(close.counter(&self.shared.counters), 1);
         }
+        if entry.peer.is_outgoing && entry.handshake_until.is_some() {
+            add(&self.shared.counters.connect_failures, 1);
+        }
         let peer = entry.peer.clone();
         self.forget(entry);
         if peer.is_known() {
@@ -568,9 +628,11 @@ impl Engine {
         self.untrusted.remove(&entry.peer.token);
         entry.peer.close();
         let remote = entry.peer.flow.remote;
-        if entry.handshake_until.is_some() {
-            self.handshakes.remove(&entry.peer.token);
+        if self.handshakes.remove(&entry.peer.token) {
             self.sources.handshake_ended(remote);
+        }
+        if entry.peer.is_outgoing {
+            self.shared.outgoing.ended(&entry.peer, entry.is_sound);
         }
         self.sources.disconnected(remote, entry.peer.token);
         self.shared
@@ -602,45 +664,14 @@ fn earliest(deadline: Instant, other: Option<Instant>) -> Instant {
     other.map_or(deadline, |other| deadline.min(other))
 }
 
-/// Why a connection ends.
-#[derive(Clone, Copy)]
-enum Close {
-    ByPeer,
-    Failed,
-    NoBuffer,
-    SourceMemory,
-    Displaced,
-    DisplacedOfSource,
-    DisplacedMemory,
-    DisplacedHandshake,
-    Handshake,
-    Late(Ending),
-}
-
-impl Close {
-    fn counter(self, counters: &ConnectionCounters) -> &std::sync::atomic::AtomicU64 {
-        match self {
-            Self::ByPeer => &counters.closed_by_peer,
-            Self::Failed => &counters.receive_errors,
-            Self::NoBuffer => &counters.closed_no_buffer,
-            Self::SourceMemory => &counters.closed_source_memory,
-            Self::Displaced => &counters.displaced,
-            Self::DisplacedOfSource => &counters.displaced_source,
-            Self::DisplacedMemory => &counters.displaced_memory,
-            Self::DisplacedHandshake => &counters.displaced_handshakes,
-            Self::Handshake => &counters.closed_handshake,
-            Self::Late(Ending::Idle) => &counters.closed_idle,
-            Self::Late(Ending::Stalled) => &counters.closed_stalled,
-            Self::Late(Ending::Broken) => &counters.closed_broken,
-            Self::Late(Ending::ByPeer) => &counters.closed_by_peer,
-        }
-    }
-}
-
 /// A line end, the answer to two (RFC 5626 §3.5.1).
 const PONG: &[u8] = b"\r\n";
 const STOP: u64 = 0;
-const FIRST_LISTENER: u64 = 1;
+/// Connections that this side makes.
+const MADE: u64 = 1;
+const FIRST_LISTENER: u64 = 2;
+/// Tokens of connections are higher than those of all listeners.
+pub(super) const LISTENERS_MAX: u64 = 1 << 20;
 const EVENTS_MAX: usize = 256;
 /// So that those who are connected already get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;

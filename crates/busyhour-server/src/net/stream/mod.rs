@@ -55,6 +55,16 @@
 //! addresses. A later connection between the same addresses is another flow:
 //! nothing that was meant for the first is sent to it.
 //!
+//! **Made by this side.** [`OutgoingConnections`](outgoing::OutgoingConnections) has one connection for each address
+//! that something is to be sent to: made when the first message wants it, kept, and made again
+//! when one wants it after its end, with rests after failures. The thread that wants it makes
+//! the socket and gets the flow at once; what it sends waits in the outbox until the connection
+//! stands. Its flow names the address of ours where others connect to, since Via and
+//! Record-Route are read from it (RFC 3261 §18.1.1). The connection is in the directory and in
+//! the list for `bh-stream` before the kernel watches it, and the thread reads that list before
+//! the events of each turn: so it knows each connection of which it is told. The end is reported
+//! as that of a trusted connection, and so is the failure to make it.
+//!
 //! **Limits.** Connections in total and from one source, the size of a message
 //! (that of the parser), the time for the first message and for each whole
 //! message, the time without any; the memory of incomplete messages and of what
@@ -63,6 +73,7 @@
 //!
 //! [`StreamStats`]: crate::server::StreamStats
 
+mod close;
 mod connection;
 mod counters;
 mod directory;
@@ -71,6 +82,7 @@ mod listener;
 mod liveness;
 mod memory;
 mod outbox;
+mod outgoing;
 mod output_queues;
 mod peer;
 mod policy;
@@ -81,4 +93,4 @@ mod tls;
 pub use connection::{Connection, Ending, Heard};
 pub use policy::{StreamOptions, StreamPolicy};
 pub use streams::{StreamMessage, Streams};
-pub use tls::{Certificate, CertificateError};
+pub use tls::{Authorities, Certificate, CertificateError};

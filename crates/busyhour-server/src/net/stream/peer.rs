@@ -2,18 +2,22 @@ use super::{
     counters::ConnectionCounters,
     memory::Class,
     outbox::{Outbox, RoomShare},
+    tls::Authorities,
 };
-use crate::{net::stats::add, server::SendError};
+use crate::{
+    net::stats::add,
+    server::{SendError, ShownCertificate},
+};
 use busyhour::buffer::Buffer;
 use busyhour_sip::Flow;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use rustls::ServerConnection;
+use rustls::{Connection as TlsConnection, pki_types::CertificateDer};
 use sha2::{Digest, Sha256};
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -30,12 +34,18 @@ pub(super) struct Peer {
     is_known: AtomicBool,
     /// The silence in seconds that the client was told; 0 if it was not told any.
     silence_s_max: AtomicU32,
+    /// This side has made it.
+    pub(super) is_outgoing: bool,
+    /// What its certificate says, once somebody has asked after the handshake.
+    shown: OnceLock<Option<Arc<ShownCertificate>>>,
     channel: Mutex<Channel>,
 }
 
 struct Channel {
     outbox: Outbox,
-    tls: Option<Box<ServerConnection>>,
+    tls: Option<Box<TlsConnection>>,
+    /// The other side has not taken it yet.
+    is_connecting: bool,
     /// The kernel was asked to report input.
     is_reading: bool,
     /// Since when the kernel is to report room, if it is.
@@ -67,7 +77,7 @@ impl Peer {
         flow: Flow,
         token: u64,
         socket: TcpStream,
-        tls: Option<Box<ServerConnection>>,
+        tls: Option<Box<TlsConnection>>,
         (epoll, counters): (Arc<Epoll>, Arc<ConnectionCounters>),
         outbox: Outbox,
     ) -> Self {
@@ -79,9 +89,12 @@ impl Peer {
             counters,
             is_known: AtomicBool::new(false),
             silence_s_max: AtomicU32::new(0),
+            is_outgoing: false,
+            shown: OnceLock::new(),
             channel: Mutex::new(Channel {
                 outbox,
                 tls,
+                is_connecting: false,
                 is_reading: true,
                 waits_since: None,
                 is_closed: false,
@@ -91,10 +104,33 @@ impl Peer {
         }
     }
 
-    /// Begins to be told of what comes in.
+    /// One that this side makes: it waits for the other side to take it. It is trusted.
+    pub(super) fn outgoing(
+        flow: Flow,
+        token: u64,
+        socket: TcpStream,
+        tls: Option<Box<TlsConnection>>,
+        watching: (Arc<Epoll>, Arc<ConnectionCounters>),
+        outbox: Outbox,
+    ) -> Self {
+        let mut peer = Self::new(flow, token, socket, tls, watching, outbox);
+        peer.is_outgoing = true;
+        peer.mark_trusted();
+        let channel = peer.channel.get_mut();
+        let channel = channel.unwrap_or_else(PoisonError::into_inner);
+        (channel.is_connecting, channel.waits_since) = (true, Some(Instant::now()));
+        peer
+    }
+
+    /// Begins to be told of what comes in, and of room if something waits for it.
     pub(super) fn watch(&self) -> nix::Result<()> {
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, self.token);
+        let event = EpollEvent::new(self.channel().flags(), self.token);
         self.epoll.add(&self.socket, event)
+    }
+
+    /// Nothing can be sent on it any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.channel().is_closed
     }
 
     /// What waits to be sent: messages, their bytes, and for how long the peer has read
@@ -194,9 +230,19 @@ impl Peer {
         }
     }
 
-    /// There may be room again.
+    /// There may be room again, or the other side has taken the connection.
     pub(super) fn writable(&self) {
-        self.flush(&mut self.channel());
+        let mut channel = self.channel();
+        if channel.is_connecting {
+            match self.socket.take_error() {
+                Ok(None) => channel.is_connecting = false,
+                Ok(Some(error)) | Err(error) => {
+                    tracing::debug!(remote = %self.flow.remote, %error, "a connection cannot be made");
+                    return self.shut(&mut channel);
+                }
+            }
+        }
+        self.flush(&mut channel);
     }
 
     /// Asks no more for what comes in; `false` if the connection is closed anyway.
@@ -253,19 +299,42 @@ impl Peer {
         }
     }
 
-    /// The SHA-256 of the certificate that the client has shown, if it has shown one and the
-    /// encryption is agreed on.
-    pub(super) fn client_certificate(&self) -> Option<[u8; 32]> {
-        let channel = self.channel();
-        let tls = channel.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
-        let shown = tls.peer_certificates()?.first()?;
-        Some(Sha256::digest(shown).into())
+    /// The certificate that the other side has shown, if it has shown one and the encryption is
+    /// agreed on. It is read once.
+    pub(super) fn shown_certificate(
+        &self,
+        authorities: impl FnOnce() -> Option<Authorities>,
+    ) -> Option<Arc<ShownCertificate>> {
+        if let Some(known) = self.shown.get() {
+            return known.clone();
+        }
+        let shown = self.peer_certificates()?;
+        let read = || {
+            let own = shown.first()?;
+            let names = authorities().map(|authorities| match self.is_outgoing {
+                true => authorities.names_of_server(&shown).unwrap_or_default(),
+                false => authorities.names_of_client(&shown),
+            });
+            Some(Arc::new(ShownCertificate {
+                fingerprint: Sha256::digest(own).into(),
+                names: names.unwrap_or_default(),
+            }))
+        };
+        self.shown.get_or_init(read).clone()
     }
 
-    /// Whether the encryption is still being agreed on.
+    /// Those that the other side has shown; `None` before the encryption is agreed on.
+    fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let channel = self.channel();
+        let tls = channel.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
+        Some(tls.peer_certificates().unwrap_or_default().to_vec())
+    }
+
+    /// Whether the connection or its encryption is still being agreed on.
     pub(super) fn is_handshaking(&self) -> bool {
         let channel = self.channel();
-        channel.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+        let tls = channel.tls.as_ref();
+        channel.is_connecting || tls.is_some_and(|tls| tls.is_handshaking())
     }
 
     /// Reads what is there, decrypted; 0 when the peer will send no more.
@@ -316,10 +385,7 @@ impl Peer {
     }
 
     fn watch_for(&self, channel: &mut Channel) {
-        let mut flags = EpollFlags::empty();
-        flags.set(EpollFlags::EPOLLIN, channel.is_reading);
-        flags.set(EpollFlags::EPOLLOUT, channel.waits_since.is_some());
-        let mut event = EpollEvent::new(flags, self.token);
+        let mut event = EpollEvent::new(channel.flags(), self.token);
         if self.epoll.modify(&self.socket, &mut event).is_err() {
             self.shut(channel);
         }
@@ -342,11 +408,22 @@ impl Peer {
 }
 
 impl Channel {
+    /// What the kernel is to report.
+    fn flags(&self) -> EpollFlags {
+        let mut flags = EpollFlags::empty();
+        flags.set(EpollFlags::EPOLLIN, self.is_reading);
+        flags.set(EpollFlags::EPOLLOUT, self.waits_since.is_some());
+        flags
+    }
+
     fn flush(
         &mut self,
         mut socket: &TcpStream,
         counters: &ConnectionCounters,
     ) -> io::Result<Flushed> {
+        if self.is_connecting {
+            return Ok(Flushed::Blocked);
+        }
         loop {
             let written = match &mut self.tls {
                 Some(tls) if tls.wants_write() => tls.write_tls(&mut socket).map(|_| 0),

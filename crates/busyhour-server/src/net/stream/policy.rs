@@ -1,4 +1,5 @@
-use super::Certificate;
+use super::{Authorities, Certificate};
+use crate::server::TlsTarget;
 use std::{net::SocketAddr, time::Duration};
 
 /// How long a connection may take, and how many there may be.
@@ -8,12 +9,15 @@ pub struct StreamPolicy {
     pub connections_max: usize,
     /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
     pub connections_per_source_max: usize,
+    /// Addresses that this side connects to at a time, and at most 16 ports of one host.
+    pub connects_max: usize,
     /// Handshakes of TLS at a time that are not finished; beyond them a new
     /// connection waits in the kernel until one is, or is old enough to give way.
     pub handshakes_max: usize,
     /// The same from one source; beyond them its connections are closed.
     pub handshakes_per_source_max: usize,
-    /// For how long a handshake may last.
+    /// For how long a handshake may last, and for how long this side waits until a connection
+    /// that it makes stands.
     pub handshake: Duration,
     /// After how long a handshake gives way to a new connection when there are
     /// [`handshakes_max`](Self::handshakes_max) of them.
@@ -53,6 +57,10 @@ pub struct StreamOptions {
     pub tls: Vec<SocketAddr>,
     /// The certificate for TLS; without it no peer can connect over TLS.
     pub certificate: Option<Certificate>,
+    /// Who vouches for the certificates of others; nobody without them.
+    pub authorities: Option<Authorities>,
+    /// Whom it expects where it connects over TLS; to no other address it does.
+    pub tls_targets: Vec<TlsTarget>,
     /// Limits of all connections together.
     pub policy: StreamPolicy,
 }
@@ -63,6 +71,7 @@ impl Default for StreamPolicy {
         Self {
             connections_max: 16_384,
             connections_per_source_max: 1024,
+            connects_max: 1024,
             handshakes_max: 1024,
             handshakes_per_source_max: 100,
             handshake: Duration::from_secs(10),

@@ -1,16 +1,17 @@
 use super::{
-    Certificate, StreamOptions, StreamPolicy,
+    Authorities, Certificate, StreamOptions,
     directory::ConnectionDirectory,
-    engine::{Engine, EngineShared},
+    engine::{Engine, EngineShared, LISTENERS_MAX},
     listener::Listener,
     memory::StreamMemory,
+    outgoing::OutgoingConnections,
     output_queues::output_queues,
     peer::Peer,
     tls::Identity,
 };
 use crate::{
-    net::{BindError, stats::add},
-    server::{Network, NetworkStats, QueueView, SendError, StreamStats},
+    net::{BindError, local::source_to, stats::add},
+    server::{Network, NetworkStats, QueueView, SendError, ShownCertificate, StreamStats},
 };
 use busyhour::{buffer::Buffer, clock::Clock};
 use busyhour_sip::{Flow, ParseError, Transport};
@@ -22,7 +23,7 @@ use nix::sys::{
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -68,7 +69,7 @@ impl Streams {
         }
         let addresses = listeners.iter().map(|one| (one.transport, one.address));
         let addresses: Vec<_> = addresses.collect();
-        let shared = EngineShared::new(options.policy, options.certificate);
+        let shared = EngineShared::new(options);
         let shared = shared.map_err(|source| BindError {
             protocol: "SIP",
             transport: Transport::Tcp,
@@ -129,9 +130,13 @@ impl Streams {
         of_it.map(|(_, address)| *address)
     }
 
-    /// New TLS connections use this certificate from now on.
-    pub fn replace_certificate(&self, certificate: Option<Certificate>) {
-        self.shared.identity.replace(certificate);
+    /// New TLS connections use this certificate and these authorities from now on.
+    pub fn replace_certificate(
+        &self,
+        certificate: Option<Certificate>,
+        authorities: Option<Authorities>,
+    ) {
+        self.shared.identity.replace(certificate, authorities);
     }
 
     /// Closes every connection, ends the thread and waits for it.
@@ -180,8 +185,33 @@ impl Network for Streams {
         }
     }
 
-    fn client_certificate(&self, flow: Flow) -> Option<[u8; 32]> {
-        self.shared.directory.find(&flow)?.client_certificate()
+    /// The address where connections come in over this transport, as the other side sees it: on
+    /// the system's way there if it is one of ours, else of this machine alone or not, as that
+    /// address.
+    fn local_to(&self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
+        let ip = source_to(remote).ok()?;
+        let own = || {
+            let own = self.addresses(transport);
+            own.filter(|own| own.is_ipv4() == ip.is_ipv4())
+        };
+        let is_exact = |own: &SocketAddr| own.ip() == ip || own.ip().is_unspecified();
+        if let Some(own) = own().find(is_exact) {
+            return Some(SocketAddr::new(ip, own.port()));
+        }
+        let is_alike = |own: &SocketAddr| own.ip().is_loopback() == ip.is_loopback();
+        own().find(is_alike)
+    }
+
+    fn connect(&self, flow: Flow) -> Result<Flow, SendError> {
+        if lock(&self.thread).is_none() {
+            return Err(SendError::NoSocket);
+        }
+        self.shared.outgoing.connect(flow, &self.shared)
+    }
+
+    fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {
+        let peer = self.shared.directory.find(&flow)?;
+        peer.shown_certificate(|| self.shared.identity.authorities())
     }
 
     fn stats(&self) -> NetworkStats {
@@ -207,14 +237,16 @@ impl Drop for Streams {
 }
 
 impl EngineShared {
-    fn new(policy: StreamPolicy, certificate: Option<Certificate>) -> io::Result<Self> {
+    fn new(options: StreamOptions) -> io::Result<Self> {
         let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
         Ok(Self {
             epoll: Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?),
             directory: Arc::new(ConnectionDirectory::new()),
             counters: Arc::default(),
-            identity: Arc::new(Identity::new(certificate)),
-            policy,
+            identity: Arc::new(Identity::new(options.certificate, options.authorities)),
+            outgoing: Arc::new(OutgoingConnections::new(options.tls_targets)?),
+            last_token: Arc::new(AtomicU64::new(LISTENERS_MAX)),
+            policy: options.policy,
             waiting_bytes: Arc::default(),
             stop: Arc::new(stop),
         })

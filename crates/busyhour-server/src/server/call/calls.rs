@@ -7,6 +7,7 @@ use super::{
     checked::{Begin, Checked, Parties},
     permit::{Permit, Place},
     probing::Probing,
+    step_actions::{StepActions, with_actions},
     tracking::Tracking,
     view::CallView,
 };
@@ -26,21 +27,17 @@ use crate::server::{
         serializer_kind::{KindOptions, SerializerKind},
     },
 };
-use busyhour::{
-    buffer::Buffer, bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers,
-};
+use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
-    Actions, Begun, EventKind, Inbound, LoopDetection, NextHop, Policy, Proxy, Received,
+    Begun, EventKind, Inbound, LoopDetection, NextHop, Outbound, Policy, Proxy, Received,
     RequestRefusal, Routing, TransactionId,
     dialogs::{
-        CallEvent, DialogActions, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role,
-        RouteTokens,
+        CallEvent, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role, RouteTokens,
     },
 };
 use busyhour_sip::{Flow, HeaderName, Message, Method, Status};
 use foldhash::quality::FixedState;
 use std::{
-    cell::RefCell,
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -298,7 +295,11 @@ impl Calls {
                 Err(refusal) => {
                     self.counters.refused.increment();
                     state.proxy.refuse(inbound, &refusal, &mut out.proxy);
-                    Ok(Begin::Begun)
+                    let caller = match checked.parties {
+                        Parties::Outside(caller, _) => Some(caller),
+                        Parties::Within(..) => None,
+                    };
+                    Ok(Begin::Refused(refusal.status(), caller))
                 }
             }
         })
@@ -541,7 +542,8 @@ impl Calls {
         }
         let mut failed = Vec::new();
         for outbound in out.proxy.take_outbound() {
-            let is_sent = self.responder.forward(outbound.flow, outbound.datagram);
+            let flow = self.connected(index, &outbound);
+            let is_sent = flow.is_some_and(|flow| self.responder.forward(flow, outbound.datagram));
             if let (false, Some(branch)) = (is_sent, outbound.branch) {
                 failed.push(branch);
             }
@@ -558,6 +560,32 @@ impl Calls {
             self.step_in(index, None, |state, out| {
                 state.proxy.transport_error(now, branch, &mut out.proxy);
             });
+        }
+    }
+
+    /// The flow that a message goes on: that of a connection which is there or is being made, if
+    /// it goes to an address over one (RFC 3261 §18.1.1). `None` if none can be made.
+    fn connected(&self, index: usize, outbound: &Outbound) -> Option<Flow> {
+        let flow = outbound.flow;
+        if !flow.transport.is_reliable() || flow.connection != 0 || !outbound.may_connect {
+            return Some(flow);
+        }
+        let made = self.responder.network().connect(flow).ok()?;
+        if let Some(branch) = outbound.branch {
+            self.shards[index].lock().proxy.connected(branch, made);
+        }
+        Some(made)
+    }
+
+    /// A connection has ended: what waits for a response on it goes on its next way.
+    pub(in crate::server) fn connection_ended(self: &Arc<Self>, flow: Flow) {
+        for index in 0..self.shards.len() {
+            let now = self.clock.now();
+            if self.shards[index].lock().proxy.uses(flow) {
+                self.step_in(index, None, |state, out| {
+                    state.proxy.connection_ended(now, flow, &mut out.proxy);
+                });
+            }
         }
     }
 
@@ -629,31 +657,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// What follows from one step.
-#[derive(Default)]
-struct StepActions {
-    proxy: Actions,
-    dialogs: DialogActions,
-    probes: Vec<(Flow, Buffer)>,
-}
-
-/// Lends the thread's room for actions, empty.
-fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -> R {
-    thread_local! {
-        static ACTIONS: RefCell<StepActions> = RefCell::new(StepActions::default());
-    }
-    ACTIONS.with(|actions| match actions.try_borrow_mut() {
-        Ok(mut actions) => {
-            actions.proxy.clear();
-            actions.dialogs.clear();
-            actions.probes.clear();
-            use_actions(&mut actions)
-        }
-        // Already lent further up this thread's stack.
-        Err(_) => use_actions(&mut StepActions::default()),
-    })
 }
 
 /// The shortest time of a transaction is 500 ms, and an estimate.

@@ -7,6 +7,7 @@ use busyhour_proxy::{
     Inbound, Routing,
     dialogs::{Party, Role},
 };
+use busyhour_sip::Status;
 
 /// A request that was checked, and where it goes.
 pub(super) struct Checked<'r, 'm> {
@@ -22,12 +23,14 @@ pub(super) struct Checked<'r, 'm> {
 }
 
 /// What became of a request that there is room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Begin {
     /// It is on its way, or was answered.
     Begun,
     /// Its sender is no party of the dialog.
     NotOfDialog,
+    /// It was answered with this status; outside of a dialog, this is its caller.
+    Refused(Status, Option<Party>),
 }
 
 /// Who takes part, as far as it is known when a request comes.

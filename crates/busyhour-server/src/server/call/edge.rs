@@ -67,8 +67,7 @@ impl ServerEdge {
 
     /// Our address as the other side of a flow knows it.
     fn address(&self, flow: Flow) -> SocketAddr {
-        let advertised = self.0.advertised.to(flow.remote.ip());
-        advertised.unwrap_or(flow.local)
+        self.0.advertised.for_flow(flow)
     }
 
     fn put_uri(&self, scheme: Scheme, token: &RouteToken, dialog: &str, out: &mut String) {

@@ -7,6 +7,7 @@
 //! in that order as well. A device's lock may be taken under a shard's, and never the
 //! other way.
 
+mod step_actions;
 mod tracking;
 mod permit;
 mod edge;

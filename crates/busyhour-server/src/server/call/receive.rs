@@ -141,6 +141,12 @@ impl Core {
                 self.calls.counters.untrusted_routes.increment();
                 self.refuse_call(request, &Refusal::NoDialog);
             }
+            Ok(Begin::Refused(status, caller)) => {
+                self.log
+                    .call_refused(message, request.flow, status.reason());
+                let proven = caller.map(|caller| (caller, holder));
+                self.record_refused(request, status, proven.as_ref());
+            }
             Err(excess) => {
                 let refusal = self.responder.no_room(excess, request.flow, account);
                 let proven = (Party::nobody(request.flow), holder);

@@ -3,7 +3,7 @@
 use crate::server::peer::trusted_peer::TrustedPeer;
 use busyhour::bus::Name;
 use busyhour_proxy::{Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party};
-use busyhour_registrar::{Binding, Contact, contact_address};
+use busyhour_registrar::{Binding, Contact, Lease, numeric_address};
 use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
 use std::{cmp::Reverse, net::SocketAddr, time::Duration};
 
@@ -82,7 +82,7 @@ impl Located {
             };
         }
         let same = bindings.iter().filter(|one| one.contact.uri() == uri);
-        let flows: Vec<_> = same.map(|one| hop_of(&one.contact).flow).collect();
+        let flows: Vec<_> = same.clone().map(|one| hop_of(&one.contact).flow).collect();
         let has_moved = !flows.is_empty() && !flows.contains(&token);
         let first = flows
             .first()
@@ -95,6 +95,9 @@ impl Located {
         let last = last.filter(|token| has_moved && !token.transport.is_reliable());
         for flow in flows.into_iter().filter(|flow| *flow != first).chain(last) {
             target.hops.push(NextHop::registered(flow));
+        }
+        for listener in same.filter_map(|one| listener_of(&one.contact)) {
+            target.hops.push(listener);
         }
         let to = Party {
             flow: first,
@@ -178,21 +181,26 @@ impl Located {
                 route: (!contact.path().is_empty()).then(|| contact.path().into()),
                 ..hop_of(contact).into()
             };
+            let second = listener_of(contact).map(|hop| Way { hop, ..way.clone() });
             let flow = way.hop.flow;
             let instance = contact.instance();
             let known = instance.and_then(|_| instances.iter().position(|one| *one == instance));
             if let Some(index) = known {
-                located.targets.targets[index].hops.push(way);
+                let hops = &mut located.targets.targets[index].hops;
+                hops.push(way);
+                second.into_iter().for_each(|way| hops.push(way));
                 continue;
             }
             let q = q_milli(contact);
             group += u16::from(last_q.is_some_and(|last| last != q));
             last_q = Some(q);
-            located.targets.targets.push(Target {
+            let mut target = Target {
                 group,
                 label: called.len() as u64,
                 ..Target::new(None, way)
-            });
+            };
+            second.into_iter().for_each(|way| target.hops.push(way));
+            located.targets.targets.push(target);
             called.push(Party::device(device.clone(), flow));
             instances.push(instance);
         }
@@ -201,17 +209,27 @@ impl Located {
     }
 }
 
-/// A GRUU goes to the contacts of its instance (RFC 5627 §5.1), on the flow of the token
-/// first if it lives; `None` for another URI, or if the instance is not registered.
+/// A GRUU goes to the contacts of its instance (RFC 5627 §5.1). Flows with a `reg-id` live beside
+/// each other, and that of the token comes first; else the contact that was registered last does,
+/// since the others are where the device was before. `None` for another URI, or if the instance is
+/// not registered.
 fn of_instance(uri: &str, token: Flow, bindings: &[Binding]) -> Option<Target> {
     let uri = Uri::parse(uri)?;
     let instance = uri.as_sip()?.param("gr").flatten()?;
-    let contacts = bindings.iter().map(|binding| &binding.contact);
-    let mut same: Vec<_> = contacts
-        .filter(|contact| is_sip(contact) && contact.instance() == Some(instance))
-        .collect();
-    same.sort_by_key(|contact| (hop_of(contact).flow != token, !contact.is_reachable()));
-    let mut ways = same.into_iter().map(|contact| Way {
+    let is_same = |contact: &Contact| is_sip(contact) && contact.instance() == Some(instance);
+    let same = bindings.iter().filter(|binding| is_same(&binding.contact));
+    let mut same: Vec<_> = same.collect();
+    same.sort_by_key(|binding| {
+        let contact = &binding.contact;
+        let stays = contact.flow_key().is_some() && hop_of(contact).flow == token;
+        (
+            !stays,
+            !contact.is_reachable(),
+            Reverse(granted_at(&binding.lease)),
+        )
+    });
+    let same = same.into_iter().map(|binding| &binding.contact);
+    let mut ways = same.map(|contact| Way {
         uri: Some(contact.uri().into()),
         ..NextHop::registered(hop_of(contact).flow).into()
     });
@@ -227,14 +245,39 @@ fn hop_of(contact: &Contact) -> NextHop {
     if contact.depends_on_flow() || !contact.path().is_empty() {
         return NextHop::registered(flow);
     }
-    match contact_address(contact.uri()) {
+    match numeric_address(contact.uri()) {
         // An address that has not registered here may not have asked for calls.
-        Some(remote) if flow.transport == Transport::Udp && is_same_host(remote, flow) => {
+        Some((Transport::Udp, remote))
+            if flow.transport == Transport::Udp && is_same_host(remote, flow) =>
+        {
             NextHop::resolved(Flow::udp(flow.local, remote))
         }
-        // The server makes no connections; the one that it registered over may live.
+        // A connection is made only when that of the registration is gone.
         _ => NextHop::registered(flow),
     }
+}
+
+/// When a contact was registered or refreshed, in nanoseconds since 1970.
+fn granted_at(lease: &Lease) -> u64 {
+    let granted_ns = u64::from(lease.granted_s) * 1_000_000_000;
+    lease.expires_at.as_nanos().saturating_sub(granted_ns)
+}
+
+/// A device that registered over TCP, and listens on another port of its address, may end its
+/// connection: then one is made to it. Over TLS it would have to prove who it is, and telephones
+/// cannot.
+fn listener_of(contact: &Contact) -> Option<NextHop> {
+    let flow = contact.flow();
+    if contact.depends_on_flow() || !contact.path().is_empty() {
+        return None;
+    }
+    let (transport, remote) = numeric_address(contact.uri())?;
+    let is_it = transport == Transport::Tcp && flow.transport == Transport::Tcp;
+    (is_it && is_same_host(remote, flow)).then_some(NextHop::resolved(Flow {
+        remote,
+        connection: 0,
+        ..flow
+    }))
 }
 
 fn is_same_host(remote: SocketAddr, flow: Flow) -> bool {

@@ -218,8 +218,7 @@ impl DeviceContext {
         let question = match contact.uri().starts_with("iax:") {
             true => self.responder.write(write_poke),
             false => {
-                let ours = self.flows.advertised.to(flow.remote.ip());
-                let ours = ours.unwrap_or(flow.local);
+                let ours = (flow.transport, self.flows.advertised.for_flow(flow));
                 let name = format!("{hash:016x}.{number}");
                 self.responder
                     .write(|out| write_options(out, contact.uri(), ours, PROBE_BRANCH, &name))

@@ -1,7 +1,8 @@
 //! A peer as it stands in the configuration, and what may be wrong with it.
 
+use crate::server::TlsTarget;
 use busyhour_registrar::{Domains, Subnet};
-use busyhour_sip::{Host, Uri};
+use busyhour_sip::{Flow, Host, Transport, Uri};
 use std::{
     collections::HashMap,
     fmt::{self, Display, Formatter},
@@ -36,6 +37,9 @@ pub struct PeerConfig {
     /// Its certificates. With one, only connections over TLS that show one of them are its, from
     /// wherever they come, and calls go to the last of those first.
     pub certificates: Vec<CertificateFingerprint>,
+    /// The same for certificates that are for one of these domains or addresses, and that an
+    /// authority vouches for.
+    pub certificate_names: Vec<String>,
     /// It may call our users without a password, and its P-Asserted-Identity is believed.
     pub may_call: bool,
     /// It may publish the state of all our users without a password.
@@ -65,6 +69,8 @@ pub enum PeerAddress {
     Host(IpAddr),
     /// Datagrams of this port alone; calls go there.
     Port(SocketAddr),
+    /// Connections over this transport from any port of this address; calls go there over it.
+    Stream(Transport, SocketAddr),
     /// Any port of these addresses; no calls go there.
     Network(Subnet),
 }
@@ -92,7 +98,8 @@ pub struct NotFingerprint;
 /// Not an address of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "give an IP address, alone or with a port, or a network: 192.0.2.10, 192.0.2.10:5080, 192.0.2.0/24"
+    "give an IP address, alone or with a port, with tcp/ or tls/ before it or not, or a network: \
+     192.0.2.10, 192.0.2.10:5080, tls/192.0.2.10, 192.0.2.0/24"
 )]
 pub struct NotPeerAddress;
 
@@ -108,8 +115,12 @@ pub enum PeerMistake {
     AddressCount,
     #[error("certificates: {0} is also one of peer `{1}`")]
     SameCertificate(CertificateFingerprint, String),
-    #[error("certificates: give at most {ADDRESSES_MAX}")]
+    #[error("certificates, certificate_names: give at most {ADDRESSES_MAX}")]
     CertificateCount,
+    #[error("certificate_names: `{0}`: give a host name or an IP address")]
+    CertificateName(String),
+    #[error("certificate_names: `{0}` is also one of peer `{1}`")]
+    SameCertificateName(String, String),
     #[error("addresses: {0} is also an address of peer `{1}`; a request would be of the first one")]
     SameAddress(PeerAddress, String),
     #[error(
@@ -153,9 +164,45 @@ impl PeerConfig {
         self.is_default || !self.prefixes.is_empty() || !self.domains.is_empty()
     }
 
-    /// Where calls go, in order.
-    pub(in crate::server) fn targets(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+    /// Where calls go, in order, and over which transport.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = (Transport, SocketAddr)> + '_ {
         self.addresses.iter().filter_map(PeerAddress::target)
+    }
+
+    /// Whether it is known by what it shows, and not by its address.
+    pub(crate) fn shows_certificate(&self) -> bool {
+        !self.certificates.is_empty() || !self.certificate_names.is_empty()
+    }
+
+    /// The addresses that it is called at over TLS, and whose certificate is expected there: one
+    /// of its own, else one for `host`, or for the address.
+    ///
+    /// ```
+    /// # use busyhour_server::server::PeerConfig;
+    /// let trunk = PeerConfig {
+    ///     addresses: vec!["tls/192.0.2.10".parse()?, "192.0.2.11".parse()?],
+    ///     host: Some("sip.example.net".into()),
+    ///     ..PeerConfig::default()
+    /// };
+    /// let targets: Vec<_> = trunk.tls_targets().collect();
+    /// assert_eq!(targets.len(), 1);
+    /// assert_eq!(targets[0].names, ["sip.example.net"]);
+    /// # Ok::<(), busyhour_server::server::NotPeerAddress>(())
+    /// ```
+    pub fn tls_targets(&self) -> impl Iterator<Item = TlsTarget> + '_ {
+        let host = self.host.as_deref().map(without_port);
+        self.targets().filter_map(move |(transport, address)| {
+            let names = match (self.shows_certificate(), host) {
+                (true, _) => self.certificate_names.clone(),
+                (false, Some(host)) => vec![host.to_owned()],
+                (false, None) => vec![address.ip().to_string()],
+            };
+            (transport == Transport::Tls).then(|| TlsTarget {
+                address,
+                fingerprints: self.certificates.iter().map(|it| it.0).collect(),
+                names,
+            })
+        })
     }
 }
 
@@ -166,6 +213,7 @@ impl Default for PeerConfig {
             name: String::new(),
             addresses: Vec::new(),
             certificates: Vec::new(),
+            certificate_names: Vec::new(),
             may_call: false,
             may_publish: false,
             prefixes: Vec::new(),
@@ -180,12 +228,14 @@ impl Default for PeerConfig {
 }
 
 impl PeerAddress {
-    /// Whether a datagram from this address is of the peer, or with `is_stream` a connection.
-    /// The port that a connection comes from says nothing.
-    pub(in crate::server) fn includes(&self, source: SocketAddr, is_stream: bool) -> bool {
+    /// Whether what comes on this flow is of the peer. The port that a connection comes from
+    /// says nothing.
+    pub(in crate::server) fn includes(&self, flow: Flow) -> bool {
+        let (source, transport) = (flow.remote, flow.transport);
         match *self {
             Self::Host(ip) => source.ip().to_canonical() == ip,
-            Self::Port(own) => !is_stream && own == canonical(source),
+            Self::Port(own) => !transport.is_reliable() && own == canonical(source),
+            Self::Stream(over, own) => transport == over && own.ip() == source.ip().to_canonical(),
             Self::Network(network) => network.contains(source.ip()),
         }
     }
@@ -194,15 +244,16 @@ impl PeerAddress {
     pub(in crate::server) fn is_at(&self, ip: IpAddr) -> bool {
         match *self {
             Self::Host(own) => own == ip.to_canonical(),
-            Self::Port(own) => own.ip() == ip.to_canonical(),
+            Self::Port(own) | Self::Stream(_, own) => own.ip() == ip.to_canonical(),
             Self::Network(network) => network.contains(ip),
         }
     }
 
-    fn target(&self) -> Option<SocketAddr> {
+    fn target(&self) -> Option<(Transport, SocketAddr)> {
         match *self {
-            Self::Host(ip) => Some(SocketAddr::new(ip, SIP_PORT)),
-            Self::Port(address) => Some(address),
+            Self::Host(ip) => Some((Transport::Udp, SocketAddr::new(ip, SIP_PORT))),
+            Self::Port(address) => Some((Transport::Udp, address)),
+            Self::Stream(transport, address) => Some((transport, address)),
             Self::Network(_) => None,
         }
     }
@@ -236,11 +287,14 @@ impl FromStr for PeerAddress {
     type Err = NotPeerAddress;
 
     fn from_str(text: &str) -> Result<Self, NotPeerAddress> {
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
-        if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
-            return Ok(Self::Host(ip.to_canonical())).and_then(Self::checked);
+        for transport in [Transport::Tcp, Transport::Tls] {
+            let over = text.strip_prefix(transport.parameter());
+            if let Some(address) = over.and_then(|rest| rest.strip_prefix('/')) {
+                return stream_address(transport, address).and_then(Self::checked);
+            }
+        }
+        if let Some(ip) = ip_alone(text) {
+            return Ok(Self::Host(ip)).and_then(Self::checked);
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(Self::Port(canonical(address))).and_then(Self::checked);
@@ -252,7 +306,9 @@ impl FromStr for PeerAddress {
 impl PeerAddress {
     /// Nothing is sent to no address or no port.
     fn checked(self) -> Result<Self, NotPeerAddress> {
-        let is_sound = |target: SocketAddr| !target.ip().is_unspecified() && target.port() != 0;
+        let is_sound = |(_, target): (Transport, SocketAddr)| {
+            !target.ip().is_unspecified() && target.port() != 0
+        };
         match self.target().is_none_or(is_sound) {
             true => Ok(self),
             false => Err(NotPeerAddress),
@@ -265,8 +321,39 @@ impl Display for PeerAddress {
         match self {
             Self::Host(ip) => ip.fmt(f),
             Self::Port(address) => address.fmt(f),
+            Self::Stream(transport, address) => write!(f, "{}/{address}", transport.parameter()),
             Self::Network(network) => network.fmt(f),
         }
+    }
+}
+
+/// With or without brackets.
+fn ip_alone(text: &str) -> Option<IpAddr> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let ip = bare.unwrap_or(text).parse::<IpAddr>().ok()?;
+    Some(ip.to_canonical())
+}
+
+/// Without a port, the default one of the transport (RFC 3261 §19.1.2).
+fn stream_address(transport: Transport, text: &str) -> Result<PeerAddress, NotPeerAddress> {
+    let port = match transport {
+        Transport::Tls => SIPS_PORT,
+        Transport::Udp | Transport::Tcp => SIP_PORT,
+    };
+    let address = match ip_alone(text) {
+        Some(ip) => SocketAddr::new(ip, port),
+        None => canonical(text.parse().map_err(|_| NotPeerAddress)?),
+    };
+    Ok(PeerAddress::Stream(transport, address))
+}
+
+/// The host of what stands in `host`, without brackets.
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or(host),
     }
 }
 
@@ -297,6 +384,7 @@ struct Known<'c> {
     names: Vec<&'c str>,
     addresses: Vec<(PeerAddress, &'c str)>,
     certificates: Vec<(CertificateFingerprint, &'c str)>,
+    certificate_names: HashMap<String, &'c str>,
     prefixes: HashMap<&'c str, &'c str>,
     domains: HashMap<String, &'c str>,
     default: Option<&'c str>,
@@ -322,6 +410,12 @@ impl<'c> Known<'c> {
             found.extend(same.map(|other| PeerMistake::SameCertificate(*shown, other)));
             self.certificates.push((*shown, name));
         }
+        for shown in &peer.certificate_names {
+            let key = shown.to_ascii_lowercase();
+            let other = self.certificate_names.insert(key, name);
+            found
+                .extend(other.map(|it| PeerMistake::SameCertificateName(shown.clone(), it.into())));
+        }
         for prefix in &peer.prefixes {
             let other = self.prefixes.insert(prefix, name);
             found.extend(other.map(|it| PeerMistake::SamePrefix(prefix.clone(), it.into())));
@@ -344,12 +438,12 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
     let checks = [
         (!is_name(&peer.name), PeerMistake::Name),
         (
-            peer.addresses.is_empty() && peer.certificates.is_empty()
+            peer.addresses.is_empty() && !peer.shows_certificate()
                 || peer.addresses.len() > ADDRESSES_MAX,
             PeerMistake::AddressCount,
         ),
         (
-            peer.certificates.len() > ADDRESSES_MAX,
+            peer.certificates.len().max(peer.certificate_names.len()) > ADDRESSES_MAX,
             PeerMistake::CertificateCount,
         ),
         (
@@ -358,7 +452,7 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
         ),
         (
             takes_calls
-                && peer.certificates.is_empty()
+                && !peer.shows_certificate()
                 && !peer.addresses.is_empty()
                 && peer.targets().next().is_none(),
             PeerMistake::Nowhere,
@@ -378,6 +472,9 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
         .into_iter()
         .filter_map(|(is_wrong, mistake)| is_wrong.then_some(mistake))
         .collect();
+    let is_host = |name: &str| with_host(name, |_, port| port.is_none()) == Some(true);
+    let names = peer.certificate_names.iter().filter(|name| !is_host(name));
+    found.extend(names.map(|name| PeerMistake::CertificateName(name.clone())));
     let prefixes = peer.prefixes.iter().filter(|prefix| !is_prefix(prefix));
     found.extend(prefixes.map(|prefix| PeerMistake::Prefix(prefix.clone())));
     found.extend(peer.domains.iter().filter_map(|domain| {
@@ -421,5 +518,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 const SIP_PORT: u16 = 5060;
+const SIPS_PORT: u16 = 5061;
 const ADDRESSES_MAX: usize = 64;
 const PEERS_MAX: usize = 256;

@@ -13,7 +13,7 @@ use crate::server::{
 };
 use busyhour::{bus::Name, clock::Instant, runtime::Runtime, timer::AddError};
 use busyhour_proxy::{EventKind, FailureCause, Hops, NextHop, dialogs::Party};
-use busyhour_registrar::{Advertised, contact_address};
+use busyhour_registrar::{Advertised, numeric_address};
 use busyhour_sip::{Flow, Message, SipUri, Transport};
 use foldhash::quality::FixedState;
 use std::{
@@ -62,7 +62,7 @@ impl Peers {
             advertised,
             hasher: FixedState::with_seed(seed),
             last_probe: AtomicU64::new(0),
-            has_certificates: configs.iter().any(|peer| !peer.certificates.is_empty()),
+            has_certificates: configs.iter().any(PeerConfig::shows_certificate),
         }
     }
 
@@ -86,8 +86,8 @@ impl Peers {
         if !self.has_certificates || flow.transport != Transport::Tls {
             return None;
         }
-        let shown = self.responder.network().client_certificate(flow)?;
-        self.peers.iter().find(|peer| peer.has_certificate(shown))
+        let shown = self.responder.network().shown_certificate(flow)?;
+        self.peers.iter().find(|peer| peer.has_certificate(&shown))
     }
 
     /// Whether the peer sends on this flow, whatever the port of its address.
@@ -167,40 +167,60 @@ impl Peers {
         hops
     }
 
-    /// The ways to a peer within a dialog: first where the next Route or the Contact says, if
-    /// the peer is there; then where its last request came from; then its other addresses.
-    /// A UDP address of the dialog's own route is better than the source of a request, which
-    /// may be a port that nobody listens to.
+    /// The ways to a peer within a dialog: first the connection that the dialog came on, if that
+    /// was the peer's; then where the next Route or the Contact says, if the peer is there; then
+    /// where its last request came from; then its other addresses. A UDP address of the dialog's
+    /// own route is better than the source of a request, which may be a port that nobody listens
+    /// to.
     pub(in crate::server) fn hops_within(&self, peer: &TrustedPeer, to: Flow, next: &str) -> Hops {
-        let named = contact_address(next).filter(|address| peer.is_at(address.ip()));
-        let named = named.and_then(|remote| {
-            let is_same = to.transport == Transport::Udp && to.remote.is_ipv4() == remote.is_ipv4();
-            let local = if is_same {
-                Some(to.local)
-            } else {
-                self.local_to(remote)
-            };
-            Some(Flow::udp(local?, remote))
+        let named = self.flow_named(peer, to, next);
+        let connection = peer.last_connection().map(NextHop::registered);
+        let others = peer.config().targets().filter_map(|(transport, remote)| {
+            let is_known = |flow: Flow| (flow.transport, flow.remote) == (transport, remote);
+            let is_new = !is_known(to) && !named.is_some_and(is_known);
+            self.flow_to(transport, remote)
+                .filter(|_| is_new)
+                .map(NextHop::resolved)
         });
-        let first = named.unwrap_or(to);
-        let mut hops = Hops::from(NextHop::resolved(first));
-        if first != to {
-            hops.push(NextHop::registered(to));
-        }
-        let connection = peer
-            .last_connection()
-            .filter(|last| *last != first && *last != to);
-        if let Some(connection) = connection {
-            hops.push(NextHop::registered(connection));
-        }
-        let others = peer.config().targets();
-        for remote in others.filter(|remote| *remote != first.remote && *remote != to.remote) {
-            let local = self.local_to(remote);
-            if let Some(local) = local {
-                hops.push(NextHop::resolved(Flow::udp(local, remote)));
+        let first = match (to.connection, named) {
+            (0, Some(named)) => NextHop::resolved(named),
+            (0, None) => NextHop::resolved(to),
+            _ => NextHop::registered(to),
+        };
+        let named = named.map(NextHop::resolved);
+        let last = Some(NextHop::registered(to));
+        let more = named.into_iter().chain(last).chain(connection);
+        let mut known = vec![first.flow];
+        let mut hops = Hops::from(first);
+        for way in more.chain(others) {
+            if !known.contains(&way.flow) {
+                known.push(way.flow);
+                hops.push(way);
             }
         }
         hops
+    }
+
+    /// The flow to the address that a Route or Contact of the peer names, if the peer is there.
+    fn flow_named(&self, peer: &TrustedPeer, to: Flow, next: &str) -> Option<Flow> {
+        let (transport, remote) = numeric_address(next)?;
+        if !peer.is_at(remote.ip()) {
+            return None;
+        }
+        let is_same = to.transport == transport && to.remote.is_ipv4() == remote.is_ipv4();
+        match is_same && transport == Transport::Udp {
+            true => Some(Flow::udp(to.local, remote)),
+            false => self.flow_to(transport, remote),
+        }
+    }
+
+    /// The flow from the best address of ours; a connection has to be made.
+    fn flow_to(&self, transport: Transport, remote: SocketAddr) -> Option<Flow> {
+        let local = self.responder.network().local_to(transport, remote)?;
+        Some(Flow {
+            transport,
+            ..Flow::udp(local, remote)
+        })
     }
 
     /// Counts what happened to a request on its way to a peer; `called` tells who has a label.
@@ -308,7 +328,13 @@ impl Peers {
                         target,
                         flow,
                         number,
-                    } => self.ask(flow, &format!("{place:x}.{target:x}.{number:016x}")),
+                        is_first,
+                    } => {
+                        let flow = self.connected(flow);
+                        if let Some(flow) = flow.filter(|it| peer.asks_on(target, *it, is_first)) {
+                            self.ask(flow, &format!("{place:x}.{target:x}.{number:016x}"));
+                        }
+                    }
                     TargetStep::Turned(turn) => {
                         let silence = SILENCE_MAX.as_secs();
                         tell(
@@ -322,12 +348,20 @@ impl Peers {
         }
     }
 
+    /// A flow that something can be sent on; `None` if no connection can be made now.
+    fn connected(&self, flow: Flow) -> Option<Flow> {
+        match flow.transport {
+            Transport::Udp => Some(flow),
+            Transport::Tcp | Transport::Tls => self.responder.network().connect(flow).ok(),
+        }
+    }
+
     fn ask(&self, flow: Flow, name: &str) {
-        let ours = self.advertised.to(flow.remote.ip()).unwrap_or(flow.local);
-        let uri = format!("sip:{}", flow.remote);
+        let ours = self.advertised.for_flow(flow);
+        let uri = format!("sip:{}{}", flow.remote, flow.transport.uri_suffix());
         let question = self
             .responder
-            .write(|out| write_options(out, &uri, ours, BRANCH, name));
+            .write(|out| write_options(out, &uri, (flow.transport, ours), BRANCH, name));
         if let Some(question) = question {
             self.responder.forward(flow, question);
         }
@@ -343,19 +377,16 @@ impl Peers {
     /// Asks the network, under no lock, which addresses of ours lead to the peer.
     fn refresh(&self, peer: &TrustedPeer) {
         let now = self.clock.now();
-        for remote in peer.stale(now) {
-            peer.set_local(now, remote, self.local_to(remote));
+        for (transport, remote) in peer.stale(now) {
+            let local = self.responder.network().local_to(transport, remote);
+            peer.set_local(now, (transport, remote), local);
         }
-    }
-
-    fn local_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
-        self.responder.network().local_to(remote)
     }
 }
 
 /// Logs what an address has become, and counts it.
 fn tell(peer: &TrustedPeer, turn: &Turn, reason: &str) {
-    let (name, address) = (peer.name(), turn.address);
+    let (name, address) = (peer.name(), &turn.address);
     match turn.change {
         ReachChange::None => {}
         ReachChange::WentUp(down_for) => {
@@ -365,10 +396,9 @@ fn tell(peer: &TrustedPeer, turn: &Turn, reason: &str) {
         }
         ReachChange::WentDown => {
             peer.counters.went_down.increment();
-            let others: Vec<_> = turn.others_up.iter().map(ToString::to_string).collect();
-            let calls_go_to = match others.is_empty() {
+            let calls_go_to = match turn.others_up.is_empty() {
                 true => "nowhere: they are refused with 480".to_owned(),
-                false => others.join(", "),
+                false => turn.others_up.join(", "),
             };
             tracing::warn!(peer = %name, %address, reason, calls_go_to, "peer is down");
         }

@@ -4,11 +4,12 @@ use super::{
     peer_config::{PeerConfig, with_host},
     probe::{AddressProbe, ProbeStep, Reach, ReachChange},
 };
-use crate::server::{load::shares::Holder, stats::counters::Counter};
+use crate::server::{ShownCertificate, load::shares::Holder, stats::counters::Counter};
 use busyhour::{bus::Name, clock::Instant};
 use busyhour_proxy::{Hops, NextHop};
-use busyhour_sip::{Flow, SipUri};
+use busyhour_sip::{Flow, SipUri, Transport};
 use std::{
+    fmt::{self, Display, Formatter},
     net::{IpAddr, SocketAddr},
     sync::{Mutex, MutexGuard},
     time::Duration,
@@ -46,12 +47,15 @@ pub(in crate::server) struct PeerCounters {
 
 /// An address that calls go to.
 struct PeerTarget {
+    transport: Transport,
     address: SocketAddr,
     /// The address of ours that they are sent from.
     local: Option<SocketAddr>,
     /// When to ask for that again, as routes change.
     stale_at: Instant,
     probe: AddressProbe,
+    /// The flow that the OPTIONS which waits was sent on.
+    asked_on: Option<Flow>,
 }
 
 /// Why no call goes to a peer now.
@@ -65,9 +69,9 @@ pub(in crate::server) enum Unreachable {
 
 /// What an address has become, with those that calls go to instead.
 pub(super) struct Turn {
-    pub(super) address: SocketAddr,
+    pub(super) address: String,
     pub(super) change: ReachChange,
-    pub(super) others_up: Vec<SocketAddr>,
+    pub(super) others_up: Vec<String>,
 }
 
 /// What has to be done about one address.
@@ -76,13 +80,14 @@ pub(super) enum TargetStep {
         target: usize,
         flow: Flow,
         number: u64,
+        is_first: bool,
     },
     Turned(Turn),
 }
 
 /// One address as it is listed.
 pub(super) struct TargetState {
-    pub(super) address: SocketAddr,
+    pub(super) address: String,
     pub(super) reach: Reach,
     pub(super) since: Instant,
     pub(super) round_trip: Option<Duration>,
@@ -95,11 +100,13 @@ impl TrustedPeer {
             // Nothing depends on it.
             false => Duration::ZERO,
         };
-        let target = |address| PeerTarget {
+        let target = |(transport, address)| PeerTarget {
+            transport,
             address,
             local: None,
             stale_at: now,
             probe: AddressProbe::new(interval, now, first_at),
+            asked_on: None,
         };
         Self {
             counters: PeerCounters::default(),
@@ -125,13 +132,23 @@ impl TrustedPeer {
     }
 
     /// Whether this certificate is one of its.
-    pub(super) fn has_certificate(&self, shown: [u8; 32]) -> bool {
-        self.config.certificates.iter().any(|own| own.0 == shown)
+    pub(super) fn has_certificate(&self, shown: &ShownCertificate) -> bool {
+        let PeerConfig {
+            certificates,
+            certificate_names,
+            ..
+        } = &self.config;
+        let has_name = |own: &String| {
+            let mut names = shown.names.iter();
+            names.any(|name| name.eq_ignore_ascii_case(own))
+        };
+        certificates.iter().any(|own| own.0 == shown.fingerprint)
+            || certificate_names.iter().any(has_name)
     }
 
     /// Whether it is known by its certificates.
     pub(super) fn needs_certificate(&self) -> bool {
-        !self.config.certificates.is_empty()
+        self.config.shows_certificate()
     }
 
     /// It has shown its certificate on this connection.
@@ -157,9 +174,8 @@ impl TrustedPeer {
         if self.needs_certificate() {
             return false;
         }
-        let is_stream = flow.transport.is_reliable();
         let mut addresses = self.config.addresses.iter();
-        addresses.any(|address| address.includes(flow.remote, is_stream))
+        addresses.any(|address| address.includes(flow))
     }
 
     /// Whether it is at this IP address, whatever the port.
@@ -198,16 +214,21 @@ impl TrustedPeer {
     }
 
     /// Addresses for which ours has to be asked for.
-    pub(super) fn stale(&self, now: Instant) -> Vec<SocketAddr> {
+    pub(super) fn stale(&self, now: Instant) -> Vec<(Transport, SocketAddr)> {
         let targets = self.lock();
         let stale = targets.iter().filter(|target| target.stale_at <= now);
-        stale.map(|target| target.address).collect()
+        stale.map(PeerTarget::place).collect()
     }
 
     /// Messages to one of its addresses are sent from this one of ours.
-    pub(super) fn set_local(&self, now: Instant, remote: SocketAddr, local: Option<SocketAddr>) {
+    pub(super) fn set_local(
+        &self,
+        now: Instant,
+        place: (Transport, SocketAddr),
+        local: Option<SocketAddr>,
+    ) {
         let mut targets = self.lock();
-        for target in targets.iter_mut().filter(|target| target.address == remote) {
+        for target in targets.iter_mut().filter(|target| target.place() == place) {
             target.local = local;
             target.stale_at = now + LOCAL_MAX_AGE;
         }
@@ -217,7 +238,7 @@ impl TrustedPeer {
     pub(super) fn states(&self) -> Vec<TargetState> {
         let targets = self.lock();
         let state = |target: &PeerTarget| TargetState {
-            address: target.address,
+            address: target.to_string(),
             reach: target.probe.reach(),
             since: target.probe.since(),
             round_trip: target.probe.round_trip(),
@@ -242,6 +263,7 @@ impl TrustedPeer {
                         target: index,
                         flow,
                         number,
+                        is_first,
                     }));
                 }
                 Some(ProbeStep::Silent(change)) => {
@@ -250,6 +272,17 @@ impl TrustedPeer {
             }
         }
         steps
+    }
+
+    /// An OPTIONS goes out on this flow; `false` if the same one went out on it before, and it is
+    /// a connection: what is sent over that arrives, or its end is seen.
+    pub(super) fn asks_on(&self, target: usize, flow: Flow, is_first: bool) -> bool {
+        let mut targets = self.lock();
+        let Some(target) = targets.get_mut(target) else {
+            return false;
+        };
+        let before = target.asked_on.replace(flow);
+        is_first || before != Some(flow) || !flow.transport.is_reliable()
     }
 
     /// An answer to a probe came; `None` if it is none.
@@ -281,9 +314,27 @@ impl TrustedPeer {
 }
 
 impl PeerTarget {
-    /// The way there.
+    /// The way there; a connection has to be made.
     fn flow(&self) -> Option<Flow> {
-        self.local.map(|local| Flow::udp(local, self.address))
+        let flow = Flow::udp(self.local?, self.address);
+        Some(Flow {
+            transport: self.transport,
+            ..flow
+        })
+    }
+
+    fn place(&self) -> (Transport, SocketAddr) {
+        (self.transport, self.address)
+    }
+}
+
+impl Display for PeerTarget {
+    /// As it stands in the configuration.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.transport {
+            Transport::Udp => self.address.fmt(f),
+            stream => write!(f, "{}/{}", stream.parameter(), self.address),
+        }
     }
 }
 
@@ -294,9 +345,9 @@ fn turn(targets: &[PeerTarget], index: usize, change: ReachChange) -> Turn {
     };
     let others = targets.iter().enumerate().filter(is_up);
     Turn {
-        address: targets[index].address,
+        address: targets[index].to_string(),
         change,
-        others_up: others.map(|(_, target)| target.address).collect(),
+        others_up: others.map(|(_, target)| target.to_string()).collect(),
     }
 }
 

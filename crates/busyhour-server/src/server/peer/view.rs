@@ -107,7 +107,7 @@ impl PeerView {
         state: Option<&TargetState>,
         now: Instant,
     ) -> Self {
-        let address = state.map_or_else(|| address.to_string(), |state| state.address.to_string());
+        let address = state.map_or_else(|| address.to_string(), |state| state.address.clone());
         Self::at(peer, address, state, now)
     }
 

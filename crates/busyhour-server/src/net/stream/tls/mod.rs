@@ -1,4 +1,11 @@
-//! Who we are to the peers of TLS.
+//! Who we are to the peers of TLS, and who they are.
+
+mod authorities;
+mod expected;
+mod subject;
+
+pub use authorities::Authorities;
+pub(super) use expected::session_with;
 
 use rustls::{
     DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
@@ -9,16 +16,20 @@ use rustls::{
         WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
 /// A certificate with its chain and its private key, ready to be shown.
 #[derive(Clone)]
-pub struct Certificate(Arc<ServerConfig>);
+pub struct Certificate {
+    server: Arc<ServerConfig>,
+    own: Arc<CertifiedKey>,
+}
 
 /// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +70,7 @@ impl Certificate {
     }
 
     /// As [`read`](Self::read); clients are asked for a certificate of their own, and need not
-    /// have one: [`Network::client_certificate`](crate::server::Network::client_certificate)
+    /// have one: [`Network::shown_certificate`](crate::server::Network::shown_certificate)
     /// tells it.
     ///
     /// # Errors
@@ -80,20 +91,27 @@ impl Certificate {
             key: key.to_owned(),
             problem,
         };
-        let versions = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = ring::default_provider();
+        let (chain, private) = (chain_of(CERTIFICATE, certificate)?, private_key(key)?);
+        let own = CertifiedKey::from_der(chain, private, &provider).map_err(unusable)?;
+        let own = Arc::new(own);
+        let versions = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions();
         let config = versions
             .map_err(unusable)?
             .with_client_cert_verifier(clients)
-            .with_single_cert(chain(certificate)?, private_key(key)?);
-        Ok(Self(Arc::new(config.map_err(unusable)?)))
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(own.clone())));
+        Ok(Self {
+            server: Arc::new(config),
+            own,
+        })
     }
 }
 
 impl Certificate {
     /// All problems of the two files; each may be missing in the configuration.
     pub fn errors(certificate: Option<&Path>, key: Option<&Path>) -> Vec<CertificateError> {
-        let chain_error = certificate.and_then(|path| chain(path).err());
+        let chain_error = certificate.and_then(|path| chain_of(CERTIFICATE, path).err());
         let key_error = key.and_then(|path| private_key(path).err());
         let mut errors: Vec<_> = chain_error.into_iter().chain(key_error).collect();
         if let (true, Some(certificate), Some(key)) = (errors.is_empty(), certificate, key) {
@@ -120,7 +138,8 @@ impl fmt::Debug for Certificate {
 }
 
 /// Takes the certificate of any client, who proves that he has its key. Who he is follows from
-/// its fingerprint, which the operator has written down: no authority vouches for it.
+/// its fingerprint, which the operator has written down, or from its names if an authority
+/// vouches for it, which is looked at later.
 #[derive(Debug)]
 struct AnyClient(CryptoProvider);
 
@@ -167,27 +186,47 @@ impl ClientCertVerifier for AnyClient {
     }
 }
 
-/// The certificate that new connections are shown.
-pub(super) struct Identity(RwLock<Option<Arc<ServerConfig>>>);
+/// The certificate that new connections are shown, and who vouches for those of others.
+pub(super) struct Identity(RwLock<(Option<Certificate>, Option<Authorities>)>);
 
 impl Identity {
-    pub(super) fn new(certificate: Option<Certificate>) -> Self {
-        Self(RwLock::new(certificate.map(|certificate| certificate.0)))
+    pub(super) fn new(certificate: Option<Certificate>, authorities: Option<Authorities>) -> Self {
+        Self(RwLock::new((certificate, authorities)))
     }
 
-    pub(super) fn current(&self) -> Option<Arc<ServerConfig>> {
-        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        current.clone()
+    /// For a connection that comes in.
+    pub(super) fn server(&self) -> Option<Arc<ServerConfig>> {
+        self.read().0.as_ref().map(|it| it.server.clone())
     }
 
-    pub(super) fn replace(&self, certificate: Option<Certificate>) {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *current = certificate.map(|certificate| certificate.0);
+    /// For one that goes out.
+    pub(super) fn own(&self) -> Option<Arc<CertifiedKey>> {
+        self.read().0.as_ref().map(|it| it.own.clone())
+    }
+
+    pub(super) fn authorities(&self) -> Option<Authorities> {
+        self.read().1.clone()
+    }
+
+    pub(super) fn replace(
+        &self,
+        certificate: Option<Certificate>,
+        authorities: Option<Authorities>,
+    ) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = (certificate, authorities);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, (Option<Certificate>, Option<Authorities>)> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let wrap = |error| file_error(CERTIFICATE, path, &error, "certificate");
+/// The certificates in a file; at least one.
+fn chain_of(
+    setting: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let wrap = |error| file_error(setting, path, &error, "certificate");
     let chain = CertificateDer::pem_file_iter(path).map_err(wrap)?;
     let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(wrap)?;
     match chain.is_empty() {

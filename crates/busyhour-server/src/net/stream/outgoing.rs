@@ -1,0 +1,233 @@
+use super::{
+    directory::ConnectionDirectory, engine::EngineShared, liveness::watch_over, outbox::Outbox,
+    peer::Peer, tls::session_with,
+};
+use crate::{
+    net::stats::add,
+    server::{SendError, TlsTarget},
+};
+use busyhour_sip::{Flow, Transport};
+use nix::{
+    errno::Errno,
+    sys::eventfd::{EfdFlags, EventFd},
+};
+use rustls::Connection as TlsConnection;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::{
+    collections::HashMap,
+    io,
+    net::{SocketAddr, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// The connections that this side makes, by where they go: one for each address.
+///
+/// Whoever wants to send makes the connection; the engine takes it over at its next turn, and
+/// reports its end. An address to which a connection could not be made, or on which nothing came,
+/// rests for a second, and twice as long after each further failure.
+pub(super) struct OutgoingConnections {
+    table: Mutex<HashMap<Destination, Attempts>>,
+    /// Those that the engine has not yet taken.
+    made: Mutex<Vec<Arc<Peer>>>,
+    /// Readable when there are any.
+    pub(super) wake: EventFd,
+    targets: Vec<TlsTarget>,
+}
+
+type Destination = (Transport, SocketAddr);
+
+/// What is known of one destination.
+struct Attempts {
+    /// The last connection, until the engine has ended it.
+    peer: Option<Arc<Peer>>,
+    /// In a row.
+    failures: u32,
+    retry_at: Instant,
+}
+
+impl OutgoingConnections {
+    /// # Errors
+    ///
+    /// When the system has no descriptor for its signal.
+    pub(super) fn new(targets: Vec<TlsTarget>) -> nix::Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self {
+            table: Mutex::default(),
+            made: Mutex::default(),
+            wake: EventFd::from_value_and_flags(0, flags)?,
+            targets,
+        })
+    }
+
+    /// See [`Network::connect`](crate::server::Network::connect).
+    pub(super) fn connect(&self, flow: Flow, shared: &EngineShared) -> Result<Flow, SendError> {
+        let destination = (flow.transport, flow.remote);
+        let now = Instant::now();
+        let mut table = lock(&self.table);
+        let known = table.get(&destination);
+        if let Some(live) = known.and_then(Attempts::live) {
+            return Ok(live.flow);
+        }
+        if known.is_some_and(|known| now < known.retry_at) {
+            return Err(SendError::FlowFailed);
+        }
+        if known.is_none() && !has_room(&mut table, flow.remote, shared, now) {
+            add(&shared.counters.connects_refused, 1);
+            return Err(SendError::Full);
+        }
+        let attempts = table.entry(destination).or_insert(Attempts {
+            peer: None,
+            failures: 0,
+            retry_at: now,
+        });
+        add(&shared.counters.connects, 1);
+        match self.make(flow, shared) {
+            Ok(peer) => {
+                let flow = peer.flow;
+                attempts.peer = Some(peer);
+                Ok(flow)
+            }
+            Err(error) => {
+                tracing::debug!(remote = %flow.remote, %error, "a connection cannot be made");
+                add(&shared.counters.connect_failures, 1);
+                attempts.fail(now);
+                Err(SendError::FlowFailed)
+            }
+        }
+    }
+
+    /// Those that were made since the last call.
+    pub(super) fn take(&self) -> Vec<Arc<Peer>> {
+        std::mem::take(&mut *lock(&self.made))
+    }
+
+    /// A connection has ended; over a sound one something came.
+    pub(super) fn ended(&self, peer: &Arc<Peer>, was_sound: bool) {
+        let destination = (peer.flow.transport, peer.flow.remote);
+        let mut table = lock(&self.table);
+        let attempts = table.get_mut(&destination);
+        let is_it = |attempts: &&mut Attempts| {
+            let last = attempts.peer.as_ref();
+            last.is_some_and(|last| Arc::ptr_eq(last, peer))
+        };
+        if let Some(attempts) = attempts.filter(is_it) {
+            attempts.peer = None;
+            match was_sound {
+                true => (attempts.failures, attempts.retry_at) = (0, Instant::now()),
+                false => attempts.fail(Instant::now()),
+            }
+        }
+    }
+
+    fn make(&self, flow: Flow, shared: &EngineShared) -> io::Result<Arc<Peer>> {
+        let tls = match flow.transport {
+            Transport::Tls => Some(self.session(flow.remote, shared)?),
+            Transport::Udp | Transport::Tcp => None,
+        };
+        let socket = begin(flow)?;
+        watch_over(&socket, &shared.policy)?;
+        let token = shared.next_token();
+        let flow = Flow {
+            connection: connection_number(token),
+            ..flow
+        };
+        let outbox = Outbox::new(&shared.policy, Arc::default(), shared.waiting_bytes.clone());
+        let watching = (shared.epoll.clone(), shared.counters.clone());
+        let peer = Arc::new(Peer::outgoing(flow, token, socket, tls, watching, outbox));
+        // The engine must know it when the kernel reports something of it.
+        shared.directory.insert(peer.clone());
+        lock(&self.made).push(peer.clone());
+        if let Err(error) = peer.watch() {
+            lock(&self.made).retain(|it| !Arc::ptr_eq(it, &peer));
+            withdraw(&shared.directory, &peer);
+            return Err(error.into());
+        }
+        // The counter of an eventfd overflows only after 2^64 - 2 writes.
+        let _ = self.wake.write(1);
+        Ok(peer)
+    }
+
+    fn session(&self, remote: SocketAddr, shared: &EngineShared) -> io::Result<Box<TlsConnection>> {
+        let exact = self.targets.iter().find(|it| it.address == remote);
+        let of_host = || {
+            self.targets
+                .iter()
+                .find(|it| it.address.ip() == remote.ip())
+        };
+        let target = exact.or_else(of_host);
+        let target =
+            target.ok_or_else(|| io::Error::other("whose certificate is not configured"))?;
+        let identity = &shared.identity;
+        let session = session_with(target, identity.authorities(), identity.own());
+        let session = session.map_err(io::Error::other)?;
+        Ok(Box::new(session.into()))
+    }
+}
+
+impl Attempts {
+    fn live(&self) -> Option<&Arc<Peer>> {
+        self.peer.as_ref().filter(|peer| !peer.is_closed())
+    }
+
+    fn fail(&mut self, now: Instant) {
+        let rest = LEAST_REST * 2_u32.saturating_pow(self.failures.min(16));
+        self.failures += 1;
+        self.retry_at = now + rest.min(LONGEST_REST);
+    }
+}
+
+/// Whether there is room for one more destination. Those that need no rest are forgotten.
+fn has_room(
+    table: &mut HashMap<Destination, Attempts>,
+    remote: SocketAddr,
+    shared: &EngineShared,
+    now: Instant,
+) -> bool {
+    let count_max = shared.policy.connects_max;
+    let of_host = |table: &HashMap<Destination, Attempts>| {
+        let all = table.keys();
+        all.filter(|(_, it)| it.ip() == remote.ip()).count()
+    };
+    let is_full = |table: &HashMap<Destination, Attempts>| {
+        table.len() >= count_max || of_host(table) >= OF_HOST_MAX
+    };
+    if is_full(table) {
+        table.retain(|_, attempts| attempts.peer.is_some() || now < attempts.retry_at);
+    }
+    !is_full(table)
+}
+
+/// A socket that is being connected, from the address of ours if the system has it.
+fn begin(flow: Flow) -> io::Result<TcpStream> {
+    let domain = Domain::for_address(flow.remote);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if flow.local.is_ipv4() == flow.remote.is_ipv4() {
+        socket.bind(&SocketAddr::new(flow.local.ip(), 0).into())?;
+    }
+    match socket.connect(&flow.remote.into()) {
+        Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {}
+        other => other?,
+    }
+    Ok(socket.into())
+}
+
+fn withdraw(directory: &ConnectionDirectory, peer: &Arc<Peer>) {
+    directory.remove(peer);
+    peer.close();
+}
+
+/// The number of a connection in its flow. 0 is no connection. It comes round after 2^32 of them.
+pub(super) fn connection_number(token: u64) -> u32 {
+    (token as u32).max(1)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const LEAST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// A peer may name ports in its Contacts, and each is a destination.
+const OF_HOST_MAX: usize = 16;

@@ -1,0 +1,31 @@
+//! What one step of a shard brings about, kept by each thread and used again.
+
+use busyhour::buffer::Buffer;
+use busyhour_proxy::{Actions, dialogs::DialogActions};
+use busyhour_sip::Flow;
+use std::cell::RefCell;
+
+/// What follows from one step.
+#[derive(Default)]
+pub(super) struct StepActions {
+    pub(super) proxy: Actions,
+    pub(super) dialogs: DialogActions,
+    pub(super) probes: Vec<(Flow, Buffer)>,
+}
+
+/// Lends the thread's room for actions, empty.
+pub(super) fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -> R {
+    thread_local! {
+        static ACTIONS: RefCell<StepActions> = RefCell::new(StepActions::default());
+    }
+    ACTIONS.with(|actions| match actions.try_borrow_mut() {
+        Ok(mut actions) => {
+            actions.proxy.clear();
+            actions.dialogs.clear();
+            actions.probes.clear();
+            use_actions(&mut actions)
+        }
+        // Already lent further up this thread's stack.
+        Err(_) => use_actions(&mut StepActions::default()),
+    })
+}

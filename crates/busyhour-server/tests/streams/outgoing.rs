@@ -1,0 +1,315 @@
+//! Connections that the server makes, to peers and to telephones that have ended theirs.
+
+use crate::{
+    client::{Client, connect, ok},
+    peers::invite,
+    site::{Bob, Made, Site, proven, respond, self_signed, status},
+};
+use busyhour_server::server::{CertificateFingerprint, PeerConfig};
+use busyhour_sip::Transport;
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, CertifiedKey, DnType, IsCa,
+    KeyPair, SanType,
+};
+use rustls::{
+    RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use sha2::{Digest, Sha256};
+use socket2::SockRef;
+use std::{
+    net::{SocketAddr, TcpListener, TcpStream},
+    ops::Deref,
+    sync::Arc,
+    time::Duration,
+};
+
+type Secured = Client<StreamOwned<ServerConnection, TcpStream>>;
+
+/// A peer that takes calls.
+struct Gateway(TcpListener);
+
+impl Gateway {
+    /// Each has an address of its own.
+    fn at(host: u8) -> Self {
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+        let patience = Some(Duration::from_secs(60));
+        SockRef::from(&listener).set_read_timeout(patience).unwrap();
+        Self(listener)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    fn accept(&self) -> TcpStream {
+        let (stream, _) = self.0.accept().expect("the server connects");
+        let patience = Some(Duration::from_secs(60));
+        stream.set_read_timeout(patience).unwrap();
+        stream
+    }
+
+    /// Takes a connection over TLS of a client that `authority` vouches for.
+    fn accept_tls(&self, own: &Made, authority: &Certificate) -> Secured {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.der().clone()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+        let key = own.signing_key.serialize_pem();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(clients.build().unwrap())
+            .with_single_cert(vec![own.cert.der().clone()], key);
+        let session = ServerConnection::new(Arc::new(config.unwrap())).unwrap();
+        Client::over(StreamOwned::new(session, self.accept()))
+    }
+}
+
+fn peer(addresses: &[String]) -> PeerConfig {
+    PeerConfig {
+        name: "gateway".to_owned(),
+        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        prefixes: vec!["0".to_owned()],
+        probe_interval: Duration::ZERO,
+        ..PeerConfig::default()
+    }
+}
+
+fn call(bob: &mut Bob) -> String {
+    bob.ask("INVITE", "sip:0123@example.com", "sip:0123@example.com")
+}
+
+/// An authority, and those for whom it vouches.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Deref for Authority {
+    type Target = Certificate;
+
+    fn deref(&self) -> &Certificate {
+        self.0.as_ref()
+    }
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn vouch(&self, name: SanType) -> Made {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![name];
+        let signing_key = KeyPair::generate().unwrap();
+        let cert = params.signed_by(&signing_key, &self.0).unwrap();
+        CertifiedKey { cert, signing_key }
+    }
+}
+
+fn dns(name: &str) -> SanType {
+    SanType::DnsName(name.try_into().unwrap())
+}
+
+#[test]
+fn a_call_goes_out_over_tcp_and_on_to_the_next_address_when_that_connection_ends() {
+    let (first, second) = (Gateway::at(3), Gateway::at(4));
+    let addresses = [&first, &second].map(|it| format!("tcp/{}", it.address()));
+    let site = Site::new(vec![peer(&addresses)], self_signed("localhost"), None);
+    let mut bob = Bob::new(&site);
+    assert_eq!(status(&call(&mut bob)), 100);
+    let mut connection = Client::over(first.accept());
+    let called = connection.message();
+    let ours = site.address(Transport::Tcp);
+    assert!(
+        called.contains(&format!("Via: SIP/2.0/TCP {ours};")),
+        "{called}"
+    );
+    assert!(
+        called.contains(&format!("@{ours};transport=tcp;lr>")),
+        "{called}"
+    );
+    let contact = format!("sip:0123@{};transport=tcp", first.address());
+    connection.send(respond(&called, "200 OK", &contact).as_bytes());
+    let answer = bob.final_answer();
+    assert_eq!(status(&answer), 200, "{answer}");
+    for method in ["ACK", "BYE"] {
+        bob.send(&bob.within(method, &answer));
+        let heard = connection.message();
+        assert!(heard.starts_with(&format!("{method} sip:0123@")), "{heard}");
+        connection.send(respond(&heard, "200 OK", &contact).as_bytes());
+    }
+    assert_eq!(status(&bob.final_answer()), 200);
+    assert_eq!(
+        site.network.streams.stream_stats().connects,
+        1,
+        "it is kept"
+    );
+
+    // It takes one more, and dies.
+    assert_eq!(status(&call(&mut bob)), 100);
+    assert!(connection.message().starts_with("INVITE "));
+    drop((connection, first));
+    let mut spare = Client::over(second.accept());
+    let called = spare.message();
+    spare.send(respond(&called, "486 Busy Here", "sip:0123@127.0.0.4").as_bytes());
+    assert_eq!(status(&bob.final_answer()), 486);
+    assert!(spare.message().starts_with("ACK "));
+
+    // Nobody is there to connect to.
+    assert_eq!(status(&call(&mut bob)), 100);
+    let called = spare.message();
+    spare.send(respond(&called, "603 Decline", "sip:0123@127.0.0.4").as_bytes());
+    assert_eq!(status(&bob.final_answer()), 603);
+    assert!(site.server.peers()[0].attempts_failed > 0);
+    site.end();
+}
+
+#[test]
+fn over_tls_each_side_shows_whom_an_authority_vouches_for() {
+    let authority = Authority::new();
+    let gateway = Gateway::at(5);
+    let own = authority.vouch(dns("gateway.example.net"));
+    let other = authority.vouch(dns("other.example.net"));
+    let trunk = PeerConfig {
+        host: Some("gateway.example.net".to_owned()),
+        ..peer(&[format!("tls/{}", gateway.address())])
+    };
+    let made = authority.vouch(dns("localhost"));
+    let site = Site::new(vec![trunk], made, Some(&authority));
+    let mut bob = Bob::new(&site);
+    assert_eq!(status(&call(&mut bob)), 100);
+    // The server ends the handshake.
+    assert_eq!(gateway.accept_tls(&other, &authority).next(), None);
+    let refused = bob.final_answer();
+    assert_eq!(status(&refused), 500, "{refused}");
+
+    // The address rests for a moment after its failure.
+    while status(&call(&mut bob)) != 100 || site.network.streams.stream_stats().connects < 2 {
+        bob.final_answer();
+    }
+    let mut connection = gateway.accept_tls(&own, &authority);
+    let called = connection.message();
+    let start = "INVITE sip:0123@gateway.example.net SIP/2.0\r\nVia: SIP/2.0/TLS ";
+    assert!(called.starts_with(start), "{called}");
+    connection.send(respond(&called, "486 Busy Here", "sip:0123@127.0.0.5").as_bytes());
+    assert_eq!(status(&bob.final_answer()), 486);
+    site.end();
+}
+
+#[test]
+fn over_tls_a_certificate_that_is_written_down_needs_no_authority() {
+    let authority = Authority::new();
+    let gateway = Gateway::at(6);
+    let own = self_signed("whoever");
+    let trunk = PeerConfig {
+        certificates: vec![CertificateFingerprint(
+            Sha256::digest(own.cert.der()).into(),
+        )],
+        ..peer(&[format!("tls/{}", gateway.address())])
+    };
+    let made = authority.vouch(dns("localhost"));
+    let site = Site::new(vec![trunk], made, None);
+    let mut bob = Bob::new(&site);
+    assert_eq!(status(&call(&mut bob)), 100);
+    let mut connection = gateway.accept_tls(&own, &authority);
+    let called = connection.message();
+    assert!(
+        called.starts_with("INVITE sip:0123@example.com "),
+        "{called}"
+    );
+    site.end();
+}
+
+/// RFC 5922 §7.1: by the domain in its certificate, if an authority vouches for it.
+#[test]
+fn a_peer_is_known_by_the_name_that_an_authority_vouches_for() {
+    let authority = Authority::new();
+    let pbx = PeerConfig {
+        certificate_names: vec!["pbx.example.net".to_owned()],
+        may_call: true,
+        ..peer(&[])
+    };
+    let site = Site::new(vec![pbx], self_signed("localhost"), Some(&authority));
+    let mut bob = Bob::new(&site);
+    let registered = bob.ask("REGISTER", "sip:example.com", "sip:bob@example.com");
+    assert_eq!(status(&registered), 200, "{registered}");
+    let strangers = [
+        self_signed("pbx.example.net"),
+        authority.vouch(dns("x.example.net")),
+    ];
+    for stranger in &strangers {
+        let mut stranger = site.connect(Some(stranger));
+        stranger.send(invite("stranger").as_bytes());
+        assert_eq!(status(&stranger.message()), 403);
+    }
+    let uri = SanType::URI("sip:PBX.example.net".try_into().unwrap());
+    let mut known = site.connect(Some(&authority.vouch(uri)));
+    known.send(invite("known").as_bytes());
+    assert_eq!(status(&known.message()), 100);
+    assert!(bob.hear().starts_with("INVITE "));
+    site.end();
+}
+
+#[test]
+fn options_go_over_the_connection_and_their_answer_marks_the_peer_up() {
+    let gateway = Gateway::at(7);
+    let probed = PeerConfig {
+        probe_interval: Duration::from_secs(3600),
+        ..peer(&[format!("tcp/{}", gateway.address())])
+    };
+    let site = Site::new(vec![probed], self_signed("localhost"), None);
+    let mut connection = Client::over(gateway.accept());
+    let question = connection.message();
+    assert!(question.starts_with("OPTIONS sip:127.0.0.7:"), "{question}");
+    assert!(question.contains("Via: SIP/2.0/TCP "), "{question}");
+    assert_eq!(site.server.peers()[0].state, Some("unknown"));
+    connection.send(ok(&question).as_bytes());
+    while site.server.peers()[0].state != Some("up") {
+        std::thread::yield_now();
+    }
+    site.end();
+}
+
+/// It registers over TCP, names the port where it listens, and ends its connection.
+#[test]
+fn a_telephone_that_listens_is_connected_to_when_its_own_connection_is_gone() {
+    let site = Site::new(Vec::new(), self_signed("localhost"), None);
+    let telephone = Gateway::at(1);
+    let contact = format!("sip:bob@{};transport=tcp", telephone.address());
+    let mut bob = Bob::new(&site);
+    let mut connection = Client::over(connect(site.address(Transport::Tcp)));
+    let mut request = || {
+        let request = bob.request("REGISTER", "sip:example.com", "sip:bob@example.com");
+        let (head, rest) = request.split_once("Contact: <").unwrap();
+        let (_, rest) = rest.split_once('>').unwrap();
+        let head = head.replace("/UDP ", "/TCP ");
+        format!("{head}Contact: <{contact}>{rest}")
+    };
+    connection.send(request().as_bytes());
+    let challenge = connection.message();
+    connection.send(proven(&request(), &challenge).as_bytes());
+    let registered = connection.message();
+    assert_eq!(status(&registered), 200, "{registered}");
+    drop(connection);
+    while site.network.streams.stream_stats().connection_count > 0 {
+        std::thread::yield_now();
+    }
+    let trying = bob.ask("INVITE", "sip:bob@example.com", "sip:bob@example.com");
+    assert_eq!(status(&trying), 100, "{trying}");
+    let mut ringing = Client::over(telephone.accept());
+    let called = ringing.message();
+    assert!(
+        called.starts_with(&format!("INVITE {contact} SIP/2.0")),
+        "{called}"
+    );
+    ringing.send(respond(&called, "486 Busy Here", &contact).as_bytes());
+    assert_eq!(status(&bob.final_answer()), 486);
+    site.end();
+}
