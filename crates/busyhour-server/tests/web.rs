@@ -82,9 +82,12 @@ fn binding(number: usize) -> BindingView {
     BindingView {
         aor: format!("d{number}"),
         contact: format!("sip:d{number}@192.0.2.1"),
+        parameters: String::new(),
         q_milli: Some(1000),
+        path: String::new(),
         call_id: "c".into(),
         cseq: 1,
+        transport: "udp",
         source: "192.0.2.1:5060".into(),
         reachable: true,
         expires_in_seconds: 60,

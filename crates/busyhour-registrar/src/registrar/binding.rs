@@ -1,6 +1,6 @@
 //! One binding: a contact, its lease, and the changes that make it durable.
 
-use super::Contact;
+use super::{Contact, REMOVED_FOR};
 use busyhour::clock::{Instant, UnixTime};
 use std::time::Duration;
 
@@ -114,6 +114,17 @@ impl Binding {
             lease,
             expires_at: at.now + life,
         }
+    }
+
+    /// The same contact, taken back by a registration with this CSeq: the lease stays for
+    /// a while, marked.
+    pub(super) fn removed(&self, cseq: u32, at: Now) -> Self {
+        let grant = Grant {
+            cseq,
+            granted_s: REMOVED_FOR.as_secs() as u32,
+            removed: true,
+        };
+        Self::begin(self.id, self.contact.clone(), grant, at)
     }
 
     /// Whether a caller may be sent there.

@@ -13,6 +13,7 @@ mod registration;
 mod sips;
 mod bindings;
 mod update;
+mod removal;
 mod answer;
 mod date;
 mod iax2;

@@ -2,7 +2,7 @@
 
 use super::{
     Binding, BindingChange, BindingId, Bindings, Contact, ContactParts, ContactRequest, Now,
-    REMOVED_FOR, Refusal, Registration, RegistrationPolicy, RequestedContact,
+    Refusal, Registration, RegistrationPolicy, RequestedContact,
     answer::{CONTACTS_LEN_MAX, contact_len},
     binding::Grant,
 };
@@ -238,15 +238,11 @@ impl Draft<'_, '_> {
         }
         let was_active = old.is_active(self.at.now);
         let same_call = old.contact.call_id() == self.registration.call_id;
-        let grant = Grant {
-            cseq: match same_call {
-                true => self.registration.cseq,
-                false => old.lease.cseq,
-            },
-            granted_s: REMOVED_FOR.as_secs() as u32,
-            removed: true,
+        let cseq = match same_call {
+            true => self.registration.cseq,
+            false => old.lease.cseq,
         };
-        let binding = Binding::begin(old.id, old.contact.clone(), grant, self.at);
+        let binding = old.removed(cseq, self.at);
         self.changes.push(binding.renew());
         self.list[index] = binding;
         self.tally.removed += u64::from(was_active);

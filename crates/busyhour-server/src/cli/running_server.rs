@@ -66,11 +66,24 @@ impl RunningServer {
     ///
     /// A sentence that names the server, and what can be done.
     pub(super) fn get(&self, path: &str) -> Result<String, String> {
+        self.ask("GET", path)
+    }
+
+    /// The body of the answer to `DELETE path`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub(super) fn delete(&self, path: &str) -> Result<String, String> {
+        self.ask("DELETE", path)
+    }
+
+    fn ask(&self, method: &str, path: &str) -> Result<String, String> {
         let answer = match self {
             Self::Socket(socket) => UnixStream::connect(socket).and_then(|stream| {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                exchange(stream, &request(path, "localhost", None))
+                exchange(stream, &request(method, path, "localhost", None))
             }),
             Self::Address(address, token) => TcpStream::connect_timeout(address, PATIENCE)
                 .and_then(|stream| {
@@ -78,7 +91,7 @@ impl RunningServer {
                     stream.set_write_timeout(Some(PATIENCE))?;
                     exchange(
                         stream,
-                        &request(path, &address.to_string(), token.as_deref()),
+                        &request(method, path, &address.to_string(), token.as_deref()),
                     )
                 }),
         };
@@ -102,14 +115,14 @@ impl RunningServer {
         let silence = Some(SILENCE);
         let opened: io::Result<Box<dyn Read>> = match self {
             Self::Socket(socket) => UnixStream::connect(socket).and_then(|mut stream| {
-                stream.write_all(request(path, "localhost", None).as_bytes())?;
+                stream.write_all(request("GET", path, "localhost", None).as_bytes())?;
                 stream.set_read_timeout(silence)?;
                 Ok(Box::new(stream) as Box<dyn Read>)
             }),
             Self::Address(address, token) => TcpStream::connect_timeout(address, PATIENCE)
                 .and_then(|mut stream| {
                     let host = address.to_string();
-                    stream.write_all(request(path, &host, token.as_deref()).as_bytes())?;
+                    stream.write_all(request("GET", path, &host, token.as_deref()).as_bytes())?;
                     stream.set_read_timeout(silence)?;
                     Ok(Box::new(stream) as Box<dyn Read>)
                 }),
@@ -165,11 +178,11 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// HTTP/1.0 sends the answer in one piece and ends the connection after it.
-fn request(path: &str, host: &str, token: Option<&str>) -> String {
+fn request(method: &str, path: &str, host: &str, token: Option<&str>) -> String {
     let token = token.map_or(String::new(), |token| {
         format!("Authorization: Bearer {token}\r\n")
     });
-    format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n{token}\r\n")
+    format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\n{token}\r\n")
 }
 
 fn exchange(mut stream: impl Read + Write, request: &str) -> io::Result<String> {
@@ -199,7 +212,9 @@ fn body_of(answer: &str) -> Result<String, String> {
     let status = head.lines().next().unwrap_or("");
     match status.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        Some("404") => Err("it does not know this; it may be of an older version".into()),
+        Some("404") if body.trim().is_empty() => {
+            Err("it does not know this; it may be of an older version".into())
+        }
         _ if body.trim().is_empty() => Err(format!("it answered {status:?}")),
         _ => Err(body.trim().to_owned()),
     }
@@ -219,6 +234,10 @@ mod tests {
         assert_eq!(body_of("HTTP/1.0 200 OK\r\na: b\r\n\r\n{}").unwrap(), "{}");
         let refused = body_of("HTTP/1.0 401 Unauthorized\r\n\r\nreading needs a token\n");
         assert_eq!(refused.unwrap_err(), "reading needs a token");
+        let missing = body_of("HTTP/1.0 404 Not Found\r\n\r\nnothing is registered\n");
+        assert_eq!(missing.unwrap_err(), "nothing is registered");
+        let old = body_of("HTTP/1.0 404 Not Found\r\n\r\n").unwrap_err();
+        assert!(old.contains("older version"), "{old}");
         let odd = body_of("SSH-2.0-x");
         assert_eq!(odd.unwrap_err(), "it answered \"SSH-2.0-x\"");
     }

@@ -39,25 +39,26 @@ mod publications;
 mod publishing;
 mod reach;
 mod list;
+pub(super) mod removal;
 mod dialogs;
+mod draft;
 
 use self::{
-    compositor::PublicationDraft,
     device_context::DeviceContext,
     device_request::{DeviceRequest, Iax2InboundRequest},
+    draft::{Answer, Draft, RegistrationDraft},
 };
 use super::{
     change::record::RegistrationEvent,
     load::shares::Holder,
-    sip::{inbound_request::InboundRequest, responder::answer_flow, transactions::TransactionKey},
+    sip::{inbound_request::InboundRequest, responder::answer_flow},
 };
 use busyhour::{
-    buffer::Buffer,
     bus::Name,
     clock::Instant,
     task::{Executor, Task},
 };
-use busyhour_iax2::{CallId, RequestOutcome};
+use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
     Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
     user_of,
@@ -127,30 +128,6 @@ impl Pending {
             change_count: 0,
         }
     }
-}
-
-/// What holds once the change is durable.
-enum Draft {
-    Registration(RegistrationDraft),
-    Publication(PublicationDraft),
-}
-
-struct RegistrationDraft {
-    bindings: Bindings,
-    answer: Answer,
-    tally: Tally,
-    /// Watchers see a difference.
-    is_visible: bool,
-    /// The device was told to keep its flow alive.
-    keeps_flow: bool,
-}
-
-/// What the device is told then.
-enum Answer {
-    /// The 200 of a transaction, and where it goes.
-    Sip(TransactionKey, Flow, Buffer),
-    /// What a call makes a REGACK of.
-    Iax2(CallId, RequestOutcome),
 }
 
 impl Device {
@@ -266,7 +243,10 @@ impl Device {
         state: &mut DeviceInner,
         device_request: DeviceRequest,
     ) {
-        if !matches!(device_request, DeviceRequest::Publish(_)) {
+        if matches!(
+            device_request,
+            DeviceRequest::Sip(_) | DeviceRequest::Iax2(_)
+        ) {
             context.log.counters.requests.increment();
         }
         if context.accounts.is_revoked(&self.aor) {
@@ -276,6 +256,7 @@ impl Device {
             DeviceRequest::Sip(inbound) => self.register_sip(context, state, inbound),
             DeviceRequest::Iax2(inbound) => self.register_iax2(context, state, inbound),
             DeviceRequest::Publish(inbound) => self.take_publication(context, state, inbound),
+            DeviceRequest::Remove(removal) => self.take_removal(context, state, removal),
         }
     }
 
@@ -404,11 +385,12 @@ impl Device {
         if context.persistence.store().is_immediate() {
             return self.commit_at_once(context, state, pending, changes);
         }
-        let (flow, change_count) = (pending.device_request.flow(), changes.len() as u64);
+        let change_count = changes.len() as u64;
         if let Err(excess) = context.persistence.charge(self.holder, change_count) {
-            context
-                .responder
-                .count_excess(excess, flow, Some(user_of(&self.aor)));
+            if let Some((flow, _)) = pending.device_request.way() {
+                let account = Some(user_of(&self.aor));
+                context.responder.count_excess(excess, flow, account);
+            }
             return context.give_up_request(&pending.device_request);
         }
         let device = self.clone();
@@ -504,7 +486,10 @@ impl Device {
             (Draft::Publication(draft), DeviceRequest::Publish(inbound)) => {
                 return self.accept_publication(context, state, inbound, draft);
             }
-            (Draft::Publication(_), DeviceRequest::Sip(_) | DeviceRequest::Iax2(_)) => return,
+            (Draft::Removal(draft), DeviceRequest::Remove(removal)) => {
+                return self.accept_removal(context, state, removal, draft);
+            }
+            (Draft::Publication(_) | Draft::Removal(_), _) => return,
         };
         self.hold(context, state, draft.bindings);
         let mut lost = None;
@@ -521,10 +506,11 @@ impl Device {
             Answer::Iax2(call, verdict) => context.iax2.conclude(&call, &verdict),
         }
         let took = context.clock.now() - device_request.arrived_at();
-        let way = (device_request.flow(), device_request.protocol());
-        context
-            .log
-            .accepted(&self.aor, way, draft.tally, &state.bindings, took);
+        if let Some(way) = device_request.way() {
+            context
+                .log
+                .accepted(&self.aor, way, draft.tally, &state.bindings, took);
+        }
         if draft.is_visible {
             let event = RegistrationEvent::of(draft.tally);
             self.tell_registration(context, state, Some(event));
@@ -547,11 +533,8 @@ impl Device {
             .persistence
             .discharge(self.holder, pending.change_count);
         context.log.counters.store_failures.increment();
-        if !matches!(pending.device_request, DeviceRequest::Publish(_)) {
-            let (flow, protocol) = (
-                pending.device_request.flow(),
-                pending.device_request.protocol(),
-            );
+        let is_publication = matches!(pending.device_request, DeviceRequest::Publish(_));
+        if let Some((flow, protocol)) = pending.device_request.way().filter(|_| !is_publication) {
             context
                 .log
                 .device_refused(&self.aor, flow, protocol, "The Store Failed");

@@ -57,6 +57,7 @@ pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
+pub use device::removal::{RemovalError, RemovalListener};
 pub use network::{
     Network, NetworkStats, ReadMode, SendError, ShownCertificate, StreamStats, TlsTarget, Unread,
 };
@@ -81,8 +82,11 @@ pub use stats::{
 
 use self::core::Core;
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
-use busyhour_registrar::watch::{Mailbox, MessageSummary};
-use busyhour_sip::{Flow, ParseError};
+use busyhour_registrar::{
+    address_of_record,
+    watch::{Mailbox, MessageSummary},
+};
+use busyhour_sip::{Flow, ParseError, Uri};
 use busyhour_store::{
     CallRecordQuery, CallRecordRow, Completion, Store, StoreError, TokenListener,
 };
@@ -257,6 +261,29 @@ impl Server {
     /// Valid bindings of every address of record of `user`.
     pub fn bindings_of(&self, user: &str) -> Listing {
         self.core.devices.bindings_of(user)
+    }
+
+    /// The address of record that a text names: `sip:alice@example.com`, `alice@example.com`,
+    /// or `alice` at the first domain; `None` if it names none of ours.
+    pub fn address_of_record(&self, text: &str) -> Option<String> {
+        let uri = match (text.contains(':'), text.contains('@')) {
+            (true, _) => text.to_owned(),
+            (false, true) => format!("sip:{text}"),
+            (false, false) => format!("sip:{text}@{}", self.core.domains.first()?),
+        };
+        address_of_record(&Uri::parse(&uri)?, &self.core.domains).ok()
+    }
+
+    /// Valid bindings of this canonical address of record.
+    pub fn bindings_at(&self, aor: &str) -> Listing {
+        self.core.devices.bindings_at(aor)
+    }
+
+    /// Removes the contacts of a canonical address of record that have this URI, or all of
+    /// them without one, and tells the watchers. The device's next registration brings its
+    /// contact back.
+    pub fn remove_bindings(&self, aor: &str, contact: Option<&str>, listener: RemovalListener) {
+        self.core.devices.remove_bindings(aor, contact, listener);
     }
 
     /// The message counts of a mailbox; `None` if nobody has set or published them.

@@ -1,10 +1,10 @@
-use super::{AccountsApi, BindingPage, BindingView, SettingsApi};
+use super::{AccountsApi, BindingPage, SettingsApi};
 use crate::server::{
-    CallView, ChangeReader, ChangeRequest, FailureView, Listed, Listing, PeerView, QueueView,
+    CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RemovalListener,
     Server, ServerStats,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
-use busyhour::{clock::Instant, runtime::Runtime};
+use busyhour::runtime::Runtime;
 use busyhour_store::{CallRecordQuery, CallRecordRow};
 use std::sync::Arc;
 
@@ -20,6 +20,21 @@ pub trait Backend: Send + Sync + 'static {
     /// All bindings of the addresses of record of `user`.
     fn bindings_of(&self, _user: &str) -> BindingPage {
         BindingPage::default()
+    }
+
+    /// The canonical address of record that a text names, if it is one of ours.
+    fn address_of_record(&self, _text: &str) -> Option<String> {
+        None
+    }
+
+    /// The bindings of a canonical address of record.
+    fn bindings_at(&self, _aor: &str) -> BindingPage {
+        BindingPage::default()
+    }
+
+    /// Removes those of its contacts that have this URI, or all of them.
+    fn remove_bindings(&self, _aor: &str, _contact: Option<&str>, listener: RemovalListener) {
+        listener(Ok(0));
     }
 
     /// Every queue.
@@ -87,11 +102,23 @@ impl Backend for Server {
     }
 
     fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
-        page(self.bindings(after, limit))
+        self.bindings(after, limit).into()
     }
 
     fn bindings_of(&self, user: &str) -> BindingPage {
-        page(self.bindings_of(user))
+        self.bindings_of(user).into()
+    }
+
+    fn address_of_record(&self, text: &str) -> Option<String> {
+        self.address_of_record(text)
+    }
+
+    fn bindings_at(&self, aor: &str) -> BindingPage {
+        self.bindings_at(aor).into()
+    }
+
+    fn remove_bindings(&self, aor: &str, contact: Option<&str>, listener: RemovalListener) {
+        self.remove_bindings(aor, contact, listener);
     }
 
     fn queues(&self) -> Vec<QueueView> {
@@ -141,31 +168,5 @@ impl Backend for Server {
 
     fn api(&self) -> Option<Arc<dyn SettingsApi>> {
         Some(Arc::new(self.clone()))
-    }
-}
-
-impl BindingView {
-    fn new(listed: &Listed, now: Instant) -> Self {
-        let Listed { aor, binding } = listed;
-        let contact = binding.contact.parts();
-        Self {
-            aor: aor.to_string(),
-            contact: contact.uri.to_string(),
-            q_milli: contact.q_milli,
-            call_id: contact.call_id.to_string(),
-            cseq: binding.lease.cseq,
-            source: contact.flow.remote.to_string(),
-            reachable: binding.contact.is_reachable(),
-            expires_in_seconds: (binding.expires_at - now).as_secs(),
-            user_agent: contact.user_agent.to_string(),
-        }
-    }
-}
-
-fn page(listing: Listing) -> BindingPage {
-    let view = |listed| BindingView::new(listed, listing.at);
-    BindingPage {
-        bindings: listing.bindings.iter().map(view).collect(),
-        next: listing.next.map(String::from),
     }
 }

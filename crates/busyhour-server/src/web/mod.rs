@@ -6,7 +6,7 @@
 //! | `/api/stats` | the snapshot as JSON |
 //! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
 //! | `/api/changes` | registrations, devices, mailboxes, hints and calls as they change, as server-sent events |
-//! | `/api/bindings` | registered contacts, a page at a time |
+//! | `/api/bindings`, `/api/bindings/AOR` | registered contacts: a page at a time, looked up, removed |
 //! | `/api/failures` | registrations that failed lately, and why |
 //! | `/api/queues`, `/api/timers`, `/api/topics`, `/api/subscriptions`, `/api/buffers`, `/api/workers`, `/api/stores`, `/api/alerts` | what the server holds at this moment, for `busyhour show` |
 //! | `/api/calls`, `/api/call-records` | calls that last; records of those that ended, as JSON or CSV |
@@ -40,6 +40,7 @@ mod local_socket;
 
 pub use access::Access;
 pub use api::accounts::AccountsApi;
+pub use api::bindings::{BindingPage, BindingView};
 pub use api::settings_api::SettingsApi;
 pub use backend::Backend;
 pub use graph::archives::Archives;
@@ -47,7 +48,6 @@ pub use graph::graphs::{GraphOptions, Graphs};
 pub use graph::pmcd_address::PmcdAddress;
 pub use graph::pmcd_source::PmcdSource;
 pub use local_socket::{LocalSocket, default_socket, socket_folders};
-pub use routes::{BindingPage, BindingView};
 pub use token::{Scope, Token};
 
 use axum::middleware;
@@ -199,6 +199,7 @@ async fn serve(
         .unwrap_or_default();
     let routes = routes::router(backend.clone(), sampler, load.clone())
         .merge(api::accounts::router(backend.clone()))
+        .merge(api::bindings::router(backend.clone()))
         .merge(api::failures::router(backend.clone()))
         .merge(api::call_records::router(backend.clone()))
         .merge(api::trace::router(backend.clone(), load.clone()))

@@ -10,7 +10,7 @@ use super::{
 };
 use axum::{
     Extension, Json, Router,
-    extract::{Query, State},
+    extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{
         Html, IntoResponse, Response, Sse,
@@ -18,41 +18,8 @@ use axum::{
     },
     routing::get,
 };
-use serde::{Deserialize, Serialize};
 use std::{convert::Infallible, sync::Arc};
 use tokio_stream::{self as stream, Stream, StreamExt, wrappers::BroadcastStream};
-
-/// A page of bindings, as `/api/bindings` gives it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct BindingPage {
-    /// The bindings; all those of an address of record are on the same page.
-    pub bindings: Vec<BindingView>,
-    /// Pass it as `after` for the next page; `None` on the last.
-    pub next: Option<String>,
-}
-
-/// One registered contact, as `/api/bindings` gives it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct BindingView {
-    /// Canonical address of record, such as `sip:alice@example.com`.
-    pub aor: String,
-    /// The contact URI as the device wrote it.
-    pub contact: String,
-    /// Preference in thousandths; `None` if the device gave none.
-    pub q_milli: Option<u16>,
-    /// Call-ID of the registration.
-    pub call_id: String,
-    /// CSeq of the last registration.
-    pub cseq: u32,
-    /// Where the registration came from.
-    pub source: String,
-    /// Whether messages reach the device, as far as the server knows.
-    pub reachable: bool,
-    /// Seconds until it runs out.
-    pub expires_in_seconds: u64,
-    /// The device's User-Agent.
-    pub user_agent: String,
-}
 
 /// The state that every handler can use.
 #[derive(Clone)]
@@ -68,7 +35,6 @@ pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc
         .route("/", get(dashboard))
         .route("/api/stats", get(stats))
         .route("/api/events", get(events))
-        .route("/api/bindings", get(bindings))
         .route("/metrics", get(prometheus))
         .route("/metrics/pcp", get(pcp))
         .route("/healthz", get(healthz))
@@ -111,28 +77,6 @@ async fn events(
     });
     let events = Sse::new(events).keep_alive(KeepAlive::default());
     events.into_response()
-}
-
-#[derive(Deserialize)]
-struct BindingQuery {
-    user: Option<String>,
-    after: Option<String>,
-    limit: Option<usize>,
-}
-
-async fn bindings(
-    State(shared): State<RouterState>,
-    Query(query): Query<BindingQuery>,
-) -> Response {
-    if let Some(user) = query.user {
-        return Json(shared.backend.bindings_of(&user)).into_response();
-    }
-    let limit = query.limit.unwrap_or(PAGE_LEN);
-    if !(1..=PAGE_LEN_MAX).contains(&limit) {
-        let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
-        return (StatusCode::BAD_REQUEST, message).into_response();
-    }
-    Json(shared.backend.bindings(query.after.as_deref(), limit)).into_response()
 }
 
 async fn prometheus(State(shared): State<RouterState>) -> Response {
@@ -184,6 +128,3 @@ fn queues_event(sample: &Sample) -> Option<Event> {
     let json = sample.queues_json.as_ref()?;
     Some(Event::default().event("queues").data(json))
 }
-
-const PAGE_LEN: usize = 1000;
-const PAGE_LEN_MAX: usize = 100_000;

@@ -1,10 +1,12 @@
 //! A command removes an account beside the running server, or while none runs: the
-//! account's bindings, publications and subscriptions end.
+//! account's bindings, publications and subscriptions end. Another one removes only what is
+//! registered.
 
 use crate::{
     phone::Phone,
     support::{Place, ServerProcess, busyhour, sipp::free_port, wait_until},
 };
+use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Write},
     net::SocketAddr,
@@ -110,6 +112,82 @@ fn a_realm_without_accounts_ends_no_registration() {
     );
 }
 
+#[test]
+fn a_registration_that_an_operator_ends_is_over_until_the_device_comes_again() {
+    let (place, address) = place();
+    let server = serve(&place, address);
+    let (alice, bob) = (Phone::at("127.0.0.9:0"), Phone::at("127.0.0.10:0"));
+    take_all(&alice, &bob, address);
+    let shown: Value = serde_json::from_str(&server.get("/api/bindings/alice")).expect("JSON");
+    assert_eq!(shown["bindings"][0]["aor"], "sip:alice@example.com");
+    assert_eq!(shown["bindings"][0]["transport"], "udp");
+    let done = unregister(&place, &["alice"]);
+    assert_eq!(done, Ok("alice: 1 contact removed\n".to_owned()));
+    bob.hear_all(&["NOTIFY ", "<basic>closed</basic>"]);
+    server.wait_for_log("reason=\"an operator removed it\" aor=\"sip:alice@example.com\"");
+    assert_eq!(server.stat("/registrar/removed"), 1);
+    assert_eq!(server.stat("/registrar/binding_count"), 0);
+    let again = unregister(&place, &["sip:alice@EXAMPLE.com"]).unwrap_err();
+    assert!(
+        again.contains("nothing is registered as sip:alice@example.com"),
+        "{again}"
+    );
+    let odd = unregister(&place, &["alice@example.org"]).unwrap_err();
+    assert!(
+        odd.contains("`alice@example.org` is no address of record"),
+        "{odd}"
+    );
+    // A late duplicate of the registration does not bring the contact back, even after a
+    // restart.
+    server.kill();
+    let server = serve(&place, address);
+    alice.prove(&alice.register("alice"), "alice", address);
+    assert_eq!(server.stat("/registrar/binding_count"), 0);
+    let next = alice.register("alice").replace("CSeq: 1 ", "CSeq: 2 ");
+    let next = next.replace("branch=z9hG4bK", "branch=z9hG4bKnext");
+    alice.prove(&next, "alice", address);
+    bob.hear_all(&["NOTIFY ", "<basic>open</basic>"]);
+    assert_eq!(server.stat("/registrar/binding_count"), 1);
+}
+
+#[test]
+fn an_operator_ends_one_of_two_contacts() {
+    let (place, address) = place();
+    let server = serve(&place, address);
+    let alice = Phone::at("127.0.0.9:0");
+    let both = "Contact: <sip:desk@192.0.2.1>;q=0.5, <sip:car@192.0.2.2;ob>\r\nPath: <sip:e@192.0.2.3;lr>\r\n";
+    let both = format!("{both}Supported: path\r\n");
+    let register = alice.request("REGISTER", "sip:example.com", "alice", &both);
+    alice.prove(&register, "alice", address);
+    let other = unregister(&place, &["alice", "--contact", "sip:desk@192.0.2.9"]).unwrap_err();
+    assert!(
+        other.contains("sip:alice@example.com has no contact sip:desk@192.0.2.9"),
+        "{other}"
+    );
+    let done = unregister(&place, &["alice", "--contact", "sip:car@192.0.2.2;OB"]);
+    assert_eq!(done, Ok("alice: 1 contact removed\n".to_owned()));
+    let page: Value =
+        serde_json::from_str(&server.get("/api/bindings/alice@example.com")).expect("JSON");
+    let left = page["bindings"].as_array().expect("a list");
+    assert_eq!(left.len(), 1, "{page}");
+    assert_eq!(left[0]["contact"], "sip:desk@192.0.2.1");
+    assert_eq!(left[0]["q_milli"], 500);
+    assert_eq!(left[0]["path"], "<sip:e@192.0.2.3;lr>");
+}
+
+/// What `busyhour device unregister …` says, or why it fails.
+fn unregister(place: &Place, words: &[&str]) -> Result<String, String> {
+    let mut command: Command = busyhour();
+    command.args(["device", "unregister"]).args(words);
+    place.keep_sockets_here(&mut command);
+    let output = command.output().expect("a program");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    match output.status.success() {
+        true => Ok(text(output.stdout)),
+        false => Err(text(output.stderr)),
+    }
+}
+
 /// A place with the accounts of alice and bob in its database, and an address
 /// for the server.
 fn place() -> (Place, SocketAddr) {
@@ -125,6 +203,7 @@ fn serve(place: &Place, address: SocketAddr) -> ServerProcess {
 
 fn command(place: &Place, address: SocketAddr) -> Command {
     let mut command = busyhour();
+    place.keep_sockets_here(&mut command);
     let (address, any) = (address.to_string(), "127.0.0.1:0");
     command.args(["serve", "--sip-listen", &address, "--sip-tcp", any]);
     command.args(["--iax2-listen", any, "--http-listen", any]);

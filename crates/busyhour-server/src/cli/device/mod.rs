@@ -7,6 +7,7 @@ mod password;
 mod remove;
 mod server;
 mod show;
+mod unregister;
 
 use super::{
     Failure,
@@ -37,6 +38,7 @@ enum DeviceAction {
     List(list::ListDevices),
     Show(show::ShowAccount),
     Remove(remove::RemoveDevices),
+    Unregister(unregister::Unregister),
     Import(import::Import),
 }
 
@@ -53,6 +55,7 @@ impl DeviceCommand {
             DeviceAction::List(command) => command.run(),
             DeviceAction::Show(command) => command.run(),
             DeviceAction::Remove(command) => command.run(),
+            DeviceAction::Unregister(command) => command.run(),
             DeviceAction::Import(command) => command.run(),
         }
     }
@@ -186,6 +189,7 @@ Examples:
   busyhour device import devices.csv         user,password,iax2,max_contacts,mailbox,hints
   busyhour device list --json | jq -r '.devices[].user'
   busyhour device remove alice
+  busyhour device unregister bob             ends what is registered; the account stays
 
 A server that runs on the same store notices changes within about a second. Every command
 names the store that it used. No command creates a store without --create.

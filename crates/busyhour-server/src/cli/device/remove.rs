@@ -33,6 +33,7 @@ impl RemoveDevices {
 }
 
 const AFTER_HELP: &str = "\
-A device that is registered stays so until its registration expires.
+What they have registered, published and subscribed to ends within about a second in a server
+that runs. To end a registration and keep the account, use `busyhour device unregister`.
 
 Exit codes: 0 all removed, 1 one was not there, 2 wrong usage.";

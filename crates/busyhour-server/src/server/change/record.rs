@@ -28,7 +28,7 @@ pub(in crate::server) enum RegistrationEvent {
     Unregistered,
     /// A contact was not registered again in time.
     Expired,
-    /// The account is gone.
+    /// The account is gone, or an operator removed the contact.
     Deactivated,
     /// A contact is not reached any more.
     Unreachable,

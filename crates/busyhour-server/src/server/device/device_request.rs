@@ -1,5 +1,6 @@
 //! What devices take in their turn.
 
+use super::removal::Removal;
 use crate::server::sip::{inbound_request::InboundRequest, transactions::TransactionKey};
 use busyhour::clock::Instant;
 use busyhour_iax2::CallId;
@@ -14,12 +15,13 @@ pub(in crate::server) struct Iax2InboundRequest {
     pub(in crate::server) arrived_at: Instant,
 }
 
-/// A registration by either protocol, or a PUBLISH.
+/// A registration by either protocol, a PUBLISH, or the removal of contacts by an operator.
 #[derive(Debug)]
 pub(in crate::server) enum DeviceRequest {
     Sip(Box<InboundRequest>),
     Publish(Box<InboundRequest>),
     Iax2(Box<Iax2InboundRequest>),
+    Remove(Box<Removal>),
 }
 
 /// Names a request after it has gone.
@@ -27,6 +29,7 @@ pub(in crate::server) enum DeviceRequest {
 pub(in crate::server) enum RequestId {
     Sip(TransactionKey),
     Iax2(CallId),
+    Remove,
 }
 
 impl DeviceRequest {
@@ -34,22 +37,17 @@ impl DeviceRequest {
         match self {
             Self::Sip(inbound) | Self::Publish(inbound) => RequestId::Sip(inbound.transaction),
             Self::Iax2(inbound) => RequestId::Iax2(inbound.call),
+            Self::Remove(_) => RequestId::Remove,
         }
     }
 
-    /// Which way it came.
-    pub(in crate::server) fn flow(&self) -> Flow {
+    /// Which way it came, and by which protocol, as the log names it; `None` for what no
+    /// device has sent.
+    pub(in crate::server) fn way(&self) -> Option<(Flow, &'static str)> {
         match self {
-            Self::Sip(inbound) | Self::Publish(inbound) => inbound.flow,
-            Self::Iax2(inbound) => inbound.registration.flow,
-        }
-    }
-
-    /// Its protocol, as the log names it.
-    pub(in crate::server) fn protocol(&self) -> &'static str {
-        match self {
-            Self::Sip(_) | Self::Publish(_) => "sip",
-            Self::Iax2(_) => "iax2",
+            Self::Sip(inbound) | Self::Publish(inbound) => Some((inbound.flow, "sip")),
+            Self::Iax2(inbound) => Some((inbound.registration.flow, "iax2")),
+            Self::Remove(_) => None,
         }
     }
 
@@ -57,6 +55,7 @@ impl DeviceRequest {
         match self {
             Self::Sip(inbound) | Self::Publish(inbound) => inbound.arrived_at,
             Self::Iax2(inbound) => inbound.arrived_at,
+            Self::Remove(removal) => removal.arrived_at,
         }
     }
 }

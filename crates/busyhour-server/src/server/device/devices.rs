@@ -110,6 +110,11 @@ impl Devices {
         self.shard(hash).find(hash, aor)
     }
 
+    /// What a device with this address of record is found by.
+    pub(super) fn hash(&self, aor: &str) -> u64 {
+        self.hasher.hash_one(aor)
+    }
+
     /// The device of a stored binding, made even where the table is full.
     pub(super) fn reopen(&self, aor: Box<str>, context: &Arc<DeviceContext>) -> Arc<Device> {
         let hash = self.hasher.hash_one(&*aor);
@@ -230,16 +235,19 @@ impl DeviceContext {
         aor: &str,
         device_request: DeviceRequest,
     ) {
-        let holder = self
-            .table
-            .holders
-            .of(device_request.flow().remote.ip(), Some(user_of(aor)));
+        let (flow, account) = match &device_request {
+            // What has left the table has no contacts.
+            DeviceRequest::Remove(removal) => return self.conclude_removal(removal, Ok(0)),
+            DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
+                (inbound.flow, user_of(aor))
+            }
+            DeviceRequest::Iax2(inbound) => (inbound.registration.flow, user_of(aor)),
+        };
+        let holder = self.table.holders.of(flow.remote.ip(), Some(account));
         match self.open(aor, holder) {
             Ok(device) => self.push_to_device(&device, device_request),
             Err(excess) => {
-                let refusal =
-                    self.responder
-                        .no_room(excess, device_request.flow(), Some(user_of(aor)));
+                let refusal = self.responder.no_room(excess, flow, Some(account));
                 self.reject_or_drop_request(&device_request, &refusal);
             }
         }

@@ -21,6 +21,12 @@ impl DeviceContext {
         self.page(&devices, usize::MAX)
     }
 
+    /// The valid bindings of one address of record.
+    pub(in crate::server) fn bindings_at(&self, aor: &str) -> Listing {
+        let device = self.table.find(aor);
+        self.page(device.as_slice(), usize::MAX)
+    }
+
     fn page(&self, devices: &[Arc<Device>], limit: usize) -> Listing {
         let mut page = Listing {
             at: self.clock.now(),

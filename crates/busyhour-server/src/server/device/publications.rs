@@ -1,8 +1,8 @@
 //! What a device publishes about itself, in turn with its registrations.
 
 use super::{
-    Device, DeviceInner, Draft, Pending, compositor::PublicationDraft,
-    device_context::DeviceContext, device_request::DeviceRequest, end_of_life,
+    Device, DeviceInner, Pending, compositor::PublicationDraft, device_context::DeviceContext,
+    device_request::DeviceRequest, draft::Draft, end_of_life,
 };
 use crate::server::sip::{inbound_request::InboundRequest, responder::answer_flow};
 use busyhour::clock::Instant;

@@ -6,7 +6,7 @@
 //! §4.5), which makes the contact reachable again.
 
 use super::device_context::DeviceContext;
-use super::{Device, DeviceInner, Draft};
+use super::{Device, DeviceInner};
 use crate::server::change::record::RegistrationEvent;
 use busyhour::clock::Instant;
 use busyhour_registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored};
@@ -82,9 +82,9 @@ impl Device {
         is_reachable: bool,
     ) {
         if let Some(pending) = &mut state.pending
-            && let Draft::Registration(draft) = &mut pending.draft
+            && let Some(bindings) = pending.draft.bindings_mut()
         {
-            draft.bindings.set_reachable(flow, is_reachable);
+            bindings.set_reachable(flow, is_reachable);
         }
         if !state.bindings.set_reachable(flow, is_reachable) {
             return;

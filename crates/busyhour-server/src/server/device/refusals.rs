@@ -4,6 +4,7 @@
 use super::{
     device_context::DeviceContext,
     device_request::{DeviceRequest, RequestId},
+    removal::RemovalError,
 };
 use crate::server::sip::transactions::TransactionKey;
 use busyhour_iax2::RequestOutcome;
@@ -36,12 +37,19 @@ impl DeviceContext {
                 self.responder.reject_or_drop(inbound, refusal)
             }
             DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
+            DeviceRequest::Remove(removal) => {
+                self.conclude_removal(removal, Err(RemovalError::Busy));
+            }
         }
     }
 
     /// Refuses a request whose account was removed after the request was admitted.
     pub(super) fn refuse_request(&self, device_request: &DeviceRequest) {
         let refusal = Refusal::Forbidden("No Such Account Any More");
+        if let DeviceRequest::Remove(removal) = device_request {
+            // Its contacts end with the account.
+            return self.conclude_removal(removal, Ok(0));
+        }
         let (DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound)) = device_request else {
             self.log.counters.forbidden.increment();
             if let RequestId::Iax2(call) = device_request.id() {
@@ -67,6 +75,9 @@ impl DeviceContext {
                 self.responder.fail(inbound)
             }
             DeviceRequest::Iax2(_) => self.abandon_request(device_request.id()),
+            DeviceRequest::Remove(removal) => {
+                self.conclude_removal(removal, Err(RemovalError::Store));
+            }
         }
     }
 
@@ -75,6 +86,8 @@ impl DeviceContext {
         match device_request {
             RequestId::Sip(transaction) => self.responder.abandon(transaction),
             RequestId::Iax2(call) => self.iax2.conclude(&call, &RequestOutcome::Failed),
+            // Its listener learns that it was dropped.
+            RequestId::Remove => {}
         }
     }
 }

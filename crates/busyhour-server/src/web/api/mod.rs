@@ -2,6 +2,7 @@
 //! at this moment, and of what changes.
 
 pub(in crate::web) mod accounts;
+pub(in crate::web) mod bindings;
 pub(in crate::web) mod failures;
 pub(in crate::web) mod call_records;
 pub(in crate::web) mod live;

@@ -1,6 +1,6 @@
-use crate::server::{QueueView, ServerStats};
+use crate::server::{QueueView, RemovalListener, ServerStats};
 use crate::web::{
-    Access, AccountsApi, Backend,
+    Access, AccountsApi, Backend, BindingPage,
     connection::{in_progress::InProgress, load::Load},
 };
 use busyhour::{
@@ -232,12 +232,24 @@ impl Backend for Charted {
         }
     }
 
-    fn bindings(&self, after: Option<&str>, limit: usize) -> crate::web::BindingPage {
+    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
         self.backend.bindings(after, limit)
     }
 
-    fn bindings_of(&self, user: &str) -> crate::web::BindingPage {
+    fn bindings_of(&self, user: &str) -> BindingPage {
         self.backend.bindings_of(user)
+    }
+
+    fn address_of_record(&self, text: &str) -> Option<String> {
+        self.backend.address_of_record(text)
+    }
+
+    fn bindings_at(&self, aor: &str) -> BindingPage {
+        self.backend.bindings_at(aor)
+    }
+
+    fn remove_bindings(&self, aor: &str, contact: Option<&str>, listener: RemovalListener) {
+        self.backend.remove_bindings(aor, contact, listener);
     }
 
     fn queues(&self) -> Vec<QueueView> {

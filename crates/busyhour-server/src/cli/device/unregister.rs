@@ -1,0 +1,59 @@
+use super::{Failure, say};
+use crate::cli::{running_server::RunningServer, which_server::WhichServer};
+use clap::Args;
+use serde_json::Value;
+
+/// End registrations of a device in the running server
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Unregister {
+    /// Its address of record, or its user name in the first domain
+    #[arg(value_name = "ADDRESS")]
+    address: String,
+
+    /// Only the contact with this URI, as `busyhour show bindings` lists it
+    #[arg(long, value_name = "URI")]
+    contact: Option<String>,
+
+    #[command(flatten)]
+    which: WhichServer,
+}
+
+impl Unregister {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let server = self.which.named().map_or_else(RunningServer::find, Ok);
+        let server = server.map_err(Failure::running)?;
+        let answer = server.delete(&self.path()).map_err(Failure::running)?;
+        let answer: Value = serde_json::from_str(&answer).map_err(Failure::running)?;
+        let removed = &answer["removed"];
+        let contacts = if *removed == 1 { "contact" } else { "contacts" };
+        say(format_args!(
+            "{}: {removed} {contacts} removed",
+            self.address
+        ))
+    }
+
+    fn path(&self) -> String {
+        let escaped = |text: &str| -> String {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            let escape = |byte| match is_plain(byte) {
+                true => char::from(byte).to_string(),
+                false => format!("%{byte:02X}"),
+            };
+            text.bytes().map(escape).collect()
+        };
+        let contact = self.contact.as_deref().map(escaped);
+        let query = contact.map_or(String::new(), |contact| format!("?contact={contact}"));
+        format!("/api/bindings/{}{query}", escaped(&self.address))
+    }
+}
+
+const AFTER_HELP: &str = "\
+Watchers are told at once. The account stays: a device that registers again is registered. To keep it out, remove its
+account with `busyhour device remove`.
+
+Examples:
+  busyhour device unregister alice
+  busyhour device unregister sip:alice@example.com --contact sip:alice@192.0.2.7:5060
+
+Exit codes: 0 removed, 1 nothing is registered there or no server answers, 2 wrong usage.";

@@ -1,0 +1,178 @@
+//! Registered contacts over HTTP: listed a page at a time, looked up by address of record,
+//! removed.
+
+use crate::{
+    server::{Listed, Listing, RemovalError},
+    web::Backend,
+};
+use axum::{
+    Json, Router,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use busyhour::clock::Instant;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// A page of bindings, as `/api/bindings` gives it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct BindingPage {
+    /// The bindings; all those of an address of record are on the same page.
+    pub bindings: Vec<BindingView>,
+    /// Pass it as `after` for the next page; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// One registered contact, as `/api/bindings` gives it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BindingView {
+    /// Canonical address of record, such as `sip:alice@example.com`.
+    pub aor: String,
+    /// The contact URI as the device wrote it.
+    pub contact: String,
+    /// The other parameters of its Contact, such as `;+sip.instance="<urn:uuid:…>"`.
+    pub parameters: String,
+    /// Preference in thousandths; `None` if the device gave none.
+    pub q_milli: Option<u16>,
+    /// The values of Path, which a request for the contact needs as its Route (RFC 3327).
+    pub path: String,
+    /// Call-ID of the registration.
+    pub call_id: String,
+    /// CSeq of the last registration.
+    pub cseq: u32,
+    /// `udp`, `tcp` or `tls`: how the registration came.
+    pub transport: &'static str,
+    /// Where the registration came from.
+    pub source: String,
+    /// Whether messages reach the device, as far as the server knows.
+    pub reachable: bool,
+    /// Seconds until it runs out.
+    pub expires_in_seconds: u64,
+    /// The device's User-Agent.
+    pub user_agent: String,
+}
+
+impl From<Listing> for BindingPage {
+    fn from(listing: Listing) -> Self {
+        let view = |listed| BindingView::new(listed, listing.at);
+        Self {
+            bindings: listing.bindings.iter().map(view).collect(),
+            next: listing.next.map(String::from),
+        }
+    }
+}
+
+impl BindingView {
+    fn new(listed: &Listed, now: Instant) -> Self {
+        let Listed { aor, binding } = listed;
+        let contact = binding.contact.parts();
+        Self {
+            aor: aor.to_string(),
+            contact: contact.uri.to_string(),
+            parameters: contact.parameters.to_string(),
+            q_milli: contact.q_milli,
+            path: contact.path.to_string(),
+            call_id: contact.call_id.to_string(),
+            cseq: binding.lease.cseq,
+            transport: contact.flow.transport.parameter(),
+            source: contact.flow.remote.to_string(),
+            reachable: binding.contact.is_reachable(),
+            expires_in_seconds: (binding.expires_at - now).as_secs(),
+            user_agent: contact.user_agent.to_string(),
+        }
+    }
+}
+
+/// The routes below `/api/bindings`.
+pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
+    Router::new()
+        .route("/api/bindings", get(list))
+        .route("/api/bindings/{aor}", get(show).delete(remove))
+        .with_state(backend)
+}
+
+#[derive(Deserialize)]
+struct ListQuery {
+    user: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn list(State(backend): State<Arc<dyn Backend>>, Query(query): Query<ListQuery>) -> Response {
+    if let Some(user) = query.user {
+        return Json(backend.bindings_of(&user)).into_response();
+    }
+    let limit = query.limit.unwrap_or(PAGE_LEN);
+    if !(1..=PAGE_LEN_MAX).contains(&limit) {
+        let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
+        return (StatusCode::BAD_REQUEST, message).into_response();
+    }
+    Json(backend.bindings(query.after.as_deref(), limit)).into_response()
+}
+
+async fn show(State(backend): State<Arc<dyn Backend>>, Path(name): Path<String>) -> Response {
+    let Some(aor) = backend.address_of_record(&name) else {
+        return no_address(&name);
+    };
+    let page = backend.bindings_at(&aor);
+    match page.bindings.is_empty() {
+        true => none_there(&aor, None),
+        false => Json(page).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct RemoveQuery {
+    contact: Option<String>,
+}
+
+/// Answers when the removal is durable.
+async fn remove(
+    State(backend): State<Arc<dyn Backend>>,
+    Path(name): Path<String>,
+    Query(query): Query<RemoveQuery>,
+) -> Response {
+    #[derive(Serialize)]
+    struct Removed {
+        removed: u64,
+    }
+    let Some(aor) = backend.address_of_record(&name) else {
+        return no_address(&name);
+    };
+    let contact = query.contact.as_deref();
+    let (told, mut outcome) = mpsc::channel(1);
+    // The client may be gone.
+    let listener = Arc::new(move |outcome| {
+        let _ = told.try_send(outcome);
+    });
+    backend.remove_bindings(&aor, contact, listener);
+    match outcome.recv().await {
+        Some(Ok(0)) => none_there(&aor, contact),
+        Some(Ok(removed)) => Json(Removed { removed }).into_response(),
+        Some(Err(error @ (RemovalError::Busy | RemovalError::Store))) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
+        }
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the server ends\n").into_response(),
+    }
+}
+
+fn no_address(name: &str) -> Response {
+    let message = format!(
+        "`{name}` is no address of record of this server: give one such as sip:alice@example.com\n"
+    );
+    (StatusCode::NOT_FOUND, message).into_response()
+}
+
+fn none_there(aor: &str, contact: Option<&str>) -> Response {
+    let message = match contact {
+        Some(contact) => format!("{aor} has no contact {contact}\n"),
+        None => format!("nothing is registered as {aor}\n"),
+    };
+    (StatusCode::NOT_FOUND, message).into_response()
+}
+
+const PAGE_LEN: usize = 1000;
+const PAGE_LEN_MAX: usize = 100_000;
