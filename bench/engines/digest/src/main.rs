@@ -4,6 +4,7 @@
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::{Arc, Barrier},
     time::{Duration, Instant},
 };
 
@@ -99,14 +100,26 @@ fn add(sum: &mut DigestSum, first: u64, rendering: &Rendering) {
     }
 }
 
-/// The threads besides the calling one.
+/// The threads besides the calling one. They run before it returns: that they start is
+/// no cost of a digest, since a server's pool has started long before.
 fn pool_beside_caller(threads: usize) -> Option<TaskPool> {
     let count = threads - 1;
+    if count == 0 {
+        return None;
+    }
     let pool = TaskPool::builder()
         .workers(count)
         .minimum(count)
         .maximum(count);
-    (count > 0).then(|| pool.build().expect("a pool of this size"))
+    let pool = pool.build().expect("a pool of this size");
+    let all_run = Arc::new(Barrier::new(threads));
+    for _ in 0..count {
+        let all_run = Arc::clone(&all_run);
+        let push = pool.push(move || drop(all_run.wait()));
+        push.expect("a pool that takes tasks");
+    }
+    all_run.wait();
+    Some(pool)
 }
 
 /// The first `count` series, by name, then by instance.

@@ -356,4 +356,4 @@ pub(crate) fn first_after(marks: &[u64], time: u64) -> Option<u64> {
 /// Reading a chunk is work for one thread at a time. With fewer wanted values a chunk than
 /// one in so many bytes, threads hand the reading to each other more often than they
 /// decode side by side, and two take longer than one (README.md, "One pass, many threads").
-const DENSE_BYTES_PER_SAMPLE: u64 = 1024;
+const DENSE_BYTES_PER_SAMPLE: u64 = 160;
