@@ -28,7 +28,18 @@ impl Kamailio {
         busyhour: SocketAddr,
         own: SocketAddr,
     ) -> Self {
-        let folder = place.path("kamailio");
+        Self::with(place, address, busyhour, own, "disable_tcp=yes\n")
+    }
+
+    /// The same with these lines about connections.
+    pub fn with(
+        place: &Place,
+        address: SocketAddr,
+        busyhour: SocketAddr,
+        own: SocketAddr,
+        connections: &str,
+    ) -> Self {
+        let folder = place.path(&format!("kamailio{}", address.port()));
         let database = folder.join("db");
         fs::create_dir_all(&database).expect("a writable folder");
         for table in ["version", "pua"] {
@@ -44,12 +55,13 @@ impl Kamailio {
             .replace("%HERE%", &address.to_string())
             .replace("%FOLDER%", &folder.display().to_string())
             .replace("%BUSYHOUR%", &busyhour.to_string())
-            .replace("%OWN%", &own.to_string());
+            .replace("%OWN%", &own.to_string())
+            .replace("%CONNECTIONS%", connections);
         let configuration = folder.join("kamailio.cfg");
         fs::write(&configuration, text).expect("a writable folder");
         let log = folder.join("log");
         let child = Command::new("kamailio")
-            .args(["-DD", "-E", "-m", "32", "-M", "4"])
+            .args(["-DD", "-E", "-m", "64", "-M", "8"])
             .arg("-f")
             .arg(configuration)
             .arg("-Y")

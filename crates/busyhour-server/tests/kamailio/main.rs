@@ -7,6 +7,9 @@ mod phone;
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/authority.rs"]
+mod authority;
+mod connections;
 mod kamailio;
 mod telephone;
 

@@ -1,5 +1,7 @@
 //! SIP over connections: the state machine alone, real sockets, and TLS.
 
+#[path = "../support/authority.rs"]
+mod authority;
 mod client;
 #[path = "../support/exchange.rs"]
 mod exchange;

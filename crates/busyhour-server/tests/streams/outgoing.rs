@@ -1,16 +1,14 @@
 //! Connections that the server makes, to peers and to telephones that have ended theirs.
 
 use crate::{
+    authority::Authority,
     client::{Client, connect, ok},
     peers::invite,
     site::{Bob, Made, Site, proven, respond, self_signed, status},
 };
 use busyhour_server::server::{CertificateFingerprint, PeerConfig};
 use busyhour_sip::Transport;
-use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, CertifiedKey, DnType, IsCa,
-    KeyPair, SanType,
-};
+use rcgen::{Certificate, SanType};
 use rustls::{
     RootCertStore, ServerConfig, ServerConnection, StreamOwned,
     crypto::ring,
@@ -21,7 +19,6 @@ use sha2::{Digest, Sha256};
 use socket2::SockRef;
 use std::{
     net::{SocketAddr, TcpListener, TcpStream},
-    ops::Deref,
     sync::Arc,
     time::Duration,
 };
@@ -81,36 +78,6 @@ fn peer(addresses: &[String]) -> PeerConfig {
 
 fn call(bob: &mut Bob) -> String {
     bob.ask("INVITE", "sip:0123@example.com", "sip:0123@example.com")
-}
-
-/// An authority, and those for whom it vouches.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Deref for Authority {
-    type Target = Certificate;
-
-    fn deref(&self) -> &Certificate {
-        self.0.as_ref()
-    }
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "authority");
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn vouch(&self, name: SanType) -> Made {
-        let mut params = CertificateParams::default();
-        params.subject_alt_names = vec![name];
-        let signing_key = KeyPair::generate().unwrap();
-        let cert = params.signed_by(&signing_key, &self.0).unwrap();
-        CertifiedKey { cert, signing_key }
-    }
 }
 
 fn dns(name: &str) -> SanType {
