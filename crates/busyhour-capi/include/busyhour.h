@@ -1186,7 +1186,7 @@ enum bh_result bh_timer_queue_hold_due(struct bh_timer_queue *queue,
 // The deadline of the earliest entry; `UINT64_MAX` if there is none, and for NULL.
 uint64_t bh_timer_queue_next_deadline(const struct bh_timer_queue *queue);
 
-// An entry and its deadline; `BH_NOT_FOUND` if it has left. Both outputs may be NULL.
+// An entry and its deadline, `UINT64_MAX` while it is held; `BH_NOT_FOUND` if it has left. Both outputs may be NULL.
 enum bh_result bh_timer_queue_get(const struct bh_timer_queue *queue,
                                   uint64_t handle,
                                   void **out_entry,

@@ -155,7 +155,7 @@ pub extern "C" fn bh_timer_queue_next_deadline(queue: *const bh_timer_queue) -> 
     })
 }
 
-/// An entry and its deadline; `BH_NOT_FOUND` if it has left. Both outputs may be NULL.
+/// An entry and its deadline, `UINT64_MAX` while it is held; `BH_NOT_FOUND` if it has left. Both outputs may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_timer_queue_get(
     queue: *const bh_timer_queue,
@@ -166,12 +166,10 @@ pub extern "C" fn bh_timer_queue_get(
     guard(|| {
         let queue = &borrow(queue, "queue")?.queue;
         let handle = QueueHandle::from_bits(handle);
-        let (entry, deadline) = queue
-            .get(handle)
-            .zip(queue.deadline(handle))
-            .ok_or_else(gone)?;
+        let entry = queue.get(handle).ok_or_else(gone)?;
+        let deadline = queue.deadline(handle);
         Out::optional(out_entry).write(*entry);
-        Out::optional(out_deadline_ns).write(deadline.as_nanos());
+        Out::optional(out_deadline_ns).write(deadline.map_or(u64::MAX, Instant::as_nanos));
         Ok(())
     })
 }

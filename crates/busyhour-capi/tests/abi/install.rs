@@ -83,14 +83,37 @@ fn no_file_names_the_folder_that_it_was_staged_in() {
     }
 }
 
-#[test]
-fn the_library_has_the_functions_of_the_header_and_no_other_symbol() {
-    let header = fs::read_to_string(format!("{CRATE}/include/busyhour.h")).unwrap();
+fn header(name: &str) -> String {
+    fs::read_to_string(format!("{CRATE}/include/{name}")).unwrap()
+}
+
+/// The functions that `busyhour.h` declares.
+fn declared() -> BTreeSet<String> {
+    let header = header("busyhour.h");
     let functions = header.split("extern \"C\" {").nth(1).unwrap();
-    let declared: BTreeSet<String> = functions
+    functions
         .lines()
         .filter(|line| !line.starts_with([' ', '/', '#', '}']))
         .filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_header_for_cpp_uses_every_function() {
+    let cpp = header("busyhour.hpp");
+    let words: BTreeSet<&str> = cpp
+        .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+        .collect();
+    let mut functions = declared();
+    functions.retain(|name| !words.contains(name.as_str()));
+    assert_eq!(functions, BTreeSet::new());
+}
+
+#[test]
+fn the_library_has_the_functions_of_the_header_and_no_other_symbol() {
+    let declared: BTreeSet<String> = declared()
+        .iter()
         .map(|name| format!("{name}@@BUSYHOUR_0"))
         .collect();
     let library = folder().join("libbusyhour.so");

@@ -81,6 +81,10 @@ static void hold(bh_timer_queue *queue) {
   }
   OK(bh_timer_queue_hold_due(queue, now, &due, &handle));
   CHECK(due.entry == entry && due.deadline_ns == entry->deadline && handle == entry->handle);
+  void *found;
+  uint64_t deadline;
+  OK(bh_timer_queue_get(queue, handle, &found, &deadline));
+  CHECK(found == entry && deadline == UINT64_MAX);
   entry->waits = false;
   struct entry *next = earliest();
   CHECK(bh_timer_queue_next_deadline(queue) == (next ? next->deadline : UINT64_MAX));
