@@ -13,12 +13,17 @@ pub fn compile(source: &str) -> PathBuf {
 
 /// Compiles a C or C++ file, with warnings as errors.
 pub fn compile_file(source: &Path) -> PathBuf {
-    compile_into("bin", source, &[])
+    compile_into("bin", source, &["-O1"])
 }
 
 /// A program of `tests/c` with further files or libraries.
 pub fn compile_with(source: &str, more: &[&str]) -> PathBuf {
-    compile_into("bin", &Path::new(CRATE).join("tests/c").join(source), more)
+    let flags: Vec<&str> = ["-O1"].iter().chain(more).copied().collect();
+    compile_into(
+        "bin",
+        &Path::new(CRATE).join("tests/c").join(source),
+        &flags,
+    )
 }
 
 /// With AddressSanitizer and UBSan, which see the stack and the globals of the program, as valgrind does not.
@@ -26,7 +31,8 @@ pub fn compile_sanitized(source: &str) -> PathBuf {
     compile_sanitized_with(source, &[])
 }
 
-/// The same, with further files or libraries.
+/// The same, with further files, libraries or options. It is not optimised, which would take the compiler twice as long and
+/// hide faults from the sanitizers.
 pub fn compile_sanitized_with(source: &str, more: &[&str]) -> PathBuf {
     let source = Path::new(CRATE).join("tests/c").join(source);
     let mut flags = vec!["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
@@ -38,6 +44,7 @@ fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let program = scratch(folder_name).join(name.replace('.', "-"));
     let is_cpp = source.extension().is_some_and(|ending| ending == "cpp");
+    // Line numbers are enough to say where.
     let (compiler, standard) = match is_cpp {
         true => ("c++", "-std=c++17"),
         false => ("cc", "-std=c11"),
@@ -47,8 +54,7 @@ fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
         .args([
             standard,
             "-D_GNU_SOURCE",
-            "-g",
-            "-O1",
+            "-g1",
             "-Wall",
             "-Wextra",
             "-Werror",
@@ -66,8 +72,16 @@ fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
 
 /// Compiles a program, and runs it under valgrind and with the sanitizers; it must end with code 0.
 pub fn check(source: &str) {
-    run(&mut under_valgrind(&compile(source), &[]));
-    run(&mut bounded(&compile_sanitized(source), &[]));
+    check_with(source, &[], &[]);
+}
+
+/// The same, with further files or options for each of the two.
+pub fn check_with(source: &str, plain: &[&str], sanitized: &[&str]) {
+    run(&mut under_valgrind(&compile_with(source, plain), &[]));
+    run(&mut bounded(
+        &compile_sanitized_with(source, sanitized),
+        &[],
+    ));
 }
 
 /// A program that is ended, and fails, if it hangs.
