@@ -97,6 +97,7 @@ pub fn bounded(program: &Path, arguments: &[&str]) -> Command {
 pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     let mut valgrind = bounded(Path::new("valgrind"), &["--quiet", "--error-exitcode=99"]);
     valgrind
+        .env("BUSYHOUR_TEST_DIVISOR", "5")
         .args(["--leak-check=full", "--num-callers=30"])
         .args([
             "--show-leak-kinds=definite",

@@ -55,6 +55,12 @@ static inline void count_run(void *data) {
   atomic_fetch_add(&ran, 1);
 }
 
+/* So many rounds; a part of them under valgrind, where each takes thirty times as long. */
+static inline int rounds(int count) {
+  const char *divisor = getenv("BUSYHOUR_TEST_DIVISOR");
+  return divisor ? count / atoi(divisor) : count;
+}
+
 /* Waits until a number has a value; a test that waits for ever is ended by who runs it. */
 static inline void await(atomic_long *number, long value) {
   for (long spin = 0; atomic_load(number) != value; spin++) {

@@ -73,7 +73,7 @@ static void attributes(void) {
   bh_attribute_free(by_element);
   bh_attribute_free(by_name);
   atomic_store(&computed, 0);
-  for (int i = 0; i < STEPS; i++) {
+  for (int i = 0; i < rounds(STEPS); i++) {
     uint32_t state = (uint32_t)random_below(STATES);
     publish(topic, (long)random_below(LINES), state);
     expected[state]++;

@@ -117,7 +117,7 @@ static void refused(bh_timer_queue *queue) {
 int main(void) {
   bh_timer_queue *queue;
   OK(bh_timer_queue_new(&queue));
-  for (int i = 0; i < STEPS; i++) {
+  for (int i = 0; i < rounds(STEPS); i++) {
     struct entry *entry = &entries[random_below(ENTRIES_MAX)];
     switch (random_below(7)) {
       case 0: case 1: case 2: add(queue, entry); break;

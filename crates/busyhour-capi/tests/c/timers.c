@@ -132,7 +132,7 @@ static void clean_by_predicate(void) {
 static void agrees_with_the_list(void) {
   bh_timers_options options = {.size = sizeof options, .shards = 1, .virtual_time = 1};
   OK(bh_timers_new(&options, &timers));
-  for (int i = 0; i < STEPS; i++) {
+  for (int i = 0; i < rounds(STEPS); i++) {
     struct expected *one = &expected[random_below(TIMERS_MAX)];
     switch (random_below(8)) {
       case 0: case 1: case 2: if (!one->waits) add(one); break;
