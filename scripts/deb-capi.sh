@@ -48,11 +48,37 @@ libraries() {
   (cd "$work/source" && dpkg-shlibdeps -O -e"$1" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
 }
 
+copyright() { # as Debian wants it: common licences are referred to
+  cat <<END
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: busyhour
+
+Files: *
+Copyright: $(sed -n 's/^Copyright (c) //p' LICENSE-MIT)
+License: Expat or Apache-2.0
+
+License: Expat
+$(sed '1,/^Copyright/d; s/^$/./; s/^/ /' LICENSE-MIT | sed '1d')
+
+License: Apache-2.0
+ On Debian systems, the text of the Apache License, version 2.0, is in
+ /usr/share/common-licenses/Apache-2.0.
+END
+}
+
+changelog() { # what has changed is in CHANGELOG.md; this names the version, and the day of its last commit
+  local day
+  day=$(git log -1 --format=%aD 2>/dev/null || date -R)
+  printf 'busyhour (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz beside this file has the changes.\n\n -- %s  %s\n' \
+    "$version" "$maintainer" "$day"
+}
+
 package() { # NAME SECTION DEPENDS SUMMARY DESCRIPTION
   local root=$work/$1 doc=$work/$1/usr/share/doc/$1
   mkdir -p "$doc"
-  { cat LICENSE-MIT; printf '\n--- or, at your choice:\n\n'; cat LICENSE-APACHE; } >"$doc/copyright"
-  gzip --best --no-name <CHANGELOG.md >"$doc/changelog.gz"
+  copyright >"$doc/copyright"
+  changelog | gzip --best --no-name >"$doc/changelog.gz"
+  gzip --best --no-name <CHANGELOG.md >"$doc/CHANGELOG.md.gz"
   find "$root" -type d -exec chmod 755 {} + && find "$root" -type f -exec chmod 644 {} +
   (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
   cat >"$root/DEBIAN/control" <<END

@@ -5,6 +5,7 @@
 #   --packages     only scripts/install-deps.sh, as root; `make test` does this
 #   --run          `make run` in a clone of HEAD, until the server says that it is ready
 #   --test         `make test` in that clone; more options after it: more steps. None means --run --test
+#   --capi         the Debian packages for C and C++: installed as root, checked by lintian, used by pkg-config and CMake
 #   --user NAME    as this user, who has sudo (or as root, if NAME is root). Unless told: first root, then newcomer
 #   --mirror URL   the Debian mirror, if the one that apt uses here cannot be told from its settings
 #   --help         this text
@@ -12,6 +13,7 @@
 # The package systemd is installed in the clean root but does not run, as in most containers and build machines.
 # The root resolves and downloads as this machine does (mirror, proxy, own certificates), and its Rust toolchain is the
 # one that `rustc` here belongs to, mounted read-only. Crates are downloaded anew.
+# For --capi, ARCHIVE in the environment is as in scripts/deb-capi.sh, and spares a build.
 # It needs root (or sudo) and the right to mount. All mounts and processes are in namespaces of their own, which end with
 # the command; then the folder is removed. FRESH_ROOT is set for what runs inside.
 set -euo pipefail
@@ -37,7 +39,7 @@ read_options() {
   cargo_home=${FRESH_CARGO_HOME:-${CARGO_HOME:-$HOME/.cargo}}
   while [ $# -gt 0 ]; do
     case "$1" in
-      --packages | --run | --test) steps+=("${1#--}") ;;
+      --packages | --run | --test | --capi) steps+=("${1#--}") ;;
       --user) users+=("${2:?"fresh: --user needs a name"}"); shift ;;
       --mirror) mirror=${2:?"fresh: --mirror needs an address"}; shift ;;
       --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
@@ -76,12 +78,13 @@ inside() {
       begin=$SECONDS
       case "$step" in
         packages) packages ;;
+        capi) capi ;;
         run) clone "$user"; as "$user" 'cd busyhour && exec bash -c "$1" -' "$(declare -f until_ready); until_ready" ;;
         test) clone "$user"; as "$user" 'cd busyhour && exec make test' ;;
       esac || fail "$step as $user FAILED after $((SECONDS - begin)) s"
       said "$step as $user: ok in $((SECONDS - begin)) s"
     done
-    [ "${steps[*]}" != packages ] || break
+    [ "${steps[*]}" != packages ] && [ "${steps[*]}" != capi ] || break
   done
 }
 
@@ -126,6 +129,39 @@ packages() {
   mkdir -p "$root/opt/busyhour/scripts"
   cp scripts/install-deps.sh "$root/opt/busyhour/scripts/"
   as root '/opt/busyhour/scripts/install-deps.sh build test'
+}
+
+capi() { # a C and a C++ program, built with what the packages install, each by pkg-config and by CMake
+  local there=$root/opt/capi
+  mkdir -p "$there"
+  cp -r crates/busyhour-capi/tests/c "$there/programs" || return 1
+  DEBEMAIL=${DEBEMAIL:-busyhour@example.org} scripts/deb-capi.sh "$there/packages" ${ARCHIVE:+"$ARCHIVE"} || return 1
+  chmod -R a+rX "$there"
+  as root "$(declare -f use_capi); use_capi"
+}
+
+use_capi() { # in the root
+  set -e
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 lintian /opt/capi/packages/libbusyhour0_*.deb
+  ldconfig -p | grep -F libbusyhour.so.0
+  [ ! -e /usr/include/busyhour.h ] || { echo "fresh: libbusyhour0 brings the header" >&2; return 1; }
+  lintian --allow-root --fail-on error,warning,info --info /opt/capi/packages/*.deb
+  apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 g++ make cmake pkg-config /opt/capi/packages/libbusyhour-dev_*.deb
+  cd /opt/capi/programs
+  cc -std=c11 -D_GNU_SOURCE simulation.c -o /tmp/by-pkg-config-c $(pkg-config --cflags --libs busyhour) -pthread
+  c++ -std=c++17 closures.cpp -o /tmp/by-pkg-config-cpp $(pkg-config --cflags --libs busyhour) -pthread
+  cc -std=c11 -D_GNU_SOURCE simulation.c -o /tmp/static-c -pthread $(pkg-config --cflags --static --libs busyhour | sed 's/-lbusyhour/-l:libbusyhour.a/')
+  cmake -S installed -B /tmp/cmake -DSTATIONS=ON
+  cmake --build /tmp/cmake
+  for program in /tmp/by-pkg-config-c /tmp/by-pkg-config-cpp /tmp/static-c /tmp/cmake/{shared,static,station-c,station-cpp}; do
+    timeout 120 "$program" || { echo "fresh: $program: code $?" >&2; return 1; }
+    echo "fresh: $program: ok"
+  done
+  ! ldd /tmp/static-c /tmp/cmake/static | grep -F libbusyhour || { echo "fresh: a static program needs the library" >&2; return 1; }
+  dpkg --purge libbusyhour-dev libbusyhour0
+  [ -z "$(find /usr/include /usr/lib -name '*busyhour*')" ] || { echo "fresh: the packages left files behind" >&2; return 1; }
 }
 
 clone() { # USER: gets an account with sudo, and a clone of HEAD
