@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# usage: scripts/profile-storm.sh [REGISTRATIONS] [RATE] [open|digest]
+# usage: scripts/profile-storm.sh [COUNT] [RATE] [open|digest] [register|calls]
 #
-# Counts what a registration storm costs inside the server, in instructions, and
-# how much of that is each module's: the server runs under valgrind's callgrind
-# while `busyhour storm` registers so many devices (600 unless told, 20 a second).
+# Counts what a storm of registrations, or of calls between ten devices, costs inside
+# the server, in instructions, and how much of that is each module's: the server runs
+# under valgrind's callgrind while `busyhour storm` registers so many devices, or makes so
+# many calls (600 unless told, 20 a second).
 # Counting starts when the server is up and has answered some, since valgrind has
 # to translate its code first: requests that wait for that are sent again and
 # would be counted twice. A module's share is that of the code in
 # its folder, wherever the compiler has put it, and of functions named after it.
-# With digest each registration is two messages, and valgrind's processor has no
-# instructions for SHA-256: what is counted for hash functions costs a real
+# With digest each registration is two messages, and each call has three more. Valgrind's
+# processor has no instructions for SHA-256: what is counted for hash functions costs a real
 # processor a small part of that.
 # Without the dashboard and without log lines: at so low a rate, what they cost once a
 # second would be charged to some ten registrations.
@@ -17,9 +18,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-registrations=${1:-600}
+count=${1:-600}
 rate=${2:-20}
 auth=${3:-open}
+kind=${4:-register}
 binary=${BUSYHOUR:-target/release/busyhour}
 [ -n "${BUSYHOUR:-}" ] || CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none \
   cargo build --release --package busyhour-server
@@ -37,7 +39,7 @@ password = "secret"
 END
 valgrind --tool=callgrind --instr-atstart=no --callgrind-out-file="$scratch/out" --log-file="$scratch/log" \
   "$binary" serve --config "$scratch/busyhour.toml" --sip-listen "127.0.0.1:$port" --http-listen off --log-level warn \
-  --sip-auth "$auth" --store-path "$scratch/store" >"$scratch/serve" 2>&1 &
+  --sip-auth "$auth" --limits-source-percent 100 --store-path "$scratch/store" >"$scratch/serve" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
@@ -50,16 +52,23 @@ for _ in $(seq 60); do
   kill -0 "$server" 2>/dev/null || { cat "$scratch/serve" "$scratch/log" >&2; exit 1; }
 done
 callgrind_control --instr=on "$server" >/dev/null 2>&1
-storm --devices 50 --first 800001 --rate 5 >/dev/null
+case "$kind" in
+  register) unit=REGISTER warm_up=(--devices 50 --first 800001 --rate 5)
+    load=(--devices "$count" --rate "$rate") ;;
+  calls) unit=call warm_up=(--calls --devices 10 --rate 5 --over 6s --settle 0s)
+    load=(--calls --devices 10 --rate "$rate" --over "$((count / rate))s" --settle 0s) ;;
+  *) echo "register or calls, not $kind" >&2; exit 1 ;;
+esac
+storm "${warm_up[@]}" >/dev/null
 callgrind_control --zero "$server" >/dev/null 2>&1
-storm --devices "$registrations" --rate "$rate" | tee "$scratch/storm" | tail -n 20
+storm "${load[@]}" | tee "$scratch/storm" | tail -n 20
 awk '$1 == "retransmitted" && $2 > 0 { exit 1 }' "$scratch/storm" ||
   echo "requests were sent again and are counted: give a lower RATE" >&2
 callgrind_control --dump "$server" >/dev/null 2>&1
 
 profile=$(find "$scratch" -name 'out.*' -size +1k | sort | tail -n 1)
 callgrind_annotate --threshold=100 --show-percs=no --auto=no "$profile" 2>/dev/null |
-  awk -v registrations="$registrations" '
+  awk -v count_all="$count" -v unit="per $unit" '
     # If a function was entered before counting began, it is charged with everything that it called.
     /PROGRAM TOTALS|__rust_begin_short_backtrace|start_thread|thread_start|clone.S/ { next }
     $1 ~ /^[0-9,]+$/ {
@@ -79,7 +88,7 @@ callgrind_annotate --threshold=100 --show-percs=no --auto=no "$profile" 2>/dev/n
       share[module] += count; total += count
     }
     END {
-      printf "%-28s %12s %8s\n", "module", "per REGISTER", "share"
+      printf "%-28s %12s %8s\n", "module", unit, "share"
       for (module in share)
-        printf "%-28s %12d %7.2f%%\n", module, share[module] / registrations, 100 * share[module] / total
+        printf "%-28s %12d %7.2f%%\n", module, share[module] / count_all, 100 * share[module] / total
     }' | { read -r head; echo "$head"; awk '{ print $NF, $0 }' | sort -rn | cut -d" " -f2-; }

@@ -11,6 +11,7 @@ use super::agents::caller_agent::CallerAgent;
 use super::agents::lamps::{Happened, Lamps};
 use super::plan::pace::{Phase, Schedule};
 use super::results::call_tally::CallTally;
+use super::results::live_calls::LiveCalls;
 use super::watch_driver::WatchDriver;
 use super::wire::batch::{BATCH, Inbox, Outbox};
 use super::wire::socket::StormSocket;
@@ -20,6 +21,7 @@ pub(super) struct CallDriver {
     pub caller: (StormSocket, CallerAgent),
     pub callees: Vec<(StormSocket, CalleeAgent)>,
     pub watch: Option<WatchDriver>,
+    pub live: LiveCalls,
     pub clock: Clock,
 }
 
@@ -47,6 +49,7 @@ impl CallDriver {
             let now = self.clock.now();
             self.begin_due(&mut schedule, now, &mut out);
             self.expire(now, &mut out);
+            self.live.note(now, self.caller.1.talking());
             let tally = &self.caller.1.tally;
             let done = tally.answered + tally.given_up;
             if schedule.is_over(now) {

@@ -17,6 +17,7 @@ use super::plan::call_plan::CallPlan;
 use super::plan::pace::{Pace, Phase};
 use super::plan::users::StormUsers;
 use super::results::call_report::{CallReport, CallSetting, LampUse, micros};
+use super::results::live_calls::LiveCalls;
 use super::results::process::Process;
 use super::results::progress::Counters;
 use super::results::tally::Tally;
@@ -62,10 +63,9 @@ impl CallStorm<'_> {
                 return Err(NotBegun::NotSubscribed(failed));
             }
         }
-        let cpu_s = || {
-            let usage = self.args.pid.map(Process::new)?.usage()?;
-            Some(usage.cpu.as_secs_f64())
-        };
+        let process = self.args.pid.map(Process::new);
+        driver.live = LiveCalls::new(process);
+        let cpu_s = || Some(process?.usage()?.cpu.as_secs_f64());
         let before = cpu_s();
         let took = driver.run(self.phase(), self.args.settle);
         let used = before.zip(cpu_s()).map(|(before, after)| after - before);
@@ -73,6 +73,7 @@ impl CallStorm<'_> {
         if let Some(used) = used {
             report.used(used);
         }
+        report.live = driver.live.finish();
         report.lamps = driver.watch.as_mut().map(lamp_use);
         Ok(report)
     }
@@ -83,6 +84,7 @@ impl CallStorm<'_> {
             run: self.users.run,
             forks: self.args.forks,
             ring: self.args.ring,
+            talk: self.args.talk,
             given_up_percent: self.args.give_up,
         };
         let target = self.args.target();
@@ -100,6 +102,7 @@ impl CallStorm<'_> {
             caller: (socket, caller),
             callees,
             watch,
+            live: LiveCalls::new(None),
             clock,
         })
     }

@@ -19,5 +19,6 @@ mod run;
 pub use plan::args::{Kind, Protocol, Storm};
 pub use plan::pattern::{Pattern, PatternError};
 pub use results::call_report::{CallReport, LampUse};
+pub use results::live_calls::LiveUse;
 pub use results::report::{Report, ServerUse, WatchUse};
 pub use run::{Print, StormError};

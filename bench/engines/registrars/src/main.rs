@@ -24,7 +24,9 @@ fn main() {
     let auth = args.optional("auth") == Some(1);
     match scenario {
         "storm-overload" => return overload(&args, variant, auth).print(),
-        "calls" | "calls-ceiling" => return calls::run(&args, variant),
+        "calls" | "calls-ceiling" | "calls-overload" | "calls-live" => {
+            return calls::run(&args, variant);
+        }
         _ => {}
     }
     let duty = match scenario {
@@ -340,4 +342,9 @@ fn busyhour() -> &'static Path {
         env!("CARGO_MANIFEST_DIR"),
         "/../../../target/release/busyhour"
     ))
+}
+
+/// The program that only copies messages, if it was built.
+fn relay() -> PathBuf {
+    busyhour().with_file_name("examples").join("relay")
 }

@@ -50,6 +50,7 @@ impl Registrar {
                 };
                 kamailio(folder.path(), &text, cores)
             }
+            "relay" => relay(port, cores),
             other => refuse(&format!("no registrar {other}")),
         };
         command
@@ -130,6 +131,13 @@ fn busyhour(
     fs::write(&config, text).expect("a configuration");
     let mut command = cores.command(&crate::server());
     command.arg("serve").arg("--config").arg(config);
+    command
+}
+
+/// What only copies the messages of plain calls, through the sockets of `busyhour`.
+fn relay(port: u16, cores: &Cores) -> Command {
+    let mut command = cores.command(&crate::relay());
+    command.arg(format!("127.0.0.1:{port}"));
     command
 }
 

@@ -53,10 +53,16 @@ struct World {
 
 impl World {
     fn new(forks: u32, given_up_percent: u32, fault: Fault) -> Self {
+        Self::lasting(Duration::ZERO, forks, given_up_percent, fault)
+    }
+
+    /// Answered calls last so long.
+    fn lasting(talk: Duration, forks: u32, given_up_percent: u32, fault: Fault) -> Self {
         let plan = CallPlan {
             run: 0xbeef,
             forks,
             ring: Duration::from_millis(50),
+            talk,
             given_up_percent,
         };
         let timing = Timing::with_t1(Duration::from_millis(500));
@@ -390,6 +396,25 @@ fn lost_requests_are_sent_again() {
     }
     let tally = World::new(1, 100, Fault::LosesFirst("CANCEL")).call();
     assert_eq!((failures(&tally), tally.given_up), (vec![], 1));
+}
+
+#[test]
+fn a_call_lasts_until_its_caller_ends_it() {
+    let talk = Duration::from_secs(20);
+    let tally = World::lasting(talk, 1, 0, Fault::None).call();
+    assert_eq!((failures(&tally), tally.answered), (vec![], 1));
+    // The contact asks for its ACK again while the call lasts.
+    let tally = World::lasting(talk, 1, 0, Fault::LosesFirst("ACK")).call();
+    assert_eq!((failures(&tally), tally.answered), (vec![], 1));
+    assert_eq!((tally.retransmitted, tally.drops()), (1, 0));
+}
+
+#[test]
+fn a_call_that_had_begun_and_is_lost_counts_as_dropped() {
+    for (method, drops) in [("INVITE", 0), ("ACK", 1), ("BYE", 2)] {
+        let tally = World::new(1, 0, Fault::Loses(method)).call();
+        assert_eq!(tally.drops(), drops, "{method}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Plays all callers, at one socket: a pure state machine. Each call is an INVITE,
-//! answered or given up, and, if it was answered, an ACK and at once a BYE.
+//! answered or given up, and, if it was answered, an ACK and, at once or later, a BYE.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,6 +30,8 @@ pub(crate) struct CallerAgent {
     local: SocketAddr,
     timing: Timing,
     calls: HashMap<u32, Call>,
+    /// How many of them last.
+    talking: usize,
     /// Which devices are in a call.
     engaged: Vec<bool>,
     /// The tag that answered each call, as a hash.
@@ -64,6 +66,8 @@ enum CallPhase {
     Proceeding,
     /// CANCEL was sent.
     GivingUp,
+    /// It was answered and lasts.
+    Talking,
     /// BYE was sent.
     Ending,
 }
@@ -108,6 +112,7 @@ impl CallerAgent {
             local,
             timing,
             calls: HashMap::new(),
+            talking: 0,
             engaged: vec![false; devices as usize],
             answered_by: HashMap::new(),
             timers: TimerQueue::new(),
@@ -153,6 +158,11 @@ impl CallerAgent {
     /// Calls that are not over.
     pub fn in_flight(&self) -> usize {
         self.calls.len()
+    }
+
+    /// Calls that were answered and last.
+    pub fn talking(&self) -> usize {
+        self.talking
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -201,6 +211,9 @@ impl CallerAgent {
         let Some(call) = self.calls.get_mut(&number) else {
             return;
         };
+        if call.phase == CallPhase::Talking {
+            return self.hang_up(now, number, out);
+        }
         if now >= call.give_up {
             let failure = match call.phase {
                 CallPhase::Ending => CallFailure::ByeTimeout,
@@ -231,7 +244,7 @@ impl CallerAgent {
         let current = self.calls.get(&number).filter(|call| call.cseq == cseq);
         let Some(phase) = current
             .map(|call| call.phase)
-            .filter(|one| *one != CallPhase::Ending)
+            .filter(|one| !matches!(one, CallPhase::Talking | CallPhase::Ending))
         else {
             self.tally.late += 1;
             return;
@@ -305,7 +318,7 @@ impl CallerAgent {
         Some(answer.counted(1, &cnonce).to_string().into())
     }
 
-    /// A 200 for INVITE: ACK, and at once BYE.
+    /// A 200 for INVITE: ACK, and BYE when the call has lasted long enough.
     fn answered(
         &mut self,
         now: Instant,
@@ -335,12 +348,34 @@ impl CallerAgent {
         call.failure = given_up.then_some(CallFailure::AnsweredAfterAll);
         call.dialog = Some(dialog);
         self.acknowledge(number, out);
-        if let Some(call) = self.calls.get_mut(&number) {
-            call.phase = CallPhase::Ending;
-            call.cseq += 1;
+        match self.plan.talk {
+            Duration::ZERO => self.end_dialog(now, number, out),
+            talk => self.talk_until(now + talk, number),
         }
+    }
+
+    fn talk_until(&mut self, end: Instant, number: u32) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.phase = CallPhase::Talking;
+            self.timers.reschedule(call.timer, end);
+            self.talking += 1;
+        }
+    }
+
+    fn hang_up(&mut self, now: Instant, number: u32, out: &mut Outbox) {
+        self.talking -= 1;
+        self.end_dialog(now, number, out);
+    }
+
+    /// Sends BYE.
+    fn end_dialog(&mut self, now: Instant, number: u32, out: &mut Outbox) {
+        let Some(call) = self.calls.get_mut(&number) else {
+            return;
+        };
+        call.phase = CallPhase::Ending;
+        call.cseq += 1;
+        let (device, stage) = (call.device, LampState::Terminated);
         self.transmit(now, number, out);
-        let stage = LampState::Terminated;
         self.happened.push(Happened { device, stage });
     }
 
@@ -429,7 +464,7 @@ impl CallerAgent {
         let method = match call.phase {
             CallPhase::Inviting | CallPhase::Proceeding => Method::Invite,
             CallPhase::GivingUp => Method::Cancel,
-            CallPhase::Ending => Method::Bye,
+            CallPhase::Talking | CallPhase::Ending => Method::Bye,
         };
         self.write_of(call, method, number, call.cseq, call.cseq, out);
     }

@@ -105,7 +105,7 @@ pub struct Storm {
     #[arg(long, value_name = "ADDRESS:PORT", requires = "watchers")]
     pub watch_target: Option<SocketAddr>,
 
-    /// Make calls to the devices, which register first: INVITE, 180, 200, ACK, at once BYE; --rate,
+    /// Make calls to the devices, which register first: INVITE, 180, 200, ACK, BYE; --rate,
     /// --closed and --over then count calls, and watchers watch the lamps (dialogs) of the devices
     #[arg(long, conflicts_with_all = ["ramp", "kind", "journal", "threads"])]
     pub calls: bool,
@@ -118,6 +118,10 @@ pub struct Storm {
     /// How long a called device rings before it answers
     #[arg(long, default_value = "0s", value_name = "TIME", requires = "calls", value_parser = time)]
     pub ring: Duration,
+
+    /// How long an answered call lasts until its caller ends it
+    #[arg(long, default_value = "0s", value_name = "TIME", requires = "calls", value_parser = time)]
+    pub talk: Duration,
 
     /// So many of a hundred callers give up (CANCEL) while it rings, and nobody answers them
     #[arg(long, default_value_t = 0, value_name = "PERCENT", requires = "calls",

@@ -15,6 +15,8 @@ pub(crate) struct CallPlan {
     pub forks: u32,
     /// How long a telephone rings before it answers.
     pub ring: Duration,
+    /// How long an answered call lasts until its caller ends it.
+    pub talk: Duration,
     /// So many of a hundred callers give up while it rings.
     pub given_up_percent: u32,
 }
@@ -61,6 +63,7 @@ mod tests {
             run: 0xbeef,
             forks,
             ring: Duration::ZERO,
+            talk: Duration::ZERO,
             given_up_percent,
         }
     }

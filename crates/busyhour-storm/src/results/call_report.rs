@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::results::call_tally::CallTally;
+use crate::results::live_calls::LiveUse;
 use crate::results::report::{count, latency};
 
 /// The figures of a storm of calls.
@@ -36,6 +37,8 @@ pub struct CallReport {
     pub cancelled_contacts: u64,
     /// What went wrong on both sides.
     pub failed: u64,
+    /// Those among them that had begun: not just refused, or left without an answer to INVITE.
+    pub dropped: u64,
     /// How often each thing went wrong.
     pub failures: BTreeMap<String, u64>,
     /// Messages of the storm that were sent again.
@@ -73,6 +76,9 @@ pub struct CallReport {
     /// The same for each call that went as planned, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_call: Option<f64>,
+    /// The calls that lasted at a time, if they lasted.
+    #[serde(flatten)]
+    pub live: Option<LiveUse>,
     /// How the lamps of the called devices were, if they were watched.
     #[serde(flatten)]
     pub lamps: Option<LampUse>,
@@ -129,6 +135,7 @@ impl CallReport {
             given_up: tally.given_up,
             cancelled_contacts: tally.cancelled_contacts,
             failed: tally.failures(),
+            dropped: tally.drops(),
             failures: (tally.failed.iter())
                 .map(|(failure, count)| (failure.name(), *count))
                 .collect(),
@@ -148,6 +155,7 @@ impl CallReport {
             ringing_p99_us: micros(&tally.ringing_ns, 0.99),
             cpu_s: None,
             cpu_us_per_call: None,
+            live: None,
             lamps: None,
         }
     }
@@ -187,6 +195,7 @@ impl CallReport {
         rows.extend(odd.map(|(name, value)| (name, count(value))));
         let cpu = self.cpu_us_per_call.map(|each| format!("{each:.0} µs"));
         rows.extend(cpu.map(|each| ("server CPU each call", each)));
+        rows.extend(self.live.iter().flat_map(LiveUse::rows));
         rows.extend(self.lamps.iter().flat_map(LampUse::rows));
         rows
     }

@@ -67,6 +67,12 @@ pub(crate) enum CallFailure {
 }
 
 impl CallFailure {
+    /// Whether the call had begun: its caller was not just refused, or left without an answer
+    /// to its INVITE.
+    pub fn is_drop(self) -> bool {
+        !matches!(self, Self::InviteTimeout | Self::Invite(_))
+    }
+
     /// For a table: `no answer`, `INVITE 503`.
     pub fn name(self) -> String {
         match self {
@@ -111,6 +117,12 @@ impl CallTally {
 
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
+    }
+
+    /// What went wrong with calls that had begun.
+    pub fn drops(&self) -> u64 {
+        let drops = self.failed.iter().filter(|(failure, _)| failure.is_drop());
+        drops.map(|(_, count)| count).sum()
     }
 
     pub fn merge(&mut self, other: &Self) {

@@ -8,4 +8,5 @@ pub(crate) mod peak;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod call_tally;
+pub(crate) mod live_calls;
 pub(crate) mod call_report;
