@@ -24,7 +24,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{
     fmt,
-    hash::{BuildHasher, Hash, Hasher},
+    hash::{BuildHasher, Hasher},
 };
 
 /// A proxy's requests; pure. A server may have several tables, if all messages of a
@@ -567,11 +567,9 @@ impl<E: Edge> Proxy<E> {
     /// §17.2.3), long enough that two never share it. ACK and CANCEL have that of their
     /// INVITE.
     fn key(&self, request: &Message<'_>) -> u128 {
-        let [low, high] = self.key_hashers.each_ref().map(|hasher| {
-            let mut state = hasher.build_hasher();
-            hash_request(request, &mut state);
-            state.finish()
-        });
+        let mut states = Two(self.key_hashers.each_ref().map(BuildHasher::build_hasher));
+        hash_request(request, &mut states);
+        let [low, high] = states.0.map(|state| state.finish());
         u128::from(high) << 64 | u128::from(low)
     }
 }
@@ -619,7 +617,20 @@ impl TransactionId {
     }
 }
 
-fn hash_request(request: &Message<'_>, state: &mut impl Hasher) {
+/// Two hashes of the same.
+struct Two<H>([H; 2]);
+
+impl<H: Hasher> Two<H> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.iter_mut().for_each(|state| state.write(bytes));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0.iter_mut().for_each(|state| state.write_u32(number));
+    }
+}
+
+fn hash_request(request: &Message<'_>, state: &mut Two<impl Hasher>) {
     let branch = request.via().ok().and_then(|via| {
         hash_host(&via.host, state);
         state.write_u32(via.port.map_or(0, |port| u32::from(port) + 1));
@@ -637,7 +648,7 @@ fn hash_request(request: &Message<'_>, state: &mut impl Hasher) {
         }
     }
     for name in [HeaderName::CallId, HeaderName::From] {
-        state.write_u8(0xff);
+        state.write(&[0xff]);
         state.write(request.header(name).unwrap_or("").as_bytes());
     }
     state.write_u32(request.cseq().map_or(0, |cseq| cseq.number));
@@ -647,13 +658,13 @@ fn hash_request(request: &Message<'_>, state: &mut impl Hasher) {
     }
 }
 
-fn hash_host(host: &Host<'_>, state: &mut impl Hasher) {
+fn hash_host(host: &Host<'_>, state: &mut Two<impl Hasher>) {
     match host {
         Host::Name(name) => name
             .bytes()
-            .for_each(|it| state.write_u8(it.to_ascii_lowercase())),
-        Host::V4(address) => address.octets().hash(state),
-        Host::V6(address) => address.octets().hash(state),
+            .for_each(|it| state.write(&[it.to_ascii_lowercase()])),
+        Host::V4(address) => state.write(&address.octets()),
+        Host::V6(address) => state.write(&address.octets()),
     }
 }
 

@@ -125,8 +125,11 @@ fn names(domain: &str, host: &Host<'_>) -> bool {
 /// The address and port of a SIP URI that is reached by datagrams; `None` where it
 /// has a name, which we do not look up, or wants another transport.
 pub(crate) fn datagram_address(uri: &str) -> Option<(IpAddr, u16)> {
-    let uri = Uri::parse(uri)?;
-    let uri = uri.as_sip().filter(|uri| uri.scheme == Scheme::Sip)?;
+    datagram_address_in(Uri::parse(uri)?.as_sip()?)
+}
+
+fn datagram_address_in(uri: &SipUri<'_>) -> Option<(IpAddr, u16)> {
+    let uri = Some(uri).filter(|uri| uri.scheme == Scheme::Sip)?;
     let transport = uri.param("transport").flatten();
     if transport.is_some_and(|transport| !transport.eq_ignore_ascii_case("udp")) {
         return None;
@@ -191,7 +194,7 @@ pub(super) fn listens_at(uri: &str, source: SocketAddr) -> bool {
     };
     let source_ip = source.ip().to_canonical();
     sip.param("ob").is_some()
-        || datagram_address(uri).is_some_and(|(ip, port)| match ip == source_ip {
+        || datagram_address_in(sip).is_some_and(|(ip, port)| match ip == source_ip {
             true => port == source.port(),
             false => is_private(ip) && !is_private(source_ip),
         })

@@ -81,26 +81,16 @@ impl Contact {
 
     /// All of it.
     pub fn parts(&self) -> ContactParts<'_> {
-        let mut reader = Reader(&self.0);
-        let kind = reader.byte();
-        let q_milli = u16::from_le_bytes(reader.array());
-        let remote = reader.address(kind & REMOTE_V6 != 0);
-        let local = reader.address(kind & LOCAL_V6 != 0);
-        let [uri, parameters, call_id, path, user_agent] = reader.texts().map(text);
+        let (flow, texts) = self.head_and_texts();
+        let [uri, parameters, call_id, path, user_agent] = texts.map(text);
         ContactParts {
             uri,
             parameters,
-            q_milli: (kind & HAS_Q != 0).then_some(q_milli),
+            q_milli: self.q_milli(),
             call_id,
             path,
             user_agent,
-            flow: Flow {
-                transport: transport(kind),
-                local,
-                remote,
-                // Last of all, and only where there is one.
-                connection: u32::from_le_bytes(reader.array()),
-            },
+            flow,
         }
     }
 
@@ -116,7 +106,9 @@ impl Contact {
 
     /// See [`ContactParts::q_milli`].
     pub fn q_milli(&self) -> Option<u16> {
-        self.parts().q_milli
+        let mut reader = Reader(&self.0);
+        let (kind, q_milli) = (reader.byte(), u16::from_le_bytes(reader.array()));
+        (kind & HAS_Q != 0).then_some(q_milli)
     }
 
     /// See [`ContactParts::call_id`].
@@ -136,7 +128,7 @@ impl Contact {
 
     /// See [`ContactParts::flow`].
     pub fn flow(&self) -> Flow {
-        self.parts().flow
+        self.head_and_texts().0
     }
 
     /// What carried the registration; cheaper than all of the [flow](Self::flow).
@@ -204,14 +196,30 @@ impl Contact {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn depends_on_flow(&self) -> bool {
-        let ContactParts {
-            uri, path, flow, ..
-        } = self.parts();
+        let (flow, [uri, _, _, path, _]) = self.head_and_texts();
         let depends = match flow.transport.is_reliable() {
-            true => !listens_apart(uri, flow.remote) || self.flow_key().is_some(),
-            false => listens_at(uri, flow.remote),
+            true => !listens_apart(text(uri), flow.remote) || self.flow_key().is_some(),
+            false => listens_at(text(uri), flow.remote),
         };
         path.is_empty() && depends
+    }
+
+    /// The texts as bytes: reading them as texts costs more than the rest.
+    fn head_and_texts(&self) -> (Flow, [&[u8]; TEXTS]) {
+        let mut reader = Reader(&self.0);
+        let kind = reader.byte();
+        reader.take(size_of::<u16>());
+        let remote = reader.address(kind & REMOTE_V6 != 0);
+        let local = reader.address(kind & LOCAL_V6 != 0);
+        let texts = reader.texts();
+        let flow = Flow {
+            transport: transport(kind),
+            local,
+            remote,
+            // Last of all, and only where there is one.
+            connection: u32::from_le_bytes(reader.array()),
+        };
+        (flow, texts)
     }
 
     fn text(&self, index: usize) -> &str {

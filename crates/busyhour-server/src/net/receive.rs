@@ -14,9 +14,7 @@ use nix::{
     cmsg_space,
     errno::Errno,
     libc,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
-        eventfd::EventFd,
         socket::{
             ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt,
             sockopt,
@@ -27,8 +25,12 @@ use nix::{
 use std::{
     io::IoSliceMut,
     net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
-    os::fd::{AsFd, AsRawFd},
-    sync::Arc,
+    os::fd::AsRawFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -40,8 +42,8 @@ pub(super) struct Receiver {
     /// What leaves through the same socket.
     pub(super) queue: Arc<SendQueue>,
     pub(super) counters: Arc<SocketCounters>,
-    /// Readable once the receiver shall end.
-    pub(super) stop: Arc<EventFd>,
+    /// The receiver shall end.
+    pub(super) is_stopped: Arc<AtomicBool>,
 }
 
 /// Where the datagrams of one call land.
@@ -57,8 +59,6 @@ struct ReceiveBatch {
     is_stamped: bool,
     /// The kernel says to which of our addresses each comes.
     is_told_local: bool,
-    /// How many the last call asked for.
-    asked: usize,
 }
 
 /// What is known of a datagram beside its bytes.
@@ -82,34 +82,35 @@ impl Receiver {
     ) {
         let mut runner = pool.inline_runner();
         let mut batch = ReceiveBatch::new(self.local);
-        loop {
+        while !self.is_stopped() {
             let read_mode = read_mode();
             if read_mode == ReadMode::Nothing {
-                match self.rest() {
-                    Waited::Stop => return,
-                    Waited::Datagram => continue,
-                }
+                thread::sleep(REST);
+                continue;
             }
             self.stamp(&mut batch, read_mode == ReadMode::Fresh);
-            match self.receive(&mut batch) {
+            let received = self.receive(&mut batch);
+            match received {
+                // It did not come from the network.
+                Ok(()) if self.is_stopped() => return,
                 Ok(()) => self.hand_on(&mut batch, &mut runner, deliver),
-                Err(Errno::EAGAIN) => {}
-                Err(Errno::EINTR) => continue,
+                Err(Errno::EINTR) => {}
                 Err(error) => self.failed(error),
-            }
-            if !batch.was_full() && self.wait() == Waited::Stop {
-                return;
             }
         }
     }
 
-    /// Asks for a few datagrams, or, if these were there, for a whole batch: if they
+    /// Asks for a few datagrams, or, if so many were there, for a whole batch: if they
     /// come one at a time, a batch would be prepared for nothing.
     fn receive(&self, batch: &mut ReceiveBatch) -> nix::Result<()> {
         let is_busy = batch.arrivals.len() >= FEW;
         let len = if is_busy { BATCH_LEN } else { FEW };
         batch.refill(len, &self.buffers);
         batch.receive(len, &self.socket)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
     }
 
     /// A few are processed here, one by one; more are left to the pool's workers. What this
@@ -171,44 +172,10 @@ impl Receiver {
         }
     }
 
-    /// Sleeps until a datagram is there or the receiver shall end.
-    fn wait(&self) -> Waited {
-        let mut awaited = [
-            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
-        ];
-        // An interrupted or failed poll only means that the socket is tried again.
-        let _ = poll(&mut awaited, PollTimeout::NONE);
-        match awaited[1].any() {
-            Some(true) => Waited::Stop,
-            _ => Waited::Datagram,
-        }
-    }
-
-    /// Leaves datagrams in the kernel for a moment, in which at most some hundred
-    /// requests are processed: far fewer than wait inside, so no worker runs out of
-    /// work.
-    fn rest(&self) -> Waited {
-        let mut awaited = [PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
-        // One millisecond, the shortest timeout; if the call fails, the next check is
-        // only too early.
-        let _ = poll(&mut awaited, 1u8);
-        match awaited[0].any() {
-            Some(true) => Waited::Stop,
-            _ => Waited::Datagram,
-        }
-    }
-
     fn failed(&self, error: Errno) {
         add(&self.counters.receive_errors, 1);
         tracing::warn!(local = %self.local, %error, "receiving failed");
     }
-}
-
-#[derive(PartialEq)]
-enum Waited {
-    Datagram,
-    Stop,
 }
 
 impl ReceiveBatch {
@@ -221,13 +188,7 @@ impl ReceiveBatch {
             headers: MultiHeaders::preallocate(BATCH_LEN, None),
             arrivals: Vec::with_capacity(BATCH_LEN),
             is_stamped: false,
-            asked: 0,
         }
-    }
-
-    /// Whether the last call filled all slots, so that there may be more.
-    fn was_full(&self) -> bool {
-        self.arrivals.len() == self.asked
     }
 
     /// A fresh buffer wherever an earlier call's was handed on.
@@ -238,10 +199,9 @@ impl ReceiveBatch {
         }
     }
 
-    /// At most `len` into the slots, without waiting.
+    /// Waits for the first datagram and takes those that are there, at most `len`.
     fn receive(&mut self, len: usize, socket: &UdpSocket) -> nix::Result<()> {
         self.arrivals.clear();
-        self.asked = len;
         if self.is_stamped || self.is_told_local {
             // Set again each time: the kernel overwrites the size of the room with the
             // size that it used.
@@ -263,7 +223,7 @@ impl ReceiveBatch {
             socket.as_raw_fd(),
             &mut self.headers,
             slices.iter_mut(),
-            MsgFlags::MSG_DONTWAIT,
+            MsgFlags::MSG_WAITFORONE,
             None,
         )?;
         let arrivals = received.map(|one| {
@@ -334,6 +294,9 @@ const FEW: usize = 8;
 /// Together with the wait inside, less than the half second after which a client
 /// retransmits (RFC 3261's T1): otherwise each request would be processed twice.
 const STALE: Duration = Duration::from_millis(250);
+/// While the server wants no datagrams. In that time at most some hundred requests are processed:
+/// far fewer than wait inside, so no worker runs out of work.
+const REST: Duration = Duration::from_millis(1);
 /// No datagram waits as long in a socket that is read.
 const CLOCK_WAS_SET: Duration = Duration::from_secs(60);
 /// Room for every SIP message but the rare giant, which costs a copy.

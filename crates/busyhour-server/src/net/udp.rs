@@ -14,15 +14,16 @@ use busyhour::{
 use busyhour_sip::{Flow, Transport};
 use nix::{
     getsockopt_impl, libc, sockopt_impl,
-    sys::{
-        eventfd::{EfdFlags, EventFd},
-        socket::getsockopt,
-    },
+    sys::socket::{Shutdown, getsockopt, shutdown},
 };
 use std::{
     io,
     net::{SocketAddr, UdpSocket},
-    sync::{Arc, Mutex, PoisonError},
+    os::fd::AsRawFd,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -57,8 +58,8 @@ pub struct Udp {
     protocol: &'static str,
     sockets: Vec<Port>,
     addresses: Vec<SocketAddr>,
-    /// Readable once the receive threads shall end; never read, so all see it.
-    stop: Arc<EventFd>,
+    /// The receive threads shall end.
+    is_stopped: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -116,18 +117,11 @@ impl Udp {
             .iter()
             .map(|address| Port::bind(*address, options))
             .collect::<Result<_, _>>()?;
-        let stop = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC);
-        let stop = stop.map_err(|error| BindError {
-            protocol: options.protocol,
-            transport: Transport::Udp,
-            address: sockets.first().map_or(NO_ADDRESS, |port| port.local),
-            source: error.into(),
-        })?;
         Ok(Self {
             protocol: options.protocol,
             addresses: sockets.iter().map(|port| port.local).collect(),
             sockets,
-            stop: Arc::new(stop),
+            is_stopped: Arc::default(),
             threads: Mutex::default(),
         })
     }
@@ -152,7 +146,7 @@ impl Udp {
     ) -> io::Result<()> {
         let hooks = Arc::new((deliver, read_mode));
         for (index, port) in self.sockets.iter().enumerate() {
-            let receiver = port.receiver(buffers.clone(), self.stop.clone());
+            let receiver = port.receiver(buffers.clone(), self.is_stopped.clone());
             let (pool, hooks) = (pool.clone(), hooks.clone());
             let name = format!("bh-rx-{}-{index}", self.protocol.to_lowercase());
             let thread = thread::Builder::new().name(name);
@@ -169,8 +163,12 @@ impl Udp {
 
     /// Ends the receive threads and waits for them; sending stays possible.
     pub fn stop_receiving(&self) {
-        // The counter of an eventfd overflows only after 2^64 - 2 writes.
-        let _ = self.stop.write(1);
+        self.is_stopped.store(true, Ordering::Release);
+        for port in &self.sockets {
+            // A thread that waits for a datagram gets an empty one: Linux does that first, and
+            // then says that the socket has no peer.
+            let _ = shutdown(port.socket.as_raw_fd(), Shutdown::Read);
+        }
         for thread in self.threads().drain(..) {
             // The thread's own panic is already on standard error.
             let _ = thread.join();
@@ -269,14 +267,14 @@ impl Port {
         })
     }
 
-    fn receiver(&self, buffers: BufferPool, stop: Arc<EventFd>) -> Receiver {
+    fn receiver(&self, buffers: BufferPool, is_stopped: Arc<AtomicBool>) -> Receiver {
         Receiver {
             socket: self.socket.clone(),
             local: self.local,
             buffers,
             queue: self.queue.clone(),
             counters: self.counters.clone(),
-            stop,
+            is_stopped,
         }
     }
 
@@ -383,5 +381,3 @@ const SOCKET: &str = "socket";
 /// and `skb_shared_info`; and `sk_buff`.
 const HEADERS_LEN: u64 = 384;
 const RECORD_LEN: u64 = 256;
-const NO_ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

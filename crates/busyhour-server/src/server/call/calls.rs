@@ -477,13 +477,14 @@ impl Calls {
             probing,
             ..
         } = state;
-        let at = self.clock.moment();
+        let now = self.clock.now();
         for event in out.proxy.take_events() {
             if let Some(permit) = proxy.data(event.transaction) {
                 let called = |label| permit.called(label);
                 self.peers.note(event.kind, called);
                 let tracking = &permit.tracking;
-                tracking.tell(dialogs, at, &event, called, message, &mut out.dialogs);
+                let times = (now, || self.clock.moment());
+                tracking.tell(dialogs, times, &event, called, message, &mut out.dialogs);
             }
             let held_bytes = proxy.held_bytes(event.transaction) as u64;
             if let Some(permit) = proxy.data_mut(event.transaction) {
@@ -496,16 +497,16 @@ impl Calls {
         }
         let mut not_asked = Vec::new();
         for probe in out.dialogs.probes.drain(..) {
-            let flow = self.devices.flow_of(&probe.device, probe.flow, at.now);
+            let flow = self.devices.flow_of(&probe.device, probe.flow, now);
             let flow = flow.unwrap_or(probe.flow);
-            if !probing.begin(at.now, &probe, flow, &self.edge) {
+            if !probing.begin(now, &probe, flow, &self.edge) {
                 not_asked.push(probe.id);
             }
         }
         for probe in not_asked {
             // Who is not asked is believed to know its dialog.
             let outcome = ProbeOutcome::Answered(Status::OK.code());
-            dialogs.probed(at.now, probe, outcome, &mut out.dialogs);
+            dialogs.probed(now, probe, outcome, &mut out.dialogs);
         }
         if !out.dialogs.calls.is_empty() {
             self.tell_calls(&mut out.dialogs.calls);

@@ -1,5 +1,6 @@
 //! What the table of dialogs knows of a request, and how it learns what becomes of it.
 
+use busyhour::clock::Instant;
 use busyhour_proxy::{
     Event, EventKind, FailureCause,
     dialogs::{CallHandle, DialogActions, DialogRequest, Dialogs, Party, Role},
@@ -28,13 +29,12 @@ impl Tracking {
     pub(super) fn tell<'p>(
         &self,
         dialogs: &mut Dialogs,
-        at: Now,
+        (now, moment): (Instant, impl FnOnce() -> Now),
         event: &Event,
         called: impl Fn(u64) -> Option<&'p Party>,
         message: Option<&Message<'_>>,
         out: &mut DialogActions,
     ) {
-        let now = at.now;
         match (self, event.kind, message) {
             (
                 Self::Call(call),
@@ -82,7 +82,7 @@ impl Tracking {
             }
             (Self::Unknown(known), EventKind::Answered { .. }, Some(response)) => {
                 let (parties, sender) = (**known).clone();
-                dialogs.adopt(at, response, parties, sender, out);
+                dialogs.adopt(moment(), response, parties, sender, out);
             }
             _ => {}
         }

@@ -14,6 +14,7 @@ pub struct Address<'a> {
     pub uri_text: &'a str,
     /// Parameters of the header, not of the URI.
     pub params: Params<'a>,
+    tag: Option<&'a str>,
 }
 
 impl<'a> Address<'a> {
@@ -39,17 +40,12 @@ impl<'a> Address<'a> {
 
     /// The dialog tag.
     pub fn tag(&self) -> Option<&'a str> {
-        self.params.value("tag")
+        self.tag
     }
 
     fn bracketed(display: &'a str, text: &'a str) -> Option<Self> {
         let (uri_text, params) = lex::split_once(text, b'>')?;
-        Some(Self {
-            display,
-            uri: Uri::parse(uri_text)?,
-            uri_text,
-            params: Params::parse(params)?,
-        })
+        Self::of(display, uri_text, params)
     }
 
     fn bare(text: &'a str) -> Option<Self> {
@@ -60,11 +56,18 @@ impl<'a> Address<'a> {
         if uri_text.contains([',', '?', '<', '>']) {
             return None;
         }
+        Self::of("", uri_text, params)
+    }
+
+    fn of(display: &'a str, uri_text: &'a str, params: &'a str) -> Option<Self> {
+        let uri = Uri::parse(uri_text)?;
+        let (params, tag) = Params::parse_for("tag", params)?;
         Some(Self {
-            display: "",
-            uri: Uri::parse(uri_text)?,
+            display,
+            uri,
             uri_text,
-            params: Params::parse(params)?,
+            params,
+            tag,
         })
     }
 }

@@ -18,12 +18,22 @@ pub struct ParamIter<'a> {
 impl<'a> Params<'a> {
     /// Reads `*( ; name [= value] )`; `None` when something else is there.
     pub fn parse(text: &'a str) -> Option<Self> {
+        Some(Self::parse_for("", text)?.0)
+    }
+
+    /// As [`parse`](Self::parse), and the value of the first parameter of this name, which
+    /// costs less than looking for it later.
+    pub(in crate::sip) fn parse_for(name: &str, text: &'a str) -> Option<(Self, Option<&'a str>)> {
         let mut cursor = Cursor::new(text);
         cursor.skip_space();
+        let mut found = None;
         while !cursor.is_end() {
-            next_param(&mut cursor)?;
+            let (param, value) = next_param(&mut cursor)?;
+            if found.is_none() && param.eq_ignore_ascii_case(name) {
+                found = Some(value);
+            }
         }
-        Some(Self { text })
+        Some((Self { text }, found.flatten()))
     }
 
     /// The parameters in order.

@@ -163,6 +163,9 @@ impl<'a> SipUri<'a> {
 
     /// The parameter of this name, in any case, and its value.
     pub fn param(&self, name: &str) -> Option<Option<&'a str>> {
+        if self.params.is_empty() {
+            return None;
+        }
         self.params()
             .find(|(param, _)| param.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
@@ -186,8 +189,15 @@ impl<'a> SipUri<'a> {
     /// no parameter stands twice (RFC 3261 §19.1.1), and there are few enough
     /// that comparing each with each stays cheap.
     fn tail_is_sound(&self) -> bool {
-        if self.params.is_empty() && self.headers.is_empty() {
-            return true;
+        // Most have no parameter, or one.
+        if self.headers.is_empty() {
+            match self.params.as_bytes() {
+                [] => return true,
+                [_, only @ ..] if !only.contains(&b';') => {
+                    return piece_is_sound(self.params.get(1..).unwrap_or(""));
+                }
+                _ => {}
+            }
         }
         let mut params = self.params.split(';').skip(1);
         let mut headers = self.headers.split('&').filter(|_| !self.headers.is_empty());
@@ -241,8 +251,11 @@ impl<'a> Host<'a> {
             return address.parse().ok().map(Self::V6);
         }
         let name = cursor.take(HOST);
-        let numeric = name.as_bytes().last()?.is_ascii_digit();
-        let address = if numeric { read_ipv4(name) } else { None };
+        let [first, .., last] = name.as_bytes() else {
+            return (!name.is_empty()).then_some(Self::Name(name));
+        };
+        let is_numeric = first.is_ascii_digit() && last.is_ascii_digit();
+        let address = if is_numeric { read_ipv4(name) } else { None };
         Some(address.map_or(Self::Name(name), Self::V4))
     }
 
@@ -270,10 +283,21 @@ impl fmt::Display for Host<'_> {
 
 /// `Some(None)` when no port stands there, `None` when a bad one does.
 pub(in crate::sip) fn take_port(cursor: &mut Cursor<'_>) -> Option<Option<u16>> {
-    if !cursor.eat_spaced(b':') {
-        return Some(None);
+    match cursor.eat_spaced(b':') {
+        true => read_port(cursor.take(DIGIT)).map(Some),
+        false => Some(None),
     }
-    cursor.take(DIGIT).parse().ok().map(Some)
+}
+
+/// Digits alone as the standard library reads them, without its detours.
+fn read_port(digits: &str) -> Option<u16> {
+    let number = digits.bytes().try_fold(0, |number: u32, digit| {
+        let number = number * 10 + u32::from(digit - b'0');
+        (number <= u32::from(u16::MAX)).then_some(number)
+    });
+    number
+        .filter(|_| !digits.is_empty())
+        .and_then(|number| number.try_into().ok())
 }
 
 /// Four decimal numbers as the standard library reads them, without its detours.
@@ -374,6 +398,11 @@ mod tests {
         ) {
             prop_assert_eq!(read_ipv4(&text), text.parse().ok());
             prop_assert_eq!(read_ipv4(&address.to_string()), Some(address));
+        }
+
+        #[test]
+        fn ports_are_read_as_the_standard_library_reads_them(digits in "[0-9]{0,12}") {
+            prop_assert_eq!(read_port(&digits), digits.parse().ok());
         }
     }
 }

@@ -17,6 +17,7 @@ pub struct Via<'a> {
     pub port: Option<u16>,
     /// `branch`, `rport`, `received` and the others.
     pub params: Params<'a>,
+    branch: Option<&'a str>,
     /// Protocol and sent-by as written.
     pub(in crate::sip) hop_text: &'a str,
 }
@@ -38,20 +39,21 @@ impl<'a> Via<'a> {
         cursor.skip_space();
         let host = Host::take(&mut cursor)?;
         let port = take_port(&mut cursor)?;
-        let params = Params::parse(cursor.rest())?;
+        let (params, branch) = Params::parse_for("branch", cursor.rest())?;
         let hop_text = text.get(..text.len() - cursor.rest().len())?;
         Some(Self {
             transport,
             host,
             port,
             params,
+            branch,
             hop_text,
         })
     }
 
     /// The transaction's name (RFC 3261 §8.1.1.7).
     pub fn branch(&self) -> Option<&'a str> {
-        self.params.value("branch")
+        self.branch
     }
 
     /// RFC 3581; a value that is not a port counts as `;rport` without a value.
