@@ -1,17 +1,28 @@
 //! More calls than the server can carry, through its real sockets.
 
+#[path = "streams/client.rs"]
+#[allow(dead_code, reason = "only its connection is used here")]
+mod client;
 #[path = "support/waiting.rs"]
 mod waiting;
 
+use crate::client::Client;
 use busyhour::runtime::Runtime;
 use busyhour_server::{
-    net::{Sockets, StreamOptions, Streams, Udp, UdpOptions},
+    net::{Certificate, Sockets, StreamOptions, Streams, Udp, UdpOptions},
     server::{Authentication, CallConfig, Server, ServerConfig},
 };
-use busyhour_sip::{HeaderName, Message};
+use busyhour_sip::{HeaderName, Message, Transport};
 use busyhour_store::MemoryStore;
+use rcgen::generate_simple_self_signed;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring,
+    pki_types::CertificateDer,
+};
 use std::{
-    net::{SocketAddr, UdpSocket},
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream, UdpSocket},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,11 +30,15 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use tempfile::TempDir;
 
 /// Calls that last when the storm comes.
 const CALLS: usize = 12;
 /// INVITEs of the storm that wait for a response: far more than are carried in 100 ms.
 const WAITING: usize = 1_500;
+/// The same on one connection, and how many are sent before responses are read.
+const ON_CONNECTION: usize = 12_000;
+const CHUNK: usize = 500;
 
 #[test]
 fn calls_that_exist_and_emergency_calls_go_on_and_others_are_told_when_to_try_again() {
@@ -77,19 +92,175 @@ fn calls_that_exist_and_emergency_calls_go_on_and_others_are_told_when_to_try_ag
     site.end();
 }
 
+/// Over a connection, as a trunk or a proxy in front has it: what is within a call, and emergency
+/// calls, pass among the others.
+fn a_connection_that_brings_too_much_is_told_so<S: Read + Write>(
+    site: &Site,
+    (stream, socket): (S, TcpStream),
+) {
+    let over = Arc::new(AtomicBool::new(false));
+    let callee = Telephone::new(site, 2, "bob");
+    callee.register("bob");
+    callee.register("113");
+    let answering = {
+        let over = over.clone();
+        thread::spawn(move || callee.answer(&over))
+    };
+    let mut writer = Telephone::new(site, 3, "alice");
+    let mut client = Client::over(stream);
+    let mut calls = Vec::new();
+    for _ in 0..CALLS {
+        client.send(over_stream(&writer.invite("bob")).as_bytes());
+        let answer = client.final_response();
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        client.send(over_stream(&writer.within("ACK", &answer)).as_bytes());
+        calls.push(answer);
+    }
+    // It writes faster than the server reads, until the first one is refused.
+    let mut heard = Heard::default();
+    let patience = |time| socket.set_read_timeout(Some(time)).expect("a time");
+    patience(Duration::from_millis(1));
+    let shed = || site.server.stats().calls.shed;
+    while shed() == 0 || heard.refused == 0 {
+        if heard.waiting < ON_CONNECTION {
+            let flood = (0..CHUNK).map(|_| over_stream(&writer.invite("bob")));
+            client.send(flood.collect::<String>().as_bytes());
+            heard.waiting += CHUNK;
+        }
+        while let Some(message) = client.next() {
+            heard.note(&message);
+        }
+    }
+    patience(Duration::from_secs(60));
+    let emergency = over_stream(&writer.invite("113"));
+    let byes = calls
+        .iter()
+        .map(|call| over_stream(&writer.within("BYE", call)));
+    let wanted: Vec<_> = byes.chain([emergency]).collect();
+    let behind = (0..ON_CONNECTION / 2).map(|_| over_stream(&writer.invite("bob")));
+    let all = wanted.concat() + &behind.collect::<String>();
+    client.send(all.as_bytes());
+    let mut branches: Vec<_> = wanted.iter().map(|it| branch(it)).collect();
+    while !branches.is_empty() {
+        let response = client.final_response();
+        if let Some(place) = branches.iter().position(|it| *it == branch(&response)) {
+            assert!(response.starts_with("SIP/2.0 200 "), "{response}");
+            branches.swap_remove(place);
+        }
+    }
+    // Another connection has its turn as before.
+    let mut other = Telephone::new(site, 4, "carol");
+    let mut bystander = Client::over(connect_tcp(site));
+    bystander.send(over_stream(&other.invite("bob")).as_bytes());
+    let answer = bystander.final_response();
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    over.store(true, Ordering::Relaxed);
+    drop(client);
+    answering.join().expect("the callee");
+}
+
+#[test]
+fn over_tcp_too_much_is_refused_and_what_exists_goes_on() {
+    let site = Site::new();
+    let stream = connect_tcp(&site);
+    let socket = stream.try_clone().expect("a handle");
+    a_connection_that_brings_too_much_is_told_so(&site, (stream, socket));
+    site.end();
+}
+
+#[test]
+fn over_tls_too_much_is_refused_and_what_exists_goes_on() {
+    let site = Site::new();
+    let mut roots = RootCertStore::empty();
+    roots.add(site.certificate.clone()).expect("a certificate");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().expect("a name");
+    let session = ClientConnection::new(Arc::new(config), name).expect("a session");
+    let stream = client::connect(address_over(&site, Transport::Tls));
+    let socket = stream.try_clone().expect("a handle");
+    let stream = StreamOwned::new(session, stream);
+    a_connection_that_brings_too_much_is_told_so(&site, (stream, socket));
+    site.end();
+}
+
+/// What came on a connection that brings too much.
+#[derive(Default)]
+struct Heard {
+    /// INVITEs without a final response.
+    waiting: usize,
+    refused: usize,
+}
+
+impl Heard {
+    fn note(&mut self, message: &str) {
+        if message.starts_with("SIP/2.0 1") {
+            return;
+        }
+        self.waiting = self.waiting.saturating_sub(1);
+        if message.starts_with("SIP/2.0 503 ") {
+            let after = header(message, HeaderName::RetryAfter);
+            let after: u32 = after.parse().expect("seconds");
+            assert!((1..=4).contains(&after), "{after}");
+            self.refused += 1;
+        }
+    }
+}
+
+fn connect_tcp(site: &Site) -> TcpStream {
+    client::connect(address_over(site, Transport::Tcp))
+}
+
+fn address_over(site: &Site, transport: Transport) -> SocketAddr {
+    let mut addresses = site.network.streams.addresses(transport);
+    addresses.next().expect("one")
+}
+
+/// A request that was written for datagrams.
+fn over_stream(request: &str) -> String {
+    request.replacen("SIP/2.0/UDP", "SIP/2.0/TCP", 1)
+}
+
+impl<S: Read + Write> Client<S> {
+    /// The next response that is not provisional.
+    fn final_response(&mut self) -> String {
+        loop {
+            let message = self.message();
+            if message.starts_with("SIP/2.0 ") && !message.starts_with("SIP/2.0 1") {
+                return message;
+            }
+        }
+    }
+}
+
 struct Site {
     runtime: Runtime,
     network: Arc<Sockets>,
     server: Server,
     address: SocketAddr,
+    certificate: CertificateDer<'static>,
 }
 
 impl Site {
     fn new() -> Self {
         let here = ["127.0.0.1:0".parse().expect("an address")];
+        let made = generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let folder = TempDir::new().expect("a folder");
+        let [certificate, key] = ["certificate.pem", "key.pem"].map(|it| folder.path().join(it));
+        fs::write(&certificate, made.cert.pem()).expect("room");
+        fs::write(&key, made.signing_key.serialize_pem()).expect("room");
+        let streams = StreamOptions {
+            tcp: here.into(),
+            tls: here.into(),
+            certificate: Some(Certificate::read(&certificate, &key).expect("sound")),
+            ..StreamOptions::default()
+        };
         let network = Arc::new(Sockets {
             sip: Udp::bind(&UdpOptions::new(here)).expect("a port"),
-            streams: Streams::bind(StreamOptions::default()).expect("no port"),
+            streams: Streams::bind(streams).expect("ports"),
             iax2: Udp::bind(&UdpOptions::new([])).expect("no port"),
             capture: Udp::bind(&UdpOptions::new([])).expect("no port"),
         });
@@ -109,6 +280,7 @@ impl Site {
         network.attach(&server, &runtime).expect("threads");
         Self {
             address: network.sip.addresses()[0],
+            certificate: made.cert.der().clone(),
             runtime,
             network,
             server,

@@ -164,6 +164,10 @@ impl Network for Sockets {
         self.streams.shown_certificate(flow)
     }
 
+    fn wait_on(&self, flow: Flow) -> Duration {
+        self.streams.wait_on(flow)
+    }
+
     fn unread(&self) -> Unread {
         self.sip.unread()
     }

@@ -81,6 +81,12 @@ pub trait Network: Send + Sync {
         None
     }
 
+    /// For about how long what waits behind this message on its connection will wait before it
+    /// is read. It asks the system.
+    fn wait_on(&self, _flow: Flow) -> Duration {
+        Duration::ZERO
+    }
+
     /// What waits in the kernel to be read by the sockets for SIP in datagrams. It asks the
     /// system.
     fn unread(&self) -> Unread {

@@ -51,6 +51,12 @@
 //! time that a handshake needs, so a few sources that begin handshakes and finish none
 //! cannot keep others out for long.
 //!
+//! **Too much.** What belongs to calls is handled on the thread, so while it cannot keep up,
+//! messages wait in the kernel, each connection's by themselves. In a turn the thread reads once
+//! from each connection that has something: so what waits on one is read after as many
+//! [turns](engine::Turns) as it has reads. The server asks for that time when a new call comes,
+//! and refuses it if it is long; other connections are not concerned.
+//!
 //! **Which connection.** A flow has the number of its connection beside the two
 //! addresses. A later connection between the same addresses is another flow:
 //! nothing that was meant for the first is sent to it.
@@ -73,7 +79,6 @@
 //!
 //! [`StreamStats`]: crate::server::StreamStats
 
-mod close;
 mod connection;
 mod counters;
 mod directory;

@@ -18,7 +18,7 @@ use std::{
     net::{Shutdown, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -34,6 +34,8 @@ pub(super) struct Peer {
     is_known: AtomicBool,
     /// The silence in seconds that the client was told; 0 if it was not told any.
     silence_s_max: AtomicU32,
+    /// Bytes that its last turn has brought.
+    turn_bytes: AtomicUsize,
     /// This side has made it.
     pub(super) is_outgoing: bool,
     /// What its certificate says, once somebody has asked after the handshake.
@@ -89,6 +91,7 @@ impl Peer {
             counters,
             is_known: AtomicBool::new(false),
             silence_s_max: AtomicU32::new(0),
+            turn_bytes: AtomicUsize::new(0),
             is_outgoing: false,
             shown: OnceLock::new(),
             channel: Mutex::new(Channel {
@@ -165,6 +168,18 @@ impl Peer {
     pub(super) fn silence_max(&self) -> Option<Duration> {
         let seconds = self.silence_s_max.load(Ordering::Relaxed);
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// A turn has brought so much.
+    pub(super) fn note_turn(&self, bytes: usize) {
+        self.turn_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// After how many turns all that waits in the kernel now will have been read.
+    pub(super) fn turns_behind(&self) -> u32 {
+        let unread = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
+        let each = self.turn_bytes.load(Ordering::Relaxed).max(TURN_BYTES_MIN);
+        u32::try_from(unread / each as u64).unwrap_or(u32::MAX)
     }
 
     /// Whose memory its messages use.
@@ -446,6 +461,9 @@ impl Channel {
         }
     }
 }
+
+/// What a turn brings at least while more waits.
+const TURN_BYTES_MIN: usize = 2048;
 
 /// Whether trying again later is all that an error asks for.
 pub(super) fn is_passing(error: &io::Error) -> bool {

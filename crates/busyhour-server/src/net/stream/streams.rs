@@ -23,7 +23,7 @@ use nix::sys::{
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -35,6 +35,8 @@ pub struct Streams {
     /// Until the thread takes them.
     listeners: Mutex<Vec<Listener>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Since the thread runs.
+    clock: OnceLock<Clock>,
 }
 
 /// What a connection brought.
@@ -83,6 +85,7 @@ impl Streams {
             addresses,
             listeners: Mutex::new(listeners),
             thread: Mutex::default(),
+            clock: OnceLock::new(),
         })
     }
 
@@ -110,6 +113,7 @@ impl Streams {
             clock.clone(),
             Box::new(deliver),
         );
+        self.clock.get_or_init(|| clock.clone());
         let thread = thread::Builder::new().name("bh-stream".into());
         let thread = thread.spawn(move || {
             if let Err(error) = engine.run() {
@@ -214,6 +218,16 @@ impl Network for Streams {
         peer.shown_certificate(|| self.shared.identity.authorities())
     }
 
+    /// As many turns of the thread as there are reads behind it, and this one.
+    fn wait_on(&self, flow: Flow) -> Duration {
+        let peer = self.shared.directory.find(&flow);
+        let (Some(peer), Some(clock)) = (peer, self.clock.get()) else {
+            return Duration::ZERO;
+        };
+        let turn = self.shared.turns.length(clock);
+        turn.saturating_mul(peer.turns_behind().saturating_add(1))
+    }
+
     fn stats(&self) -> NetworkStats {
         NetworkStats {
             panicked: self.shared.counters.panics.count(),
@@ -246,6 +260,7 @@ impl EngineShared {
             identity: Arc::new(Identity::new(options.certificate, options.authorities)),
             outgoing: Arc::new(OutgoingConnections::new(options.tls_targets)?),
             last_token: Arc::new(AtomicU64::new(LISTENERS_MAX)),
+            turns: Arc::default(),
             policy: options.policy,
             waiting_bytes: Arc::default(),
             stop: Arc::new(stop),

@@ -19,7 +19,7 @@ use busyhour_proxy::{
     dialogs::{Party, Role},
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
-use busyhour_sip::{Host, Method, SipUri, Status, Uri};
+use busyhour_sip::{Flow, Host, Method, SipUri, Status, Uri};
 use std::sync::Arc;
 
 /// Why a request goes nowhere, and who sent it if he has proved it.
@@ -87,7 +87,7 @@ impl Core {
         let message = request.message;
         let is_ack = message.method() == Some(Method::Ack);
         let is_new = request.essentials.to.tag().is_none() && !is_ack;
-        if is_new && !self.is_emergency(request) && self.sheds_call() {
+        if is_new && !self.is_emergency(request) && self.sheds_call(request.flow) {
             return self.shed_call(request);
         }
         let identity = self.calls.edge().identity(message, request.flow);
@@ -156,9 +156,8 @@ impl Core {
         }
     }
 
-    fn sheds_call(&self) -> bool {
-        let network = self.responder.network();
-        self.load.sheds_call(|| network.unread())
+    fn sheds_call(&self, flow: Flow) -> bool {
+        self.load.sheds_call(flow, self.responder.network())
     }
 
     /// As cheap as can be: it is counted, and not logged one by one.

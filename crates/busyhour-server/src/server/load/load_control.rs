@@ -7,13 +7,15 @@ use super::{
     unread::UnreadWatch,
 };
 use crate::server::{
-    ReadMode, Unread,
+    Network, ReadMode,
     stats::{counters::Counter, queues::QueueView},
 };
 use busyhour::{
     clock::{Clock, Instant},
     runtime::Runtime,
 };
+use busyhour_sip::Flow;
+use std::time::Duration;
 
 /// Watches the backlog of requests and their waits, and decides by them.
 pub(in crate::server) struct LoadControl {
@@ -96,10 +98,13 @@ impl LoadControl {
     }
 
     /// Whether a new call is refused at once, because messages wait too long before they are
-    /// read, or all registrations are refused; counted if so. `unread` asks the sockets.
-    pub(in crate::server) fn sheds_call(&self, unread: impl FnOnce() -> Unread) -> bool {
+    /// read, or all registrations are refused; counted if so. `network` has brought it on `flow`.
+    pub(in crate::server) fn sheds_call(&self, flow: Flow, network: &dyn Network) -> bool {
         let now = self.clock.now();
-        let stands = self.unread.stands(now, unread);
+        let stands = match flow.transport.is_reliable() {
+            true => network.wait_on(flow) >= WAIT_ON_CONNECTION_MAX,
+            false => self.unread.stands(now, || network.unread()),
+        };
         let sheds = stands || self.overload.shedding(now) == Shedding::All;
         if sheds {
             self.shed_calls.increment();
@@ -107,3 +112,6 @@ impl LoadControl {
         sheds
     }
 }
+
+/// As for datagrams: nobody has noticed it yet.
+const WAIT_ON_CONNECTION_MAX: Duration = Duration::from_millis(100);

@@ -1,6 +1,10 @@
+mod close;
+mod turns;
+
+pub(super) use turns::Turns;
+
 use super::{
     Connection, Ending, Heard, StreamMessage, StreamPolicy,
-    close::Close,
     counters::ConnectionCounters,
     directory::ConnectionDirectory,
     listener::Listener,
@@ -20,6 +24,7 @@ use busyhour::{
 };
 use busyhour_registrar::FLOW_TIMER_S;
 use busyhour_sip::{Flow, Transport};
+use close::Close;
 use foldhash::fast::FixedState;
 use nix::sys::{
     epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout},
@@ -71,6 +76,7 @@ pub(super) struct EngineShared {
     /// Of the last connection.
     pub(super) last_token: Arc<AtomicU64>,
     pub(super) policy: StreamPolicy,
+    pub(super) turns: Arc<Turns>,
     /// What waits to be sent on all connections.
     pub(super) waiting_bytes: Arc<AtomicUsize>,
     /// Readable once the thread shall end.
@@ -135,15 +141,18 @@ impl Engine {
         for index in 0..self.listeners.len() {
             self.listen(index)?;
         }
-        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        let mut events = vec![EpollEvent::empty(); EVENTS_MAX];
         loop {
             let waited = self.shared.epoll.wait(&mut events, self.timeout());
-            self.handshake_turns = HANDSHAKES_AT_ONCE;
+            self.shared.turns.begin(self.clock.now());
             for peer in self.shared.outgoing.take() {
                 self.adopt(peer);
             }
             // An interrupted wait only means that there are no events.
-            for event in &events[..waited.unwrap_or(0)] {
+            for (place, event) in events[..waited.unwrap_or(0)].iter().enumerate() {
+                if place % HANDSHAKE_PERIOD == 0 {
+                    self.handshake_turns = HANDSHAKES_AT_ONCE;
+                }
                 match event.data() {
                     STOP => return Ok(()),
                     MADE => drop(self.shared.outgoing.wake.read()),
@@ -151,6 +160,7 @@ impl Engine {
                 }
             }
             self.expire();
+            self.shared.turns.end(self.clock.now());
         }
     }
 
@@ -381,9 +391,7 @@ impl Engine {
         };
         self.connections.insert(token, entry);
         add(&self.shared.counters.accepted, 1);
-        self.shared
-            .counters
-            .count_connections(self.connections.len());
+        self.count_connections();
         Ok(())
     }
 
@@ -409,9 +417,12 @@ impl Engine {
             return self.end(entry, Close::NoPlace);
         }
         self.connections.insert(token, entry);
-        self.shared
-            .counters
-            .count_connections(self.connections.len());
+        self.count_connections();
+    }
+
+    fn count_connections(&self) {
+        let count = self.connections.len();
+        self.shared.counters.count_connections(count);
     }
 
     fn readable(&mut self, token: u64) {
@@ -490,13 +501,18 @@ impl Engine {
     /// Reads once what the kernel has, and all that was encrypted in it.
     fn read(&self, entry: &mut ConnectionEntry) -> Result<(), Close> {
         let goes_on = entry.peer.pump().map_err(|_| Close::Failed)?;
+        let mut brought = 0;
         loop {
             let buffers = self.memory.buffers(entry.peer.class());
             let room = entry.connection.room(buffers);
             let room = room.map_err(|_| Close::NoBuffer)?;
             match entry.peer.read(room) {
                 Ok(0) => return self.no_more_comes(entry),
-                Ok(count) => self.hear(entry, count)?,
+                Ok(count) => {
+                    self.hear(entry, count)?;
+                    brought += count;
+                    entry.peer.note_turn(brought);
+                }
                 Err(error) if is_passing(&error) => {
                     entry.connection.nothing_came();
                     break;
@@ -595,11 +611,9 @@ impl Engine {
             self.connections.insert(token, entry);
             return;
         }
-        let close = match entry.handshake_until {
-            Some(until) if until <= now => Close::Handshake,
-            _ => Close::Late(entry.connection.ending()),
-        };
-        self.end(entry, close);
+        let is_handshake = entry.handshake_until.is_some_and(|until| until <= now);
+        let late = Close::Late(entry.connection.ending());
+        self.end(entry, if is_handshake { Close::Handshake } else { late });
     }
 
     /// Counts the reason, unless that was done when the connection was found to be
@@ -635,9 +649,7 @@ impl Engine {
             self.shared.outgoing.ended(&entry.peer, entry.is_sound);
         }
         self.sources.disconnected(remote, entry.peer.token);
-        self.shared
-            .counters
-            .count_connections(self.connections.len());
+        self.count_connections();
     }
 }
 
@@ -672,11 +684,13 @@ const MADE: u64 = 1;
 const FIRST_LISTENER: u64 = 2;
 /// Tokens of connections are higher than those of all listeners.
 pub(super) const LISTENERS_MAX: u64 = 1 << 20;
-const EVENTS_MAX: usize = 256;
+/// So that a turn is one read of each connection, as far as possible.
+const EVENTS_MAX: usize = 16_384;
 /// So that those who are connected already get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
-/// Some ten milliseconds' worth.
+/// Some ten milliseconds' worth, among so many events.
 const HANDSHAKES_AT_ONCE: usize = 16;
+const HANDSHAKE_PERIOD: usize = 256;
 /// For how long a listener rests after the system refused, or while there are
 /// too many handshakes.
 const REST: Duration = Duration::from_millis(100);

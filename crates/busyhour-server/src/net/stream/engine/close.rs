@@ -1,4 +1,4 @@
-use super::{Ending, counters::ConnectionCounters};
+use crate::net::stream::{Ending, counters::ConnectionCounters};
 use std::sync::atomic::AtomicU64;
 
 /// Why a connection ends.
