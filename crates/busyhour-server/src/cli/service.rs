@@ -157,6 +157,7 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
         let mut postgres = PostgresOptions::new(&url).map_err(Failure::usage)?;
         postgres.durability = durability;
         postgres.queue_capacity = options.queue;
+        postgres.location_view = options.location_view;
         let store = PostgresStore::open(postgres);
         return Ok(Box::new(store.map_err(Failure::running)?));
     }
@@ -166,6 +167,7 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
         path,
         durability,
         queue_capacity: options.queue,
+        location_view: options.location_view,
     });
     Ok(Box::new(store.map_err(Failure::running)?))
 }

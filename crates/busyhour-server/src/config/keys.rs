@@ -482,6 +482,20 @@ const OPERATION: &[SettingKey] = &[
         show: |config| config.store.queue.to_string(),
     },
     SettingKey {
+        path: "store.location_view",
+        allowed: Allowed::OneOf(&["on", "off"]),
+        help: "A view `location` in the database, by which Kamailio's usrloc finds contacts (db_mode 3, expires_type 1)",
+        assign: |config, text| put(&mut config.store.location_view, Some(text == "on")),
+        show: |config| {
+            if config.store.location_view {
+                "on"
+            } else {
+                OFF
+            }
+            .into()
+        },
+    },
+    SettingKey {
         path: "runtime.workers",
         allowed: Allowed::Text("a whole number of threads from 1 to 1024, or auto"),
         help: "Worker threads at the start; auto is one for each core",

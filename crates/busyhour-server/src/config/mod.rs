@@ -254,6 +254,8 @@ pub struct Store {
     /// Changes that may wait for the disk; if there are more, requests are answered
     /// 503.
     pub queue: usize,
+    /// Whether the database has a view by which Kamailio's `usrloc` finds contacts.
+    pub location_view: bool,
 }
 
 /// What an acknowledged registration survives.
@@ -555,6 +557,7 @@ impl Default for Store {
             url_file: None,
             durability: Durability::Full,
             queue: 65_536,
+            location_view: false,
         }
     }
 }

@@ -53,10 +53,17 @@ impl Kamailio {
         }
         let text = include_str!("kamailio.cfg")
             .replace("%HERE%", &address.to_string())
-            .replace("%FOLDER%", &folder.display().to_string())
             .replace("%BUSYHOUR%", &busyhour.to_string())
             .replace("%OWN%", &own.to_string())
             .replace("%CONNECTIONS%", connections);
+        Self::run(place, address, &text)
+    }
+
+    /// One that runs this configuration at this address; `%FOLDER%` in it is its own.
+    pub fn run(place: &Place, address: SocketAddr, configuration: &str) -> Self {
+        let folder = place.path(&format!("kamailio{}", address.port()));
+        fs::create_dir_all(&folder).expect("a writable folder");
+        let text = configuration.replace("%FOLDER%", &folder.display().to_string());
         let configuration = folder.join("kamailio.cfg");
         fs::write(&configuration, text).expect("a writable folder");
         let log = folder.join("log");

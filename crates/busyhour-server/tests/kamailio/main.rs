@@ -11,6 +11,7 @@ mod support;
 mod authority;
 mod connections;
 mod kamailio;
+mod location;
 mod telephone;
 
 use kamailio::{Kamailio, free_address};

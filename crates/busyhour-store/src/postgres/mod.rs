@@ -12,6 +12,7 @@ mod accounts;
 mod call_records;
 mod group;
 mod load;
+mod location_view;
 mod options;
 mod passfile;
 mod schema;

@@ -18,6 +18,9 @@ pub struct PostgresOptions {
     /// How long changes may wait for a database that is away, or does not answer;
     /// then they fail.
     pub commit_timeout: Duration,
+    /// Whether the database has a view `location`, by which Kamailio's `usrloc` finds
+    /// contacts.
+    pub location_view: bool,
     /// How long the first session waits for a lock that another session holds:
     /// PostgreSQL may not know yet that the server which held it is gone.
     pub lock_patience: Duration,
@@ -62,6 +65,7 @@ impl PostgresOptions {
             durability: Durability::default(),
             queue_capacity: 65_536,
             commit_timeout: Duration::from_secs(5),
+            location_view: false,
             lock_patience: LOCK_PATIENCE,
             config,
             tls,

@@ -1,6 +1,6 @@
 //! The tables, and the migrations of older databases.
 
-use super::PostgresOptions;
+use super::{PostgresOptions, location_view};
 use crate::{StoreError, migrations::not_seen};
 use postgres::{Client, Transaction};
 
@@ -11,7 +11,11 @@ pub(super) fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<
     // Two programs that start at once must not both create tables.
     transaction.batch_execute(LOCK).map_err(wrap)?;
     let found = version(&mut transaction).map_err(wrap)?;
-    for migration in not_seen(MIGRATIONS, found, &options.path())? {
+    let not_seen = not_seen(MIGRATIONS, found, &options.path())?;
+    if !not_seen.is_empty() {
+        location_view::remove(&mut transaction).map_err(wrap)?;
+    }
+    for migration in not_seen {
         transaction.batch_execute(migration).map_err(wrap)?;
     }
     let set = "UPDATE schema_version SET version = $1";

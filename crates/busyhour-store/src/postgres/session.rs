@@ -4,7 +4,7 @@ use super::{
     PostgresOptions, call_records,
     fencing_token::{Counted, FencingToken},
     group::{Group, Statements, remove_ended},
-    load, schema,
+    load, location_view, schema,
 };
 use crate::{
     Account, AccountKey, AccountNews, CallRecordLimits, Change, Durability, SettingKind,
@@ -40,6 +40,7 @@ impl Session {
         // This commit is always synchronous, whatever the durability of other commits.
         client.batch_execute(SYNCHRONOUS).map_err(wrap)?;
         let fencing_token = FencingToken::begin(&mut client).map_err(wrap)?;
+        location_view::set(&mut client, options.location_view).map_err(wrap)?;
         Ok((Self::new(client, options)?, fencing_token))
     }
 

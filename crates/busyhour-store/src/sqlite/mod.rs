@@ -4,6 +4,7 @@ mod accounts;
 mod call_records;
 mod files;
 mod load;
+mod location_view;
 mod lock;
 mod schema;
 mod writer;
@@ -66,6 +67,9 @@ pub struct SqliteOptions {
     pub durability: Durability,
     /// Most changes that may wait for the writer.
     pub queue_capacity: usize,
+    /// Whether the database has a view `location`, by which Kamailio's `usrloc` finds
+    /// contacts.
+    pub location_view: bool,
 }
 
 impl SqliteStore {
@@ -111,6 +115,7 @@ impl SqliteOptions {
             path: path.into(),
             durability: Durability::default(),
             queue_capacity: QUEUE_CAPACITY,
+            location_view: false,
         }
     }
 }
@@ -201,6 +206,7 @@ fn begin_run(connection: &Connection, options: &SqliteOptions) -> Result<(), Sto
     let wrap = |source| sqlite_error(&options.path, source);
     // This commit is always synchronous, whatever the durability of other commits.
     schema::count_run(connection).map_err(wrap)?;
+    location_view::set(connection, options.location_view).map_err(wrap)?;
     match options.durability {
         Durability::Full => Ok(()),
         Durability::Process => connection

@@ -1,6 +1,6 @@
 //! The tables, and the migrations of older databases.
 
-use super::{StoreError, sqlite_error};
+use super::{StoreError, location_view, sqlite_error};
 use crate::migrations::not_seen;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
@@ -12,7 +12,11 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(wrap)?;
     let found = version(&transaction).map_err(wrap)?;
-    for migration in not_seen(MIGRATIONS, found, path)? {
+    let not_seen = not_seen(MIGRATIONS, found, path)?;
+    if !not_seen.is_empty() {
+        location_view::remove(&transaction).map_err(wrap)?;
+    }
+    for migration in not_seen {
         transaction.execute_batch(migration).map_err(wrap)?;
     }
     transaction

@@ -1,12 +1,13 @@
 //! SQLite: a file that one server uses.
 
 use crate::{
-    sample::{commit, put},
+    sample::{aor, commit, put, renew},
     suite::{Database, TESTS},
 };
 use busyhour_store::{
     AccountAdmin, SqliteOptions, SqliteStore, Store, StoreError, WhenMissing, open_accounts,
 };
+use rusqlite::Connection;
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -98,4 +99,57 @@ fn only_its_user_can_read_a_new_database_and_an_old_one_is_not_changed() {
     fs::set_permissions(&database, Permissions::from_mode(0o644)).unwrap();
     drop(file.open(8));
     assert_eq!(mode("busyhour.db"), 0o644);
+}
+
+#[test]
+fn others_find_contacts_by_a_view_while_it_is_wanted() {
+    let file = File::new();
+    let open = |location_view| {
+        let options = SqliteOptions {
+            location_view,
+            ..file.options()
+        };
+        SqliteStore::open(options).unwrap()
+    };
+    let store = open(true);
+    commit(&store, vec![put(1, 5), put(2, 5)]).unwrap();
+    commit(&store, vec![renew(2, 7)]).unwrap();
+    let others = Connection::open(file.options().path).unwrap();
+    let rows = |columns: &str| -> Result<Vec<String>, rusqlite::Error> {
+        let mut rows = others.prepare(&format!("SELECT {columns} FROM location"))?;
+        let rows = rows.query_map([], |row| row.get(0))?;
+        rows.collect()
+    };
+    assert_eq!(rows("ruid || ' ' || cseq").unwrap(), ["busyhour-1 5"]);
+    let aor = aor(1);
+    let (user, domain) = aor.strip_prefix("sip:").unwrap().split_once('@').unwrap();
+    assert_eq!(rows("username").unwrap(), [user]);
+    assert_eq!(rows("domain").unwrap(), [domain]);
+    let rest = "received || ' ' || q || ' ' || expires || ' ' || instance || ' ' || reg_id";
+    let expected = "sip:[2001:db8::1]:5062;transport=tcp 0.5 1800000000 <urn:uuid:0> 0";
+    assert_eq!(rows(rest).unwrap(), [expected]);
+    // Kamailio removes rows that have expired; they are not its own.
+    others.execute("DELETE FROM location", []).unwrap();
+    assert_eq!(rows("ruid").unwrap().len(), 1);
+    let mut plan = others
+        .prepare("EXPLAIN QUERY PLAN SELECT * FROM location WHERE username = 'a'")
+        .unwrap();
+    let plan = plan.query_map([], |row| row.get(3)).unwrap();
+    let plan: Vec<String> = plan.map(Result::unwrap).collect();
+    assert!(
+        plan.iter().any(|step| step.contains("contact_username")),
+        "{plan:?}"
+    );
+    drop(store);
+    drop(open(true));
+    assert_eq!(rows("ruid").unwrap().len(), 1);
+    drop(open(false));
+    assert!(
+        rows("ruid")
+            .unwrap_err()
+            .to_string()
+            .contains("no such table")
+    );
+    drop(open(true));
+    assert_eq!(rows("ruid").unwrap().len(), 1);
 }
