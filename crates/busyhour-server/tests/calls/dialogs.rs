@@ -55,15 +55,17 @@ fn a_caller_without_our_route_is_known_by_its_call_id_and_tags() {
 fn a_gruu_reaches_the_telephone_where_it_is_now() {
     const MOVED: Phone = phone("alice", "192.0.2.77:5060");
     const INSTANCE: &str = "urn:uuid:0c67446e-f1a1-11d9-94d3-000a95a0e128";
+    const EDGE: &str = "<sip:flow@192.0.2.80;lr;ob>";
     for outbound in ["reg-id=1;", ""] {
         let parameters =
-            format!(";{outbound}+sip.instance=\"<{INSTANCE}>\"\r\nSupported: outbound");
+            format!(";{outbound}+sip.instance=\"<{INSTANCE}>\"\r\nSupported: outbound, path");
         let mut world = World::new();
         world.register_with(ALICE, &parameters);
         world.register(BOB);
         let answer = established(&mut world, "call-1");
         world.pass(1000);
-        world.register_with(MOVED, &parameters);
+        // Behind an edge proxy now.
+        world.register_with(MOVED, &format!("{parameters}\r\nPath: {EDGE}"));
         let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
         let gruu = format!("BYE sip:alice@example.com;gr={INSTANCE} SIP/2.0");
         let bye = bye.replacen("BYE sip:alice@192.0.2.7:5060 SIP/2.0", &gruu, 1);
@@ -76,6 +78,7 @@ fn a_gruu_reaches_the_telephone_where_it_is_now() {
         assert_eq!(reached.address, MOVED.address, "{outbound}");
         assert!(bye.starts_with("BYE sip:alice@192.0.2.77:5060 "), "{bye}");
         assert_eq!(header(&bye, "Call-ID"), "call-1");
+        assert_eq!(header(&bye, "Route"), EDGE);
         world.send(MOVED, &respond(MOVED, &bye, "200 OK"));
         world.read_status(BOB, "200");
     }

@@ -77,6 +77,8 @@ pub(in crate::server) struct CallCounters {
     pub(in crate::server) refused: Counter,
     /// Requests within a dialog whose route has no valid token.
     pub(in crate::server) untrusted_routes: Counter,
+    /// Dialogs that were not asked whether they still live.
+    pub(in crate::server) probes_left_out: Counter,
 }
 
 /// The bounds of the calls of a server.
@@ -178,6 +180,7 @@ impl Calls {
             post_dial_delay_p99_ns: p99,
             refused: self.counters.refused.get(),
             untrusted_routes: self.counters.untrusted_routes.get(),
+            probes_left_out: self.counters.probes_left_out.get(),
             charged_bytes: self.memory.used(),
             post_dial_delay: self.log.post_dial_delay().stats(),
             outcomes: self.log.outcome_stats(),
@@ -504,6 +507,7 @@ impl Calls {
             }
         }
         for probe in not_asked {
+            self.counters.probes_left_out.increment();
             // Who is not asked is believed to know its dialog.
             let outcome = ProbeOutcome::Answered(Status::OK.code());
             dialogs.probed(now, probe, outcome, &mut out.dialogs);

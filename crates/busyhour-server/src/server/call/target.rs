@@ -231,6 +231,7 @@ fn of_instance(uri: &str, token: Flow, bindings: &[Binding]) -> Option<Target> {
     let same = same.into_iter().map(|binding| &binding.contact);
     let mut ways = same.map(|contact| Way {
         uri: Some(contact.uri().into()),
+        route: (!contact.path().is_empty()).then(|| contact.path().into()),
         ..NextHop::registered(hop_of(contact).flow).into()
     });
     let mut target = Target::new(None, ways.next()?);

@@ -18,6 +18,8 @@ pub struct CallStats {
     pub shed: u64,
     /// Requests within a dialog whose route the server had not given (481).
     pub untrusted_routes: u64,
+    /// Dialogs that were not asked whether they still live, since too many were being asked.
+    pub probes_left_out: u64,
     /// Bytes of messages that sources and accounts are charged for.
     pub charged_bytes: u64,
     /// From an INVITE to the first response that its caller could hear: the median.
