@@ -111,6 +111,28 @@ int ast_taskprocessor_unsuspend(struct ast_taskprocessor *tps);
 int ast_taskprocessor_is_suspended(struct ast_taskprocessor *tps);
 int ast_taskprocessor_alert_set_levels(struct ast_taskprocessor *tps, long low_water, long high_water);
 unsigned ast_taskprocessor_alert_get(void);
+/* Of those whose name begins with the subsystem and a slash. */
+unsigned ast_taskprocessor_get_subsystem_alert(const char *subsystem);
+struct ast_taskprocessor_local { void *local_data, *data; };
+typedef int (*ast_task_local_fn)(struct ast_taskprocessor_local *local);
+int ast_taskprocessor_push_local(struct ast_taskprocessor *tps, ast_task_local_fn task, void *data);
+void ast_taskprocessor_set_local(struct ast_taskprocessor *tps, void *local_data);
+/* A listener decides when and where the tasks of its task processor run: it calls ast_taskprocessor_execute. */
+struct ast_taskprocessor_listener;
+struct ast_taskprocessor_listener_callbacks {
+  int (*start)(struct ast_taskprocessor_listener *listener);
+  void (*task_pushed)(struct ast_taskprocessor_listener *listener, int was_empty);
+  void (*emptied)(struct ast_taskprocessor_listener *listener);
+  void (*shutdown)(struct ast_taskprocessor_listener *listener);
+  void (*dtor)(struct ast_taskprocessor_listener *listener);
+};
+struct ast_taskprocessor_listener *ast_taskprocessor_listener_alloc(const struct ast_taskprocessor_listener_callbacks *callbacks, void *user_data);
+void *ast_taskprocessor_listener_get_user_data(const struct ast_taskprocessor_listener *listener);
+struct ast_taskprocessor *ast_taskprocessor_listener_get_tps(const struct ast_taskprocessor_listener *listener);
+/* Takes the listener, whatever it returns. */
+struct ast_taskprocessor *ast_taskprocessor_create_with_listener(const char *name, struct ast_taskprocessor_listener *listener);
+/* Runs the next task on this thread: 1 if more wait, 0 if not. */
+int ast_taskprocessor_execute(struct ast_taskprocessor *tps);
 struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options);
 int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data);
 int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data);

@@ -1,37 +1,53 @@
 /* Task processors are serializers of one pool; those of a task pool are serializers of that pool. */
-#include "asterisk.h"
+#include "taskprocessor.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-struct ast_taskprocessor {
-  bh_serializer *serializer;
-  bh_suspension *suspension;
-  int references;
-  char name[80];
-  struct ast_taskprocessor *next;
-};
-
 struct ast_taskpool { bh_pool *pool; void (*thread_start)(void), (*thread_end)(void); };
-struct task { ast_task_fn function; void *data; };
+struct task { ast_task_fn function; ast_task_local_fn local_function; struct ast_taskprocessor *tps; void *data; };
+
+/* The part of a name before the slash, and its alerts. */
+struct subsystem { bh_alert_group *alerts; atomic_uint of_listeners; struct subsystem *next; char name[]; };
 
 static bh_pool *processors;
-static bh_alert_group *alerts;
+static struct subsystem *subsystems;
 static struct ast_taskprocessor *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-int ast_tps_init(void) {
-  if (bh_alert_group_new(&alerts) != BH_OK) return -1;
-  return bh_pool_new(NULL, &processors) == BH_OK ? 0 : -1;
-}
+int ast_tps_init(void) { return bh_pool_new(NULL, &processors) == BH_OK ? 0 : -1; }
 
 void ast_tps_shutdown(void) {
   bh_pool_shutdown(processors, UINT64_MAX, NULL);
   bh_pool_free(processors);
-  bh_alert_group_free(alerts);
+  for (struct subsystem *one = subsystems, *next; one; one = next) {
+    next = one->next;
+    bh_alert_group_free(one->alerts);
+    free(one);
+  }
+  subsystems = NULL;
+}
+
+static struct subsystem *find_subsystem(const char *name, size_t len) {
+  for (struct subsystem *one = subsystems; one; one = one->next)
+    if (strlen(one->name) == len && memcmp(one->name, name, len) == 0) return one;
+  return NULL;
+}
+
+/* That of a task processor with this name; it stays. */
+static struct subsystem *subsystem_of(const char *name) {
+  const char *slash = strchr(name, '/');
+  size_t len = slash ? (size_t)(slash - name) : 0;
+  struct subsystem *found = find_subsystem(name, len);
+  if (found || !(found = calloc(1, sizeof *found + len + 1))) return found;
+  if (bh_alert_group_new(&found->alerts) != BH_OK) return free(found), NULL;
+  memcpy(found->name, name, len);
+  found->next = subsystems;
+  return subsystems = found;
 }
 
 static struct ast_taskprocessor *referenced(int (*is_meant)(struct ast_taskprocessor *, const void *), const void *what) {
@@ -41,12 +57,15 @@ static struct ast_taskprocessor *referenced(int (*is_meant)(struct ast_taskproce
 }
 
 static int has_name(struct ast_taskprocessor *tps, const void *name) { return strcmp(tps->name, name) == 0; }
-static int is_handle(struct ast_taskprocessor *tps, const void *handle) { return bh_serializer_is_same(tps->serializer, handle); }
+static int is_handle(struct ast_taskprocessor *tps, const void *handle) {
+  return tps->serializer && bh_serializer_is_same(tps->serializer, handle);
+}
 
 static struct ast_taskprocessor *make(bh_pool *pool, const char *name, bh_group *group) {
   struct ast_taskprocessor *tps = calloc(1, sizeof *tps);
+  struct subsystem *subsystem = subsystem_of(name);
   bh_serializer_options options = {
-      .size = sizeof options, .name = name, .group = group, .alert_group = alerts,
+      .size = sizeof options, .name = name, .group = group, .alert_group = subsystem ? subsystem->alerts : NULL,
       .high_watermark = AST_TASKPROCESSOR_HIGH_WATER_LEVEL, .low_watermark = AST_TASKPROCESSOR_HIGH_WATER_LEVEL * 9 / 10,
   };
   if (!tps || bh_serializer_new(pool, &options, &tps->serializer) != BH_OK) {
@@ -57,6 +76,23 @@ static struct ast_taskprocessor *make(bh_pool *pool, const char *name, bh_group 
   tps->references = 1;
   tps->next = all;
   return all = tps;
+}
+
+struct ast_taskprocessor *ast_taskprocessor_create_with_listener(const char *name, struct ast_taskprocessor_listener *listener) {
+  struct ast_taskprocessor *tps = NULL;
+  pthread_mutex_lock(&lock);
+  struct subsystem *subsystem = subsystem_of(name);
+  if (subsystem && !referenced(has_name, name)) tps = calloc(1, sizeof *tps);
+  if (tps) {
+    *tps = (struct ast_taskprocessor){.listener = listener, .references = 1, .next = all};
+    snprintf(tps->name, sizeof tps->name, "%s", name);
+    all = tps;
+  }
+  pthread_mutex_unlock(&lock);
+  if (tps && listened_begin(listener, tps, &subsystem->of_listeners)) return tps;
+  if (tps) ast_taskprocessor_unreference(tps);
+  else listened_end(listener);
+  return NULL;
 }
 
 struct ast_taskprocessor *ast_taskprocessor_get(const char *name, enum ast_tps_options create) {
@@ -78,7 +114,10 @@ struct ast_taskprocessor *ast_taskprocessor_unreference(struct ast_taskprocessor
       break;
     }
   pthread_mutex_unlock(&lock);
-  if (is_last) {
+  if (is_last && tps->listener) {
+    listened_end(tps->listener);
+    free(tps);
+  } else if (is_last) {
     bh_suspension_free(tps->suspension);
     bh_serializer_free(tps->serializer);
     free(tps);
@@ -88,26 +127,48 @@ struct ast_taskprocessor *ast_taskprocessor_unreference(struct ast_taskprocessor
 
 static void run(void *data) {
   struct task *task = data;
-  task->function(task->data);
+  if (task->function) {
+    task->function(task->data);
+    return;
+  }
+  struct ast_taskprocessor_local local = {atomic_load(&task->tps->local_data), task->data};
+  task->local_function(&local);
 }
 
 static struct task *keep(ast_task_fn function, void *data) {
   struct task *task = malloc(sizeof *task);
-  if (task) *task = (struct task){function, data};
+  if (task) *task = (struct task){.function = function, .data = data};
   return task;
 }
 
 static int status(bh_result result) { return result == BH_OK ? 0 : -1; }
 
-int ast_taskprocessor_push(struct ast_taskprocessor *tps, ast_task_fn task, void *data) {
-  return status(bh_serializer_push(tps->serializer, run, keep(task, data), free));
+static int push(struct ast_taskprocessor *tps, struct task *task) {
+  if (!task) return -1;
+  if (tps->listener) return listened_push(tps->listener, run, task);
+  return status(bh_serializer_push(tps->serializer, run, task, free));
 }
 
+int ast_taskprocessor_push(struct ast_taskprocessor *tps, ast_task_fn task, void *data) {
+  return push(tps, keep(task, data));
+}
+
+int ast_taskprocessor_push_local(struct ast_taskprocessor *tps, ast_task_local_fn task, void *data) {
+  struct task *kept = malloc(sizeof *kept);
+  if (kept) *kept = (struct task){.local_function = task, .tps = tps, .data = data};
+  return push(tps, kept);
+}
+
+void ast_taskprocessor_set_local(struct ast_taskprocessor *tps, void *local_data) { atomic_store(&tps->local_data, local_data); }
+
 const char *ast_taskprocessor_name(struct ast_taskprocessor *tps) { return tps->name; }
-long ast_taskprocessor_size(struct ast_taskprocessor *tps) { return (long)bh_serializer_len(tps->serializer); }
+long ast_taskprocessor_size(struct ast_taskprocessor *tps) {
+  return tps->listener ? listened_size(tps->listener) : (long)bh_serializer_len(tps->serializer);
+}
 
 int ast_taskprocessor_is_task(struct ast_taskprocessor *tps) {
   bh_serializer *current;
+  if (tps->listener) return listened_is_task(tps->listener);
   if (bh_serializer_current(&current) != BH_OK) return 0;
   int is_task = bh_serializer_is_same(current, tps->serializer);
   bh_serializer_free(current);
@@ -115,6 +176,7 @@ int ast_taskprocessor_is_task(struct ast_taskprocessor *tps) {
 }
 
 int ast_taskprocessor_suspend(struct ast_taskprocessor *tps) {
+  if (tps->listener) return -1; /* its listener decides when tasks run */
   return tps->suspension ? 0 : status(bh_serializer_suspend(tps->serializer, &tps->suspension));
 }
 
@@ -130,10 +192,26 @@ int ast_taskprocessor_is_suspended(struct ast_taskprocessor *tps) { return tps->
 int ast_taskprocessor_alert_set_levels(struct ast_taskprocessor *tps, long low_water, long high_water) {
   if (high_water < 0) high_water = AST_TASKPROCESSOR_HIGH_WATER_LEVEL;
   if (low_water < 0) low_water = high_water * 9 / 10;
+  if (tps->listener) return listened_levels(tps->listener, low_water, high_water);
   return status(bh_serializer_set_watermarks(tps->serializer, (uint64_t)low_water, (uint64_t)high_water));
 }
 
-unsigned ast_taskprocessor_alert_get(void) { return (unsigned)bh_alert_group_count(alerts); }
+static unsigned alerts_of(struct subsystem *one) { return (unsigned)bh_alert_group_count(one->alerts) + atomic_load(&one->of_listeners); }
+
+unsigned ast_taskprocessor_alert_get(void) {
+  unsigned count = 0;
+  pthread_mutex_lock(&lock);
+  for (struct subsystem *one = subsystems; one; one = one->next) count += alerts_of(one);
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+unsigned ast_taskprocessor_get_subsystem_alert(const char *subsystem) {
+  pthread_mutex_lock(&lock);
+  struct subsystem *found = find_subsystem(subsystem, strlen(subsystem));
+  pthread_mutex_unlock(&lock);
+  return found ? alerts_of(found) : 0;
+}
 
 static void thread_start(void *data) {
   struct ast_taskpool *pool = data;
@@ -175,7 +253,7 @@ int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data) {
 }
 
 int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data) {
-  return status(bh_pool_push_wait(pool->pool, run, &(struct task){task, data}, NULL));
+  return status(bh_pool_push_wait(pool->pool, run, &(struct task){.function = task, .data = data}, NULL));
 }
 
 size_t ast_taskpool_taskprocessors_count(struct ast_taskpool *pool) {
@@ -208,7 +286,7 @@ struct ast_taskprocessor *ast_taskpool_serializer(const char *name, struct ast_t
 /* On the own serializer the task runs at once, as in Asterisk; a circle of others is refused. */
 int ast_taskpool_serializer_push_wait(struct ast_taskprocessor *serializer, ast_task_fn task, void *data) {
   if (ast_taskprocessor_is_task(serializer)) return task(data), 0;
-  return status(bh_serializer_push_wait(serializer->serializer, run, &(struct task){task, data}, NULL));
+  return status(bh_serializer_push_wait(serializer->serializer, run, &(struct task){.function = task, .data = data}, NULL));
 }
 
 struct ast_taskprocessor *ast_taskpool_serializer_get_current(void) {

@@ -212,6 +212,98 @@ static void task_processors(void) {
   await(&done, 601);
 }
 
+/* A listener that runs nothing by itself: what it is told, and when. */
+static struct { int started, pushed, were_empty, emptied, shut_down, destroyed, refuses; } told;
+static int told_start(struct ast_taskprocessor_listener *listener) {
+  CHECK(ast_taskprocessor_listener_get_user_data(listener) == &told && ast_taskprocessor_listener_get_tps(listener) != NULL);
+  return told.started++, told.refuses;
+}
+static void told_pushed(struct ast_taskprocessor_listener *listener, int was_empty) { (void)listener, told.pushed++, told.were_empty += was_empty; }
+static void told_emptied(struct ast_taskprocessor_listener *listener) { (void)listener, told.emptied++; }
+static void told_shutdown(struct ast_taskprocessor_listener *listener) {
+  told.shut_down++;
+  while (ast_taskprocessor_execute(ast_taskprocessor_listener_get_tps(listener))) {}
+}
+static void told_dtor(struct ast_taskprocessor_listener *listener) { (void)listener, told.destroyed++; }
+static const struct ast_taskprocessor_listener_callbacks TOLD = {told_start, told_pushed, told_emptied, told_shutdown, told_dtor};
+
+static struct ast_taskprocessor *listened;
+static int pushes_more(void *counter) {
+  CHECK(ast_taskprocessor_is_task(listened) && ast_taskprocessor_size(listened) == 0);
+  return count_task(counter), ast_taskprocessor_push(listened, count_task, counter);
+}
+static int takes_local(struct ast_taskprocessor_local *local) { return *(const char **)local->data = local->local_data, 0; }
+
+static void *push_and_run(void *counter) {
+  for (int i = 0; i < 1000; i++) {
+    CHECK(ast_taskprocessor_push(listened, count_task, counter) == 0);
+    ast_taskprocessor_execute(listened);
+  }
+  return counter;
+}
+
+static void listeners(void) {
+  static atomic_long done;
+  const char *local = NULL;
+  struct ast_taskprocessor_listener *listener = ast_taskprocessor_listener_alloc(&TOLD, &told);
+  listened = ast_taskprocessor_create_with_listener("listened/one", listener);
+  CHECK(listened && told.started == 1 && ast_taskprocessor_listener_get_tps(listener) == listened);
+  CHECK(ast_taskprocessor_get("listened/one", TPS_REF_IF_EXISTS) == listened && ast_taskprocessor_unreference(listened) == NULL);
+  CHECK(ast_taskprocessor_create_with_listener("listened/one", ast_taskprocessor_listener_alloc(&TOLD, &told)) == NULL && told.destroyed == 1);
+  for (int i = 0; i < 3; i++) CHECK(ast_taskprocessor_push(listened, count_task, &done) == 0);
+  CHECK(told.pushed == 3 && told.were_empty == 1 && told.emptied == 0 && atomic_load(&done) == 0 && ast_taskprocessor_size(listened) == 3);
+  CHECK(ast_taskprocessor_execute(listened) == 1 && ast_taskprocessor_execute(listened) == 1 && told.emptied == 0);
+  CHECK(ast_taskprocessor_execute(listened) == 0 && told.emptied == 1 && ast_taskprocessor_execute(listened) == 0 && told.emptied == 1);
+  CHECK(atomic_load(&done) == 3 && !ast_taskprocessor_is_task(listened) && ast_taskprocessor_suspend(listened) == -1);
+  CHECK(ast_taskprocessor_push(listened, pushes_more, &done) == 0 && ast_taskprocessor_execute(listened) == 1);
+  CHECK(told.were_empty == 2 && told.emptied == 1 && ast_taskprocessor_execute(listened) == 0 && told.emptied == 2 && atomic_load(&done) == 5);
+  ast_taskprocessor_set_local(listened, "local");
+  CHECK(ast_taskprocessor_push_local(listened, takes_local, &local) == 0 && ast_taskprocessor_execute(listened) == 0 && strcmp(local, "local") == 0);
+
+  /* Each task once, in whatever thread. */
+  pthread_t threads[3];
+  for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, push_and_run, &done) == 0);
+  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+  CHECK(atomic_load(&done) == 5 + 3000 && ast_taskprocessor_size(listened) == 0);
+  for (int i = 0; i < 2; i++) ast_taskprocessor_push(listened, count_task, &done);
+  CHECK(ast_taskprocessor_unreference(listened) == NULL && told.shut_down == 1 && told.destroyed == 2 && atomic_load(&done) == 5 + 3002);
+  told.refuses = 1; /* a start that fails */
+  CHECK(ast_taskprocessor_create_with_listener("listened/one", ast_taskprocessor_listener_alloc(&TOLD, &told)) == NULL);
+  CHECK(told.destroyed == 3 && told.shut_down == 1 && ast_taskprocessor_get("listened/one", TPS_REF_IF_EXISTS) == NULL);
+  told.refuses = 0;
+}
+
+/* By the part of the name before the slash, whoever runs the tasks. */
+static void subsystem_alerts(void) {
+  static const struct ast_taskprocessor_listener_callbacks silent;
+  static atomic_long done;
+  atomic_store(&done, 0);
+  struct ast_taskprocessor *sip = ast_taskprocessor_get("sip/calls", TPS_REF_DEFAULT), *plain = ast_taskprocessor_get("plain", TPS_REF_DEFAULT);
+  struct ast_taskprocessor *other = ast_taskprocessor_create_with_listener("sip/other", ast_taskprocessor_listener_alloc(&silent, NULL));
+  struct ast_taskprocessor *all[] = {sip, plain, other};
+  CHECK(sip && plain && other && ast_taskprocessor_get_subsystem_alert("sip") == 0 && ast_taskprocessor_get_subsystem_alert("nobody") == 0);
+  ast_taskprocessor_suspend(sip), ast_taskprocessor_suspend(plain);
+  CHECK(ast_taskprocessor_alert_set_levels(other, 4, 4) == -1);
+  for (int i = 0; i < 3; i++) CHECK(ast_taskprocessor_alert_set_levels(all[i], 2, 4) == 0);
+  for (int pushed = 1; pushed <= 5; pushed++)
+    for (int i = 0; i < 3; i++) {
+      CHECK(ast_taskprocessor_push(all[i], count_task, &done) == 0);
+      CHECK(ast_taskprocessor_get_subsystem_alert("sip") == (pushed > 4 ? 2u : pushed == 4 ? 1u + (i == 2) : 0u));
+    }
+  CHECK(ast_taskprocessor_alert_get() == 3 && ast_taskprocessor_get_subsystem_alert("") == 1);
+  for (int left = 4; left > 2; left--) {
+    CHECK(ast_taskprocessor_execute(other) == 1 && ast_taskprocessor_get_subsystem_alert("sip") == 2);
+  }
+  CHECK(ast_taskprocessor_execute(other) == 1 && ast_taskprocessor_get_subsystem_alert("sip") == 1); /* low water */
+  CHECK(ast_taskprocessor_alert_set_levels(other, 0, 1) == 0 && ast_taskprocessor_get_subsystem_alert("sip") == 2);
+  ast_taskprocessor_unreference(other); /* with two tasks that nobody runs */
+  CHECK(ast_taskprocessor_get_subsystem_alert("sip") == 1);
+  ast_taskprocessor_unsuspend(sip), ast_taskprocessor_unsuspend(plain);
+  await(&done, 3 + 5 + 5);
+  CHECK(ast_taskprocessor_alert_get() == 0);
+  ast_taskprocessor_unreference(sip), ast_taskprocessor_unreference(plain);
+}
+
 static atomic_long started, ended;
 static void thread_started(void) { atomic_fetch_add(&started, 1); }
 static void thread_ended(void) { atomic_fetch_add(&ended, 1); }
@@ -269,7 +361,7 @@ int main(void) {
   elements(), subscriptions(), cache();
   ast_event_shutdown();
   CHECK(ast_tps_init() == 0);
-  task_processors();
+  task_processors(), listeners(), subsystem_alerts();
   task_pools(AST_TASKPOOL_SELECTOR_DEFAULT), task_pools(AST_TASKPOOL_SELECTOR_LEAST_FULL), task_pools(AST_TASKPOOL_SELECTOR_SEQUENTIAL);
   shutdown_groups();
   ast_tps_shutdown();
