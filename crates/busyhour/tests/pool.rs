@@ -8,6 +8,7 @@ use std::{
         mpsc,
     },
     task::Poll,
+    thread,
     time::Duration,
 };
 
@@ -159,6 +160,30 @@ fn growth_follows_the_queue_up_to_the_maximum() {
     // This returns only when three workers are here at once.
     meeting.wait();
     assert_eq!(pool.stats().worker_count, 3);
+}
+
+/// Threads that push at the same time, and the worker that wakes, each find that workers are missing.
+#[test]
+fn growth_from_several_threads_keeps_the_maximum() {
+    const PUSHERS: usize = 4;
+    for _ in 0..300 {
+        let pool = TaskPool::builder()
+            .workers(1)
+            .maximum(2)
+            .growth_threshold(0)
+            .build()
+            .unwrap();
+        let begin = Barrier::new(PUSHERS);
+        thread::scope(|scope| {
+            for _ in 0..PUSHERS {
+                scope.spawn(|| {
+                    begin.wait();
+                    (0..8).for_each(|_| pool.push(thread::yield_now).unwrap());
+                    assert!(pool.stats().worker_count <= 2);
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl<'a> Submission<'a> {
         let workers = &self.shared.workers;
         let is_short = workers.is_short(len) && !context::collects_for(self.shared);
         if is_short && self.shared.lifecycle.is_open() {
-            self.shared.grow(workers.growth());
+            self.shared.grow_for_queue();
         }
     }
 

@@ -65,6 +65,13 @@ impl Shared {
         Ok(())
     }
 
+    /// Starts as many workers as are added at a time, up to the maximum.
+    #[cold]
+    pub(in crate::pool) fn grow_for_queue(&self) {
+        let (count, _growing) = self.workers.growth();
+        self.grow(count);
+    }
+
     /// Starts more workers. A refused thread is no error here: the pool
     /// continues with the workers it has, and a later push tries again.
     #[cold]
@@ -79,7 +86,7 @@ impl Shared {
     #[cold]
     pub(in crate::pool) fn grow_after_search(&self) {
         if self.workers.is_short_after_search() && self.lifecycle.is_open() {
-            self.grow(self.workers.growth());
+            self.grow_for_queue();
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
         sleep::{Sleepers, WorkerSlots},
     },
     sync::{
-        CachePadded,
+        CachePadded, Mutex, MutexGuard, lock,
         runtime::atomic::{AtomicUsize, Ordering},
         thread_index,
     },
@@ -49,6 +49,9 @@ pub(in crate::pool) struct WorkerSet {
     has_marks: bool,
     /// How many workers are added at a time.
     auto_increment: usize,
+    /// Held while workers are added for what waits: two threads at a time would
+    /// both take the same room below the maximum.
+    growing: Mutex<()>,
     idle_timeout: Duration,
 }
 
@@ -71,6 +74,7 @@ impl WorkerSet {
             long_share: long_share(builder, counts),
             has_marks: builder.marks.is_some(),
             auto_increment: builder.auto_increment,
+            growing: Mutex::new(()),
             idle_timeout: builder.idle_timeout,
         }
     }
@@ -225,9 +229,11 @@ impl WorkerSet {
         (self.counts.maximum + self.slots.blocked_len()).saturating_sub(self.slots.len())
     }
 
-    /// How many workers are to be added, if too few are there.
-    pub(in crate::pool) fn growth(&self) -> usize {
-        self.auto_increment.min(self.room())
+    /// How many workers are to be added, if too few are there; nobody else adds
+    /// some as long as the guard lives.
+    pub(in crate::pool) fn growth(&self) -> (usize, MutexGuard<'_, ()>) {
+        let growing = lock(&self.growing);
+        (self.auto_increment.min(self.room()), growing)
     }
 
     /// Whether more tasks wait in the whole pool than the threshold, and no
