@@ -346,6 +346,7 @@ static void shutdown_groups(void) {
   for (int i = 0; i < 100; i++) ast_taskprocessor_push(quick, count_task, &done);
   ast_taskprocessor_push(stuck, block, NULL);
   sem_wait(&is_running);
+  await(&done, 100);
   ast_taskprocessor_unreference(quick), ast_taskprocessor_unreference(stuck);
   CHECK(ast_serializer_shutdown_group_join(group, 1) == 1 && atomic_load(&done) == 100);
   sem_post(&may_end);
