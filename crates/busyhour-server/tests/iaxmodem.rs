@@ -3,8 +3,12 @@
 //! It is so old that it knows no call tokens, so the server is configured to
 //! accept it without one.
 
+#[path = "wire/phone.rs"]
+#[allow(dead_code, reason = "only its socket is used here")]
+mod phone;
 mod support;
 
+use phone::Phone;
 use std::{
     fs,
     os::unix::fs::MetadataExt,
@@ -81,6 +85,43 @@ fn an_old_modem_registers_where_call_tokens_are_optional() {
     let bindings = server.get("/api/bindings");
     assert!(bindings.contains("\"sip:fax@example.com\""), "{bindings}");
     assert!(bindings.contains("\"iax:fax@127.0.0.1:"), "{bindings}");
+}
+
+/// Calls are not carried between SIP and IAX2; its lamp shows that it is there.
+#[test]
+fn a_call_to_a_modem_is_answered_with_the_reason() {
+    let place = Place::new();
+    let text = format!(
+        "[iax2]\ncall_token = \"optional\"\n{}",
+        CONFIGURATION.replacen("[sip]\n", "[sip]\nauth = \"open\"\n", 1)
+    );
+    let server = place.server(&text);
+    let _modem = Modem::start(&place, &server, "something long");
+    server.wait_for("/iax2/completed", |count| count == 1);
+    let telephone = Phone::at("127.0.0.1:0");
+    let own = telephone.address();
+    let request = |method: &str, headers: &str| {
+        format!(
+            "{method} sip:fax@example.com SIP/2.0\r\n\
+             Via: SIP/2.0/UDP {own};branch=z9hG4bK{method};rport\r\nMax-Forwards: 70\r\n\
+             From: <sip:alice@example.com>;tag={method}\r\nTo: <sip:fax@example.com>\r\n\
+             Call-ID: {method}\r\nCSeq: 1 {method}\r\nContact: <sip:alice@{own}>\r\n\
+             {headers}Content-Length: 0\r\n\r\n"
+        )
+    };
+    telephone.send(&request("INVITE", ""), server.sip);
+    let (refusal, _) = telephone.hear("SIP/2.0 480");
+    assert!(
+        refusal.starts_with("SIP/2.0 480 Registered By IAX2 Only\r\n"),
+        "{refusal}"
+    );
+    server.wait_for_log("Registered By IAX2 Only");
+    telephone.send(
+        &request("SUBSCRIBE", "Event: presence\r\nExpires: 600\r\n"),
+        server.sip,
+    );
+    let (notify, _) = telephone.hear("NOTIFY ");
+    assert!(notify.contains("<basic>open</basic>"), "{notify}");
 }
 
 #[test]
