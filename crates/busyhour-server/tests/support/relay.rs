@@ -54,7 +54,8 @@ struct State {
     is_over: bool,
     /// Whether there is a server.
     is_open: bool,
-    faults: Faults,
+    /// Of each line.
+    faults: Vec<Faults>,
     random: Random,
     fates: Fates,
     /// Datagrams on their way, by their time of arrival.
@@ -90,7 +91,7 @@ impl Relay {
         let state = State {
             is_over: false,
             is_open: false,
-            faults,
+            faults: vec![faults; clients],
             random,
             fates: Fates::default(),
             air: BinaryHeap::new(),
@@ -134,7 +135,12 @@ impl Relay {
 
     /// From now on these faults happen.
     pub fn set_faults(&self, faults: Faults) {
-        self.shared.lock().faults = faults;
+        self.shared.lock().faults.fill(faults);
+    }
+
+    /// The same between one client and the server alone.
+    pub fn set_faults_of(&self, client: usize, faults: Faults) {
+        self.shared.lock().faults[client] = faults;
     }
 
     pub fn fates(&self) -> Fates {
@@ -215,14 +221,15 @@ impl Shared {
 
 impl State {
     fn enqueue(&mut self, line: usize, is_to_server: bool, bytes: &[u8]) {
-        if self.random.below(100) < self.faults.lost_percent {
+        let faults = self.faults[line];
+        if self.random.below(100) < faults.lost_percent {
             self.fates.lost += 1;
             return;
         }
-        let is_doubled = self.random.below(100) < self.faults.doubled_percent;
+        let is_doubled = self.random.below(100) < faults.doubled_percent;
         self.fates.doubled += u64::from(is_doubled);
         for _ in 0..1 + usize::from(is_doubled) {
-            let due = Instant::now() + self.delay();
+            let due = Instant::now() + self.delay(faults);
             self.count += 1;
             self.air.push(Reverse(Datagram {
                 due,
@@ -234,8 +241,8 @@ impl State {
         }
     }
 
-    fn delay(&mut self) -> Duration {
-        if self.random.below(100) >= self.faults.delayed_percent {
+    fn delay(&mut self, faults: Faults) -> Duration {
+        if self.random.below(100) >= faults.delayed_percent {
             return Duration::ZERO;
         }
         self.fates.delayed += 1;

@@ -1,6 +1,6 @@
 //! sipp calls sipp, by the scenarios of tests/sipp: with hold, with a 200 that crosses a
 //! CANCEL, cancelled, and busy; over a good network, and over one that doubles datagrams on
-//! each side of the server.
+//! each side of the server, and loses some of those of a callee that is busy.
 
 use crate::{
     lamp::Lamp,
@@ -71,6 +71,9 @@ impl World {
             self.register(index, ports[index]);
             if let Some(relay) = self.relays.get(index) {
                 relay.set_faults(DOUBLING);
+                if kind.name == "busy" {
+                    relay.set_faults_of(CALLEE, LOSING);
+                }
             }
             for side in ["caller", "callee"] {
                 let watched = format!("sip:{}{side}@busyhour.test", kind.name);
@@ -208,13 +211,20 @@ const CALLS: usize = 6;
 const CALLEE: usize = 0;
 const CALLER: usize = 1;
 
-/// Nothing is delayed or lost: sipp takes messages that overtake each other for mistakes, and
+/// Nothing is delayed, and nothing lost but for [`LOSING`]: sipp takes messages that overtake each other for mistakes, and
 /// so it does with a 407 that is repeated since its ACK was lost. Loss is a matter of the
 /// simulations.
 const DOUBLING: Faults = Faults {
     lost_percent: 0,
     doubled_percent: 20,
     delayed_percent: 0,
+};
+
+/// Between the server and a callee that is busy: the only one whose messages all are repeated by
+/// sipp, which takes what comes after a lost ACK for a mistake.
+const LOSING: Faults = Faults {
+    lost_percent: 20,
+    ..DOUBLING
 };
 
 const CONFIGURATION: &str = "
