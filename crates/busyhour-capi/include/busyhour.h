@@ -48,6 +48,16 @@ typedef enum bh_result {
   BH_PANICKED = 17,
 } bh_result;
 
+// The kinds of what a shutdown leaves.
+typedef enum bh_leftover_kind {
+  // Tasks of a serializer that were dropped without having run. Those of no named serializer come last, as one.
+  BH_LEFTOVER_NOT_RUN = 0,
+  // Deliveries to a subscription that were dropped.
+  BH_LEFTOVER_NOT_DELIVERED = 1,
+  // A task that still ran: one of a named serializer, or one with a label.
+  BH_LEFTOVER_UNFINISHED = 2,
+} bh_leftover_kind;
+
 // What became of a timer that was cancelled.
 typedef enum bh_cancel {
   // Its data is freed, and it will not run again.
@@ -112,6 +122,18 @@ typedef enum bh_delivery_kind {
   BH_DELIVERY_LOST = 3,
 } bh_delivery_kind;
 
+// What a subscription wants.
+typedef enum bh_filter {
+  // Every event.
+  BH_FILTER_ALL = 0,
+  // The events of one key.
+  BH_FILTER_KEY = 1,
+  // The events that a pattern or a predicate accepts.
+  BH_FILTER_PREDICATE = 2,
+  // The events with one value of an attribute.
+  BH_FILTER_ATTRIBUTE = 3,
+} bh_filter;
+
 // What a periodic timer does with ticks that it has missed.
 typedef enum bh_missed {
   // Skips them and keeps its grid.
@@ -144,8 +166,42 @@ typedef enum bh_selector {
   BH_SELECTOR_SEQUENTIAL = 2,
 } bh_selector;
 
+// The elements of an alert: a record of sort 1, whose subject is the name of the serializer, or that of its template, " #" and its
+// number. Numbers that need more than 32 bits are 2^32 - 1.
+typedef enum bh_alert_element {
+  // U32; not 0: too many tasks wait, 0: few enough again.
+  BH_ALERT_IS_HIGH = 1,
+  // U32: how many tasks waited.
+  BH_ALERT_QUEUED_LEN = 2,
+  // U32: how long the first of them had waited, in microseconds.
+  BH_ALERT_OLDEST_WAITING_US = 3,
+  // U32: alerts before this one that were dropped because a hook had not returned.
+  BH_ALERT_MISSED_BEFORE = 4,
+  // Text: the name of the serializer, or that of its template.
+  BH_ALERT_NAME = 5,
+  // U32: tells the serializers of a template apart; none if it has a name of its own.
+  BH_ALERT_NUMBER = 6,
+  // Text: the label of the task that was running; none if it has none.
+  BH_ALERT_RUNNING = 7,
+} bh_alert_element;
+
+// The elements of a record about a subscription: sort 1, and the subject is its number, which no other one of the process gets.
+// The key is removed when the subscription ends.
+typedef enum bh_announcement_element {
+  // Text: the name of the topic.
+  BH_ANNOUNCEMENT_TOPIC = 1,
+  // Text: the name of the subscription; empty if it has none.
+  BH_ANNOUNCEMENT_NAME = 2,
+  // U32: what it wants, a `bh_filter`.
+  BH_ANNOUNCEMENT_FILTER = 3,
+} bh_announcement_element;
+
 // Counts how many serializers of one subsystem are above their high watermark.
 typedef struct bh_alert_group bh_alert_group;
+
+// A property of events that many subscriptions of a topic ask for, each with a value of its own: a publisher computes it once,
+// and does not ask each of them. All of them must use the same attribute.
+typedef struct bh_attribute bh_attribute;
 
 // A pool of pinned buffers.
 typedef struct bh_buffers bh_buffers;
@@ -165,6 +221,9 @@ typedef struct bh_group bh_group;
 // A heap. It waits for no lock: several threads may read it at the same time, but a call that comes while another one
 // changes the heap returns `BH_BUSY`. Share it under a lock of yours.
 typedef struct bh_heap bh_heap;
+
+// Waits for the result of a spawned task. One thread at a time uses it.
+typedef struct bh_join bh_join;
 
 // What a record must be; all that was said must hold. An empty pattern matches every record.
 typedef struct bh_pattern bh_pattern;
@@ -209,6 +268,9 @@ typedef struct bh_timers bh_timers;
 
 // A topic.
 typedef struct bh_topic bh_topic;
+
+// Lets a spawned task go on, from any thread.
+typedef struct bh_waker bh_waker;
 
 // Options of a new pool of buffers; zero means the default.
 typedef struct bh_buffers_options {
@@ -370,6 +432,27 @@ typedef struct bh_shutdown_report {
   // Workers that were still inside a task when the time was over; they end with that task.
   uint64_t unfinished_workers;
 } bh_shutdown_report;
+
+// What a shutdown left of one serializer or subscription, or one task that still ran.
+typedef struct bh_leftover {
+  // Which of these it is.
+  enum bh_leftover_kind kind;
+  // The name of the serializer or subscription; empty if it has none.
+  const char *name;
+  // The label of the task that still runs; NULL if it has none, and for the other kinds.
+  const char *label;
+  // How many tasks or deliveries were dropped; 1 for a task that still runs.
+  uint64_t count;
+  // How long the task that still runs has run; 0 for the other kinds.
+  uint64_t running_for_ns;
+} bh_leftover;
+
+// Is told of one leftover; a result of 0 ends the list. The struct and its texts are valid until it returns.
+typedef int32_t (*bh_leftover_each_fn)(const struct bh_leftover *leftover, void *data);
+
+// A step of a spawned task. 0: it has to wait, and is called again after `waker` is woken, of which it keeps a
+// `bh_waker_clone`. Otherwise it is done, and what it has written to `result` goes to who joins it.
+typedef int32_t (*bh_poll_fn)(const struct bh_waker *waker, uint64_t *result, void *data);
 
 // A queue has crossed a watermark; high and low alternate.
 typedef struct bh_queue_alert {
@@ -758,6 +841,9 @@ typedef struct bh_published {
 // Says whether an event is meant: 0 if not. The event is valid until it returns.
 typedef int32_t (*bh_event_wanted_fn)(const struct bh_event *event, void *data);
 
+// Computes the property of an event: the same for an event each time. It runs on the thread that publishes.
+typedef uint64_t (*bh_attribute_fn)(const struct bh_event *event, void *data);
+
 // Options of a subscription; zero means the default: every event from now on.
 typedef struct bh_subscription_options {
   // `sizeof(bh_subscription_options)`
@@ -786,7 +872,7 @@ typedef struct bh_subscription_options {
   // Not 0: of the waiting events of a key only the newest.
   uint32_t conflate;
   // Only events with one value of this attribute; NULL: any. Publishers of other values do not pay for the subscription.
-  const bh_attribute *attribute;
+  const struct bh_attribute *attribute;
   // The value is that of this event; NULL: the value is a number.
   const struct bh_event *attribute_like;
   // The number; for an attribute of an element, one that `bh_record_set_u32` has set.
@@ -813,6 +899,57 @@ typedef struct bh_delivery {
 
 // Receives what a subscription delivers, one call at a time.
 typedef void (*bh_delivery_fn)(const struct bh_delivery *delivery, void *data);
+
+// A subscription: what it wants, what waits for it, and what it has received.
+typedef struct bh_subscription_stats {
+  // The name of its topic.
+  const char *topic;
+  // Its name; empty if it has none.
+  const char *name;
+  // The name of its executor; empty if that has none, or if the publisher's thread delivers.
+  const char *executor;
+  // What it wants.
+  enum bh_filter filter;
+  // Not 0: it lags, and will be brought up to date from the cache.
+  uint32_t is_lagging;
+  // How many events may wait.
+  uint64_t capacity;
+  // Events that wait, with those that a turn has taken already.
+  uint64_t queued_len;
+  // What its callback has received.
+  uint64_t delivered;
+  // Deliveries that it has lost.
+  uint64_t lost;
+} bh_subscription_stats;
+
+// Is told of one subscription; a result of 0 ends the list. The struct and its texts are valid until it returns.
+typedef int32_t (*bh_subscription_each_fn)(const struct bh_subscription_stats *stats, void *data);
+
+// What a topic holds now and what it has done.
+typedef struct bh_topic_stats {
+  // Keys with a last event.
+  uint64_t cached_count;
+  // Subscriptions.
+  uint64_t subscriber_count;
+  // Events published.
+  uint64_t published;
+  // Events refused because of `key_limit`.
+  uint64_t refused;
+  // Deliveries into the queues of subscriptions, with replays.
+  uint64_t delivered;
+  // Deliveries lost to full queues.
+  uint64_t lost;
+  // How often a publisher did not wait for room, because that would never have ended.
+  uint64_t refused_waits;
+  // Deliveries that a newer event of the same key replaced.
+  uint64_t conflated;
+  // Subscriptions that lag, once for each shard of the topic in which they do.
+  uint64_t lagging_count;
+  // The longest queue of a subscription.
+  uint64_t slowest_queued_len;
+  // Replaced events that are kept because a lookup may still be reading them.
+  uint64_t retired_count;
+} bh_topic_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1094,6 +1231,63 @@ size_t bh_pool_alert_count(const struct bh_pool *pool);
 
 // Lets the high water of every named serializer begin again.
 enum bh_result bh_pool_reset_high_waters(struct bh_pool *pool);
+
+// `bh_pool_shutdown`, which then tells `each` by name what was left, on this thread. `out` may be NULL. The `drop` of each
+// task that did not run has been called before.
+enum bh_result bh_pool_shutdown_each(struct bh_pool *pool,
+                                     uint64_t limit_ns,
+                                     bh_leftover_each_fn each,
+                                     void *data,
+                                     struct bh_shutdown_report *out);
+
+// `bh_group_shutdown`, which then tells `each` by name what was left, as `bh_pool_shutdown_each`.
+enum bh_result bh_group_shutdown_each(struct bh_group *group,
+                                      uint64_t limit_ns,
+                                      bh_leftover_each_fn each,
+                                      void *data,
+                                      struct bh_shutdown_report *out);
+
+// Runs `poll` on workers until it is done: a task that waits without keeping a worker. `drop` frees `data` after the last
+// step, when the task is aborted or nothing can wake it any more, or at once if the call fails. `out`, which waits for the
+// result, may be NULL. If the pool refuses the task, `bh_join_wait` says so.
+enum bh_result bh_pool_spawn(struct bh_pool *pool,
+                             bh_poll_fn poll,
+                             void *data,
+                             bh_drop_fn drop,
+                             struct bh_join **out);
+
+// `bh_pool_spawn` whose steps are tasks of a serializer.
+enum bh_result bh_serializer_spawn(struct bh_serializer *serializer,
+                                   bh_poll_fn poll,
+                                   void *data,
+                                   bh_drop_fn drop,
+                                   struct bh_join **out);
+
+// Waits until a spawned task is done, and frees the handle, whatever it returns. `BH_DROPPED` if it was aborted, refused or
+// dropped by a shutdown; `BH_DEADLOCK` if the wait would never end; `BH_STALLED` if nothing in a simulation can wake it.
+// `out_result` may be NULL.
+enum bh_result bh_join_wait(struct bh_join *join,
+                            uint64_t *out_result);
+
+// Ends a spawned task before its next step, and frees its data. Nothing if it is done.
+enum bh_result bh_join_abort(struct bh_join *join);
+
+// 1 if the task is done, aborted or dropped, otherwise 0.
+int32_t bh_join_is_finished(const struct bh_join *join);
+
+// Gives the handle up; the task goes on.
+void bh_join_free(struct bh_join *join);
+
+// Another handle on the same waker, to keep beyond the step that got it. When the last one is freed of a task that waits, the
+// task is dropped, since nothing can wake it. A waker in the task's own data keeps it until it is woken or aborted.
+enum bh_result bh_waker_clone(const struct bh_waker *waker,
+                              struct bh_waker **out);
+
+// Lets the task make its next step. Once for any number of calls before the step.
+enum bh_result bh_waker_wake(const struct bh_waker *waker);
+
+// Frees a waker that `bh_waker_clone` made.
+void bh_waker_free(struct bh_waker *waker);
 
 // Makes a serializer in a pool. `options` may be NULL: then it has no name and no list shows it. The callback in the
 // options belongs to the library from this call on, whatever it returns.
@@ -1709,6 +1903,19 @@ enum bh_result bh_pattern_bits(struct bh_pattern *pattern, uint16_t id, const vo
 // 1 if the record is all that the pattern says, otherwise 0.
 int32_t bh_pattern_matches(const struct bh_pattern *pattern, const struct bh_record *record);
 
+// Makes an attribute that `of` computes as a number. `drop` frees `data` with the last subscription, or at once if the call
+// fails.
+enum bh_result bh_attribute_new(bh_attribute_fn of,
+                                void *data,
+                                bh_drop_fn drop,
+                                struct bh_attribute **out);
+
+// Makes an attribute of records: the value of an element, of whatever type, which a record may also lack.
+enum bh_result bh_attribute_of_element(uint16_t id, struct bh_attribute **out);
+
+// Gives the handle up; its subscriptions go on.
+void bh_attribute_free(struct bh_attribute *attribute);
+
 // Starts a subscription. `options` may be NULL. `drop` frees `data` when the callback will not run again, or at once if the
 // call fails.
 enum bh_result bh_topic_subscribe(struct bh_topic *topic,
@@ -1733,6 +1940,26 @@ int32_t bh_subscription_is_idle(const struct bh_subscription *subscription);
 
 // The number of events that wait; 0 for NULL.
 size_t bh_subscription_len(const struct bh_subscription *subscription);
+
+// Tells `each` of the subscriptions of a topic, that with the longest queue first, on this thread, until it returns 0.
+enum bh_result bh_topic_subscriptions(const struct bh_topic *topic, bh_subscription_each_fn each, void *data);
+
+// Tells `each` of the subscriptions of all topics of a runtime, as `bh_topic_subscriptions`.
+enum bh_result bh_runtime_subscriptions(const struct bh_runtime *runtime, bh_subscription_each_fn each, void *data);
+
+// What the topic holds now and what it has done.
+enum bh_result bh_topic_get_stats(const struct bh_topic *topic, struct bh_topic_stats *out);
+
+// Copies the name to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole name.
+size_t bh_topic_name(const struct bh_topic *topic,
+                     char *text,
+                     size_t size);
+
+// The alerts of a runtime's serializers (`bh_runtime_serializer`, `bh_runtime_template`), as a topic of records with the last one
+// of each: see `bh_alert_element`. That of a template's serializer is removed when few enough tasks wait again. The thread that
+// causes an alert publishes it. Each call makes a topic of its own.
+enum bh_result bh_runtime_alerts(const struct bh_runtime *runtime,
+                                 struct bh_topic **out);
 
 #ifdef __cplusplus
 }  // extern "C"
