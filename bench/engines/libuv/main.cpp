@@ -1,4 +1,4 @@
-// libuv: one handle for each timer, deadlines in whole milliseconds.
+// libuv: one handle for each timer, deadlines in whole milliseconds; and its thread pool, which only the loop's thread feeds.
 #include "kit.hpp"
 #include <uv.h>
 
@@ -66,10 +66,32 @@ private:
     kit::Tally *tally = nullptr;
 };
 
+/// The memory of each piece of work is the caller's, as is that of the timers. The loop hears of the ends in the end.
+void run_external(const kit::Args &args) {
+    static std::atomic<uint64_t> counter{0};
+    setenv("UV_THREADPOOL_SIZE", std::to_string(args.number("workers")).c_str(), 1);
+    const uint64_t n = args.number("n");
+    std::vector<uv_work_t> works(n);
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    const auto begin = kit::Clock::now();
+    for (auto &work : works)
+        uv_queue_work(&loop, &work, [](uv_work_t *) { counter.fetch_add(1, std::memory_order_relaxed); }, nullptr);
+    while (counter < n)
+        std::this_thread::yield();
+    kit::Output output;
+    output.figure("tasks_per_s", double(n) / kit::seconds_since(begin));
+    output.check("counter", counter);
+    output.finish();
+    std::_Exit(0);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
     kit::Args args(argc, argv);
+    if (args.plain(0) == "pool-external")
+        run_external(args);
     if (args.plain(0) != "timers")
         kit::refuse("no scenario " + args.plain(0));
     Loop loop(args.number("n"));

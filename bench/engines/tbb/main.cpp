@@ -1,5 +1,6 @@
-// oneTBB: a task group inside an arena, and an arena that is enqueued into.
+// oneTBB: a task group inside an arena, an arena that is enqueued into, and serial nodes of a flow graph.
 #include "kit.hpp"
+#include <tbb/flow_graph.h>
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
 #include <tbb/task_group.h>
@@ -28,6 +29,15 @@ struct Arena {
     tbb::task_arena arena;
 };
 
+/// A node of a flow graph that runs one task at a time, in the order in which it got them.
+struct Node {
+    using Task = std::shared_ptr<std::function<void()>>;
+    explicit Node(tbb::flow::graph &graph)
+        : node(graph, tbb::flow::serial, [](const Task &task) { (*task)(); return tbb::flow::continue_msg(); }) {}
+    template <class F> void push(F task) { node.try_put(std::make_shared<std::function<void()>>(std::move(task))); }
+    tbb::flow::function_node<Task, tbb::flow::continue_msg> node;
+};
+
 void requeue_in_group(const kit::Args &args, Group &group) {
     static kit::Load load;
     static Inside inside{&group};
@@ -54,5 +64,10 @@ int main(int argc, char **argv) {
         kit::run_requeue(args, arena);
     if (variant == "arena" && scenario == "pool-external")
         kit::run_external(args, arena);
+    if (variant == "graph" && scenario == "serializer-pingpong")
+        arena.arena.execute([&] {
+            static tbb::flow::graph graph;
+            kit::run_pingpong<Node>(args, [] { return std::make_unique<Node>(graph); });
+        });
     kit::refuse(variant + " does not do " + scenario);
 }
