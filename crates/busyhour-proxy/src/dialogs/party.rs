@@ -41,16 +41,16 @@ impl Party {
         }
     }
 
-    /// Whether both have the same name, on whatever flows. Nobody in particular has the name
-    /// of nobody else, and is known by no other sign.
-    pub fn has_name_of(&self, other: &Self) -> bool {
-        self.device == other.device && self.peer == other.peer
+    /// Whether both are the same device or the same peer, on whatever flows: two parties without
+    /// a name may be anybody.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.name().is_some() && self.device == other.device && self.peer == other.peer
     }
 
-    /// Whether both are the same device or the same peer: two parties without a name may be
-    /// anybody.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.name().is_some() && self.has_name_of(other)
+    /// Whether what one of them sends may be the other's: both [are the same](Self::is_same), or
+    /// nobody in particular on one flow, which has no other sign.
+    pub fn is_same_sender(&self, other: &Self) -> bool {
+        self.is_same(other) || *self == Self::nobody(other.flow) && self == other
     }
 
     /// The address of record of the device, or the name of the peer.

@@ -4,15 +4,19 @@ use std::time::Duration;
 
 use busyhour_sip::{Message, session::SessionExpires};
 
-/// The interval that a 2xx agrees on. A very long one proves nothing, and counts as none;
-/// a shorter one than may be counts as the shortest.
+/// The interval that a 2xx agrees on, [`bounded`].
 pub(super) fn agreed(response: &Message<'_>) -> Option<Duration> {
     let session = SessionExpires::of(response)?;
-    let interval_s = Some(session.interval_s).filter(|interval_s| *interval_s <= LONGEST_S)?;
-    Some(Duration::from_secs(interval_s.max(SHORTEST_S).into()))
+    bounded(Duration::from_secs(session.interval_s.into()))
+}
+
+/// A very long interval proves nothing, and counts as none; a shorter one than may be counts as
+/// the shortest.
+pub(super) fn bounded(interval: Duration) -> Option<Duration> {
+    (interval <= LONGEST).then(|| interval.max(SHORTEST))
 }
 
 /// RFC 4028 §4.
-const SHORTEST_S: u32 = 90;
+const SHORTEST: Duration = Duration::from_secs(90);
 /// A day.
-const LONGEST_S: u32 = 86_400;
+const LONGEST: Duration = Duration::from_secs(86_400);

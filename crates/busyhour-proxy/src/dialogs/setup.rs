@@ -53,10 +53,12 @@ impl Dialogs {
         };
         if let Some(key) = self.find_invite(&names.call_id, &names.caller_tag) {
             let call = self.calls.get_mut(key)?;
-            if call.cseq == names.cseq && call.is_pending() {
-                return Some(self.spiral(key, caller));
+            let (is_peer, is_caller) = (caller.peer.is_some(), call.caller.is_same_sender(&caller));
+            // By way of a peer, or of a server that leaves the proof of who calls as it is.
+            if call.cseq == names.cseq && call.is_pending() && (is_peer || is_caller) {
+                return Some(self.spiral(key));
             }
-            if !call.caller.has_name_of(&caller) {
+            if !is_caller {
                 // Somebody else uses the names of a call.
                 self.stats.untracked_malformed += 1;
                 return None;
@@ -207,23 +209,16 @@ impl Dialogs {
     }
 
     /// The INVITE came back by another way, and its caller is who sent it first.
-    fn spiral(&mut self, key: QueueHandle, caller: Party) -> CallHandle {
+    fn spiral(&mut self, key: QueueHandle) -> CallHandle {
         self.stats.spirals += 1;
         let Some(call) = self.calls.get_mut(key) else {
             return CallHandle { key, pass: 0 };
         };
         call.passes = call.passes.saturating_add(1);
-        let pass = call.passes;
-        let is_news = call.caller.device.is_none() && caller.device.is_some();
-        if let (true, Some(device)) = (is_news, &caller.device) {
-            call.caller.device = Some(device.clone());
-            call.dialogs
-                .iter_mut()
-                .for_each(|dialog| dialog.side_mut(Role::Caller).touch());
-            let device = device.clone();
-            self.index(&device, key);
+        CallHandle {
+            key,
+            pass: call.passes,
         }
-        CallHandle { key, pass }
     }
 
     /// The caller tries again with the same Call-ID, so what was there is over.

@@ -41,8 +41,9 @@ enum RequestKind {
 }
 
 impl Dialogs {
-    /// A request within a dialog is forwarded, ACK too; it came on `flow`. `None` if the
-    /// dialog is not known: see [`adopt`](Self::adopt).
+    /// A request within a dialog is forwarded, ACK too; it came on `flow`, which is from now on
+    /// its sender's, so it must be sure that it is [`sender`](Self::sender) who sends. `None` if
+    /// the dialog is not known: see [`adopt`](Self::adopt).
     pub fn request(
         &mut self,
         now: Instant,
@@ -108,7 +109,7 @@ impl Dialogs {
         };
         let dialog = self.calls.get_mut(key).map(|call| &mut call.dialogs[index]);
         if let Some(dialog) = dialog.filter(|dialog| dialog.is_confirmed) {
-            dialog.set_session(Some(interval), now);
+            dialog.set_session(session_timer::bounded(interval), now);
         }
         self.reschedule(key, now);
     }
@@ -304,13 +305,14 @@ fn take_in(dialog: &mut Dialog, request: DialogRequest, method: Method<'_>, mess
     }
 }
 
-/// The sender is where its last request came from (RFC 5626 §5.3).
+/// The sender is where its last request came from (RFC 5626 §5.3). Nobody in particular is
+/// known by its flow alone, and keeps it.
 fn follow(call: &mut Call, index: usize, sender: Role, flow: Flow) {
     let party = match sender {
         Role::Caller => Some(&mut call.caller),
         Role::Callee => call.dialogs[index].callee.as_mut(),
     };
-    if let Some(party) = party {
+    if let Some(party) = party.filter(|party| party.name().is_some()) {
         party.flow = flow;
     }
 }

@@ -21,7 +21,8 @@ pub(crate) struct SessionRequest {
 pub(crate) struct TooShort;
 
 impl SessionRequest {
-    /// §8.1; `None` if no timer is asked for.
+    /// §8.1; `None` if no timer is asked for, or if the sender wants none that ends a session in
+    /// time.
     pub fn of(request: &Message<'_>, wanted_s: u32) -> Result<Option<Self>, TooShort> {
         let begins = matches!(request.method(), Some(Method::Invite | Method::Update));
         if wanted_s == 0 || !begins {
@@ -40,6 +41,9 @@ impl SessionRequest {
             return Err(TooShort);
         }
         let least_s = min_se_s(request).unwrap_or(0).max(SESSION_SHORTEST_S);
+        if least_s > LEAST_LONGEST_S {
+            return Ok(None);
+        }
         let interval_s = asked_s.map_or(wanted_s, |asked_s| asked_s.min(wanted_s));
         Ok(Some(Self {
             interval_s: interval_s.max(least_s),
@@ -60,3 +64,5 @@ impl SessionRequest {
 
 /// RFC 4028 §4.
 pub(crate) const SESSION_SHORTEST_S: u32 = 90;
+/// A day: what may last longer without a refresh proves nothing.
+const LEAST_LONGEST_S: u32 = 86_400;

@@ -81,6 +81,20 @@ fn a_session_that_only_its_caller_refreshes_ends_without_that() {
     assert_eq!(rig.records.len(), 1);
 }
 
+/// An interval of more than a day would let nobody be asked for so long.
+#[test]
+fn a_very_long_session_is_none() {
+    let mut rig = Rig::new();
+    rig.talk();
+    let answer = response(200, 1, "INVITE", ABT, "");
+    let answer = Message::parse(answer.as_bytes()).expect("sound");
+    let interval = Duration::from_secs(u32::MAX.into());
+    rig.dialogs.session_added(rig.now, &answer, interval);
+    rig.wait(86_400);
+    assert!(!rig.probes.is_empty(), "the devices are asked");
+    assert_eq!(rig.line("bob"), LineState::Idle, "and are silent");
+}
+
 /// RFC 4028 §7.2: a 2xx without Session-Expires ends the timer, not the session. A failed
 /// refresh changes nothing.
 #[test]

@@ -137,6 +137,22 @@ impl Rig {
         request
     }
 
+    /// An INFO or the like that comes on the flow of `sender`, whatever From says.
+    pub fn within_from(
+        &mut self,
+        sender: &Party,
+        method: &str,
+        names: Names<'_>,
+    ) -> Option<DialogRequest> {
+        let text = request(method, 9, names, "");
+        let message = Message::parse(text.as_bytes()).expect("sound");
+        let request = self
+            .dialogs
+            .request(self.now, &message, sender.flow, &mut self.out);
+        self.apply();
+        request
+    }
+
     pub fn answered(&mut self, request: DialogRequest, response: &str) {
         let message = Message::parse(response.as_bytes()).expect("sound");
         self.dialogs

@@ -295,9 +295,9 @@ fn a_second_try_is_a_call_of_its_own() {
 fn a_spiral_is_one_dialog() {
     let mut rig = Rig::new();
     let first = rig.invite(AB, "").expect("room");
-    rig.dialogs.forwarded(first, 0, user("+pbx"));
+    rig.dialogs.forwarded(first, 0, user("#pbx"));
     let text = request("INVITE", 1, AB, "");
-    let second = rig.invite_text(&text, &user("+pbx")).expect("known");
+    let second = rig.invite_text(&text, &user("#pbx")).expect("known");
     rig.dialogs.forwarded(second, 0, user("bob"));
     for status in [180, 200] {
         rig.response(second, 0, status, ABT);
@@ -315,13 +315,50 @@ fn a_spiral_is_one_dialog() {
     );
 }
 
+/// Who knows the names of a call that rings sends them to somebody who answers at once.
+#[test]
+fn a_spiral_comes_from_the_caller_or_by_way_of_a_peer() {
+    let mut rig = Rig::new();
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    rig.response(call, 0, 180, ABT);
+    let text = request("INVITE", 1, AB, "");
+    for stranger in ["mallory", "+mallory"] {
+        assert_eq!(rig.invite_text(&text, &user(stranger)), None, "{stranger}");
+    }
+    assert_eq!(rig.dialogs.stats().untracked_malformed, 2);
+    for sender in ["alice", "#pbx"] {
+        assert!(rig.invite_text(&text, &user(sender)).is_some(), "{sender}");
+    }
+    assert_eq!((rig.dialogs.len(), rig.dialogs.stats().spirals), (1, 2));
+    assert_eq!(rig.states("bob"), ["early"]);
+}
+
+/// Anonymous callers have no name, and are told apart by where they are.
+#[test]
+fn a_call_of_nobody_is_not_given_up_for_another_one_of_nobody() {
+    let mut rig = Rig::new();
+    let names = Names { from: "+one", ..AB };
+    let call = rig.invite(names, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    rig.response(call, 0, 200, names.to_tag("b"));
+    let again = request("INVITE", 2, names, "");
+    assert_eq!(rig.invite_text(&again, &user("+another")), None);
+    assert_eq!(rig.line("bob"), LineState::InUse);
+    // And by nothing else, so it keeps its place when it moves.
+    let moved = rig.within_from(&user("+another"), "INFO", names.to_tag("b"));
+    assert!(moved.is_some());
+    assert!(rig.invite_text(&again, &user("+one")).is_some());
+    assert_eq!(rig.line("bob"), LineState::Idle);
+}
+
 #[test]
 fn the_refusal_of_the_second_pass_is_not_the_callers() {
     let mut rig = Rig::new();
     let first = rig.invite(AB, "").expect("room");
-    rig.dialogs.forwarded(first, 0, user("+pbx"));
+    rig.dialogs.forwarded(first, 0, user("#pbx"));
     let text = request("INVITE", 1, AB, "");
-    let second = rig.invite_text(&text, &user("+pbx")).expect("known");
+    let second = rig.invite_text(&text, &user("#pbx")).expect("known");
     rig.dialogs.forwarded(second, 0, user("bob"));
     rig.response(second, 0, 486, ABT);
     rig.refused(second, 486);

@@ -78,6 +78,16 @@ fn no_interval_is_below_what_others_allow() {
     assert_asked("Session-Expires: 10\r\nMin-SE: 100\r\n", "100", "100");
 }
 
+/// Who wants no refresh for more than a day gets no timer of ours.
+#[test]
+fn no_timer_is_asked_for_that_is_longer_than_a_day() {
+    assert_asked("Min-SE: 86400\r\n", "86400", "86400");
+    for timer in ["", TIMER] {
+        assert_asked(&format!("{timer}Min-SE: 4294967295\r\n"), "", "4294967295");
+        assert_asked(&format!("{timer}Min-SE: 86401\r\n"), "", "86401");
+    }
+}
+
 /// §8.1: who knows session timers is told which interval is too small.
 #[test]
 fn a_caller_that_knows_timers_is_told_that_its_interval_is_too_small() {

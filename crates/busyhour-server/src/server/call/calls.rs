@@ -4,7 +4,7 @@ pub(in crate::server) use super::edge::ServerEdge;
 
 use super::{
     call_log::CallLog,
-    checked::{Begin, Checked, Parties},
+    checked::{Begin, Checked, Parties, Standing},
     permit::{Permit, Place},
     probing::Probing,
     step_actions::{StepActions, with_actions},
@@ -29,8 +29,8 @@ use crate::server::{
 };
 use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
-    Begun, EventKind, Inbound, LoopDetection, NextHop, Outbound, Policy, Proxy, Received,
-    RequestRefusal, Routing, TransactionId,
+    Begun, EventKind, Inbound, LoopDetection, Outbound, Policy, Proxy, Received, RequestRefusal,
+    TransactionId,
     dialogs::{
         CallEvent, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role, RouteTokens,
     },
@@ -274,18 +274,11 @@ impl Calls {
         );
         let now = self.clock.now();
         self.step(inbound.message, |state, out| {
-            let mut is_spiral = false;
-            // The tokens were given to somebody else than who has the dialog of these tags:
-            // a peer, to which the call went before it came here again, or a stranger.
-            if let Parties::Within(parties, sender) = &checked.parties
-                && let Some(known) = state.dialogs.sender(inbound.message)
-                && !known.has_name_of(&parties[*sender as usize])
-            {
-                if !checked.is_from_peer {
-                    return Ok(Begin::NotOfDialog);
-                }
-                is_spiral = true;
+            let standing = checked.standing(state.dialogs.sender(inbound.message));
+            if standing == Standing::Stranger {
+                return Ok(Begin::NotOfDialog);
             }
+            let is_spiral = standing == Standing::Spiral;
             let begun = state
                 .proxy
                 .begin(now, inbound, routing, permit, &mut out.proxy);
@@ -365,19 +358,24 @@ impl Calls {
         Begin::Begun
     }
 
-    /// Forwards the ACK of a 2xx.
-    pub(super) fn forward_ack(
-        self: &Arc<Self>,
-        inbound: &Inbound<'_, '_>,
-        routing: &Routing<'_>,
-        hop: NextHop,
-    ) {
-        let now = self.clock.now();
+    /// Forwards the ACK of a 2xx, which nobody answers.
+    pub(super) fn forward_ack(self: &Arc<Self>, checked: &Checked<'_, '_>) {
+        let Checked {
+            inbound, routing, ..
+        } = *checked;
+        let Some(target) = checked.located.targets.targets.first() else {
+            return;
+        };
+        let (now, hop) = (self.clock.now(), target.hops.first());
         self.step(inbound.message, |state, out| {
-            // There is no response that could be of interest.
-            let _ack = state
-                .dialogs
-                .request(now, inbound.message, inbound.flow, &mut out.dialogs);
+            match checked.standing(state.dialogs.sender(inbound.message)) {
+                Standing::Stranger => return self.counters.untrusted_routes.increment(),
+                Standing::Spiral => {}
+                Standing::Party => {
+                    let (message, flow) = (inbound.message, inbound.flow);
+                    let _ack = state.dialogs.request(now, message, flow, &mut out.dialogs);
+                }
+            }
             state
                 .proxy
                 .forward_ack(inbound, routing, hop, &mut out.proxy);

@@ -22,6 +22,17 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) is_emergency: bool,
 }
 
+/// What the sender of a request is to the dialog of its tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Its party, or the dialog is not known.
+    Party,
+    /// A peer, to which the call went before it came here again.
+    Spiral,
+    /// A stranger, whose tokens are those of another call.
+    Stranger,
+}
+
 /// What became of a request that there is room for.
 #[derive(Debug, Clone)]
 pub(super) enum Begin {
@@ -39,4 +50,23 @@ pub(super) enum Parties {
     Outside(Party, Option<Name>),
     /// The sides of the dialog, and which of them sends.
     Within([Party; 2], Role),
+}
+
+impl Checked<'_, '_> {
+    /// The tokens may be valid and be given to somebody else than who has the dialog: whoever
+    /// knows a Call-ID and a tag gets tokens for them by a call of his own. `known` is who sends
+    /// in the dialog of these tags.
+    pub(super) fn standing(&self, known: Option<&Party>) -> Standing {
+        match (&self.parties, known) {
+            (Parties::Within(parties, sender), Some(known))
+                if !known.is_same_sender(&parties[*sender as usize]) =>
+            {
+                match self.is_from_peer {
+                    true => Standing::Spiral,
+                    false => Standing::Stranger,
+                }
+            }
+            _ => Standing::Party,
+        }
+    }
 }

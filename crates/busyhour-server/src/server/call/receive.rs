@@ -120,11 +120,6 @@ impl Core {
                 return self.refuse_call(request, &refusal);
             }
         };
-        if is_ack {
-            let target = way.located.targets.targets.first();
-            let hop = target.map(|target| target.hops.first());
-            return hop.map_or((), |hop| self.calls.forward_ack(inbound, &routing, hop));
-        }
         let (account, holder) = (way.account.as_deref(), way.holder);
         let checked = Checked {
             inbound,
@@ -135,6 +130,9 @@ impl Core {
             is_from_peer: way.is_from_peer,
             is_emergency: self.is_emergency(request),
         };
+        if is_ack {
+            return self.calls.forward_ack(&checked);
+        }
         match self.calls.begin(checked) {
             Ok(Begin::Begun) => {}
             Ok(Begin::NotOfDialog) => {
