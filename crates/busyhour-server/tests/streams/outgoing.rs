@@ -6,8 +6,8 @@ use crate::{
     peers::invite,
     site::{Bob, Made, Site, proven, respond, self_signed, status},
 };
-use busyhour_server::server::{CertificateFingerprint, PeerConfig};
-use busyhour_sip::Transport;
+use busyhour_server::server::{CertificateFingerprint, Network, PeerConfig, SendError};
+use busyhour_sip::{Flow, Transport};
 use rcgen::{Certificate, SanType};
 use rustls::{
     RootCertStore, ServerConfig, ServerConnection, StreamOwned,
@@ -278,5 +278,28 @@ fn a_telephone_that_listens_is_connected_to_when_its_own_connection_is_gone() {
     );
     ringing.send(respond(&called, "486 Busy Here", &contact).as_bytes());
     assert_eq!(status(&bob.final_answer()), 486);
+    site.end();
+}
+
+/// Addresses that cannot be connected to rest, and those of one host are bounded.
+#[test]
+fn an_address_rests_after_a_failure_and_a_host_has_sixteen() {
+    let site = Site::new(Vec::new(), self_signed("localhost"), None);
+    let network = &site.network;
+    let to = |port: u16| Flow {
+        transport: Transport::Tcp,
+        ..Flow::udp(site.address(Transport::Tcp), ([127, 0, 0, 9], port).into())
+    };
+    // Nobody listens below 1024.
+    let stats = || network.streams.stream_stats();
+    // On a slow machine some have rested enough before the last one is tried.
+    let mut ports = 1..1000;
+    assert!(ports.any(|port| network.connect(to(port)) == Err(SendError::Full)));
+    assert!(stats().connects >= 16 && stats().connects_refused == 1);
+    let rests = |_| {
+        let before = stats().connects;
+        network.connect(to(1)) == Err(SendError::FlowFailed) && stats().connects == before
+    };
+    assert!((0..100).any(rests));
     site.end();
 }
