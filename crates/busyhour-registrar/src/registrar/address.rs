@@ -48,6 +48,11 @@ impl Domains {
             .map(String::as_str)
     }
 
+    /// The hosts that are ours; none means any host.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// Whether every host is ours.
     pub fn are_all(&self) -> bool {
         self.hosts.is_empty()

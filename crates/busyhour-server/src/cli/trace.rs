@@ -133,14 +133,8 @@ impl ShownMessage {
 
     /// The server is on the left.
     fn arrow(&self, has_colours: bool) -> String {
-        let first: String = self
-            .message
-            .lines()
-            .next()
-            .unwrap_or("")
-            .chars()
-            .map(printable)
-            .collect();
+        let shown = |text: &str| text.chars().map(printable).collect::<String>();
+        let first = shown(self.message.lines().next().unwrap_or(""));
         let what = first.strip_prefix("SIP/2.0 ").unwrap_or(&first);
         let what = what.strip_suffix(" SIP/2.0").unwrap_or(what);
         let what = format!(" {what} ");
@@ -148,7 +142,7 @@ impl ShownMessage {
             .message
             .lines()
             .find_map(|line| line.strip_prefix("CSeq: "))
-            .unwrap_or("");
+            .map_or(String::new(), shown);
         let arrow = match &*self.direction {
             "in" => format!("<{what:-^ARROW_LEN$}-"),
             _ => format!("-{what:-^ARROW_LEN$}>"),

@@ -260,7 +260,7 @@ impl Server {
 
     /// Valid bindings of every address of record of `user`.
     pub fn bindings_of(&self, user: &str) -> Listing {
-        self.core.devices.bindings_of(user)
+        self.core.devices.bindings_of(user, &self.core.domains)
     }
 
     /// The address of record that a text names: `sip:alice@example.com`, `alice@example.com`,

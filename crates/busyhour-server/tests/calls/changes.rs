@@ -423,10 +423,22 @@ fn a_slow_reader_loses_what_is_not_kept_any_more_and_is_told_how_much() {
     let next = reader.next();
     assert_eq!(next.data["voice_new"], busy.told, "it goes on");
 
-    // More at once than can wait for their number: nobody knows what they were.
+    // More at once than can wait for their number: nobody knows what they were, nor that
+    // mailboxes were removed among them.
+    let emptied = ["first", "last"];
+    for id in emptied {
+        set_mailbox(&busy.server, id, 1);
+    }
+    busy.runtime.simulation().unwrap().run_until_idle();
+    let remove = |id| {
+        let removed = busy.server.remove_mailbox(id, Box::new(|_| ()));
+        assert_eq!(removed, Ok(true));
+    };
+    remove("first");
     for number in 0..65_600 {
         set_mailbox(&busy.server, "alice", number);
     }
+    remove("last");
     busy.runtime.simulation().unwrap().run_until_idle();
     let not_numbered = busy.server.stats().changes.not_numbered;
     assert!((1..65_600).contains(&not_numbered), "{not_numbered}");
@@ -444,6 +456,16 @@ fn a_slow_reader_loses_what_is_not_kept_any_more_and_is_told_how_much() {
     assert_eq!(again.next().event, "reset");
     let state = again.next();
     assert_eq!(state.data["voice_new"], 65_599, "{state:?}");
+    let (run, _) = next.id.split_once('-').unwrap();
+    let mut odd = host.read("?kind=call", Some(&format!("{run}-{}", u64::MAX)));
+    assert_eq!(odd.next().event, "reset");
+    let mut all = host.read("?snapshot=true&kind=mailbox", None);
+    let told = std::iter::from_fn(|| Some(all.next()).filter(|told| told.event != "live"));
+    let told: Vec<_> = told.map(|told| told.data["user"].clone()).collect();
+    assert!(told.contains(&"alice".into()), "{told:?}");
+    for id in emptied {
+        assert!(!told.contains(&id.into()), "it was removed: {told:?}");
+    }
 }
 
 #[test]
@@ -454,6 +476,11 @@ fn a_stream_of_changes_is_guarded_and_bounded_as_others_are() {
     assert_eq!(status("GET /api/changes?kind=mail", ""), "400");
     assert_eq!(status("GET /api/changes?having=mail", ""), "400");
     assert_eq!(status("GET /api/changes?snapshot=maybe", ""), "400");
+    let many = vec!["to"; 17].join(",");
+    assert_eq!(
+        status(&format!("GET /api/changes?having={many}"), ""),
+        "400"
+    );
     assert_eq!(status("POST /api/changes", ""), "401");
     assert_eq!(status("GET /api/changes", "Host: evil.example\r\n"), "421");
     // Half of the connections may be streams.

@@ -136,6 +136,15 @@ impl PoolWatermarks {
     }
 }
 
+/// Ends a move, also if it panics.
+struct EndOfMove<'a>(&'a Moves);
+
+impl Drop for EndOfMove<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl Shared {
     /// A worker has read the clock: it looks if its queues are long, or if the
     /// queue was too long.
@@ -166,9 +175,8 @@ impl Shared {
             return run();
         };
         marks.moves.begin();
-        let result = run();
-        marks.moves.end();
-        result
+        let _end = EndOfMove(&marks.moves);
+        run()
     }
 
     /// Whether somebody could not count what waits since the last call.

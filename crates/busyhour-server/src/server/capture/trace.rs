@@ -11,6 +11,7 @@ use serde::Serialize;
 use std::{
     fmt,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 /// Whose messages are wanted.
@@ -76,14 +77,23 @@ impl TracedMessage {
 }
 
 impl Trace {
-    /// Learns where the device is registered now. It is meant to be called about once a
-    /// second.
+    /// How often to [`refresh`](Self::refresh) it: without `sip.domains` that visits every
+    /// device.
+    pub fn refresh_period(&self) -> Duration {
+        let core = self.core.upgrade();
+        match core.is_some_and(|core| core.domains.are_all()) {
+            true => Duration::from_secs(30),
+            false => Duration::from_secs(1),
+        }
+    }
+
+    /// Learns where the device is registered now.
     pub fn refresh(&self) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
         let user = self.traced.filter().user().to_owned();
-        let listing = core.devices.bindings_of(&user);
+        let listing = core.devices.bindings_of(&user, &core.domains);
         let bindings = listing.bindings.iter();
         let flows = bindings.map(|listed| listed.binding.contact.parts().flow);
         let flows = flows.collect();

@@ -21,7 +21,7 @@ use busyhour::{
     runtime::Runtime,
     serializer::Serializer,
     task::{Executor, Task},
-    timer::Timers,
+    timer::{TimerHandle, Timers},
 };
 use std::{
     sync::{
@@ -48,6 +48,7 @@ pub(in crate::server) struct Changes {
     is_heard: Arc<AtomicBool>,
     /// Tells everything that there is, in steps.
     tell_states: OnceLock<TellStates>,
+    states_told: Counter,
     state: Mutex<ChangesInner>,
     clock: Arc<ServerClock>,
     timers: Timers,
@@ -77,8 +78,8 @@ struct ChangesInner {
     /// The last change that readers have been given.
     published: u64,
     reader_count: usize,
-    /// How often the last reader has left.
-    quiet_count: u64,
+    /// Ends the telling when nobody has read for a while.
+    linger: Option<TimerHandle>,
     /// While changes are told.
     heard: Option<Numbering>,
     /// What was told is being forgotten: nothing is told until that is done.
@@ -126,11 +127,12 @@ impl Changes {
             joined: runtime.topic("changes.joined").build(),
             told: runtime.topic("changes").cached().build(),
             tell_states: OnceLock::new(),
+            states_told: Counter::default(),
             state: Mutex::new(ChangesInner {
                 history: ChangeHistory::new(KEPT_MAX),
                 published: 0,
                 reader_count: 0,
-                quiet_count: 0,
+                linger: None,
                 heard: None,
                 is_ending: false,
                 telling: None,
@@ -176,14 +178,20 @@ impl Changes {
         }
     }
 
-    /// One reader more. The first one makes everything be told from now on.
-    pub(super) fn begin_to_read(self: &Arc<Self>) {
+    /// One reader more. The first one makes everything be told from now on, which this
+    /// returns: while what was told is being forgotten, it will be so later.
+    pub(super) fn begin_to_read(self: &Arc<Self>) -> bool {
         self.counters.opened.increment();
         let mut state = self.lock();
         state.reader_count += 1;
+        if let Some(linger) = state.linger.take() {
+            // One that runs already looks whether somebody reads.
+            let _ = self.timers.cancel(&linger);
+        }
         if state.heard.is_none() && !state.is_ending {
             self.begin_to_hear(&mut state);
         }
+        state.heard.is_some()
     }
 
     /// One reader less. After the last one everything is kept for a while, for one that
@@ -194,18 +202,19 @@ impl Changes {
         if state.reader_count > 0 {
             return;
         }
-        state.quiet_count += 1;
-        let quiet_count = state.quiet_count;
-        drop(state);
         let changes = Arc::downgrade(self);
         let timer = self.timers.timer().label("changes").after(LINGER);
         let set = timer.on(&self.serializer).run(move || {
             if let Some(changes) = changes.upgrade() {
-                changes.end_if_quiet(quiet_count);
+                changes.end_if_quiet();
             }
         });
-        if set.is_err() {
-            self.end_if_quiet(quiet_count);
+        match set {
+            Ok(linger) => state.linger = Some(linger),
+            Err(_) => {
+                drop(state);
+                self.end_if_quiet();
+            }
         }
     }
 
@@ -221,6 +230,11 @@ impl Changes {
         let state = self.lock();
         let changes = state.history.since(number)?;
         Some(changes.cloned().collect())
+    }
+
+    /// How many states were told so far to those who read already.
+    pub(super) fn states_told(&self) -> u64 {
+        self.states_told.get()
     }
 
     /// How many changes got no number so far.
@@ -258,11 +272,12 @@ impl Changes {
         }
     }
 
-    fn end_if_quiet(self: &Arc<Self>, quiet_count: u64) {
+    fn end_if_quiet(self: &Arc<Self>) {
         let mut state = self.lock();
-        if state.reader_count > 0 || state.quiet_count != quiet_count || state.is_ending {
+        if state.reader_count > 0 || state.heard.is_none() || state.is_ending {
             return;
         }
+        state.linger = None;
         self.is_heard.store(false, Ordering::Release);
         let heard = state.heard.take();
         // Nobody can go on from a change before the silence.
@@ -339,7 +354,10 @@ impl Changes {
         }
         let change = match is_event {
             true => self.number(record),
-            false => self.notice(record.clone()),
+            false => {
+                self.states_told.increment();
+                self.notice(record.clone())
+            }
         };
         let number = change.number();
         // A reader that is too slow learns what it has lost.
@@ -360,12 +378,16 @@ impl Changes {
         Change::new(self.lock().history.last(), self.now(), record)
     }
 
-    /// The numbering had no room for so many records: nobody knows what they were. Readers
-    /// are told, and the states are told again.
+    /// The numbering had no room for so many records: nobody knows what they were. What is
+    /// in the cache may be gone, so it is emptied; readers are told, and the states are told
+    /// again. Until that is done a snapshot waits: see `ChangeReader::begin_with_states`.
     fn miss(self: &Arc<Self>, count: u64) {
+        let _ = self.told.remove(&complete());
         self.counters.not_numbered.add(count);
+        let _ = self.told.remove_matching(|_| true);
         let mut state = self.lock();
         state.history.skip(count);
+        state.published = state.history.last();
         self.tell_all(&mut state);
         drop(state);
         // A reader that has no room for the notice learns that from its own loss.

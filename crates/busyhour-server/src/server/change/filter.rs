@@ -6,8 +6,11 @@ use busyhour::bus::{Name, Record, RecordPattern, Value};
 /// What a reader of changes asks for; everything by default.
 #[derive(Debug, Clone, Default)]
 pub struct ChangeFilter {
-    /// A record that matches none is not told; if there is none, all are.
+    /// A record that matches none is not told; if there is none, all are. They differ in
+    /// kind and in whom they are about, so there are few.
     patterns: Vec<RecordPattern>,
+    /// What each record must have besides.
+    having: RecordPattern,
 }
 
 impl ChangeFilter {
@@ -17,7 +20,7 @@ impl ChangeFilter {
     /// - `user`: a user part, or an address of record: whom the record is about, or who calls
     ///   or is called;
     /// - `having`: with commas between them, names of elements that a record must have, or
-    ///   names with `=` and a value.
+    ///   names with `=` and a value; at most 16.
     ///
     /// # Errors
     ///
@@ -39,25 +42,34 @@ impl ChangeFilter {
     ) -> Result<Self, String> {
         let mut patterns = vec![RecordPattern::new()];
         if let Some(kinds) = kinds {
-            let kinds = kinds.split(',').map(of_kind);
-            patterns = kinds.collect::<Result<_, _>>()?;
+            patterns.clear();
+            for kind in kinds.split(',') {
+                let pattern = of_kind(kind)?;
+                if !patterns.contains(&pattern) {
+                    patterns.push(pattern);
+                }
+            }
         }
         if let Some(user) = user {
             let with_user = patterns.iter().flat_map(|pattern| of_user(pattern, user));
             patterns = with_user.collect();
         }
-        for condition in having.iter().flat_map(|having| having.split(',')) {
-            let with_condition = patterns.into_iter();
-            let with_condition = with_condition.map(|pattern| with_element(pattern, condition));
-            patterns = with_condition.collect::<Result<_, _>>()?;
-        }
         patterns.retain(|pattern| *pattern != RecordPattern::new());
-        Ok(Self { patterns })
+        let mut conditions = having.iter().flat_map(|having| having.split(','));
+        let having = conditions
+            .by_ref()
+            .take(CONDITIONS_MAX)
+            .try_fold(RecordPattern::new(), with_element)?;
+        match conditions.next() {
+            Some(_) => Err(format!("having: at most {CONDITIONS_MAX} conditions")),
+            None => Ok(Self { patterns, having }),
+        }
     }
 
     pub(super) fn wants(&self, record: &Record) -> bool {
         let mut patterns = self.patterns.iter();
-        self.patterns.is_empty() || patterns.any(|pattern| pattern.matches(record))
+        let is_meant = self.patterns.is_empty() || patterns.any(|pattern| pattern.matches(record));
+        is_meant && self.having.matches(record)
     }
 }
 
@@ -107,3 +119,6 @@ fn with_element(pattern: RecordPattern, condition: &str) -> Result<RecordPattern
     };
     Ok(pattern.having(id, value))
 }
+
+/// A reader asks for few; each is looked at for each change.
+const CONDITIONS_MAX: usize = 16;

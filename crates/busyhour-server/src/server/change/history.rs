@@ -107,7 +107,7 @@ impl ChangeHistory {
     /// the number has not been given yet.
     pub(super) fn since(&self, number: u64) -> Option<impl Iterator<Item = &Change>> {
         let first = self.next - self.kept.len() as u64;
-        let index = (number + 1).checked_sub(first)?;
+        let index = number.checked_add(1)?.checked_sub(first)?;
         let index = usize::try_from(index).ok()?;
         (index <= self.kept.len()).then(|| self.kept.range(index..))
     }

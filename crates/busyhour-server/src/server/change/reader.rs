@@ -68,6 +68,8 @@ pub struct ChangeReader {
     told_early: u64,
     /// The changes without a number that it has been told of, or from before it began.
     missed: u64,
+    /// The states that were told to those who read before its last loss.
+    states_told: u64,
     /// Subjects whose states were sent as they are after a change that may still come.
     newer: HashMap<RecordKey, u64>,
 }
@@ -81,24 +83,30 @@ enum ReaderPhase {
 impl Changes {
     /// Begins to read.
     pub(in crate::server) fn read(self: &Arc<Self>, request: ChangeRequest) -> ChangeReader {
-        self.begin_to_read();
+        let is_heard = self.begin_to_read();
         let mut reader = ChangeReader {
-            phase: ReaderPhase::Waiting(self.told().subscribe().key(complete()).replay().stream()),
+            phase: ReaderPhase::Waiting(self.wait_until_complete()),
             changes: self.clone(),
             first: VecDeque::new(),
             states: Vec::new().into_iter(),
             seen: 0,
             told_early: 0,
             missed: self.missed(),
+            states_told: self.states_told(),
             newer: HashMap::new(),
             request,
         };
         match reader.request.last_id.take() {
             Some(last) => reader.go_on(ChangeId::read(&last)),
-            None if !reader.request.wants_snapshot => reader.begin_live(),
+            None if is_heard && !reader.request.wants_snapshot => reader.begin_live(),
             None => {}
         }
         reader
+    }
+
+    /// Hears the notice that everything has been told; at once if that was so before.
+    fn wait_until_complete(&self) -> EventStream<Change> {
+        self.told().subscribe().key(complete()).replay().stream()
     }
 }
 
@@ -135,10 +143,22 @@ impl ChangeReader {
 
     /// The subscription comes first, so what changes meanwhile is in the snapshot, or comes
     /// later, or both; then it is told once.
+    ///
+    /// When changes are missed, first the notice that everything has been told is removed,
+    /// then they are counted, then the cache is emptied. So with the notice there, and with
+    /// the same count before it was looked for and after the snapshot, the snapshot is whole.
     fn begin_with_states(&mut self) {
+        let missed = self.changes.missed();
         let live = self.subscribe();
         self.seen = self.changes.published();
+        let is_complete = self.changes.told().get(&complete()).is_some();
         let mut states = self.changes.told().snapshot();
+        if !is_complete || self.changes.missed() != missed {
+            self.phase = ReaderPhase::Waiting(self.changes.wait_until_complete());
+            return;
+        }
+        self.missed = missed;
+        self.states_told = self.changes.states_told();
         states.retain(|state| self.wants(state));
         let newer = states.iter().filter(|state| state.number() > self.seen);
         self.newer = newer
@@ -222,7 +242,11 @@ impl ChangeReader {
         if count == 0 {
             return None;
         }
-        match self.changes.since(self.seen) {
+        let states_told = self.changes.states_told();
+        let had_states = std::mem::replace(&mut self.states_told, states_told) != states_told;
+        // States that were told again are not kept: they may be among what is lost.
+        let is_changes_only = !had_states || !self.request.wants_snapshot;
+        match self.changes.since(self.seen).filter(|_| is_changes_only) {
             Some(missed) => {
                 self.catch_up(missed);
                 // The queue still holds those behind the dropped ones.
@@ -267,7 +291,10 @@ impl Stream for ChangeReader {
                     let message = ready!(Pin::new(complete).poll_next(context));
                     match message {
                         None => return Poll::Ready(None),
-                        Some(Message::Event(..)) => this.begin_with_states(),
+                        Some(Message::Event(..)) if this.request.wants_snapshot => {
+                            this.begin_with_states();
+                        }
+                        Some(Message::Event(..)) => this.begin_live(),
                         Some(_) => {}
                     }
                     continue;

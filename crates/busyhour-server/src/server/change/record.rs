@@ -260,9 +260,13 @@ fn text(text: &str) -> Value {
     Value::Text(Name::new(text))
 }
 
-/// A URI or header has no line end in it.
+/// A header may be folded, and each line end here is between two contacts.
 fn put_line(lines: &mut Vec<u8>, line: &str) {
-    lines.extend_from_slice(line.as_bytes());
+    let unfolded = line.bytes().map(|byte| match byte {
+        b'\r' | b'\n' => b' ',
+        other => other,
+    });
+    lines.extend(unfolded);
     lines.push(b'\n');
 }
 

@@ -2,7 +2,8 @@
 
 use super::{Device, device_context::DeviceContext};
 use crate::server::stats::listing::{Listed, Listing};
-use busyhour_registrar::user_of;
+use busyhour_registrar::{Domains, address_of_record, user_of};
+use busyhour_sip::Uri;
 use std::sync::Arc;
 
 impl DeviceContext {
@@ -14,8 +15,19 @@ impl DeviceContext {
         self.page(&devices, limit)
     }
 
-    pub(in crate::server) fn bindings_of(&self, user: &str) -> Listing {
-        let mut devices = self.table.all();
+    /// Looks the user up in each of the domains; if any host is ours, visits every device.
+    pub(in crate::server) fn bindings_of(&self, user: &str, domains: &Domains) -> Listing {
+        let mut devices = match domains.are_all() {
+            true => self.table.all(),
+            false => {
+                let hosts = domains.hosts().iter();
+                let aors = hosts.filter_map(|host| {
+                    let uri = format!("sip:{user}@{host}");
+                    address_of_record(&Uri::parse(&uri)?, domains).ok()
+                });
+                aors.filter_map(|aor| self.table.find(&aor)).collect()
+            }
+        };
         devices.retain(|device| user_of(device.aor()) == user);
         devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
         self.page(&devices, usize::MAX)

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
-    time,
+    time::{self, Instant},
 };
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -93,8 +93,15 @@ async fn pass_on(
     out: Sender<Result<String, Infallible>>,
     backend: Arc<dyn Backend>,
 ) {
-    let mut told = None;
+    let (mut told, mut refreshed_at) = (None, Instant::now());
     loop {
+        if out.is_closed() || backend.is_draining() {
+            return;
+        }
+        if refreshed_at.elapsed() >= trace.refresh_period() {
+            trace.refresh();
+            refreshed_at = Instant::now();
+        }
         let lost = trace.lost();
         if told != Some(lost) {
             told = Some(lost);
@@ -102,15 +109,14 @@ async fn pass_on(
                 return;
             }
         }
-        match time::timeout(REFRESH_PERIOD, messages.recv()).await {
+        match time::timeout(SILENCE, messages.recv()).await {
             Ok(Some(message)) => {
                 if !send(&out, &message).await {
                     return;
                 }
             }
             Ok(None) => return,
-            Err(_silence) if out.is_closed() || backend.is_draining() => return,
-            Err(_silence) => trace.refresh(),
+            Err(_silence) => {}
         }
     }
 }
@@ -131,5 +137,5 @@ pub(in crate::web) const PATH: &str = "/api/trace";
 const WAITING_MAX: usize = 1024;
 /// Lines on their way to the connection.
 const LINES_MAX: usize = 16;
-/// How often the trace learns where the device is registered, if there is time.
-const REFRESH_PERIOD: Duration = Duration::from_secs(1);
+/// After so long without a message the trace looks whether it still has a reader.
+const SILENCE: Duration = Duration::from_secs(1);
