@@ -52,7 +52,8 @@ fn calls_that_exist_and_emergency_calls_go_on_and_others_are_told_when_to_try_ag
         thread::spawn(move || callee.answer(&over))
     };
     let mut caller = Telephone::new(&site, 3, "alice");
-    let calls: Vec<_> = (0..CALLS).map(|_| caller.call("bob")).collect();
+    let invites: Vec<_> = (0..CALLS).map(|_| caller.invite("bob")).collect();
+    let calls: Vec<_> = invites.iter().map(|invite| caller.begin(invite)).collect();
     for call in &calls {
         assert!(call.starts_with("SIP/2.0 200 "), "{call}");
     }
@@ -66,6 +67,8 @@ fn calls_that_exist_and_emergency_calls_go_on_and_others_are_told_when_to_try_ag
     // Whoever is not heard sends again, as over any network.
     let emergency = caller.call("113");
     assert!(emergency.starts_with("SIP/2.0 200 "), "{emergency}");
+    // One that comes again is of a call that exists: it is not refused.
+    invites.iter().for_each(|invite| caller.send(invite));
     for call in &calls {
         let answer = caller.hang_up(call);
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
@@ -326,7 +329,11 @@ impl Telephone {
     /// Calls, and returns the final response.
     fn call(&mut self, user: &str) -> String {
         let invite = self.invite(user);
-        let answer = self.ask(&invite);
+        self.begin(&invite)
+    }
+
+    fn begin(&self, invite: &str) -> String {
+        let answer = self.ask(invite);
         if answer.starts_with("SIP/2.0 200 ") {
             self.send(&self.within("ACK", &answer));
         }
@@ -380,7 +387,8 @@ impl Telephone {
         )
     }
 
-    /// The final response to a request that is sent each half second until it comes.
+    /// The final response to a request that is sent each half second until it comes. Nothing is
+    /// refused for lack of time meanwhile.
     fn ask(&self, request: &str) -> String {
         let branch = branch(request);
         let begun = Instant::now();
@@ -389,6 +397,7 @@ impl Telephone {
             let sent = Instant::now();
             while sent.elapsed() < Duration::from_millis(500) {
                 let heard = self.hear().unwrap_or_default();
+                assert!(!heard.starts_with("SIP/2.0 503 "), "{heard}");
                 let is_final = heard.starts_with("SIP/2.0 ") && !heard.starts_with("SIP/2.0 1");
                 if is_final && self::branch(&heard) == branch {
                     return heard;

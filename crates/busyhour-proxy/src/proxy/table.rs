@@ -135,6 +135,12 @@ impl<E: Edge> Proxy<E> {
         self.ended.clear();
     }
 
+    /// Whether a request belongs to one that the table has, so that
+    /// [`receive`](Self::receive) would absorb it or carry it out.
+    pub fn knows(&self, request: &Message<'_>) -> bool {
+        self.find(self.key(request)).is_some()
+    }
+
     fn is_known(&self, transaction: TransactionId) -> bool {
         let context = self.contexts.get(transaction.slot);
         context.is_some_and(|context| context.id == transaction)

@@ -5,7 +5,7 @@ use busyhour_proxy::{
     Actions, Begun, Edge, Event, EventKind, Identity, Inbound, LoopDetection, NextHop, Passage,
     Policy, Proxy, Received, RequestRefusal, Routing, Target, TargetSet, TransactionId,
 };
-use busyhour_sip::{Flow, Host, Message, SipUri, Transport};
+use busyhour_sip::{Flow, Host, Message, Method, SipUri, Transport};
 use std::{net::SocketAddr, rc::Rc, time::Duration};
 
 /// The proxy is `192.0.2.1`; its domain is `example.org`.
@@ -104,8 +104,13 @@ impl Bench {
         let datagram = self.pool.copy_from(text.as_bytes()).expect("memory");
         let message = Message::parse(&datagram).expect("a message");
         let inbound = inbound(&message, &datagram, flow);
+        let is_known = self.proxy.knows(&message);
         let received = self.proxy.receive(self.now, &inbound, &mut self.out);
         self.collect();
+        // The ACK of a 2xx has the names of the INVITE, and is new.
+        if message.method() != Some(Method::Ack) {
+            assert_eq!(is_known, received == Received::Absorbed);
+        }
         received
     }
 

@@ -241,6 +241,12 @@ impl Calls {
         })
     }
 
+    /// Whether a request is one that the proxy is responsible for.
+    pub(super) fn knows(&self, request: &Message<'_>) -> bool {
+        let shard = &self.shards[self.shard_of(request)];
+        shard.lock().proxy.knows(request)
+    }
+
     /// Both sides of the dialog of a request, if it is known, and which of them sends.
     pub(super) fn parties(&self, request: &Message<'_>) -> Option<([Party; 2], Role)> {
         let shard = &self.shards[self.shard_of(request)];

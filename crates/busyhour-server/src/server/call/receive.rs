@@ -11,7 +11,7 @@ use crate::server::{
     core::Core,
     load::shares::Holder,
     peer::trusted_peer::{TrustedPeer, Unreachable},
-    sip::receive::Request,
+    sip::{receive::Request, transactions::TransactionKey},
 };
 use busyhour::bus::Name;
 use busyhour_proxy::{
@@ -19,7 +19,7 @@ use busyhour_proxy::{
     dialogs::{Party, Role},
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
-use busyhour_sip::{Flow, Host, Method, SipUri, Status, Uri};
+use busyhour_sip::{Flow, HeaderName, Host, Message, Method, SipUri, Status, Uri};
 use std::sync::Arc;
 
 /// Why a request goes nowhere, and who sent it if he has proved it.
@@ -88,7 +88,7 @@ impl Core {
         let is_ack = message.method() == Some(Method::Ack);
         let is_new = request.essentials.to.tag().is_none() && !is_ack;
         if is_new && !self.is_emergency(request) && self.sheds_call(request.flow) {
-            return self.shed_call(request);
+            return self.shed_call(message, request.flow, request.transaction);
         }
         let identity = self.calls.edge().identity(message, request.flow);
         let routing =
@@ -159,21 +159,44 @@ impl Core {
     }
 
     /// As cheap as can be: it is counted, and not logged one by one.
-    fn shed_call(&self, request: &Request<'_>) {
-        let Request { message, flow, .. } = *request;
+    fn shed_call(&self, message: &Message<'_>, flow: Flow, transaction: TransactionKey) {
         self.calls.counters.refused.increment();
         let refusal = self.responder.overloaded();
-        self.record_refused(request, refusal.status(), None);
-        self.responder
-            .refuse(message, flow, request.transaction, &refusal);
+        let caller = Caller::Stranger(self.holder(flow, None));
+        self.call_log
+            .note_refused(message, (flow, refusal.status()), caller, None);
+        self.responder.refuse(message, flow, transaction, &refusal);
+    }
+
+    /// While new calls are refused, an INVITE is looked at no further than to see that it is
+    /// one: what is spent on it is taken from the calls that exist. `false` if it must be read.
+    pub(in crate::server) fn sheds_unread(&self, message: &Message<'_>, flow: Flow) -> bool {
+        if !self.load.is_shedding_calls() {
+            return false;
+        }
+        let to = message.header(HeaderName::To).unwrap_or("");
+        let may_be_in_dialog = to.to_ascii_lowercase().contains("tag");
+        let sheds = !may_be_in_dialog
+            && !self.calls_for_help(message.request_uri().ok().as_ref())
+            && !self.calls.knows(message)
+            && self.sheds_call(flow);
+        if sheds {
+            let transaction = self.responder.transactions().key(message, flow.remote);
+            self.shed_call(message, flow, transaction);
+        }
+        sheds
     }
 
     /// Whether somebody calls for help.
     fn is_emergency(&self, request: &Request<'_>) -> bool {
-        let called = request.essentials.request_uri.as_ref();
+        request.message.method() == Some(Method::Invite)
+            && self.calls_for_help(request.essentials.request_uri.as_ref())
+    }
+
+    fn calls_for_help(&self, called: Option<&Uri<'_>>) -> bool {
         let user = called.and_then(Uri::as_sip).and_then(|uri| uri.user);
         let is_it = |user: &str| self.config.calls.emergency.iter().any(|one| one == user);
-        request.message.method() == Some(Method::Invite) && user.is_some_and(is_it)
+        user.is_some_and(is_it)
     }
 
     fn within_dialog(&self, request: &Request<'_>, routing: &Routing<'_>) -> Result<Way, Refusal> {

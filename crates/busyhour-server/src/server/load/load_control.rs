@@ -97,6 +97,11 @@ impl LoadControl {
         sheds
     }
 
+    /// Whether new calls were refused at the last look.
+    pub(in crate::server) fn is_shedding_calls(&self) -> bool {
+        self.unread.stood(self.clock.now())
+    }
+
     /// Whether a new call is refused at once, because messages wait too long before they are
     /// read, or all registrations are refused; counted if so. `network` has brought it on `flow`.
     pub(in crate::server) fn sheds_call(&self, flow: Flow, network: &dyn Network) -> bool {

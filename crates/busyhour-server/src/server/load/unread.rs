@@ -61,6 +61,11 @@ impl UnreadWatch {
             self.stands_until_ns
                 .store(until.as_nanos(), Ordering::Relaxed);
         }
+        self.stood(now)
+    }
+
+    /// Whether the queue stood at the last look.
+    pub(super) fn stood(&self, now: Instant) -> bool {
         now.as_nanos() < self.stands_until_ns.load(Ordering::Relaxed)
     }
 }

@@ -128,6 +128,13 @@ impl Core {
         flow: Flow,
         datagram: &Buffer,
     ) {
+        match method {
+            Method::Ack if self.responder.is_acknowledged(message, flow) => {
+                return self.peers.heard_on(flow);
+            }
+            Method::Invite if self.sheds_unread(message, flow) => return,
+            _ => {}
+        }
         let essentials = match message.keep_essentials() {
             Ok(essentials) => essentials,
             Err(error) => {

@@ -26,7 +26,7 @@ use busyhour_registrar::{
     write_refusal,
 };
 use busyhour_sip::{
-    Flow, Message, Method, ParseError, ResponseBuilder, Status, source_of, write_hex,
+    Flow, HeaderName, Message, Method, ParseError, ResponseBuilder, Status, source_of, write_hex,
 };
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
@@ -421,6 +421,14 @@ impl Responder {
 
     fn now(&self) -> Instant {
         self.runtime.clock().now()
+    }
+
+    /// Whether an ACK acknowledges a refusal that was answered here and is kept nowhere: it has
+    /// the tag that the refusal had.
+    pub(in crate::server) fn is_acknowledged(&self, ack: &Message<'_>, flow: Flow) -> bool {
+        let key = self.transactions.acknowledged(ack, flow.remote);
+        let to = ack.header(HeaderName::To).unwrap_or("");
+        key.is_some_and(|key| to.ends_with(self.to_tag(key).as_str()))
     }
 
     /// Our tag in To, the same for each retransmission of a request.

@@ -130,11 +130,30 @@ impl Transactions {
         request: &Message<'_>,
         source: SocketAddr,
     ) -> TransactionKey {
+        self.name(source, |name| request.header(name).unwrap_or(""))
+    }
+
+    /// The name of the transaction of the INVITE whose refusal this ACK acknowledges, which has
+    /// the same Via and number (RFC 3261 §17.1.1.3).
+    pub(in crate::server) fn acknowledged(
+        &self,
+        ack: &Message<'_>,
+        source: SocketAddr,
+    ) -> Option<TransactionKey> {
+        let number = ack.header(HeaderName::CSeq)?.strip_suffix("ACK")?;
+        let cseq = [number, "INVITE"].concat();
+        Some(self.name(source, |name| match name {
+            HeaderName::CSeq => &cseq,
+            _ => ack.header(name).unwrap_or(""),
+        }))
+    }
+
+    fn name<'t>(&self, source: SocketAddr, text: impl Fn(HeaderName) -> &'t str) -> TransactionKey {
         let [low, high] = self.hashers.each_ref().map(|hasher| {
             let mut state = hasher.build_hasher();
             source.hash(&mut state);
             for name in NAMING {
-                state.write(request.header(name).unwrap_or("").as_bytes());
+                state.write(text(name).as_bytes());
                 state.write_u8(0xff);
             }
             state.finish()
@@ -431,6 +450,28 @@ mod tests {
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_ack_names_the_invite_that_it_acknowledges() {
+        let text = |method: &str, number: u32, branch: u32| {
+            format!(
+                "{method} sip:b@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK{branch}\r\n\
+                 From: <sip:a@example.com>;tag=1\r\nTo: <sip:b@example.com>\r\nCall-ID: 1\r\n\
+                 CSeq: {number} {method}\r\n\r\n"
+            )
+        };
+        let (transactions, source) = (transactions(1), "192.0.2.7:5060".parse().unwrap());
+        let invite = text("INVITE", 7, 1);
+        let invite = transactions.key(&Message::parse(invite.as_bytes()).unwrap(), source);
+        let acknowledged = |text: &str| {
+            let ack = Message::parse(text.as_bytes()).unwrap();
+            transactions.acknowledged(&ack, source)
+        };
+        assert_eq!(acknowledged(&text("ACK", 7, 1)), Some(invite));
+        for other in [text("ACK", 8, 1), text("ACK", 7, 2), text("BYE", 7, 1)] {
+            assert_ne!(acknowledged(&other), Some(invite), "{other}");
+        }
     }
 
     #[test]
