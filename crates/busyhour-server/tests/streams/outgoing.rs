@@ -7,7 +7,7 @@ use crate::{
     site::{Bob, Made, Site, proven, respond, self_signed, status},
 };
 use busyhour_server::server::{CertificateFingerprint, Network, PeerConfig, SendError};
-use busyhour_sip::{Flow, Transport};
+use busyhour_sip::{Flow, HeaderName, Message, Transport};
 use rcgen::{Certificate, SanType};
 use rustls::{
     RootCertStore, ServerConfig, ServerConnection, StreamOwned,
@@ -84,6 +84,23 @@ fn dns(name: &str) -> SanType {
     SanType::DnsName(name.try_into().unwrap())
 }
 
+/// The BYE of who was called by this INVITE, and has answered it with the tag `t`.
+fn hang_up(invite: &str) -> String {
+    let message = Message::parse(invite.as_bytes()).unwrap();
+    let of = |name| message.header(name).unwrap();
+    let routes: Vec<_> = message.headers(HeaderName::RecordRoute).collect();
+    format!(
+        "BYE {} SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.3;branch=z9hG4bKbye\r\nMax-Forwards: 70\r\n\
+         Route: {}\r\nFrom: {};tag=t\r\nTo: {}\r\nCall-ID: {}\r\nCSeq: 1 BYE\r\n\
+         Content-Length: 0\r\n\r\n",
+        of(HeaderName::Contact).trim_matches(['<', '>']),
+        routes.join(", "),
+        of(HeaderName::To),
+        of(HeaderName::From),
+        of(HeaderName::CallId),
+    )
+}
+
 #[test]
 fn a_call_goes_out_over_tcp_and_on_to_the_next_address_when_that_connection_ends() {
     let (first, second) = (Gateway::at(3), Gateway::at(4));
@@ -113,6 +130,18 @@ fn a_call_goes_out_over_tcp_and_on_to_the_next_address_when_that_connection_ends
         connection.send(respond(&heard, "200 OK", &contact).as_bytes());
     }
     assert_eq!(status(&bob.final_answer()), 200);
+
+    // The peer hangs up over the connection that the server has made.
+    assert_eq!(status(&call(&mut bob)), 100);
+    let called = connection.message();
+    connection.send(respond(&called, "200 OK", &contact).as_bytes());
+    bob.send(&bob.within("ACK", &bob.final_answer()));
+    assert!(connection.message().starts_with("ACK "));
+    connection.send(hang_up(&called).as_bytes());
+    let bye = bob.hear_request("BYE");
+    bob.send(&respond(&bye, "200 OK", "sip:bob@127.0.0.2"));
+    assert_eq!(status(&connection.message()), 200);
+    assert_eq!(site.server.calls(10).len(), 0);
     assert_eq!(
         site.network.streams.stream_stats().connects,
         1,

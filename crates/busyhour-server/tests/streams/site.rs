@@ -168,6 +168,16 @@ impl Bob {
         }
     }
 
+    /// The next request of this method.
+    pub fn hear_request(&self, method: &str) -> String {
+        loop {
+            let heard = self.hear();
+            if heard.starts_with(method) {
+                return heard;
+            }
+        }
+    }
+
     /// A request within the dialog that the answer to the last INVITE has made.
     pub fn within(&self, method: &str, answer: &str) -> String {
         let message = Message::parse(answer.as_bytes()).unwrap();
