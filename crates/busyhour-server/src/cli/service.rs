@@ -264,6 +264,12 @@ fn stream_options(config: &Config) -> Result<StreamOptions, Failure> {
             .iter()
             .flat_map(PeerConfig::tls_targets)
             .collect(),
+        reserved: config
+            .peers
+            .iter()
+            .flat_map(PeerConfig::targets)
+            .map(|(_, address)| address)
+            .collect(),
         policy: StreamPolicy {
             connections_max: sip.connections_max,
             connections_per_source_max: sip.connections_per_source_max,

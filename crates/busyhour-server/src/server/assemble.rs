@@ -13,6 +13,7 @@ use super::{
     },
     call::call_log::CallLog,
     call::calls::{CallBounds, Calls, SHARDS as CALL_SHARDS, ServerEdge},
+    call::permit::CallRoom,
     capture::message_tap::MessageTap,
     change::changes::{Changes, StatePortion},
     core::Core,
@@ -342,8 +343,18 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
             calls_per_peer_max: config.peers.iter().map(of_peer).collect(),
             ..DialogPolicy::default()
         },
-        transactions: bounds.phones(CALL_TRANSACTIONS * limits.calls_max),
-        memory: bounds.part_of_memory(CALLS_PART),
+        room: CallRoom::new(
+            bounds.phones(CALL_TRANSACTIONS * limits.calls_max),
+            bounds.part_of_memory(CALLS_PART),
+        ),
+        emergency_room: CallRoom::new(
+            bounds.count(limits.calls_max / EMERGENCIES_PART as usize),
+            bounds.part_of_memory(CALLS_PART * EMERGENCIES_PART),
+        ),
+        bye_room: CallRoom::new(
+            bounds.phones(limits.calls_max),
+            bounds.part_of_memory(CALLS_PART * BYES_PART),
+        ),
     }
 }
 
@@ -441,6 +452,10 @@ const REQUESTS_PART: u64 = 8;
 const CALLS_MIN: usize = 16;
 /// Messages that calls hold: another eighth.
 const CALLS_PART: u64 = 8;
+/// Room besides: for emergencies, as a part of the calls and of their memory, and for one BYE of
+/// each call, as a part of their memory.
+const EMERGENCIES_PART: u64 = 8;
+const BYES_PART: u64 = 4;
 /// Requests are remembered for 32 s after their answer, so a server has more of them than
 /// calls.
 const CALL_TRANSACTIONS: usize = 4;

@@ -147,6 +147,27 @@ fn records_that_the_disk_refuses_are_stored_when_it_works_again() {
     assert_eq!((stats.waiting_len, stats.stored, stats.lost), (0, 3, 0));
 }
 
+#[test]
+fn records_that_the_disk_refuses_at_the_end_are_counted_as_lost() {
+    let mut world = two_telephones(digest_config());
+    let broken = DiskBehaviour {
+        failures_per_mille: 1000,
+        ..DiskBehaviour::default()
+    };
+    world.disk.set_behaviour(broken.clone());
+    for number in 0..3 {
+        refused(&mut world, &format!("busy-{number}"), "486 Busy Here");
+    }
+    assert_eq!(world.stats().calls.records.waiting_len, 3);
+    world.disk.set_behaviour(DiskBehaviour {
+        queue_capacity: 0,
+        ..broken
+    });
+    world.server.shutdown(std::time::Duration::ZERO);
+    let stats = world.stats().calls.records;
+    assert_eq!((stats.waiting_len, stats.stored, stats.lost), (0, 0, 3));
+}
+
 fn with_records(records_days: u32, records_max: u64) -> World {
     two_telephones(ServerConfig {
         calls: CallConfig {

@@ -90,3 +90,17 @@ fn requests_between_devices_have_a_share() {
     is_called(&server, 3, "user2");
     assert!(server.get("/healthz").starts_with("ok"));
 }
+
+/// user1 is a number for emergencies here.
+#[test]
+fn calls_for_help_have_a_share() {
+    let place = Place::new();
+    let emergency = "[calls]\nemergency = \"user1\"\n";
+    let server = place.server(&format!("{LITTLE_MEMORY}{emergency}{ACCOUNTS}"));
+    let long = format!("Subject: {}\r\n", "s".repeat(6000));
+    call_many(&server, 400, &long);
+    server.wait_for("/traffic/refused_share", |count| count > 300);
+    is_called(&server, 3, "user2");
+    assert_eq!(server.stat("/traffic/no_buffer"), 0);
+    assert!(server.get("/healthz").starts_with("ok"));
+}

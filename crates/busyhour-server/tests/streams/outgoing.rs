@@ -6,7 +6,10 @@ use crate::{
     peers::invite,
     site::{Bob, Made, Site, proven, respond, self_signed, status},
 };
-use busyhour_server::server::{CertificateFingerprint, Network, PeerConfig, SendError};
+use busyhour_server::{
+    net::{StreamOptions, StreamPolicy},
+    server::{CertificateFingerprint, Network, PeerConfig, SendError},
+};
 use busyhour_sip::{Flow, HeaderName, Message, Transport};
 use rcgen::{Certificate, SanType};
 use rustls::{
@@ -18,7 +21,7 @@ use rustls::{
 use sha2::{Digest, Sha256};
 use socket2::SockRef;
 use std::{
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     time::Duration,
 };
@@ -333,5 +336,41 @@ fn an_address_rests_after_a_failure_and_a_host_has_sixteen() {
     while !rests() {
         std::thread::yield_now();
     }
+    site.end();
+}
+
+/// Where somebody asks for connections without an end, others and the trunks still get theirs.
+#[test]
+fn one_source_takes_a_part_of_the_connections_and_none_of_those_of_peers() {
+    let listener = TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let at = |host: u8| SocketAddr::from(([127, 0, 0, host], port));
+    let options = StreamOptions {
+        reserved: vec![at(200)],
+        policy: StreamPolicy {
+            connects_max: 160,
+            ..StreamPolicy::default()
+        },
+        ..StreamOptions::default()
+    };
+    let site = Site::with(Vec::new(), self_signed("localhost"), None, options);
+    let streams = &site.network.streams;
+    let connect = |local: IpAddr, remote| {
+        let flow = Flow::udp(SocketAddr::new(local, 0), remote);
+        streams.connect(Flow {
+            transport: Transport::Tcp,
+            ..flow
+        })
+    };
+    let here = Ipv4Addr::LOCALHOST.into();
+    let alike = |host: u16| SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, host], port));
+    // Nobody is there, but each rests before the next attempt.
+    let mut hosts = 2..1000;
+    let beyond = |host| connect(Ipv6Addr::LOCALHOST.into(), alike(host)) == Err(SendError::Full);
+    assert!(hosts.any(beyond), "an eighth is for one network of 64 bits");
+    connect(here, at(2)).expect("there is room for others");
+    let mut others = 3..200;
+    assert!(others.any(|host| connect(here, at(host)) == Err(SendError::Full)));
+    connect(here, at(200)).expect("a peer has its place");
     site.end();
 }

@@ -3,6 +3,7 @@
 use crate::site::{Bob, Site, respond, self_signed, status};
 use busyhour_server::server::{CertificateFingerprint, PeerConfig};
 use sha2::{Digest, Sha256};
+use std::{net::UdpSocket, time::Duration};
 
 /// An INVITE for bob in the name of a stranger, who says so of himself.
 pub fn invite(call_id: &str) -> String {
@@ -75,5 +76,48 @@ fn a_peer_is_who_shows_its_certificate_and_is_called_on_its_connection() {
     }
     let after = bob.ask("INVITE", "sip:0123@example.com", "sip:0123@example.com");
     assert_eq!(status(&after), 480, "{after}");
+    site.end();
+}
+
+/// Its Contact names no transport, which is UDP, where nobody shows a certificate.
+#[test]
+fn a_peer_with_a_certificate_is_reached_over_tls_alone() {
+    let pbx = self_signed("pbx");
+    let unproven = UdpSocket::bind("127.0.0.3:0").unwrap();
+    let peer = PeerConfig {
+        name: "pbx".to_owned(),
+        addresses: vec!["tls/127.0.0.3:1".parse().unwrap()],
+        certificates: vec![CertificateFingerprint(
+            Sha256::digest(pbx.cert.der()).into(),
+        )],
+        may_call: true,
+        prefixes: vec!["0".to_owned()],
+        probe_interval: Duration::ZERO,
+        ..PeerConfig::default()
+    };
+    let site = Site::new(vec![peer], self_signed("localhost"), None);
+    let mut bob = Bob::new(&site);
+    let mut peer = site.connect(Some(&pbx));
+    peer.send(invite("from-pbx").as_bytes());
+    assert_eq!(status(&peer.message()), 480, "bob has not registered");
+    let trying = bob.ask("INVITE", "sip:0123@example.com", "sip:0123@example.com");
+    assert_eq!(status(&trying), 100, "{trying}");
+    let contact = format!("sip:0123@{}", unproven.local_addr().unwrap());
+    let called = peer.message();
+    peer.send(respond(&called, "200 OK", &contact).as_bytes());
+    let answer = bob.final_answer();
+    assert_eq!(status(&answer), 200, "{answer}");
+    bob.send(&bob.within("ACK", &answer));
+    assert!(peer.message().starts_with("ACK "));
+    drop(peer);
+    while site.network.streams.stream_stats().connection_count > 0 {
+        std::thread::yield_now();
+    }
+    bob.send(&bob.within("BYE", &answer));
+    let refusal = bob.final_answer();
+    assert!(status(&refusal) >= 400, "{refusal}");
+    unproven.set_nonblocking(true).unwrap();
+    let heard = unproven.recv(&mut [0; 2000]);
+    assert!(heard.is_err(), "{heard:?} bytes");
     site.end();
 }

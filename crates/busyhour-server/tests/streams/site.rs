@@ -38,6 +38,16 @@ pub struct Site {
 impl Site {
     /// A server with these peers, which shows `made`, and trusts this authority.
     pub fn new(peers: Vec<PeerConfig>, made: Made, authority: Option<&Certificate>) -> Self {
+        Self::with(peers, made, authority, StreamOptions::default())
+    }
+
+    /// The same with these options, as far as they do not follow from that.
+    pub fn with(
+        peers: Vec<PeerConfig>,
+        made: Made,
+        authority: Option<&Certificate>,
+        options: StreamOptions,
+    ) -> Self {
         let folder = TempDir::new().unwrap();
         let write = |name: &str, pem: String| {
             let path = folder.path().join(name);
@@ -57,7 +67,7 @@ impl Site {
                 certificate: Some(own),
                 authorities: authorities.map(|path| Authorities::read(&path).unwrap()),
                 tls_targets: peers.iter().flat_map(PeerConfig::tls_targets).collect(),
-                ..StreamOptions::default()
+                ..options
             })
             .unwrap(),
             iax2: Udp::bind(&UdpOptions::new([])).unwrap(),

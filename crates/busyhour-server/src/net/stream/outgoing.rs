@@ -6,7 +6,7 @@ use crate::{
     net::stats::add,
     server::{SendError, TlsTarget},
 };
-use busyhour_sip::{Flow, Transport};
+use busyhour_sip::{Flow, Transport, source_of};
 use nix::{
     errno::Errno,
     sys::eventfd::{EfdFlags, EventFd},
@@ -14,7 +14,7 @@ use nix::{
 use rustls::Connection as TlsConnection;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     net::{SocketAddr, TcpStream},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -33,6 +33,8 @@ pub(super) struct OutgoingConnections {
     /// Readable when there are any.
     pub(super) wake: EventFd,
     targets: Vec<TlsTarget>,
+    /// To these there is always room.
+    reserved: HashSet<SocketAddr>,
 }
 
 type Destination = (Transport, SocketAddr);
@@ -50,13 +52,14 @@ impl OutgoingConnections {
     /// # Errors
     ///
     /// When the system has no descriptor for its signal.
-    pub(super) fn new(targets: Vec<TlsTarget>) -> nix::Result<Self> {
+    pub(super) fn new(targets: Vec<TlsTarget>, reserved: Vec<SocketAddr>) -> nix::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self {
             table: Mutex::default(),
             made: Mutex::default(),
             wake: EventFd::from_value_and_flags(0, flags)?,
             targets,
+            reserved: reserved.into_iter().collect(),
         })
     }
 
@@ -72,7 +75,7 @@ impl OutgoingConnections {
         if known.is_some_and(|known| now < known.retry_at) {
             return Err(SendError::FlowFailed);
         }
-        if known.is_none() && !has_room(&mut table, flow.remote, shared, now) {
+        if known.is_none() && !self.has_room(&mut table, flow.remote, shared, now) {
             add(&shared.counters.connects_refused, 1);
             return Err(SendError::Full);
         }
@@ -118,6 +121,35 @@ impl OutgoingConnections {
                 false => attempts.fail(Instant::now()),
             }
         }
+    }
+
+    /// Whether there is room for one more destination. Those that need no rest are forgotten.
+    fn has_room(
+        &self,
+        table: &mut HashMap<Destination, Attempts>,
+        remote: SocketAddr,
+        shared: &EngineShared,
+        now: Instant,
+    ) -> bool {
+        let count_max = shared.policy.connects_max;
+        let of_source_max = (count_max / OF_SOURCE_PART).max(OF_HOST_MAX);
+        let is_full = |table: &HashMap<Destination, Attempts>| {
+            let (mut count, mut of_source, mut of_host) = (0, 0, 0);
+            let others = table.keys().map(|(_, it)| it);
+            for other in others.filter(|it| !self.reserved.contains(it)) {
+                count += 1;
+                of_source += usize::from(source_of(other.ip()) == source_of(remote.ip()));
+                of_host += usize::from(other.ip() == remote.ip());
+            }
+            count >= count_max || of_source >= of_source_max || of_host >= OF_HOST_MAX
+        };
+        if self.reserved.contains(&remote) {
+            return true;
+        }
+        if is_full(table) {
+            table.retain(|_, attempts| attempts.peer.is_some() || now < attempts.retry_at);
+        }
+        !is_full(table)
     }
 
     fn make(&self, flow: Flow, shared: &EngineShared) -> io::Result<Arc<Peer>> {
@@ -177,27 +209,6 @@ impl Attempts {
     }
 }
 
-/// Whether there is room for one more destination. Those that need no rest are forgotten.
-fn has_room(
-    table: &mut HashMap<Destination, Attempts>,
-    remote: SocketAddr,
-    shared: &EngineShared,
-    now: Instant,
-) -> bool {
-    let count_max = shared.policy.connects_max;
-    let of_host = |table: &HashMap<Destination, Attempts>| {
-        let all = table.keys();
-        all.filter(|(_, it)| it.ip() == remote.ip()).count()
-    };
-    let is_full = |table: &HashMap<Destination, Attempts>| {
-        table.len() >= count_max || of_host(table) >= OF_HOST_MAX
-    };
-    if is_full(table) {
-        table.retain(|_, attempts| attempts.peer.is_some() || now < attempts.retry_at);
-    }
-    !is_full(table)
-}
-
 /// A socket that is being connected, from the address of ours if the system has it.
 fn begin(flow: Flow) -> io::Result<TcpStream> {
     let domain = Domain::for_address(flow.remote);
@@ -231,3 +242,5 @@ const LEAST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// A peer may name ports in its Contacts, and each is a destination.
 const OF_HOST_MAX: usize = 16;
+/// The part of all destinations that one source may have.
+const OF_SOURCE_PART: usize = 8;

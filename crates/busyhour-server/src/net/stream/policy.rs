@@ -9,7 +9,9 @@ pub struct StreamPolicy {
     pub connections_max: usize,
     /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
     pub connections_per_source_max: usize,
-    /// Addresses that this side connects to at a time, and at most 16 ports of one host.
+    /// Addresses that this side connects to at a time, and at most 16 ports of one host, and an
+    /// eighth of them in one IPv6 network of 64 bits. [Reserved](StreamOptions::reserved) ones
+    /// do not count.
     pub connects_max: usize,
     /// Handshakes of TLS at a time that are not finished; beyond them a new
     /// connection waits in the kernel until one is, or is old enough to give way.
@@ -61,6 +63,8 @@ pub struct StreamOptions {
     pub authorities: Option<Authorities>,
     /// Whom it expects where it connects over TLS; to no other address it does.
     pub tls_targets: Vec<TlsTarget>,
+    /// Addresses to which there is always room for a connection, such as those of peers.
+    pub reserved: Vec<SocketAddr>,
     /// Limits of all connections together.
     pub policy: StreamPolicy,
 }

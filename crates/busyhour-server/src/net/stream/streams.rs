@@ -258,7 +258,10 @@ impl EngineShared {
             directory: Arc::new(ConnectionDirectory::new()),
             counters: Arc::default(),
             identity: Arc::new(Identity::new(options.certificate, options.authorities)),
-            outgoing: Arc::new(OutgoingConnections::new(options.tls_targets)?),
+            outgoing: Arc::new(OutgoingConnections::new(
+                options.tls_targets,
+                options.reserved,
+            )?),
             last_token: Arc::new(AtomicU64::new(LISTENERS_MAX)),
             turns: Arc::default(),
             policy: options.policy,

@@ -49,6 +49,8 @@ struct State {
     committing_len: usize,
     /// The store did not take the last batch.
     is_resting: bool,
+    /// The store is about to be closed, and no sweep comes any more.
+    is_finishing: bool,
     next_id: u64,
     removal_at: Instant,
 }
@@ -67,6 +69,7 @@ impl CallLog {
                 waiting_high_water: 0,
                 committing_len: 0,
                 is_resting: false,
+                is_finishing: false,
                 next_id: last_id + 1,
                 removal_at: clock.now(),
             }),
@@ -168,10 +171,15 @@ impl CallLog {
         self.commit(next);
     }
 
-    /// They are tried again at the next sweep. A record that was stored nevertheless is not
-    /// stored twice, since it keeps its id.
+    /// They are tried again at the next sweep, if there is one; else they are lost. A record
+    /// that was stored nevertheless is not stored twice, since it keeps its id.
     fn put_back(&self, batch: Vec<CallRecordRow>) {
         let mut state = lock(&self.state);
+        if state.is_finishing {
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            return self.lose(batch.len() + waiting.len());
+        }
         state.committing_len = 0;
         state.is_resting = true;
         for row in batch.into_iter().rev() {
@@ -210,9 +218,12 @@ impl CallLog {
         }
     }
 
-    /// Hands over all that waits, before the store is closed.
+    /// Hands over all that waits, before the store is closed. What it does not take is lost.
     pub(in crate::server) fn finish(self: &Arc<Self>) {
-        let waiting = std::mem::take(&mut lock(&self.state).waiting);
+        let mut state = lock(&self.state);
+        state.is_finishing = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
         self.commit(waiting.into());
     }
 

@@ -5,7 +5,7 @@ pub(in crate::server) use super::edge::ServerEdge;
 use super::{
     call_log::CallLog,
     checked::{Begin, Checked, Parties, Standing},
-    permit::{Permit, Place},
+    permit::{CallRoom, Permit},
     probing::Probing,
     step_actions::{StepActions, with_actions},
     tracking::Tracking,
@@ -15,7 +15,7 @@ use crate::server::{
     change::{changes::Changes, record},
     device::{Device, device_context::DeviceContext},
     expiry_timer::{ExpiryOptions, ExpiryTimer},
-    load::shares::{Excess, Shares},
+    load::shares::Excess,
     peer::peers::Peers,
     server_clock::ServerClock,
     sip::responder::Responder,
@@ -55,10 +55,10 @@ pub(in crate::server) struct Calls {
     hasher: FixedState,
     edge: ServerEdge,
     loops: LoopDetection,
-    /// Requests that the proxy is responsible for.
-    places: Arc<Shares>,
-    /// Bytes of their messages.
-    memory: Arc<Shares>,
+    room: CallRoom,
+    /// Besides, for what matters more than others: when there is no other room.
+    emergency_room: CallRoom,
+    bye_room: CallRoom,
     /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
     call_count: AtomicUsize,
     log: Arc<CallLog>,
@@ -85,9 +85,11 @@ pub(in crate::server) struct CallCounters {
 pub(in crate::server) struct CallBounds {
     pub(in crate::server) policy: Policy,
     pub(in crate::server) dialogs: DialogPolicy,
-    pub(in crate::server) transactions: Shares,
-    /// Bytes of messages.
-    pub(in crate::server) memory: Shares,
+    pub(in crate::server) room: CallRoom,
+    /// Only for calls for help.
+    pub(in crate::server) emergency_room: CallRoom,
+    /// Only for BYE.
+    pub(in crate::server) bye_room: CallRoom,
 }
 
 struct ProxyShard {
@@ -120,8 +122,9 @@ impl Calls {
         let CallBounds {
             policy,
             dialogs,
-            transactions,
-            memory,
+            room,
+            emergency_room,
+            bye_room,
         } = bounds;
         let hasher = FixedState::with_seed(seed);
         let kind = SerializerKind::new(runtime, OPTIONS);
@@ -148,8 +151,9 @@ impl Calls {
             hasher: hasher.clone(),
             edge,
             loops,
-            places: Arc::new(transactions),
-            memory: Arc::new(memory),
+            room,
+            emergency_room,
+            bye_room,
             call_count: AtomicUsize::new(0),
             log,
             responder,
@@ -181,7 +185,10 @@ impl Calls {
             refused: self.counters.refused.get(),
             untrusted_routes: self.counters.untrusted_routes.get(),
             probes_left_out: self.counters.probes_left_out.get(),
-            charged_bytes: self.memory.used(),
+            charged_bytes: [&self.room, &self.emergency_room, &self.bye_room]
+                .map(CallRoom::charged_bytes)
+                .iter()
+                .sum(),
             post_dial_delay: self.log.post_dial_delay().stats(),
             outcomes: self.log.outcome_stats(),
             records: self.log.stats(),
@@ -260,24 +267,9 @@ impl Calls {
     /// Why there is no room for it.
     pub(super) fn begin(self: &Arc<Self>, checked: Checked<'_, '_>) -> Result<Begin, Excess> {
         let Checked {
-            inbound,
-            routing,
-            holder,
-            ..
+            inbound, routing, ..
         } = checked;
-        // As it came, as it goes to each target, and its response.
-        let copies = checked.located.called.len() as u64 + 2;
-        let bytes = inbound.datagram.len() as u64 * copies;
-        // A BYE frees more than it takes. The proxy bounds them all once more.
-        let is_bye = inbound.message.method() == Some(Method::Bye);
-        let take = match is_bye || checked.is_emergency {
-            true => Place::take_anyway,
-            false => Place::take,
-        };
-        let permit = Permit::new(
-            take(&self.places, holder, 1)?,
-            take(&self.memory, holder, bytes)?,
-        );
+        let permit = self.permit(&checked)?;
         let now = self.clock.now();
         self.step(inbound.message, |state, out| {
             let standing = checked.standing(state.dialogs.sender(inbound.message));
@@ -305,6 +297,24 @@ impl Calls {
                 }
             }
         })
+    }
+
+    /// Emergencies and BYE, which frees more than it takes, have room of their own as well. The
+    /// proxy bounds them all once more.
+    fn permit(&self, checked: &Checked<'_, '_>) -> Result<Permit, Excess> {
+        let Checked {
+            inbound, holder, ..
+        } = *checked;
+        // As it came, as it goes to each target, and its response.
+        let copies = checked.located.called.len() as u64 + 2;
+        let bytes = inbound.datagram.len() as u64 * copies;
+        let is_bye = inbound.message.method() == Some(Method::Bye);
+        let permit = self.room.take(holder, bytes);
+        match (is_bye, checked.is_emergency) {
+            (true, _) => permit.or_else(|_| self.bye_room.take(holder, bytes)),
+            (_, true) => permit.or_else(|_| self.emergency_room.take(holder, bytes)),
+            _ => permit,
+        }
     }
 
     fn forward(

@@ -9,7 +9,7 @@
 
 mod step_actions;
 mod tracking;
-mod permit;
+pub(in crate::server) mod permit;
 mod edge;
 mod target;
 mod probing;

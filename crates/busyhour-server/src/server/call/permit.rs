@@ -24,15 +24,21 @@ pub(in crate::server) struct Permit {
     _transaction: Place,
 }
 
+/// Room for requests: a bound for their number, and one for the memory of their messages.
+pub(in crate::server) struct CallRoom {
+    places: Arc<Shares>,
+    memory: Arc<Shares>,
+}
+
 /// A part of a bounded resource, given back when it is dropped.
-pub(super) struct Place {
+struct Place {
     shares: Arc<Shares>,
     holder: Holder,
     amount: u64,
 }
 
 impl Permit {
-    pub(super) fn new(transaction: Place, memory: Place) -> Self {
+    fn new(transaction: Place, memory: Place) -> Self {
         Self {
             tracking: Tracking::None,
             caller: None,
@@ -67,11 +73,35 @@ impl Permit {
     }
 }
 
-impl Place {
+impl CallRoom {
+    pub(in crate::server) fn new(places: Shares, memory: Shares) -> Self {
+        Self {
+            places: Arc::new(places),
+            memory: Arc::new(memory),
+        }
+    }
+
+    /// Room for one request, whose messages have so many bytes.
+    ///
     /// # Errors
     ///
-    /// Why there is no room.
-    pub(super) fn take(shares: &Arc<Shares>, holder: Holder, amount: u64) -> Result<Self, Excess> {
+    /// Why there is none.
+    pub(super) fn take(&self, holder: Holder, bytes: u64) -> Result<Permit, Excess> {
+        let place = Place::take(&self.places, holder, 1)?;
+        Ok(Permit::new(
+            place,
+            Place::take(&self.memory, holder, bytes)?,
+        ))
+    }
+
+    /// The memory of all messages.
+    pub(super) fn charged_bytes(&self) -> u64 {
+        self.memory.used()
+    }
+}
+
+impl Place {
+    fn take(shares: &Arc<Shares>, holder: Holder, amount: u64) -> Result<Self, Excess> {
         shares.take(holder, amount)?;
         Ok(Self {
             shares: shares.clone(),
@@ -80,22 +110,6 @@ impl Place {
         })
     }
 
-    /// As [`take`](Self::take), for what must not be refused.
-    pub(super) fn take_anyway(
-        shares: &Arc<Shares>,
-        holder: Holder,
-        amount: u64,
-    ) -> Result<Self, Excess> {
-        shares.take_anyway(holder, amount);
-        Ok(Self {
-            shares: shares.clone(),
-            holder,
-            amount,
-        })
-    }
-}
-
-impl Place {
     /// Takes or gives back what it differs by.
     fn resize(&mut self, amount: u64) {
         match amount.checked_sub(self.amount) {

@@ -12,18 +12,12 @@ pub(super) fn masked(bytes: &[u8], has_bodies: bool) -> String {
         None => (&*text, ""),
     };
     let mut out = String::with_capacity(text.len());
-    let mut is_secret = false;
-    for line in head.split_inclusive('\n') {
-        // A header may go on in the next line.
-        if !line.starts_with([' ', '\t']) {
-            let name = line.split(':').next().unwrap_or("").trim_end();
-            is_secret = AUTHENTICATION
-                .iter()
-                .any(|one| one.eq_ignore_ascii_case(name));
-        }
-        out += &match is_secret {
-            true => without_parameters(line),
-            false => Cow::from(line),
+    for header in headers(head) {
+        let name = header.split(':').next().unwrap_or("").trim_end();
+        let mut secret = AUTHENTICATION.iter();
+        out += &match secret.any(|one| one.eq_ignore_ascii_case(name)) {
+            true => without_parameters(header),
+            false => Cow::from(header),
         };
     }
     match has_bodies {
@@ -36,12 +30,29 @@ pub(super) fn masked(bytes: &[u8], has_bodies: bool) -> String {
     out
 }
 
-/// Masks the values of parameters that are secret.
-fn without_parameters(line: &str) -> Cow<'_, str> {
-    let mut out = String::with_capacity(line.len());
-    let mut rest = line;
+/// The first line and each header, with the lines in which it goes on.
+fn headers(head: &str) -> impl Iterator<Item = &str> {
+    let mut rest = head;
+    std::iter::from_fn(move || {
+        let mut ends = rest.match_indices('\n').map(|(place, _)| place + 1);
+        let is_end = |end: &usize| !rest[*end..].starts_with([' ', '\t']);
+        let end = ends.find(is_end).unwrap_or(rest.len());
+        let (header, others) = rest.split_at(end);
+        rest = others;
+        (!header.is_empty()).then_some(header)
+    })
+}
+
+/// Masks the values of parameters of a header that are secret.
+fn without_parameters(header: &str) -> Cow<'_, str> {
+    let (header, line_end) = header.split_at(header.trim_end_matches(['\r', '\n']).len());
+    let mut out = String::with_capacity(header.len());
+    let mut rest = header;
     while let Some((before, after)) = rest.split_once('=') {
-        let name = before.trim_end().rsplit([' ', '\t', ',', ':']).next();
+        let name = before
+            .trim_end()
+            .rsplit([' ', '\t', '\r', '\n', ',', ':'])
+            .next();
         let name = name.unwrap_or("");
         let (value, others) = value_of(after);
         out += before;
@@ -53,12 +64,13 @@ fn without_parameters(line: &str) -> Cow<'_, str> {
         rest = others;
     }
     out += rest;
+    out += line_end;
     out.into()
 }
 
 /// The value at the beginning, quoted or not, and what follows.
 fn value_of(text: &str) -> (&str, &str) {
-    let start = text.len() - text.trim_start_matches([' ', '\t']).len();
+    let start = text.len() - text.trim_start_matches([' ', '\t', '\r', '\n']).len();
     let end = match text[start..].strip_prefix('"') {
         Some(quoted) => {
             let mut is_escaped = false;
@@ -120,6 +132,17 @@ mod tests {
             uri=\"sip:x\",response=\"***\", cnonce=\"***\" , qop=auth, nc=00000001\r\n\
             proxy-authorization:Digest RESPONSE=\"***\"\r\n\
             Subject: response=\"kept\"\r\n\r\nresponse=\"kept\"";
+        assert_eq!(masked(message.as_bytes(), true), expected);
+    }
+
+    #[test]
+    fn a_secret_in_the_next_line_is_masked() {
+        let message = "REGISTER sip:x SIP/2.0\r\n\
+            Authorization: Digest response=\r\n \"0123\", cnonce\r\n =\r\n\tc1, nc=1,\r\n \
+            nonce=\"ab\r\n cd\"\r\nProxy-Authorization: Digest response=\r\nSubject: a\r\n b\r\n\r\n";
+        let expected = "REGISTER sip:x SIP/2.0\r\n\
+            Authorization: Digest response=\"***\", cnonce\r\n =\"***\", nc=1,\r\n \
+            nonce=\"***\"\r\nProxy-Authorization: Digest response=\"***\"\r\nSubject: a\r\n b\r\n\r\n";
         assert_eq!(masked(message.as_bytes(), true), expected);
     }
 

@@ -204,7 +204,8 @@ impl Peers {
     /// The flow to the address that a Route or Contact of the peer names, if the peer is there.
     fn flow_named(&self, peer: &TrustedPeer, to: Flow, next: &str) -> Option<Flow> {
         let (transport, remote) = numeric_address(next)?;
-        if !peer.is_at(remote.ip()) {
+        // Without TLS nobody would show who is there.
+        if !peer.is_at(remote.ip()) || peer.needs_certificate() && transport != Transport::Tls {
             return None;
         }
         let is_same = to.transport == transport && to.remote.is_ipv4() == remote.is_ipv4();
