@@ -114,13 +114,14 @@ fn peers(out: &mut String, loaded: &Loaded) {
         let certificates = peer.certificates.iter().map(ToString::to_string).collect();
         let _ = write!(
             out,
-            "\n[[peer]]\nname = {}\naddresses = [{}]\ncertificates = [{}]\ncertificate_names = [{}]\nmay_call = {}\nmay_publish = {}\n\
+            "\n[[peer]]\nname = {}\naddresses = [{}]\ncertificates = [{}]\ncertificate_names = [{}]\nmay_call = {}\nredirect = {}\nmay_publish = {}\n\
              prefixes = [{}]\ndomains = [{}]\ndefault = {}\n",
             quote(&peer.name),
             list(addresses),
             list(certificates),
             list(peer.certificate_names.clone()),
             peer.may_call,
+            peer.redirects,
             peer.may_publish,
             list(peer.prefixes.clone()),
             list(peer.domains.clone()),
@@ -184,6 +185,7 @@ const NO_PEERS: &str = "
 # certificates = [\"...\"]         # with one: only connections over TLS that show it are the peer's; its SHA-256
 # certificate_names = [\"...\"]    # the same for certificates for these names, issued by one of sip.tls_authorities
 # may_call = true                # calls our users without a password, and says who calls
+# redirect = false               # its calls are answered 302 with the contacts of the called user
 # may_publish = false            # publishes the state of all our users
 # prefixes = [\"0\", \"+\"]         # calls to unknown users of ours that begin so go to it
 # domains = [\"sip.example.net\"]  # and calls to these domains

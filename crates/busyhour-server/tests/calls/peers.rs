@@ -2,7 +2,7 @@
 
 use crate::{
     exchange::digest_config,
-    world::{ALICE, BOB, CAROL, Phone, World, header, phone, respond, within},
+    world::{ALICE, BOB, CAROL, Phone, World, ack_of_refusal, header, phone, respond, within},
 };
 use busyhour_server::server::{PeerConfig, ServerConfig};
 use std::time::Duration;
@@ -629,4 +629,33 @@ fn a_peer_has_its_own_share() {
     // No less than every source: a tenth of the messages' memory.
     assert!((500..1_024).contains(&calls_taken(1)));
     assert_eq!(calls_taken(70), 1_400);
+}
+
+/// RFC 3261 §21.3.3; the Route in the URI is that of RFC 3261 §19.1.1.
+#[test]
+fn a_peer_that_carries_calls_itself_is_told_the_contacts() {
+    let mut config = config();
+    config.peers[0].redirects = true;
+    let mut world = World::with(config);
+    world.register_with(BOB, ";q=0.5");
+    let invite = invite_from(&mut world, GATEWAY, "bob", "asked");
+    world.send(GATEWAY, &invite);
+    let answer = world.read_status(GATEWAY, "302");
+    let expected = format!("<sip:bob@{}>;q=0.500", BOB.address);
+    assert_eq!(header(&answer, "Contact"), expected);
+    // The same answer again, and its ACK goes nowhere.
+    world.send(GATEWAY, &invite);
+    assert_eq!(world.read_status(GATEWAY, "302"), answer);
+    world.send(GATEWAY, &ack_of_refusal(&invite, &answer));
+    assert_eq!(world.try_read(BOB), None);
+    let invite = invite_from(&mut world, GATEWAY, "alice", "gone");
+    world.send(GATEWAY, &invite);
+    world.read_status(GATEWAY, "480");
+    assert_eq!(world.stats().peers.redirected, 2);
+    // Other requests are carried.
+    let message = world
+        .invite(GATEWAY, "bob", "text")
+        .replace("INVITE", "MESSAGE");
+    world.send(GATEWAY, &message);
+    world.read_request(BOB, "MESSAGE");
 }

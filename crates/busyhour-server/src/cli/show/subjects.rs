@@ -193,6 +193,7 @@ pub(super) const PEERS: Subject = Subject {
         column("may", "what it may do: call and publish for our users"),
         column("takes", "which calls go to it: prefix*, @domain, default"),
         column("calls_from", "requests that it sent to our users"),
+        column("redirected", "calls that it was told the contacts for"),
         column("calls_to", "requests of our users that were sent to it"),
         column(
             "attempts_failed",

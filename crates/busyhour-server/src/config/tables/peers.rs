@@ -34,6 +34,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
         parsed.into_iter().collect::<Result<Vec<_>, _>>()
     });
     let may_call = entry.yes_or_no("may_call");
+    let redirects = entry.yes_or_no("redirect");
     let may_publish = entry.yes_or_no("may_publish");
     let prefixes = entry.texts("prefixes");
     let domains = entry.texts("domains");
@@ -49,6 +50,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
         certificates: certificates?,
         certificate_names: certificate_names?.unwrap_or_default(),
         may_call: may_call?.unwrap_or_default(),
+        redirects: redirects?.unwrap_or_default(),
         may_publish: may_publish?.unwrap_or_default(),
         prefixes: prefixes?.unwrap_or_default(),
         domains: domains?.unwrap_or_default(),
@@ -66,6 +68,7 @@ pub(in crate::config) const FIELDS: &[&str] = &[
     "certificates",
     "certificate_names",
     "may_call",
+    "redirect",
     "may_publish",
     "prefixes",
     "domains",
@@ -90,6 +93,7 @@ tls_authorities = "authorities.pem"
 name = "gateway"
 addresses = ["192.0.2.10", "192.0.2.11:5080", "[2001:db8::1]:5060", "198.51.100.0/24"]
 may_call = true
+redirect = true
 prefixes = ["0", "+"]
 domains = ["sip.example.net"]
 host = "sip.example.net"
@@ -128,6 +132,7 @@ prefixes = ["9"]
         assert!(peers[2].addresses.is_empty() && peers[2].certificates[0].0[0] == 0xab);
         let shown: Vec<_> = peers[3].addresses.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["tcp/192.0.2.20:5060", "tcp/[2001:db8::2]:5070"]);
+        assert!(peers[0].redirects && !peers[1].redirects);
         assert!(peers[0].may_call && !peers[0].may_publish && !peers[0].is_default);
         assert_eq!(peers[0].silence_max, Duration::from_secs(2));
         assert!(!peers[1].may_call && peers[1].may_publish);
@@ -148,6 +153,10 @@ prefixes = ["9"]
             (
                 "name = \"a\"",
                 "peer `a`: it has no effect: give may_call = true",
+            ),
+            (
+                "name = \"a\"\nmay_publish = true\nredirect = true",
+                "peer `a`: redirect: it may not call: give may_call = true",
             ),
             (
                 "name = \"a\"\nprefixes = [\"\"]",

@@ -19,4 +19,5 @@ mod checked;
 pub(super) mod calls;
 pub(super) mod view;
 pub(super) mod route_key;
+mod redirect;
 mod receive;

@@ -111,7 +111,7 @@ impl Core {
         };
         let way = match way {
             Ok(Some(way)) => way,
-            // It was challenged.
+            // It was answered.
             Ok(None) => return,
             // An ACK is never answered.
             Err(_) if is_ack => return,
@@ -267,7 +267,7 @@ impl Core {
         known.filter(is_its_sender).ok_or(Refusal::NoDialog)
     }
 
-    /// `None` if the sender was asked who it is.
+    /// `None` if the sender was asked who it is, or was told where the called user is.
     fn outside_of_dialog(
         &self,
         request: &Request<'_>,
@@ -288,11 +288,14 @@ impl Core {
         }
         match self.peers.caller(request.flow) {
             Some(peer) => {
-                let way = match is_ours && abroad.is_none() {
-                    true => self.call_of_peer(request, called, peer),
-                    false => Err(NOT_SERVED),
+                let is_redirected =
+                    peer.config().redirects && request.message.method() == Some(Method::Invite);
+                let way = match (is_ours && abroad.is_none(), is_redirected) {
+                    (true, true) => self.redirect(request, called, peer).map(|()| None),
+                    (true, false) => self.call_of_peer(request, called, peer).map(Some),
+                    (false, _) => Err(NOT_SERVED),
                 };
-                way.map(Some).map_err(|refusal| Declined {
+                way.map_err(|refusal| Declined {
                     refusal,
                     proven: Some(Box::new((
                         Party::peer(peer.name().clone(), request.flow),
@@ -431,7 +434,7 @@ impl Core {
         self.admission.is_required() && self.accounts.directory.knows(user_of(aor))
     }
 
-    fn unavailable(&self, aor: &str, reason: Unavailable) -> Refusal {
+    pub(super) fn unavailable(&self, aor: &str, reason: Unavailable) -> Refusal {
         match reason {
             Unavailable::NotRegistered if !self.is_user(aor) => Refusal::NotFound,
             Unavailable::NotRegistered => Refusal::Unavailable("Not Registered"),
@@ -441,7 +444,7 @@ impl Core {
         }
     }
 
-    fn bindings_at(&self, aor: &str) -> Vec<Binding> {
+    pub(super) fn bindings_at(&self, aor: &str) -> Vec<Binding> {
         let device = self.devices.table.find(aor);
         let bindings = device.map(|device| device.active_bindings(self.clock.now()));
         bindings.unwrap_or_default()

@@ -40,33 +40,7 @@ impl Located {
         bindings: &[Binding],
         uri: &SipUri<'_>,
     ) -> Result<Self, Unavailable> {
-        if bindings.is_empty() {
-            return Err(Unavailable::NotRegistered);
-        }
-        let contacts = bindings.iter().map(|binding| &binding.contact);
-        let mut found: Vec<_> = contacts.filter(|contact| is_sip(contact)).collect();
-        if found.is_empty() {
-            return Err(Unavailable::OnlyIax2);
-        }
-        if uri.scheme == Scheme::Sips {
-            found.retain(|contact| contact.transport() == Transport::Tls);
-        }
-        if found.is_empty() {
-            return Err(Unavailable::NoTls);
-        }
-        if let Some(instance) = uri.param("gr").flatten() {
-            found.retain(|contact| contact.instance() == Some(instance));
-        }
-        if found.iter().any(|contact| contact.is_reachable()) {
-            found.retain(|contact| contact.is_reachable());
-        }
-        // Of the registrations of one instance over several flows, one is tried after the
-        // other (RFC 5626 §5.3): a device must ring once.
-        found.sort_by_key(|contact| Reverse(q_milli(contact)));
-        match found.is_empty() {
-            true => Err(Unavailable::NoInstance),
-            false => Ok(Self::of(device, &found)),
-        }
+        Ok(Self::of(device, &callable(bindings, uri)?))
     }
 
     /// A request within a dialog goes on the flow of its route's token. If the device has
@@ -209,6 +183,44 @@ impl Located {
     }
 }
 
+/// The contacts that a request for `uri` may be sent to, those with the highest q first.
+///
+/// # Errors
+///
+/// Why there is none.
+pub(super) fn callable<'b>(
+    bindings: &'b [Binding],
+    uri: &SipUri<'_>,
+) -> Result<Vec<&'b Contact>, Unavailable> {
+    if bindings.is_empty() {
+        return Err(Unavailable::NotRegistered);
+    }
+    let contacts = bindings.iter().map(|binding| &binding.contact);
+    let mut found: Vec<_> = contacts.filter(|contact| is_sip(contact)).collect();
+    if found.is_empty() {
+        return Err(Unavailable::OnlyIax2);
+    }
+    if uri.scheme == Scheme::Sips {
+        found.retain(|contact| contact.transport() == Transport::Tls);
+    }
+    if found.is_empty() {
+        return Err(Unavailable::NoTls);
+    }
+    if let Some(instance) = uri.param("gr").flatten() {
+        found.retain(|contact| contact.instance() == Some(instance));
+    }
+    if found.iter().any(|contact| contact.is_reachable()) {
+        found.retain(|contact| contact.is_reachable());
+    }
+    // Of the registrations of one instance over several flows, one is tried after the
+    // other (RFC 5626 §5.3): a device must ring once.
+    found.sort_by_key(|contact| Reverse(q_milli(contact)));
+    match found.is_empty() {
+        true => Err(Unavailable::NoInstance),
+        false => Ok(found),
+    }
+}
+
 /// A GRUU goes to the contacts of its instance (RFC 5627 §5.1). Flows with a `reg-id` live beside
 /// each other, and that of the token comes first; else the contact that was registered last does,
 /// since the others are where the device was before. `None` for another URI, or if the instance is
@@ -295,7 +307,7 @@ fn q_milli(contact: &Contact) -> u16 {
 }
 
 /// The text of a URI as the value of a parameter of another one (RFC 3261 §25.1).
-fn percent_encoded(text: &str) -> String {
+pub(super) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() + 8);
     for byte in text.bytes() {
         match byte.is_ascii_alphanumeric() || b"-_.!~*'()[]/:&+$".contains(&byte) {

@@ -42,6 +42,8 @@ pub struct PeerConfig {
     pub certificate_names: Vec<String>,
     /// It may call our users without a password, and its P-Asserted-Identity is believed.
     pub may_call: bool,
+    /// Its calls to our users are not carried: it is told their contacts by a 302.
+    pub redirects: bool,
     /// It may publish the state of all our users without a password.
     pub may_publish: bool,
     /// Calls to users of our domains that are not known here go to it if the user begins
@@ -127,6 +129,8 @@ pub enum PeerMistake {
         "it has no effect: give may_call = true, may_publish = true, prefixes, domains or default = true"
     )]
     Useless,
+    #[error("redirect: it may not call: give may_call = true")]
+    NoCalls,
     #[error("calls go to it, but its addresses are only networks: give one address")]
     Nowhere,
     #[error("prefixes: `{0}`: give 1 to 32 letters, digits, `+`, `*`, `#` or `-`")]
@@ -215,6 +219,7 @@ impl Default for PeerConfig {
             certificates: Vec::new(),
             certificate_names: Vec::new(),
             may_call: false,
+            redirects: false,
             may_publish: false,
             prefixes: Vec::new(),
             domains: Vec::new(),
@@ -450,6 +455,7 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
             !takes_calls && !peer.may_call && !peer.may_publish,
             PeerMistake::Useless,
         ),
+        (peer.redirects && !peer.may_call, PeerMistake::NoCalls),
         (
             takes_calls
                 && !peer.shows_certificate()

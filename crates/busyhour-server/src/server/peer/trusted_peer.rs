@@ -32,6 +32,8 @@ pub(in crate::server) struct TrustedPeer {
 pub(in crate::server) struct PeerCounters {
     /// Requests outside of a dialog that it sent to our users.
     pub(in crate::server) calls_from: Counter,
+    /// Its calls that were answered with the contacts of the called user.
+    pub(in crate::server) redirected: Counter,
     /// Those of our users that were sent to it.
     pub(in crate::server) calls_to: Counter,
     /// Requests that an address did not take: silence, 503, or it could not be sent.

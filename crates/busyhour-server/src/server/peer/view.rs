@@ -29,6 +29,8 @@ pub struct PeerView {
     pub takes: String,
     /// Requests outside of dialogs that it sent to our users.
     pub calls_from: u64,
+    /// Those of its calls that were answered with the contacts of the called user.
+    pub redirected: u64,
     /// Those of our users that were sent to it.
     pub calls_to: u64,
     /// Times when an address did not take a call: silence, a 503, or no way there.
@@ -54,6 +56,8 @@ pub struct PeerStats {
     pub down_count: u64,
     /// Requests outside of dialogs that they sent to our users.
     pub calls_from: u64,
+    /// Those of their calls that were answered with the contacts of the called user.
+    pub redirected: u64,
     /// Those of our users that were sent to them.
     pub calls_to: u64,
     /// Times when an address did not take a call: silence, a 503, or no way there.
@@ -126,6 +130,7 @@ impl PeerView {
             may: may(peer),
             takes: takes(peer),
             calls_from: counters.calls_from.get(),
+            redirected: counters.redirected.get(),
             calls_to: counters.calls_to.get(),
             attempts_failed: counters.attempts_failed.get(),
             refused_down: counters.refused_down.get(),
@@ -145,6 +150,7 @@ impl PeerStats {
         self.target_count += targets.len() as u64;
         self.down_count += down.count() as u64;
         self.calls_from += counters.calls_from.get();
+        self.redirected += counters.redirected.get();
         self.calls_to += counters.calls_to.get();
         self.attempts_failed += counters.attempts_failed.get();
         self.refused_down += counters.refused_down.get();
