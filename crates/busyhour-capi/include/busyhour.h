@@ -1207,8 +1207,13 @@ void bh_pool_free(struct bh_pool *pool);
 // Runs `run(data)` on a worker. `drop` frees `data` after the run, or at once if the call fails.
 enum bh_result bh_pool_push(struct bh_pool *pool, bh_run_fn run, void *data, bh_drop_fn drop);
 
-// Runs `run(data)` on a worker and waits for its end. Inside a task of the pool it runs at once, on this thread.
-enum bh_result bh_pool_push_wait(struct bh_pool *pool, bh_run_fn run, void *data, bh_drop_fn drop);
+// Runs `run(data)` on a worker and waits for its end. Inside a task of the pool it runs at once, on this thread. After any
+// failure (`BH_STALLED`: nothing in a simulation can run it) `run` has not run and will not, and `drop` has run. So `data`
+// may be on the stack of the caller.
+enum bh_result bh_pool_push_wait(struct bh_pool *pool,
+                                 bh_run_fn run,
+                                 void *data,
+                                 bh_drop_fn drop);
 
 // Runs `run(data)`, which may block, at once on this thread. If this thread is a worker, another one runs the waiting tasks
 // meanwhile.
@@ -1318,8 +1323,9 @@ enum bh_result bh_serializer_push_keyed(struct bh_serializer *serializer,
                                         void *data,
                                         bh_drop_fn drop);
 
-// Queues `run(data)` and waits until it has run. `BH_DEADLOCK`, and nothing was queued, if the wait would never end, for
-// example because a task waits for its own serializer.
+// Queues `run(data)` and waits until it has run. `BH_DEADLOCK` if the wait would never end, for example because a task waits
+// for its own serializer; `BH_STALLED` if nothing in a simulation can run it. After any failure `run` has not run and will
+// not, and `drop` has run. So `data` may be on the stack of the caller.
 enum bh_result bh_serializer_push_wait(struct bh_serializer *serializer,
                                        bh_run_fn run,
                                        void *data,

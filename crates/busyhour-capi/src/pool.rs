@@ -91,7 +91,9 @@ pub extern "C" fn bh_pool_push(
     })
 }
 
-/// Runs `run(data)` on a worker and waits for its end. Inside a task of the pool it runs at once, on this thread.
+/// Runs `run(data)` on a worker and waits for its end. Inside a task of the pool it runs at once, on this thread. After any
+/// failure (`BH_STALLED`: nothing in a simulation can run it) `run` has not run and will not, and `drop` has run. So `data`
+/// may be on the stack of the caller.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_pool_push_wait(
     pool: *mut bh_pool,

@@ -537,12 +537,15 @@ pub extern "C" fn bh_topic_forward(
                 "from and to have events of different sorts",
             ));
         }
-        let forward = from.topic.forward_to(&to.topic)?;
+        // A subscription of `to` may free both handles.
+        let sources = [from.source.clone(), to.source.clone()];
+        let (from, to) = (from.topic.clone(), to.topic.clone());
+        let forward = from.forward_to(&to)?;
         give(
             out,
             bh_forward {
                 forward,
-                _sources: [from.source.clone(), to.source.clone()],
+                _sources: sources,
                 process: Process::current(),
             },
         );

@@ -133,8 +133,9 @@ pub extern "C" fn bh_serializer_push_keyed(
     })
 }
 
-/// Queues `run(data)` and waits until it has run. `BH_DEADLOCK`, and nothing was queued, if the wait would never end, for
-/// example because a task waits for its own serializer.
+/// Queues `run(data)` and waits until it has run. `BH_DEADLOCK` if the wait would never end, for example because a task waits
+/// for its own serializer; `BH_STALLED` if nothing in a simulation can run it. After any failure `run` has not run and will
+/// not, and `drop` has run. So `data` may be on the stack of the caller.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_serializer_push_wait(
     serializer: *mut bh_serializer,

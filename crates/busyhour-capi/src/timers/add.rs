@@ -1,4 +1,8 @@
-use super::{bh_timer, bh_timers, ids::IdGuard, label::label};
+use super::{
+    bh_timer, bh_timers,
+    ids::{IdGuard, TimerIds},
+    label::label,
+};
 use crate::{
     edge::{
         Callback, Data, Failure, Out, Outcome, RunCall, bh_drop_fn, bh_run_fn, borrow, guard, live,
@@ -11,7 +15,7 @@ use crate::{
 use busyhour::{
     clock::Instant,
     task::Executor,
-    timer::{MissedTicks, TimerBuilder, TimerHandle},
+    timer::{MissedTicks, TimerBuilder, TimerHandle, Timers},
 };
 use std::{
     ffi::{c_char, c_void},
@@ -89,7 +93,8 @@ pub extern "C" fn bh_timers_after(
     let data = Data::new(data, drop);
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
-        let timers = &live(timers, "timers")?.timers;
+        // The hook of an earlier deadline may free the handle.
+        let timers = live(timers, "timers")?.timers.clone();
         let timer = timers.timer().after(Duration::from_nanos(delay_ns));
         let handle = timer.on_shared(executor_of(on)?).run(move || run.call())?;
         Out::optional(out).write(bh_timer::new(handle));
@@ -167,30 +172,33 @@ pub extern "C" fn bh_timers_replace(
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
         let old = borrow(timer.cast_const(), "timer")?.handle();
         let new = NewTimer::read(timers, options, on)?;
-        let service = new.service.timers.clone();
         Out::required(timer, "timer")?.write(bh_timer::new(new.run(run)?));
-        Out::optional(out_cancel).write(service.cancel(&old).into());
+        Out::optional(out_cancel).write(new.service.cancel(&old).into());
         Ok(())
     })
 }
 
 /// A timer that is to be added, with its arguments read.
-struct NewTimer<'a> {
-    service: &'a bh_timers,
+struct NewTimer {
+    service: Timers,
+    ids: Arc<TimerIds>,
     options: bh_timer_options,
     executor: Arc<dyn Executor>,
     label: &'static str,
 }
 
-impl<'a> NewTimer<'a> {
+impl NewTimer {
     fn read(
         timers: *const bh_timers,
         options: *const bh_timer_options,
         on: *const bh_executor,
     ) -> Outcome<Self> {
         let options = read_options(options, "options")?;
+        // The hook of an earlier deadline may free the handle.
+        let handle = live(timers, "timers")?;
         Ok(Self {
-            service: live(timers, "timers")?,
+            service: handle.timers.clone(),
+            ids: Arc::clone(&handle.ids),
             options,
             executor: executor_of(on)?,
             label: label(options.label)?,
@@ -208,10 +216,10 @@ impl<'a> NewTimer<'a> {
         if self.options.out_id.is_null() {
             return Ok(start(builder, None)?);
         }
-        let guard = self.service.ids.reserve()?;
+        let guard = self.ids.reserve()?;
         let ticket = guard.ticket();
         let handle = start(builder, Some(guard))?;
-        ticket.set(&self.service.ids, handle);
+        ticket.set(&self.ids, handle);
         Out::optional(self.options.out_id).write(ticket.id());
         Ok(handle)
     }
@@ -233,7 +241,7 @@ impl<'a> NewTimer<'a> {
 
     fn builder(&self) -> Outcome<TimerBuilder<'_, Arc<dyn Executor>>> {
         let options = &self.options;
-        let mut builder = self.service.timers.timer().label(self.label);
+        let mut builder = self.service.timer().label(self.label);
         builder = builder
             .slack(Duration::from_nanos(options.slack_ns))
             .missed(self.missed()?);

@@ -113,7 +113,7 @@ pub extern "C" fn bh_timers_reschedule(
     deadline_ns: u64,
 ) -> bh_result {
     guard(|| {
-        let timers = &live(timers, "timers")?.timers;
+        let timers = live(timers, "timers")?.timers.clone();
         let deadline = Instant::from_nanos(deadline_ns);
         let moved = timers.reschedule(&timer.handle(), deadline);
         moved.then_some(()).ok_or_else(over)

@@ -149,12 +149,14 @@ pub extern "C" fn bh_topic_subscribe(
         let topic = live(topic, "topic")?;
         let builder = queue(topic.topic.subscribe(), &options)?;
         let builder = filter(topic, builder, &options, wanted)?;
+        // What is replayed at once may free the topic's handle.
+        let source = topic.source.clone();
         let subscription = builder.start(move |delivery| tell(&receive, &delivery));
         give(
             out,
             bh_subscription {
                 subscription,
-                _source: topic.source.clone(),
+                _source: source,
                 process: Process::current(),
             },
         );

@@ -41,6 +41,21 @@ fn a_callback_may_cancel_itself_shut_down_and_push() {
 }
 
 #[test]
+fn a_call_that_fails_to_wait_leaves_nothing_behind() {
+    check(&["withdraw"]);
+}
+
+#[test]
+fn a_callback_may_free_the_handles_of_the_call_that_it_runs_in() {
+    check(&[
+        "free-topic-in-subscribe",
+        "free-topics-in-forward",
+        "free-in-replay",
+        "free-in-on-earlier",
+    ]);
+}
+
+#[test]
 fn a_child_that_forked_is_refused_and_one_that_forked_before_is_not() {
     run(&mut under_valgrind(program(), &["fork-before-a-pool"]));
     // What the threads had is lost in the child, which frees none of it.

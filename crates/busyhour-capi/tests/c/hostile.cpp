@@ -182,6 +182,147 @@ static void abort_itself() {
   end_pool();
 }
 
+static bh_runtime *runtime;
+static bh_topic *topic, *target;
+
+static void make_simulation() {
+  OK(bh_runtime_simulated(7, &runtime));
+  OK(bh_runtime_pool(runtime, &pool));
+  OK(bh_serializer_new(pool, nullptr, &serializer));
+}
+
+static void end_simulation() {
+  bh_serializer_free(serializer);
+  bh_pool_free(pool);
+  bh_runtime_free(runtime);
+}
+
+static void adds_one(void *number) { ++*static_cast<int *>(number); }
+
+// A call that fails has dropped its data, which is gone with this frame.
+static void fails_to_wait(void *) {
+  int *number = new int(0);
+  CHECK(bh_serializer_push_wait(serializer, adds_one, number, [](void *data) {
+          CHECK(*static_cast<int *>(data) == 0);
+          delete static_cast<int *>(data);
+          dropped++;
+        }) == BH_STALLED);
+  done++;
+}
+
+static void withdraw() {
+  bh_suspension *suspension;
+  make_simulation();
+  OK(bh_serializer_suspend(serializer, &suspension));
+  fails_to_wait(nullptr);
+  CHECK(dropped == 1);
+  OK(bh_pool_push_wait(pool, fails_to_wait, nullptr, nullptr)); // inside of a task
+  CHECK(dropped == 2 && done == 2);
+  bh_suspension_free(suspension);
+  OK(bh_simulation_run_until_idle(runtime));
+  int number = 0;
+  OK(bh_serializer_push_wait(serializer, adds_one, &number, nullptr));
+  CHECK(number == 1);
+  OK(bh_simulation_run_until_idle(runtime));
+  end_simulation();
+}
+
+static void frees_both_topics(const bh_delivery *, void *) {
+  if (done++ > 0) return;
+  bh_topic_free(topic);
+  bh_topic_free(target);
+}
+
+// The handle of a topic whose subscriptions are announced, so that it has more than the topic.
+static bh_topic *cached_topic(const bh_topic *announcements) {
+  bh_topic *made;
+  bh_topic_options options = {};
+  options.size = sizeof options;
+  options.cached = 1;
+  options.announcements = announcements;
+  OK(bh_topic_new(nullptr, &options, &made));
+  return made;
+}
+
+static void publish_one(bh_topic *to, const char *subject) {
+  bh_record *record;
+  OK(bh_record_new(1, subject, &record));
+  OK(bh_topic_publish_record(to, record, nullptr));
+  bh_record_free(record);
+}
+
+static void free_topic_in_subscribe() {
+  bh_topic *announced = cached_topic(nullptr);
+  bh_subscription *subscription;
+  bh_subscription_options options = {};
+  options.size = sizeof options;
+  options.replay = 1;
+  topic = cached_topic(announced);
+  publish_one(topic, "alice");
+  OK(bh_topic_subscribe(topic, &options, frees_both_topics, nullptr, count_drop, &subscription));
+  CHECK(done >= 1);
+  bh_subscription_free(subscription);
+  CHECK(dropped == 1);
+  bh_topic_free(announced);
+}
+
+static void free_topics_in_forward() {
+  bh_topic *announced = cached_topic(nullptr);
+  bh_subscription *subscription;
+  bh_forward *forward;
+  topic = cached_topic(announced);
+  target = cached_topic(announced);
+  publish_one(topic, "alice");
+  OK(bh_topic_subscribe(target, nullptr, frees_both_topics, nullptr, count_drop, &subscription));
+  OK(bh_topic_forward(topic, target, &forward));
+  CHECK(done >= 1);
+  bh_forward_free(forward);
+  bh_subscription_free(subscription);
+  bh_topic_free(announced);
+}
+
+static bh_subscription *replayed;
+static void frees_what_is_replayed(const bh_delivery *, void *) {
+  if (++done <= 2) return; // what was published, the first of what is replayed
+  bh_subscription_free(replayed);
+  bh_topic_free(topic);
+}
+
+static void free_in_replay() {
+  topic = cached_topic(nullptr);
+  OK(bh_topic_subscribe(topic, nullptr, frees_what_is_replayed, nullptr, count_drop, &replayed));
+  publish_one(topic, "alice");
+  publish_one(topic, "bob");
+  OK(bh_subscription_replay(replayed));
+  CHECK(done == 3 && dropped == 1);
+}
+
+// The hook of an earlier deadline frees the service that the call was given. Each call makes an earlier one.
+static void free_in_on_earlier() {
+  for (int call = 0; call < 5; call++) {
+    uint64_t wait;
+    int32_t id = 0;
+    bh_timer_options options = {};
+    options.size = sizeof options;
+    options.delay_ns = 1000;
+    options.out_id = &id;
+    bh_next_delay_fn never = [](void *) -> uint64_t { return 0; };
+    OK(bh_timers_new(nullptr, &timers));
+    OK(bh_timers_after(timers, MINUTE, nullptr, count_drop, nullptr, nullptr, &timer));
+    OK(bh_timers_next_wait(timers, &wait));
+    OK(bh_timers_on_earlier(timers, [](void *) { bh_timers_free(timers), done++; }, nullptr, nullptr));
+    bh_result got = BH_OK;
+    switch (call) {
+      case 0: got = bh_timers_after(timers, 1000, nullptr, count_drop, nullptr, nullptr, nullptr); break;
+      case 1: got = bh_timers_add(timers, &options, nullptr, count_drop, nullptr, nullptr, nullptr); break;
+      case 2: got = bh_timers_add_variable(timers, &options, nullptr, never, nullptr, nullptr, nullptr); break;
+      case 3: got = bh_timers_replace(timers, &timer, &options, nullptr, count_drop, nullptr, nullptr, nullptr); break;
+      case 4: got = bh_timers_reschedule(timers, timer, 1); break;
+    }
+    CHECK(got == BH_OK && done == call + 1);
+  }
+}
+
 static void throws(void *) { throw std::runtime_error("from a callback"); }
 
 static void throw_from_task() {
@@ -262,7 +403,8 @@ int main(int, char **arguments) {
   struct { const char *name; void (*run)(); } modes[] = {
       {"free-own-handle", free_own_handle}, {"free-own-pool", free_own_pool}, {"free-in-run-due", free_in_run_due},
       {"cancel-itself", cancel_itself}, {"shut-down-inside", shut_down_inside}, {"push-in-destructor", push_in_destructor},
-      {"abort-itself", abort_itself},
+      {"abort-itself", abort_itself}, {"withdraw", withdraw}, {"free-topic-in-subscribe", free_topic_in_subscribe},
+      {"free-topics-in-forward", free_topics_in_forward}, {"free-in-replay", free_in_replay}, {"free-in-on-earlier", free_in_on_earlier},
       {"throw-from-task", throw_from_task}, {"throw-in-run-due", throw_in_run_due}, {"throw-from-destructor", throw_from_destructor},
       {"fork-with-a-pool", fork_with_a_pool}, {"fork-before-a-pool", fork_before_a_pool},
   };

@@ -56,7 +56,7 @@ pub use worker::InlineRunner;
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
 pub(crate) use future::{poll_budget, spawn_on};
-pub(crate) use lifecycle::InFlightPush;
+pub(crate) use lifecycle::{InFlightPush, outlast_shutdown};
 pub(crate) use queue::TaskCell;
 pub(crate) use shared::Shared;
 pub(crate) use simulation::Random;
@@ -169,15 +169,17 @@ impl TaskPool {
     /// # Errors
     ///
     /// [`WaitError::Push`] if the task was refused, [`WaitError::Panicked`] if
-    /// it panicked, [`WaitError::Dropped`] if a shutdown dropped it.
+    /// it panicked, [`WaitError::Dropped`] if a shutdown dropped it,
+    /// [`WaitError::Stalled`] if a simulation cannot run it. After any error
+    /// but a panic `f` has not run, will not, and is dropped.
     #[doc(alias("dispatch_sync", "ast_taskpool_push_wait"))]
     pub fn push_wait<R, F>(&self, f: F) -> Result<R, WaitError>
     where
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        let (sender, receiver) = oneshot();
-        let task = Task::new(move || sender.fulfil(f));
+        let (sender, receiver) = oneshot(f);
+        let task = Task::new(move || sender.fulfil());
         if self.shared().is_inside() {
             self.shared().run_now(task)?;
         } else {

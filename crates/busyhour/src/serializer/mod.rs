@@ -152,10 +152,11 @@ impl Serializer {
     ///
     /// [`WaitError::Deadlock`] names the cycle if the wait would never end, for
     /// example because a task waits for its own serializer; then nothing was
-    /// queued. The same error is returned if a task of this serializer shuts
-    /// down the pool for which the caller works, since that shutdown waits for
-    /// the caller; then `f` does not run. See [`WaitError`] for the other
-    /// errors.
+    /// queued. The same error is returned if another task of this serializer
+    /// shuts down the pool for which the caller works, since that shutdown
+    /// waits for the caller; if `f` itself does so, the shutdown does not wait
+    /// for the caller. See [`WaitError`] for the other errors. After any of
+    /// them but a panic `f` has not run, will not, and is dropped.
     ///
     /// ```
     /// use busyhour::pool::{TaskPool, WaitError};

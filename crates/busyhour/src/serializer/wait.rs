@@ -13,7 +13,7 @@ use crate::{
     clock::Instant,
     pool::{
         Cycle, Entity, PushError, Shared, StandIn, WaitError, Waiting, blocking, current_entity,
-        cycle_by_shutdown, oneshot, stand_in, wait_for,
+        cycle_by_shutdown, oneshot, outlast_shutdown, stand_in, wait_for,
     },
     task::{HelpOutcome, Task},
 };
@@ -52,14 +52,18 @@ impl Core {
         R: Send + 'static,
     {
         let _waiting = self.wait_for().map_err(WaitError::Deadlock)?;
-        let (sender, receiver) = oneshot();
-        let task = Task::new(move || sender.fulfil(f));
+        let (sender, receiver) = oneshot(f);
+        let task = Task::new(move || sender.fulfil());
         self.push_or_wait(task, None).map_err(PushError::from)?;
-        if self.may_help() {
-            self.help_until(|| receiver.is_filled())
-                .map_err(|hopeless| hopeless.0)?;
+        if !self.may_help() {
+            return receiver.wait();
         }
-        receiver.wait()
+        match self.help_until(|| receiver.is_filled()) {
+            Err(hopeless) if receiver.withdraw() => Err(hopeless.0),
+            // The task has begun, and what it refers to may be the caller's.
+            Err(_) => outlast_shutdown(|| receiver.wait()),
+            Ok(()) => receiver.wait(),
+        }
     }
 
     /// Waits until there is room.

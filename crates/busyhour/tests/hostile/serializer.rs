@@ -3,6 +3,7 @@ use crate::{
     watchdog::watched,
 };
 use busyhour::{
+    clock::{Clock, UnixTime},
     pool::{JoinError, PushError, ShutdownReport, TaskPool, WaitError},
     serializer::Serializer,
     task::Overflow,
@@ -258,6 +259,53 @@ fn a_wait_for_a_task_that_shuts_the_pool_down_is_refused() {
         let report = receive(&report);
         assert_eq!((report.unfinished_workers, report.not_run), (0, 1));
     });
+}
+
+/// The call that is waited for shuts the pool down: the caller has its result
+/// after the shutdown, which does not wait for it.
+#[test]
+fn a_call_that_shuts_the_pool_down_is_waited_for() {
+    watched("push_wait of a shutdown", || {
+        let (pool, s, t) = shut_down_by_s();
+        let (outcomes, outcome) = mpsc::channel();
+        let (inner, closing) = (s.clone(), pool.clone());
+        let suspension = s.suspend();
+        t.push(move || {
+            let shutdown = move || closing.shutdown(Duration::MAX).not_run;
+            outcomes
+                .send(inner.push_wait(shutdown))
+                .expect("the test waits");
+        })
+        .expect("room");
+        until(|| s.len() == 1);
+        drop(suspension);
+        assert_eq!(receive(&outcome), Ok(0));
+    });
+}
+
+/// What an error says did not run never does, and is gone when the call returns.
+#[test]
+fn a_call_that_nothing_can_run_is_taken_back() {
+    watched(
+        "push_wait of a suspended serializer in a simulation",
+        || {
+            let pool = TaskPool::simulated(7, Clock::simulated(UnixTime::from_secs(0)));
+            let s = pool.serializer("s").build().expect("a serializer");
+            let suspension = s.suspend();
+            let (ran, outer) = (Arc::new(AtomicU64::new(0)), pool.clone());
+            let (captured, waits) = (Arc::clone(&ran), s.clone());
+            let add = move || captured.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(s.push_wait(add.clone()), Err(WaitError::Stalled));
+            // From inside of a task, too.
+            let outcome = outer.push_wait(move || waits.push_wait(add));
+            assert_eq!(outcome, Ok(Err(WaitError::Stalled)));
+            assert_eq!(Arc::strong_count(&ran), 1);
+            drop(suspension);
+            while pool.step() {}
+            assert_eq!(ran.load(Ordering::SeqCst), 0);
+            assert_eq!(s.push_wait(|| 7), Ok(7));
+        },
+    );
 }
 
 fn shut_down_by_s() -> (TaskPool, Serializer, Serializer) {

@@ -263,8 +263,10 @@ impl<E: Event> Subscription<E> {
     /// ```
     #[doc(alias = "ast_event_dump_cache")]
     pub fn replay(&self) {
-        if let Some(subscriber) = &self.subscriber {
-            self.topic.order_replay(subscriber);
+        // Inside, a callback of a C program may free the handle that holds this.
+        let topic = self.topic.clone();
+        if let Some(subscriber) = self.subscriber.clone() {
+            topic.order_replay(&subscriber);
         }
     }
 

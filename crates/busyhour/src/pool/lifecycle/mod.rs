@@ -12,6 +12,7 @@ pub(crate) use in_flight_push::InFlightPush;
 pub use leftovers::Leftover;
 pub(crate) use registry::EntityRegistry;
 pub use shutdown::ShutdownReport;
+pub(crate) use shutdown::outlast_shutdown;
 pub(crate) use subscriptions::Subscriptions;
 pub use subscriptions::Undelivered;
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     pool::{
         Unfinished,
-        context::current_entity,
+        context::{current_entity, current_pool},
         entity::Entity,
         phase::Phase,
         shared::Shared,
@@ -80,6 +80,18 @@ impl Shared {
         };
         shutdown.run(deadline)
     }
+}
+
+/// Runs `wait`, which ends after a shutdown of the pool for which this thread
+/// works. That shutdown does not wait for this thread's task.
+pub(crate) fn outlast_shutdown<R>(wait: impl FnOnce() -> R) -> R {
+    let Some(pool) = current_pool() else {
+        return wait();
+    };
+    pool.lifecycle.begin_closing(1);
+    let result = wait();
+    pool.lifecycle.end_closing(1);
+    result
 }
 
 /// One call of `shutdown`.

@@ -78,9 +78,9 @@ impl Shared {
 
     /// Waits for a result that arrives without help; a simulation runs other
     /// tasks meanwhile.
-    pub(in crate::pool) fn await_oneshot<R>(
+    pub(in crate::pool) fn await_oneshot<F, R>(
         self: &Arc<Self>,
-        receiver: OneshotReceiver<R>,
+        receiver: OneshotReceiver<F, R>,
     ) -> Result<R, WaitError> {
         if !self.is_simulated() {
             return receiver.wait();
@@ -90,7 +90,10 @@ impl Shared {
                 return outcome;
             }
             if !self.step_or_pass_time() {
-                return Err(WaitError::Stalled);
+                return match receiver.withdraw() {
+                    true => Err(WaitError::Stalled),
+                    false => receiver.wait(),
+                };
             }
         }
     }
