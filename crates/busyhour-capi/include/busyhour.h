@@ -789,7 +789,8 @@ typedef struct bh_node_state {
 } bh_node_state;
 
 // Makes one state of those of at least two nodes, which are sorted by node: a new event of the same key, which then belongs
-// to the library. NULL: the first one is taken. It may run more than once for one publish.
+// to the library; not one of `states`, which `bh_event_clone` makes a new one of. NULL, or an event of another key: the
+// first one is taken. It may run more than once for one publish.
 typedef struct bh_event *(*bh_fold_fn)(const struct bh_node_state *states, size_t count, void *data);
 
 // Options of a new topic; zero means the default.
@@ -1923,7 +1924,7 @@ enum bh_result bh_attribute_of_element(uint16_t id, struct bh_attribute **out);
 void bh_attribute_free(struct bh_attribute *attribute);
 
 // Starts a subscription. `options` may be NULL. `drop` frees `data` when the callback will not run again, or at once if the
-// call fails.
+// call fails; the data in the options likewise.
 enum bh_result bh_topic_subscribe(struct bh_topic *topic,
                                   const struct bh_subscription_options *options,
                                   bh_delivery_fn receive,

@@ -21,6 +21,7 @@ pub struct bh_executor {
 /// A task that an executor of the program has taken and has to run or to free, once, on any thread.
 pub struct bh_task {
     task: Task,
+    process: Process,
 }
 
 /// Takes a task, to run it later with `bh_task_run`; a result other than 0 refuses it. A refused task still belongs to the
@@ -32,6 +33,12 @@ pub type bh_execute_fn =
 pub(crate) struct Inline;
 
 struct OfProgram(Callback<unsafe extern "C-unwind" fn(*mut bh_task, *mut c_void) -> i32>);
+
+impl Threaded for bh_task {
+    fn process(&self) -> Process {
+        self.process
+    }
+}
 
 impl Threaded for bh_executor {
     fn process(&self) -> Process {
@@ -110,6 +117,7 @@ pub extern "C" fn bh_executor_free(executor: *mut bh_executor) {
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_task_run(task: *mut bh_task) -> bh_result {
     guard(|| {
+        live(task, "task")?;
         let task = release(task).ok_or_else(|| Failure::null("task"))?;
         task.task.run();
         Ok(())
@@ -119,7 +127,11 @@ pub extern "C" fn bh_task_run(task: *mut bh_task) -> bh_result {
 /// Frees a task without running it.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_task_free(task: *mut bh_task) {
-    quietly((), || drop(release(task)));
+    quietly((), || {
+        if live(task, "task").is_ok() {
+            drop(release(task));
+        }
+    });
 }
 
 impl bh_executor {
@@ -152,7 +164,10 @@ impl Executor for Inline {
 
 impl Executor for OfProgram {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
-        let offered = Box::into_raw(Box::new(bh_task { task }));
+        let offered = Box::into_raw(Box::new(bh_task {
+            task,
+            process: Process::current(),
+        }));
         if self.0.call_with(offered) == 0 {
             return Ok(());
         }

@@ -13,8 +13,8 @@ mod template;
 
 use crate::{
     edge::{
-        Callback, Data, Failure, Out, Process, Threaded, bh_drop_fn, bh_run_fn, give, guard, live,
-        quietly, read_options, release, text,
+        Callback, Data, Failure, Out, Process, Threaded, bh_drop_fn, bh_run_fn, give, guard,
+        known_options, live, quietly, release, text,
     },
     result::bh_result,
 };
@@ -58,7 +58,9 @@ pub extern "C" fn bh_pool_new(
     out: *mut *mut bh_pool,
 ) -> bh_result {
     guard(|| {
-        let builder = options::builder(&read_options(options, "options")?);
+        let (options, read) = known_options(options, "options");
+        let builder = options::builder(&options);
+        read?;
         let out = Out::required(out, "out")?;
         give(out, bh_pool::new(builder?.build()?));
         Ok(())

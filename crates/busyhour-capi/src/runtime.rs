@@ -6,7 +6,7 @@ mod snapshot;
 use crate::{
     buffers::bh_buffers,
     edge::{
-        Failure, Out, Process, Threaded, give, guard, live, options, quietly, read_options,
+        Failure, Out, Process, Threaded, give, guard, known_options, live, options, quietly,
         release, text,
     },
     pool::{
@@ -14,17 +14,20 @@ use crate::{
         bh_serializer_options, bh_shutdown_report, bh_template, pool_builder, tell_leftovers,
     },
     result::bh_result,
-    timers::bh_timers,
+    timers::{TimerIds, bh_timers},
 };
 use busyhour::runtime::{Runtime, RuntimeBuildError};
 use std::{
     ffi::{c_char, c_void},
+    sync::Arc,
     time::Duration,
 };
 
 /// A runtime: workers, timers, buffers and topics.
 pub struct bh_runtime {
     pub(crate) runtime: Runtime,
+    /// Of all handles on the timers.
+    timer_ids: Arc<TimerIds>,
     process: Process,
 }
 
@@ -69,8 +72,10 @@ pub extern "C" fn bh_runtime_new(
     out: *mut *mut bh_runtime,
 ) -> bh_result {
     guard(|| {
-        let options = read_options(options, "options")?;
-        let pool = pool_builder(&read_options(options.pool, "options.pool")?);
+        let (options, read) = known_options(options, "options");
+        let (pool, read_pool) = known_options(options.pool, "options.pool");
+        let pool = pool_builder(&pool);
+        read.and(read_pool)?;
         let out = Out::required(out, "out")?;
         let mut pool = pool?;
         if options.workers > 0 {
@@ -134,8 +139,9 @@ pub extern "C" fn bh_runtime_serializer(
     out: *mut *mut bh_serializer,
 ) -> bh_result {
     guard(|| {
-        let options = read_options(options, "options")?;
+        let (options, known) = known_options(options, "options");
         let read = SerializerOptions::read(&options);
+        known?;
         let out = Out::required(out, "out")?;
         let runtime = &live(runtime, "runtime")?.runtime;
         let made = read?.build_from(|name| runtime.serializer(name))?;
@@ -153,8 +159,9 @@ pub extern "C" fn bh_runtime_template(
     out: *mut *mut bh_template,
 ) -> bh_result {
     guard(|| {
-        let options = read_options(options, "options")?;
+        let (options, known) = known_options(options, "options");
         let read = SerializerOptions::read(&options);
+        known?;
         let out = Out::required(out, "out")?;
         let runtime = &live(runtime, "runtime")?.runtime;
         let made = read?.template_from(|name| runtime.serializer(name))?;
@@ -171,8 +178,12 @@ pub extern "C" fn bh_runtime_timers(
 ) -> bh_result {
     guard(|| {
         let out = Out::required(out, "out")?;
-        let timers = live(runtime, "runtime")?.runtime.timers().clone();
-        give(out, bh_timers::new(timers, false));
+        let runtime = live(runtime, "runtime")?;
+        let ids = Arc::clone(&runtime.timer_ids);
+        give(
+            out,
+            bh_timers::new(runtime.runtime.timers().clone(), ids, false),
+        );
         Ok(())
     })
 }
@@ -226,8 +237,11 @@ pub extern "C" fn bh_runtime_shutdown_each(
 
 impl bh_runtime {
     fn new(runtime: Runtime) -> Self {
-        let process = Process::current();
-        Self { runtime, process }
+        Self {
+            runtime,
+            timer_ids: Arc::default(),
+            process: Process::current(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use busyhour::{
     clock::{Clock, UnixTime},
     timer::{AddError, Driver, TimerHandle, Timers},
 };
-use ids::TimerIds;
+pub(crate) use ids::TimerIds;
 pub use list::bh_timers_stats;
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +26,7 @@ pub struct bh_timers {
     pub(crate) timers: Timers,
     /// The thread that runs what is due, if this handle started it.
     driver: Mutex<Option<Driver>>,
+    /// Of all handles on the service.
     ids: Arc<TimerIds>,
     /// Whether the service ends with this handle.
     owns: bool,
@@ -88,7 +89,7 @@ pub extern "C" fn bh_timers_new(
         if options.shards > 0 {
             builder = builder.shards(options.shards as usize);
         }
-        give(out, bh_timers::new(builder.build(), true));
+        give(out, bh_timers::new(builder.build(), Arc::default(), true));
         Ok(())
     })
 }
@@ -116,11 +117,11 @@ pub extern "C" fn bh_timers_close(timers: *mut bh_timers, out_count: *mut usize)
 }
 
 impl bh_timers {
-    pub(crate) fn new(timers: Timers, owns: bool) -> Self {
+    pub(crate) fn new(timers: Timers, ids: Arc<TimerIds>, owns: bool) -> Self {
         Self {
             timers,
             driver: Mutex::new(None),
-            ids: Arc::default(),
+            ids,
             owns,
             process: Process::current(),
         }

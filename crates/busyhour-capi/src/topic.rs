@@ -12,7 +12,7 @@ mod subscription;
 use crate::{
     edge::{
         Callback, Data, Failure, Out, Outcome, Process, Threaded, bh_drop_fn, borrow, give, guard,
-        live, live_or_none, optional_text, options, quietly, read_options, release, text,
+        known_options, live, live_or_none, optional_text, options, quietly, release, text,
     },
     executor::{bh_executor, executor_of},
     result::bh_result,
@@ -111,7 +111,8 @@ pub struct bh_node_state {
 }
 
 /// Makes one state of those of at least two nodes, which are sorted by node: a new event of the same key, which then belongs
-/// to the library. NULL: the first one is taken. It may run more than once for one publish.
+/// to the library; not one of `states`, which `bh_event_clone` makes a new one of. NULL, or an event of another key: the
+/// first one is taken. It may run more than once for one publish.
 pub type bh_fold_fn = Option<
     unsafe extern "C-unwind" fn(
         states: *const bh_node_state,
@@ -159,11 +160,12 @@ pub extern "C" fn bh_topic_new(
     out: *mut *mut bh_topic,
 ) -> bh_result {
     guard(|| {
-        let options = read_options(options, "options")?;
+        let (options, known) = known_options(options, "options");
         let fold = Callback::new(
             options.fold,
             Data::new(options.fold_data, options.fold_drop),
         );
+        known?;
         let out = Out::required(out, "out")?;
         let name = optional_text(options.name, "options.name")?.unwrap_or_default();
         let mut builder = match live_or_none(runtime, "runtime")? {
@@ -180,10 +182,12 @@ pub extern "C" fn bh_topic_new(
         if let Some(timers) = live_or_none(options.timers, "options.timers")? {
             builder = builder.with_ttl(&timers.timers, &executor_of(options.expire_on)?);
         }
-        if let Some(fold) = fold {
-            builder = builder.fold(NodeId(options.node), move |states| folded(&fold, states));
-        }
         let sort = EventSort::new(options.hash, options.equal, options.key_data)?;
+        if let Some(fold) = fold {
+            let of = sort.clone();
+            let fold = move |states: &[(NodeId, bh_event)]| folded(&fold, &of, states);
+            builder = builder.fold(NodeId(options.node), fold);
+        }
         let mut source = None;
         if let Some(on) = live_or_none(options.announcements, "options.announcements")? {
             if !on.sort.is_same(&EventSort::Records) {
@@ -606,7 +610,8 @@ impl bh_topic {
 type FoldCall =
     unsafe extern "C-unwind" fn(*const bh_node_state, usize, *mut c_void) -> *mut bh_event;
 
-fn folded(fold: &Callback<FoldCall>, states: &[(NodeId, bh_event)]) -> bh_event {
+fn folded(fold: &Callback<FoldCall>, sort: &EventSort, states: &[(NodeId, bh_event)]) -> bh_event {
+    let first = &states[0].1;
     let seen: Vec<bh_node_state> = states
         .iter()
         .map(|(node, event)| bh_node_state {
@@ -615,8 +620,8 @@ fn folded(fold: &Callback<FoldCall>, states: &[(NodeId, bh_event)]) -> bh_event 
         })
         .collect();
     match release(fold.call_with_two(seen.as_ptr(), seen.len())) {
-        Some(event) => *event,
-        None => states[0].1.clone(),
+        Some(event) if event.key().is_of(sort) && event.key() == first.key() => *event,
+        _ => first.clone(),
     }
 }
 

@@ -19,7 +19,7 @@ pub use callback::{bh_drop_fn, bh_run_fn};
 pub(crate) use failure::{Failure, Outcome};
 pub(crate) use guard::{guard, last_error, quietly};
 pub(crate) use handle::{borrow, borrow_mut, give, live, live_or_none, release};
-pub(crate) use options::{AnyBits, Options, options, read_options};
+pub(crate) use options::{AnyBits, Options, known_options, options, read_options};
 pub(crate) use out::{Out, OutArray};
 pub(crate) use process::{Process, Threaded};
 pub(crate) use text::{

@@ -13,27 +13,35 @@ pub(crate) unsafe trait Options: Copy {}
 
 /// The options that C passed, or those that are all zero for NULL.
 pub(crate) fn read_options<T: Options>(given: *const T, argument: &'static str) -> Outcome<T> {
+    let (options, read) = known_options(given, argument);
+    read.map(|()| options)
+}
+
+/// What this version knows of the options that C passed, for those that have data, which is to be freed even if they are
+/// refused; and whether they are. All are zero if their size cannot be one.
+pub(crate) fn known_options<T: Options>(given: *const T, argument: &'static str) -> (T, Outcome) {
     // SAFETY: every bit pattern is a value.
     let mut options: T = unsafe { std::mem::zeroed() };
     if given.is_null() {
-        return Ok(options);
+        return (options, Ok(()));
     }
     // SAFETY: by the caller's promise the struct begins with its size.
     let size = unsafe { given.cast::<usize>().read() };
     if size < size_of::<usize>() {
         let message = format!("{argument}.size is {size}: set it to the size of the struct");
-        return Err(Failure::invalid(message));
+        return (options, Err(Failure::invalid(message)));
     }
     let known = size.min(size_of::<T>());
     // SAFETY: by the caller's promise `size` bytes lie there, and `known` of them fit.
     unsafe { ptr::copy_nonoverlapping(given.cast::<u8>(), (&raw mut options).cast(), known) };
-    match (known..size).all(|at| {
+    let read = match (known..size).all(|at| {
         // SAFETY: as above, within `size`.
         unsafe { given.cast::<u8>().add(at).read() == 0 }
     }) {
-        true => Ok(options),
+        true => Ok(()),
         false => Err(newer(argument)),
-    }
+    };
+    (options, read)
 }
 
 #[cold]

@@ -10,7 +10,7 @@ use std::{
 
 /// Ints that identify timers, for programs that keep them in an `int`.
 #[derive(Default)]
-pub(super) struct TimerIds {
+pub(crate) struct TimerIds {
     state: Mutex<IdState>,
 }
 

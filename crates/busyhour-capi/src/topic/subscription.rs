@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     edge::{
-        Callback, Data, Failure, Out, Outcome, Process, Threaded, bh_drop_fn, give, guard, live,
-        optional_text, options, quietly, read_options, release,
+        Callback, Data, Failure, Out, Outcome, Process, Threaded, bh_drop_fn, give, guard,
+        known_options, live, optional_text, options, quietly, release,
     },
     executor::{bh_executor, executor_of},
     pool::overflow,
@@ -129,7 +129,7 @@ impl Threaded for bh_subscription {
 }
 
 /// Starts a subscription. `options` may be NULL. `drop` frees `data` when the callback will not run again, or at once if the
-/// call fails.
+/// call fails; the data in the options likewise.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_topic_subscribe(
     topic: *mut bh_topic,
@@ -141,9 +141,10 @@ pub extern "C" fn bh_topic_subscribe(
 ) -> bh_result {
     let data = Data::new(data, drop);
     guard(|| {
-        let options = read_options(options, "options")?;
+        let (options, known) = known_options(options, "options");
         let wanted = Data::new(options.is_wanted_data, options.is_wanted_drop);
         let wanted = Callback::new(options.is_wanted, wanted);
+        known?;
         let receive = Callback::new(receive, data).ok_or_else(|| Failure::null("receive"))?;
         let out = Out::required(out, "out")?;
         let topic = live(topic, "topic")?;

@@ -56,6 +56,11 @@ fn a_callback_may_free_the_handles_of_the_call_that_it_runs_in() {
 }
 
 #[test]
+fn what_the_library_refuses_of_a_callback_is_freed_once() {
+    check(&["refuse-options", "fold-to-another-key"]);
+}
+
+#[test]
 fn a_child_that_forked_is_refused_and_one_that_forked_before_is_not() {
     run(&mut under_valgrind(program(), &["fork-before-a-pool"]));
     // What the threads had is lost in the child, which frees none of it.

@@ -323,6 +323,98 @@ static void free_in_on_earlier() {
   }
 }
 
+// Options of a later version, which this one refuses: what it knows of them is the library's nevertheless.
+template <class Options, class Call>
+static void refuse(int data, Options options, Call call) {
+  struct { Options known; uint64_t unknown; } later = {options, 1};
+  later.known.size = sizeof later;
+  dropped = 0;
+  CHECK(call(&later.known) == BH_VERSION && dropped == data);
+  later.known.size = sizeof(size_t) - 1; // no options at all
+  CHECK(call(&later.known) == BH_INVALID && dropped == data);
+}
+
+static void refuse_options() {
+  bh_template *kind;
+  bh_subscription *subscription;
+  make_simulation();
+  topic = cached_topic(nullptr);
+  bh_pool_options of_pool = {};
+  of_pool.on_alert_drop = of_pool.on_thread_start_drop = of_pool.on_thread_stop_drop = count_drop;
+  refuse(3, of_pool, [](bh_pool_options *options) { return bh_pool_new(options, &pool); });
+  refuse(3, of_pool, [](bh_pool_options *options) {
+    bh_runtime_options of_runtime = {};
+    of_runtime.size = sizeof of_runtime;
+    of_runtime.pool = options;
+    return bh_runtime_new(&of_runtime, &runtime);
+  });
+  of_pool.size = sizeof of_pool;
+  bh_runtime_options of_runtime = {};
+  of_runtime.pool = &of_pool;
+  refuse(3, of_runtime, [](bh_runtime_options *options) { return bh_runtime_new(options, &runtime); });
+  bh_serializer_options of_serializer = {};
+  of_serializer.name = "refused";
+  of_serializer.on_alert_drop = count_drop;
+  refuse(1, of_serializer, [](bh_serializer_options *options) { return bh_serializer_new(pool, options, &serializer); });
+  refuse(1, of_serializer, [&](bh_serializer_options *options) { return bh_template_new(pool, options, &kind); });
+  refuse(1, of_serializer, [](bh_serializer_options *options) { return bh_runtime_serializer(runtime, options, &serializer); });
+  refuse(1, of_serializer, [&](bh_serializer_options *options) { return bh_runtime_template(runtime, options, &kind); });
+  bh_topic_options of_topic = {};
+  of_topic.fold_drop = count_drop;
+  refuse(1, of_topic, [](bh_topic_options *options) { return bh_topic_new(nullptr, options, &target); });
+  bh_subscription_options of_subscription = {};
+  of_subscription.is_wanted_drop = count_drop;
+  refuse(1, of_subscription, [&](bh_subscription_options *options) {
+    return bh_topic_subscribe(topic, options, frees_both_topics, nullptr, nullptr, &subscription);
+  });
+  bh_topic_free(topic);
+  end_simulation();
+}
+
+// A fold that makes an event of another key, or of another sort: the first state counts.
+static bh_event *of_other_key(const bh_node_state *states, size_t count, void *is_object) {
+  static int object;
+  static bh_topic *objects;
+  bh_record *record;
+  bh_event *made;
+  CHECK(count == 2 && states[0].node == 1);
+  if (is_object) {
+    bh_topic_options options = {};
+    options.size = sizeof options;
+    options.hash = [](const void *, void *) -> uint64_t { return 1; };
+    options.equal = [](const void *, const void *, void *) -> int32_t { return 1; };
+    OK(bh_topic_new(nullptr, &options, &objects));
+    OK(bh_event_of_object(objects, &object, nullptr, &made));
+    bh_topic_free(objects);
+    return made;
+  }
+  OK(bh_record_new(1, "mallory", &record));
+  OK(bh_event_of_record(record, &made));
+  bh_record_free(record);
+  return made;
+}
+
+static void fold_to_another_key() {
+  for (int is_object = 0; is_object < 2; is_object++) {
+    bh_topic_options options = {};
+    options.size = sizeof options;
+    options.node = 1;
+    options.fold = of_other_key;
+    options.fold_data = is_object ? &done : nullptr;
+    OK(bh_topic_new(nullptr, &options, &topic));
+    publish_one(topic, "alice");
+    bh_event *state, *folded;
+    OK(bh_topic_get_record(topic, 1, "alice", &state));
+    OK(bh_topic_publish_from(topic, 2, state, nullptr));
+    OK(bh_topic_get_record(topic, 1, "alice", &folded));
+    CHECK(bh_event_record(folded) == bh_event_record(state) && bh_topic_len(topic) == 1);
+    CHECK(bh_topic_get_record(topic, 1, "mallory", &state) == BH_NOT_FOUND);
+    bh_event_free(state);
+    bh_event_free(folded);
+    bh_topic_free(topic);
+  }
+}
+
 static void throws(void *) { throw std::runtime_error("from a callback"); }
 
 static void throw_from_task() {
@@ -345,9 +437,48 @@ static void throw_from_destructor() {
   bh_pool_push(nullptr, throws, nullptr, throws);
 }
 
+// An event loop of the program that keeps one task.
+static bh_task *kept;
+static bh_timers *of_loop;
+static int32_t keeps(bh_task *task, void *) {
+  kept = task;
+  return 0;
+}
+
+static void keep_a_task() {
+  bh_timers_options options = {};
+  options.size = sizeof options;
+  options.virtual_time = 1;
+  OK(bh_timers_new(&options, &of_loop));
+  OK(bh_executor_new(keeps, nullptr, nullptr, &on));
+  OK(bh_timers_after(of_loop, 0, on, count_drop, nullptr, nullptr, nullptr));
+  OK(bh_timers_run_due(of_loop, nullptr));
+  bh_executor_free(on);
+  CHECK(kept);
+}
+
+// What has no threads goes on, in both.
+static bh_record *record;
+static bh_event *event;
+static void use_values() {
+  uint32_t number;
+  bh_pattern *pattern;
+  OK(bh_record_set_u32(record, 7, 40));
+  OK(bh_record_get_u32(record, 7, &number));
+  OK(bh_pattern_new(&pattern));
+  OK(bh_pattern_u32(pattern, 7, 40));
+  CHECK(number == 40 && bh_pattern_matches(pattern, record) && !bh_pattern_matches(pattern, bh_event_record(event)));
+  bh_pattern_free(pattern);
+  bh_event_free(event);
+  bh_record_free(record);
+}
+
 // A child of fork has the handles, but not the threads.
 static void in_the_child() {
   size_t count;
+  CHECK(bh_task_run(kept) == BH_FORKED && dropped == 0);
+  bh_task_free(kept);
+  use_values();
   CHECK(bh_pool_push(pool, count_drop, nullptr, count_drop) == BH_FORKED);
   CHECK(dropped == 1);
   CHECK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr) == BH_FORKED);
@@ -368,6 +499,9 @@ static void in_the_child() {
 
 static void fork_with_a_pool() {
   make_pool(2);
+  keep_a_task();
+  OK(bh_record_new(1, "alice", &record));
+  OK(bh_event_of_record(record, &event));
   OK(bh_serializer_new(pool, nullptr, &serializer));
   OK(bh_timers_new(nullptr, &timers));
   OK(bh_timers_spawn_driver(timers));
@@ -380,6 +514,11 @@ static void fork_with_a_pool() {
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
   OK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr)); // the parent goes on
   OK(bh_join_wait(own, nullptr));
+  use_values();
+  dropped = 0;
+  OK(bh_task_run(kept));
+  CHECK(dropped == 1);
+  bh_timers_free(of_loop);
   bh_timers_free(timers);
   bh_serializer_free(serializer);
   end_pool();
@@ -403,7 +542,8 @@ int main(int, char **arguments) {
   struct { const char *name; void (*run)(); } modes[] = {
       {"free-own-handle", free_own_handle}, {"free-own-pool", free_own_pool}, {"free-in-run-due", free_in_run_due},
       {"cancel-itself", cancel_itself}, {"shut-down-inside", shut_down_inside}, {"push-in-destructor", push_in_destructor},
-      {"abort-itself", abort_itself}, {"withdraw", withdraw}, {"free-topic-in-subscribe", free_topic_in_subscribe},
+      {"abort-itself", abort_itself}, {"withdraw", withdraw}, {"refuse-options", refuse_options}, {"fold-to-another-key", fold_to_another_key},
+      {"free-topic-in-subscribe", free_topic_in_subscribe},
       {"free-topics-in-forward", free_topics_in_forward}, {"free-in-replay", free_in_replay}, {"free-in-on-earlier", free_in_on_earlier},
       {"throw-from-task", throw_from_task}, {"throw-in-run-due", throw_in_run_due}, {"throw-from-destructor", throw_from_destructor},
       {"fork-with-a-pool", fork_with_a_pool}, {"fork-before-a-pool", fork_before_a_pool},

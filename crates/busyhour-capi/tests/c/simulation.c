@@ -82,6 +82,34 @@ static void suspended_forever(void) {
   await(&alive, 0);
 }
 
+/* Ints identify timers of the service, whichever handle was used. */
+static void handles_share_ids(void) {
+  bh_timers *handles[2];
+  bh_timer by[2];
+  int32_t ids[3];
+  bh_timer_options options = {.size = sizeof options, .delay_ns = SECONDS(1)};
+  OK(bh_runtime_simulated(1, &runtime));
+  for (int i = 0; i < 2; i++) {
+    OK(bh_runtime_timers(runtime, &handles[i]));
+    options.out_id = &ids[i];
+    OK(bh_timers_add(handles[i], &options, NULL, count_run, counted(), drop_counted, NULL));
+  }
+  CHECK(ids[0] != ids[1]);
+  for (int i = 0; i < 2; i++) OK(bh_timers_by_id(handles[i], ids[0], &by[i]));
+  CHECK(memcmp(&by[0], &by[1], sizeof by[0]) == 0);
+  bh_timers_free(handles[0]);
+  bh_timers_free(handles[1]);
+  OK(bh_runtime_timers(runtime, &timers));
+  options.out_id = &ids[2];
+  OK(bh_timers_add(timers, &options, NULL, count_run, counted(), drop_counted, NULL));
+  CHECK(ids[2] != ids[0] && ids[2] != ids[1]);
+  OK(bh_simulation_run_for(runtime, SECONDS(2)));
+  IS(BH_NOT_FOUND, bh_timers_by_id(timers, ids[0], &by[0]));
+  bh_timers_free(timers);
+  bh_runtime_free(runtime);
+  await(&alive, 0);
+}
+
 static void a_real_one(void) {
   bh_runtime_options options = {.size = sizeof options, .workers = 2, .name = "real", .buffer_budget_bytes = 1 << 20};
   bh_pool *pool;
@@ -120,6 +148,7 @@ int main(void) {
   CHECK(run(7) == run(7));
   CHECK(run(7) != run(8));
   suspended_forever();
+  handles_share_ids();
   a_real_one();
   return 0;
 }
