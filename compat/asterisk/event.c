@@ -36,15 +36,19 @@ static int read_element(va_list *from, struct element *to) {
   return 1;
 }
 
-static void keep_text(struct ast_event *event, const struct element *element) {
+/* 0 if memory is out. */
+static int keep_text(struct ast_event *event, const struct element *element) {
   size_t size = strlen(element->value) + 1;
   struct text *text = malloc(sizeof *text + size);
+  if (!text) return 0;
   *text = (struct text){event->texts, element->ie};
   memcpy(text->value, element->value, size);
   event->texts = text;
+  return 1;
 }
 
-static void append(struct ast_event *event, const struct element *element) {
+/* 0 if memory is out. */
+static int append(struct ast_event *event, const struct element *element) {
   uint16_t id = (uint16_t)element->ie;
   switch (element->type) {
     case AST_EVENT_IE_PLTYPE_UINT: bh_record_set_u32(event->record, id, element->number); break;
@@ -52,24 +56,32 @@ static void append(struct ast_event *event, const struct element *element) {
     case AST_EVENT_IE_PLTYPE_RAW: bh_record_set_bytes(event->record, id, element->value, element->len); break;
     case AST_EVENT_IE_PLTYPE_STR:
       bh_record_set_text(event->record, id, element->value);
-      keep_text(event, element);
-      break;
+      return keep_text(event, element);
     default: break;
   }
+  return 1;
+}
+
+/* The event, or none if not all of its elements are in it. */
+static struct ast_event *whole(struct ast_event *event, int is_whole) {
+  if (is_whole) return event;
+  ast_event_destroy(event);
+  return NULL;
 }
 
 struct ast_event *ast_event_new(enum ast_event_type type, ...) {
   struct ast_event *event = calloc(1, sizeof *event);
   struct element element;
   va_list elements;
+  int is_whole = 1;
   if (!event || bh_record_new((uint16_t)type, "", &event->record) != BH_OK) {
     free(event);
     return NULL;
   }
   va_start(elements, type);
-  while (read_element(&elements, &element)) append(event, &element);
+  while (is_whole && read_element(&elements, &element)) is_whole = append(event, &element);
   va_end(elements);
-  return event;
+  return whole(event, is_whole);
 }
 
 void ast_event_destroy(struct ast_event *event) {
@@ -151,6 +163,7 @@ static void destroy(void *event) { ast_event_destroy(event); }
 
 static int queue(struct ast_event *event, int is_cached) {
   bh_event *shared;
+  if (!event) return -1;
   int is_cacheable = is_cached && KEYS[ast_event_get_type(event)][0] > 0;
   if (bh_event_of_object(queued, event, destroy, &shared) != BH_OK) return -1;
   if (is_cacheable) bh_topic_publish_from(cache, 0, shared, NULL);
@@ -204,6 +217,7 @@ static struct ast_event_sub *subs;
 struct ast_event_sub *ast_event_subscribe(enum ast_event_type type, ast_event_cb_t callback, const char *description, void *userdata, ...) {
   struct ast_event_sub *sub = calloc(1, sizeof *sub);
   va_list elements;
+  if (!sub) return NULL;
   va_start(elements, userdata);
   read_wanted(&sub->wanted, type, &elements);
   va_end(elements);
@@ -239,11 +253,13 @@ static int32_t dump(const bh_event *event, void *data) {
 
 void ast_event_dump_cache(const struct ast_event_sub *sub) { bh_topic_each(cache, dump, (void *)sub); }
 
-/* A copy, which the caller destroys. */
+/* A copy, which the caller destroys; NULL if memory is out. */
 static struct ast_event *copy(const struct ast_event *event) {
   struct ast_event *made = ast_event_new(ast_event_get_type(event), AST_EVENT_IE_END);
   uint16_t id;
-  for (size_t i = 0; bh_record_id_at(event->record, i, &id) == BH_OK; i++) {
+  int is_whole = 1;
+  if (!made) return NULL;
+  for (size_t i = 0; is_whole && bh_record_id_at(event->record, i, &id) == BH_OK; i++) {
     struct element element = {.ie = (enum ast_event_ie_type)id, .number = ast_event_get_ie_uint(event, (enum ast_event_ie_type)id)};
     element.value = raw(event, element.ie, &element.len);
     switch (bh_record_type(event->record, id)) {
@@ -255,9 +271,9 @@ static struct ast_event *copy(const struct ast_event *event) {
         break;
       default: element.type = AST_EVENT_IE_PLTYPE_RAW;
     }
-    append(made, &element);
+    is_whole = append(made, &element);
   }
-  return made;
+  return whole(made, is_whole);
 }
 
 struct ast_event *ast_event_get_cached(enum ast_event_type type, ...) {
@@ -276,15 +292,17 @@ struct ast_event *ast_event_get_cached(enum ast_event_type type, ...) {
   return made;
 }
 
-/* Whether somebody would be told of such an event. */
+/* Whether somebody would be told of such an event; not, if memory for it is out. */
 enum ast_event_subscriber_res ast_event_check_subscriber(enum ast_event_type type, ...) {
   struct ast_event *event = ast_event_new(type, AST_EVENT_IE_END);
   enum ast_event_subscriber_res result = AST_EVENT_SUB_NONE;
   struct element element;
   va_list elements;
+  int is_whole = event != NULL;
   va_start(elements, type);
-  while (read_element(&elements, &element)) append(event, &element);
+  while (is_whole && read_element(&elements, &element)) is_whole = append(event, &element);
   va_end(elements);
+  if (!event || !(event = whole(event, is_whole))) return result;
   for (struct ast_event_sub *sub = subs; sub; sub = sub->next)
     if (matches(&sub->wanted, event)) result = AST_EVENT_SUB_EXISTS;
   ast_event_destroy(event);

@@ -98,18 +98,38 @@ long ast_sched_when(struct ast_sched_context *con, int id) {
   return (long)(ns / 1000000000);
 }
 
-struct cleaning { const char *label; ast_sched_cb cleanup; };
+struct found { bh_timer timer; const void *data; };
+struct cleaning { const char *label; struct found *found; size_t count, room; int is_cut; };
 
-static int32_t clean(const bh_pending_timer *timer, void *data) {
-  const struct cleaning *cleaning = data;
-  if (strcmp(timer->label, cleaning->label) != 0) return 0;
-  cleaning->cleanup((const void *)(uintptr_t)timer->owner);
+static int32_t find(const bh_pending_timer *timer, void *data) {
+  struct cleaning *cleaning = data;
+  if (strcmp(timer->label, cleaning->label) != 0) return 1;
+  if (cleaning->count == cleaning->room) {
+    size_t room = cleaning->room ? 2 * cleaning->room : 64;
+    struct found *more = realloc(cleaning->found, room * sizeof *more);
+    if ((cleaning->is_cut = !more)) return 0; /* the others when these are gone */
+    cleaning->found = more;
+    cleaning->room = room;
+  }
+  cleaning->found[cleaning->count++] = (struct found){timer->timer, (const void *)(uintptr_t)timer->owner};
   return 1;
 }
 
+/* Waits for callbacks that run, whose data is theirs: cleaned up is what has not run. */
 void ast_sched_clean_by_callback(struct ast_sched_context *con, ast_sched_cb match, ast_sched_cb cleanup) {
   char label[LABEL_SIZE];
-  bh_timers_cancel_where(con->timers, clean, &(struct cleaning){name_of(match, label), cleanup}, NULL);
+  struct cleaning cleaning = {.label = name_of(match, label)};
+  do {
+    cleaning.count = 0;
+    cleaning.is_cut = 0;
+    bh_timers_list(con->timers, find, &cleaning);
+    for (size_t i = 0; i < cleaning.count; i++) {
+      bh_cancel outcome;
+      bh_timers_cancel_and_wait(con->timers, cleaning.found[i].timer, &outcome);
+      if (outcome == BH_CANCEL_PREVENTED) cleanup(cleaning.found[i].data);
+    }
+  } while (cleaning.is_cut && cleaning.count > 0);
+  free(cleaning.found);
 }
 
 struct ast_heap { bh_heap *heap; ast_heap_cmp_fn compare; ssize_t index_offset; };

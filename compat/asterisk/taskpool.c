@@ -249,7 +249,8 @@ struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_task
 }
 
 int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data) {
-  return status(bh_pool_push(pool->pool, run, keep(task, data), free));
+  struct task *kept = keep(task, data);
+  return kept ? status(bh_pool_push(pool->pool, run, kept, free)) : -1;
 }
 
 int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data) {

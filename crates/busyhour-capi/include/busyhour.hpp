@@ -1,8 +1,9 @@
 // Busyhour's runtime for C++17: busyhour.h with handles that free themselves and closures as callbacks.
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Nothing here throws. A call that can fail returns a bh_result, or a busyhour::result<T>: a value, or the code why there is
-// none. A closure that throws ends the process (std::terminate).
+// A call that fails returns a bh_result, or a busyhour::result<T>: a value, or the code why there is none. Two things throw, as
+// they do everywhere in C++: memory that is out (std::bad_alloc), for a closure, a text or a list, and a copy of the
+// program's closure or struct that throws. A closure that throws when it is called ends the process (std::terminate).
 
 #ifndef BUSYHOUR_HPP
 #define BUSYHOUR_HPP
@@ -26,13 +27,6 @@ namespace busyhour {
 
 using nanoseconds = std::chrono::nanoseconds;
 
-// What the last failed call of this thread had to say.
-inline std::string last_error() {
-  std::string text(bh_last_error(nullptr, 0), '\0');
-  bh_last_error(text.data(), text.size() + 1);
-  return text;
-}
-
 // A sentence about a code.
 inline const char *sentence(bh_result code) { return bh_strerror(code); }
 
@@ -45,7 +39,7 @@ class [[nodiscard]] result {
  public:
   result(bh_result code) : code_(code) {}
   result(T value) : code_(BH_OK), value_(std::move(value)) {}
-  explicit operator bool() const { return code_ == BH_OK; }
+  explicit operator bool() const { return value_.has_value(); }
   bh_result code() const { return code_; }
   // Only if there is a value.
   T &operator*() & { return *value_; }
@@ -103,9 +97,14 @@ result<T> get(Function function, Arguments... arguments) {
 // Calls a function of C that copies a text and returns its length.
 template <class Function, class... Arguments>
 std::string text(Function function, Arguments... arguments) {
-  std::string text(function(arguments..., nullptr, 0), '\0');
-  function(arguments..., text.data(), text.size() + 1);
-  return text;
+  std::string text;
+  for (std::size_t len = function(arguments..., nullptr, 0);;) {
+    text.resize(len);
+    len = function(arguments..., text.data(), text.size() + 1);
+    if (len > text.size()) continue;  // it has grown meanwhile
+    text.resize(len);
+    return text;
+  }
 }
 
 // Calls a function of C that gives a text.
@@ -114,9 +113,8 @@ result<std::string> taken(Function function, T *handle) {
   char *out;
   bh_result code = function(handle, &out);
   if (code != BH_OK) return code;
-  std::string text(out);
-  bh_text_free(out);
-  return text;
+  detail::handle<char, bh_text_free> text(out);
+  return std::string(out);
 }
 
 // A closure that is called during a call, for each thing or to choose some. If it returns nothing, it goes on.
@@ -134,6 +132,9 @@ template <class F>
 void *during(F &closure) { return const_cast<void *>(static_cast<const void *>(std::addressof(closure))); }
 
 }  // namespace detail
+
+// What the last failed call of this thread had to say.
+inline std::string last_error() { return detail::text(bh_last_error); }
 
 // A task that an executor of the program has taken. It runs or is freed once.
 class task {
@@ -250,7 +251,7 @@ class serializer {
   // Runs the task and waits for it; the closure may refer to what lives on this stack.
   template <class F>
   bh_result push_wait(F &&task) {
-    return bh_serializer_push_wait(get(), detail::run<std::remove_reference_t<F>>, std::addressof(task), nullptr);
+    return bh_serializer_push_wait(get(), detail::run<std::remove_reference_t<F>>, detail::during(task), nullptr);
   }
   // With BH_OVERFLOW_CONFLATE it replaces a waiting task with the same key.
   template <class F>
@@ -330,7 +331,7 @@ class pool {
   // Runs the task and waits for it; the closure may refer to what lives on this stack.
   template <class F>
   bh_result push_wait(F &&task) {
-    return bh_pool_push_wait(get(), detail::run<std::remove_reference_t<F>>, std::addressof(task), nullptr);
+    return bh_pool_push_wait(get(), detail::run<std::remove_reference_t<F>>, detail::during(task), nullptr);
   }
   result<busyhour::serializer> serializer(const char *name = nullptr, bh_serializer_options options = {}) {
     options.size = sizeof options;

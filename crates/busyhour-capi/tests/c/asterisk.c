@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 
 /* Scheduler. */
@@ -84,6 +85,49 @@ static void deleted_while_it_runs(void) {
   CHECK(ast_sched_del(threaded, id) == 0 && *data >= 1);
   free(data);
   pthread_join(helper, NULL);
+  ast_sched_context_destroy(threaded);
+}
+
+/* What is cleaned up is not what a callback uses. */
+static atomic_int uses_data;
+static int cleaned_count;
+static int uses(const void *data) {
+  atomic_store(&uses_data, 1);
+  sem_post(&is_called);
+  sem_wait(&may_return);
+  atomic_store(&uses_data, 0);
+  return 0 * *(const int *)data;
+}
+static int clean_up(const void *data) {
+  CHECK(!atomic_load(&uses_data));
+  free((void *)data);
+  return cleaned_count++;
+}
+
+/* Some time after the cleaning has begun. */
+static void *let_one_return(void *unused) {
+  sem_wait(&may_end);
+  for (int i = 0; i < 10000; i++) sched_yield();
+  sem_post(&may_return);
+  return unused;
+}
+
+static void cleaned_while_one_runs(void) {
+  enum { COUNT = 200 };
+  pthread_t helper;
+  int *used = calloc(1, sizeof *used);
+  struct ast_sched_context *threaded = ast_sched_context_create();
+  while (sem_trywait(&may_return) == 0) continue;
+  while (sem_trywait(&is_called) == 0) continue;
+  CHECK(threaded && ast_sched_start_thread(threaded) == 0 && ast_sched_add(threaded, 1, uses, used) > -1);
+  for (int i = 0; i < COUNT; i++) CHECK(ast_sched_add(threaded, 100000 + i, uses, calloc(1, sizeof(int))) > -1);
+  sem_wait(&is_called);
+  pthread_create(&helper, NULL, let_one_return, NULL);
+  sem_post(&may_end);
+  ast_sched_clean_by_callback(threaded, uses, clean_up);
+  CHECK(cleaned_count == COUNT && !atomic_load(&uses_data) && ast_sched_wait(threaded) == -1);
+  pthread_join(helper, NULL);
+  free(used);
   ast_sched_context_destroy(threaded);
 }
 
@@ -180,6 +224,47 @@ static void cache(void) {
 }
 
 /* Task processors and task pools. */
+/* Memory that is out, for the files of compat/asterisk: the linker calls these. */
+static _Thread_local int allocations_left = -1;
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+static int is_out(void) { return allocations_left > 0 ? allocations_left--, 0 : allocations_left == 0; }
+void *__wrap_malloc(size_t size) { return is_out() ? NULL : __real_malloc(size); }
+void *__wrap_calloc(size_t count, size_t size) { return is_out() ? NULL : __real_calloc(count, size); }
+
+static void events_without_memory(void) {
+  struct ast_event *event = NULL;
+  struct ast_event_sub *sub = NULL;
+  int tries = 0;
+  CHECK(ast_event_queue_and_cache(mwi("dave", 1)) == 0 && ast_event_queue(NULL) == -1);
+  for (; !event; tries++) {
+    allocations_left = tries;
+    event = mwi("dave", 1);
+  }
+  CHECK(tries == 4 && strcmp(ast_event_get_ie_str(event, AST_EVENT_IE_MAILBOX), "dave") == 0); /* the event and two texts */
+  ast_event_destroy(event);
+  for (event = NULL, tries = 0; !event; tries++) {
+    allocations_left = tries;
+    event = ast_event_get_cached(AST_EVENT_MWI, AST_EVENT_IE_MAILBOX, AST_EVENT_IE_PLTYPE_STR, "dave", AST_EVENT_IE_END);
+  }
+  CHECK(tries == 4);
+  ast_event_destroy(event);
+  for (tries = 0; !sub; tries++) {
+    allocations_left = tries;
+    sub = ast_event_subscribe(AST_EVENT_MWI, receive, "all", &received, AST_EVENT_IE_END);
+  }
+  CHECK(tries == 2);
+  for (tries = 0; tries < 3; tries++) {
+    allocations_left = tries;
+    enum ast_event_subscriber_res found = ast_event_check_subscriber(AST_EVENT_MWI, AST_EVENT_IE_MAILBOX, AST_EVENT_IE_PLTYPE_STR, "dave", AST_EVENT_IE_END);
+    CHECK(found == (tries == 2 ? AST_EVENT_SUB_EXISTS : AST_EVENT_SUB_NONE));
+  }
+  allocations_left = -1;
+  ast_event_unsubscribe(sub);
+}
+
 static int count_task(void *counter) { return atomic_fetch_add((atomic_long *)counter, 1), 0; }
 static int next_number, in_order = 1;
 static int expects(void *number) { return in_order &= next_number++ == (int)(intptr_t)number, 0; }
@@ -337,6 +422,22 @@ static void task_pools(enum ast_taskpool_selector selector) {
   CHECK(atomic_load(&started) == atomic_load(&ended));
 }
 
+static void tasks_without_memory(void) {
+  static atomic_long done;
+  struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .initial_size = 1};
+  struct ast_taskpool *pool = ast_taskpool_create("poor", &options);
+  struct ast_taskprocessor *tps = ast_taskpool_serializer("poor", pool);
+  allocations_left = 0;
+  CHECK(ast_taskpool_push(pool, count_task, &done) == -1 && ast_taskprocessor_push(tps, count_task, &done) == -1);
+  CHECK(ast_taskpool_create("none", &options) == NULL && ast_taskpool_serializer("none/of", pool) == NULL);
+  CHECK(ast_sched_context_create() == NULL);
+  CHECK(ast_taskpool_push_wait(pool, count_task, &done) == 0 && ast_taskpool_serializer_push_wait(tps, count_task, &done) == 0);
+  allocations_left = -1;
+  ast_taskprocessor_unreference(tps);
+  ast_taskpool_shutdown(pool);
+  CHECK(atomic_load(&done) == 2);
+}
+
 static void shutdown_groups(void) {
   static atomic_long done;
   struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .initial_size = 2, .max_size = 2};
@@ -357,14 +458,14 @@ static void shutdown_groups(void) {
 
 int main(void) {
   sem_init(&is_running, 0, 0), sem_init(&may_end, 0, 0), sem_init(&is_called, 0, 0), sem_init(&may_return, 0, 0);
-  scheduler(), deleted_while_it_runs(), heap();
+  scheduler(), deleted_while_it_runs(), cleaned_while_one_runs(), heap();
   CHECK(ast_event_init() == 0);
-  elements(), subscriptions(), cache();
+  elements(), subscriptions(), cache(), events_without_memory();
   ast_event_shutdown();
   CHECK(ast_tps_init() == 0);
   task_processors(), listeners(), subsystem_alerts();
   task_pools(AST_TASKPOOL_SELECTOR_DEFAULT), task_pools(AST_TASKPOOL_SELECTOR_LEAST_FULL), task_pools(AST_TASKPOOL_SELECTOR_SEQUENTIAL);
-  shutdown_groups();
+  shutdown_groups(), tasks_without_memory();
   ast_tps_shutdown();
   return 0;
 }

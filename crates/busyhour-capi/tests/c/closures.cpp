@@ -1,6 +1,7 @@
-// busyhour.hpp: handles that free themselves, closures, and no exceptions.
+// busyhour.hpp: handles that free themselves, closures, and codes instead of exceptions.
 #include <busyhour.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -40,11 +41,74 @@ static void tasks() {
     CHECK(suspended && calls->push([alive] {}) == BH_OK && calls->size() == 1);
   }
   CHECK(pool->push_wait([&] { answer = 42; }) == BH_OK && answer == 42);
+  const auto adds = [&answer] { answer++; };  // operator() is const
+  CHECK(calls->push_wait(adds) == BH_OK && pool->push_wait(adds) == BH_OK && answer == 44);
   auto report = pool->shutdown(60s);
   CHECK(report && report->not_run == 0);
   CHECK(pool->push([alive] {}) == BH_SHUT_DOWN);
   CHECK(alive.use_count() == 1);  // every closure is gone
 }
+
+// A text of C that is as long as the next of these.
+static const std::size_t *next_length;
+static std::size_t changing(char *text, std::size_t size) {
+  std::size_t len = *next_length++;
+  if (text) {
+    std::size_t part = std::min(len, size - 1);
+    std::memset(text, 'x', part);
+    text[part] = 0;
+  }
+  return len;
+}
+
+static void results_and_texts() {
+  busyhour::result<int> none(BH_OK), failed(BH_FULL), some(7);
+  CHECK(!none && !failed && some && *some == 7 && failed.code() == BH_FULL);
+  std::vector<std::size_t> shrinks{5, 3}, grows{5, 9, 9}, grows_twice{0, 20, 30, 25};
+  for (auto *each : {&shrinks, &grows, &grows_twice}) {
+    next_length = each->data();
+    CHECK(busyhour::detail::text(changing) == std::string(each->back(), 'x'));
+  }
+  std::string before = busyhour::last_error();
+  CHECK(before == busyhour::last_error() && before.find('\0') == std::string::npos);
+}
+
+#ifdef __cpp_exceptions
+// Counts itself, and throws when the copies are used up.
+struct copied {
+  static inline int alive = 0, left = 0;
+  copied() { alive++; }
+  copied(const copied &) {
+    if (left-- <= 0) throw 7;
+    alive++;
+  }
+  ~copied() { alive--; }
+  void operator()() const {}
+};
+
+// A copy that throws goes to the caller, and nothing has happened.
+static void a_copy_that_throws() {
+  auto pool = busyhour::pool::make();
+  auto calls = pool->serializer("calls");
+  {
+    copied task;
+    for (int copies = 0; copies < 2; copies++) {
+      copied::left = copies;
+      bool threw = false;
+      try {
+        CHECK(calls->push(task) == BH_OK);
+      } catch (int) {
+        threw = true;
+      }
+      CHECK(threw == (copies == 0));
+    }
+    CHECK(calls->push_wait([] {}) == BH_OK);
+  }
+  CHECK(pool->shutdown(60s) && copied::alive == 0);
+}
+#else
+static void a_copy_that_throws() {}
+#endif
 
 static void timers_in_virtual_time() {
   auto runtime = busyhour::runtime::simulated(7);
@@ -365,6 +429,8 @@ static void the_rest() {
 
 int main() {
   tasks();
+  results_and_texts();
+  a_copy_that_throws();
   timers_in_virtual_time();
   heaps_and_queues();
   groups();
