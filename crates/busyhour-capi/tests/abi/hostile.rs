@@ -42,7 +42,7 @@ fn a_callback_may_cancel_itself_shut_down_and_push() {
 
 #[test]
 fn a_call_that_fails_to_wait_leaves_nothing_behind() {
-    check(&["withdraw"]);
+    check(&["withdraw", "displace"]);
 }
 
 #[test]

@@ -8,7 +8,9 @@ extern "C" {
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <sched.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #define CHECK(condition)                                                       \
@@ -225,6 +227,35 @@ static void withdraw() {
   CHECK(number == 1);
   OK(bh_simulation_run_until_idle(runtime));
   end_simulation();
+}
+
+// A push displaces a call that another thread waits for: its data is gone before that thread goes on.
+static void displace() {
+  bh_suspension *suspension;
+  bh_serializer_options options = {};
+  options.size = sizeof options;
+  options.name = "lossy";
+  options.capacity = 1;
+  options.overflow = BH_OVERFLOW_DROP_OLDEST;
+  make_pool(1);
+  OK(bh_serializer_new(pool, &options, &serializer));
+  OK(bh_serializer_suspend(serializer, &suspension));
+  std::thread waiter([] {
+    bh_drop_fn slow = [](void *number) {
+      for (int i = 0; i < 10000; i++) sched_yield();
+      adds_one(number);
+    };
+    int number = 0;
+    CHECK(bh_serializer_push_wait(serializer, count_drop, &number, slow) == BH_DROPPED);
+    CHECK(number == 1);
+  });
+  while (bh_serializer_len(serializer) == 0) usleep(100);
+  OK(bh_serializer_push(serializer, count_drop, nullptr, nullptr));
+  waiter.join();
+  bh_suspension_free(suspension);
+  bh_serializer_free(serializer);
+  end_pool();
+  CHECK(dropped == 1); // by the other
 }
 
 static void frees_both_topics(const bh_delivery *, void *) {
@@ -542,7 +573,7 @@ int main(int, char **arguments) {
   struct { const char *name; void (*run)(); } modes[] = {
       {"free-own-handle", free_own_handle}, {"free-own-pool", free_own_pool}, {"free-in-run-due", free_in_run_due},
       {"cancel-itself", cancel_itself}, {"shut-down-inside", shut_down_inside}, {"push-in-destructor", push_in_destructor},
-      {"abort-itself", abort_itself}, {"withdraw", withdraw}, {"refuse-options", refuse_options}, {"fold-to-another-key", fold_to_another_key},
+      {"abort-itself", abort_itself}, {"withdraw", withdraw}, {"displace", displace}, {"refuse-options", refuse_options}, {"fold-to-another-key", fold_to_another_key},
       {"free-topic-in-subscribe", free_topic_in_subscribe},
       {"free-topics-in-forward", free_topics_in_forward}, {"free-in-replay", free_in_replay}, {"free-in-on-earlier", free_in_on_earlier},
       {"throw-from-task", throw_from_task}, {"throw-in-run-due", throw_in_run_due}, {"throw-from-destructor", throw_from_destructor},
