@@ -52,6 +52,7 @@ fn a_callback_may_free_the_handles_of_the_call_that_it_runs_in() {
         "free-topics-in-forward",
         "free-in-replay",
         "free-in-on-earlier",
+        "free-in-push",
     ]);
 }
 

@@ -229,6 +229,28 @@ static void withdraw() {
   end_simulation();
 }
 
+// A push that waits for room runs a task, which frees the handle that the push was given.
+static void free_in_push() {
+  bh_serializer_options options = {};
+  options.size = sizeof options;
+  options.name = "full";
+  options.capacity = 1;
+  options.overflow = BH_OVERFLOW_BLOCK;
+  for (int keyed = 0; keyed < 2; keyed++) {
+    OK(bh_runtime_simulated(7, &runtime));
+    OK(bh_runtime_pool(runtime, &pool));
+    OK(bh_serializer_new(pool, &options, &serializer));
+    OK(bh_serializer_push(serializer, [](void *) { bh_serializer_free(serializer), done++; }, nullptr, nullptr));
+    OK(keyed ? bh_serializer_push_keyed(serializer, 1, count_drop, nullptr, nullptr)
+             : bh_serializer_push(serializer, count_drop, nullptr, nullptr));
+    CHECK(done == keyed + 1 && dropped == keyed);
+    OK(bh_simulation_run_until_idle(runtime));
+    CHECK(dropped == keyed + 1);
+    bh_pool_free(pool);
+    bh_runtime_free(runtime);
+  }
+}
+
 // A push displaces a call that another thread waits for: its data is gone before that thread goes on.
 static void displace() {
   bh_suspension *suspension;
@@ -573,7 +595,8 @@ int main(int, char **arguments) {
   struct { const char *name; void (*run)(); } modes[] = {
       {"free-own-handle", free_own_handle}, {"free-own-pool", free_own_pool}, {"free-in-run-due", free_in_run_due},
       {"cancel-itself", cancel_itself}, {"shut-down-inside", shut_down_inside}, {"push-in-destructor", push_in_destructor},
-      {"abort-itself", abort_itself}, {"withdraw", withdraw}, {"displace", displace}, {"refuse-options", refuse_options}, {"fold-to-another-key", fold_to_another_key},
+      {"abort-itself", abort_itself}, {"withdraw", withdraw}, {"displace", displace}, {"free-in-push", free_in_push},
+      {"refuse-options", refuse_options}, {"fold-to-another-key", fold_to_another_key},
       {"free-topic-in-subscribe", free_topic_in_subscribe},
       {"free-topics-in-forward", free_topics_in_forward}, {"free-in-replay", free_in_replay}, {"free-in-on-earlier", free_in_on_earlier},
       {"throw-from-task", throw_from_task}, {"throw-in-run-due", throw_in_run_due}, {"throw-from-destructor", throw_from_destructor},

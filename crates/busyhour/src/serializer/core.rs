@@ -147,19 +147,15 @@ impl Core {
         task: Task,
         key: Option<u64>,
     ) -> Result<(), Rejected> {
-        let mut task = task;
-        loop {
-            match self.try_push(task, key) {
-                Err(rejected) if self.waits_for_room(&rejected) => task = rejected.task,
-                outcome => return outcome,
+        match self.try_push(task, key) {
+            Err(rejected) if self.waits_for_room(&rejected) => {
+                Arc::clone(self).push_with_room(rejected.task, key)
             }
-            if self.await_room().is_err() {
-                return Err(self.refuse(task, Reason::Full));
-            }
+            outcome => outcome,
         }
     }
 
-    fn waits_for_room(&self, rejected: &Rejected) -> bool {
+    pub(super) fn waits_for_room(&self, rejected: &Rejected) -> bool {
         rejected.reason == Reason::Full && self.state.lock().bound.overflow == Overflow::Block
     }
 
@@ -259,7 +255,7 @@ impl Core {
     }
 
     #[cold]
-    fn refuse(&self, task: Task, reason: Reason) -> Rejected {
+    pub(super) fn refuse(&self, task: Task, reason: Reason) -> Rejected {
         self.count(|named_state| &named_state.rejected, 1);
         self.pool().thread_context().count_rejected();
         Rejected { task, reason }

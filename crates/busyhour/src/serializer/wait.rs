@@ -15,7 +15,7 @@ use crate::{
         Cycle, Entity, PushError, Shared, StandIn, WaitError, Waiting, blocking, current_entity,
         cycle_by_shutdown, oneshot, outlast_shutdown, stand_in, wait_for,
     },
-    task::{HelpOutcome, Task},
+    task::{HelpOutcome, Reason, Rejected, Task},
 };
 
 /// The wait would not help.
@@ -66,8 +66,27 @@ impl Core {
         }
     }
 
+    /// Pushes when there is room. With a reference of its own, since a task
+    /// that runs here meanwhile may free the caller's, if that is a C program.
+    pub(super) fn push_with_room(
+        self: Arc<Self>,
+        task: Task,
+        key: Option<u64>,
+    ) -> Result<(), Rejected> {
+        let mut task = task;
+        loop {
+            if self.await_room().is_err() {
+                return Err(self.refuse(task, Reason::Full));
+            }
+            match self.try_push(task, key) {
+                Err(rejected) if self.waits_for_room(&rejected) => task = rejected.task,
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Waits until there is room.
-    pub(super) fn await_room(self: &Arc<Self>) -> Result<(), CannotHelp> {
+    fn await_room(self: &Arc<Self>) -> Result<(), CannotHelp> {
         let _waiting = (self.wait_for()).map_err(|cycle| CannotHelp(WaitError::Deadlock(cycle)))?;
         self.help_until(|| self.has_room())
     }
