@@ -395,6 +395,14 @@ fn invalid_requests_are_answered_with_an_error() {
     let fixture = fixture();
     assert_eq!(fixture.get("/api/bindings?limit=0").status(), 400);
     assert_eq!(fixture.get("/api/bindings?limit=many").status(), 400);
+    for path in [
+        "bindings?usr=a",
+        "changes?usr=a",
+        "failures?usr=a",
+        "queues?kinds=a",
+    ] {
+        assert_eq!(fixture.get(&format!("/api/{path}")).status(), 400, "{path}");
+    }
     assert_eq!(fixture.get("/nowhere").status(), 404);
     let url = format!("http://{}/api/stats", fixture.web.address().unwrap());
     let request = fixture

@@ -659,3 +659,18 @@ fn a_peer_that_carries_calls_itself_is_told_the_contacts() {
     world.send(GATEWAY, &message);
     world.read_request(BOB, "MESSAGE");
 }
+
+/// Its old contact stays until it expires, and nobody listens there, or nobody knows it.
+#[test]
+fn a_telephone_that_has_crashed_is_called_where_it_has_registered_since() {
+    let mut world = world();
+    let instance = ";+sip.instance=\"<urn:uuid:1>\"";
+    world.register_with(CAROL, instance);
+    world.pass(1_000);
+    let later = phone("carol", "192.0.2.19:5060");
+    world.register_with(later, instance);
+    let invite = invite_from(&mut world, GATEWAY, "carol", "crashed");
+    world.send(GATEWAY, &invite);
+    world.read_request(later, "INVITE");
+    assert_eq!(world.try_read(CAROL), None);
+}

@@ -122,7 +122,7 @@ fn a_registration_that_an_operator_ends_is_over_until_the_device_comes_again() {
     assert_eq!(shown["bindings"][0]["aor"], "sip:alice@example.com");
     assert_eq!(shown["bindings"][0]["transport"], "udp");
     let done = unregister(&place, &["alice"]);
-    assert_eq!(done, Ok("alice: 1 contact removed\n".to_owned()));
+    assert!(done.is_ok_and(|done| done.starts_with("alice: 1 contact removed in the server at ")));
     bob.hear_all(&["NOTIFY ", "<basic>closed</basic>"]);
     server.wait_for_log("reason=\"an operator removed it\" aor=\"sip:alice@example.com\"");
     assert_eq!(server.stat("/registrar/removed"), 1);
@@ -165,7 +165,7 @@ fn an_operator_ends_one_of_two_contacts() {
         "{other}"
     );
     let done = unregister(&place, &["alice", "--contact", "sip:car@192.0.2.2;OB"]);
-    assert_eq!(done, Ok("alice: 1 contact removed\n".to_owned()));
+    assert!(done.is_ok_and(|done| done.starts_with("alice: 1 contact removed in the server at ")));
     let page: Value =
         serde_json::from_str(&server.get("/api/bindings/alice@example.com")).expect("JSON");
     let left = page["bindings"].as_array().expect("a list");

@@ -11,7 +11,7 @@ pub(super) struct Unregister {
     #[arg(value_name = "ADDRESS")]
     address: String,
 
-    /// Only the contact with this URI, as `busyhour show bindings` lists it
+    /// Only the contact with this URI, as `busyhour show device USER` lists it
     #[arg(long, value_name = "URI")]
     contact: Option<String>,
 
@@ -28,8 +28,9 @@ impl Unregister {
         let removed = &answer["removed"];
         let contacts = if *removed == 1 { "contact" } else { "contacts" };
         say(format_args!(
-            "{}: {removed} {contacts} removed",
-            self.address
+            "{}: {removed} {contacts} removed in the server at {}",
+            self.address,
+            server.name()
         ))
     }
 
@@ -49,8 +50,8 @@ impl Unregister {
 }
 
 const AFTER_HELP: &str = "\
-Watchers are told at once. The account stays: a device that registers again is registered. To keep it out, remove its
-account with `busyhour device remove`.
+Watchers are told at once. The account stays: a device that registers again is registered. To
+keep it out, remove its account with `busyhour device remove`.
 
 Examples:
   busyhour device unregister alice

@@ -16,8 +16,16 @@ impl Core {
     ) -> Result<(), Refusal> {
         let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
         let bindings = self.bindings_at(&aor);
-        let contacts =
+        let mut contacts =
             callable(&bindings, called).map_err(|reason| self.unavailable(&aor, reason))?;
+        // A device must ring once: of each, the contact that it would be called at first.
+        let mut instances = Vec::new();
+        contacts.retain(|contact| {
+            let instance = contact.instance();
+            let is_first = instance.is_none() || !instances.contains(&instance);
+            instances.push(instance);
+            is_first
+        });
         let contacts: Vec<_> = contacts.into_iter().map(contact_value).collect();
         if contacts.iter().map(String::len).sum::<usize>() > CONTACTS_LEN_MAX {
             return Err(Refusal::TooLongToAnswer);

@@ -183,7 +183,9 @@ impl Located {
     }
 }
 
-/// The contacts that a request for `uri` may be sent to, those with the highest q first.
+/// The contacts that a request for `uri` may be sent to, those with the highest q first, and
+/// of those with the same q the one that was registered last: a telephone that has crashed
+/// registers again with another contact, and its old one stays until it expires.
 ///
 /// # Errors
 ///
@@ -195,7 +197,9 @@ pub(super) fn callable<'b>(
     if bindings.is_empty() {
         return Err(Unavailable::NotRegistered);
     }
-    let contacts = bindings.iter().map(|binding| &binding.contact);
+    let mut newest_first: Vec<_> = bindings.iter().collect();
+    newest_first.sort_by_key(|binding| Reverse(granted_at(&binding.lease)));
+    let contacts = newest_first.into_iter().map(|binding| &binding.contact);
     let mut found: Vec<_> = contacts.filter(|contact| is_sip(contact)).collect();
     if found.is_empty() {
         return Err(Unavailable::OnlyIax2);

@@ -95,6 +95,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ListQuery {
     user: Option<String>,
     after: Option<String>,
@@ -125,6 +126,7 @@ async fn show(State(backend): State<Arc<dyn Backend>>, Path(name): Path<String>)
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RemoveQuery {
     contact: Option<String>,
 }

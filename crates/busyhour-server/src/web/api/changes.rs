@@ -43,6 +43,7 @@ struct ChangesState {
 
 /// What a reader asks for.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ChangesQuery {
     kind: Option<String>,
     user: Option<String>,

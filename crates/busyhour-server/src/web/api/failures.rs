@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 /// The user whose failures are requested, and the number of failures.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct FailureQuery {
     user: Option<String>,
     limit: Option<usize>,

@@ -41,6 +41,7 @@ type LiveState = State<Arc<dyn Backend>>;
 
 /// How many entries of a list are wanted.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct LiveQuery {
     limit: Option<usize>,
 }

@@ -36,6 +36,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>, load: Arc<Load>) -> Rout
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TraceQuery {
     user: String,
     bodies: Option<String>,
