@@ -2,8 +2,8 @@
 
 use crate::{
     edge::{
-        Callback, Data, Failure, Out, Process, Threaded, give, give_text, guard, live, options,
-        quietly, read_options, release, text,
+        Callback, Data, Failure, Out, Process, Threaded, give, give_text, guard, live, nanos,
+        options, quietly, read_options, release, text,
     },
     result::bh_result,
 };
@@ -11,7 +11,6 @@ use busyhour::buffer::{BufferPool, Error};
 use std::{
     ffi::{CString, c_char, c_void},
     ptr,
-    time::Duration,
 };
 
 /// A pool of pinned buffers.
@@ -330,10 +329,6 @@ pub extern "C" fn bh_buffers_owners(
         }
         Ok(())
     })
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 type OwnerCall = unsafe extern "C-unwind" fn(*const bh_owner_usage, *mut c_void) -> i32;

@@ -139,9 +139,7 @@ pub extern "C" fn bh_runtime_serializer(
     out: *mut *mut bh_serializer,
 ) -> bh_result {
     guard(|| {
-        let (options, known) = known_options(options, "options");
-        let read = SerializerOptions::read(&options);
-        known?;
+        let read = SerializerOptions::of(options);
         let out = Out::required(out, "out")?;
         let runtime = &live(runtime, "runtime")?.runtime;
         let made = read?.build_from(|name| runtime.serializer(name))?;
@@ -159,9 +157,7 @@ pub extern "C" fn bh_runtime_template(
     out: *mut *mut bh_template,
 ) -> bh_result {
     guard(|| {
-        let (options, known) = known_options(options, "options");
-        let read = SerializerOptions::read(&options);
-        known?;
+        let read = SerializerOptions::of(options);
         let out = Out::required(out, "out")?;
         let runtime = &live(runtime, "runtime")?.runtime;
         let made = read?.template_from(|name| runtime.serializer(name))?;

@@ -20,7 +20,7 @@ pub(crate) use failure::{Failure, Outcome};
 pub(crate) use guard::{guard, last_error, quietly};
 pub(crate) use handle::{borrow, borrow_mut, give, live, live_or_none, release};
 pub(crate) use options::{AnyBits, Options, known_options, options, read_options};
-pub(crate) use out::{Out, OutArray};
+pub(crate) use out::{Out, OutArray, nanos};
 pub(crate) use process::{Process, Threaded};
 pub(crate) use text::{
     bytes, copy_bytes, copy_text, give_text, numbers, optional_text, take_text, text,

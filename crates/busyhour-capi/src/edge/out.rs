@@ -1,4 +1,5 @@
 use super::failure::{Failure, Outcome};
+use std::time::Duration;
 
 /// Where a result goes: checked before the work begins, written when it has succeeded.
 #[must_use = "an output that is not written tells C nothing"]
@@ -58,4 +59,9 @@ impl<T> OutArray<T> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
+}
+
+/// A duration as C gets it; one of more than 584 years is the longest.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

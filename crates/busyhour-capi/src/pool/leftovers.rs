@@ -1,6 +1,6 @@
 use super::{bh_group, bh_pool, bh_shutdown_report};
 use crate::{
-    edge::{Callback, Data, Failure, Out, Outcome, guard, live},
+    edge::{Callback, Data, Failure, Out, Outcome, guard, live, nanos},
     result::bh_result,
 };
 use busyhour::pool::ShutdownReport;
@@ -113,7 +113,7 @@ fn leftovers(report: &ShutdownReport) -> impl Iterator<Item = Named<'_>> {
         name: &task.serializer,
         label: task.label.as_deref(),
         count: 1,
-        running_for_ns: u64::try_from(task.running_for.as_nanos()).unwrap_or(u64::MAX),
+        running_for_ns: nanos(task.running_for),
     });
     not_run
         .chain(unnamed)

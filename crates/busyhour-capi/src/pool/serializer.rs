@@ -5,7 +5,7 @@ use super::{
 use crate::{
     edge::{
         Callback, Data, Failure, Out, Process, Threaded, bh_drop_fn, bh_run_fn, copy_text, give,
-        guard, known_options, live, quietly, release,
+        guard, live, quietly, release,
     },
     result::bh_result,
 };
@@ -36,9 +36,7 @@ pub extern "C" fn bh_serializer_new(
     out: *mut *mut bh_serializer,
 ) -> bh_result {
     guard(|| {
-        let (options, known) = known_options(options, "options");
-        let made = SerializerOptions::read(&options);
-        known?;
+        let made = SerializerOptions::of(options);
         let out = Out::required(out, "out")?;
         let pool = &live(pool, "pool")?.pool;
         give(out, bh_serializer::new(made?.build(pool)?));

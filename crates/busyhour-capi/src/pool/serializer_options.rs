@@ -4,7 +4,10 @@ use super::{
     serializer::class,
 };
 use crate::{
-    edge::{Callback, Data, Failure, Outcome, bh_drop_fn, live_or_none, optional_text, options},
+    edge::{
+        Callback, Data, Failure, Outcome, bh_drop_fn, known_options, live_or_none, optional_text,
+        options,
+    },
     result::bh_result,
 };
 use busyhour::{
@@ -114,7 +117,14 @@ pub(crate) struct SerializerOptions<'a> {
 }
 
 impl<'a> SerializerOptions<'a> {
-    pub(crate) fn read(given: &bh_serializer_options) -> Outcome<Self> {
+    /// Reads the options that C passed; their data is freed even if they are refused.
+    pub(crate) fn of(given: *const bh_serializer_options) -> Outcome<Self> {
+        let (options, known) = known_options(given, "options");
+        let read = Self::read(&options);
+        known.and(read)
+    }
+
+    fn read(given: &bh_serializer_options) -> Outcome<Self> {
         // First, so that its data is freed whatever happens.
         let on_alert = Data::new(given.on_alert_data, given.on_alert_drop);
         let on_alert = Callback::new(given.on_alert, on_alert);

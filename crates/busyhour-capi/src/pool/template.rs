@@ -3,7 +3,7 @@ use super::{
     serializer_options::{SerializerOptions, bh_serializer_options},
 };
 use crate::{
-    edge::{Out, Process, Threaded, copy_text, give, guard, known_options, live, quietly, release},
+    edge::{Out, Process, Threaded, copy_text, give, guard, live, quietly, release},
     result::bh_result,
 };
 use busyhour::serializer::SerializerTemplate;
@@ -30,9 +30,7 @@ pub extern "C" fn bh_template_new(
     out: *mut *mut bh_template,
 ) -> bh_result {
     guard(|| {
-        let (options, known) = known_options(options, "options");
-        let read = SerializerOptions::read(&options);
-        known?;
+        let read = SerializerOptions::of(options);
         let out = Out::required(out, "out")?;
         let pool = &live(pool, "pool")?.pool;
         let template = read?.template_from(|name| pool.serializer(name))?;

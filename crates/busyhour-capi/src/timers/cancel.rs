@@ -1,6 +1,6 @@
 use super::{bh_timer, bh_timers};
 use crate::{
-    edge::{Callback, Data, Failure, Out, guard, live, text},
+    edge::{Callback, Data, Failure, Out, guard, live, nanos, text},
     result::bh_result,
     timers::list::{View, bh_pending_timer},
 };
@@ -133,7 +133,7 @@ pub extern "C" fn bh_timers_time_left(
             .timers
             .time_left(&timer.handle())
             .ok_or_else(over)?;
-        out.write(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+        out.write(nanos(left));
         Ok(())
     })
 }

@@ -1,6 +1,6 @@
 use super::bh_timers;
 use crate::{
-    edge::{Callback, Data, Failure, Out, bh_drop_fn, bh_run_fn, guard, live},
+    edge::{Callback, Data, Failure, Out, bh_drop_fn, bh_run_fn, guard, live, nanos},
     result::bh_result,
 };
 use busyhour::{clock::Instant, timer::DriverError};
@@ -121,10 +121,6 @@ impl bh_timers {
     fn driver(&self) -> MutexGuard<'_, Option<busyhour::timer::Driver>> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl From<DriverError> for Failure {

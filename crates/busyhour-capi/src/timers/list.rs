@@ -1,6 +1,6 @@
 use super::{bh_timer, bh_timers, cancel::over};
 use crate::{
-    edge::{Callback, Data, Failure, Out, give_text, guard, live},
+    edge::{Callback, Data, Failure, Out, give_text, guard, live, nanos},
     result::bh_result,
 };
 use busyhour::{
@@ -248,7 +248,7 @@ impl<'a> View<'a> {
                 PendingPhase::Running => bh_phase::BH_PHASE_RUNNING,
             },
             repeat,
-            period_ns: u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
+            period_ns: nanos(period),
         };
         Self {
             seen,

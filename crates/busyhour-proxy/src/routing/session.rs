@@ -41,7 +41,7 @@ impl SessionRequest {
             return Err(TooShort);
         }
         let least_s = min_se_s(request).unwrap_or(0).max(SESSION_SHORTEST_S);
-        if least_s > LEAST_LONGEST_S {
+        if least_s > MIN_SE_MAX_S {
             return Ok(None);
         }
         let interval_s = asked_s.map_or(wanted_s, |asked_s| asked_s.min(wanted_s));
@@ -64,5 +64,5 @@ impl SessionRequest {
 
 /// RFC 4028 §4.
 pub(crate) const SESSION_SHORTEST_S: u32 = 90;
-/// A day: what may last longer without a refresh proves nothing.
-const LEAST_LONGEST_S: u32 = 86_400;
+/// A day: a session that may last longer without a refresh ends too late.
+const MIN_SE_MAX_S: u32 = 86_400;

@@ -36,12 +36,9 @@ impl Unregister {
 
     fn path(&self) -> String {
         let escaped = |text: &str| -> String {
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-            let escape = |byte| match is_plain(byte) {
-                true => char::from(byte).to_string(),
-                false => format!("%{byte:02X}"),
-            };
-            text.bytes().map(escape).collect()
+            let form: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+            // In a path `+` is no space.
+            form.replace('+', "%20")
         };
         let contact = self.contact.as_deref().map(escaped);
         let query = contact.map_or(String::new(), |contact| format!("?contact={contact}"));

@@ -175,7 +175,8 @@ impl Core {
             return false;
         }
         let to = message.header(HeaderName::To).unwrap_or("");
-        let may_be_in_dialog = to.to_ascii_lowercase().contains("tag");
+        let mut parts = to.as_bytes().windows(3);
+        let may_be_in_dialog = parts.any(|part| part.eq_ignore_ascii_case(b"tag"));
         let sheds = !may_be_in_dialog
             && !self.calls_for_help(message.request_uri().ok().as_ref())
             && !self.calls.knows(message)

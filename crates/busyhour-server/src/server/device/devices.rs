@@ -235,14 +235,14 @@ impl DeviceContext {
         aor: &str,
         device_request: DeviceRequest,
     ) {
-        let (flow, account) = match &device_request {
+        if let DeviceRequest::Remove(removal) = &device_request {
             // What has left the table has no contacts.
-            DeviceRequest::Remove(removal) => return self.conclude_removal(removal, Ok(0)),
-            DeviceRequest::Sip(inbound) | DeviceRequest::Publish(inbound) => {
-                (inbound.flow, user_of(aor))
-            }
-            DeviceRequest::Iax2(inbound) => (inbound.registration.flow, user_of(aor)),
+            return self.conclude_removal(removal, Ok(0));
+        }
+        let Some((flow, _)) = device_request.way() else {
+            return;
         };
+        let account = user_of(aor);
         let holder = self.table.holders.of(flow.remote.ip(), Some(account));
         match self.open(aor, holder) {
             Ok(device) => self.push_to_device(&device, device_request),

@@ -2,7 +2,7 @@
 //! removed.
 
 use crate::{
-    server::{Listed, Listing, RemovalError},
+    server::{Listed, Listing},
     web::Backend,
 };
 use axum::{
@@ -154,9 +154,7 @@ async fn remove(
     match outcome.recv().await {
         Some(Ok(0)) => none_there(&aor, contact),
         Some(Ok(removed)) => Json(Removed { removed }).into_response(),
-        Some(Err(error @ (RemovalError::Busy | RemovalError::Store))) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
-        }
+        Some(Err(error)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the server ends\n").into_response(),
     }
 }
