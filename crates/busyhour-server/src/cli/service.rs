@@ -2,8 +2,8 @@ use super::{Failure, announce::announce, reload::Reloadable, signals::ShutdownTr
 use crate::{
     config::{self, Config, SocketPlace, default_database},
     net::{
-        Authorities, Certificate, CertificateError, Sockets, StreamOptions, StreamPolicy, Streams,
-        Udp, UdpOptions, address_problem,
+        Authorities, Certificate, CertificateError, HttpSender, Sockets, StreamOptions,
+        StreamPolicy, Streams, Udp, UdpOptions, address_problem,
     },
     server::{PeerConfig, Server, ServerConfig},
     web::{Access, Archives, Graphs, LocalSocket, PmcdSource, Web, WebOptions, default_socket},
@@ -48,8 +48,10 @@ impl Service {
         let network = Arc::new(bind(&config)?);
         let runtime = build_runtime(&config.runtime)?;
         let accounts = Arc::new(Reloadable::new(config.accounts.clone()));
+        let http = config.http_client.options().map_err(Failure::running)?;
         let options = ServerConfig {
             accounts: accounts.clone(),
+            http: Arc::new(HttpSender::new(http)),
             ..config.server()
         };
         let server = Server::start(runtime.clone(), options, network.clone(), store);

@@ -136,7 +136,16 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     let authorities = authorities.and_then(|path| Authorities::read(path).err());
     let authorities = authorities.into_iter().map(problem);
     let own = own_certificate(loaded).into_iter().map(problem);
-    own.chain(authorities).collect()
+    let mut problems: Vec<_> = own.chain(authorities).collect();
+    problems.extend(http_authorities(loaded));
+    problems
+}
+
+fn http_authorities(loaded: &Loaded) -> Option<Problem> {
+    let problem = loaded.config.http_client.options().err()?;
+    let origin = loaded.origins.get("http_client.authorities").cloned();
+    let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
+    Some(Problem::new(origin, problem))
 }
 
 fn own_certificate(loaded: &Loaded) -> Vec<CertificateError> {

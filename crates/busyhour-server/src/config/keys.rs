@@ -1,3 +1,4 @@
+mod http_client;
 mod limits;
 
 use super::{
@@ -16,7 +17,12 @@ use busyhour_store::masked;
 /// Every setting, in the order of the reference.
 pub const KEYS: &[SettingKey] = &joined::<{ len(PARTS) }>(PARTS);
 
-const PARTS: &[&[SettingKey]] = &[PROTOCOLS, limits::LIMITS, OPERATION];
+const PARTS: &[&[SettingKey]] = &[
+    PROTOCOLS,
+    limits::LIMITS,
+    OPERATION,
+    http_client::HTTP_CLIENT,
+];
 
 /// What the server says and does on the wire.
 const PROTOCOLS: &[SettingKey] = &[

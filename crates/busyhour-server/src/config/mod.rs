@@ -40,6 +40,7 @@ pub use problem::{Problem, Problems, SettingOrigin};
 pub use setting_key::SettingKey;
 pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::graphite::Graphite;
+pub use tables::http_client::HttpClientSettings;
 
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, PeerConfig,
@@ -76,6 +77,8 @@ pub struct Config {
     pub limits: Limits,
     /// The dashboard, its API and the metrics.
     pub http: Http,
+    /// Requests to other servers over HTTP.
+    pub http_client: HttpClientSettings,
     /// Graphite's interface.
     pub graphite: Graphite,
     /// Where bindings are kept.

@@ -1,5 +1,5 @@
-//! Datagrams of SIP and IAX2, in batches in and out of UDP sockets; and SIP over
-//! [connections](Streams).
+//! Datagrams of SIP and IAX2, in batches in and out of UDP sockets; SIP over
+//! [connections](Streams); and [requests over HTTP](HttpSender) to other servers.
 //!
 //! **In.** Each socket has a thread `bh-rx-<protocol>-<n>`. It asks the kernel for up
 //! to [`BATCH_LEN`] datagrams in one call (`recvmmsg`), straight into pinned buffers,
@@ -37,6 +37,7 @@
 //! an error and take half the devices.
 
 mod bind;
+mod http_client;
 mod local;
 mod panics;
 mod receive;
@@ -47,6 +48,7 @@ mod sockets;
 mod stream;
 
 pub use bind::{BindError, address_problem};
+pub use http_client::{HttpSender, HttpSenderOptions, TrustedRoots};
 pub use sockets::Sockets;
 pub use stream::{
     Authorities, Certificate, CertificateError, Connection, Ending, Heard, StreamMessage,

@@ -1,6 +1,6 @@
 //! The settings of the server, checked and typed.
 
-use super::{Accounts, HintConfig, NoAccounts, PeerConfig};
+use super::{Accounts, HintConfig, HttpClient, NoAccounts, NoHttpClient, PeerConfig};
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
 use busyhour_sip::auth::Algorithm;
@@ -29,6 +29,8 @@ pub struct ServerConfig {
     pub authentication: Authentication,
     /// Accounts beside those in the store, which take precedence.
     pub accounts: Arc<dyn Accounts>,
+    /// Asks other servers over HTTP.
+    pub http: Arc<dyn HttpClient>,
     /// Addresses to name in Contact and Via where they differ from the one that a
     /// request came to, as they do behind a port forwarding.
     pub advertised: Advertised,
@@ -68,6 +70,7 @@ impl Default for ServerConfig {
             home: None,
             authentication: Authentication::default(),
             accounts: Arc::new(NoAccounts),
+            http: Arc::new(NoHttpClient),
             advertised: Advertised::default(),
             call_tokens: CallTokens::default(),
             registration: RegistrationPolicy::default(),

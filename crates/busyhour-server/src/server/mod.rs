@@ -25,6 +25,7 @@
 
 mod config;
 mod network;
+mod http_client;
 mod core;
 mod start;
 mod assemble;
@@ -58,6 +59,10 @@ pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
 pub use device::removal::{RemovalError, RemovalListener};
+pub use http_client::{
+    HttpAnswer, HttpClient, HttpClientStats, HttpFailure, HttpListener, HttpPurpose, HttpRequest,
+    HttpUrl, HttpUrlMistake, NoHttpClient,
+};
 pub use network::{
     Network, NetworkStats, ReadMode, SendError, ShownCertificate, StreamStats, TlsTarget, Unread,
 };

@@ -15,7 +15,7 @@ pub use call_stats::{CallOutcomeStats, CallRecordStats, CallStats};
 pub use capture_stats::CaptureStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
-use super::{NetworkStats, core::Core, peer::view::PeerStats};
+use super::{HttpClientStats, NetworkStats, core::Core, peer::view::PeerStats};
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
 use busyhour_iax2::Iax2Stats;
@@ -62,6 +62,8 @@ pub struct ServerStats {
     pub graphite: GraphiteStats,
     /// Requests refused over HTTP; the HTTP side fills it in.
     pub http: HttpStats,
+    /// Requests to other servers over HTTP.
+    pub http_client: HttpClientStats,
     /// Queues that were too long, by kind.
     pub queues: Vec<QueueKindStats>,
     /// The components of the library.
@@ -137,7 +139,7 @@ impl ServerStats {
 
     /// The limits that one source, account, device or connection reaches by itself:
     /// they protect the others, and the service is not degraded.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 19] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 20] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -186,6 +188,10 @@ impl ServerStats {
             (
                 "the time of clients over HTTP",
                 http.late_bodies + http.closed_unread,
+            ),
+            (
+                "the requests that wait for one host over HTTP",
+                self.http_client.refused_full,
             ),
             ("the queue of a reader of changes", self.changes.lost),
         ]
@@ -512,6 +518,7 @@ impl Core {
             store: self.persistence.store().stats(),
             graphite: GraphiteStats::default(),
             http: HttpStats::default(),
+            http_client: self.config.http.stats(),
             queues: self.queue_kind_stats(),
             runtime: Snapshot::default(),
         }

@@ -6,5 +6,6 @@ pub(in crate::config) mod hints;
 pub(in crate::config) mod peers;
 pub(in crate::config) mod tokens;
 pub(in crate::config) mod graphite;
+pub(in crate::config) mod http_client;
 mod runtime;
 pub(in crate::config) mod entry;
