@@ -12,6 +12,7 @@ pub struct Arrow {
 pub const CRATES: &[Arrow] = &[
     arrow("busyhour", &[]),
     arrow("busyhour-capi", &["busyhour"]),
+    arrow("busyhour-cluster", &["busyhour"]),
     arrow("busyhour-pcp", &["busyhour"]),
     arrow("busyhour-graphite", &[]),
     arrow("busyhour-sip", &["busyhour"]),
@@ -58,7 +59,7 @@ pub struct Layers {
 }
 
 pub const LAYERS: &[Layers] = &[
-    LIBRARY, CAPI, PCP, GRAPHITE, SIP, REGISTRAR, PROXY, IAX2, STORE, STORM, SERVER,
+    LIBRARY, CAPI, CLUSTER, PCP, GRAPHITE, SIP, REGISTRAR, PROXY, IAX2, STORE, STORM, SERVER,
 ];
 
 const LIBRARY: Layers = Layers {
@@ -97,6 +98,21 @@ const CAPI: Layers = Layers {
         arrow("timers", &["executor"]),
         arrow("runtime", &["buffers", "pool", "timers"]),
         arrow("topic", &["pool", "executor", "timers", "runtime"]),
+    ],
+};
+
+const CLUSTER: Layers = Layers {
+    source: "crates/busyhour-cluster/src",
+    base: &["partition", "member", "timing"],
+    arrows: &[
+        arrow("partition", &[]),
+        arrow("member", &[]),
+        arrow("timing", &[]),
+        arrow("view", &[]),
+        arrow("tables", &["view"]),
+        arrow("assignment", &["view"]),
+        arrow("action", &["view"]),
+        arrow("node", &["view", "assignment", "action"]),
     ],
 };
 

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![deny(rustdoc::broken_intra_doc_links)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+// Examples are copied: each compiles without a warning.
+#![doc(test(attr(deny(warnings))))]
+
+mod member;
+mod partition;
+mod timing;
+mod view;
+mod tables;
+mod assignment;
+mod action;
+mod node;
+
+pub use action::{Action, Reply, Route};
+pub use assignment::assignment;
+pub use member::{Failure, Grant, Member, NodeNumber};
+pub use node::Node;
+pub use partition::{PARTITION_COUNT, Partition};
+pub use tables::{Counted, InUse, Tables};
+pub use timing::Timing;
+pub use view::{Life, NodeView, PartitionView, View};

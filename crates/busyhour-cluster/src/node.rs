@@ -1,0 +1,412 @@
+//! One life of a node, from its join to its end.
+
+use crate::{
+    Action, Failure, Grant, Life, Member, Partition, PartitionView, Reply, Route, Timing, View,
+    assignment,
+};
+use busyhour::clock::Instant;
+use std::collections::BTreeMap;
+
+/// What a node knows and holds: time and the database's answers go in, actions come out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Node {
+    member: Member,
+    timing: Timing,
+    /// Until when the node may answer from memory, by its own clock.
+    lease_end: Instant,
+    beat: Beat,
+    view: Option<View>,
+    held: BTreeMap<Partition, Holding>,
+    drain: Drain,
+    has_ended: bool,
+}
+
+/// When the lease is renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Beat {
+    Due(Instant),
+    /// It was asked for at this time, and is on its way.
+    Asked(Instant),
+}
+
+/// How far a node is in leaving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Drain {
+    No,
+    /// The database must be told.
+    Wanted,
+    Asked,
+    /// The database knows it.
+    Marked,
+}
+
+/// A partition that the node was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Holding {
+    epoch: u64,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Phase {
+    Loading,
+    Serving,
+    Closing,
+    /// Nothing is on its way any more, and nobody to give it to is known yet.
+    Settled,
+    Giving,
+    /// It is unknown whether it was given, so a new epoch of our own must be asked for.
+    Unsure,
+    /// The database has refused to give it: the next view tells whether it is still ours.
+    Refused,
+}
+
+impl Node {
+    /// A member that has just joined; `asked_at` is from before it asked for that.
+    pub fn new(member: Member, timing: Timing, asked_at: Instant) -> Self {
+        Self {
+            member,
+            timing,
+            lease_end: asked_at + (timing.lease - timing.margin),
+            beat: Beat::Due(asked_at),
+            view: None,
+            held: BTreeMap::new(),
+            drain: Drain::No,
+            has_ended: false,
+        }
+    }
+
+    /// Which life of which node it is.
+    pub fn member(&self) -> Member {
+        self.member
+    }
+
+    /// What the last beat has read.
+    pub fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// Who answers for a partition.
+    pub fn route(&self, now: Instant, partition: Partition) -> Route {
+        match self.held.get(&partition) {
+            Some(holding) if holding.phase == Phase::Serving && self.may_answer(now) => {
+                Route::Here(holding.grant(partition))
+            }
+            Some(_) => Route::Wait,
+            None => self.elsewhere(partition),
+        }
+    }
+
+    /// Whether the node's lease holds, by its own clock.
+    pub fn may_answer(&self, now: Instant) -> bool {
+        now < self.lease_end && !self.has_ended
+    }
+
+    /// How many partitions the node holds, whatever their phase.
+    pub fn held_len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// When [`on_time`](Self::on_time) has something to do; `None` while an answer is awaited.
+    pub fn next_due(&self) -> Option<Instant> {
+        match self.beat {
+            Beat::Due(at) if !self.has_ended => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Beats, if that is due.
+    pub fn on_time(&mut self, now: Instant) -> Vec<Action> {
+        if self.next_due().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        self.beat = Beat::Asked(now);
+        vec![Action::Beat]
+    }
+
+    /// Another node said that there is something new: the next beat is due at once.
+    pub fn on_announced(&mut self, now: Instant) {
+        if matches!(self.beat, Beat::Due(_)) {
+            self.beat = Beat::Due(now);
+        }
+    }
+
+    /// The node is to leave: it gives everything away.
+    pub fn on_leave_wanted(&mut self, now: Instant) {
+        if self.drain == Drain::No {
+            self.drain = Drain::Wanted;
+            self.on_announced(now);
+        }
+    }
+
+    /// The database has answered at `now`.
+    pub fn on_reply(&mut self, now: Instant, reply: Reply) -> Vec<Action> {
+        if self.has_ended {
+            return Vec::new();
+        }
+        match reply {
+            Reply::Beaten(Ok(view)) => self.on_view(now, view),
+            Reply::Taken(Ok(granted)) => {
+                granted.into_iter().map(|grant| self.hold(grant)).collect()
+            }
+            Reply::Given(grant, to, Ok(is_given)) => self.on_given(now, grant, to, is_given),
+            Reply::Given(grant, _, Err(Failure::Away)) => self.on_unknown(grant),
+            Reply::Ended(Ok(is_ended)) => {
+                if is_ended {
+                    self.on_announced(now);
+                }
+                Vec::new()
+            }
+            Reply::Drained(Ok(())) => {
+                self.drain = Drain::Marked;
+                self.on_announced(now);
+                Vec::new()
+            }
+            Reply::Drained(Err(Failure::Away)) => {
+                self.drain = Drain::Wanted;
+                Vec::new()
+            }
+            Reply::Beaten(Err(Failure::Away)) => {
+                self.beat = Beat::Due(now + self.timing.beat);
+                Vec::new()
+            }
+            Reply::Ended(Err(Failure::Away)) | Reply::Taken(Err(Failure::Away)) => Vec::new(),
+            Reply::Beaten(Err(Failure::LifeOver))
+            | Reply::Ended(Err(Failure::LifeOver))
+            | Reply::Taken(Err(Failure::LifeOver))
+            | Reply::Given(_, _, Err(Failure::LifeOver))
+            | Reply::Drained(Err(Failure::LifeOver)) => self.end(),
+        }
+    }
+
+    /// What was committed to a partition has been read.
+    pub fn on_loaded(&mut self, grant: Grant) -> Vec<Action> {
+        self.advance(grant, Phase::Loading, Phase::Serving);
+        Vec::new()
+    }
+
+    /// No change of a partition that was to be closed is on its way any more.
+    pub fn on_settled(&mut self, grant: Grant) -> Vec<Action> {
+        self.advance(grant, Phase::Closing, Phase::Settled);
+        let mut actions = self.give_settled();
+        actions.extend(self.go_on_leaving());
+        actions
+    }
+
+    fn on_view(&mut self, now: Instant, view: View) -> Vec<Action> {
+        if let Beat::Asked(asked_at) = self.beat {
+            self.lease_end = asked_at + (self.timing.lease - self.timing.margin);
+            self.beat = Beat::Due(now.max(asked_at + self.timing.beat));
+        }
+        let mut actions = self.reconcile(&view);
+        actions.extend(late_nodes(&view).map(Action::Fence));
+        self.view = Some(view);
+        actions.extend(self.balance());
+        actions.extend(self.give_settled());
+        actions.extend(self.go_on_leaving());
+        actions
+    }
+
+    /// Holds what the view says is ours, and lets go of what is not.
+    fn reconcile(&mut self, view: &View) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (partition, found) in view.iter() {
+            let grant = Grant {
+                partition,
+                epoch: found.epoch,
+            };
+            let is_ours = view.owner(partition) == Some(self.member);
+            let held = self.held.get(&partition).map(|holding| holding.epoch);
+            if held.is_some_and(|epoch| found.epoch <= epoch) {
+                if is_ours {
+                    self.advance(grant, Phase::Refused, Phase::Serving);
+                }
+                continue;
+            }
+            if held.is_some() {
+                actions.extend(self.let_go(partition));
+            }
+            if is_ours {
+                actions.push(self.hold(grant));
+            }
+        }
+        actions
+    }
+
+    /// Takes orphans that are assigned to this node, and closes what is assigned to others.
+    fn balance(&mut self) -> Vec<Action> {
+        let Some(view) = &self.view else {
+            return Vec::new();
+        };
+        let wanted = assignment(view);
+        let orphans = self.orphans(view, &wanted);
+        let mut actions = Vec::new();
+        if !orphans.is_empty() {
+            actions.push(Action::Take(orphans));
+        }
+        actions.extend(self.close(&wanted));
+        actions
+    }
+
+    fn orphans(&self, view: &View, wanted: &[Option<Member>]) -> Vec<Grant> {
+        let is_to_be_taken = |(partition, _): &(Partition, PartitionView)| {
+            wanted[partition.index()] == Some(self.member)
+                && view.owner(*partition).is_none()
+                && !self.held.contains_key(partition)
+        };
+        let orphans = view.iter().filter(is_to_be_taken);
+        let seen = orphans.map(|(partition, found)| Grant {
+            partition,
+            epoch: found.epoch,
+        });
+        seen.collect()
+    }
+
+    /// Closes a few of those that others should have. A node that leaves closes all, since the
+    /// end of its life makes orphans of what nobody can be given.
+    fn close(&mut self, wanted: &[Option<Member>]) -> Vec<Action> {
+        let is_moving =
+            |holding: &&Holding| matches!(holding.phase, Phase::Closing | Phase::Giving);
+        let room = CLOSING_MAX.saturating_sub(self.held.values().filter(is_moving).count());
+        let (member, is_leaving) = (self.member, self.drain == Drain::Marked);
+        let is_foreign = |partition: &Partition| match wanted[partition.index()] {
+            Some(owner) => owner != member,
+            None => is_leaving,
+        };
+        let closing = (self.held.iter_mut())
+            .filter(|(partition, holding)| holding.phase == Phase::Serving && is_foreign(partition))
+            .take(room);
+        let close = |(partition, holding): (&Partition, &mut Holding)| {
+            holding.phase = Phase::Closing;
+            Action::Close(holding.grant(*partition))
+        };
+        closing.map(close).collect()
+    }
+
+    /// Gives away what is settled, or serves it again if it should stay.
+    fn give_settled(&mut self) -> Vec<Action> {
+        let Some(view) = &self.view else {
+            return Vec::new();
+        };
+        let wanted = assignment(view);
+        let mut actions = Vec::new();
+        for (partition, holding) in &mut self.held {
+            let to = wanted[partition.index()];
+            match (holding.phase, to) {
+                (Phase::Settled, Some(to)) if to == self.member => holding.phase = Phase::Serving,
+                (Phase::Settled, Some(to)) => {
+                    holding.phase = Phase::Giving;
+                    actions.push(Action::Give(holding.grant(*partition), to));
+                }
+                (Phase::Unsure, _) => {
+                    holding.phase = Phase::Giving;
+                    actions.push(Action::Give(holding.grant(*partition), self.member));
+                }
+                _ => {}
+            }
+        }
+        actions
+    }
+
+    fn go_on_leaving(&mut self) -> Vec<Action> {
+        let is_settled = |holding: &Holding| holding.phase == Phase::Settled;
+        match self.drain {
+            Drain::Wanted => {
+                self.drain = Drain::Asked;
+                vec![Action::Drain]
+            }
+            Drain::Marked if self.held.values().all(is_settled) => {
+                self.has_ended = true;
+                vec![Action::Leave, Action::Announce, Action::End]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn on_given(&mut self, now: Instant, grant: Grant, to: Member, is_given: bool) -> Vec<Action> {
+        let Some(holding) = self.held.get_mut(&grant.partition) else {
+            return Vec::new();
+        };
+        if holding.epoch != grant.epoch || holding.phase != Phase::Giving {
+            return Vec::new();
+        }
+        if !is_given {
+            holding.phase = Phase::Refused;
+            self.on_announced(now);
+            return Vec::new();
+        }
+        holding.epoch += 1;
+        if to == self.member {
+            holding.phase = Phase::Serving;
+            return Vec::new();
+        }
+        let known = self.view.as_mut();
+        if let Some(known) = known.and_then(|view| view.partitions.get_mut(grant.partition.index()))
+        {
+            (known.owner, known.epoch) = (Some(to), grant.epoch + 1);
+        }
+        self.held.remove(&grant.partition);
+        let mut actions = vec![Action::Unload(grant), Action::Announce];
+        actions.extend(self.balance());
+        actions.extend(self.go_on_leaving());
+        actions
+    }
+
+    fn on_unknown(&mut self, grant: Grant) -> Vec<Action> {
+        self.advance(grant, Phase::Giving, Phase::Unsure);
+        Vec::new()
+    }
+
+    fn hold(&mut self, grant: Grant) -> Action {
+        let holding = Holding {
+            epoch: grant.epoch,
+            phase: Phase::Loading,
+        };
+        self.held.insert(grant.partition, holding);
+        Action::Load(grant)
+    }
+
+    fn let_go(&mut self, partition: Partition) -> Option<Action> {
+        let holding = self.held.remove(&partition)?;
+        Some(Action::Unload(holding.grant(partition)))
+    }
+
+    fn advance(&mut self, grant: Grant, from: Phase, to: Phase) {
+        let holding = self.held.get_mut(&grant.partition);
+        let is_it = |holding: &&mut Holding| holding.epoch == grant.epoch && holding.phase == from;
+        if let Some(holding) = holding.filter(is_it) {
+            holding.phase = to;
+        }
+    }
+
+    fn elsewhere(&self, partition: Partition) -> Route {
+        let owner = self.view.as_ref().and_then(|view| view.owner(partition));
+        match owner {
+            Some(owner) if owner != self.member => Route::At(owner),
+            _ => Route::Wait,
+        }
+    }
+
+    fn end(&mut self) -> Vec<Action> {
+        self.has_ended = true;
+        self.held.clear();
+        vec![Action::End]
+    }
+}
+
+impl Holding {
+    fn grant(&self, partition: Partition) -> Grant {
+        Grant {
+            partition,
+            epoch: self.epoch,
+        }
+    }
+}
+
+fn late_nodes(view: &View) -> impl Iterator<Item = Member> {
+    let is_late = |node: &&crate::NodeView| node.life == Life::Late;
+    view.nodes.iter().filter(is_late).map(|node| node.member)
+}
+
+/// How many partitions a node hands over at a time.
+const CLOSING_MAX: usize = 16;
