@@ -31,6 +31,10 @@ pub enum Transport {
     Tcp,
     /// Such a connection, encrypted.
     Tls,
+    /// A WebSocket over TCP, a message in each of its messages (RFC 7118).
+    Ws,
+    /// A WebSocket over TLS.
+    Wss,
 }
 
 impl Flow {
@@ -97,21 +101,63 @@ impl Transport {
         self != Self::Udp
     }
 
+    /// Whether it is encrypted, as SIPS wants it on each hop (RFC 3261 §26.2.2, RFC 7118 §5.4).
+    pub fn is_encrypted(self) -> bool {
+        matches!(self, Self::Tls | Self::Wss)
+    }
+
+    /// Whether messages come in those of a WebSocket. Nobody can connect to such a peer: a
+    /// browser has no address of its own (RFC 7118 §5.2.1).
+    pub fn is_web_socket(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
+    }
+
+    /// What a WebSocket runs over; any other transport is its own.
+    ///
+    /// ```
+    /// use busyhour_sip::Transport;
+    ///
+    /// assert_eq!(Transport::Wss.beneath(), Transport::Tls);
+    /// assert_eq!(Transport::Tls.beneath().with_web_socket(), Transport::Wss);
+    /// ```
+    pub fn beneath(self) -> Self {
+        match self {
+            Self::Ws => Self::Tcp,
+            Self::Wss => Self::Tls,
+            other => other,
+        }
+    }
+
+    /// The WebSocket over this transport; itself where there is none.
+    #[must_use]
+    pub fn with_web_socket(self) -> Self {
+        match self {
+            Self::Tcp => Self::Ws,
+            Self::Tls => Self::Wss,
+            other => other,
+        }
+    }
+
     /// As it stands in Via.
     pub fn name(self) -> &'static str {
         match self {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
             Self::Tls => "TLS",
+            Self::Ws => "WS",
+            Self::Wss => "WSS",
         }
     }
 
-    /// As it stands in a `transport` parameter (RFC 3261 §19.1.1).
+    /// Its name in lower case, as in a `transport` parameter (RFC 3261 §19.1.1). There `ws`
+    /// stands for both kinds of WebSocket: see [`uri_suffix`](Self::uri_suffix).
     pub fn parameter(self) -> &'static str {
         match self {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
             Self::Tls => "tls",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
         }
     }
 
@@ -122,6 +168,8 @@ impl Transport {
             Self::Udp => "",
             Self::Tcp => ";transport=tcp",
             Self::Tls => ";transport=tls",
+            // The scheme tells the two apart (RFC 7118 §5.2.3).
+            Self::Ws | Self::Wss => ";transport=ws",
         }
     }
 }
@@ -137,7 +185,7 @@ impl FromStr for Transport {
     type Err = UnknownTransport;
 
     fn from_str(text: &str) -> Result<Self, UnknownTransport> {
-        let all = [Self::Udp, Self::Tcp, Self::Tls];
+        let all = [Self::Udp, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
         let named = all
             .into_iter()
             .find(|transport| text.eq_ignore_ascii_case(transport.parameter()));
@@ -147,7 +195,7 @@ impl FromStr for Transport {
 
 /// The text names no transport that we know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("give udp, tcp or tls")]
+#[error("give udp, tcp, tls, ws or wss")]
 pub struct UnknownTransport;
 
 /// The source of an address, for limits by source: an IPv4 address, or an IPv6 network

@@ -95,7 +95,7 @@ impl HepPacket<'_> {
         }
         let protocol = match self.transport {
             Transport::Udp => PROTOCOL_UDP,
-            Transport::Tcp | Transport::Tls => PROTOCOL_TCP,
+            _ => PROTOCOL_TCP,
         };
         chunk(out, Chunk::Protocol, &[protocol]);
         chunk(out, Chunk::SourcePort, &source.port().to_be_bytes());

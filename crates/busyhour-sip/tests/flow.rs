@@ -12,6 +12,8 @@ fn a_flow_is_restored_from_its_texts_except_for_the_connection() {
         (Transport::Udp, "192.0.2.9:5060"),
         (Transport::Tcp, "tcp/192.0.2.9:5060"),
         (Transport::Tls, "tls/192.0.2.9:5060"),
+        (Transport::Ws, "ws/192.0.2.9:5060"),
+        (Transport::Wss, "wss/192.0.2.9:5060"),
     ] {
         let flow = flow(transport);
         assert_eq!(flow.local_text(), text);
@@ -30,6 +32,8 @@ fn transports_have_names_and_only_udp_loses_messages() {
         (Transport::Udp, "udp", "", false),
         (Transport::Tcp, "tcp", ";transport=tcp", true),
         (Transport::Tls, "tls", ";transport=tls", true),
+        (Transport::Ws, "ws", ";transport=ws", true),
+        (Transport::Wss, "wss", ";transport=ws", true),
     ] {
         assert_eq!(transport.parameter(), name);
         assert_eq!(transport.to_string(), name.to_uppercase());
@@ -37,7 +41,17 @@ fn transports_have_names_and_only_udp_loses_messages() {
         assert_eq!(transport.uri_suffix(), suffix);
         assert_eq!(transport.is_reliable(), is_reliable);
     }
-    assert_eq!("ws".parse::<Transport>(), Err(UnknownTransport));
+    assert_eq!("sctp".parse::<Transport>(), Err(UnknownTransport));
+    let web_sockets = [Transport::Ws, Transport::Wss];
+    assert!(
+        web_sockets
+            .iter()
+            .all(|it| it.is_web_socket() && it.is_reliable())
+    );
+    let encrypted = [Transport::Tls, Transport::Wss];
+    assert!(encrypted.iter().all(|it| it.is_encrypted()));
+    let plain = [Transport::Udp, Transport::Tcp, Transport::Ws];
+    assert!(!plain.iter().any(|it| it.is_encrypted()));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
 };
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_sip::{
-    Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit, Start, Transport,
+    Address, Flow, HeaderName, LastRoute, ListIter, Message, Method, RequestEdit, Start,
     session::SessionExpires,
 };
 use std::{mem::take, ops::Range, time::Duration};
@@ -272,7 +272,7 @@ impl Pending {
         let usable = |place: usize, hop: &NextHop| {
             let scheme = self.uri_for(target, place).get(..5);
             let is_secure = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:"));
-            !is_secure || hop.flow.transport == Transport::Tls
+            !is_secure || hop.flow.transport.is_encrypted()
         };
         let ways = (hop..).map_while(|place| Some((place, target.hops.get(place)?.hop)));
         ways.into_iter().find(|(place, hop)| usable(*place, hop))

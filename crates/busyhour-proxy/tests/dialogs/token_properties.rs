@@ -44,10 +44,17 @@ fn token_of(bytes: &[u8]) -> (RouteToken, String) {
             SocketAddr::from((ip, u16::from_be_bytes([take(), take()])))
         }
     };
+    let transports = [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tls,
+        Transport::Ws,
+        Transport::Wss,
+    ];
     let flow = Flow {
         local: address(kind & 1 != 0),
         remote: address(kind & 2 != 0),
-        transport: [Transport::Udp, Transport::Tcp, Transport::Tls][usize::from(kind >> 2 & 3) % 3],
+        transport: transports[usize::from(kind >> 2 & 7) % transports.len()],
         connection: if kind & 16 != 0 {
             u32::from_be_bytes([kind; 4])
         } else {

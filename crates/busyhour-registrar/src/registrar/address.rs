@@ -143,7 +143,8 @@ fn datagram_address_in(uri: &SipUri<'_>) -> Option<(IpAddr, u16)> {
 }
 
 /// Where a request for this SIP URI goes, and over which transport (RFC 3263 §4.1, §4.2 for a
-/// numeric address); `None` if the URI has a name, or a transport that we do not speak.
+/// numeric address); `None` if the URI has a name, a transport that we do not speak, or that of a
+/// WebSocket, which only the device itself can make.
 ///
 /// ```
 /// use busyhour_registrar::numeric_address;
@@ -155,6 +156,7 @@ fn datagram_address_in(uri: &SipUri<'_>) -> Option<(IpAddr, u16)> {
 /// assert_eq!(numeric_address("sips:a@192.0.2.7"), over_tls);
 /// assert_eq!(numeric_address("sip:a@192.0.2.7;transport=TLS"), over_tls);
 /// assert_eq!(numeric_address("sip:a@192.0.2.7;transport=sctp"), None);
+/// assert_eq!(numeric_address("sip:a@192.0.2.7;transport=ws"), None);
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 pub fn numeric_address(uri: &str) -> Option<(Transport, SocketAddr)> {
@@ -168,6 +170,9 @@ pub fn numeric_address(uri: &str) -> Option<(Transport, SocketAddr)> {
         (Scheme::Sip, None) => Transport::Udp,
         (_, Some(name)) => name.parse().ok()?,
     };
+    if transport.is_web_socket() {
+        return None;
+    }
     let is_sound = uri.scheme == Scheme::Sip || transport == Transport::Tls;
     let address = address_in(uri).filter(|_| is_sound)?;
     Some((transport, address.into()))

@@ -198,7 +198,11 @@ impl Contact {
     pub fn depends_on_flow(&self) -> bool {
         let (flow, [uri, _, _, path, _]) = self.head_and_texts();
         let depends = match flow.transport.is_reliable() {
-            true => !listens_apart(text(uri), flow.remote) || self.flow_key().is_some(),
+            true => {
+                flow.transport.is_web_socket()
+                    || !listens_apart(text(uri), flow.remote)
+                    || self.flow_key().is_some()
+            }
             false => listens_at(text(uri), flow.remote),
         };
         path.is_empty() && depends
@@ -303,22 +307,28 @@ impl<'a> Reader<'a> {
 /// The transport, and flags for the fields that follow.
 fn kind(parts: &ContactParts<'_>) -> u8 {
     let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
-    let transport = match parts.flow.transport {
+    let over = parts.flow.transport;
+    let transport = match over.beneath() {
         Transport::Udp => 0,
         Transport::Tcp => 1,
-        Transport::Tls => 2,
+        _ => 2,
     };
     transport
+        | flag(over.is_web_socket(), WEB_SOCKET)
         | flag(parts.q_milli.is_some(), HAS_Q)
         | flag(parts.flow.remote.is_ipv6(), REMOTE_V6)
         | flag(parts.flow.local.is_ipv6(), LOCAL_V6)
 }
 
 fn transport(kind: u8) -> Transport {
-    match kind & 3 {
+    let beneath = match kind & 3 {
         0 => Transport::Udp,
         1 => Transport::Tcp,
         _ => Transport::Tls,
+    };
+    match kind & WEB_SOCKET {
+        0 => beneath,
+        _ => beneath.with_web_socket(),
     }
 }
 
@@ -354,6 +364,7 @@ const HAS_Q: u8 = 4;
 const REMOTE_V6: u8 = 8;
 const LOCAL_V6: u8 = 16;
 const UNREACHABLE: u8 = 32;
+const WEB_SOCKET: u8 = 64;
 const V4_LEN: usize = 6;
 const V6_LEN: usize = 26;
 /// Enough for all but the longest texts.
@@ -381,7 +392,13 @@ mod tests {
             texts in any::<[String; TEXTS]>(),
             repeat in 0..100_usize,
             q_milli in any::<Option<u16>>(),
-            transport in prop_oneof![Just(Transport::Udp), Just(Transport::Tcp), Just(Transport::Tls)],
+            transport in prop_oneof![
+                Just(Transport::Udp),
+                Just(Transport::Tcp),
+                Just(Transport::Tls),
+                Just(Transport::Ws),
+                Just(Transport::Wss),
+            ],
             connection in any::<u32>(),
             (remote, local) in (address(), address()),
         ) {

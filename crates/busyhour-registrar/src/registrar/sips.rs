@@ -1,7 +1,7 @@
 //! Which registrations may name a SIPS contact.
 
 use super::{Refusal, RequestedContact};
-use busyhour_sip::{Flow, Transport};
+use busyhour_sip::Flow;
 use busyhour_sip::{HeaderName, Message, Scheme, Uri};
 
 /// Whether a SIPS contact can be registered: a request to a SIPS URI goes over TLS on
@@ -33,7 +33,7 @@ pub(super) fn check(
             return Err(bad("SIPS Contact Needs A SIPS Path"));
         }
     }
-    match is_direct && flow.transport != Transport::Tls {
+    match is_direct && !flow.transport.is_encrypted() {
         true => Err(bad("SIPS Contact Needs TLS")),
         false => Ok(()),
     }

@@ -84,7 +84,12 @@ fn ready(service: &Service) -> String {
     line
 }
 
-const STREAMS: [Transport; 2] = [Transport::Tcp, Transport::Tls];
+const STREAMS: [Transport; 4] = [
+    Transport::Tcp,
+    Transport::Tls,
+    Transport::Ws,
+    Transport::Wss,
+];
 
 const NO_ACCOUNTS: &str = "
   accounts   none, so nobody can register. Add one, now or later:

@@ -259,6 +259,8 @@ fn stream_options(config: &Config) -> Result<StreamOptions, Failure> {
     Ok(StreamOptions {
         tcp: sip.tcp_addresses().to_vec(),
         tls: sip.tls.clone(),
+        ws: sip.ws.clone(),
+        wss: sip.wss.clone(),
         certificate: read_certificate(config).map_err(Failure::running)?,
         authorities: read_authorities(config).map_err(Failure::running)?,
         tls_targets: config
@@ -285,6 +287,8 @@ fn stream_options(config: &Config) -> Result<StreamOptions, Failure> {
             outbox_bytes_max: sip.connection_queue_kib << 10,
             memory_bytes_max: sip.connection_memory_mib << 20,
             memory_per_source_bytes_max: sip.connection_memory_per_source_kib << 10,
+            web_socket_origins: sip.ws_origins.clone(),
+            web_socket_ping: (sip.ws_ping_seconds > 0).then(|| seconds(sip.ws_ping_seconds)),
             ..StreamPolicy::default()
         },
     })
@@ -304,7 +308,7 @@ fn read_certificate(config: &Config) -> Result<Option<Certificate>, CertificateE
         false => Certificate::read,
     };
     match (&sip.tls_certificate, &sip.tls_key) {
-        (Some(certificate), Some(key)) if !sip.tls.is_empty() => read(certificate, key).map(Some),
+        (Some(certificate), Some(key)) if sip.serves_tls() => read(certificate, key).map(Some),
         _ => Ok(None),
     }
 }

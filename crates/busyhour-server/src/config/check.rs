@@ -150,7 +150,7 @@ fn http_authorities(loaded: &Loaded) -> Option<Problem> {
 
 fn own_certificate(loaded: &Loaded) -> Vec<CertificateError> {
     let sip = &loaded.config.sip;
-    if sip.tls.is_empty() {
+    if !sip.serves_tls() {
         return Vec::new();
     }
     let is_valid = |path: &str| !loaded.invalid.contains(path);
@@ -176,12 +176,13 @@ fn identity(loaded: &Loaded) -> Vec<Problem> {
         (TLS_KEY, sip.tls_key.is_none()),
     ];
     let missing = files.iter().filter(|(path, is_missing)| {
-        *is_missing && !sip.tls.is_empty() && !loaded.invalid.contains(path)
+        *is_missing && sip.serves_tls() && !loaded.invalid.contains(path)
     });
     let problem = |(setting, _): &(&str, bool)| {
-        let origin = loaded.origins.get(TLS).cloned();
+        let wants = if sip.tls.is_empty() { WSS } else { TLS };
+        let origin = loaded.origins.get(wants).cloned();
         let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
-        let message = format!("{TLS} needs {setting}; give the path of a PEM file");
+        let message = format!("{wants} needs {setting}; give the path of a PEM file");
         Problem::new(origin, message)
     };
     missing.map(problem).collect()
@@ -206,6 +207,7 @@ fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
 
 const URL_FILE: &str = "store.url_file";
 const TLS: &str = "sip.tls";
+const WSS: &str = "sip.wss";
 const TLS_CERTIFICATE: &str = "sip.tls_certificate";
 const TLS_KEY: &str = "sip.tls_key";
 const WORKERS_MIN: &str = "runtime.min_workers";

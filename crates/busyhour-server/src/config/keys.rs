@@ -52,6 +52,40 @@ const PROTOCOLS: &[SettingKey] = &[
         show: |config| join_or(OFF, &config.sip.tls),
     },
     SettingKey {
+        path: "sip.ws",
+        allowed: Allowed::Text(
+            "an IP address and port such as 127.0.0.1:8088, or several separated by commas, or off",
+        ),
+        help: "Addresses for SIP over WebSocket, for browsers, or off; port 0 takes a free port",
+        assign: |config, text| put(&mut config.sip.ws, addresses_or(OFF, text)),
+        show: |config| join_or(OFF, &config.sip.ws),
+    },
+    SettingKey {
+        path: "sip.wss",
+        allowed: Allowed::Text(
+            "an IP address and port such as 127.0.0.1:7443, or several separated by commas, or off",
+        ),
+        help: "Addresses for SIP over WebSocket and TLS, or off; port 0 takes a free port",
+        assign: |config, text| put(&mut config.sip.wss, addresses_or(OFF, text)),
+        show: |config| join_or(OFF, &config.sip.wss),
+    },
+    SettingKey {
+        path: "sip.ws_origins",
+        allowed: Allowed::Text(
+            "same, any, or origins such as https://phone.example.org, separated by commas",
+        ),
+        help: "Pages that may open a WebSocket: same means those of the host that the WebSocket is at, on any port",
+        assign: |config, text| put(&mut config.sip.ws_origins, text.parse().ok()),
+        show: |config| config.sip.ws_origins.to_string(),
+    },
+    SettingKey {
+        path: "sip.ws_ping_seconds",
+        allowed: whole(0, 3600, "seconds"),
+        help: "Silence on a WebSocket before the server pings it; 0 turns pings off",
+        assign: |config, text| put(&mut config.sip.ws_ping_seconds, text.parse().ok()),
+        show: |config| config.sip.ws_ping_seconds.to_string(),
+    },
+    SettingKey {
         path: "sip.tls_certificate",
         allowed: Allowed::Text("the path of a PEM file, or off"),
         help: "The server's certificate and its chain, the server's own first; SIGHUP reads it again",
@@ -104,7 +138,7 @@ const PROTOCOLS: &[SettingKey] = &[
     SettingKey {
         path: "sip.unanswered_seconds",
         allowed: whole(3, 3600, "seconds"),
-        help: "Time without an answer to a TCP keep-alive or to sent data before the connection is closed",
+        help: "Time without an answer to a TCP keep-alive, to a ping or to sent data before the connection is closed",
         assign: |config, text| put(&mut config.sip.unanswered_seconds, text.parse().ok()),
         show: |config| config.sip.unanswered_seconds.to_string(),
     },

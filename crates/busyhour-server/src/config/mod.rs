@@ -42,6 +42,7 @@ pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::graphite::Graphite;
 pub use tables::http_client::HttpClientSettings;
 
+use crate::net::Origins;
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, PeerConfig,
     ServerConfig,
@@ -138,6 +139,14 @@ pub struct Sip {
     pub tcp: StreamListen,
     /// TLS addresses to serve; port 0 takes a free one. Empty: TLS is not served.
     pub tls: Vec<SocketAddr>,
+    /// Where SIP is spoken over WebSocket.
+    pub ws: Vec<SocketAddr>,
+    /// Where SIP is spoken over WebSocket and TLS.
+    pub wss: Vec<SocketAddr>,
+    /// Which pages may do that.
+    pub ws_origins: Origins,
+    /// After how long a silence a WebSocket is pinged; 0 never.
+    pub ws_ping_seconds: u32,
     /// The PEM file of our certificate and its chain.
     pub tls_certificate: Option<PathBuf>,
     /// The PEM file of our certificate's private key.
@@ -484,6 +493,11 @@ impl Loaded {
 }
 
 impl Sip {
+    /// Whether anything is encrypted, which needs a certificate.
+    pub fn serves_tls(&self) -> bool {
+        !self.tls.is_empty() || !self.wss.is_empty()
+    }
+
     /// The TCP addresses to serve.
     pub fn tcp_addresses(&self) -> &[SocketAddr] {
         match &self.tcp {
@@ -516,6 +530,10 @@ impl Default for Sip {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 5060))],
             tcp: StreamListen::Same,
             tls: Vec::new(),
+            ws: Vec::new(),
+            wss: Vec::new(),
+            ws_origins: Origins::default(),
+            ws_ping_seconds: 30,
             tls_certificate: None,
             tls_key: None,
             tls_authorities: None,

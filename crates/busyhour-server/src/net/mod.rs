@@ -51,8 +51,8 @@ pub use bind::{BindError, address_problem};
 pub use http_client::{HttpSender, HttpSenderOptions, TrustedRoots};
 pub use sockets::Sockets;
 pub use stream::{
-    Authorities, Certificate, CertificateError, Connection, Ending, Heard, StreamMessage,
-    StreamOptions, StreamPolicy, Streams,
+    Authorities, Certificate, CertificateError, CloseCode, Connection, Ending, FrameEvent, Heard,
+    NotOrigins, Origins, StreamMessage, StreamOptions, StreamPolicy, Streams,
 };
 pub use udp::{Datagram, Udp, UdpOptions};
 

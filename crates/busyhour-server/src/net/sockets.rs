@@ -152,7 +152,7 @@ impl Network for Sockets {
     fn local_to(&self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
         match transport {
             Transport::Udp => self.sip.local_to(transport, remote),
-            Transport::Tcp | Transport::Tls => self.streams.local_to(transport, remote),
+            _ => self.streams.local_to(transport, remote),
         }
     }
 

@@ -294,6 +294,12 @@ pub struct StreamStats {
     pub received_bytes: u64,
     /// Keep-alives answered.
     pub pings: u64,
+    /// WebSockets opened.
+    pub web_sockets_opened: u64,
+    /// Requests for a WebSocket that were refused: not for SIP, or from a page of another origin.
+    pub web_sockets_refused: u64,
+    /// Pings sent on silent WebSockets.
+    pub web_socket_pings: u64,
     /// Messages taken to be sent, answers to keep-alives included.
     pub sent: u64,
     /// Bytes sent, before encryption.
@@ -367,6 +373,9 @@ sum_fields! { StreamStats:
     received,
     received_bytes,
     pings,
+    web_sockets_opened,
+    web_sockets_refused,
+    web_socket_pings,
     sent,
     sent_bytes,
 }

@@ -46,6 +46,58 @@ fn the_connections_of_one_source_are_limited_and_its_oldest_ones_are_closed() {
 }
 
 #[test]
+fn websockets_that_bring_no_message_take_neither_places_nor_memory_of_others() {
+    let place = Place::new();
+    let limits = format!("[limits]\nconnections = 100\nconnections_per_source = 60\n{MEMORY}");
+    let server = place.server(&format!("{ACCOUNTS}[sip]\nws = \"127.0.0.1:0\"\n{limits}"));
+    let here = server.address("sip-ws");
+    // The request is never complete, or no message comes.
+    let half = &UPGRADE[..UPGRADE.len() - 2];
+    let held: Vec<_> = (0..80)
+        .map(|number| {
+            opened_at(
+                here,
+                2,
+                if number % 2 == 0 { half } else { UPGRADE }.as_bytes(),
+            )
+        })
+        .collect();
+    server.wait_for("/network/streams/displaced_source", |count| count == 20);
+    bystander::is_served(&server, 4, "user1");
+    drop(held);
+    // A message in fragments whose last one never comes.
+    let mut bytes = UPGRADE.as_bytes().to_vec();
+    for number in 0..60 {
+        let kind = if number == 0 { 1 } else { 0 };
+        bytes.extend([kind, 0xfe, 0x03, 0xe8, 0, 0, 0, 0]);
+        bytes.extend([b'x'; 1000]);
+    }
+    let bringing: Vec<_> = (0..55).map(|_| opened_at(here, 5, &bytes)).collect();
+    server.wait_for("/network/streams/closed_source_memory", |closed| closed > 0);
+    server.wait_for_log("limits.connection_memory_per_source_kib");
+    is_answered(&server, 6);
+    bystander::is_served(&server, 4, "user2");
+    drop(bringing);
+}
+
+#[test]
+fn a_websocket_that_pings_and_reads_nothing_gets_no_more_than_the_kernel_keeps() {
+    let place = Place::new();
+    let server = place.server(&format!("{ACCOUNTS}[sip]\nws = \"127.0.0.1:0\"\n"));
+    let mut greedy = opened_at(server.address("sip-ws"), 2, UPGRADE.as_bytes());
+    let mut ping = vec![0x89, 0xfd, 0, 0, 0, 0];
+    ping.extend([b'x'; 125]);
+    let pings = ping.repeat(1000);
+    for _ in 0..200 {
+        greedy.write_all(&pings).expect("pings are read");
+    }
+    server.wait_for("/network/streams/pings", |count| count == 200_000);
+    let most = server.stat("/network/streams/sent_bytes");
+    assert!(most < 16 << 20, "{most} bytes");
+    bystander::is_served(&server, 4, "user1");
+}
+
+#[test]
 fn a_client_that_reads_no_answers_is_closed() {
     let place = Place::new();
     let server = place.server(ACCOUNTS);
@@ -69,18 +121,22 @@ fn is_answered(server: &ServerProcess, host: u8) {
 }
 
 fn opened(server: &ServerProcess, host: u8, message: &str) -> TcpStream {
+    opened_at(server.tcp, host, message.as_bytes())
+}
+
+fn opened_at(server: SocketAddr, host: u8, bytes: &[u8]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let address = SocketAddr::from(([127, 0, 0, host], 0));
     socket
         .bind(&address.into())
         .expect("an address of loopback");
-    socket.connect(&server.tcp.into()).expect("a server");
+    socket.connect(&server.into()).expect("a server");
     let mut stream = TcpStream::from(socket);
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
         .expect("a time");
     // The server may have closed it already.
-    let _ = stream.write_all(message.as_bytes());
+    let _ = stream.write_all(bytes);
     stream
 }
 
@@ -99,4 +155,7 @@ fn incomplete(len: usize) -> String {
     head + &body
 }
 
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Protocol: sip\r\n\r\n";
 const MEMORY: &str = "connection_memory_mib = 8\nconnection_memory_per_source_kib = 2048\n";

@@ -25,6 +25,7 @@ impl Ear {
             Heard::Message(message) => self.messages.push(message),
             Heard::Ping => self.pings += 1,
             Heard::Broken(bytes, error) => self.broken = Some((bytes, error)),
+            Heard::Frame(event) => panic!("no WebSocket: {event:?}"),
         }
     }
 }

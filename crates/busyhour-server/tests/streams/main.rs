@@ -6,11 +6,14 @@ mod client;
 #[path = "../support/exchange.rs"]
 mod exchange;
 mod greedy;
+mod calls;
 mod connection;
 mod flows;
+mod frames;
 mod server;
 mod sockets;
 mod site;
 mod peers;
 mod outgoing;
 mod tls;
+mod web_socket;

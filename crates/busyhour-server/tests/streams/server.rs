@@ -129,6 +129,7 @@ impl World {
             Heard::Message(message) => server.message(flow, &message),
             Heard::Ping => panic!("no such message was sent"),
             Heard::Broken(bytes, error) => server.broken_stream(flow, &bytes, error),
+            Heard::Frame(event) => panic!("no WebSocket: {event:?}"),
         });
         filled.unwrap();
     }

@@ -96,6 +96,11 @@ impl Site {
 
     /// A client over TLS that shows this certificate, or none.
     pub fn connect(&self, own: Option<&Made>) -> Connection {
+        self.connect_at(self.address(Transport::Tls), own)
+    }
+
+    /// The same at this address.
+    pub fn connect_at(&self, address: SocketAddr, own: Option<&Made>) -> Connection {
         let mut roots = RootCertStore::empty();
         roots.add(self.made.cert.der().clone()).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -112,7 +117,6 @@ impl Site {
         };
         let name = "localhost".try_into().unwrap();
         let session = ClientConnection::new(Arc::new(config.unwrap()), name).unwrap();
-        let address = self.address(Transport::Tls);
         Client::over(StreamOwned::new(session, connect(address)))
     }
 

@@ -141,6 +141,11 @@ impl ServerProcess {
         }
     }
 
+    /// The address that it serves under this name in its `ready` line, such as `sip-ws`.
+    pub fn address(&self, name: &str) -> SocketAddr {
+        address(self.said.last().expect("a line"), name)
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -58,6 +58,7 @@ const MAKE: &str = "
             WHEN path <> '' THEN ''
             WHEN local LIKE 'tcp/%' THEN 'sip:' || remote || ';transport=tcp'
             WHEN local LIKE 'tls/%' THEN 'sip:' || remote || ';transport=tls'
+            WHEN local LIKE 'ws%/%' THEN 'sip:' || remote || ';transport=ws'
             ELSE 'sip:' || remote
         END AS received,
         path,

@@ -209,11 +209,11 @@ impl RouteToken {
             remote,
             connection,
         } = self.party.flow;
-        let transport = TRANSPORTS
+        let place = TRANSPORTS
             .iter()
-            .position(|it| *it == transport)
+            .position(|it| *it == transport.beneath())
             .unwrap_or(0);
-        bytes.push(VERSION << 5 | key_number << 3 | (self.role as u8) << 2 | transport as u8);
+        bytes.push(VERSION << 5 | key_number << 3 | (self.role as u8) << 2 | place as u8);
         let scopes = [local, remote].map(scope);
         let device = self.party.device.as_deref();
         let (is_sip, rest) = match device.and_then(|device| device.strip_prefix(SIP)) {
@@ -228,6 +228,7 @@ impl RouteToken {
             (DEVICE, device.is_some()),
             (DEVICE_SIP, is_sip),
             (PEER, device.is_none() && self.party.peer.is_some()),
+            (WEB_SOCKET, transport.is_web_socket()),
         ];
         bytes.push(
             flags
@@ -253,6 +254,7 @@ impl RouteToken {
     fn take(payload: &[u8]) -> Option<Self> {
         let ([first, flags], mut rest) = payload.split_first_chunk::<2>()?;
         let has = |flag: u8| flags & flag != 0;
+        let beneath = *TRANSPORTS.get(usize::from(first & 3))?;
         let mut local = take_address(&mut rest, has(LOCAL_V6))?;
         let mut remote = take_address(&mut rest, has(REMOTE_V6))?;
         let connection = match has(CONNECTION) {
@@ -272,7 +274,10 @@ impl RouteToken {
         let peer = (device.is_none() && has(PEER)).then(|| Name::new(text));
         let role = Role::ALL[usize::from(first >> 2 & 1)];
         let flow = Flow {
-            transport: *TRANSPORTS.get(usize::from(first & 3))?,
+            transport: match has(WEB_SOCKET) {
+                true => beneath.with_web_socket(),
+                false => beneath,
+            },
             local,
             remote,
             connection,
@@ -335,3 +340,4 @@ const SCOPES: u8 = 8;
 const DEVICE: u8 = 16;
 const DEVICE_SIP: u8 = 32;
 const PEER: u8 = 64;
+const WEB_SOCKET: u8 = 128;

@@ -1,4 +1,7 @@
-use super::StreamPolicy;
+use super::{
+    StreamPolicy,
+    web_socket::{FrameEvent, FrameReader},
+};
 use busyhour::{
     buffer::{Buffer, BufferMut, BufferPool, Error},
     clock::Instant,
@@ -21,14 +24,14 @@ use std::{ops::Range, time::Duration};
 /// connection.filled(bytes.len(), &buffers, Instant::ZERO, &mut |heard| match heard {
 ///     Heard::Message(message) => messages.push(message),
 ///     Heard::Ping => {} // answered with a line end
-///     Heard::Broken(..) => unreachable!(),
+///     Heard::Broken(..) | Heard::Frame(_) => unreachable!(),
 /// })?;
 /// assert_eq!(&*messages[0], b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n");
 /// # Ok::<(), busyhour::buffer::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Connection {
-    framer: StreamFramer,
+    framing: Framing,
     /// The buffer for received bytes; `None` while no message is incomplete, so that an
     /// idle connection holds no memory.
     room: Option<BufferMut>,
@@ -40,6 +43,21 @@ pub struct Connection {
     /// Since when the connection is silent, between two messages.
     idle_since: Instant,
     phase: Phase,
+    /// A whole message came, or need not come.
+    has_message: bool,
+    /// After how long a silence this side pings, and how long it waits for what comes then; only
+    /// on WebSockets.
+    ping: Option<(Duration, Duration)>,
+    is_pinged: bool,
+}
+
+/// How messages follow each other.
+#[derive(Debug)]
+enum Framing {
+    /// By their Content-Length.
+    Length(StreamFramer),
+    /// In the frames of a WebSocket.
+    WebSocket(FrameReader),
 }
 
 /// What came in.
@@ -51,6 +69,8 @@ pub enum Heard {
     Ping,
     /// Bytes that are not a message, and why. Nothing more is read.
     Broken(Buffer, ParseError),
+    /// What a WebSocket brought beside messages.
+    Frame(FrameEvent),
 }
 
 /// Why a connection has to end when its deadline has passed.
@@ -84,7 +104,7 @@ impl Connection {
     /// One that was opened at `now`.
     pub fn new(policy: &StreamPolicy, now: Instant) -> Self {
         Self {
-            framer: StreamFramer::new(Limits::default()),
+            framing: Framing::Length(StreamFramer::new(Limits::default())),
             room: None,
             filled: 0,
             idle: policy.idle,
@@ -92,6 +112,19 @@ impl Connection {
             deadline: now + policy.stalled,
             idle_since: now,
             phase: Phase::New,
+            has_message: false,
+            ping: None,
+            is_pinged: false,
+        }
+    }
+
+    /// One for a WebSocket, which begins with the request that opens it.
+    pub fn web_socket(policy: &StreamPolicy, now: Instant) -> Self {
+        let reader = FrameReader::new(policy.web_socket_origins.clone());
+        Self {
+            framing: Framing::WebSocket(reader),
+            ping: policy.web_socket_ping.map(|ping| (ping, policy.unanswered)),
+            ..Self::new(policy, now)
         }
     }
 
@@ -107,6 +140,7 @@ impl Connection {
         Self {
             deadline: now + policy.idle,
             phase: Phase::Between,
+            has_message: true,
             ..Self::new(policy, now)
         }
     }
@@ -121,7 +155,11 @@ impl Connection {
         if self.filled == len {
             // The room grows as bytes come: a client cannot get memory by an
             // announcement alone.
-            let announced = self.framer.message_bytes().unwrap_or(usize::MAX);
+            let announced = match &self.framing {
+                Framing::Length(framer) => framer.message_bytes(),
+                Framing::WebSocket(reader) => reader.wanted_bytes(self.bytes()),
+            };
+            let announced = announced.unwrap_or(usize::MAX);
             self.grow((2 * len).min(announced).max(ROOM_LEN), buffers)?;
         }
         let room = self.room.as_deref_mut().unwrap_or_default();
@@ -144,6 +182,7 @@ impl Connection {
             return Ok(());
         }
         self.filled += count;
+        self.is_pinged = false;
         let found = self.find(heard);
         self.schedule(&found, now);
         self.hand_on(found, buffers, heard)
@@ -173,9 +212,30 @@ impl Connection {
         asked
     }
 
-    /// When it has to end, unless more comes before.
+    /// When it has to end, or [wants a ping](Self::wants_ping), unless more comes before.
     pub fn deadline(&self) -> Instant {
-        self.deadline
+        match (self.phase, self.ping) {
+            (Phase::Between, Some((silence, answer))) => {
+                let waits = if self.is_pinged {
+                    answer
+                } else {
+                    Duration::ZERO
+                };
+                self.deadline.min(self.idle_since + silence + waits)
+            }
+            _ => self.deadline,
+        }
+    }
+
+    /// Whether a ping is to be sent now; the connection has to end if nothing comes for some time
+    /// after it. A browser answers a ping by itself, and its page has no other means to keep the
+    /// ways through NAT and proxies open.
+    pub fn wants_ping(&mut self, now: Instant) -> bool {
+        let is_due = |(silence, _)| now >= self.idle_since + silence;
+        let wants =
+            self.phase == Phase::Between && !self.is_pinged && self.ping.is_some_and(is_due);
+        self.is_pinged |= wants;
+        wants
     }
 
     /// As [`deadline`](Self::deadline), for a client that was told to send something at
@@ -196,8 +256,8 @@ impl Connection {
     /// ```
     pub fn deadline_within(&self, silence_max: Duration) -> Instant {
         match self.phase {
-            Phase::Between => self.deadline.min(self.idle_since + silence_max),
-            _ => self.deadline,
+            Phase::Between => self.deadline().min(self.idle_since + silence_max),
+            _ => self.deadline(),
         }
     }
 
@@ -228,8 +288,44 @@ impl Connection {
 
     /// Finds the messages in the room, and reports keep-alives.
     fn find(&mut self, heard: &mut dyn FnMut(Heard)) -> Found {
+        match self.framing {
+            Framing::Length(framer) => self.find_by_length(framer, heard),
+            Framing::WebSocket(_) => self.find_in_frames(heard),
+        }
+    }
+
+    fn find_in_frames(&mut self, heard: &mut dyn FnMut(Heard)) -> Found {
+        let room = self.room.as_deref_mut().unwrap_or_default();
+        let room = room.get_mut(..self.filled).unwrap_or_default();
+        let Framing::WebSocket(reader) = &mut self.framing else {
+            return Found::default();
+        };
+        let mut frames = reader.read(room, &mut |event| heard(Heard::Frame(event)));
+        // A message of line ends is a keep-alive here, too (RFC 7118 §6).
+        frames.messages.retain(|place| {
+            let message = room.get(place.clone()).unwrap_or_default();
+            let is_message = message.iter().any(|byte| !b"\r\n".contains(byte));
+            if message == PING {
+                heard(Heard::Ping);
+            }
+            is_message
+        });
+        self.filled = frames.filled;
+        Found {
+            messages: frames.messages,
+            error: None,
+            end: frames.end,
+            over: match (frames.is_over, frames.is_closed) {
+                (true, true) => Some(Phase::Ended),
+                (true, false) => Some(Phase::Broken),
+                (false, _) => None,
+            },
+            is_within: reader.is_within(room.get(frames.end..frames.filled).unwrap_or_default()),
+        }
+    }
+
+    fn find_by_length(&mut self, mut framer: StreamFramer, heard: &mut dyn FnMut(Heard)) -> Found {
         let mut found = Found::default();
-        let mut framer = self.framer;
         loop {
             let rest = self.bytes().get(found.end..).unwrap_or_default();
             match framer.next(rest) {
@@ -246,30 +342,32 @@ impl Connection {
                 }
                 Err(error) => {
                     found.error = Some(error);
+                    found.over = Some(Phase::Broken);
                     break;
                 }
             }
         }
-        self.framer = framer;
+        self.framing = Framing::Length(framer);
+        let rest = self.bytes().get(found.end..).unwrap_or_default();
+        // Line ends between messages are no beginning of one (RFC 3261 §7.5).
+        found.is_within = rest.iter().any(|byte| !b"\r\n".contains(byte));
         found
     }
 
     fn schedule(&mut self, found: &Found, now: Instant) {
         let is_whole = !found.messages.is_empty();
+        self.has_message |= is_whole;
         let was = self.phase;
-        let rest = self.bytes().get(found.end..).unwrap_or_default();
-        // Line ends between messages are no beginning of one (RFC 3261 §7.5).
-        let has_begun = rest.iter().any(|byte| !b"\r\n".contains(byte));
-        self.phase = match (found.error.is_some(), has_begun) {
-            (true, _) => Phase::Broken,
-            (false, true) => Phase::Within,
-            (false, false) if is_whole || was != Phase::New => Phase::Between,
-            (false, false) => Phase::New,
+        self.phase = match (found.over, found.is_within) {
+            (Some(over), _) => over,
+            (None, true) => Phase::Within,
+            (None, false) if self.has_message => Phase::Between,
+            (None, false) => Phase::New,
         };
         // A client that sends a byte now and then does not extend its time.
         let goes_on = self.phase == was && !is_whole && was != Phase::Between;
-        let from_new = was == Phase::New && self.phase == Phase::Within && !is_whole;
-        if goes_on || from_new {
+        let is_first = matches!(self.phase, Phase::New | Phase::Within) && !self.has_message;
+        if goes_on || is_first {
             return;
         }
         self.idle_since = now;
@@ -290,6 +388,9 @@ impl Connection {
             return Ok(());
         };
         let filled = std::mem::take(&mut self.filled);
+        if found.over.is_some() && found.messages.is_empty() && found.error.is_none() {
+            return Ok(());
+        }
         if found.messages.is_empty() && found.error.is_none() {
             self.filled = filled - found.end;
             if self.filled > 0 {
@@ -306,7 +407,7 @@ impl Connection {
         let rest = room.slice(found.end..);
         match found.error {
             Some(error) => heard(Heard::Broken(rest, error)),
-            None if rest.is_empty() => {}
+            None if rest.is_empty() || found.over.is_some() => {}
             None => self.keep(&rest, buffers)?,
         }
         Ok(())
@@ -332,9 +433,15 @@ struct Found {
     error: Option<ParseError>,
     /// Where what is not complete begins.
     end: usize,
+    /// Nothing more is to be read, and how the connection goes on.
+    over: Option<Phase>,
+    /// A message has begun and is not complete.
+    is_within: bool,
 }
 
 /// An answer waits for a commit at most, and that is short or fails.
 const ANSWERING: Duration = Duration::from_secs(2);
+/// What a client sends to be answered with a line end (RFC 5626 §3.5.1).
+const PING: &[u8] = b"\r\n\r\n";
 /// Room for nearly every message, as in a datagram's slot.
 const ROOM_LEN: usize = 2048;

@@ -1,4 +1,5 @@
-//! SIP over connections: TCP, and TLS on top of it (RFC 3261 §18).
+//! SIP over connections: TCP, TLS on top of it (RFC 3261 §18), and WebSockets on top of either
+//! (RFC 7118, [`web_socket`]).
 //!
 //! **Roles.** [`Connection`] is the receiving half of one connection as a pure state
 //! machine: bytes and time in, messages and a deadline out. It finds messages by their
@@ -94,8 +95,10 @@ mod policy;
 mod sources;
 mod streams;
 mod tls;
+mod web_socket;
 
 pub use connection::{Connection, Ending, Heard};
 pub use policy::{StreamOptions, StreamPolicy};
 pub use streams::{StreamMessage, Streams};
 pub use tls::{Authorities, Certificate, CertificateError};
+pub use web_socket::{CloseCode, FrameEvent, NotOrigins, Origins};

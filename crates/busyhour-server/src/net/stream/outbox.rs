@@ -1,4 +1,4 @@
-use super::StreamPolicy;
+use super::{StreamPolicy, web_socket::FrameHead};
 use busyhour::buffer::Buffer;
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use std::{
 /// over all connections is bounded too.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    waiting: VecDeque<Buffer>,
+    waiting: VecDeque<QueuedMessage>,
     /// Bytes of the first that have left.
     gone: usize,
     /// What the messages cost while they wait.
@@ -25,6 +25,13 @@ pub(super) struct Outbox {
     /// The same of all connections.
     all: Arc<AtomicUsize>,
     all_max: usize,
+}
+
+/// What waits: a message behind the head of its frame, if it has one, or such a head alone.
+#[derive(Debug)]
+pub(super) struct QueuedMessage {
+    head: FrameHead,
+    message: Option<Buffer>,
 }
 
 /// How much of the room a message may take.
@@ -65,8 +72,9 @@ impl Outbox {
     /// `false`, and nothing is taken, when it would not fit. Where nothing waits
     /// it does: the kernel may take it at once, whatever waits elsewhere. If the
     /// kernel does not, [`is_over`](Self::is_over) tells.
-    pub(super) fn push(&mut self, message: Buffer, room: RoomShare) -> bool {
-        let cost = cost_bytes(&message);
+    pub(super) fn push(&mut self, message: impl Into<QueuedMessage>, room: RoomShare) -> bool {
+        let message = message.into();
+        let cost = message.cost_bytes();
         let fits = |sum: usize, max: usize| self.is_empty() || sum <= max;
         if !fits(
             self.cost_bytes + cost,
@@ -107,13 +115,15 @@ impl Outbox {
     /// The first pieces, for one system call.
     pub(super) fn pieces(&self) -> Vec<IoSlice<'_>> {
         let mut gone = self.gone;
-        let pieces = self.waiting.iter().take(PIECES_MAX);
-        let rest = pieces.map(|message| {
-            let rest = message.get(gone..).unwrap_or_default();
-            gone = 0;
-            IoSlice::new(rest)
+        let parts = self.waiting.iter().take(PIECES_MAX);
+        let parts = parts.flat_map(|it| [it.head.bytes(), it.body()]);
+        let rest = parts.map(|part| {
+            let rest = part.get(gone..).unwrap_or_default();
+            gone = gone.saturating_sub(part.len());
+            rest
         });
-        rest.collect()
+        let rest = rest.filter(|rest| !rest.is_empty());
+        rest.map(IoSlice::new).collect()
     }
 
     /// Removes the first `count` bytes, which have been sent.
@@ -121,7 +131,7 @@ impl Outbox {
         self.gone += count;
         while let Some(first) = self.waiting.front().filter(|one| one.len() <= self.gone) {
             self.gone -= first.len();
-            let cost = cost_bytes(first);
+            let cost = first.cost_bytes();
             self.cost_bytes -= cost;
             self.left(cost);
             self.waiting.pop_front();
@@ -159,9 +169,44 @@ impl Drop for Outbox {
     }
 }
 
-/// A small message holds a block of the pool, and a place in the queue.
-fn cost_bytes(message: &Buffer) -> usize {
-    message.len() + KEEPING_BYTES
+impl QueuedMessage {
+    /// A message in its frame.
+    pub(super) fn framed(head: FrameHead, message: Buffer) -> Self {
+        Self {
+            head,
+            message: Some(message),
+        }
+    }
+
+    fn body(&self) -> &[u8] {
+        self.message.as_deref().unwrap_or_default()
+    }
+
+    fn len(&self) -> usize {
+        self.head.bytes().len() + self.body().len()
+    }
+
+    /// A small message holds a block of the pool, and a place in the queue.
+    fn cost_bytes(&self) -> usize {
+        self.len() + KEEPING_BYTES
+    }
+}
+
+impl From<Buffer> for QueuedMessage {
+    /// As it is.
+    fn from(message: Buffer) -> Self {
+        Self::framed(FrameHead::default(), message)
+    }
+}
+
+impl From<FrameHead> for QueuedMessage {
+    /// A frame without a body.
+    fn from(head: FrameHead) -> Self {
+        Self {
+            head,
+            message: None,
+        }
+    }
 }
 
 const KEEPING_BYTES: usize = 96;
@@ -263,7 +308,7 @@ mod tests {
                 ..StreamPolicy::default()
             };
             let mut outbox = Outbox::new(&policy, Arc::default(), Arc::default());
-            let room = (mebibytes << 20) / cost_bytes(&message);
+            let room = (mebibytes << 20) / QueuedMessage::from(message.clone()).cost_bytes();
             let taken =
                 (0..2 * room).take_while(|_| outbox.push(message.clone(), RoomShare::Whole));
             assert_eq!(taken.count(), room);

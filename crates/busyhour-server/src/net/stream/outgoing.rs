@@ -65,6 +65,9 @@ impl OutgoingConnections {
 
     /// See [`Network::connect`](crate::server::Network::connect).
     pub(super) fn connect(&self, flow: Flow, shared: &EngineShared) -> Result<Flow, SendError> {
+        if flow.transport.is_web_socket() {
+            return Err(SendError::FlowFailed);
+        }
         let destination = (flow.transport, flow.remote);
         let now = Instant::now();
         let mut table = lock(&self.table);
@@ -155,7 +158,7 @@ impl OutgoingConnections {
     fn make(&self, flow: Flow, shared: &EngineShared) -> io::Result<Arc<Peer>> {
         let tls = match flow.transport {
             Transport::Tls => Some(self.session(flow.remote, shared)?),
-            Transport::Udp | Transport::Tcp => None,
+            _ => None,
         };
         let socket = begin(flow)?;
         watch_over(&socket, &shared.policy)?;

@@ -1,8 +1,9 @@
 use super::{
     counters::ConnectionCounters,
     memory::Class,
-    outbox::{Outbox, RoomShare},
+    outbox::{Outbox, QueuedMessage, RoomShare},
     tls::Authorities,
+    web_socket::{CloseCode, FrameHead},
 };
 use crate::{
     net::stats::add,
@@ -223,7 +224,7 @@ impl Peer {
         if channel.is_closed || channel.ends {
             return Err(SendError::FlowFailed);
         }
-        if !channel.outbox.push(message, room) {
+        if !channel.outbox.push(self.framed(message), room) {
             return Err(SendError::Full);
         }
         add(&self.counters.sent, 1);
@@ -235,14 +236,53 @@ impl Peer {
         Ok(())
     }
 
+    /// In a frame, where messages have one.
+    fn framed(&self, message: Buffer) -> QueuedMessage {
+        match self.flow.transport.is_web_socket() {
+            true => QueuedMessage::framed(FrameHead::message(&message), message),
+            false => message.into(),
+        }
+    }
+
     /// Answers a ping, unless something waits to be sent anyway: a client that pings
     /// and does not read gets no more answers than fit into the kernel.
     pub(super) fn answer_ping(&self, pong: Buffer) {
+        self.send_unless_busy(self.framed(pong));
+    }
+
+    /// The same for the ping of a WebSocket, and to ping its other side.
+    pub(super) fn send_frame(&self, head: FrameHead, body: Option<Buffer>) {
+        self.send_unless_busy(match body {
+            Some(body) => QueuedMessage::framed(head, body),
+            None => head.into(),
+        });
+    }
+
+    /// Sends the answer to the request of a WebSocket, which has no frame.
+    pub(super) fn send_bare(&self, answer: Buffer) {
+        self.send_unless_busy(answer.into());
+    }
+
+    fn send_unless_busy(&self, outgoing: QueuedMessage) {
         let mut channel = self.channel();
         let may_send = !channel.is_closed && !channel.ends && channel.outbox.is_empty();
-        if may_send && channel.outbox.push(pong, RoomShare::Half) {
+        if may_send && channel.outbox.push(outgoing, RoomShare::Half) {
             self.flush(&mut channel);
         }
+    }
+
+    /// Says behind all that waits why a WebSocket is closed. Nothing else follows.
+    pub(super) fn say_close(&self, code: CloseCode) {
+        let mut channel = self.channel();
+        let may_send = !channel.is_closed && !channel.ends;
+        if may_send
+            && channel
+                .outbox
+                .push(FrameHead::close(code), RoomShare::Whole)
+        {
+            self.flush(&mut channel);
+        }
+        channel.ends = true;
     }
 
     /// There may be room again, or the other side has taken the connection.

@@ -1,4 +1,4 @@
-use super::{Authorities, Certificate};
+use super::{Authorities, Certificate, Origins};
 use crate::server::TlsTarget;
 use std::{net::SocketAddr, time::Duration};
 
@@ -48,6 +48,11 @@ pub struct StreamPolicy {
     /// Bytes of it that incomplete messages of one source may hold; half of that
     /// for those of its connections over which nothing was accepted.
     pub memory_per_source_bytes_max: usize,
+    /// The pages that may open WebSockets.
+    pub web_socket_origins: Origins,
+    /// After how long a silence a WebSocket is pinged; `None` never. If nothing comes for
+    /// [`unanswered`](Self::unanswered) after that, it is closed.
+    pub web_socket_ping: Option<Duration>,
 }
 
 /// Which addresses to serve, and how.
@@ -57,6 +62,10 @@ pub struct StreamOptions {
     pub tcp: Vec<SocketAddr>,
     /// Addresses for TLS; port 0 takes a free one.
     pub tls: Vec<SocketAddr>,
+    /// Addresses for WebSockets over TCP; port 0 takes a free one.
+    pub ws: Vec<SocketAddr>,
+    /// Addresses for WebSockets over TLS; port 0 takes a free one.
+    pub wss: Vec<SocketAddr>,
     /// The certificate for TLS; without it no peer can connect over TLS.
     pub certificate: Option<Certificate>,
     /// Who vouches for the certificates of others; nobody without them.
@@ -89,6 +98,8 @@ impl Default for StreamPolicy {
             outboxes_per_source_bytes_max: 8 << 20,
             memory_bytes_max: 128 << 20,
             memory_per_source_bytes_max: 12 << 20,
+            web_socket_origins: Origins::default(),
+            web_socket_ping: Some(Duration::from_secs(30)),
         }
     }
 }

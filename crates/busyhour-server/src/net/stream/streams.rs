@@ -62,7 +62,9 @@ impl Streams {
     pub fn bind(options: StreamOptions) -> Result<Self, BindError> {
         let tcp = options.tcp.iter().map(|address| (Transport::Tcp, *address));
         let tls = options.tls.iter().map(|address| (Transport::Tls, *address));
-        let listeners = tcp.chain(tls);
+        let ws = options.ws.iter().map(|address| (Transport::Ws, *address));
+        let wss = options.wss.iter().map(|address| (Transport::Wss, *address));
+        let listeners = tcp.chain(tls).chain(ws).chain(wss);
         let listeners: Vec<Listener> = listeners
             .map(|(transport, address)| Listener::bind(transport, address))
             .collect::<Result<_, _>>()?;

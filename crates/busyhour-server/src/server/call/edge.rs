@@ -7,7 +7,7 @@ use busyhour_proxy::{
     dialogs::{Party, Role, RouteToken, RouteTokens},
 };
 use busyhour_registrar::{Advertised, Domains};
-use busyhour_sip::{Flow, Host, Message, Scheme, SipUri, Transport, Uri, push_socket_address};
+use busyhour_sip::{Flow, Host, Message, Scheme, SipUri, Uri, push_socket_address};
 use std::{net::SocketAddr, sync::Arc};
 
 /// The proxy's side of messages; a clone is another handle on the same one.
@@ -214,7 +214,7 @@ fn is_private(message: &Message<'_>) -> bool {
 }
 
 fn is_tls(flow: Flow) -> bool {
-    flow.transport == Transport::Tls
+    flow.transport.is_encrypted()
 }
 
 /// Without and with TLS (RFC 3261 §19.1.2).

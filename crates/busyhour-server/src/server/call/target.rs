@@ -110,8 +110,7 @@ impl Located {
     ) {
         let contacts = bindings.iter().map(|binding| &binding.contact);
         let is_fit = |contact: &&Contact| {
-            is_sip(contact)
-                && (called.scheme != Scheme::Sips || contact.transport() == Transport::Tls)
+            is_sip(contact) && (called.scheme != Scheme::Sips || contact.transport().is_encrypted())
         };
         let found: Vec<_> = contacts.filter(is_fit).collect();
         if found.is_empty() {
@@ -205,7 +204,7 @@ pub(super) fn callable<'b>(
         return Err(Unavailable::OnlyIax2);
     }
     if uri.scheme == Scheme::Sips {
-        found.retain(|contact| contact.transport() == Transport::Tls);
+        found.retain(|contact| contact.transport().is_encrypted());
     }
     if found.is_empty() {
         return Err(Unavailable::NoTls);

@@ -345,7 +345,7 @@ fn ip_alone(text: &str) -> Option<IpAddr> {
 fn stream_address(transport: Transport, text: &str) -> Result<PeerAddress, NotPeerAddress> {
     let port = match transport {
         Transport::Tls => SIPS_PORT,
-        Transport::Udp | Transport::Tcp => SIP_PORT,
+        _ => SIP_PORT,
     };
     let address = match ip_alone(text) {
         Some(ip) => SocketAddr::new(ip, port),

@@ -353,7 +353,7 @@ impl Peers {
     fn connected(&self, flow: Flow) -> Option<Flow> {
         match flow.transport {
             Transport::Udp => Some(flow),
-            Transport::Tcp | Transport::Tls => self.responder.network().connect(flow).ok(),
+            _ => self.responder.network().connect(flow).ok(),
         }
     }
 

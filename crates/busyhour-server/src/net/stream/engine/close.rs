@@ -1,4 +1,4 @@
-use crate::net::stream::{Ending, counters::ConnectionCounters};
+use crate::net::stream::{CloseCode, Ending, counters::ConnectionCounters};
 use std::sync::atomic::AtomicU64;
 
 /// Why a connection ends.
@@ -18,6 +18,22 @@ pub(super) enum Close {
 }
 
 impl Close {
+    /// What the other side of a WebSocket is told.
+    pub(super) fn code(self) -> CloseCode {
+        match self {
+            Self::ByPeer => CloseCode::Normal,
+            Self::Failed | Self::Late(Ending::Broken) => CloseCode::Protocol,
+            Self::SourceMemory | Self::Late(Ending::Stalled) => CloseCode::Policy,
+            Self::Late(Ending::Idle | Ending::ByPeer) | Self::Handshake => CloseCode::GoingAway,
+            Self::NoBuffer
+            | Self::Displaced
+            | Self::DisplacedOfSource
+            | Self::DisplacedMemory
+            | Self::DisplacedHandshake
+            | Self::NoPlace => CloseCode::TryAgain,
+        }
+    }
+
     /// What counts it.
     pub(super) fn counter(self, counters: &ConnectionCounters) -> &AtomicU64 {
         match self {

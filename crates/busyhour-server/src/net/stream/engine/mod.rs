@@ -1,10 +1,11 @@
 mod close;
+mod hear;
 mod turns;
 
 pub(super) use turns::Turns;
 
 use super::{
-    Connection, Ending, Heard, StreamMessage, StreamPolicy,
+    Connection, Ending, StreamMessage, StreamPolicy,
     counters::ConnectionCounters,
     directory::ConnectionDirectory,
     listener::Listener,
@@ -15,6 +16,7 @@ use super::{
     peer::{Peer, is_passing},
     sources::Sources,
     tls::Identity,
+    web_socket::FrameHead,
 };
 use crate::net::stats::add;
 use busyhour::{
@@ -230,7 +232,7 @@ impl Engine {
     /// a handshake is served first, and is closed for them only after it has had time
     /// for its handshake.
     fn has_room_for_handshake(&self, index: usize) -> bool {
-        self.listeners[index].transport != Transport::Tls
+        !self.listeners[index].transport.is_encrypted()
             || self.handshakes.len() < self.shared.policy.handshakes_max
             || self.overdue_handshake().is_some()
     }
@@ -277,7 +279,7 @@ impl Engine {
         let policy = &self.shared.policy;
         let transport = self.listeners[index].transport;
         let handshakes = self.sources.handshakes(remote);
-        if transport == Transport::Tls && handshakes >= policy.handshakes_per_source_max {
+        if transport.is_encrypted() && handshakes >= policy.handshakes_per_source_max {
             return add(&counters.refused_handshakes, 1);
         }
         let connections_max = policy.connections_per_source_max;
@@ -287,7 +289,7 @@ impl Engine {
         let Some(tls) = self.session(transport) else {
             return add(&counters.refused_no_certificate, 1);
         };
-        if transport == Transport::Tls {
+        if transport.is_encrypted() {
             self.displace_handshake();
         }
         if self.connections.len() >= self.shared.policy.connections_max && !self.displace() {
@@ -334,10 +336,10 @@ impl Engine {
 
     /// The encryption of a new connection; `None` when there is no certificate for it.
     fn session(&self, transport: Transport) -> Option<Option<Box<TlsConnection>>> {
-        if transport != Transport::Tls {
+        if !transport.is_encrypted() {
             return Some(None);
         }
-        let session = ServerConnection::new(self.shared.identity.server()?);
+        let session = ServerConnection::new(self.shared.identity.server(transport)?);
         session.ok().map(|session| Some(Box::new(session.into())))
     }
 
@@ -370,7 +372,10 @@ impl Engine {
         let peer = Arc::new(peer);
         peer.watch()?;
         let now = self.clock.now();
-        let connection = Connection::new(policy, now);
+        let connection = match transport.is_web_socket() {
+            true => Connection::web_socket(policy, now),
+            false => Connection::new(policy, now),
+        };
         let handshake_until = shakes_hands.then_some(now + policy.handshake);
         let deadline = earliest(connection.deadline(), handshake_until);
         let timer = (deadline, self.deadlines.add(deadline, token));
@@ -523,7 +528,7 @@ impl Engine {
                 }
                 Err(_) => return Err(Close::Failed),
             }
-            if entry.peer.flow.transport == Transport::Tcp {
+            if !entry.peer.flow.transport.is_encrypted() {
                 break;
             }
         }
@@ -534,46 +539,6 @@ impl Engine {
         let stays = entry.connection.no_more_comes(self.clock.now());
         let stays = stays && entry.peer.stop_reading();
         stays.then_some(()).ok_or(Close::ByPeer)
-    }
-
-    fn hear(&self, entry: &mut ConnectionEntry, count: usize) -> Result<(), Close> {
-        let counters = &self.shared.counters;
-        add(&counters.received_bytes, count);
-        let ConnectionEntry {
-            peer,
-            connection,
-            is_sound,
-            ..
-        } = entry;
-        let (now, buffers) = (self.clock.now(), self.memory.buffers(peer.class()));
-        let heard = connection.filled(count, buffers, now, &mut |heard| match heard {
-            Heard::Message(message) => {
-                add(&counters.received, 1);
-                *is_sound = true;
-                self.hand_on(peer.flow, StreamMessage::Message(message));
-            }
-            Heard::Ping => {
-                add(&counters.pings, 1);
-                self.pong(peer);
-            }
-            Heard::Broken(bytes, error) => {
-                add(&counters.closed_broken, 1);
-                self.hand_on(peer.flow, StreamMessage::Broken(bytes, error));
-                peer.end();
-            }
-        });
-        heard.map_err(|_| Close::NoBuffer)
-    }
-
-    fn hand_on(&self, flow: Flow, arrival: StreamMessage) {
-        let deal = || (self.deliver)(flow, arrival);
-        self.shared.counters.panics.contain(flow, deal);
-    }
-
-    fn pong(&self, peer: &Peer) {
-        if let Some(pong) = &self.pong {
-            peer.answer_ping(pong.clone());
-        }
     }
 
     /// A later deadline does not change the timer: it fires too early once.
@@ -603,6 +568,10 @@ impl Engine {
         let Some(mut entry) = self.connections.remove(&token) else {
             return;
         };
+        if entry.connection.wants_ping(now) {
+            add(&self.shared.counters.web_socket_pings, 1);
+            entry.peer.send_frame(FrameHead::ping(), None);
+        }
         let deadline = entry.deadline();
         if deadline > now {
             // The client may be told in the meantime to send something more often.
@@ -626,6 +595,9 @@ impl Engine {
             add(&self.shared.counters.connect_failures, 1);
         }
         let peer = entry.peer.clone();
+        if peer.flow.transport.is_web_socket() {
+            peer.say_close(close.code());
+        }
         self.forget(entry);
         if peer.is_known() {
             self.hand_on(peer.flow, StreamMessage::Ended);

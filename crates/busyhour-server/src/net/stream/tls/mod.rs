@@ -7,6 +7,7 @@ mod subject;
 pub use authorities::Authorities;
 pub(super) use expected::session_with;
 
+use busyhour_sip::Transport;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -28,6 +29,8 @@ use std::{
 #[derive(Clone)]
 pub struct Certificate {
     server: Arc<ServerConfig>,
+    /// For browsers, which would ask their user for a certificate of his own.
+    browsers: Arc<ServerConfig>,
     own: Arc<CertifiedKey>,
 }
 
@@ -95,14 +98,19 @@ impl Certificate {
         let (chain, private) = (chain_of(CERTIFICATE, certificate)?, private_key(key)?);
         let own = CertifiedKey::from_der(chain, private, &provider).map_err(unusable)?;
         let own = Arc::new(own);
-        let versions = ServerConfig::builder_with_provider(Arc::new(provider))
-            .with_safe_default_protocol_versions();
-        let config = versions
-            .map_err(unusable)?
-            .with_client_cert_verifier(clients)
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(own.clone())));
+        let provider = Arc::new(provider);
+        let config_for = |clients| {
+            let versions = ServerConfig::builder_with_provider(provider.clone())
+                .with_safe_default_protocol_versions();
+            let config = versions
+                .map_err(unusable)?
+                .with_client_cert_verifier(clients)
+                .with_cert_resolver(Arc::new(SingleCertAndKey::from(own.clone())));
+            Ok(Arc::new(config))
+        };
         Ok(Self {
-            server: Arc::new(config),
+            server: config_for(clients)?,
+            browsers: config_for(WebPkiClientVerifier::no_client_auth())?,
             own,
         })
     }
@@ -195,8 +203,12 @@ impl Identity {
     }
 
     /// For a connection that comes in.
-    pub(super) fn server(&self) -> Option<Arc<ServerConfig>> {
-        self.read().0.as_ref().map(|it| it.server.clone())
+    pub(super) fn server(&self, transport: Transport) -> Option<Arc<ServerConfig>> {
+        let config = |it: &Certificate| match transport.is_web_socket() {
+            true => it.browsers.clone(),
+            false => it.server.clone(),
+        };
+        self.read().0.as_ref().map(config)
     }
 
     /// For one that goes out.
