@@ -424,6 +424,11 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         &["Changes", "Persistence", "DeviceContext", "Watchers"],
     ),
     part(
+        "Webhooks",
+        "webhook",
+        &["ServerClock", "Changes", "Persistence"],
+    ),
+    part(
         "WatcherContext",
         "watcher::watcher_context",
         &[

@@ -13,6 +13,8 @@ pub enum SettingKind {
     Mailbox,
     /// The devices of a hint, by its extension.
     Hint,
+    /// Where changes are posted to, by its name.
+    Webhook,
     /// A token for the HTTP interface, by its name.
     Token,
     /// State that the server needs from its earlier runs, under names of its own.
@@ -21,13 +23,20 @@ pub enum SettingKind {
 
 impl SettingKind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Mailbox, Self::Hint, Self::Token, Self::Server];
+    pub const ALL: [Self; 5] = [
+        Self::Mailbox,
+        Self::Hint,
+        Self::Webhook,
+        Self::Token,
+        Self::Server,
+    ];
 
     /// As it stands in a row.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mailbox => "mailbox",
             Self::Hint => "hint",
+            Self::Webhook => "webhook",
             Self::Token => "token",
             Self::Server => "server",
         }

@@ -14,6 +14,7 @@ mod digest;
 mod failure;
 mod token;
 mod trace;
+mod webhook;
 
 pub use check_config::CheckConfig;
 pub use device::DeviceCommand;
@@ -23,6 +24,7 @@ pub use serve::Serve;
 pub use show::Show;
 pub use token::MakeToken;
 pub use trace::TraceCommand;
+pub use webhook::WebhookCommand;
 
 use busyhour_storm::Storm;
 use clap::{Parser, Subcommand};
@@ -95,6 +97,7 @@ enum Command {
     Show(Show),
     Trace(TraceCommand),
     Token(MakeToken),
+    Webhook(WebhookCommand),
     Storm(Box<Storm>),
     Digest(Box<Digest>),
 }
@@ -108,6 +111,7 @@ impl Command {
             Self::Show(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Token(command) => command.run(),
+            Self::Webhook(command) => command.run(),
             Self::Digest(command) => command.run(),
             Self::Storm(command) => command
                 .run(&|report| crate::console::print(report))

@@ -78,6 +78,11 @@ impl RunningServer {
         self.ask("DELETE", path)
     }
 
+    /// As for [`get`](Self::get), without a body.
+    pub(super) fn post(&self, path: &str) -> Result<String, String> {
+        self.ask("POST", path)
+    }
+
     fn ask(&self, method: &str, path: &str) -> Result<String, String> {
         let answer = match self {
             Self::Socket(socket) => UnixStream::connect(socket).and_then(|stream| {

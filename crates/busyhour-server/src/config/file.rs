@@ -3,7 +3,7 @@ use super::{
     tables::{
         accounts,
         entry::{Reported, TableEntry},
-        hints, peers, tokens,
+        hints, peers, tokens, webhooks,
     },
 };
 use std::{collections::HashSet, ops::Range};
@@ -53,6 +53,7 @@ impl Reader<'_> {
                 "token" => self.tokens(value),
                 "hint" => self.hints(value),
                 "peer" => self.peers(value),
+                "webhook" => self.webhooks(value),
                 section if is_section(section) => self.section(section, value),
                 unknown => self.unknown("section", unknown, name.span(), &sections()),
             }
@@ -127,6 +128,14 @@ impl Reader<'_> {
             self.loaded.config.peers.push(peer);
             let origin = self.origin(span);
             self.loaded.peers.push(origin);
+        }
+    }
+
+    fn webhooks(&mut self, value: &Spanned<DeValue<'_>>) {
+        let mut names = HashSet::new();
+        let read = |entry: &mut TableEntry<'_>| webhooks::read(entry, &mut names);
+        for (_, webhook) in self.entries("webhook", webhooks::FIELDS, value, read) {
+            self.loaded.config.webhooks.push(webhook);
         }
     }
 
@@ -215,7 +224,14 @@ fn is_section(name: &str) -> bool {
 fn sections() -> Vec<&'static str> {
     let mut sections: Vec<_> = KEYS.iter().map(SettingKey::section).collect();
     sections.dedup();
-    sections.extend(["account", "account_range", "hint", "peer", "token"]);
+    sections.extend([
+        "account",
+        "account_range",
+        "hint",
+        "peer",
+        "token",
+        "webhook",
+    ]);
     sections
 }
 

@@ -45,7 +45,7 @@ pub use tables::http_client::HttpClientSettings;
 use crate::net::Origins;
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, PeerConfig,
-    ServerConfig,
+    ServerConfig, WebhookConfig,
 };
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
@@ -94,6 +94,8 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// Other servers and gateways that are trusted: each `[[peer]]`.
     pub peers: Vec<PeerConfig>,
+    /// Where changes are posted to: each `[[webhook]]`.
+    pub webhooks: Vec<(String, WebhookConfig)>,
     /// Extensions whose state combines the states of devices.
     pub hints: Vec<HintConfig>,
 }
@@ -474,6 +476,7 @@ impl Config {
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             peers: self.peers.clone(),
             hints: self.hints.clone(),
+            webhooks: self.webhooks.clone(),
             ..ServerConfig::default()
         }
     }

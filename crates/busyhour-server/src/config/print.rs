@@ -17,6 +17,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     tokens(&mut out, loaded);
     hints(&mut out, loaded);
     peers(&mut out, loaded);
+    webhooks(&mut out, loaded);
     out
 }
 
@@ -140,6 +141,44 @@ fn peers(out: &mut String, loaded: &Loaded) {
     }
 }
 
+/// The files with secrets are read once, and not shown.
+fn webhooks(out: &mut String, loaded: &Loaded) {
+    if loaded.config.webhooks.is_empty() {
+        out.push_str(NO_WEBHOOKS);
+    }
+    for (name, webhook) in &loaded.config.webhooks {
+        let entry = webhook.entry();
+        let list = |values: &[String]| {
+            let quoted: Vec<_> = values.iter().map(|value| quote(value)).collect();
+            quoted.join(", ")
+        };
+        let user = entry.user.as_deref();
+        let user = user.map_or(String::new(), |user| format!("user = {}\n", quote(user)));
+        let _ = write!(
+            out,
+            "\n[[webhook]]\nname = {}\nurl = {}\nkinds = [{}]\n{user}having = [{}]\nsnapshot = {}\n\
+             batch = {}\nbatch_milliseconds = {}\ntimeout_seconds = {}\ngive_up_seconds = {}\n",
+            quote(name),
+            quote(&entry.url),
+            list(&entry.kinds),
+            list(&entry.having),
+            entry.snapshot,
+            entry.batch,
+            entry.batch_milliseconds,
+            entry.timeout_seconds,
+            entry.give_up_seconds,
+        );
+        for (field, is_given) in [
+            ("secret_file", entry.secret.is_some()),
+            ("authorization_file", entry.authorization.is_some()),
+        ] {
+            if is_given {
+                let _ = writeln!(out, "# {field} = (not shown)");
+            }
+        }
+    }
+}
+
 const HEAD: &str = "\
 # The configuration of `busyhour serve`. The comment after each value says where the value comes from.
 ";
@@ -194,6 +233,23 @@ const NO_PEERS: &str = "
 # probe_seconds = 30             # how often each address is sent OPTIONS; 0 is never
 # failover_seconds = 4           # after so much silence the next address is tried
 # share_percent = 50             # its part of calls, their memory, and publications
+";
+const NO_WEBHOOKS: &str = "
+# URLs that changes are posted to:
+#
+# [[webhook]]
+# name = \"crm\"
+# url = \"https://crm.example.net/hooks\"
+# kinds = [\"call\", \"registration\"]  # also device, mailbox, hint; without it, all of them
+# user = \"alice\"                    # only what is about this user
+# having = [\"line=ringing\"]         # and has these elements
+# snapshot = false                   # whether the last values are posted first, and again after a loss
+# secret_file = \"/etc/busyhour/crm.secret\"  # the key of the signature, 16 characters or more
+# authorization_file = \"...\"        # a file with the value of the header Authorization
+# batch = 100                        # events in one request at most
+# batch_milliseconds = 50            # how long the first of them waits for others
+# timeout_seconds = 10               # how long a request may take
+# give_up_seconds = 86400            # how long it is tried
 ";
 const MASKED: &str = "password = \"(not shown)\"";
 

@@ -42,6 +42,7 @@ use super::{
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
     watcher::{watcher_context::WatcherContext, watchers::Watchers},
+    webhook::webhooks::Webhooks,
 };
 use busyhour::{bus::Name, runtime::Runtime};
 use busyhour_proxy::{Policy, dialogs::DialogPolicy};
@@ -195,6 +196,13 @@ pub(super) fn assemble(
         policy: config.watch.clone(),
         advertised: config.advertised.clone(),
     });
+    let webhooks = Webhooks::new(
+        &runtime,
+        config.http.clone(),
+        changes.clone(),
+        clock.clone(),
+        persistence.clone(),
+    );
     let admission = Admission::new(
         authenticator,
         config.domains(),
@@ -231,6 +239,7 @@ pub(super) fn assemble(
         watchers,
         hints,
         watching,
+        webhooks,
     })
 }
 

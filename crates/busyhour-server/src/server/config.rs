@@ -1,6 +1,8 @@
 //! The settings of the server, checked and typed.
 
-use super::{Accounts, HintConfig, HttpClient, NoAccounts, NoHttpClient, PeerConfig};
+use super::{
+    Accounts, HintConfig, HttpClient, NoAccounts, NoHttpClient, PeerConfig, WebhookConfig,
+};
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
 use busyhour_sip::auth::Algorithm;
@@ -52,6 +54,8 @@ pub struct ServerConfig {
     pub peers: Vec<PeerConfig>,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
+    /// Where changes are posted to, by name.
+    pub webhooks: Vec<(String, WebhookConfig)>,
     /// Bounds of every table.
     pub limits: Limits,
 }
@@ -80,6 +84,7 @@ impl Default for ServerConfig {
             capture: CaptureConfig::default(),
             peers: Vec::new(),
             hints: Vec::new(),
+            webhooks: Vec::new(),
             limits: Limits::default(),
         }
     }

@@ -18,6 +18,7 @@ use super::{
     sip::responder::Responder,
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     watcher::{watcher_context::WatcherContext, watchers::Watchers},
+    webhook::webhooks::Webhooks,
 };
 use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::Domains;
@@ -50,6 +51,7 @@ pub(super) struct Core {
     pub(super) watchers: Arc<Watchers>,
     pub(super) hints: Arc<Hints>,
     pub(super) watching: Arc<WatcherContext>,
+    pub(super) webhooks: Webhooks,
     /// Logs while it is here.
     pub(super) _queue_alert_log: QueueAlertLog,
     /// As they were in the store at the start.

@@ -43,6 +43,7 @@ mod call;
 mod capture;
 mod change;
 mod watcher;
+mod webhook;
 mod settings;
 mod load;
 mod stats;
@@ -83,6 +84,10 @@ pub use stats::{
     CallOutcomeStats, CallRecordStats, CallStats, CaptureStats, ChangeStats, HintStats,
     HistogramBucket, HistogramStats, HttpStats, MailboxStats, PublishStats, QueueKindStats,
     RegistrarStats, ServerStats, TrafficStats, WatchStats,
+};
+pub use webhook::{
+    WebhookConfig, WebhookEntry, WebhookMistake, WebhookRefusal, WebhookSecret, WebhookStats,
+    WebhookTestResult, WebhookView,
 };
 
 use self::core::Core;
@@ -372,6 +377,46 @@ impl Server {
     /// the extension `after`.
     pub fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
         self.core.hints.list(after, limit)
+    }
+
+    /// The webhooks in the order of their names, and how they go.
+    pub fn webhooks(&self) -> Vec<WebhookView> {
+        self.core.webhooks.list()
+    }
+
+    /// Posts what changes to a URL from now on; returns whether there was no webhook of this
+    /// name, and the secret if it was made here. It survives the process once `done` reports
+    /// success.
+    ///
+    /// # Errors
+    ///
+    /// See [`WebhookRefusal`]; then `done` is dropped without having been called.
+    pub fn set_webhook(
+        &self,
+        name: &str,
+        entry: WebhookEntry,
+        done: Completion,
+    ) -> Result<(bool, Option<String>), WebhookRefusal> {
+        self.core.webhooks.set(name, entry, done)
+    }
+
+    /// Removes a webhook that was set; `false` if there is none, and then `done` is not called.
+    ///
+    /// # Errors
+    ///
+    /// [`WebhookRefusal::Configured`] when it stands in the configuration.
+    pub fn remove_webhook(&self, name: &str, done: Completion) -> Result<bool, WebhookRefusal> {
+        self.core.webhooks.remove(name, done)
+    }
+
+    /// Posts a test event at once, beside what waits, and calls `listener` with what became of
+    /// it; `false` if there is no such webhook.
+    pub fn test_webhook(
+        &self,
+        name: &str,
+        listener: Box<dyn FnOnce(WebhookTestResult) + Send>,
+    ) -> bool {
+        self.core.webhooks.test(name, listener)
     }
 
     /// Accounts that the store holds for the server's realm.

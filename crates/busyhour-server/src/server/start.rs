@@ -95,6 +95,7 @@ impl Core {
             let set = core.hints.take(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
+        core.webhooks.configure(&core.config.webhooks);
         core.restore_settings(&contents);
         core.hints
             .follow_accounts(&core.accounts.directory.differences());
@@ -115,6 +116,7 @@ impl Core {
             let restored = match kind {
                 SettingKind::Mailbox => self.mailboxes.restore(name, value),
                 SettingKind::Hint => self.hints.restore(name, value),
+                SettingKind::Webhook => self.webhooks.restore(name, value),
                 SettingKind::Token | SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {

@@ -15,7 +15,7 @@ pub use call_stats::{CallOutcomeStats, CallRecordStats, CallStats};
 pub use capture_stats::CaptureStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
-use super::{HttpClientStats, NetworkStats, core::Core, peer::view::PeerStats};
+use super::{HttpClientStats, NetworkStats, WebhookStats, core::Core, peer::view::PeerStats};
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
 use busyhour_iax2::Iax2Stats;
@@ -62,6 +62,8 @@ pub struct ServerStats {
     pub graphite: GraphiteStats,
     /// Requests refused over HTTP; the HTTP side fills it in.
     pub http: HttpStats,
+    /// Where changes are posted to.
+    pub webhooks: WebhookStats,
     /// Requests to other servers over HTTP.
     pub http_client: HttpClientStats,
     /// Queues that were too long, by kind.
@@ -139,7 +141,7 @@ impl ServerStats {
 
     /// The limits that one source, account, device or connection reaches by itself:
     /// they protect the others, and the service is not degraded.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 20] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 21] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -192,6 +194,10 @@ impl ServerStats {
             (
                 "the requests that wait for one host over HTTP",
                 self.http_client.refused_full,
+            ),
+            (
+                "the changes that a webhook may be behind",
+                self.webhooks.lost,
             ),
             ("the queue of a reader of changes", self.changes.lost),
         ]
@@ -518,6 +524,7 @@ impl Core {
             store: self.persistence.store().stats(),
             graphite: GraphiteStats::default(),
             http: HttpStats::default(),
+            webhooks: self.webhooks.stats(),
             http_client: self.config.http.stats(),
             queues: self.queue_kind_stats(),
             runtime: Snapshot::default(),

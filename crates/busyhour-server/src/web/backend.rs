@@ -1,4 +1,4 @@
-use super::{AccountsApi, BindingPage, SettingsApi};
+use super::{AccountsApi, BindingPage, SettingsApi, WebhooksApi};
 use crate::server::{
     CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RemovalListener,
     Server, ServerStats,
@@ -90,6 +90,11 @@ pub trait Backend: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The backend for webhooks; `None` if there are no such paths.
+    fn webhooks(&self) -> Option<&dyn WebhooksApi> {
+        None
+    }
+
     /// The backend for mailboxes and hints; `None` if there are no such paths.
     fn api(&self) -> Option<Arc<dyn SettingsApi>> {
         None
@@ -163,6 +168,10 @@ impl Backend for Server {
     }
 
     fn accounts(&self) -> Option<&dyn AccountsApi> {
+        Some(self)
+    }
+
+    fn webhooks(&self) -> Option<&dyn WebhooksApi> {
         Some(self)
     }
 

@@ -13,6 +13,7 @@
 //! | `/api/trace` | the messages of one device, live; always with a token |
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
+//! | `/api/webhooks` | where changes are posted to: listed, put, removed, tested |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
 //! | `/metrics/pcp` | the same for the Performance Co-Pilot's `pmdaopenmetrics` |
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](busyhour_graphite) |
@@ -42,6 +43,7 @@ pub use access::Access;
 pub use api::accounts::AccountsApi;
 pub use api::bindings::{BindingPage, BindingView};
 pub use api::settings_api::SettingsApi;
+pub use api::webhooks::WebhooksApi;
 pub use backend::Backend;
 pub use graph::archives::Archives;
 pub use graph::graphs::{GraphOptions, Graphs};
@@ -201,6 +203,7 @@ async fn serve(
         .merge(api::accounts::router(backend.clone()))
         .merge(api::bindings::router(backend.clone()))
         .merge(api::failures::router(backend.clone()))
+        .merge(api::webhooks::router(backend.clone()))
         .merge(api::call_records::router(backend.clone()))
         .merge(api::trace::router(backend.clone(), load.clone()))
         .merge(api::live::router(backend.clone()))

@@ -38,6 +38,9 @@ enum What {
     /// Other servers and gateways that are trusted, and which of their addresses are up
     #[command(after_help = subjects::PEERS.help())]
     Peers(List),
+    /// Webhooks: where changes are posted to, and how that goes
+    #[command(after_help = subjects::WEBHOOKS.help())]
+    Webhooks(List),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
     Timers(List),
@@ -113,6 +116,7 @@ impl Show {
             What::Calls(list) => list.run(&subjects::CALLS, ""),
             What::CallRecords(records) => records.run(),
             What::Peers(list) => list.run(&subjects::PEERS, ""),
+            What::Webhooks(list) => list.run(&subjects::WEBHOOKS, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),

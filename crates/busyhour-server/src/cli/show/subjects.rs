@@ -211,6 +211,29 @@ pub(super) const PEERS: Subject = Subject {
     none: "no peers; the configuration lists them as [[peer]]",
 };
 
+pub(super) const WEBHOOKS: Subject = Subject {
+    routes: &[route("/api/webhooks", "webhooks")],
+    columns: &[
+        column("name", "the webhook"),
+        column("url", "where it posts to"),
+        column(
+            "state",
+            "idle, delivering, waiting for its next attempt, resting while its URL is not asked, or gone (410)",
+        ),
+        column("next_attempt_in_ns", "time until the next attempt"),
+        column("behind", "changes since the last one that it has given"),
+        column("delivered", "events that its receiver has taken"),
+        column("failed_attempts", "requests that failed"),
+        column("lost", "events that its receiver will never get"),
+        column("last_status", "the status of the last answer"),
+        column("last_error", "why the last attempt failed"),
+        column("last_round_trip_ns", "from a request to its answer"),
+        column("wants", "which changes it wants"),
+    ],
+    sort: "name",
+    none: "no webhooks; the configuration lists them as [[webhook]], and PUT /api/webhooks/NAME sets one",
+};
+
 pub(super) const TIMERS: Subject = Subject {
     routes: &[counted("/api/timers", "timers", "pending_count")],
     columns: &[

@@ -5,6 +5,7 @@ pub(in crate::config) mod accounts;
 pub(in crate::config) mod hints;
 pub(in crate::config) mod peers;
 pub(in crate::config) mod tokens;
+pub(in crate::config) mod webhooks;
 pub(in crate::config) mod graphite;
 pub(in crate::config) mod http_client;
 mod runtime;

@@ -153,7 +153,7 @@ impl Changes {
         &self.told
     }
 
-    pub(super) fn run(&self) -> u64 {
+    pub(in crate::server) fn run(&self) -> u64 {
         self.run
     }
 
@@ -243,7 +243,7 @@ impl Changes {
     }
 
     /// The number of the last change that is in the cache; later ones may be there, too.
-    pub(super) fn published(&self) -> u64 {
+    pub(in crate::server) fn published(&self) -> u64 {
         self.lock().published
     }
 

@@ -1,4 +1,4 @@
-//! The routes of the API for accounts, failures, mailboxes and hints, of what the server holds
+//! The routes of the API for accounts, failures, mailboxes, hints and webhooks, of what the server holds
 //! at this moment, and of what changes.
 
 pub(in crate::web) mod accounts;
@@ -8,6 +8,7 @@ pub(in crate::web) mod call_records;
 pub(in crate::web) mod live;
 pub(in crate::web) mod trace;
 pub(in crate::web) mod changes;
+pub(in crate::web) mod webhooks;
 pub(in crate::web) mod settings_api;
 pub(in crate::web) mod setting_routes;
 pub(in crate::web) mod pending_commit;

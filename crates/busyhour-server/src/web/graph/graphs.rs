@@ -1,6 +1,6 @@
 use crate::server::{QueueView, RemovalListener, ServerStats};
 use crate::web::{
-    Access, AccountsApi, Backend, BindingPage,
+    Access, AccountsApi, Backend, BindingPage, WebhooksApi,
     connection::{in_progress::InProgress, load::Load},
 };
 use busyhour::{
@@ -300,6 +300,10 @@ impl Backend for Charted {
 
     fn accounts(&self) -> Option<&dyn AccountsApi> {
         self.backend.accounts()
+    }
+
+    fn webhooks(&self) -> Option<&dyn WebhooksApi> {
+        self.backend.webhooks()
     }
 
     fn failures(&self, user: Option<&str>, limit: usize) -> Vec<crate::server::FailureView> {
