@@ -340,7 +340,8 @@ const WATCH: Parts = Parts {
     arrows: &[
         arrow("body", &[]),
         arrow("compositor", &["body", "watch"]),
-        arrow("notifier", &["body", "watch"]),
+        arrow("list", &["body"]),
+        arrow("notifier", &["body", "list", "watch"]),
     ],
 };
 
@@ -418,11 +419,19 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         ],
     ),
     part("Watchers", "watcher::watchers", &["Responder"]),
+    part("ListFeeds", "watcher::list_feeds", &[]),
     part(
         "Hints",
         "settings::hints",
-        &["Changes", "Persistence", "DeviceContext", "Watchers"],
+        &[
+            "Changes",
+            "Persistence",
+            "DeviceContext",
+            "Watchers",
+            "ListFeeds",
+        ],
     ),
+    part("Lists", "settings::lists", &["Persistence", "Watchers"]),
     part(
         "Webhooks",
         "webhook",
@@ -439,7 +448,9 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "Mailboxes",
             "DeviceContext",
             "Watchers",
+            "ListFeeds",
             "Hints",
+            "Lists",
         ],
     ),
 ];

@@ -11,6 +11,10 @@ mod states;
 mod dialogs;
 #[path = "watch/publications.rs"]
 mod publications;
+#[path = "watch/lists.rs"]
+mod lists;
+#[path = "watch/panel.rs"]
+mod panel;
 
 use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use busyhour_registrar::{
@@ -359,9 +363,15 @@ fn unsupported_requests_are_refused() {
     assert_eq!(refusal(accept), Refusal::NotAcceptable);
     let brief = refusal("Event: presence\r\nExpires: 10");
     assert_eq!(brief, Refusal::IntervalTooBrief(Duration::from_secs(60)));
-    let require = refusal("Event: presence\r\nRequire: eventlist");
-    assert_eq!(require, Refusal::BadExtension("eventlist".into()));
-    for known in ["path", "outbound", "gruu", "gruu, outbound, path"] {
+    let require = refusal("Event: presence\r\nRequire: 100rel");
+    assert_eq!(require, Refusal::BadExtension("100rel".into()));
+    for known in [
+        "path",
+        "outbound",
+        "gruu",
+        "gruu, outbound, path",
+        "eventlist",
+    ] {
         Watcher::subscribe(&format!("Event: presence\r\nRequire: {known}"));
     }
     let contacts = refusal("Event: presence\r\nContact: <sip:c@192.0.2.8>");

@@ -15,6 +15,8 @@ pub enum SettingKind {
     Hint,
     /// Where changes are posted to, by its name.
     Webhook,
+    /// The entries of a list of resources, by its name.
+    List,
     /// A token for the HTTP interface, by its name.
     Token,
     /// State that the server needs from its earlier runs, under names of its own.
@@ -23,10 +25,11 @@ pub enum SettingKind {
 
 impl SettingKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Mailbox,
         Self::Hint,
         Self::Webhook,
+        Self::List,
         Self::Token,
         Self::Server,
     ];
@@ -37,6 +40,7 @@ impl SettingKind {
             Self::Mailbox => "mailbox",
             Self::Hint => "hint",
             Self::Webhook => "webhook",
+            Self::List => "list",
             Self::Token => "token",
             Self::Server => "server",
         }

@@ -152,8 +152,11 @@ impl CallStorm<'_> {
             ..self.users.clone()
         };
         let (target, devices) = (self.args.watch_target(), self.args.devices);
-        let watch = WatchDriver::of_lamps(target, clock.clone(), users, devices, self.timing);
-        Ok(watch?)
+        let mut watch = WatchDriver::of_lamps(target, clock.clone(), users, devices, self.timing)?;
+        if let Some(list) = &self.args.watch_list {
+            watch.agent.watch_list(list);
+        }
+        Ok(watch)
     }
 
     /// The devices are called in turn: at a rate for a time, or as fast as calls end.

@@ -155,7 +155,7 @@ impl Storm {
         if self.protocol == Protocol::Iax2 {
             return Err(StormError::NoCalls);
         }
-        if watchers != 0 && watchers != devices {
+        if watchers != 0 && watchers != devices && self.watch_list.is_none() {
             return Err(StormError::OneLampEach { watchers, devices });
         }
         let storm = CallStorm {
@@ -603,7 +603,11 @@ fn watch(
     };
     let driver = WatchDriver::new(target, clock.clone(), users, args.devices, args.timing());
     let unreachable = |source| StormError::Unreachable { target, source };
-    driver.map(Some).map_err(unreachable)
+    let mut driver = driver.map_err(unreachable)?;
+    if let Some(list) = &args.watch_list {
+        driver.agent.watch_list(list);
+    }
+    Ok(Some(driver))
 }
 
 fn server_use(before: Usage, after: Usage, peak: Option<f64>, report: &Report) -> ServerUse {

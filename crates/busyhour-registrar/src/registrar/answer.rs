@@ -52,6 +52,7 @@ pub fn write_refusal(
         .to_tag(to_tag);
     match refusal {
         Refusal::BadExtension(options) => answer.header(HeaderName::Unsupported, options),
+        Refusal::ExtensionRequired(option) => answer.header(HeaderName::Require, option),
         Refusal::BadEvent => answer.header(HeaderName::AllowEvents, ALLOW_EVENTS),
         Refusal::IntervalTooBrief(min) => answer.header(HeaderName::MinExpires, seconds(*min)),
         Refusal::UnsupportedMedia(wanted) => answer.header(HeaderName::Accept, wanted),

@@ -31,5 +31,9 @@ pub use outbound::{Extensions, FLOW_TIMER_S, FlowKey, SILENCE_MAX};
 pub use policy::{RegistrationPolicy, granted_seconds, seconds};
 pub use probes::{Probe, Probes};
 pub use refusal::Refusal;
-pub use registration::{ContactRequest, Registration, RequestedContact, SUPPORTED, check_require};
+pub(crate) use registration::check_require_beside;
+pub use registration::{
+    ContactRequest, EVENTLIST, RECIPIENT_LIST, Registration, RequestedContact, SUPPORTED,
+    check_require,
+};
 pub use update::{Tally, Update};

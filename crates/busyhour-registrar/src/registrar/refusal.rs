@@ -30,6 +30,8 @@ pub enum Refusal {
     UnsupportedScheme,
     /// 420: these options of Require are unknown.
     BadExtension(String),
+    /// 421: it can be had only by those who support this option.
+    ExtensionRequired(&'static str),
     /// 423: the wish is shorter than this.
     IntervalTooBrief(Duration),
     /// 439: the device wants its flow kept, and the first proxy on its way does not.
@@ -70,6 +72,7 @@ impl Refusal {
             Self::BadEvent => Status::BAD_EVENT,
             Self::UnsupportedScheme => Status::UNSUPPORTED_URI_SCHEME,
             Self::BadExtension(_) => Status::BAD_EXTENSION,
+            Self::ExtensionRequired(_) => Status::EXTENSION_REQUIRED,
             Self::IntervalTooBrief(_) => Status::INTERVAL_TOO_BRIEF,
             Self::FirstHopLacksOutbound => Status::FIRST_HOP_LACKS_OUTBOUND,
             Self::OutOfOrder => Status::SERVER_INTERNAL_ERROR,

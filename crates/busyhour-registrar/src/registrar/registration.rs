@@ -148,6 +148,11 @@ impl<'a> RequestedContact<'a> {
 /// [`Refusal::BadExtension`] with the unknown options, [`Refusal::BadRequest`] if it
 /// names something that cannot be an option.
 pub fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
+    check_require_beside(message, &[])
+}
+
+/// As [`check_require`], where the method has options of its own.
+pub(crate) fn check_require_beside(message: &Message<'_>, own: &[&str]) -> Result<(), Refusal> {
     for option in message.elements(HeaderName::Require) {
         if !is_token(option) {
             return Err(ParseError::Malformed(HeaderName::Require).into());
@@ -156,9 +161,8 @@ pub fn check_require(message: &Message<'_>) -> Result<(), Refusal> {
     let unknown: Vec<_> = message
         .elements(HeaderName::Require)
         .filter(|option| {
-            !SUPPORTED
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(option))
+            let mut known = SUPPORTED.iter().chain(own);
+            !known.any(|known| known.eq_ignore_ascii_case(option))
         })
         .collect();
     match unknown.is_empty() {
@@ -215,6 +219,10 @@ fn is_token_byte(byte: u8) -> bool {
 
 /// Options that may stand in Require (RFC 3327, RFC 5626, RFC 5627).
 pub const SUPPORTED: [&str; 3] = ["path", OUTBOUND, GRUU];
+/// The option of those who can be told the states of a list (RFC 4662 §4.2).
+pub const EVENTLIST: &str = "eventlist";
+/// The option of a SUBSCRIBE that brings its list with it (RFC 5367 §4).
+pub const RECIPIENT_LIST: &str = "recipient-list-subscribe";
 /// Parameters that belong to the lease, or that we write, and not to the contact.
 const OF_THE_LEASE: [&str; 4] = ["q", "expires", "pub-gruu", "temp-gruu"];
 /// Line ends that may stand in a value that was folded.

@@ -1,6 +1,6 @@
 //! Watchers: subscriptions to the state of a device, and the NOTIFYs they get
 //! (RFC 6665, presence RFC 3856, dialog RFC 4235, message waiting RFC 3842,
-//! registration RFC 3680); and what devices publish about themselves (RFC 3903).
+//! registration RFC 3680), also of lists of resources (RFC 4662, RFC 5367); and what devices publish about themselves (RFC 3903).
 //!
 //! Everything here is pure. [`Publications`] are the soft state of one device; a
 //! [`Subscription`] takes requests, responses, states and the time, and tells what to
@@ -14,6 +14,7 @@
 mod policy;
 mod body;
 mod stored;
+mod list;
 mod device_dialogs;
 mod compositor;
 mod notifier;
@@ -33,9 +34,18 @@ pub use compositor::publications::{
 };
 pub use compositor::publish::{Publish, write_published};
 pub use device_dialogs::DeviceDialogs;
+pub use list::expansion::{Entry, TooManyResources, expand};
+pub use list::list_view::RESOURCE_BYTES;
+pub use list::recipients::read_recipients;
+pub use list::resource_list::{
+    ListEntry, ListedResource, ResourceList, ResourceStanding, ResourceStates,
+};
 pub use notifier::answer::write_accepted;
 pub use notifier::dialog::Dialog;
+pub use notifier::notify_values::End;
+pub use notifier::rates::{NotifyRate, NotifyRates};
 pub use notifier::subscribe::Subscribe;
-pub use notifier::subscription::{End, NoBuffer, Subscription, Transmission};
+pub use notifier::subscription::Subscription;
+pub use notifier::transmission::{NoBuffer, Transmission};
 pub use policy::WatchPolicy;
 pub use stored::NotRestored;

@@ -21,6 +21,13 @@ pub struct WatchPolicy {
     /// Written anew for watchers it may take as many, or 6 KiB if that is more;
     /// else it is refused with 400.
     pub publication_len_max: usize,
+    /// Longest NOTIFY for a list over datagrams, in bytes; what does not fit follows in the next
+    /// ones. One resource is told in any case.
+    pub list_datagram_len_max: usize,
+    /// The same over a connection.
+    pub list_message_len_max: usize,
+    /// Resources of a list, with those of the lists that it names.
+    pub list_resources_max: usize,
 }
 
 impl WatchPolicy {
@@ -52,6 +59,9 @@ impl Default for WatchPolicy {
             expires_max: Duration::from_secs(7200),
             notify_interval: Duration::ZERO,
             publication_len_max: 4096,
+            list_datagram_len_max: 1300,
+            list_message_len_max: 60_000,
+            list_resources_max: 5_000,
         }
     }
 }

@@ -10,7 +10,7 @@
 //! before the range is used up ([`is_row_old`]). The numbers do not depend on the
 //! clock, which may be wrong in one run and right in the next.
 
-use super::{Document, Elements, LineState, MessageSummary};
+use super::{Document, Elements, LineState, ListEntry, MessageSummary, NotifyRates};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -24,7 +24,20 @@ pub(super) struct StoredSubscription {
     pub(super) package: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) event_id: Option<String>,
+    #[serde(default)]
+    pub(super) rates: NotifyRates,
+    /// None if it watches one resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) list: Option<StoredList>,
     pub(super) dialog: StoredDialog,
+}
+
+/// The list of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredList {
+    /// The entries that the SUBSCRIBE brought; none if the list is known by its URI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) recipients: Option<Vec<ListEntry>>,
 }
 
 /// The texts of a dialog.

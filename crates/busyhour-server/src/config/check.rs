@@ -35,6 +35,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     let wrong = wrong.filter(|(lower, upper)| is_valid(lower) && is_valid(upper));
     problems.extend(wrong.map(|(lower, upper)| order(loaded, lower, upper)));
     problems.extend(hints(loaded));
+    problems.extend(lists(loaded));
     problems.extend(peers(loaded));
     problems.extend(store_url(loaded));
     problems
@@ -57,16 +58,30 @@ fn workers(loaded: &Loaded) -> impl Iterator<Item = (&'static str, &'static str)
 
 /// If a hint is invalid, the server does not start.
 fn hints(loaded: &Loaded) -> impl Iterator<Item = Problem> {
-    let is_valid = |path: &str| !loaded.invalid.contains(path);
-    let domains = match is_valid("sip.domains") && is_valid("sip.listen") {
-        true => loaded.config.server().domains(),
-        // Any address, until the server's own is known.
-        false => Domains::default().at(Some(IpAddr::from([127, 0, 0, 1]))),
-    };
+    let domains = domains(loaded);
     loaded.hints.iter().flat_map(move |(hint, origin)| {
         let mistakes = hint.mistakes(&domains).into_iter();
         mistakes.map(|mistake| Problem::new(origin.clone(), mistake))
     })
+}
+
+/// If a list is invalid, the server does not start.
+fn lists(loaded: &Loaded) -> impl Iterator<Item = Problem> {
+    let domains = domains(loaded);
+    loaded.lists.iter().flat_map(move |(list, origin)| {
+        let mistakes = list.mistakes(&domains).into_iter();
+        mistakes.map(|mistake| Problem::new(origin.clone(), mistake))
+    })
+}
+
+/// The domains of hints and lists.
+fn domains(loaded: &Loaded) -> Domains {
+    let is_valid = |path: &str| !loaded.invalid.contains(path);
+    match is_valid("sip.domains") && is_valid("sip.listen") {
+        true => loaded.config.server().domains(),
+        // Any address, until the server's own is known.
+        false => Domains::default().at(Some(IpAddr::from([127, 0, 0, 1]))),
+    }
 }
 
 /// If a peer is invalid, the server does not start.

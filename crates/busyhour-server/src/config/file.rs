@@ -3,7 +3,7 @@ use super::{
     tables::{
         accounts,
         entry::{Reported, TableEntry},
-        hints, peers, tokens, webhooks,
+        hints, lists, peers, tokens, webhooks,
     },
 };
 use std::{collections::HashSet, ops::Range};
@@ -52,6 +52,7 @@ impl Reader<'_> {
                 "account_range" => self.account_ranges(value),
                 "token" => self.tokens(value),
                 "hint" => self.hints(value),
+                "list" => self.lists(value),
                 "peer" => self.peers(value),
                 "webhook" => self.webhooks(value),
                 section if is_section(section) => self.section(section, value),
@@ -120,6 +121,16 @@ impl Reader<'_> {
             self.loaded.config.hints.extend(hint.whole());
             let origin = self.origin(span);
             self.loaded.hints.push((hint, origin));
+        }
+    }
+
+    fn lists(&mut self, value: &Spanned<DeValue<'_>>) {
+        let mut names = HashSet::new();
+        let read = |entry: &mut TableEntry<'_>| Ok(lists::read(entry, &mut names));
+        for (span, list) in self.entries("list", lists::FIELDS, value, read) {
+            self.loaded.config.lists.extend(list.whole());
+            let origin = self.origin(span);
+            self.loaded.lists.push((list, origin));
         }
     }
 

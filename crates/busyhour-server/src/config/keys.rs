@@ -283,6 +283,20 @@ const PROTOCOLS: &[SettingKey] = &[
         show: |config| config.watch.publication_len_max.to_string(),
     },
     SettingKey {
+        path: "watch.list_datagram_bytes",
+        allowed: whole(1000, 60_000, "bytes"),
+        help: "Longest NOTIFY for a list over UDP, where it tells more than one resource; the rest follows in the next ones",
+        assign: |config, text| put(&mut config.watch.list_datagram_len_max, text.parse().ok()),
+        show: |config| config.watch.list_datagram_len_max.to_string(),
+    },
+    SettingKey {
+        path: "watch.list_message_bytes",
+        allowed: whole(1000, 4_194_304, "bytes"),
+        help: "The same over TCP and TLS; many telephones read no message of more than 65535 bytes",
+        assign: |config, text| put(&mut config.watch.list_message_len_max, text.parse().ok()),
+        show: |config| config.watch.list_message_len_max.to_string(),
+    },
+    SettingKey {
         path: "calls.voicemail",
         allowed: Allowed::Text("a user who registers, such as voicemail, or off"),
         help: "Takes calls to devices that are busy, not registered or do not answer",

@@ -44,8 +44,8 @@ pub use tables::http_client::HttpClientSettings;
 
 use crate::net::Origins;
 use crate::server::{
-    Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, PeerConfig,
-    ServerConfig, WebhookConfig,
+    Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, ListConfig,
+    PeerConfig, ServerConfig, WebhookConfig,
 };
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
@@ -57,7 +57,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tables::hints::WrittenHint;
+use tables::{hints::WrittenHint, lists::WrittenList};
 
 /// All settings of `busyhour serve`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -98,6 +98,8 @@ pub struct Config {
     pub webhooks: Vec<(String, WebhookConfig)>,
     /// Extensions whose state combines the states of devices.
     pub hints: Vec<HintConfig>,
+    /// Lists of resources: each `[[list]]`.
+    pub lists: Vec<ListConfig>,
 }
 
 /// The `[hep]` section.
@@ -347,6 +349,8 @@ pub struct Loaded {
     pub origins: BTreeMap<&'static str, SettingOrigin>,
     /// Each hint as it was written, and its place.
     hints: Vec<(WrittenHint, SettingOrigin)>,
+    /// Each list as it was written, and its place.
+    lists: Vec<(WrittenList, SettingOrigin)>,
     /// The place of each peer.
     peers: Vec<SettingOrigin>,
     /// The file's text is unknown, so that relations between its settings cannot be
@@ -439,6 +443,7 @@ impl Config {
             config: Self::default(),
             origins: BTreeMap::new(),
             hints: Vec::new(),
+            lists: Vec::new(),
             peers: Vec::new(),
             is_unread: text.is_err(),
             invalid: BTreeSet::new(),
@@ -477,6 +482,7 @@ impl Config {
             peers: self.peers.clone(),
             hints: self.hints.clone(),
             webhooks: self.webhooks.clone(),
+            lists: self.lists.clone(),
             ..ServerConfig::default()
         }
     }

@@ -16,6 +16,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     accounts(&mut out, loaded);
     tokens(&mut out, loaded);
     hints(&mut out, loaded);
+    lists(&mut out, loaded);
     peers(&mut out, loaded);
     webhooks(&mut out, loaded);
     out
@@ -99,6 +100,18 @@ fn hints(out: &mut String, loaded: &Loaded) {
             out,
             "\n[[hint]]\nextension = {extension}\ndevices = [{devices}]\n"
         );
+    }
+}
+
+fn lists(out: &mut String, loaded: &Loaded) {
+    for list in &loaded.config.lists {
+        let name = quote(&list.name);
+        let entries: Vec<_> = list.entries.iter().map(|entry| quote(entry)).collect();
+        let entries = entries.join(", ");
+        let _ = write!(out, "\n[[list]]\nname = {name}\nentries = [{entries}]\n");
+        if let Some(title) = &list.title {
+            let _ = writeln!(out, "title = {}", quote(title));
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use super::{
     persistence::Persistence,
     random::{Secrets, random_key},
     server_clock::ServerClock,
-    settings::{hints::Hints, mailboxes::Mailboxes},
+    settings::{hints::Hints, lists::Lists, mailboxes::Mailboxes},
     sip::{
         responder::Responder,
         transactions::{TransactionMemory, Transactions},
@@ -41,7 +41,7 @@ use super::{
     },
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
-    watcher::{watcher_context::WatcherContext, watchers::Watchers},
+    watcher::{list_feeds::ListFeeds, watcher_context::WatcherContext, watchers::Watchers},
     webhook::webhooks::Webhooks,
 };
 use busyhour::{bus::Name, runtime::Runtime};
@@ -173,18 +173,23 @@ pub(super) fn assemble(
         secrets.clone(),
         responder.clone(),
     ));
+    let lamps = bounds.phones(config.limits.list_lamps_max);
+    let list_feeds = Arc::new(ListFeeds::new(&runtime, lamps, secrets.table_seeds[0]));
+    let lists = Lists::new(&config, persistence.clone(), watchers.clone());
     let hints = Arc::new(Hints::new(
         &runtime,
         &config,
         persistence.clone(),
         devices.clone(),
-        watchers.clone(),
+        (watchers.clone(), list_feeds.clone()),
         changes.clone(),
     ));
     tell_states(&changes, &mailboxes, &hints, &calls, &devices);
     let watching = Arc::new(WatcherContext {
         watchers: watchers.clone(),
+        list_feeds,
         hints: hints.clone(),
+        lists: Arc::new(lists),
         devices: devices.clone(),
         mailboxes: mailboxes.clone(),
         clock: clock.clone(),
@@ -195,6 +200,8 @@ pub(super) fn assemble(
         holders: holders.clone(),
         policy: config.watch.clone(),
         advertised: config.advertised.clone(),
+        domains: config.domains(),
+        is_open: is_open(&config),
     });
     let webhooks = Webhooks::new(
         &runtime,

@@ -1,7 +1,8 @@
 //! The settings of the server, checked and typed.
 
 use super::{
-    Accounts, HintConfig, HttpClient, NoAccounts, NoHttpClient, PeerConfig, WebhookConfig,
+    Accounts, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient, PeerConfig,
+    WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
@@ -56,6 +57,8 @@ pub struct ServerConfig {
     pub hints: Vec<HintConfig>,
     /// Where changes are posted to, by name.
     pub webhooks: Vec<(String, WebhookConfig)>,
+    /// Lists of resources that watchers subscribe to by one URI.
+    pub lists: Vec<ListConfig>,
     /// Bounds of every table.
     pub limits: Limits,
 }
@@ -85,6 +88,7 @@ impl Default for ServerConfig {
             peers: Vec::new(),
             hints: Vec::new(),
             webhooks: Vec::new(),
+            lists: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -197,6 +201,10 @@ pub struct Limits {
     pub mailboxes_max: usize,
     /// Hints; those of the configuration count, and are never refused.
     pub hints_max: usize,
+    /// Lists; those of the configuration count, and are never refused.
+    pub lists_max: usize,
+    /// Resources that subscriptions to lists watch, each as often as it is watched.
+    pub list_lamps_max: usize,
     /// Publications.
     pub publications_max: usize,
     /// Publications of one address of record.
@@ -234,6 +242,8 @@ impl Default for Limits {
             watchers_max: 200_000,
             mailboxes_max: 1_000_000,
             hints_max: 100_000,
+            lists_max: 10_000,
+            list_lamps_max: 2_000_000,
             publications_max: 200_000,
             publications_per_device_max: 8,
             device_queue_max: 32,

@@ -75,6 +75,7 @@ pub use peer::view::{PeerStats, PeerView};
 pub use random::RandomError;
 pub use settings::hint::HintView;
 pub use settings::hints::{HintConfig, HintRefusal};
+pub use settings::lists::{ListConfig, ListRefusal, ListView};
 pub use settings::mailboxes::MailboxRefusal;
 pub use start::StartError;
 pub use stats::listing::{Listed, Listing, NamedPage};
@@ -417,6 +418,36 @@ impl Server {
         listener: Box<dyn FnOnce(WebhookTestResult) + Send>,
     ) -> bool {
         self.core.webhooks.test(name, listener)
+    }
+
+    /// A list of resources; `None` if there is none of this name.
+    pub fn list(&self, name: &str) -> Option<ListView> {
+        self.core.watching.lists.get(name)
+    }
+
+    /// Sets a list and stores it; returns whether there was none before. Those who watch it are
+    /// told its full state. It survives the process once `done` reports success.
+    ///
+    /// # Errors
+    ///
+    /// See [`ListRefusal`]; then `done` is dropped without having been called.
+    pub fn set_list(&self, list: &ListConfig, done: Completion) -> Result<bool, ListRefusal> {
+        self.core.watching.lists.set(list, done)
+    }
+
+    /// Removes a list; `false` if there is none, and then `done` is not called. Its watchers are
+    /// told that it is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`ListRefusal::Configured`] when it stands in the configuration.
+    pub fn remove_list(&self, name: &str, done: Completion) -> Result<bool, ListRefusal> {
+        self.core.watching.lists.remove(name, done)
+    }
+
+    /// At most `limit` lists in the order of their names, beginning after the name `after`.
+    pub fn lists(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView> {
+        self.core.watching.lists.list(after, limit)
     }
 
     /// Accounts that the store holds for the server's realm.

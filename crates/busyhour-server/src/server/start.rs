@@ -1,7 +1,7 @@
 //! Starts a server: reads the store, and restores in the parts what it kept.
 
 use super::{
-    Authentication, HintRefusal, Network, PeerMistake, ServerConfig,
+    Authentication, HintRefusal, ListRefusal, Network, PeerMistake, ServerConfig,
     assemble::{Kept, assemble},
     call::route_key::RouteKey,
     core::Core,
@@ -51,6 +51,9 @@ pub enum StartError {
     /// A hint of the configuration is invalid.
     #[error("hint {0}: {1}")]
     Hint(String, HintRefusal),
+    /// A list of the configuration is invalid.
+    #[error("list {0}: {1}")]
+    List(String, ListRefusal),
     /// A peer of the configuration is invalid.
     #[error("peer {0}: {1}")]
     Peer(String, PeerMistake),
@@ -96,6 +99,8 @@ impl Core {
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;
         }
         core.webhooks.configure(&core.config.webhooks);
+        let taken = core.watching.lists.take(&core.config.lists);
+        taken.map_err(|(name, refusal)| StartError::List(name, refusal))?;
         core.restore_settings(&contents);
         core.hints
             .follow_accounts(&core.accounts.directory.differences());
@@ -117,6 +122,7 @@ impl Core {
                 SettingKind::Mailbox => self.mailboxes.restore(name, value),
                 SettingKind::Hint => self.hints.restore(name, value),
                 SettingKind::Webhook => self.webhooks.restore(name, value),
+                SettingKind::List => self.watching.lists.restore(name, value),
                 SettingKind::Token | SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {

@@ -46,6 +46,8 @@ pub struct ServerStats {
     pub mailbox: MailboxStats,
     /// Extensions that stand for devices.
     pub hint: HintStats,
+    /// Lists of resources.
+    pub list: ListStats,
     /// Calls, and other requests between devices.
     pub calls: CallStats,
     /// Copies of messages.
@@ -480,6 +482,25 @@ pub struct MailboxStats {
     pub refused: u64,
 }
 
+/// Lists of resources, and who watches them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ListStats {
+    /// Lists that the configuration or HTTP has set.
+    pub list_count: u64,
+    /// Lists set over HTTP.
+    pub set: u64,
+    /// Lists removed over HTTP.
+    pub removed: u64,
+    /// Changes of lists refused.
+    pub refused: u64,
+    /// Different lists with a subscription, those that a SUBSCRIBE has brought included.
+    pub watched_count: u64,
+    /// Different resources on these.
+    pub resource_count: u64,
+    /// Resources that subscriptions to lists watch, each as often as it is watched.
+    pub lamp_count: u64,
+}
+
 /// Hints, and how often they were changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct HintStats {
@@ -494,6 +515,17 @@ pub struct HintStats {
 }
 
 impl Core {
+    fn list_stats(&self) -> ListStats {
+        let feeds = &self.watching.list_feeds;
+        let (resource_count, watched_count) = feeds.counts();
+        ListStats {
+            watched_count: watched_count as u64,
+            resource_count: resource_count as u64,
+            lamp_count: feeds.lamps.used(),
+            ..self.watching.lists.stats()
+        }
+    }
+
     pub(super) fn stats(&self) -> ServerStats {
         ServerStats {
             runtime: self.runtime.stats(),
@@ -513,6 +545,7 @@ impl Core {
             publish: self.devices.compositor.stats(),
             mailbox: self.mailboxes.stats(),
             hint: self.hints.stats(),
+            list: self.list_stats(),
             calls: CallStats {
                 shed: self.load.shed_calls.get(),
                 ..self.calls.stats()

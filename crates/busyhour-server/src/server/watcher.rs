@@ -5,9 +5,14 @@
 
 pub(super) mod watchers;
 pub(super) mod watcher_context;
+pub(super) mod list_feeds;
+pub(super) mod list_hub;
+mod resource_feed;
+mod list_resolution;
+pub(super) mod list_watching;
 mod durable;
 
-use self::watcher_context::WatcherContext;
+use self::{list_hub::ListHub, list_watching::ChangedPlaces, watcher_context::WatcherContext};
 use super::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::Holder,
@@ -23,13 +28,13 @@ use busyhour::{
 use busyhour_registrar::{
     EndedBinding, Refusal, user_of,
     watch::{
-        DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, State, Subscribe,
-        Subscription,
+        DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, ResourceList, State,
+        Subscribe, Subscription,
     },
 };
 use busyhour_sip::Message;
 use std::{
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -41,12 +46,17 @@ pub(super) struct Watcher {
     holder: Holder,
     serializer: Serializer,
     context: Weak<WatcherContext>,
+    /// Resources of its list that it is charged for.
+    lamps: AtomicU64,
+    changed: Mutex<ChangedPlaces>,
     state: Mutex<Inner>,
 }
 
 struct Inner {
     subscription: Subscription,
     feed: Option<StateSubscription>,
+    /// Its list, from the SUBSCRIBE until it starts.
+    resolved: Option<Arc<ResourceList>>,
     expiry_timer: ExpiryTimer,
     /// Its row in the store, as it was last written.
     row: Option<SubscriptionRow>,
@@ -65,7 +75,8 @@ struct SubscriptionRow {
     last_cseq: u32,
 }
 
-/// The subscription on the bus that delivers the states. Dropping it ends it.
+/// The subscription on the bus that delivers the states, or a list that has many of them.
+/// Dropping it ends it.
 enum StateSubscription {
     Device(#[expect(dead_code, reason = "held for its drop")] bus::Subscription<DeviceState>),
     Mailbox(
@@ -76,6 +87,7 @@ enum StateSubscription {
     Registration(
         #[expect(dead_code, reason = "held for its drop")] bus::Subscription<RegistrationState>,
     ),
+    List(Arc<ListHub>),
 }
 
 impl Watcher {
@@ -92,9 +104,12 @@ impl Watcher {
             holder,
             serializer: context.watchers.kind.ephemeral(),
             context: Arc::downgrade(context),
+            lamps: AtomicU64::new(0),
+            changed: Mutex::default(),
             state: Mutex::new(Inner {
                 subscription,
                 feed: None,
+                resolved: None,
                 expiry_timer: ExpiryTimer::default(),
                 row: None,
                 is_storing: false,
@@ -136,6 +151,20 @@ impl Watcher {
         self.lock().subscription.package()
     }
 
+    /// Whether it watches a list.
+    pub(super) fn is_of_list(&self) -> bool {
+        self.lock().subscription.is_of_list()
+    }
+
+    /// It watches this list, for which it was charged.
+    pub(super) fn with_list(self, list: ResourceList, count: u64) -> Self {
+        self.lock().resolved = Some(Arc::new(list));
+        Self {
+            lamps: AtomicU64::new(count),
+            ..self
+        }
+    }
+
     /// Whether an account opened it, and that `is_it`.
     pub(super) fn is_of(&self, is_it: impl FnOnce(&str) -> bool) -> bool {
         self.lock().subscription.account().is_some_and(is_it)
@@ -150,8 +179,13 @@ impl Watcher {
     pub(super) fn describe(&self) -> String {
         let state = self.lock();
         let subscription = &state.subscription;
+        let list = if subscription.is_of_list() {
+            "list "
+        } else {
+            ""
+        };
         format!(
-            "{} of {} to {}",
+            "{} of {list}{} to {}",
             subscription.package().name(),
             subscription.device(),
             subscription.dialog().flow().remote
@@ -166,14 +200,20 @@ impl Watcher {
     /// Starts the feed: the current state, then every change. The expiry timer is set
     /// before, so that a watcher that never receives anything still ends.
     pub(super) fn start(self: &Arc<Self>, context: &Arc<WatcherContext>) {
-        let (device, package) = {
+        let (device, package, is_of_list) = {
             let mut state = self.lock();
             self.set_expiry_timer(context, &mut state);
+            let subscription = &state.subscription;
+            let is_of_list = subscription.is_of_list();
             (
-                state.subscription.device().clone(),
-                state.subscription.package(),
+                subscription.device().clone(),
+                subscription.package(),
+                is_of_list,
             )
         };
+        if is_of_list {
+            return self.start_list(context);
+        }
         let feed = self.feed(context, &device, package);
         // A hint that came or went in between did not see this feed.
         let is_extension = context.hints.contain(user_of(&device));
@@ -401,6 +441,9 @@ impl Watcher {
         if let Some(end) = state.subscription.ended() {
             let feed = self.close(&context, &mut state, end);
             drop(state);
+            if let Some(StateSubscription::List(hub)) = &feed {
+                hub.leave(self);
+            }
             // Outside the lock: the feed may be the caller.
             return drop(feed);
         }
@@ -485,15 +528,22 @@ impl Watcher {
             End::Expired => counters.expired.increment(),
             End::Refused(_) | End::Unanswered => counters.given_up.increment(),
             End::Rejected => counters.revoked.increment(),
-            End::Deactivated => {}
+            End::Deactivated | End::NoResource => {}
         }
         state.is_over = true;
         state.expiry_timer.clear(&context.timers);
         context.watchers.remove(self.id);
+        self.forget_lamps(context);
         if let Some(row) = state.row.take() {
             context.persistence.store().purge(&[row.ended]);
         }
         state.feed.take()
+    }
+
+    fn changed_places(&self) -> MutexGuard<'_, ChangedPlaces> {
+        self.changed
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

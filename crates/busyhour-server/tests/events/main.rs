@@ -4,6 +4,9 @@
 #[path = "../support/exchange.rs"]
 mod exchange;
 mod hints;
+mod lists;
+#[path = "../../../busyhour-registrar/tests/watch/panel.rs"]
+mod panel;
 mod lossy;
 mod messages;
 mod presence;

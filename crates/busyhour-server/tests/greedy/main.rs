@@ -10,6 +10,7 @@ mod calls;
 mod devices;
 mod http;
 mod iax2;
+mod lists;
 mod logins;
 mod queue;
 mod streams;

@@ -1,7 +1,10 @@
 //! One run of the server: from its start to its shutdown, or to a power
 //! failure.
 
-use crate::client::{PASSWORD, REALM, SECOND};
+use crate::{
+    client::{PASSWORD, REALM, SECOND},
+    watcher::LIST,
+};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     clock::Instant,
@@ -9,8 +12,8 @@ use busyhour::{
 };
 use busyhour_registrar::{RegistrationPolicy, watch};
 use busyhour_server::server::{
-    Accounts, Authentication, CallView, Limits, Network, SendError, Server, ServerConfig,
-    ServerStats,
+    Accounts, Authentication, CallView, Limits, ListConfig, Network, SendError, Server,
+    ServerConfig, ServerStats,
 };
 use busyhour_sip::{Flow, auth::Secret};
 use busyhour_store::{CallRecordQuery, CallRecordRow, SimulatedDisk};
@@ -189,6 +192,11 @@ pub fn config(is_open: bool) -> ServerConfig {
         domains: vec![REALM.to_owned()],
         authentication,
         accounts: Arc::new(Everybody),
+        lists: vec![ListConfig {
+            name: LIST.to_owned(),
+            title: None,
+            entries: (0..10).map(|number| format!("device{number}")).collect(),
+        }],
         registration: RegistrationPolicy {
             expires_min: Duration::from_secs(5),
             ..RegistrationPolicy::default()

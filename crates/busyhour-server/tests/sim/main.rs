@@ -25,6 +25,9 @@ mod device;
 mod knowledge;
 mod life;
 mod network;
+#[path = "../../../busyhour-registrar/tests/watch/panel.rs"]
+#[allow(dead_code, reason = "the tests of lists use the rest")]
+mod panel;
 mod random;
 mod site;
 mod watcher;

@@ -4,6 +4,7 @@
 use crate::{
     client::{Context, Credentials, NEVER, REALM, SECOND, Transaction, response},
     device::retry_after,
+    panel::Panel,
 };
 use busyhour_sip::{HeaderName, Message, Method};
 use std::net::SocketAddr;
@@ -26,6 +27,9 @@ pub struct Watcher {
     deaf_until: u64,
     /// For how long it subscribes, in seconds: at least and less than.
     expires_s: [u64; 2],
+    /// It watches the list of all devices.
+    is_of_list: bool,
+    panel: Panel,
     /// The last body.
     document: String,
 }
@@ -71,6 +75,8 @@ impl Watcher {
             next_at: context.now + context.random.within(0, 20 * SECOND),
             deaf_until: 0,
             expires_s: [10, 120],
+            is_of_list: context.random.permille(300),
+            panel: Panel::default(),
             document: String::new(),
         };
         watcher.leave_dialog();
@@ -80,6 +86,7 @@ impl Watcher {
     /// Watches calls.
     pub fn of_calls(mut self) -> Self {
         self.package = "dialog";
+        self.is_of_list = false;
         self.expires_s = [60, 150];
         self
     }
@@ -153,7 +160,14 @@ impl Watcher {
     }
 
     fn request(&mut self, branch: &str, expires_s: u64) -> String {
-        let uri = format!("sip:device{}@{REALM}", self.device);
+        let uri = match self.is_of_list {
+            true => format!("sip:{LIST}@{REALM}"),
+            false => format!("sip:device{}@{REALM}", self.device),
+        };
+        let supported = match self.is_of_list {
+            true => "Supported: eventlist\r\n",
+            false => "",
+        };
         let authorization = self.credentials.line(&self.user, "SUBSCRIBE", &uri);
         let Self {
             user,
@@ -178,7 +192,7 @@ impl Watcher {
              Contact: <sip:{user}@{address}>\r\n\
              Event: {package}\r\n\
              Expires: {expires_s}\r\n\
-             {authorization}\
+             {supported}{authorization}\
              Content-Length: 0\r\n\r\n"
         )
     }
@@ -227,8 +241,14 @@ impl Watcher {
             return;
         }
         self.dialog.notified_cseq = cseq;
-        self.belief = Belief::read(notify);
-        self.document = String::from_utf8_lossy(notify.body()).into_owned();
+        match self.is_of_list {
+            true => self.take_list(notify),
+            false => {
+                let body = String::from_utf8_lossy(notify.body()).into_owned();
+                let content_type = notify.header(HeaderName::ContentType).unwrap_or_default();
+                self.take_document(content_type, body);
+            }
+        }
         let state = notify.subscription_state().unwrap().unwrap();
         if state.is_terminated() {
             self.pending = None;
@@ -237,8 +257,32 @@ impl Watcher {
         }
     }
 
+    fn take_document(&mut self, content_type: &str, body: String) {
+        self.belief = Belief::read(content_type, &body);
+        self.document = body;
+    }
+
+    /// The last NOTIFY to a watcher that goes has no body.
+    fn take_list(&mut self, notify: &Message<'_>) {
+        if notify.body().is_empty() {
+            return;
+        }
+        let mut text = Vec::new();
+        notify.write(&mut text);
+        self.panel.take(std::str::from_utf8(&text).unwrap());
+        let uri = format!("sip:device{}@{REALM}", self.device);
+        if let Some(Some(lamp)) = self.panel.lamps.get(&uri) {
+            let content_type = match self.package {
+                "presence" => "application/pidf+xml",
+                _ => "application/dialog-info+xml",
+            };
+            self.take_document(content_type, lamp.clone());
+        }
+    }
+
     fn leave_dialog(&mut self) {
         self.dialog_count += 1;
+        self.panel = Panel::default();
         self.dialog = Dialog {
             call_id: format!("{}-{}@{}", self.user, self.dialog_count, self.address),
             ..Dialog::default()
@@ -256,11 +300,10 @@ impl Dialog {
 }
 
 impl Belief {
-    fn read(notify: &Message<'_>) -> Self {
-        let body = std::str::from_utf8(notify.body()).unwrap();
-        match notify.header(HeaderName::ContentType) {
-            Some("application/pidf+xml") => Self::Priorities(priorities(body)),
-            Some("application/dialog-info+xml") => Self::Count(count(body)),
+    fn read(content_type: &str, body: &str) -> Self {
+        match content_type {
+            "application/pidf+xml" => Self::Priorities(priorities(body)),
+            "application/dialog-info+xml" => Self::Count(count(body)),
             other => panic!("a body of {other:?}"),
         }
     }
@@ -281,3 +324,6 @@ fn count(body: &str) -> usize {
     let (_, rest) = body.split_once("contacts=\"").unwrap();
     rest.split_once('"').unwrap().0.parse().unwrap()
 }
+
+/// The list of all devices.
+pub const LIST: &str = "panel";

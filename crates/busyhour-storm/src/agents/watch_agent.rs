@@ -14,6 +14,7 @@ use crate::agents::lamps::Lamps;
 use crate::agents::pending::{Expired, PendingRequest, Timing};
 use crate::plan::pattern::shown;
 use crate::plan::users::StormUsers;
+use crate::plan::watched_list::WatchedList;
 use crate::wire::batch::Outbox;
 use busyhour_sip::auth::{Algorithm, Answer};
 use busyhour_sip::{
@@ -36,6 +37,8 @@ pub(crate) struct WatchAgent {
     /// With lamps, the watchers watch the dialogs of their devices; otherwise their
     /// presence.
     pub lamps: Option<Lamps>,
+    /// What all of them watch instead of their devices.
+    list: Option<WatchedList>,
 }
 
 /// Counts of what happened to the watchers.
@@ -106,7 +109,13 @@ impl WatchAgent {
             in_flight: 0,
             tally: WatchTally::default(),
             lamps: None,
+            list: None,
         }
+    }
+
+    /// All watchers watch this list, which has all devices.
+    pub fn watch_list(&mut self, name: &str) {
+        self.list = Some(WatchedList::new(name, &self.users, self.devices));
     }
 
     /// Watchers of the dialogs of their devices, one for each device.
@@ -230,12 +239,24 @@ impl WatchAgent {
             return;
         }
         watcher.notified_cseq = cseq;
-        match &mut self.lamps {
-            None => watcher.told = Some(says_open(notify.body())),
-            Some(lamps) => {
-                let device = index.unwrap_or_default() % self.devices;
-                lamps.notified(now, device, notify.body());
+        let index = index.unwrap_or_default();
+        let own = index % self.devices;
+        match (&self.list, &mut self.lamps) {
+            (None, None) => watcher.told = Some(says_open(notify.body())),
+            (None, Some(lamps)) => lamps.notified(now, own, notify.body()),
+            (Some(list), None) => {
+                let mut documents = list.documents(notify.body());
+                if let Some((_, document)) = documents.find(|(device, _)| *device == own) {
+                    watcher.told = Some(says_open(document));
+                }
             }
+            // The first panel tells of all lamps; the others are told the same.
+            (Some(list), Some(lamps)) if index == 0 => {
+                for (device, document) in list.documents(notify.body()) {
+                    lamps.notified(now, device, document);
+                }
+            }
+            (Some(_), Some(_)) => {}
         }
         let state = notify.subscription_state().ok().flatten();
         if state.is_some_and(|state| state.is_terminated()) && !watcher.has_ended {
@@ -391,6 +412,10 @@ impl WatchAgent {
             )
             .header(HeaderName::Event, self.package())
             .header(HeaderName::Expires, pending.expires_s);
+        let request = match self.list {
+            Some(_) => request.header(HeaderName::Supported, "eventlist"),
+            None => request,
+        };
         match &pending.authorization {
             Some(value) => request.header(HeaderName::Authorization, value).finish(),
             None => request.finish(),
@@ -410,9 +435,11 @@ impl WatchAgent {
         let watcher = self.watchers.get(index as usize);
         let dialog = watcher.and_then(|watcher| watcher.dialog.as_ref());
         let aor = self.users.aor(index % self.devices);
-        shown(move |f| match dialog {
-            Some(dialog) => f.write_str(&dialog.target),
-            None => aor.fmt(f),
+        let list = self.list.as_ref();
+        shown(move |f| match (dialog, list) {
+            (Some(dialog), _) => f.write_str(&dialog.target),
+            (None, Some(list)) => f.write_str(&list.uri),
+            (None, None) => aor.fmt(f),
         })
     }
 

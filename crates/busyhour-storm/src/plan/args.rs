@@ -105,6 +105,11 @@ pub struct Storm {
     #[arg(long, value_name = "ADDRESS:PORT", requires = "watchers")]
     pub watch_target: Option<SocketAddr>,
 
+    /// The watchers subscribe to this list (RFC 4662), which has all devices, instead of to each of
+    /// them; with --calls the first watcher's panel shows the lamps
+    #[arg(long, value_name = "NAME", requires = "watchers")]
+    pub watch_list: Option<String>,
+
     /// Make calls to the devices, which register first: INVITE, 180, 200, ACK, BYE; --rate,
     /// --closed and --over then count calls, and watchers watch the lamps (dialogs) of the devices
     #[arg(long, conflicts_with_all = ["ramp", "kind", "journal", "threads"])]
@@ -278,6 +283,8 @@ Examples:
                                                  overload: how much gets through
   busyhour storm --calls --devices 1000 --rate 200 --over 10s --watchers 1000
                                                  calls, and the lamps of the called devices
+  busyhour storm --calls --devices 5000 --rate 50 --over 10s --watchers 1 --watch-list panel
+                                                 the same lamps on one list
   busyhour storm --calls --devices 1000 --closed 64 --over 10s --forks 2 --ring 50ms --give-up 10
 
 In user names and passwords {\x1b[0mn} stands for the number of the device, {n:06} for the number with six digits.

@@ -5,3 +5,4 @@ pub(crate) mod args;
 pub(crate) mod users;
 pub(crate) mod pace;
 pub(crate) mod call_plan;
+pub(crate) mod watched_list;

@@ -1,6 +1,6 @@
 //! Writing the answer to a SUBSCRIBE.
 
-use crate::watch::Subscription;
+use crate::{registrar::EVENTLIST, watch::Subscription};
 use busyhour_sip::{Flow, HeaderName, Message, Output, ResponseBuilder, Status};
 
 /// Writes the 200 to a SUBSCRIBE that came by `flow` and opens, refreshes or
@@ -13,9 +13,14 @@ pub fn write_accepted(
     flow: Flow,
 ) {
     let dialog = subscription.dialog();
-    ResponseBuilder::new(out, request, Status::OK, Some(flow.remote))
+    let mut answer = ResponseBuilder::new(out, request, Status::OK, Some(flow.remote))
         .to_tag(dialog.local_tag())
-        .copy(HeaderName::RecordRoute)
+        .copy(HeaderName::RecordRoute);
+    if subscription.is_of_list() {
+        // RFC 4662 §4.4.
+        answer = answer.header(HeaderName::Require, EVENTLIST);
+    }
+    answer
         .header(HeaderName::Expires, granted_s)
         .header(
             HeaderName::Contact,

@@ -1,8 +1,8 @@
 //! Reading a SUBSCRIBE.
 
-use crate::registrar::{Refusal, check_require};
-use crate::watch::{Package, WatchPolicy};
-use busyhour_sip::{Contacts, Flow, HeaderName, Message, SipUri};
+use crate::registrar::{EVENTLIST, RECIPIENT_LIST, Refusal, check_require_beside};
+use crate::watch::{NotifyRates, Package, WatchPolicy};
+use busyhour_sip::{Contacts, Event, Flow, HeaderName, Message, SipUri};
 use std::time::Duration;
 
 /// What one SUBSCRIBE asks for.
@@ -16,6 +16,10 @@ pub struct Subscribe<'a> {
     pub granted_s: u32,
     /// Least time from one change that is told to the next.
     pub notify_interval: Duration,
+    /// How often the watcher wants to be told.
+    pub rates: NotifyRates,
+    /// It can be told the states of a list (RFC 4662 §4.2).
+    pub supports_lists: bool,
     /// The watcher's Contact URI: where NOTIFY requests are addressed.
     pub target: &'a str,
     /// Our URI in the dialog, as written in To; what is watched stands in the
@@ -56,8 +60,10 @@ impl<'a> Subscribe<'a> {
     /// [`Refusal::NotAcceptable`], [`Refusal::IntervalTooBrief`], and
     /// [`Refusal::BadRequest`] when a header is missing or broken.
     pub fn read(message: &Message<'a>, policy: &WatchPolicy, flow: Flow) -> Result<Self, Refusal> {
-        check_require(message)?;
-        let (package, event_id) = package(message)?;
+        check_require_beside(message, &OF_LISTS)?;
+        let event = message.event()?.ok_or(Refusal::BadEvent)?;
+        let (package, event_id) = (package(&event)?, event.id());
+        let rates = NotifyRates::read(&event.params)?;
         if !message.accepts("application", package.subtype()) {
             return Err(Refusal::NotAcceptable);
         }
@@ -68,7 +74,9 @@ impl<'a> Subscribe<'a> {
             package,
             event_id,
             granted_s: granted_s.ok_or(Refusal::IntervalTooBrief(policy.expires_min))?,
-            notify_interval: policy.notify_interval,
+            notify_interval: rates.interval(policy.notify_interval),
+            rates,
+            supports_lists: supports_lists(message),
             target: target.text,
             to: to.uri_text,
             to_tag: to.tag(),
@@ -86,10 +94,21 @@ impl<'a> Subscribe<'a> {
 /// What a list of routes has for each beside its text, in bytes.
 const ROUTE_PLACE: usize = 32;
 
-fn package<'a>(message: &Message<'a>) -> Result<(Package, Option<&'a str>), Refusal> {
-    let event = message.event()?.ok_or(Refusal::BadEvent)?;
-    let package = Package::from_name(event.package).ok_or(Refusal::BadEvent)?;
-    Ok((package, event.id()))
+/// Options that a SUBSCRIBE may require beside those of every request.
+const OF_LISTS: [&str; 2] = [EVENTLIST, RECIPIENT_LIST];
+
+fn package(event: &Event<'_>) -> Result<Package, Refusal> {
+    Package::from_name(event.package).ok_or(Refusal::BadEvent)
+}
+
+/// Some telephones accept the bodies and do not say so in Supported.
+fn supports_lists(message: &Message<'_>) -> bool {
+    let says = |name| message.has_token(name, EVENTLIST);
+    let accepts = |subtype| {
+        let silent = message.header(HeaderName::Accept).is_none();
+        !silent && message.accepts("application", subtype)
+    };
+    says(HeaderName::Supported) || says(HeaderName::Require) || accepts("rlmi+xml")
 }
 
 /// The URI of the one Contact, which has to be one that a request can have

@@ -1,24 +1,23 @@
 //! One subscription from its SUBSCRIBE to its end.
 
-use crate::registrar::{Advertised, Refusal, seconds};
+use crate::registrar::{Advertised, EVENTLIST, Refusal, seconds};
 use crate::watch::{
-    DeviceState, Dialog, NotRestored, Package, State, Subscribe, Told, WatchPolicy,
+    DeviceState, Dialog, End, ListEntry, NoBuffer, NotRestored, NotifyRates, Package, ResourceList,
+    ResourceStates, State, Subscribe, Told, Transmission, WatchPolicy,
     body::reginfo::ToldContacts,
-    notifier::outstanding::{Outstanding, T1},
-    stored::{StoredSubscription, is_row_old},
+    list::list_view::{ListView, ListWriting},
+    notifier::{
+        notify_values::{EventValue, Phase, StateValue},
+        outstanding::{Outstanding, T1},
+        watched_list::WatchedList,
+    },
+    stored::{StoredList, StoredSubscription, is_row_old},
 };
-use busyhour::{
-    buffer::{Buffer, BufferPool},
-    bus::Name,
-    clock::Instant,
-};
-use busyhour_sip::HeaderName;
-use std::{
-    fmt::{self, Display, Formatter},
-    time::Duration,
-};
+use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
+use busyhour_sip::{HeaderName, RequestBuilder};
+use std::{sync::Arc, time::Duration};
 
-/// A watcher's subscription to one device, extension or mailbox.
+/// A watcher's subscription to one device, extension or mailbox, or to a list of them.
 ///
 /// It sends nothing before it has been told the state for the first time
 /// ([`Subscription::state_is`]).
@@ -40,8 +39,12 @@ pub struct Subscription {
     is_urgent: bool,
     /// Least time from one change that is told to the next.
     interval: Duration,
+    /// How often the watcher wants to be told.
+    rates: NotifyRates,
     /// Changes wait until then.
     next_change_at: Instant,
+    /// The watcher is told something then in any case.
+    tell_again_at: Option<Instant>,
     outstanding: Option<Outstanding>,
     /// When to try again after there was no buffer, or no room on the way.
     retry_at: Option<Instant>,
@@ -54,47 +57,8 @@ pub struct Subscription {
     version: u32,
     /// What was told of a registration.
     told_contacts: ToldContacts,
-}
-
-/// Why a subscription is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The watcher unsubscribed or only fetched the state.
-    Unsubscribed,
-    /// Its lifetime passed without a refresh.
-    Expired,
-    /// The server shuts down.
-    Deactivated,
-    /// Who opened it has no account any more.
-    Rejected,
-    /// The watcher answered a NOTIFY with this status.
-    Refused(u16),
-    /// The watcher did not answer a NOTIFY in 32 s.
-    Unanswered,
-}
-
-/// There is no buffer for a NOTIFY. It is owed still, and tried again at
-/// [`Subscription::deadline`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no buffer for a NOTIFY")]
-pub struct NoBuffer;
-
-/// A datagram to be sent.
-#[derive(Debug, Clone)]
-pub struct Transmission {
-    /// A whole NOTIFY.
-    pub datagram: Buffer,
-    /// It was sent before.
-    pub is_again: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Active,
-    /// The last NOTIFY is owed or on its way; if it cannot be written by the given time
-    /// for lack of a state or a buffer, it is given up.
-    Ending(End, Instant),
-    Over(End),
+    /// `None` if it watches one resource.
+    list: Option<Box<WatchedList>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -126,7 +90,9 @@ impl Subscription {
             owes_notify: true,
             is_urgent: true,
             interval: subscribe.notify_interval,
+            rates: subscribe.rates,
             next_change_at: now,
+            tell_again_at: None,
             outstanding: None,
             retry_at: None,
             put_off_since: None,
@@ -134,6 +100,7 @@ impl Subscription {
             is_heard: false,
             version: 0,
             told_contacts: ToldContacts::default(),
+            list: None,
         };
         subscription.extend(subscribe.granted_s, now);
         subscription
@@ -168,8 +135,10 @@ impl Subscription {
             state: Known::Nothing,
             owes_notify: true,
             is_urgent: true,
-            interval: policy.notify_interval,
+            interval: stored.rates.interval(policy.notify_interval),
+            rates: stored.rates,
             next_change_at: told_at,
+            tell_again_at: None,
             outstanding: None,
             retry_at: Some(told_at),
             put_off_since: None,
@@ -178,8 +147,55 @@ impl Subscription {
             // Each NOTIFY has counted both up, so this is higher than the last one, too.
             version: dialog.last_cseq(),
             told_contacts: ToldContacts::default(),
+            list: stored.list.map(|list| {
+                let recipients = list.recipients.map(Arc::from);
+                Box::new(WatchedList::new(recipients, policy))
+            }),
             dialog,
         })
+    }
+
+    /// Makes it a subscription to a list: the one with these entries, which its SUBSCRIBE
+    /// brought, or the one that is known by the URI that it watches. It tells nothing before
+    /// it is told which resources the list has ([`list_is`](Self::list_is)).
+    #[must_use]
+    pub fn to_list(self, recipients: Option<Arc<[ListEntry]>>, policy: &WatchPolicy) -> Self {
+        Self {
+            list: Some(Box::new(WatchedList::new(recipients, policy))),
+            ..self
+        }
+    }
+
+    /// Whether it watches a list.
+    pub fn is_of_list(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// The entries of a list that its SUBSCRIBE brought.
+    pub fn recipients(&self) -> Option<&Arc<[ListEntry]>> {
+        self.list.as_ref()?.recipients.as_ref()
+    }
+
+    /// Tells which resources its list has, and where their states are. All of them are told
+    /// next.
+    pub fn list_is(&mut self, list: Arc<ResourceList>, states: Arc<dyn ResourceStates>) {
+        let version = self.version;
+        if let Some(watched) = self.list.as_mut() {
+            watched.view = Some(ListView::new(list, states, version));
+            self.owes_notify |= self.phase == Phase::Active;
+        }
+    }
+
+    /// Tells that the states of the resources at these places of its list may have changed.
+    /// Returns how many of them waited to be told already.
+    pub fn resources_changed(&mut self, places: impl IntoIterator<Item = u32>) -> u64 {
+        let Some(view) = self.list.as_mut().and_then(|list| list.view.as_mut()) else {
+            return 0;
+        };
+        let conflated = places.into_iter().filter(|place| !view.changed(*place));
+        let conflated = conflated.count();
+        self.owes_notify |= self.phase == Phase::Active;
+        conflated as u64
     }
 
     /// Notes the account that has opened it.
@@ -199,7 +215,7 @@ impl Subscription {
     /// All that [`restore`](Self::restore) needs, but the time. Runs of the server are counted
     /// upwards; `run` is this one.
     pub fn stored(&self, run: u64) -> String {
-        self.stored_with(&self.dialog, run)
+        self.stored_with(&self.dialog, self.rates, run)
     }
 
     /// As [`stored`](Self::stored), as it will be after such a refresh.
@@ -208,15 +224,19 @@ impl Subscription {
         // A request that `refresh` refuses is refused here as well; storing it is only
         // wasted.
         let _ = dialog.follow(subscribe);
-        self.stored_with(&dialog, run)
+        self.stored_with(&dialog, subscribe.rates, run)
     }
 
-    fn stored_with(&self, dialog: &Dialog, run: u64) -> String {
+    fn stored_with(&self, dialog: &Dialog, rates: NotifyRates, run: u64) -> String {
         let stored = StoredSubscription {
             device: self.device.to_string(),
             account: self.account.as_deref().map(str::to_owned),
             package: self.package.name().to_owned(),
             event_id: self.event_id.as_deref().map(str::to_owned),
+            rates,
+            list: self.list.as_ref().map(|list| StoredList {
+                recipients: list.recipients.as_ref().map(|entries| entries.to_vec()),
+            }),
             dialog: dialog.stored(run),
         };
         // Texts and numbers can always be written.
@@ -247,6 +267,7 @@ impl Subscription {
         let before = self.dialog.flow();
         self.dialog.follow(subscribe)?;
         self.is_cut = false;
+        (self.interval, self.rates) = (subscribe.notify_interval, subscribe.rates);
         if self.dialog.flow() != before {
             // The NOTIFY on the old flow may never arrive. The next one contains
             // everything again.
@@ -329,6 +350,9 @@ impl Subscription {
         }
         self.dialog.take_back_cseq();
         self.version = self.version.wrapping_sub(1);
+        if let Some(view) = self.view_mut() {
+            view.take_back();
+        }
         self.owes_notify = true;
         self.is_urgent = true;
         let since = *self.put_off_since.get_or_insert(now);
@@ -370,11 +394,14 @@ impl Subscription {
         if now >= self.expires_at {
             self.end(End::Expired, now);
         }
+        if self.tell_again_at.is_some_and(|at| now >= at) {
+            self.owes_notify |= self.phase == Phase::Active;
+        }
         if let (true, Phase::Ending(end, _)) = (self.is_cut, self.phase) {
             self.over(end);
         }
         let sent = match self.may_notify(now) {
-            true => self.notify(now, scratch, buffers).map(Some),
+            true => self.notify(now, scratch, buffers),
             false => Ok(None),
         };
         if !matches!(sent, Ok(Some(_))) {
@@ -389,11 +416,14 @@ impl Subscription {
             (_, Phase::Over(_)) => None,
             (Some(outstanding), _) => Some(outstanding.deadline()),
             (None, Phase::Active) if self.is_cut => Some(self.expires_at),
-            (None, _) if self.retry_at.is_some() && self.state != Known::Nothing => self.retry_at,
-            (None, Phase::Active) if self.owes_notify && self.state != Known::Nothing => {
+            (None, _) if self.retry_at.is_some() && self.knows_state() => self.retry_at,
+            (None, Phase::Active) if self.owes_notify && self.knows_state() => {
                 Some(self.next_change_at.min(self.expires_at))
             }
-            (None, Phase::Active) => Some(self.expires_at),
+            (None, Phase::Active) => {
+                let again_at = self.tell_again_at.unwrap_or(self.expires_at);
+                Some(again_at.min(self.expires_at))
+            }
             (None, Phase::Ending(_, give_up_at)) => Some(give_up_at),
         }
     }
@@ -449,8 +479,28 @@ impl Subscription {
         self.expires_at = now + Duration::from_secs(granted_s.into());
         self.owes_notify = true;
         self.is_urgent = true;
+        let was_told = self.version > 0;
+        if let Some(list) = self.list.as_mut() {
+            // A watcher that goes needs no state; one that only fetches needs all of it.
+            list.is_left = granted_s == 0 && was_told;
+            if let Some(view) = list.view.as_mut().filter(|_| granted_s > 0) {
+                view.tell_all();
+            }
+        }
         if granted_s == 0 {
             self.end(End::Unsubscribed, now);
+        }
+    }
+
+    fn view_mut(&mut self) -> Option<&mut ListView> {
+        self.list.as_mut()?.view.as_mut()
+    }
+
+    /// Whether there is something that could be told.
+    fn knows_state(&self) -> bool {
+        match &self.list {
+            Some(list) => list.view.is_some(),
+            None => self.state != Known::Nothing,
         }
     }
 
@@ -483,7 +533,7 @@ impl Subscription {
         let is_over = matches!(self.phase, Phase::Over(_));
         let is_time = self.is_urgent || now >= self.next_change_at;
         let has_way = !is_over && !self.is_cut;
-        self.owes_notify && self.state != Known::Nothing && has_way && is_time && may_try
+        self.owes_notify && self.knows_state() && has_way && is_time && may_try
     }
 
     fn notify(
@@ -491,25 +541,35 @@ impl Subscription {
         now: Instant,
         scratch: &mut Vec<u8>,
         buffers: &BufferPool,
-    ) -> Result<Transmission, NoBuffer> {
+    ) -> Result<Option<Transmission>, NoBuffer> {
         let cseq = self.dialog.next_cseq();
         scratch.clear();
-        self.write_notify(cseq, now, scratch);
+        let Some(owes_more) = self.write_notify(cseq, now, scratch) else {
+            self.dialog.take_back_cseq();
+            self.owes_notify = false;
+            return Ok(None);
+        };
         let datagram = buffers.copy_from(scratch);
         scratch.clear();
         let Ok(datagram) = datagram else {
+            if let Some(view) = self.view_mut() {
+                view.take_back();
+            }
             self.retry_at = Some(now + T1);
             return Err(NoBuffer);
         };
         self.retry_at = None;
-        self.owes_notify = false;
+        self.owes_notify = owes_more;
         if let Known::State(Some(State::Registration(state))) = &self.state {
             self.told_contacts.told(&state.contacts);
         }
-        self.is_urgent = false;
+        // What does not fit follows at once.
+        self.is_urgent = owes_more;
         self.next_change_at = now + self.interval;
+        let again = self.rates.interval_max();
+        self.tell_again_at = again.map(|interval| now + interval);
         self.version = self.version.wrapping_add(1);
-        let is_last = self.phase != Phase::Active;
+        let is_last = self.phase != Phase::Active && !owes_more;
         let is_reliable = self.dialog.flow().transport.is_reliable();
         let outstanding = Outstanding::new(
             cseq,
@@ -521,10 +581,86 @@ impl Subscription {
         );
         self.outstanding = Some(outstanding);
         let is_again = false;
-        Ok(Transmission { datagram, is_again })
+        Ok(Some(Transmission { datagram, is_again }))
     }
 
-    fn write_notify(&self, cseq: u32, now: Instant, out: &mut Vec<u8>) {
+    /// Writes the NOTIFY that is owed; returns whether another one has to follow, and `None` if
+    /// there is nothing to tell.
+    fn write_notify(&mut self, cseq: u32, now: Instant, out: &mut Vec<u8>) -> Option<bool> {
+        match self.list.take() {
+            Some(mut list) => {
+                let written = self.write_list_notify(&mut list, cseq, now, out);
+                self.list = Some(list);
+                written
+            }
+            None => {
+                self.write_state_notify(cseq, now, out);
+                Some(false)
+            }
+        }
+    }
+
+    fn write_list_notify(
+        &self,
+        list: &mut WatchedList,
+        cseq: u32,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<bool> {
+        let boundary = format!("{}.{cseq}", self.dialog.local_tag());
+        let is_ending = self.phase != Phase::Active;
+        if is_ending && list.is_left {
+            self.head(out, cseq, self.state_value(now, false), true)
+                .finish();
+            return Some(false);
+        }
+        self.head(out, cseq, self.state_value(now, true), true)
+            .finish();
+        let head_len = std::mem::take(out).len();
+        let is_reliable = self.dialog.flow().transport.is_reliable();
+        let is_due = self.tell_again_at.is_some_and(|at| now >= at);
+        let (body, owes_more) = list.write(ListWriting {
+            package: self.package,
+            boundary: &boundary,
+            version: self.version,
+            len_max: list.body_len_max(is_reliable, head_len),
+            wants_empty: is_due || is_ending,
+        })?;
+        self.head(out, cseq, self.state_value(now, owes_more), true)
+            .body(&body.content_type, &body.body);
+        Some(owes_more)
+    }
+
+    fn state_value(&self, now: Instant, owes_more: bool) -> StateValue {
+        StateValue {
+            phase: self.phase,
+            left_s: self.left_s(now),
+            rates: self.rates,
+            owes_more,
+        }
+    }
+
+    /// A NOTIFY up to its body.
+    fn head<'o>(
+        &self,
+        out: &'o mut Vec<u8>,
+        cseq: u32,
+        state: StateValue,
+        is_of_list: bool,
+    ) -> RequestBuilder<'o, Vec<u8>> {
+        let event = EventValue(self.package, self.event_id.as_deref());
+        let head = self
+            .dialog
+            .notify(out, cseq)
+            .header(HeaderName::Event, event)
+            .header(HeaderName::SubscriptionState, state);
+        match is_of_list {
+            true => head.header(HeaderName::Require, EVENTLIST),
+            false => head,
+        }
+    }
+
+    fn write_state_notify(&self, cseq: u32, now: Instant, out: &mut Vec<u8>) {
         let mut body = Vec::with_capacity(BODY_LEN_USUAL);
         let state = match &self.state {
             Known::State(state) => state.as_ref(),
@@ -543,40 +679,8 @@ impl Subscription {
             }
             _ => self.package.write_body(&mut body, told),
         }
-        self.dialog
-            .notify(out, cseq)
-            .header(HeaderName::Event, EventValue(self))
-            .header(HeaderName::SubscriptionState, StateValue(self, now))
+        self.head(out, cseq, self.state_value(now, false), false)
             .body(self.package.content_type(), &body);
-    }
-}
-
-struct EventValue<'s>(&'s Subscription);
-
-impl Display for EventValue<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.package.name())?;
-        match &self.0.event_id {
-            Some(id) => write!(f, ";id={id}"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct StateValue<'s>(&'s Subscription, Instant);
-
-impl Display for StateValue<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self(subscription, now) = self;
-        match subscription.phase {
-            Phase::Active => {
-                let left = seconds(subscription.expires_at - *now);
-                write!(f, "active;expires={left}")
-            }
-            Phase::Ending(End::Deactivated, _) => f.write_str("terminated;reason=deactivated"),
-            Phase::Ending(End::Rejected, _) => f.write_str("terminated;reason=rejected"),
-            Phase::Ending(..) | Phase::Over(_) => f.write_str("terminated;reason=timeout"),
-        }
     }
 }
 

@@ -46,6 +46,27 @@ pub(super) const LIMITS: &[SettingKey] = &[
         show: |config| config.limits.hints_max.to_string(),
     },
     SettingKey {
+        path: "limits.lists",
+        allowed: whole(0, 1_000_000, "lists"),
+        help: "Lists of resources, including those of the configuration; more are refused over HTTP with 409",
+        assign: |config, text| put(&mut config.limits.lists_max, text.parse().ok()),
+        show: |config| config.limits.lists_max.to_string(),
+    },
+    SettingKey {
+        path: "limits.list_resources",
+        allowed: whole(1, 100_000, "resources"),
+        help: "Resources of one list, with those of the lists that it names; a subscription to more is answered 413",
+        assign: |config, text| put(&mut config.watch.list_resources_max, text.parse().ok()),
+        show: |config| config.watch.list_resources_max.to_string(),
+    },
+    SettingKey {
+        path: "limits.list_lamps",
+        allowed: whole(0, 100_000_000, "resources"),
+        help: "Resources that all subscriptions to lists watch together; more are answered 503",
+        assign: |config, text| put(&mut config.limits.list_lamps_max, text.parse().ok()),
+        show: |config| config.limits.list_lamps_max.to_string(),
+    },
+    SettingKey {
         path: "limits.publications",
         allowed: whole(0, 100_000_000, "publications"),
         help: "Publications at a time; more are answered 503",

@@ -1,8 +1,9 @@
-//! Tables of the file that hold more than plain settings: accounts, hints, peers, tokens, Graphite, the
+//! Tables of the file that hold more than plain settings: accounts, hints, lists, peers, tokens, Graphite, the
 //! worker pool.
 
 pub(in crate::config) mod accounts;
 pub(in crate::config) mod hints;
+pub(in crate::config) mod lists;
 pub(in crate::config) mod peers;
 pub(in crate::config) mod tokens;
 pub(in crate::config) mod webhooks;

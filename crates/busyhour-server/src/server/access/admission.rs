@@ -196,6 +196,19 @@ impl Admission {
         }
     }
 
+    /// Whether the sender may subscribe to a list: whoever shows who it is. What it may see of
+    /// the resources is judged one by one. `None` when it was challenged, and so answered.
+    pub(in crate::server) fn admit_list_subscription<'a>(
+        &self,
+        request: &Request<'a>,
+    ) -> Result<Option<Sender<'a>>, Refusal> {
+        match self.prove(request, AS_SERVER)? {
+            Proof::Open => Ok(Some(Sender(None))),
+            Proof::Challenged { .. } => Ok(None),
+            Proof::Of(username) => Ok(Some(Sender(Some(username)))),
+        }
+    }
+
     /// Whether the sender may call in the name of `caller`, who is nobody if the sender
     /// does not show who it is. `None` when it was challenged, and so answered.
     pub(in crate::server) fn admit_call<'a>(

@@ -8,7 +8,10 @@
 //! given to the store, so that memory and store both end with the last change; no
 //! callback takes this lock.
 
-use super::hint::{ExtensionTopic, Hint, HintView, SetBy};
+use super::{
+    hint::{ExtensionTopic, Hint, HintView, SetBy},
+    named_device::{device_named, device_of},
+};
 use crate::server::{
     ServerConfig,
     access::accounts::Difference,
@@ -22,14 +25,13 @@ use crate::server::{
         queues::SerializerListing,
         serializer_kind::{KindOptions, SerializerKind},
     },
-    watcher::watchers::Watchers,
+    watcher::{list_feeds::ListFeeds, watchers::Watchers},
 };
 use busyhour::{
     bus::{Name, Topic},
     runtime::Runtime,
 };
-use busyhour_registrar::{Domains, address_of_record, watch::ExtensionState};
-use busyhour_sip::Uri;
+use busyhour_registrar::{Domains, watch::ExtensionState};
 use busyhour_store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,6 +54,7 @@ pub(in crate::server) struct Hints {
     persistence: Arc<Persistence>,
     devices: Arc<DeviceContext>,
     watchers: Arc<Watchers>,
+    list_feeds: Arc<ListFeeds>,
 }
 
 /// An extension and its devices, as the configuration names them.
@@ -117,7 +120,10 @@ impl HintConfig {
         }
         let devices = self.devices.iter();
         devices
-            .map(|device| device_named(device, domains))
+            .map(|device| {
+                let unknown = || HintRefusal::Device(device.clone());
+                device_named(device, domains).ok_or_else(unknown)
+            })
             .collect()
     }
 
@@ -128,7 +134,8 @@ impl HintConfig {
         match (1..=DEVICES_MAX).contains(&self.devices.len()) {
             true => {
                 let devices = self.devices.iter();
-                refusals.extend(devices.filter_map(|device| device_named(device, domains).err()));
+                let unknown = devices.filter(|device| device_named(device, domains).is_none());
+                refusals.extend(unknown.cloned().map(HintRefusal::Device));
             }
             false => refusals.push(HintRefusal::DeviceCount),
         }
@@ -149,7 +156,7 @@ impl Hints {
         config: &ServerConfig,
         persistence: Arc<Persistence>,
         devices: Arc<DeviceContext>,
-        watchers: Arc<Watchers>,
+        (watchers, list_feeds): (Arc<Watchers>, Arc<ListFeeds>),
         changes: Arc<Changes>,
     ) -> Self {
         Self {
@@ -166,6 +173,7 @@ impl Hints {
             persistence,
             devices,
             watchers,
+            list_feeds,
         }
     }
 
@@ -286,7 +294,7 @@ impl Hints {
             if gone.is_empty() && new.is_empty() {
                 continue;
             }
-            let Ok(device) = device_named(&difference.username, &self.domains) else {
+            let Some(device) = device_named(&difference.username, &self.domains) else {
                 self.counters.refused.add(new.len() as u64);
                 homeless.extend(new.first().map(|hint| (&*difference.username, &**hint)));
                 continue;
@@ -396,6 +404,7 @@ impl Hints {
     fn move_watchers(&self, extension: &str) {
         if self.may_be_watched(extension) {
             self.watchers.move_extension(extension);
+            self.list_feeds.move_extension(extension);
         }
     }
 
@@ -466,24 +475,6 @@ fn warn_of_homeless(users: &[(&str, &str)]) {
         let (count, reason) = (users.len(), HintRefusal::Device((*user).to_owned()));
         tracing::warn!(count, user, hint, %reason, "hints of accounts have no effect");
     }
-}
-
-/// The address of record of a device that a hint names.
-fn device_named(device: &str, domains: &Domains) -> Result<Name, HintRefusal> {
-    let unknown = || HintRefusal::Device(device.to_owned());
-    let uri = match (device.contains(':'), domains.first()) {
-        (true, _) => device.to_owned(),
-        (false, Some(domain)) => format!("sip:{device}@{domain}"),
-        (false, None) => return Err(unknown()),
-    };
-    device_of(&uri, domains).ok_or_else(unknown)
-}
-
-fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
-    let uri = Uri::parse(uri)?;
-    uri.as_sip()?.user?;
-    let device = address_of_record(&uri, domains).ok()?;
-    Some(device.into())
 }
 
 /// A hint has one turn of the event bus for each of its devices at most.

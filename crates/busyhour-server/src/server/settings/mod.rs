@@ -1,5 +1,7 @@
-//! Settings that come over HTTP or from the configuration: mailboxes and hints.
+//! Settings that come over HTTP or from the configuration: mailboxes, hints and lists.
 
+mod named_device;
 pub(in crate::server) mod mailboxes;
 pub(in crate::server) mod hint;
 pub(in crate::server) mod hints;
+pub(in crate::server) mod lists;

@@ -3,6 +3,7 @@
 pub(in crate::server) mod receive;
 pub(in crate::server) mod inbound_request;
 pub(in crate::server) mod route;
+mod list_subscription;
 pub(in crate::server) mod transactions;
 pub(in crate::server) mod options;
 pub(in crate::server) mod responder;

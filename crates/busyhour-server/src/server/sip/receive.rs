@@ -9,7 +9,8 @@ use crate::server::{capture::message_tap::Direction, core::Core, device::flows::
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_proxy::Inbound;
 use busyhour_registrar::{
-    ALLOW_EVENTS, Refusal, SUPPORTED, address_of_record, check_require, watch::Dialog,
+    ALLOW_EVENTS, EVENTLIST, RECIPIENT_LIST, Refusal, SUPPORTED, address_of_record, check_require,
+    watch::Dialog,
 };
 use busyhour_sip::{
     Essentials, Flow, HeaderName, Message, Method, ParseError, Start, Status, Transport, Uri, stun,
@@ -250,7 +251,10 @@ fn tell_all(answer: Response<'_, '_, '_>) {
         .header(HeaderName::Allow, ALLOW)
         .header(HeaderName::AllowEvents, ALLOW_EVENTS)
         .header(HeaderName::Accept, "application/sdp")
-        .header(HeaderName::Supported, SUPPORTED.join(", "))
+        .header(
+            HeaderName::Supported,
+            format_args!("{}, {EVENTLIST}, {RECIPIENT_LIST}", SUPPORTED.join(", ")),
+        )
         .finish();
 }
 

@@ -8,12 +8,15 @@ use super::{
     transactions::{Begun, Repeated},
 };
 use crate::server::{
-    core::Core, device::device_request::DeviceRequest, load::shares::Holder, watcher::Watcher,
+    core::Core,
+    device::device_request::DeviceRequest,
+    load::shares::Holder,
+    watcher::{Watcher, list_watching::lamps_of},
 };
 use busyhour::bus::Name;
 use busyhour_registrar::{
     Refusal, address_of_record, user_of,
-    watch::{Subscribe, Subscription, write_accepted},
+    watch::{ResourceList, Subscribe, Subscription, write_accepted},
 };
 use busyhour_sip::{HeaderName, Message, Method, SipUri, Uri};
 use std::sync::Arc;
@@ -138,7 +141,11 @@ impl Core {
         // Within a dialog the Request-URI is our Contact.
         let device = watcher.as_ref().map(|watcher| watcher.device());
         let watched = device.as_ref().map_or("", |device| user_of(device));
-        let Some(sender) = self.admission.admit_subscription(request, watched)? else {
+        let admitted = match watcher.as_ref().is_some_and(|watcher| watcher.is_of_list()) {
+            true => self.admission.admit_list_subscription(request)?,
+            false => self.admission.admit_subscription(request, watched)?,
+        };
+        let Some(sender) = admitted else {
             return Ok(());
         };
         let watcher = watcher.ok_or(Refusal::NoSubscription)?;
@@ -176,6 +183,9 @@ impl Core {
     fn open_subscription(self: &Arc<Self>, request: &Request<'_>) -> Result<(), Refusal> {
         let Request { message, flow, .. } = *request;
         let uri = self.check_request_uri(request)?;
+        if let Some(wanted) = self.wanted_list(message, &uri)? {
+            return self.open_list_subscription(request, &uri, wanted);
+        }
         let device = address_of_record(&Uri::Sip(uri), &self.domains)?;
         let Some(sender) = self
             .admission
@@ -192,34 +202,40 @@ impl Core {
         match self.begin(request, holder, account)? {
             Some(inbound) => {
                 let username = sender.username();
-                self.start_watcher(
-                    message,
-                    &subscribe,
-                    device.into(),
-                    username,
-                    holder,
-                    inbound,
-                )
+                let subscription = self.subscription(&subscribe, device.into(), username);
+                self.start_watcher(message, &subscribe, subscription, None, holder, inbound)
             }
             None => Ok(()),
         }
     }
 
-    /// The 200 leaves before the feed starts, and so before the first NOTIFY.
-    fn start_watcher(
-        self: &Arc<Self>,
-        message: &Message<'_>,
+    /// A subscription with a new tag.
+    pub(super) fn subscription(
+        &self,
         subscribe: &Subscribe<'_>,
         device: Name,
         account: Option<&str>,
+    ) -> (u64, Subscription) {
+        let (id, tag) = self.watchers.new_tag();
+        let advertised = self.config.advertised.clone();
+        let now = self.clock.now();
+        let subscription = Subscription::open(subscribe, device, &tag, advertised, now);
+        (id, subscription.opened_by(account))
+    }
+
+    /// The 200 leaves before the feed starts, and so before the first NOTIFY.
+    pub(super) fn start_watcher(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        subscribe: &Subscribe<'_>,
+        (id, subscription): (u64, Subscription),
+        list: Option<ResourceList>,
         holder: Holder,
         inbound: Box<InboundRequest>,
     ) -> Result<(), Refusal> {
-        let (id, tag) = self.watchers.new_tag();
-        let advertised = self.config.advertised.clone();
-        let subscription =
-            Subscription::open(subscribe, device, &tag, advertised, self.clock.now());
-        let subscription = subscription.opened_by(account);
+        let (tag, account) = (subscription.dialog().local_tag(), subscription.account());
+        let (tag, account) = (tag.to_owned(), account.map(str::to_owned));
+        let recipients = subscription.recipients().cloned();
         let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
         let answer = self
             .responder
@@ -228,9 +244,19 @@ impl Core {
             self.responder.abandon(inbound.transaction);
             return Ok(());
         };
-        let watcher = Arc::new(Watcher::new(id, &tag, holder, &self.watching, subscription));
-        let inserted = self.watchers.insert(&watcher);
-        inserted.map_err(|excess| self.responder.no_room(excess, flow, account))?;
+        let no_room = |excess| self.responder.no_room(excess, flow, account.as_deref());
+        let mut watcher = Watcher::new(id, &tag, holder, &self.watching, subscription);
+        if let Some(list) = list {
+            let count = lamps_of(&list, recipients.as_deref());
+            let taken = self.watching.list_feeds.lamps.take(holder, count);
+            taken.map_err(no_room)?;
+            watcher = watcher.with_list(list, count);
+        }
+        let watcher = Arc::new(watcher);
+        if let Err(excess) = self.watchers.insert(&watcher) {
+            watcher.forget_lamps(&self.watching);
+            return Err(no_room(excess));
+        }
         self.watchers.counters.created.increment();
         if granted_s > 0 && !self.persistence.store().is_immediate() {
             watcher.begin(&self.watching, granted_s, inbound, answer);
@@ -244,7 +270,7 @@ impl Core {
 
     /// Begins the transaction; `None` when another thread was quicker with a
     /// duplicate.
-    fn begin(
+    pub(super) fn begin(
         &self,
         request: &Request<'_>,
         holder: Holder,

@@ -132,6 +132,14 @@ pub(in crate::server) struct HintCounters {
     pub(in crate::server) refused: Counter,
 }
 
+/// What happened to lists; the fields of [`ListStats`](super::ListStats).
+#[derive(Debug, Default)]
+pub(in crate::server) struct ListCounters {
+    pub(in crate::server) set: Counter,
+    pub(in crate::server) removed: Counter,
+    pub(in crate::server) refused: Counter,
+}
+
 impl RegistrarCounters {
     pub(super) fn count_accepted(&self, tally: Tally) {
         self.accepted.increment();

@@ -171,6 +171,7 @@ impl Core {
             &devices.expiry_kind,
             &self.watchers.kind,
             &self.hints.kind,
+            &self.watching.list_feeds.kind,
             &self.iax2.kind,
             &self.calls.kind,
             &self.changes.kind,
@@ -194,13 +195,14 @@ impl Core {
         kinds.filter(|kind| kind.high_watermark > 0).collect()
     }
 
-    fn listings(&self) -> [SerializerListing; 7] {
+    fn listings(&self) -> [SerializerListing; 8] {
         let devices = &self.devices.table;
         [
             devices.strand_queues(),
             devices.expiry_queue(),
             self.watchers.queues(),
             self.hints.queues(),
+            self.watching.list_feeds.queues(),
             self.iax2.queues(),
             self.calls.queues(),
             self.changes.queues(),

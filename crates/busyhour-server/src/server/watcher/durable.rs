@@ -73,6 +73,7 @@ impl Watcher {
         state.is_over = true;
         state.expiry_timer.clear(&context.timers);
         context.watchers.remove(self.id);
+        self.forget_lamps(context);
     }
 
     /// Stores a refresh before it takes effect. One at a time: a watcher that sends the

@@ -5,19 +5,19 @@
 //! reference to the context. So all of them end with the server's last handle, but for a
 //! turn that has begun: it has every part that it needs until it is done.
 
-use super::{Watcher, watchers::Watchers};
+use super::{Watcher, list_feeds::ListFeeds, watchers::Watchers};
 use crate::server::{
     access::account_policy::AccountPolicy,
     device::device_context::DeviceContext,
     load::shares::{Holder, Holders},
     persistence::Persistence,
     server_clock::ServerClock,
-    settings::{hints::Hints, mailboxes::Mailboxes},
+    settings::{hints::Hints, lists::Lists, mailboxes::Mailboxes},
     sip::responder::Responder,
 };
 use busyhour::timer::Timers;
 use busyhour_registrar::{
-    Advertised,
+    Advertised, Domains,
     watch::{End, WatchPolicy},
 };
 use busyhour_sip::Flow;
@@ -26,7 +26,9 @@ use std::sync::Arc;
 /// The table of watchers, what they listen to, and the parts that they use.
 pub(in crate::server) struct WatcherContext {
     pub(in crate::server) watchers: Arc<Watchers>,
+    pub(in crate::server) list_feeds: Arc<ListFeeds>,
     pub(in crate::server) hints: Arc<Hints>,
+    pub(in crate::server) lists: Arc<Lists>,
     pub(in crate::server) devices: Arc<DeviceContext>,
     pub(in crate::server) mailboxes: Arc<Mailboxes>,
     pub(in crate::server) clock: Arc<ServerClock>,
@@ -37,6 +39,10 @@ pub(in crate::server) struct WatcherContext {
     pub(in crate::server) holders: Holders,
     pub(in crate::server) policy: WatchPolicy,
     pub(in crate::server) advertised: Advertised,
+    /// Whose addresses of record lists may have.
+    pub(in crate::server) domains: Domains,
+    /// Nobody needs an account.
+    pub(in crate::server) is_open: bool,
 }
 
 impl WatcherContext {

@@ -150,10 +150,20 @@ impl Watchers {
             return;
         }
         for watcher in self.all() {
-            if watcher.package() == Package::MessageSummary
-                && moved.contains(user_of(&watcher.device()))
-            {
+            // A list may have any of them.
+            let is_concerned =
+                || watcher.is_of_list() || moved.contains(user_of(&watcher.device()));
+            if watcher.package() == Package::MessageSummary && is_concerned() {
                 watcher.push_end(End::Deactivated);
+            }
+        }
+    }
+
+    /// Some list has changed: those who watch one find out whether it is theirs.
+    pub(in crate::server) fn resolve_lists(&self) {
+        for watcher in self.all() {
+            if watcher.is_of_list() {
+                watcher.push_resolve_list();
             }
         }
     }
@@ -162,7 +172,7 @@ impl Watchers {
     /// finds the right one.
     pub(in crate::server) fn move_extension(&self, extension: &str) {
         for watcher in self.all() {
-            if user_of(&watcher.device()) == extension {
+            if user_of(&watcher.device()) == extension && !watcher.is_of_list() {
                 watcher.push_end(End::Deactivated);
             }
         }

@@ -1,5 +1,5 @@
-//! The routes of the API for accounts, failures, mailboxes, hints and webhooks, of what the server holds
-//! at this moment, and of what changes.
+//! The routes of the API for accounts, failures, mailboxes, hints, lists and webhooks, of what the
+//! server holds at this moment, and of what changes.
 
 pub(in crate::web) mod accounts;
 pub(in crate::web) mod bindings;
@@ -11,5 +11,6 @@ pub(in crate::web) mod changes;
 pub(in crate::web) mod webhooks;
 pub(in crate::web) mod settings_api;
 pub(in crate::web) mod setting_routes;
+pub(in crate::web) mod list_routes;
 pub(in crate::web) mod pending_commit;
 pub(in crate::web) mod paging;

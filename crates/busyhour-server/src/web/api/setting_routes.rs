@@ -1,6 +1,7 @@
-//! `/api/mailboxes` and `/api/hints`.
+//! `/api/mailboxes`, `/api/hints`, and `/api/lists` by its own file.
 
 use super::{
+    list_routes,
     paging::{BODY_BYTES_MAX, Page, PageQuery},
     pending_commit::{PendingCommit, completion},
     settings_api::SettingsApi,
@@ -21,7 +22,7 @@ use busyhour_registrar::watch::{LineState, Mailbox, MessageSummary};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-type SharedSettings = State<Arc<dyn SettingsApi>>;
+pub(super) type SharedSettings = State<Arc<dyn SettingsApi>>;
 
 pub(in crate::web) fn router(api: Arc<dyn SettingsApi>) -> Router {
     Router::new()
@@ -36,6 +37,7 @@ pub(in crate::web) fn router(api: Arc<dyn SettingsApi>) -> Router {
             get(hint).put(put_hint).delete(delete_hint),
         )
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .merge(list_routes::router())
         .with_state(api)
 }
 
@@ -170,7 +172,7 @@ async fn delete_hint(State(api): SharedSettings, Path(extension): Path<String>) 
     }
 }
 
-async fn removed(result: PendingCommit) -> Response {
+pub(super) async fn removed(result: PendingCommit) -> Response {
     match result.settle().await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(lost) => lost.into_response(),
@@ -218,12 +220,12 @@ fn status_of_hint(refusal: &HintRefusal) -> StatusCode {
     }
 }
 
-fn bad_body(error: &serde_json::Error) -> Response {
+pub(super) fn bad_body(error: &serde_json::Error) -> Response {
     let mistake = json::mistake_at(error);
     refuse(StatusCode::BAD_REQUEST, format_args!("body: {mistake}"))
 }
 
-fn set_status(is_new: bool) -> StatusCode {
+pub(super) fn set_status(is_new: bool) -> StatusCode {
     match is_new {
         true => StatusCode::CREATED,
         false => StatusCode::OK,
@@ -244,6 +246,6 @@ fn no_hint(extension: &str) -> Response {
     )
 }
 
-fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> Response {
+pub(super) fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> Response {
     (status, format!("{reason}\n")).into_response()
 }

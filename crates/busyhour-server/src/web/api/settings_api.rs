@@ -1,10 +1,13 @@
-//! The interface through which the HTTP API reads and changes mailboxes and hints.
+//! The interface through which the HTTP API reads and changes mailboxes, hints and lists.
 
-use crate::server::{HintConfig, HintRefusal, HintView, MailboxRefusal, NamedPage, Server};
+use crate::server::{
+    HintConfig, HintRefusal, HintView, ListConfig, ListRefusal, ListView, MailboxRefusal,
+    NamedPage, Server,
+};
 use busyhour_registrar::watch::{Mailbox, MessageSummary};
 use busyhour_store::Completion;
 
-/// The backend for mailboxes and hints: the server, or a fake in tests. Each method
+/// The backend for mailboxes, hints and lists: the server, or a fake in tests. Each method
 /// calls the server's method of the same name and returns its errors.
 pub trait SettingsApi: Send + Sync {
     /// The message counts of a mailbox.
@@ -35,6 +38,18 @@ pub trait SettingsApi: Send + Sync {
 
     /// Removes what was set for a hint; `false` if there is none.
     fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal>;
+
+    /// A list of resources.
+    fn list(&self, name: &str) -> Option<ListView>;
+
+    /// At most `limit` lists behind the name `after`.
+    fn lists(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView>;
+
+    /// Sets a list. Returns whether it is new.
+    fn set_list(&self, list: &ListConfig, done: Completion) -> Result<bool, ListRefusal>;
+
+    /// Removes a list; `false` if there is none.
+    fn remove_list(&self, name: &str, done: Completion) -> Result<bool, ListRefusal>;
 }
 
 impl SettingsApi for Server {
@@ -73,5 +88,21 @@ impl SettingsApi for Server {
 
     fn remove_hint(&self, extension: &str, done: Completion) -> Result<bool, HintRefusal> {
         self.remove_hint(extension, done)
+    }
+
+    fn list(&self, name: &str) -> Option<ListView> {
+        self.list(name)
+    }
+
+    fn lists(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView> {
+        self.lists(after, limit)
+    }
+
+    fn set_list(&self, list: &ListConfig, done: Completion) -> Result<bool, ListRefusal> {
+        self.set_list(list, done)
+    }
+
+    fn remove_list(&self, name: &str, done: Completion) -> Result<bool, ListRefusal> {
+        self.remove_list(name, done)
     }
 }

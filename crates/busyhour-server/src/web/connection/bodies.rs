@@ -5,7 +5,13 @@ use super::{
     connections::ClientAddress,
     load::{Load, Overuse},
 };
-use crate::web::{api::paging::BODY_BYTES_MAX, graph::graphite::FORM_BYTES_MAX};
+use crate::web::{
+    api::{
+        list_routes::{LIST_BYTES_MAX, LISTS},
+        paging::BODY_BYTES_MAX,
+    },
+    graph::graphite::FORM_BYTES_MAX,
+};
 use axum::{
     Extension,
     body::{Body, HttpBody},
@@ -39,8 +45,9 @@ pub(in crate::web) async fn gather(
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
-    if request.body().size_hint().lower() > BYTES_MAX as u64 {
-        return refuse_long();
+    let bytes_max = bytes_max(request.uri().path());
+    if request.body().size_hint().lower() > bytes_max as u64 {
+        return refuse_long(bytes_max);
     }
     let Ok(mut place) = load.bodies.take(peer.ip(), 0) else {
         return refuse(&load, Overuse::Bodies);
@@ -51,7 +58,7 @@ pub(in crate::web) async fn gather(
     let read = async {
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|_| BodyFailure::Broken)?;
-            if whole.len() + piece.len() > BYTES_MAX {
+            if whole.len() + piece.len() > bytes_max {
                 return Err(BodyFailure::TooLong);
             }
             place.grow(piece.len()).map_err(|_| BodyFailure::NoRoom)?;
@@ -67,7 +74,7 @@ pub(in crate::web) async fn gather(
             drop(place);
             answer
         }
-        Ok(Err(BodyFailure::TooLong)) => refuse_long(),
+        Ok(Err(BodyFailure::TooLong)) => refuse_long(bytes_max),
         Ok(Err(BodyFailure::NoRoom)) => refuse(&load, Overuse::Bodies),
         // The body is not read, unless there was none.
         Ok(Err(BodyFailure::Broken)) => end(StatusCode::BAD_REQUEST, BROKEN),
@@ -76,8 +83,8 @@ pub(in crate::web) async fn gather(
 }
 
 /// The same request would be refused again, so the answer has no Retry-After.
-fn refuse_long() -> Response {
-    let text = format!("the body is too long; send at most {BYTES_MAX} bytes\n");
+fn refuse_long(bytes_max: usize) -> Response {
+    let text = format!("the body is too long; send at most {bytes_max} bytes\n");
     end(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
@@ -96,7 +103,15 @@ pub(in crate::web) fn refuse(load: &Load, excess: Overuse) -> Response {
     (status, headers, text).into_response()
 }
 
-/// The longest body that a handler takes.
+/// The longest body that the handler of a path takes.
+fn bytes_max(path: &str) -> usize {
+    match path.starts_with(LISTS) {
+        true => LIST_BYTES_MAX,
+        false => BYTES_MAX,
+    }
+}
+
+/// The longest body that other handlers take.
 const BYTES_MAX: usize = if FORM_BYTES_MAX > BODY_BYTES_MAX {
     FORM_BYTES_MAX
 } else {

@@ -1,0 +1,450 @@
+//! Lists of resources that watchers subscribe to by one URI: those of the configuration, and
+//! those that are set over HTTP.
+//!
+//! Readers take the whole table as it is, without a lock: it is replaced when a list changes.
+//! The lock of writers is held while the change is given to the store, so that memory and store
+//! both end with the last change.
+
+use super::named_device::device_named;
+use crate::server::{
+    ServerConfig,
+    persistence::Persistence,
+    stats::{ListStats, counters::ListCounters, listing::NamedPage},
+    watcher::watchers::Watchers,
+};
+use busyhour::bus::Name;
+use busyhour_registrar::{
+    Domains, user_of,
+    watch::{Entry, ListEntry, TooManyResources, expand},
+};
+use busyhour_store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, RwLock},
+};
+use thiserror::Error;
+
+/// The table of lists, in the order of their names.
+pub(in crate::server) struct Lists {
+    table: RwLock<Arc<ListTable>>,
+    /// Held by whoever changes the table.
+    writing: Mutex<()>,
+    counters: ListCounters,
+    count_max: usize,
+    resources_max: usize,
+    domains: Domains,
+    persistence: Arc<Persistence>,
+    watchers: Arc<Watchers>,
+}
+
+/// The lists by their names.
+pub(in crate::server) type ListTable = BTreeMap<String, Arc<StoredList>>;
+
+/// A list as it was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::server) struct StoredList {
+    pub(in crate::server) title: Option<String>,
+    /// Addresses of record, of resources and of other lists.
+    pub(in crate::server) entries: Arc<[ListEntry]>,
+    pub(in crate::server) is_configured: bool,
+}
+
+/// A list as the configuration and HTTP name it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListConfig {
+    /// The user part of the URI that watchers subscribe to.
+    pub name: String,
+    /// What a panel shows for the list.
+    pub title: Option<String>,
+    /// Users of the server's first domain, whole addresses of record, or names of other lists;
+    /// each with a name to show before it if it stands in brackets: `Reception <100>`.
+    pub entries: Vec<String>,
+}
+
+/// A list as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListView {
+    /// The user part of the URI that watchers subscribe to.
+    pub name: String,
+    /// What a panel shows for it.
+    pub title: Option<String>,
+    /// Its entries.
+    pub entries: Vec<ListEntry>,
+    /// It is defined in the configuration, and must be changed there.
+    pub is_configured: bool,
+}
+
+/// Why a list is not set or removed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ListRefusal {
+    /// Not a valid name.
+    #[error("the name of a list is {EXTENSION_RULE}")]
+    Name,
+    /// Not a valid entry.
+    #[error(
+        "entry `{0}`: give a user name of sip.domains, an address of record such as \
+         sip:alice@example.com, or the name of another list, and before it in plain text what a \
+         panel shows if it stands in brackets: `Alice <alice>`; a user name alone needs \
+         sip.domains where sip.listen is a wildcard"
+    )]
+    Entry(String),
+    /// It has no entries.
+    #[error("a list has 1 entry or more")]
+    Empty,
+    /// It has too many resources.
+    #[error("{0} (limits.list_resources)")]
+    TooMany(#[from] TooManyResources),
+    /// It names itself, or a list that names it.
+    #[error("list `{0}` contains itself: its entry `{1}` leads back to it")]
+    ContainsItself(String, String),
+    /// The configuration defines it, so it must be changed there.
+    #[error("list {0} is defined in the configuration file: change it there")]
+    Configured(String),
+    /// There are as many as may be.
+    #[error("there are {0} lists already: remove some, or raise limits.lists")]
+    Full(usize),
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] Refused),
+}
+
+/// As the store has it.
+#[derive(Serialize, Deserialize)]
+struct ListRow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    entries: Vec<String>,
+}
+
+impl ListConfig {
+    /// Its entries on a server of these domains.
+    fn check(&self, domains: &Domains) -> Result<Vec<ListEntry>, ListRefusal> {
+        if let Some(refusal) = self.refusals(domains).into_iter().next() {
+            return Err(refusal);
+        }
+        let entries = self.entries.iter();
+        entries.map(|entry| read_entry(entry, domains)).collect()
+    }
+
+    /// All that is wrong with it on a server of these domains, whatever other lists there are.
+    pub fn refusals(&self, domains: &Domains) -> Vec<ListRefusal> {
+        let name = (!is_extension(&self.name)).then_some(ListRefusal::Name);
+        let mut refusals = Vec::from_iter(name);
+        refusals.extend(self.entries.is_empty().then_some(ListRefusal::Empty));
+        let entries = self.entries.iter();
+        refusals.extend(entries.filter_map(|entry| read_entry(entry, domains).err()));
+        refusals
+    }
+}
+
+impl Lists {
+    pub(in crate::server) fn new(
+        config: &ServerConfig,
+        persistence: Arc<Persistence>,
+        watchers: Arc<Watchers>,
+    ) -> Self {
+        Self {
+            table: RwLock::default(),
+            writing: Mutex::default(),
+            counters: ListCounters::default(),
+            count_max: config.limits.lists_max,
+            resources_max: config.watch.list_resources_max,
+            domains: config.domains(),
+            persistence,
+            watchers,
+        }
+    }
+
+    /// The table as it is now.
+    pub(in crate::server) fn snapshot(&self) -> Arc<ListTable> {
+        let table = self.table.read();
+        table
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .clone()
+    }
+
+    /// Adds the lists of the configuration, which may name each other in any order.
+    pub(in crate::server) fn take(
+        &self,
+        configs: &[ListConfig],
+    ) -> Result<(), (String, ListRefusal)> {
+        let _writing = self.lock();
+        let mut table = ListTable::clone(&self.snapshot());
+        for config in configs {
+            let entries = config.check(&self.domains);
+            let entries = entries.map_err(|refusal| (config.name.clone(), refusal))?;
+            table.insert(
+                config.name.clone(),
+                Arc::new(StoredList::new(config, entries, true)),
+            );
+        }
+        for config in configs {
+            let checked = check_loops(&table, &config.name, self.resources_max);
+            checked.map_err(|refusal| (config.name.clone(), refusal))?;
+        }
+        self.put(table);
+        Ok(())
+    }
+
+    /// Restores a stored setting, unless the configuration defines the list now.
+    pub(in crate::server) fn restore(&self, name: &str, value: &str) -> Result<(), String> {
+        let row: ListRow = serde_json::from_str(value).map_err(|error| error.to_string())?;
+        let config = ListConfig {
+            name: name.to_owned(),
+            title: row.title,
+            entries: row.entries,
+        };
+        let restored = self.try_set(&config, || Ok(()));
+        restored.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Sets a list and stores it; returns whether there was none before. Those who watch it, or
+    /// a list that names it, are told the full state.
+    pub(in crate::server) fn set(
+        &self,
+        config: &ListConfig,
+        done: Completion,
+    ) -> Result<bool, ListRefusal> {
+        let keep = || {
+            let row = ListRow {
+                title: config.title.clone(),
+                entries: config.entries.clone(),
+            };
+            let put = Change::PutSetting {
+                kind: SettingKind::List,
+                name: config.name.clone(),
+                value: serde_json::to_string(&row).unwrap_or_default(),
+            };
+            self.persistence.store().commit(vec![put], done)
+        };
+        let set = self.try_set(config, keep);
+        match set {
+            Ok(_) => self.counters.set.increment(),
+            Err(_) => self.counters.refused.increment(),
+        }
+        set
+    }
+
+    fn try_set(
+        &self,
+        config: &ListConfig,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, ListRefusal> {
+        let entries = config.check(&self.domains)?;
+        let writing = self.lock();
+        let mut table = ListTable::clone(&self.snapshot());
+        let known = table.get(&config.name);
+        if known.is_some_and(|known| known.is_configured) {
+            return Err(ListRefusal::Configured(config.name.clone()));
+        }
+        let is_new = known.is_none();
+        if is_new && table.len() >= self.count_max {
+            return Err(ListRefusal::Full(self.count_max));
+        }
+        table.insert(
+            config.name.clone(),
+            Arc::new(StoredList::new(config, entries, false)),
+        );
+        check_loops(&table, &config.name, self.resources_max)?;
+        keep()?;
+        self.put(table);
+        drop(writing);
+        self.watchers.resolve_lists();
+        Ok(is_new)
+    }
+
+    /// Removes a list; `false` if there is none. Its watchers are told that it is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`ListRefusal::Configured`], [`ListRefusal::Store`].
+    pub(in crate::server) fn remove(
+        &self,
+        name: &str,
+        done: Completion,
+    ) -> Result<bool, ListRefusal> {
+        let writing = self.lock();
+        let mut table = ListTable::clone(&self.snapshot());
+        match table.remove(name) {
+            None => return Ok(false),
+            Some(list) if list.is_configured => {
+                return Err(ListRefusal::Configured(name.to_owned()));
+            }
+            Some(_) => {}
+        }
+        let forget = Change::RemoveSetting {
+            kind: SettingKind::List,
+            name: name.to_owned(),
+        };
+        self.persistence.store().commit(vec![forget], done)?;
+        self.put(table);
+        drop(writing);
+        self.counters.removed.increment();
+        self.watchers.resolve_lists();
+        Ok(true)
+    }
+
+    pub(in crate::server) fn get(&self, name: &str) -> Option<ListView> {
+        let table = self.snapshot();
+        table.get(name).map(|list| list.view(name))
+    }
+
+    pub(in crate::server) fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView> {
+        let table = self.snapshot();
+        let named = table.iter().map(|(name, list)| (Name::new(name), list));
+        let named: BTreeMap<_, _> = named.collect();
+        NamedPage::of(&named, after, limit, |name, list| Some(list.view(name)))
+    }
+
+    pub(in crate::server) fn stats(&self) -> ListStats {
+        let counters = &self.counters;
+        ListStats {
+            list_count: self.snapshot().len() as u64,
+            set: counters.set.get(),
+            removed: counters.removed.get(),
+            refused: counters.refused.get(),
+            ..ListStats::default()
+        }
+    }
+
+    fn put(&self, table: ListTable) {
+        let mut current = self
+            .table
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        *current = Arc::new(table);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.writing
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl StoredList {
+    fn new(config: &ListConfig, entries: Vec<ListEntry>, is_configured: bool) -> Self {
+        Self {
+            title: config.title.clone(),
+            entries: entries.into(),
+            is_configured,
+        }
+    }
+
+    fn view(&self, name: &str) -> ListView {
+        ListView {
+            name: name.to_owned(),
+            title: self.title.clone(),
+            entries: self.entries.to_vec(),
+            is_configured: self.is_configured,
+        }
+    }
+}
+
+/// Whether the list `name` has too many resources, or leads back to itself.
+fn check_loops(table: &ListTable, name: &str, resources_max: usize) -> Result<(), ListRefusal> {
+    let Some(list) = table.get(name) else {
+        return Ok(());
+    };
+    let mut culprit = None;
+    let is = |entry: &ListEntry| {
+        let user = user_of(&entry.uri);
+        if user == name {
+            culprit.get_or_insert_with(|| entry.uri.clone());
+        }
+        match table.get(user) {
+            Some(inner) => Entry::List(user.to_owned(), inner.entries.clone()),
+            None => Entry::Resource(entry.uri.clone()),
+        }
+    };
+    expand(&list.entries, resources_max, is)?;
+    match culprit {
+        Some(entry) => Err(ListRefusal::ContainsItself(name.to_owned(), entry)),
+        None => Ok(()),
+    }
+}
+
+/// `alice`, `sip:alice@example.com`, or either in brackets behind what a panel shows.
+fn read_entry(text: &str, domains: &Domains) -> Result<ListEntry, ListRefusal> {
+    let inner = text.trim().strip_suffix('>');
+    let (name, resource) = match inner.and_then(|inner| inner.split_once('<')) {
+        Some((name, resource)) => (Some(name.trim().trim_matches('"')), resource.trim()),
+        None => (None, text.trim()),
+    };
+    let refusal = || ListRefusal::Entry(text.to_owned());
+    let name = name.filter(|name| !name.is_empty());
+    if name.is_some_and(|name| name.len() > NAME_LEN_MAX) {
+        return Err(refusal());
+    }
+    let address = device_named(resource, domains).ok_or_else(refusal)?;
+    Ok(ListEntry {
+        uri: address.as_str().to_owned(),
+        name: name.map(str::to_owned),
+    })
+}
+
+/// More than a panel shows, in bytes.
+const NAME_LEN_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(lists: &[(&str, &[&str])]) -> ListTable {
+        let domains = Domains::new(["example.com".to_owned()]);
+        let list = |(name, entries): &(&str, &[&str])| {
+            let config = ListConfig {
+                name: (*name).to_owned(),
+                title: None,
+                entries: entries.iter().map(|entry| (*entry).to_owned()).collect(),
+            };
+            let entries = config.check(&domains).unwrap();
+            (
+                config.name.clone(),
+                Arc::new(StoredList::new(&config, entries, true)),
+            )
+        };
+        lists.iter().map(list).collect()
+    }
+
+    #[test]
+    fn a_list_that_leads_back_to_itself_is_refused() {
+        let table = table(&[
+            ("a", &["x", "b"]),
+            ("b", &["c"]),
+            ("c", &["y", "a"]),
+            ("d", &["a", "x"]),
+        ]);
+        let refusal = check_loops(&table, "a", 100).unwrap_err();
+        let expected = "list `a` contains itself: its entry `sip:a@example.com` leads back to it";
+        assert_eq!(refusal.to_string(), expected);
+        assert!(
+            check_loops(&table, "d", 100).is_ok(),
+            "others may name what loops"
+        );
+        assert!(matches!(
+            check_loops(&table, "d", 3),
+            Err(ListRefusal::TooMany(_))
+        ));
+    }
+
+    #[test]
+    fn an_entry_may_have_a_name() {
+        let domains = Domains::new(["example.com".to_owned()]);
+        let read = |text| read_entry(text, &domains).map(|entry| (entry.name, entry.uri));
+        let alice = || "sip:alice@example.com".to_owned();
+        assert_eq!(read("alice").unwrap(), (None, alice()));
+        assert_eq!(
+            read("Alice A. <alice>").unwrap(),
+            (Some("Alice A.".into()), alice())
+        );
+        assert_eq!(
+            read("\"Al\" <sip:alice@example.com>").unwrap(),
+            (Some("Al".into()), alice())
+        );
+        for wrong in ["", "<>", "sip:alice@elsewhere.org", "a b"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

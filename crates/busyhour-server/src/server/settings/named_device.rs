@@ -1,0 +1,24 @@
+//! Devices as people name them in hints and lists.
+
+use busyhour::bus::Name;
+use busyhour_registrar::{Domains, address_of_record};
+use busyhour_sip::Uri;
+
+/// The address of record of a device: a whole one, or that of a user of the first domain;
+/// `None` if it is neither, or not ours.
+pub(in crate::server) fn device_named(device: &str, domains: &Domains) -> Option<Name> {
+    let uri = match (device.contains(':'), domains.first()) {
+        (true, _) => device.to_owned(),
+        (false, Some(domain)) => format!("sip:{device}@{domain}"),
+        (false, None) => return None,
+    };
+    device_of(&uri, domains)
+}
+
+/// The address of record of a URI with a user.
+pub(in crate::server) fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
+    let uri = Uri::parse(uri)?;
+    uri.as_sip()?.user?;
+    let device = address_of_record(&uri, domains).ok()?;
+    Some(device.into())
+}

@@ -1,0 +1,107 @@
+//! A SUBSCRIBE to a list: one that is known by its URI (RFC 4662), or one that the request
+//! brings with it (RFC 5367).
+
+use super::receive::Request;
+use crate::server::core::Core;
+use busyhour::bus::Name;
+use busyhour_registrar::{
+    EVENTLIST, RECIPIENT_LIST, Refusal, address_of_record, user_of,
+    watch::{ListEntry, Package, Subscribe, Unreadable, read_recipients},
+};
+use busyhour_sip::{HeaderName, Message, SipUri, Uri};
+use std::sync::Arc;
+
+/// The list that a SUBSCRIBE asks for.
+pub(super) enum WantedList {
+    /// The one of this URI.
+    Known,
+    /// The one in its body.
+    Brought(Vec<ListEntry>),
+}
+
+impl Core {
+    /// The list that a SUBSCRIBE asks for; `None` if it asks for one resource.
+    pub(super) fn wanted_list(
+        &self,
+        message: &Message<'_>,
+        uri: &SipUri<'_>,
+    ) -> Result<Option<WantedList>, Refusal> {
+        let brings = message.has_token(HeaderName::Require, RECIPIENT_LIST);
+        let content_type = message.content_type()?;
+        let is_list = content_type.is_some_and(|it| it.covers("application", "resource-lists+xml"));
+        if brings || is_list {
+            return self.brought_list(message, is_list).map(Some);
+        }
+        let Ok(address) = address_of_record(&Uri::Sip(*uri), &self.domains) else {
+            return Ok(None);
+        };
+        let is_known = self
+            .watching
+            .lists
+            .snapshot()
+            .contains_key(user_of(&address));
+        Ok(is_known.then_some(WantedList::Known))
+    }
+
+    fn brought_list(&self, message: &Message<'_>, is_list: bool) -> Result<WantedList, Refusal> {
+        let is_encoded = message
+            .header(HeaderName::ContentEncoding)
+            .is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity"));
+        if !is_list || is_encoded {
+            return Err(Refusal::UnsupportedMedia("application/resource-lists+xml"));
+        }
+        let entries = read_recipients(message.body(), self.config.watch.list_resources_max);
+        let bad = |Unreadable(reason)| Refusal::BadRequest(reason.into());
+        Ok(WantedList::Brought(entries.map_err(bad)?))
+    }
+
+    pub(super) fn open_list_subscription(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        uri: &SipUri<'_>,
+        wanted: WantedList,
+    ) -> Result<(), Refusal> {
+        let Request { message, flow, .. } = *request;
+        let Some(sender) = self.admission.admit_list_subscription(request)? else {
+            return Ok(());
+        };
+        let subscribe = Subscribe::read(message, &self.config.watch, flow)?;
+        if subscribe.package == Package::Registration {
+            // Everybody sees only his own.
+            return Err(Refusal::BadEvent);
+        }
+        if !subscribe.supports_lists {
+            return Err(Refusal::ExtensionRequired(EVENTLIST));
+        }
+        self.watchers.check_kept_len(&subscribe)?;
+        let (account, username) = (sender.account(), sender.username());
+        let recipients = match wanted {
+            WantedList::Known => None,
+            WantedList::Brought(entries) => Some(Arc::from(entries)),
+        };
+        let address = address_of_record(&Uri::Sip(*uri), &self.domains);
+        // A list that is brought may be sent to the server as such, without a user.
+        let address = match recipients {
+            Some(_) => address.unwrap_or_else(|_| uri.text.to_owned()),
+            None => address?,
+        };
+        let package = subscribe.package;
+        let list =
+            self.watching
+                .resolve_list(&address, recipients.as_deref(), package, username)?;
+        let holder = self.holder(flow, account);
+        let Some(inbound) = self.begin(request, holder, account)? else {
+            return Ok(());
+        };
+        let (id, subscription) = self.subscription(&subscribe, Name::new(&address), username);
+        let subscription = subscription.to_list(recipients, &self.config.watch);
+        self.start_watcher(
+            message,
+            &subscribe,
+            (id, subscription),
+            Some(list),
+            holder,
+            inbound,
+        )
+    }
+}

@@ -1,0 +1,181 @@
+//! The resources that lists have, each with one subscription on the bus, whoever watches how
+//! many lists of it.
+//!
+//! From a resource to the lamps that show it:
+//!
+//!     topic ─► ResourceFeed ─► each ListHub that has the resource ─► its watchers
+//!
+//! A hub is a list with what its watchers share: watchers of equal lists have one hub. So a
+//! change costs what the lists are that have the resource, and their watchers: not what is on
+//! these lists. This table holds feeds and hubs weakly: a watcher owns its hub, and a hub its
+//! feeds.
+
+use super::{list_hub::ListHub, resource_feed::ResourceFeed};
+use crate::server::{
+    load::shares::Shares,
+    stats::{
+        queues::SerializerListing,
+        serializer_kind::{KindOptions, SerializerKind},
+    },
+};
+use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer};
+use busyhour_registrar::{
+    user_of,
+    watch::{Package, ResourceList},
+};
+use foldhash::quality::FixedState;
+use std::{
+    collections::HashMap,
+    hash::BuildHasher,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+};
+
+/// The table of feeds and hubs.
+pub(in crate::server) struct ListFeeds {
+    pub(in crate::server) kind: SerializerKind,
+    /// Resources that subscriptions to lists have, each as often as it is on one.
+    pub(in crate::server) lamps: Shares,
+    serializers: Box<[Serializer]>,
+    feeds: Box<[Mutex<FeedTable>]>,
+    hubs: Mutex<HashMap<HubKey, Weak<ListHub>, FixedState>>,
+    hasher: FixedState,
+}
+
+/// Which topic a feed listens to, and for which of its keys.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::server) enum FeedKey {
+    /// What the device or the extension of this address does.
+    Line(Name),
+    /// What waits in the mailbox of this name.
+    Mailbox(Name),
+}
+
+/// A list as its watchers are told it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::server) struct HubKey {
+    pub(in crate::server) package: Package,
+    pub(in crate::server) list: Arc<ResourceList>,
+}
+
+type FeedTable = HashMap<FeedKey, Weak<ResourceFeed>, FixedState>;
+
+impl ListFeeds {
+    /// Names come from clients, so the `seed` is secret.
+    pub(in crate::server) fn new(runtime: &Runtime, lamps: Shares, seed: u64) -> Self {
+        let kind = SerializerKind::new(runtime, OPTIONS);
+        let hasher = FixedState::with_seed(seed);
+        Self {
+            serializers: (0..SERIALIZERS).map(|_| kind.ephemeral()).collect(),
+            kind,
+            lamps,
+            feeds: (0..SHARDS)
+                .map(|_| Mutex::new(HashMap::with_hasher(hasher.clone())))
+                .collect(),
+            hubs: Mutex::new(HashMap::with_hasher(hasher.clone())),
+            hasher,
+        }
+    }
+
+    /// The feed of this key, made by `make` on the key's serializer if there is none.
+    pub(super) fn feed(
+        &self,
+        key: &FeedKey,
+        make: impl FnOnce(Serializer) -> Arc<ResourceFeed>,
+    ) -> (Arc<ResourceFeed>, bool) {
+        let mut shard = self.shard(key);
+        if let Some(known) = shard.get(key).and_then(Weak::upgrade) {
+            return (known, false);
+        }
+        let place = self.hasher.hash_one(key) as usize / SHARDS % SERIALIZERS;
+        let feed = make(self.serializers[place].clone());
+        shard.insert(key.clone(), Arc::downgrade(&feed));
+        (feed, true)
+    }
+
+    /// The feed of this key has ended.
+    pub(super) fn forget_feed(&self, key: &FeedKey) {
+        let mut shard = self.shard(key);
+        if shard.get(key).is_some_and(|feed| feed.strong_count() == 0) {
+            shard.remove(key);
+        }
+        if shard.capacity() > 4 * shard.len().max(16) {
+            shard.shrink_to_fit();
+        }
+    }
+
+    /// The hub of a list, made by `make` on a serializer if there is none; `true` if it is new.
+    pub(super) fn hub(
+        &self,
+        key: HubKey,
+        make: impl FnOnce(HubKey, Serializer) -> Arc<ListHub>,
+    ) -> (Arc<ListHub>, bool) {
+        let mut hubs = lock(&self.hubs);
+        if let Some(known) = hubs.get(&key).and_then(Weak::upgrade) {
+            return (known, false);
+        }
+        let place = self.hasher.hash_one(&*key.list.uri) as usize % SERIALIZERS;
+        let hub = make(key.clone(), self.serializers[place].clone());
+        hubs.insert(key, Arc::downgrade(&hub));
+        (hub, true)
+    }
+
+    /// The hub of this list has ended.
+    pub(super) fn forget_hub(&self, key: &HubKey) {
+        let mut hubs = lock(&self.hubs);
+        if hubs.get(key).is_some_and(|hub| hub.strong_count() == 0) {
+            hubs.remove(key);
+        }
+    }
+
+    /// An address has become an extension, or is none any more: what shows it needs another
+    /// topic.
+    pub(in crate::server) fn move_extension(&self, extension: &str) {
+        let is_of =
+            |key: &FeedKey| matches!(key, FeedKey::Line(name) if user_of(name) == extension);
+        for shard in &self.feeds {
+            let feeds: Vec<_> = lock(shard)
+                .iter()
+                .filter(|(key, _)| is_of(key))
+                .filter_map(|(_, feed)| feed.upgrade())
+                .collect();
+            // Under no lock: the last one to let go of a feed ends it.
+            feeds.iter().for_each(|feed| feed.restart());
+        }
+    }
+
+    /// What waits for the serializers of feeds.
+    pub(in crate::server) fn queues(&self) -> SerializerListing {
+        let mut listing = self.kind.listing();
+        for (place, serializer) in self.serializers.iter().enumerate() {
+            listing.add(serializer.stats(), || format!("part {place}"));
+        }
+        listing
+    }
+
+    /// Resources with a feed, and lists with a hub.
+    pub(in crate::server) fn counts(&self) -> (usize, usize) {
+        let feeds = self.feeds.iter().map(|shard| lock(shard).len()).sum();
+        (feeds, lock(&self.hubs).len())
+    }
+
+    fn shard(&self, key: &FeedKey) -> MutexGuard<'_, FeedTable> {
+        lock(&self.feeds[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+const SHARDS: usize = 64;
+/// Few: a feed only passes on that something has changed.
+const SERIALIZERS: usize = 16;
+/// All feeds of a part may have news at once.
+const OPTIONS: KindOptions = KindOptions {
+    name: "list feed",
+    low: 256,
+    high: 4096,
+    unlabelled: "events",
+};
