@@ -27,7 +27,12 @@ pub const CRATES: &[Arrow] = &[
     ),
     arrow(
         "busyhour-store",
-        &["busyhour", "busyhour-registrar", "busyhour-sip"],
+        &[
+            "busyhour",
+            "busyhour-cluster",
+            "busyhour-registrar",
+            "busyhour-sip",
+        ],
     ),
     arrow(
         "busyhour-storm",

@@ -1,5 +1,6 @@
 //! The tables of the database and their transactions, without a database.
 //!
+//! PostgreSQL has the same rules as SQL (`busyhour-store`), and the tests run both side by side.
 //! The model runs this.
 
 use crate::{

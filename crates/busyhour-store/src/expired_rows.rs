@@ -202,7 +202,7 @@ mod tests {
         };
         let changes = (0..rows).map(put).map(Change::from).collect();
         let done = Box::new(|_| ());
-        vec![Batch { changes, done }]
+        vec![Batch::of(changes, done)]
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod completion_notifier;
 mod watermarks;
 
 use busyhour::pool::TaskPool;
+use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
@@ -40,7 +41,7 @@ pub use call_records::{CallRecordLimits, CallRecordQuery, CallRecordRow};
 pub use change::{Change, StoredBinding};
 pub use error::{CommitError, Refused, StoreError};
 pub use memory::MemoryStore;
-pub use postgres::{PostgresOptions, PostgresStore, masked};
+pub use postgres::{JoinError, PostgresOptions, PostgresOwnership, PostgresStore, masked};
 pub use setting::SettingKind;
 pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
 pub use soft_state::{SoftState, SoftStateKind};
@@ -68,6 +69,22 @@ pub trait Store: Send + Sync {
     /// When the queue is full or the store is closed; then `done` is dropped
     /// without having been called and nothing of the batch is stored.
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused>;
+
+    /// As [`commit`](Self::commit) by a node of a cluster: the batch is written only if the node
+    /// has this grant when it is. Where the store is one server's, it is just committed.
+    ///
+    /// # Errors
+    ///
+    /// As for `commit`.
+    fn commit_granted(
+        &self,
+        grant: Grant,
+        changes: Vec<Change>,
+        done: Completion,
+    ) -> Result<(), Refused> {
+        let _one_server_has_all = grant;
+        self.commit(changes, done)
+    }
 
     /// Whether a batch is already as durable as it will ever be when
     /// [`commit`](Self::commit) returns, so that the caller need not wait for `done`.

@@ -9,6 +9,7 @@ use super::{
     call_records::OldCallRecords, expired_rows::ExpiredRows,
 };
 use busyhour::pool::TaskPool;
+use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
 use std::{
     sync::{Condvar, Mutex, MutexGuard, OnceLock},
@@ -17,8 +18,21 @@ use std::{
 
 /// Changes that become durable together, and whom to tell.
 pub(super) struct Batch {
+    /// Without it they may not be written, in a cluster.
+    pub(super) grant: Option<Grant>,
     pub(super) changes: Vec<Change>,
     pub(super) done: Completion,
+}
+
+impl Batch {
+    /// Changes that belong to no partition, or to a server alone.
+    pub(super) fn of(changes: Vec<Change>, done: Completion) -> Self {
+        Self {
+            grant: None,
+            changes,
+            done,
+        }
+    }
 }
 
 /// Batches that wait for the writer.
@@ -235,6 +249,12 @@ impl Queue {
         state.group_arrived_at = None;
         state.last_error = None;
         self.record(&mut state, changes, took, outcome);
+    }
+
+    /// Accounts for some of the group that was taken, which will not be written. The others
+    /// are still on their way.
+    pub(super) fn refuse(&self, changes: u64, outcome: &Result<(), CommitError>) {
+        self.record(&mut self.lock(), changes, Duration::ZERO, outcome);
     }
 
     /// Accounts for the batch that was taken, and keeps it where it failed.
@@ -466,12 +486,7 @@ mod tests {
         let queue = Queue::new(8, Duration::MAX);
         let push = || {
             let done = Box::new(|_| ());
-            queue
-                .push(Batch {
-                    changes: Vec::new(),
-                    done,
-                })
-                .unwrap();
+            queue.push(Batch::of(Vec::new(), done)).unwrap();
         };
         let take = || match queue.take(Duration::ZERO) {
             Taken::Group(_) => "group",

@@ -216,7 +216,7 @@ impl Store for SimulatedStore {
             disk.stats.refused += 1;
             return Err(Refused::Closed);
         }
-        disk.push(Batch { changes, done })
+        disk.push(Batch::of(changes, done))
     }
 
     fn purge(&self, ended: &[EndedBinding]) {

@@ -7,6 +7,7 @@ mod support;
 #[path = "../../../busyhour-store/tests/store/call_records.rs"]
 mod call_records;
 mod postgres;
+mod postgres_ownership;
 mod postgres_silent;
 mod postgres_tls;
 mod postgres_turn;

@@ -8,11 +8,20 @@
 //! whether a COMMIT whose answer was lost has succeeded: then the group is not written
 //! a second time, which would undo later changes of others.
 
+use super::member_token::{self, MemberToken};
+use busyhour_cluster::{Grant, Member};
 use postgres::{Client, Error, GenericClient, Statement, Transaction};
+
+/// Who writes: one server that has the database for itself, or a node of a cluster.
+#[derive(Debug)]
+pub(super) enum FencingToken {
+    Alone(Turn),
+    Member(MemberToken),
+}
 
 /// One server's turn, from its first session to its end.
 #[derive(Debug)]
-pub(super) struct FencingToken {
+pub(super) struct Turn {
     /// Which turn it is in the upper bits, how many groups it has written below.
     last: i64,
 }
@@ -26,28 +35,87 @@ pub(super) enum Counted {
     Before,
     /// Another server has had a turn since.
     ByAnother,
+    /// The transaction names these grants, which this node does not have; nothing may be
+    /// written.
+    NotOurs(Vec<Grant>),
 }
 
 impl FencingToken {
+    /// Takes the database over, or begins to write as a member that has joined. The lock must
+    /// be held.
+    pub(super) fn begin(client: &mut Client, member: Option<Member>) -> Result<Self, Error> {
+        match member {
+            None => Ok(Self::Alone(Turn::begin(client)?)),
+            Some(member) => Ok(Self::Member(MemberToken::of(member))),
+        }
+    }
+
+    /// Whether no other server has had a turn since.
+    pub(super) fn lasts(&self, client: &mut Client) -> Result<bool, Error> {
+        match self {
+            Self::Alone(turn) => turn.lasts(client),
+            Self::Member(token) => token.lasts(client),
+        }
+    }
+
+    /// Whether the turn still lasts, and will last until the transaction ends.
+    pub(super) fn holds(&self, transaction: &mut Transaction<'_>) -> Result<bool, Error> {
+        match self {
+            Self::Alone(turn) => turn.holds(transaction),
+            Self::Member(token) => token.holds(transaction),
+        }
+    }
+
+    /// Counts a group in the transaction that writes it; `advance` is [`advance`](Self::advance).
+    pub(super) fn count(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        advance: &Statement,
+        grants: &[Grant],
+    ) -> Result<Counted, Error> {
+        match self {
+            Self::Alone(turn) => turn.count(transaction, advance),
+            Self::Member(token) => token.count(transaction, advance, grants),
+        }
+    }
+
+    /// The group is durable.
+    pub(super) fn counted(&mut self) {
+        match self {
+            Self::Alone(turn) => turn.counted(),
+            Self::Member(token) => token.counted(),
+        }
+    }
+
+    /// The first statement of each group.
+    pub(super) fn advance(member: Option<Member>) -> &'static str {
+        match member {
+            None => ADVANCE,
+            Some(_) => member_token::ADVANCE,
+        }
+    }
+}
+
+impl Turn {
     /// Takes the database over. The lock must be held.
-    pub(super) fn begin(client: &mut Client) -> Result<Self, Error> {
+    fn begin(client: &mut Client) -> Result<Self, Error> {
         let last = client.query_one(BEGIN, &[])?.try_get(0)?;
         Ok(Self { last })
     }
 
     /// Whether no other server has had a turn since.
-    pub(super) fn lasts(&self, client: &mut Client) -> Result<bool, Error> {
+    fn lasts(&self, client: &mut Client) -> Result<bool, Error> {
         Ok(number_of(found(client)?) == number_of(self.last))
     }
 
     /// Whether the turn still lasts, and will last until the transaction ends.
-    pub(super) fn holds(&self, transaction: &mut Transaction<'_>) -> Result<bool, Error> {
+    fn holds(&self, transaction: &mut Transaction<'_>) -> Result<bool, Error> {
         let found: i64 = transaction.query_one(FOUND_HELD, &[])?.try_get(0)?;
         Ok(number_of(found) == number_of(self.last))
     }
 
     /// Counts a group in the transaction that writes it; `advance` is [`ADVANCE`].
-    pub(super) fn count(
+    fn count(
         &mut self,
         transaction: &mut Transaction<'_>,
         advance: &Statement,
@@ -68,7 +136,7 @@ impl FencingToken {
     }
 
     /// The group is durable.
-    pub(super) fn counted(&mut self) {
+    fn counted(&mut self) {
         self.last += 1;
     }
 
@@ -112,8 +180,7 @@ fn number_of(count: i64) -> i64 {
 const BEGIN: &str = "UPDATE revision SET count = ((count >> 40) + 1) << 40 \
     WHERE name = 'group' RETURNING count";
 /// Counts one group behind those that are known.
-pub(super) const ADVANCE: &str =
-    "UPDATE revision SET count = count + 1 WHERE name = 'group' AND count = $1";
+const ADVANCE: &str = "UPDATE revision SET count = count + 1 WHERE name = 'group' AND count = $1";
 const FOUND: &str = "SELECT count FROM revision WHERE name = 'group'";
 /// The row lock keeps other servers from taking the database over until the transaction
 /// ends.

@@ -1,6 +1,6 @@
 //! A group of changes as few statements, each for many rows.
 
-use super::{call_records, fencing_token};
+use super::call_records;
 use crate::{
     Account, CallRecordRow, Change, SoftState,
     account::{hashes_text, hints_text},
@@ -38,12 +38,12 @@ pub(super) struct Statements {
     put_soft_states: Statement,
     put_account: Statement,
     put_call_records: Statement,
-    /// See [`fencing_token::ADVANCE`].
+    /// See [`FencingToken::advance`](super::fencing_token::FencingToken::advance).
     pub(super) advance: Statement,
 }
 
 impl Statements {
-    pub(super) fn prepare(client: &mut Client) -> Result<Self, Error> {
+    pub(super) fn prepare(client: &mut Client, advance: &str) -> Result<Self, Error> {
         Ok(Self {
             put_contacts: client.prepare(PUT_CONTACTS)?,
             put_leases: client.prepare(PUT_LEASES)?,
@@ -54,7 +54,7 @@ impl Statements {
             put_soft_states: client.prepare(PUT_SOFT_STATES)?,
             put_account: client.prepare(PUT_ACCOUNT)?,
             put_call_records: client.prepare(call_records::PUT)?,
-            advance: client.prepare(fencing_token::ADVANCE)?,
+            advance: client.prepare(advance)?,
         })
     }
 }

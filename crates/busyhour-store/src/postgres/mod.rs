@@ -10,15 +10,18 @@
 
 mod accounts;
 mod call_records;
+mod cluster_schema;
 mod group;
 mod load;
 mod location_view;
 mod options;
+mod ownership;
 mod passfile;
 mod schema;
 mod session;
 mod tls;
 mod fencing_token;
+mod member_token;
 mod writer;
 
 use super::{
@@ -28,6 +31,7 @@ use super::{
     queue::{Batch, Queue},
 };
 use busyhour::pool::TaskPool;
+use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
 use fencing_token::FencingToken;
 use session::Session;
@@ -40,6 +44,7 @@ use writer::PostgresWriter;
 
 pub(super) use accounts::PostgresAccounts;
 pub use options::{PostgresOptions, masked};
+pub use ownership::{JoinError, PostgresOwnership};
 
 /// A PostgreSQL database that one server holds.
 ///
@@ -134,7 +139,21 @@ impl Store for PostgresStore {
     }
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
-        self.queue.push(Batch { changes, done })
+        self.queue.push(Batch::of(changes, done))
+    }
+
+    fn commit_granted(
+        &self,
+        grant: Grant,
+        changes: Vec<Change>,
+        done: Completion,
+    ) -> Result<(), Refused> {
+        let grant = Some(grant);
+        self.queue.push(Batch {
+            grant,
+            changes,
+            done,
+        })
     }
 
     fn purge(&self, ended: &[EndedBinding]) {

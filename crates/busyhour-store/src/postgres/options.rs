@@ -5,6 +5,7 @@ use super::{
     tls::{Check, Tls, is_system, own_roots},
 };
 use crate::{Durability, StoreError};
+use busyhour_cluster::Member;
 use postgres::{Client, Config, config::SslMode};
 use std::{error::Error, path::PathBuf, time::Duration};
 
@@ -24,6 +25,10 @@ pub struct PostgresOptions {
     /// How long the first session waits for a lock that another session holds:
     /// PostgreSQL may not know yet that the server which held it is gone.
     pub lock_patience: Duration,
+    /// The life of a node that has joined with
+    /// [`PostgresOwnership`](crate::PostgresOwnership); `None` for a server that has the
+    /// database for itself.
+    pub member: Option<Member>,
     config: Config,
     tls: Tls,
     shown: String,
@@ -67,6 +72,7 @@ impl PostgresOptions {
             commit_timeout: Duration::from_secs(5),
             location_view: false,
             lock_patience: LOCK_PATIENCE,
+            member: None,
             config,
             tls,
             shown: masked(given),

@@ -6,21 +6,32 @@ use postgres::{Client, Transaction};
 
 /// Runs every migration that the database has not seen, in one transaction.
 pub(super) fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
+    migrate_with(client, options, "schema_version", MIGRATIONS)
+}
+
+/// The same for a list of its own, of which the database has seen as many as the row in the
+/// table `versions` says.
+pub(super) fn migrate_with(
+    client: &mut Client,
+    options: &PostgresOptions,
+    versions: &str,
+    all: &'static [&'static str],
+) -> Result<(), StoreError> {
     let wrap = |error| options.failed(&error);
     let mut transaction = client.transaction().map_err(wrap)?;
     // Two programs that start at once must not both create tables.
     transaction.batch_execute(LOCK).map_err(wrap)?;
-    let found = version(&mut transaction).map_err(wrap)?;
-    let not_seen = not_seen(MIGRATIONS, found, &options.path())?;
+    let found = version(&mut transaction, versions).map_err(wrap)?;
+    let not_seen = not_seen(all, found, &options.path())?;
     if !not_seen.is_empty() {
         location_view::remove(&mut transaction).map_err(wrap)?;
     }
     for migration in not_seen {
         transaction.batch_execute(migration).map_err(wrap)?;
     }
-    let set = "UPDATE schema_version SET version = $1";
-    let known = MIGRATIONS.len() as i32;
-    transaction.execute(set, &[&known]).map_err(wrap)?;
+    let set = format!("UPDATE {versions} SET version = $1");
+    let known = all.len() as i32;
+    transaction.execute(&set, &[&known]).map_err(wrap)?;
     transaction.commit().map_err(wrap)
 }
 
@@ -30,17 +41,16 @@ pub(super) fn is_made(client: &mut Client) -> Result<bool, postgres::Error> {
     row.try_get(0)
 }
 
-fn version(transaction: &mut Transaction<'_>) -> Result<u32, postgres::Error> {
-    transaction.batch_execute(VERSION_TABLE)?;
-    let row = transaction.query_one("SELECT version FROM schema_version", &[])?;
+fn version(transaction: &mut Transaction<'_>, versions: &str) -> Result<u32, postgres::Error> {
+    transaction.batch_execute(&format!(
+        "CREATE TABLE IF NOT EXISTS {versions} (version INTEGER NOT NULL);
+        INSERT INTO {versions} SELECT 0 WHERE NOT EXISTS (SELECT FROM {versions});"
+    ))?;
+    let row = transaction.query_one(&format!("SELECT version FROM {versions}"), &[])?;
     Ok(row.try_get::<_, i32>(0)?.cast_unsigned())
 }
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1651864441, hashtext(current_schema()))";
-const VERSION_TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
-    INSERT INTO schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM schema_version);
-";
 
 /// Element `n` brings a database from version `n` to `n + 1`. Never edit one
 /// that has been released; append.

@@ -10,9 +10,10 @@ use crate::{
     Account, AccountKey, AccountNews, CallRecordLimits, Change, Durability, SettingKind,
     StoreError, TokenRows, queue::Batch,
 };
+use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
 use postgres::Client;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// A connection that holds the database's lock.
 pub(super) struct Session {
@@ -28,6 +29,8 @@ pub(super) enum Outcome {
     WrittenBefore,
     /// It is not written, and nothing else will be: another server has the database.
     TakenOver,
+    /// It is not written: other nodes have these partitions.
+    NotOurs(Vec<Grant>),
 }
 
 impl Session {
@@ -39,7 +42,7 @@ impl Session {
         lock(&mut client, options)?;
         // This commit is always synchronous, whatever the durability of other commits.
         client.batch_execute(SYNCHRONOUS).map_err(wrap)?;
-        let fencing_token = FencingToken::begin(&mut client).map_err(wrap)?;
+        let fencing_token = FencingToken::begin(&mut client, options.member).map_err(wrap)?;
         location_view::set(&mut client, options.location_view).map_err(wrap)?;
         Ok((Self::new(client, options)?, fencing_token))
     }
@@ -69,7 +72,8 @@ impl Session {
             Durability::Process => "SET synchronous_commit = off",
         };
         client.batch_execute(synchronous).map_err(wrap)?;
-        let statements = Statements::prepare(&mut client).map_err(wrap)?;
+        let advance = FencingToken::advance(options.member);
+        let statements = Statements::prepare(&mut client, advance).map_err(wrap)?;
         Ok(Self { client, statements })
     }
 
@@ -82,13 +86,16 @@ impl Session {
         let changes = || batches.iter().flat_map(|batch| &batch.changes);
         let group = Group::of(changes());
         let mut transaction = self.client.transaction()?;
-        match fencing_token.count(&mut transaction, &self.statements.advance)? {
+        let grants: BTreeSet<Grant> = batches.iter().filter_map(|batch| batch.grant).collect();
+        let grants: Vec<Grant> = grants.into_iter().collect();
+        match fencing_token.count(&mut transaction, &self.statements.advance, &grants)? {
             Counted::Now => {}
             Counted::Before => {
                 fencing_token.counted();
                 return Ok(Outcome::WrittenBefore);
             }
             Counted::ByAnother => return Ok(Outcome::TakenOver),
+            Counted::NotOurs(grants) => return Ok(Outcome::NotOurs(grants)),
         }
         let is_of_accounts = changes().any(Change::is_of_account);
         let from = match is_of_accounts {
@@ -169,8 +176,23 @@ impl Session {
 }
 
 fn lock(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
+    match options.member {
+        None => try_lock(client, options, LOCK),
+        Some(_) => lock_with_others(client, options),
+    }
+}
+
+/// As a node of a cluster: other nodes may have the database, too, but no server alone.
+pub(super) fn lock_with_others(
+    client: &mut Client,
+    options: &PostgresOptions,
+) -> Result<(), StoreError> {
+    try_lock(client, options, LOCK_WITH_OTHERS)
+}
+
+fn try_lock(client: &mut Client, options: &PostgresOptions, lock: &str) -> Result<(), StoreError> {
     let wrap = |error| options.failed(&error);
-    let row = client.query_one(LOCK, &[]).map_err(wrap)?;
+    let row = client.query_one(lock, &[]).map_err(wrap)?;
     if row.try_get::<_, bool>(0).map_err(wrap)? {
         return Ok(());
     }
@@ -182,5 +204,7 @@ fn lock(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError
 /// this program, the second for the schema, since one database may have several
 /// schemas.
 const LOCK: &str = "SELECT pg_try_advisory_lock(1651864440, hashtext(current_schema()))";
+const LOCK_WITH_OTHERS: &str =
+    "SELECT pg_try_advisory_lock_shared(1651864440, hashtext(current_schema()))";
 const SYNCHRONOUS: &str = "SET synchronous_commit = on";
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

@@ -14,6 +14,7 @@ use crate::{
     outside_changes::OutsideChanges,
     queue::{Batch, Queue, Taken},
 };
+use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
 use postgres::error::SqlState;
 use std::{
@@ -85,6 +86,10 @@ impl PostgresWriter {
     fn write(&mut self, group: Vec<Batch>, notifier: &mut CompletionNotifier) {
         let begun = Instant::now();
         let outcome = self.transact(&group);
+        if let Ok(Outcome::NotOurs(grants)) = &outcome {
+            let grants = grants.clone();
+            return self.write_rest(group, &grants, begun, notifier);
+        }
         let changes = || group.iter().flat_map(|batch| &batch.changes);
         match outcome {
             Ok(Outcome::Written(Some(revisions))) => {
@@ -97,6 +102,28 @@ impl PostgresWriter {
         self.queue
             .finish(changes().count() as u64, begun.elapsed(), &outcome);
         notifier.tell(&self.queue, group, &outcome);
+    }
+
+    /// Refuses the batches whose partitions other nodes have, and writes the others.
+    fn write_rest(
+        &mut self,
+        group: Vec<Batch>,
+        grants: &[Grant],
+        begun: Instant,
+        notifier: &mut CompletionNotifier,
+    ) {
+        let is_lost = |batch: &Batch| batch.grant.is_some_and(|grant| grants.contains(&grant));
+        let (lost, rest): (Vec<_>, Vec<_>) = group.into_iter().partition(is_lost);
+        let outcome = Err(CommitError::new(NOT_OURS));
+        let changes = lost.iter().map(|batch| batch.changes.len() as u64).sum();
+        match rest.is_empty() {
+            true => self.queue.finish(changes, begun.elapsed(), &outcome),
+            false => self.queue.refuse(changes, &outcome),
+        }
+        notifier.tell(&self.queue, lost, &outcome);
+        if !rest.is_empty() {
+            self.write(rest, notifier);
+        }
     }
 
     /// Runs until the group is certainly written or refused, or the store stops.
@@ -376,5 +403,6 @@ impl Outage {
 
 /// How often a group is tried before a deadlock is reported.
 const MEETINGS_MAX: u32 = 5;
+const NOT_OURS: &str = "another node has this partition";
 const REST_MIN: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(2);

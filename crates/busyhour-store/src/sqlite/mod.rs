@@ -126,7 +126,7 @@ impl Store for SqliteStore {
     }
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
-        self.queue.push(Batch { changes, done })
+        self.queue.push(Batch::of(changes, done))
     }
 
     fn purge(&self, ended: &[EndedBinding]) {

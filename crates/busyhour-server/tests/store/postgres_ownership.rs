@@ -1,0 +1,451 @@
+//! Who owns what, in a real PostgreSQL: the same as in `busyhour_cluster::Tables`, and what only a
+//! database with several connections can show.
+
+use crate::{
+    postgres::Url,
+    proxy::{Proxy, Way},
+    sample::{commit, lease, put, renew},
+    suite::Database,
+    support::{postgres::Postgres, random::Random},
+};
+use busyhour::clock::Instant;
+use busyhour_cluster::{Failure, Grant, Life, Member, Partition, Tables, Timing, View};
+use busyhour_store::{
+    Change, CommitError, JoinError, PostgresOwnership, PostgresStore, Store, StoreError,
+};
+use std::{sync::mpsc, time::Duration};
+
+/// Random transactions of three nodes, on a clock that also jumps, have the same results in
+/// PostgreSQL and in the tables that the model runs.
+#[test]
+fn postgres_has_the_rules_of_the_model() {
+    let postgres = Postgres::start();
+    let url = postgres.database("rules");
+    give_it_a_clock(&postgres, "rules");
+    Comparison::new(&url).run(600);
+}
+
+/// PostgreSQL looks for functions in its own catalogue last, and finds this one before.
+fn give_it_a_clock(postgres: &Postgres, name: &str) {
+    for sql in [
+        "CREATE TABLE test_clock (now TIMESTAMPTZ)",
+        "INSERT INTO test_clock VALUES ('epoch')",
+        "CREATE FUNCTION clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql VOLATILE \
+            AS 'SELECT now FROM public.test_clock'",
+        &format!("ALTER DATABASE {name} SET search_path = public, pg_catalog"),
+    ] {
+        postgres.sql(name, sql);
+    }
+}
+
+struct Comparison {
+    random: Random,
+    tables: Tables,
+    ownership: PostgresOwnership,
+    clock: postgres::Client,
+    now: Instant,
+    /// Every life that there was.
+    members: Vec<Member>,
+    view: View,
+}
+
+impl Comparison {
+    fn new(url: &str) -> Self {
+        let options = Url(url.into()).options();
+        let ownership = PostgresOwnership::open(options, TIMING).unwrap();
+        let (tables, now) = (Tables::new(TIMING), Instant::from_nanos(1_000_000_000));
+        let mut comparison = Self {
+            random: Random::new(),
+            view: tables.view(now),
+            tables,
+            ownership,
+            clock: postgres::Client::connect(url, postgres::NoTls).unwrap(),
+            now,
+            members: Vec::new(),
+        };
+        comparison.set_clock();
+        comparison
+    }
+
+    fn run(&mut self, steps: usize) {
+        self.join();
+        for step in 0..steps {
+            match self.random.below(20) {
+                0..=5 => self.pass_time(),
+                6 => self.join(),
+                7..=10 => self.beat(),
+                11 | 12 => self.fence(),
+                13..=15 => self.take(),
+                16..=18 => self.give(),
+                _ => self.leave(),
+            }
+            self.look(step);
+        }
+        let owned = self.view.partitions.iter().filter(|found| found.epoch > 1);
+        assert!(owned.count() > 1, "too little has happened");
+    }
+
+    /// Now and then the clock is set, forward or back.
+    fn pass_time(&mut self) {
+        let by = Duration::from_millis(self.random.below(15) as u64 * 100);
+        self.now = match self.random.below(12) {
+            0 => Instant::from_nanos((1 + self.random.below(60) as u64) * 1_000_000_000),
+            _ => self.now + by,
+        };
+        self.set_clock();
+    }
+
+    fn set_clock(&mut self) {
+        let seconds = self.now.as_nanos() as f64 / 1e9;
+        let set = "UPDATE test_clock SET now = to_timestamp($1)";
+        self.clock.execute(set, &[&seconds]).unwrap();
+    }
+
+    fn join(&mut self) {
+        let name = ["alpha", "beta", "gamma"][self.random.below(3)];
+        let expected = self.tables.join(self.now, name);
+        let found = match self.ownership.join(name) {
+            Ok(member) => Ok(member),
+            Err(JoinError::InUse(error)) => Err(error),
+            Err(JoinError::Store(error)) => panic!("{error}"),
+        };
+        assert_eq!(found, expected);
+        self.members.extend(found);
+    }
+
+    fn beat(&mut self) {
+        let member = self.member();
+        let expected = self.tables.beat(self.now, member);
+        assert_eq!(self.ownership.beat(member), expected);
+    }
+
+    fn fence(&mut self) {
+        let (by, other) = (self.member(), self.member());
+        let expected = self.tables.fence(self.now, by, other);
+        assert_eq!(self.ownership.fence(by, other), expected);
+    }
+
+    fn take(&mut self) {
+        let by = self.member();
+        let mut seen: Vec<Grant> = (0..4).map(|_| self.grant()).collect();
+        seen.sort();
+        seen.dedup_by_key(|grant| grant.partition);
+        let mut expected = self.tables.take(self.now, by, &seen);
+        let mut found = self.ownership.take(by, &seen);
+        if let (Ok(expected), Ok(found)) = (&mut expected, &mut found) {
+            expected.sort();
+            found.sort();
+        }
+        assert_eq!(found, expected);
+    }
+
+    fn give(&mut self) {
+        let (grant, to) = (self.grant(), self.member());
+        let owner = self.view.partitions[grant.partition.index()].owner;
+        let by = owner.unwrap_or_else(|| self.member());
+        let expected = self.tables.give(by, grant, to);
+        assert_eq!(self.ownership.give(by, grant, to), expected);
+    }
+
+    fn leave(&mut self) {
+        let member = self.member();
+        match self.random.below(3) {
+            0 => assert_eq!(self.ownership.leave(member), self.tables.leave(member)),
+            _ => assert_eq!(self.ownership.drain(member), self.tables.drain(member)),
+        }
+    }
+
+    /// What a node that lives reads is all that there is.
+    fn look(&mut self, step: usize) {
+        self.view = self.tables.view(self.now);
+        let living = self.view.nodes.iter().map(|node| node.member);
+        let Some(member) = living
+            .clone()
+            .find(|one| self.tables.clone().drain(*one).is_ok())
+        else {
+            return self.join();
+        };
+        self.view = self.tables.beat(self.now, member).unwrap();
+        assert_eq!(
+            self.ownership.beat(member).as_ref(),
+            Ok(&self.view),
+            "step {step}"
+        );
+    }
+
+    /// A life, old or new; lives that go on are asked for more often.
+    fn member(&mut self) -> Member {
+        let living: Vec<Member> = self.view.nodes.iter().map(|node| node.member).collect();
+        let is_any = self.random.below(4) == 0 || living.is_empty();
+        let from = if is_any { self.members.clone() } else { living };
+        from[self.random.below(from.len())]
+    }
+
+    /// A partition with its epoch, or an older one.
+    fn grant(&mut self) -> Grant {
+        let partition = Partition([0, 1, 100, 255][self.random.below(4)]);
+        let epoch = self.view.partitions[partition.index()].epoch;
+        let older = u64::from(self.random.below(5) == 0);
+        Grant {
+            partition,
+            epoch: epoch.saturating_sub(older),
+        }
+    }
+}
+
+/// The database is another server's, or a cluster's, never both.
+#[test]
+fn a_server_alone_and_a_cluster_exclude_each_other() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("alone"));
+    let open = || PostgresOwnership::open(url.options(), TIMING);
+    let alone = url.open(8);
+    assert!(matches!(open(), Err(StoreError::InUse { .. })));
+    drop(alone);
+    let (mut first, mut second) = (open().unwrap(), open().unwrap());
+    let (alpha, beta) = (first.join("alpha").unwrap(), second.join("beta").unwrap());
+    assert_ne!(alpha.node, beta.node);
+    assert!(matches!(second.join("alpha"), Err(JoinError::InUse(_))));
+    let mut options = url.options();
+    options.lock_patience = Duration::ZERO;
+    let error = PostgresStore::open(options).err().unwrap();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+}
+
+/// Many nodes take everything at once: each partition has one owner.
+#[test]
+fn nodes_that_take_at_once_share_the_partitions() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("race"));
+    let mut nodes: Vec<(PostgresOwnership, Member)> = (0..4)
+        .map(|node| {
+            let mut ownership = PostgresOwnership::open(url.options(), TIMING).unwrap();
+            let member = ownership.join(&format!("node {node}")).unwrap();
+            (ownership, member)
+        })
+        .collect();
+    let seen: Vec<Grant> = (0..=255)
+        .map(|number| Grant {
+            partition: Partition(number),
+            epoch: 0,
+        })
+        .collect();
+    let granted: Vec<Vec<Grant>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (nodes.iter_mut())
+            .map(|(ownership, member)| scope.spawn(|| taken(ownership, *member, &seen)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let mut all: Vec<Grant> = granted.concat();
+    all.sort();
+    let expected: Vec<Grant> = seen
+        .iter()
+        .map(|seen| Grant { epoch: 1, ..*seen })
+        .collect();
+    assert_eq!(all, expected);
+}
+
+/// In eight portions, so that the nodes meet; after a deadlock it is asked again, as a node does.
+fn taken(ownership: &mut PostgresOwnership, member: Member, seen: &[Grant]) -> Vec<Grant> {
+    let take = |portion: &[Grant]| loop {
+        match ownership.take(member, portion) {
+            Ok(granted) => break granted,
+            Err(Failure::Away) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    seen.chunks(32).map(take).collect::<Vec<_>>().concat()
+}
+
+/// A node writes what it was granted, and nothing else; what is refused takes nothing with it.
+#[test]
+fn a_commit_is_written_only_with_its_grant() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("grants"));
+    let mut alpha = Living::join(&url, "alpha");
+    let beta = Living::join(&url, "beta");
+    let [first, second] = alpha.take([7, 8]);
+    let store = alpha.store(&url);
+    assert_eq!(granted(&store, first, vec![put(1, 1)]), Ok(()));
+    assert_eq!(granted(&store, second, vec![put(2, 1)]), Ok(()));
+    assert_eq!(
+        alpha.ownership.give(alpha.member, second, beta.member),
+        Ok(true)
+    );
+    // Both are in one group, or not; only one of them is written in any case.
+    let (told, fates) = mpsc::channel();
+    for (grant, change) in [(first, renew(1, 2)), (second, renew(2, 2))] {
+        let told = told.clone();
+        let done = move |outcome: Result<(), CommitError>| told.send((grant, outcome)).unwrap();
+        store
+            .commit_granted(grant, vec![change], Box::new(done))
+            .unwrap();
+    }
+    let mut fates = [fates.recv().unwrap(), fates.recv().unwrap()];
+    fates.sort_by_key(|(grant, _)| *grant);
+    assert_eq!(fates[0], (first, Ok(())));
+    let error = fates[1].1.as_ref().unwrap_err().to_string();
+    assert_eq!(error, "another node has this partition");
+    let bindings = store.load().unwrap().bindings;
+    assert_eq!(
+        bindings.iter().map(|one| one.lease).collect::<Vec<_>>(),
+        [lease(2), lease(1)]
+    );
+    // An epoch that was ours before is not ours now.
+    let older = Grant {
+        epoch: first.epoch - 1,
+        ..first
+    };
+    assert!(granted(&store, older, vec![renew(1, 3)]).is_err());
+    assert_eq!(granted(&store, first, vec![renew(1, 3)]), Ok(()));
+    // What belongs to no partition needs no grant.
+    assert_eq!(commit(&store, vec![put(9, 1)]), Ok(()));
+}
+
+/// A node that stops for longer than its lease writes nothing any more.
+#[test]
+fn a_node_that_others_declared_dead_writes_nothing() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("dead"));
+    let mut alpha = Living::join(&url, "alpha");
+    let mut beta = Living::join(&url, "beta");
+    let [grant] = alpha.take([7]);
+    let store = alpha.store(&url);
+    let (told, end) = mpsc::channel();
+    store.watch_end(Box::new(move |error| told.send(error).unwrap()));
+    assert_eq!(granted(&store, grant, vec![put(1, 1)]), Ok(()));
+    beta.fence_until_dead(alpha.member);
+    let [taken] = beta.take_seen([grant]);
+    let heir = beta.store(&url);
+    assert_eq!(granted(&heir, taken, vec![renew(1, 2)]), Ok(()));
+    assert!(granted(&store, grant, vec![renew(1, 3)]).is_err());
+    assert!(
+        end.recv()
+            .unwrap()
+            .to_string()
+            .contains("another server has taken it over")
+    );
+    assert_eq!(heir.load().unwrap().bindings[0].lease, lease(2));
+    // It comes back as a new life, and may write what it is granted then.
+    let mut again = Living::join(&url, "alpha");
+    assert_eq!(again.member.node, alpha.member.node);
+    let [other] = again.take([9]);
+    assert_eq!(granted(&again.store(&url), other, vec![put(3, 1)]), Ok(()));
+}
+
+/// A commit on its way holds up the end of its node, and nobody's lease.
+#[test]
+fn a_node_is_not_ended_in_the_middle_of_its_commit() {
+    let postgres = Postgres::start();
+    let url = Url(postgres.database("middle"));
+    let mut alpha = Living::join(&url, "alpha");
+    let mut beta = Living::join(&url, "beta");
+    let [grant] = alpha.take([7]);
+    let mut session = postgres::Client::connect(&url.0, postgres::NoTls).unwrap();
+    let mut commit = session.transaction().unwrap();
+    let advance = "UPDATE cluster_fence SET groups = groups + 1 WHERE node = $1";
+    commit
+        .execute(advance, &[&alpha.member.node.0.cast_signed()])
+        .unwrap();
+    // Beta may not judge before it has lived for a lease time itself.
+    while beta.ownership.fence(beta.member, alpha.member) != Err(Failure::Away) {
+        beta.ownership.beat(beta.member).unwrap();
+        std::thread::sleep(TIMING.beat);
+    }
+    assert_eq!(beta.ownership.take(beta.member, &[grant]), Ok(vec![]));
+    let view = beta.ownership.beat(beta.member).unwrap();
+    assert_eq!(
+        (view.nodes[0].life, view.nodes[1].life),
+        (Life::Late, Life::Current)
+    );
+    commit.commit().unwrap();
+    beta.fence_until_dead(alpha.member);
+    assert_eq!(beta.take_seen([grant]), [Grant { epoch: 2, ..grant }]);
+}
+
+/// The answer to COMMIT is lost: the group is written once, by the same count as alone.
+#[test]
+fn a_group_of_a_node_is_not_written_twice() {
+    let postgres = Postgres::start();
+    let proxy = Proxy::to(postgres.socket());
+    let url = Url(postgres.database("answer"));
+    let mut alpha = Living::join(&url, "alpha");
+    let [grant] = alpha.take([7]);
+    let store = alpha.store(&Url(proxy.url("answer")));
+    assert_eq!(granted(&store, grant, vec![put(1, 1)]), Ok(()));
+    proxy.set(Way::OpenUntilCommit);
+    let (told, fate) = mpsc::channel();
+    let done = move |outcome| told.send(outcome).unwrap();
+    store
+        .commit_granted(grant, vec![renew(1, 2)], Box::new(done))
+        .unwrap();
+    proxy.wait_for_a_lost_answer();
+    proxy.cut(Way::Open);
+    assert_eq!(fate.recv().unwrap(), Ok(()));
+    postgres.sql(
+        "answer",
+        "DO $$ BEGIN ASSERT (SELECT groups FROM cluster_fence) = 2; END $$",
+    );
+    assert_eq!(granted(&store, grant, vec![renew(1, 3)]), Ok(()));
+    assert_eq!(store.load().unwrap().bindings[0].lease, lease(3));
+}
+
+/// A node with its connection.
+struct Living {
+    ownership: PostgresOwnership,
+    member: Member,
+}
+
+impl Living {
+    fn join(url: &Url, name: &str) -> Self {
+        let mut ownership = PostgresOwnership::open(url.options(), TIMING).unwrap();
+        let member = ownership.join(name).unwrap();
+        Self { ownership, member }
+    }
+
+    /// Partitions that nobody had before.
+    fn take<const N: usize>(&mut self, partitions: [u8; N]) -> [Grant; N] {
+        self.take_seen(partitions.map(|number| Grant {
+            partition: Partition(number),
+            epoch: 0,
+        }))
+    }
+
+    fn take_seen<const N: usize>(&mut self, seen: [Grant; N]) -> [Grant; N] {
+        let mut granted = self.ownership.take(self.member, &seen).unwrap();
+        granted.sort();
+        granted.try_into().unwrap()
+    }
+
+    fn store(&self, url: &Url) -> PostgresStore {
+        let mut options = url.options();
+        options.member = Some(self.member);
+        PostgresStore::open(options).unwrap()
+    }
+
+    fn fence_until_dead(&mut self, other: Member) {
+        while self.ownership.fence(self.member, other) != Ok(true) {
+            self.ownership.beat(self.member).unwrap();
+            std::thread::sleep(TIMING.beat);
+        }
+    }
+}
+
+fn granted(store: &PostgresStore, grant: Grant, changes: Vec<Change>) -> Result<(), CommitError> {
+    let (told, fate) = mpsc::channel();
+    let done = move |outcome| told.send(outcome).unwrap();
+    match store.commit_granted(grant, changes, Box::new(done)) {
+        Ok(()) => fate.recv().unwrap(),
+        Err(refused) => Err(CommitError::new(refused.to_string())),
+    }
+}
+
+/// Short, so that a death does not take long; beats of a busy machine may still be late.
+const TIMING: Timing = Timing {
+    lease: Duration::from_secs(2),
+    beat: Duration::from_millis(400),
+    margin: Duration::from_millis(200),
+};

@@ -1,0 +1,36 @@
+//! The tables of a cluster, which a database gets when its first node joins.
+
+use super::{PostgresOptions, schema};
+use crate::StoreError;
+use postgres::Client;
+
+/// Makes what is missing. A server without a cluster never calls it.
+pub(super) fn make(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
+    schema::migrate(client, options)?;
+    schema::migrate_with(client, options, "cluster_schema_version", MIGRATIONS)
+}
+
+/// As the other list: never edit one that has been released; append.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE cluster_node (
+        node SMALLINT PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        epoch BIGINT NOT NULL,
+        lease_until TIMESTAMPTZ,
+        lease_since TIMESTAMPTZ NOT NULL,
+        is_draining BOOLEAN NOT NULL DEFAULT FALSE
+    ) WITH (fillfactor = 50);
+    CREATE TABLE cluster_fence (
+        node SMALLINT PRIMARY KEY,
+        epoch BIGINT NOT NULL,
+        groups BIGINT NOT NULL
+    ) WITH (fillfactor = 50);
+    CREATE TABLE cluster_partition (
+        partition SMALLINT PRIMARY KEY,
+        owner SMALLINT,
+        owner_epoch BIGINT NOT NULL DEFAULT 0,
+        epoch BIGINT NOT NULL DEFAULT 0
+    );
+    INSERT INTO cluster_partition (partition) SELECT generate_series(0, 255);
+    CREATE INDEX contact_partition ON contact ((('x' || substr(md5(aor), 1, 2))::bit(8)::integer));
+"];

@@ -1,0 +1,405 @@
+//! Who owns what in a cluster: the transactions of `busyhour_cluster::Tables` as SQL.
+//!
+//! Times are the database's. The connection is apart from the one that writes, so that a commit
+//! that waits for a standby does not keep the lease from being renewed.
+
+use super::{PostgresOptions, cluster_schema, session};
+use crate::StoreError;
+use busyhour_cluster::{
+    Failure, Grant, InUse, Life, Member, NodeNumber, NodeView, Partition, PartitionView, Timing,
+    View,
+};
+use postgres::{Client, Error, Row, Transaction, error::SqlState};
+use thiserror::Error;
+
+/// A node's connection for leases and owners.
+///
+/// Each method is one transaction. While the database is away each call tries to connect again,
+/// which takes as long as the URL's `connect_timeout` at most.
+///
+/// ```no_run
+/// use busyhour_cluster::Timing;
+/// use busyhour_store::{PostgresOptions, PostgresOwnership};
+///
+/// let options = PostgresOptions::new("postgres://busyhour@localhost/busyhour")?;
+/// let mut ownership = PostgresOwnership::open(options, Timing::default())?;
+/// let member = ownership.join("alpha")?;
+/// println!("{} nodes", ownership.beat(member)?.nodes.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PostgresOwnership {
+    options: PostgresOptions,
+    timing: Timing,
+    client: Option<Client>,
+}
+
+/// Why a server cannot join.
+#[derive(Debug, Error)]
+pub enum JoinError {
+    /// Somebody lives under this name.
+    #[error(transparent)]
+    InUse(#[from] InUse),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl PostgresOwnership {
+    /// Connects, and makes the tables of a cluster if there are none.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or a server without a cluster holds the database.
+    pub fn open(options: PostgresOptions, timing: Timing) -> Result<Self, StoreError> {
+        let client = connect(&options)?;
+        Ok(Self {
+            options,
+            timing,
+            client: Some(client),
+        })
+    }
+
+    /// Begins a new life of the node with this name.
+    ///
+    /// # Errors
+    ///
+    /// While the lease of its last life is current or a commit of it is on its way, and when the
+    /// database cannot be used.
+    pub fn join(&mut self, name: &str) -> Result<Member, JoinError> {
+        let lease_ms = self.lease_ms();
+        let client = connected(&mut self.client, &self.options)?;
+        let joined = transact(client, Commit::Synchronous, |transaction| {
+            join(transaction, name, lease_ms)
+        });
+        match joined {
+            Ok(Some(member)) => Ok(member),
+            Ok(None) => Err(InUse.into()),
+            Err(error) if is_locked(&error) => Err(InUse.into()),
+            Err(error) => {
+                self.client = None;
+                Err(self.options.failed(&error).into())
+            }
+        }
+    }
+
+    /// Renews a member's lease and reads everything.
+    ///
+    /// # Errors
+    ///
+    /// When its life is over, and when the database gives no answer.
+    pub fn beat(&mut self, member: Member) -> Result<View, Failure> {
+        let lease_ms = self.lease_ms();
+        self.ask(Commit::Lazy, |transaction| {
+            let renewed =
+                transaction.execute(BEAT, &[&number(member), &epoch(member), &lease_ms])?;
+            match renewed {
+                0 => Ok(Err(Failure::LifeOver)),
+                _ => view(transaction, lease_ms).map(Ok),
+            }
+        })
+    }
+
+    /// Ends the life of another member whose lease is not current. `false` if that may not be
+    /// done now.
+    ///
+    /// # Errors
+    ///
+    /// When the life of `by` is over; and when the database gives no answer, or a commit of the
+    /// other member is on its way for longer than half a second.
+    pub fn fence(&mut self, by: Member, other: Member) -> Result<bool, Failure> {
+        let lease_ms = self.lease_ms();
+        self.ask(Commit::Synchronous, |transaction| {
+            let lived = transaction.query_opt(LIVED, &[&number(by), &epoch(by), &lease_ms])?;
+            let Some(lived) = lived else {
+                return Ok(Err(Failure::LifeOver));
+            };
+            let is_ended = lived.try_get(0)? && end(transaction, other, lease_ms)?;
+            Ok(Ok(is_ended))
+        })
+    }
+
+    /// Makes a member the owner of partitions that are orphans and have the epochs that it has
+    /// seen. Returns what it was granted.
+    ///
+    /// # Errors
+    ///
+    /// When its life is over, and when the database gives no answer.
+    pub fn take(&mut self, by: Member, seen: &[Grant]) -> Result<Vec<Grant>, Failure> {
+        let (partitions, epochs) = columns(seen);
+        self.ask(Commit::Synchronous, |transaction| {
+            if !is_living(transaction, by)? {
+                return Ok(Err(Failure::LifeOver));
+            }
+            let rows = transaction.query(TAKE, &[&number(by), &epoch(by), &partitions, &epochs])?;
+            rows.iter().map(grant).collect::<Result<_, _>>().map(Ok)
+        })
+    }
+
+    /// Makes another living member the owner of what is granted to `by`; `false` if it does not
+    /// live, or the grant does not hold.
+    ///
+    /// # Errors
+    ///
+    /// When the life of `by` is over, and when the database gives no answer.
+    pub fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure> {
+        self.ask(Commit::Synchronous, |transaction| {
+            if !is_living(transaction, by)? {
+                return Ok(Err(Failure::LifeOver));
+            }
+            if !is_living(transaction, to)? {
+                return Ok(Ok(false));
+            }
+            let (partition, seen) = (i16::from(grant.partition.0), grant.epoch.cast_signed());
+            let given = transaction.execute(
+                GIVE,
+                &[
+                    &number(by),
+                    &epoch(by),
+                    &partition,
+                    &seen,
+                    &number(to),
+                    &epoch(to),
+                ],
+            )?;
+            Ok(Ok(given == 1))
+        })
+    }
+
+    /// Marks a member as draining, so that nothing is assigned to it.
+    ///
+    /// # Errors
+    ///
+    /// When its life is over, and when the database gives no answer.
+    pub fn drain(&mut self, member: Member) -> Result<(), Failure> {
+        self.change(member, DRAIN)
+    }
+
+    /// Ends a member's own life.
+    ///
+    /// # Errors
+    ///
+    /// When it is over already, and when the database gives no answer.
+    pub fn leave(&mut self, member: Member) -> Result<(), Failure> {
+        self.change(member, LEAVE)
+    }
+
+    fn change(&mut self, member: Member, sql: &str) -> Result<(), Failure> {
+        self.ask(Commit::Synchronous, |transaction| {
+            let changed = transaction.execute(sql, &[&number(member), &epoch(member)])?;
+            Ok((changed == 1).then_some(()).ok_or(Failure::LifeOver))
+        })
+    }
+
+    /// Runs a transaction. After an error nobody knows whether it was done, and the connection is
+    /// closed, since what it was asked for may still be on its way.
+    fn ask<T>(
+        &mut self,
+        commit: Commit,
+        run: impl FnOnce(&mut Transaction<'_>) -> Result<Result<T, Failure>, Error>,
+    ) -> Result<T, Failure> {
+        let client = connected(&mut self.client, &self.options).map_err(|_| Failure::Away)?;
+        transact(client, commit, run).unwrap_or_else(|error| {
+            if !is_locked(&error) {
+                let reason = super::options::reason(&error);
+                tracing::warn!(reason, "the database did not answer for the cluster");
+                self.client = None;
+            }
+            Err(Failure::Away)
+        })
+    }
+
+    fn lease_ms(&self) -> f64 {
+        self.timing.lease.as_secs_f64() * 1e3
+    }
+}
+
+/// Whether a transaction is on the disk, and on synchronous standbys, when it is answered.
+#[derive(Clone, Copy)]
+enum Commit {
+    Synchronous,
+    /// Its loss ends a lease early, which is safe.
+    Lazy,
+}
+
+fn transact<T>(
+    client: &mut Client,
+    commit: Commit,
+    run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut transaction = client.transaction()?;
+    if matches!(commit, Commit::Lazy) {
+        transaction.batch_execute("SET LOCAL synchronous_commit = off")?;
+    }
+    let done = run(&mut transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+fn connected<'c>(
+    client: &'c mut Option<Client>,
+    options: &PostgresOptions,
+) -> Result<&'c mut Client, StoreError> {
+    match client {
+        Some(client) => Ok(client),
+        None => Ok(client.insert(connect(options)?)),
+    }
+}
+
+fn connect(options: &PostgresOptions) -> Result<Client, StoreError> {
+    let wrap = |error| options.failed(&error);
+    let mut client = options.connect()?;
+    cluster_schema::make(&mut client, options)?;
+    session::lock_with_others(&mut client, options)?;
+    client.batch_execute(SESSION).map_err(wrap)?;
+    Ok(client)
+}
+
+/// Whether a row was locked for too long; then nothing was done.
+fn is_locked(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
+fn join(
+    transaction: &mut Transaction<'_>,
+    name: &str,
+    lease_ms: f64,
+) -> Result<Option<Member>, Error> {
+    transaction.batch_execute(PATIENCE)?;
+    // Two nodes with new names must not get one number.
+    transaction.batch_execute(LOCK_JOINS)?;
+    let Some(row) = transaction.query_opt(JOIN, &[&name, &lease_ms])? else {
+        return Ok(None);
+    };
+    let joined = member(row.try_get(0)?, row.try_get(1)?);
+    transaction.execute(BEGIN_COMMITS, &[&number(joined), &epoch(joined)])?;
+    Ok(Some(joined))
+}
+
+/// Ends the life of a member, unless its lease is current.
+fn end(transaction: &mut Transaction<'_>, other: Member, lease_ms: f64) -> Result<bool, Error> {
+    transaction.batch_execute(PATIENCE)?;
+    let ended = transaction.execute(FENCE, &[&number(other), &epoch(other), &lease_ms])?;
+    if ended == 1 {
+        transaction.execute(END_COMMITS, &[&number(other)])?;
+    }
+    Ok(ended == 1)
+}
+
+/// Everything, at one moment of the transaction.
+fn view(transaction: &mut Transaction<'_>, lease_ms: f64) -> Result<View, Error> {
+    let nodes = transaction.query(NODES, &[&lease_ms])?;
+    let partitions = transaction.query(PARTITIONS, &[])?;
+    Ok(View {
+        nodes: nodes.iter().map(node).collect::<Result<_, _>>()?,
+        partitions: partitions.iter().map(partition).collect::<Result<_, _>>()?,
+    })
+}
+
+fn node(row: &Row) -> Result<NodeView, Error> {
+    let life = match (row.try_get(3)?, row.try_get(4)?) {
+        (false, _) => Life::Over,
+        (true, true) => Life::Current,
+        (true, false) => Life::Late,
+    };
+    Ok(NodeView {
+        member: member(row.try_get(0)?, row.try_get(1)?),
+        name: row.try_get(2)?,
+        life,
+        is_draining: row.try_get(5)?,
+    })
+}
+
+fn partition(row: &Row) -> Result<PartitionView, Error> {
+    let owner: Option<i16> = row.try_get(0)?;
+    let owner_epoch: i64 = row.try_get(1)?;
+    Ok(PartitionView {
+        owner: owner.map(|node| member(node, owner_epoch)),
+        epoch: row.try_get::<_, i64>(2)?.cast_unsigned(),
+    })
+}
+
+fn grant(row: &Row) -> Result<Grant, Error> {
+    let partition: i16 = row.try_get(0)?;
+    Ok(Grant {
+        partition: Partition(partition.to_le_bytes()[0]),
+        epoch: row.try_get::<_, i64>(1)?.cast_unsigned(),
+    })
+}
+
+/// Whether a member lives; its life cannot end before the transaction does.
+fn is_living(transaction: &mut Transaction<'_>, member: Member) -> Result<bool, Error> {
+    let row = transaction.query_opt(LIVES, &[&number(member), &epoch(member)])?;
+    Ok(row.is_some())
+}
+
+fn member(node: i16, epoch: i64) -> Member {
+    Member {
+        node: NodeNumber(node.cast_unsigned()),
+        epoch: epoch.cast_unsigned(),
+    }
+}
+
+fn number(member: Member) -> i16 {
+    member.node.0.cast_signed()
+}
+
+fn epoch(member: Member) -> i64 {
+    member.epoch.cast_signed()
+}
+
+/// Grants as columns of a statement.
+pub(super) fn columns(grants: &[Grant]) -> (Vec<i16>, Vec<i64>) {
+    let column = |grant: &Grant| (i16::from(grant.partition.0), grant.epoch.cast_signed());
+    grants.iter().map(column).unzip()
+}
+
+const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '5s'";
+/// A commit of a node that waits for a standby holds its row.
+const PATIENCE: &str = "SET LOCAL lock_timeout = '500ms'";
+const LOCK_JOINS: &str = "SELECT pg_advisory_xact_lock(1651864442, hashtext(current_schema()))";
+/// A lease is current if it ends between now and a lease time from now.
+const JOIN: &str = "INSERT INTO cluster_node AS old (node, name, epoch, lease_until, lease_since) \
+    SELECT coalesce(max(node), 0) + 1, $1, 1, \
+    clock_timestamp() + $2 * interval '1 millisecond', clock_timestamp() FROM cluster_node \
+    ON CONFLICT (name) DO UPDATE SET epoch = old.epoch + 1, is_draining = FALSE, \
+    lease_until = excluded.lease_until, lease_since = excluded.lease_since \
+    WHERE NOT coalesce(old.lease_until > clock_timestamp() AND \
+    old.lease_until <= clock_timestamp() + $2 * interval '1 millisecond', FALSE) \
+    RETURNING node, epoch";
+const BEGIN_COMMITS: &str = "INSERT INTO cluster_fence (node, epoch, groups) VALUES ($1, $2, 0) \
+    ON CONFLICT (node) DO UPDATE SET epoch = excluded.epoch, groups = 0";
+const BEAT: &str = "UPDATE cluster_node SET \
+    lease_since = CASE WHEN lease_until > clock_timestamp() AND \
+    lease_until <= clock_timestamp() + $3 * interval '1 millisecond' \
+    THEN lease_since ELSE clock_timestamp() END, \
+    lease_until = clock_timestamp() + $3 * interval '1 millisecond' \
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
+/// Whether a member may judge others.
+const LIVED: &str = "SELECT lease_until > clock_timestamp() AND \
+    lease_until <= clock_timestamp() + $3 * interval '1 millisecond' AND \
+    lease_since + $3 * interval '1 millisecond' <= clock_timestamp() \
+    FROM cluster_node WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
+const FENCE: &str = "UPDATE cluster_node SET epoch = epoch + 1, lease_until = NULL \
+    WHERE node = $1 AND epoch = $2 AND NOT (lease_until > clock_timestamp() AND \
+    lease_until <= clock_timestamp() + $3 * interval '1 millisecond')";
+/// Waits for the commit that is on its way; later ones find another epoch.
+const END_COMMITS: &str = "UPDATE cluster_fence SET epoch = epoch + 1 WHERE node = $1";
+const LIVES: &str = "SELECT 1 FROM cluster_node \
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL FOR SHARE";
+const TAKE: &str = "UPDATE cluster_partition AS taken SET owner = $1, owner_epoch = $2, \
+    epoch = taken.epoch + 1 FROM unnest($3::smallint[], $4::bigint[]) AS seen (partition, epoch) \
+    WHERE taken.partition = seen.partition AND taken.epoch = seen.epoch AND NOT EXISTS ( \
+    SELECT FROM cluster_node WHERE node = taken.owner AND cluster_node.epoch = taken.owner_epoch \
+    AND lease_until IS NOT NULL) RETURNING taken.partition, taken.epoch";
+const GIVE: &str = "UPDATE cluster_partition SET owner = $5, owner_epoch = $6, epoch = epoch + 1 \
+    WHERE partition = $3 AND epoch = $4 AND owner = $1 AND owner_epoch = $2";
+const DRAIN: &str = "UPDATE cluster_node SET is_draining = TRUE \
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
+const LEAVE: &str = "UPDATE cluster_node SET epoch = epoch + 1, lease_until = NULL \
+    WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
+const NODES: &str = "SELECT node, epoch, name, lease_until IS NOT NULL, \
+    coalesce(lease_until > clock_timestamp() AND \
+    lease_until <= clock_timestamp() + $1 * interval '1 millisecond', FALSE), is_draining \
+    FROM cluster_node ORDER BY node";
+const PARTITIONS: &str =
+    "SELECT owner, owner_epoch, epoch FROM cluster_partition ORDER BY partition";
