@@ -1,6 +1,8 @@
 # Two commands are all a newcomer needs: `make run` and `make test`.
+# What `busyhour --version` tells.
+COMMIT = BUSYHOUR_COMMIT=$$(git rev-parse --short=10 HEAD 2>/dev/null)
 .DEFAULT_GOAL := help
-.PHONY: help run test install peers bench storm doc tidy clean
+.PHONY: help run test install dist peers bench storm doc tidy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -8,8 +10,8 @@ help: ## Show this list
 run: ## Build the server and start it with its embedded defaults
 	@scripts/install-deps.sh build
 	@echo "building the server: this takes some minutes in a fresh clone"
-	@scripts/goes-on.sh "building the server" cargo build --profile quick --package busyhour-server
-	@cargo run --profile quick --package busyhour-server -- serve
+	@$(COMMIT) scripts/goes-on.sh "building the server" cargo build --profile quick --package busyhour-server
+	@$(COMMIT) cargo run --profile quick --package busyhour-server -- serve
 
 test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
 	@scripts/install-deps.sh build test
@@ -19,8 +21,12 @@ install: ## Install the library for C and C++: PREFIX=/usr/local DESTDIR=
 	@scripts/install-deps.sh build
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-capi.sh
 
+dist: ## Packages, image, static program and checksums of a release, in target/dist
+	@scripts/install-deps.sh build dist
+	@scripts/dist.sh
+
 storm: ## The seed's load against a server that runs: 12,000 registrations in 60 s
-	@cargo run --profile quick --package busyhour-server -- storm
+	@$(COMMIT) cargo run --profile quick --package busyhour-server -- storm
 
 peers: ## Install the peers that Debian has, and build every engine of the benchmarks
 	@scripts/install-deps.sh build peers

@@ -6,6 +6,7 @@
 #   --run          `make run` in a clone of HEAD, until the server says that it is ready
 #   --test         `make test` in that clone; more options after it: more steps. None means --run --test
 #   --capi         the Debian packages for C and C++: installed as root, checked by lintian, used by pkg-config and CMake
+#   --server       the packages of the server: installed, started by systemd, upgraded and removed; and the image
 #   --user NAME    as this user, who has sudo (or as root, if NAME is root). Unless told: first root, then newcomer
 #   --mirror URL   the Debian mirror, if the one that apt uses here cannot be told from its settings
 #   --help         this text
@@ -13,12 +14,14 @@
 # The package systemd is installed in the clean root but does not run, as in most containers and build machines.
 # The root resolves and downloads as this machine does (mirror, proxy, own certificates), and its Rust toolchain is the
 # one that `rustc` here belongs to, mounted read-only. Crates are downloaded anew.
-# For --capi, ARCHIVE in the environment is as in scripts/deb-capi.sh, and spares a build.
+# For --capi, ARCHIVE in the environment is as in scripts/deb-capi.sh, and spares a build; scripts/installed-server.sh says
+# what --server takes.
 # It needs root (or sudo) and the right to mount. All mounts and processes are in namespaces of their own, which end with
 # the command; then the folder is removed. FRESH_ROOT is set for what runs inside.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/goes-on.sh
+source scripts/installed-server.sh
 
 main() {
   read_options "$@"
@@ -39,7 +42,7 @@ read_options() {
   cargo_home=${FRESH_CARGO_HOME:-${CARGO_HOME:-$HOME/.cargo}}
   while [ $# -gt 0 ]; do
     case "$1" in
-      --packages | --run | --test | --capi) steps+=("${1#--}") ;;
+      --packages | --run | --test | --capi | --server) steps+=("${1#--}") ;;
       --user) users+=("${2:?"fresh: --user needs a name"}"); shift ;;
       --mirror) mirror=${2:?"fresh: --mirror needs an address"}; shift ;;
       --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
@@ -79,13 +82,22 @@ inside() {
       case "$step" in
         packages) packages ;;
         capi) capi ;;
+        server) server ;;
         run) clone "$user"; as "$user" 'cd busyhour && exec bash -c "$1" -' "$(declare -f until_ready); until_ready" ;;
         test) clone "$user"; as "$user" 'cd busyhour && exec make test' ;;
       esac || fail "$step as $user FAILED after $((SECONDS - begin)) s"
       said "$step as $user: ok in $((SECONDS - begin)) s"
     done
-    [ "${steps[*]}" != packages ] && [ "${steps[*]}" != capi ] || break
+    needs_users || break
   done
+}
+
+needs_users() { # the other steps are as root
+  local step
+  for step in "${steps[@]}"; do
+    case "$step" in run | test) return 0 ;; esac
+  done
+  return 1
 }
 
 make_root() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Busyhour needs from Debian's packages, and only what is missing.
-# usage: scripts/install-deps.sh GROUP...     groups: build test peers fresh
+# usage: scripts/install-deps.sh GROUP...     groups: build test peers fresh dist
 set -euo pipefail
 
 build=(build-essential pkg-config)
@@ -11,7 +11,8 @@ test=(sip-tester sipsak sngrep baresip-core linphone-cli twinkle-console faketim
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
   libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
   pcp)
-fresh=(mmdebstrap debian-archive-keyring)
+dist=(dpkg-dev rpm python3)
+fresh=(mmdebstrap debian-archive-keyring systemd-container lintian skopeo umoci curl iproute2 "${dist[@]}")
 
 packages=()
 for group in "$@"; do
@@ -19,8 +20,9 @@ for group in "$@"; do
     build) packages+=("${build[@]}") ;;
     test) packages+=("${test[@]}") ;;
     peers) packages+=("${peers[@]}") ;;
+    dist) packages+=("${dist[@]}") ;;
     fresh) packages+=("${fresh[@]}") ;;
-    *) echo "install-deps: no group '$group'; the groups are: build test peers fresh" >&2; exit 2 ;;
+    *) echo "install-deps: no group '$group'; the groups are: build test peers fresh dist" >&2; exit 2 ;;
   esac
 done
 

@@ -38,7 +38,7 @@ beside() { # NAME COMMAND...: as `step`, for use in the background
 
 side_steps() {
   renice --priority 5 $BASHPID >/dev/null
-  beside packages scripts/fresh.sh --packages || return 1
+  beside packages scripts/fresh.sh --packages --server || return 1
   beside publishing scripts/publish-check.sh || return 1
   beside models models || return 1
   beside schedules schedules || return 1

@@ -6,8 +6,50 @@
 
 use std::{
     fmt::Display,
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal, Write},
+    sync::OnceLock,
 };
+
+/// How a command writes, as its flags and the environment say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    /// What was done is not said, only what was asked for, and failures.
+    pub(crate) is_quiet: bool,
+    /// Colours always or never; `None`: on a terminal, unless `NO_COLOR` is set.
+    pub(crate) is_coloured: Option<bool>,
+}
+
+/// Takes effect for all that is written after it; only the first call counts.
+pub(crate) fn set_style(style: Style) {
+    let _is_set_once = STYLE.set(style);
+}
+
+pub(crate) fn is_quiet() -> bool {
+    STYLE.get().is_some_and(|style| style.is_quiet)
+}
+
+/// Whether what goes to `stream` is coloured.
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let wanted = STYLE.get().and_then(|style| style.is_coloured);
+    wanted.unwrap_or_else(|| {
+        let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        stream.is_terminal() && !is_refused
+    })
+}
+
+/// As [`print`], for what a command has done; nothing with `--quiet`.
+///
+/// # Errors
+///
+/// As for [`print`].
+pub(crate) fn confirm(text: impl Display) -> Result<(), String> {
+    match is_quiet() {
+        true => Ok(()),
+        false => print(text),
+    }
+}
+
+static STYLE: OnceLock<Style> = OnceLock::new();
 
 /// Writes `text` and a line end to standard output.
 ///

@@ -1,13 +1,16 @@
 //! Log lines on standard error, for people or for machines.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use tracing_subscriber::{filter::LevelFilter, fmt};
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineFormat {
-    /// One line for people, coloured on a terminal unless `NO_COLOR` is set.
-    Text,
+    /// One line for people.
+    Text {
+        /// With the colours of a terminal.
+        is_coloured: bool,
+    },
     /// One JSON object a line.
     Json,
 }
@@ -23,12 +26,9 @@ pub fn start(level: LevelFilter, format: LineFormat) {
         .log_internal_errors(false);
     // An error means that somebody, a test perhaps, listens already.
     let _ = match format {
-        LineFormat::Text => lines.with_ansi(coloured()).with_target(false).try_init(),
+        LineFormat::Text { is_coloured } => {
+            lines.with_ansi(is_coloured).with_target(false).try_init()
+        }
         LineFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-}
-
-fn coloured() -> bool {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    io::stderr().is_terminal() && !refused
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    busyhour_server::cli::main()
+    busyhour_server::cli::main(option_env!("BUSYHOUR_COMMIT"))
 }

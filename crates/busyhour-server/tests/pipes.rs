@@ -42,6 +42,9 @@ fn commands_succeed_without_a_reader_and_report_a_full_disk() {
     for words in [
         &["serve", "--print-config"][..],
         &["check-config"],
+        &["check-config", "--json"],
+        &["completions", "bash"],
+        &["reference", "settings"],
         &["token", "shop"],
         &["token", "shop", "--json"],
         &["device", "import", file],

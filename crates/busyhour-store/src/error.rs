@@ -50,6 +50,20 @@ pub enum StoreError {
         /// What PostgreSQL or the network said.
         reason: String,
     },
+    /// There is a file already, and none is overwritten.
+    #[error("{} is there already, and is not overwritten", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A copy cannot be used.
+    #[error("backup {} is damaged: {reason}", path.display())]
+    Damaged {
+        /// The copy.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A newer program wrote the database.
     #[error("database {} has schema version {found}, but this program knows only up to {known}; use a newer busyhour", path.display())]
     Newer {

@@ -3,6 +3,7 @@
 use super::service::{Service, store_name};
 use crate::{
     config::{Auth, Durability, LogFormat, LogLevel},
+    console,
     web::Web,
 };
 use busyhour_sip::Transport;
@@ -17,7 +18,7 @@ pub(super) fn announce(service: &Service) {
 
 fn write(out: &mut impl Write, service: &Service) -> io::Result<()> {
     let log = &service.config.log;
-    let is_quiet = matches!(log.level, LogLevel::Error | LogLevel::Warn);
+    let is_quiet = console::is_quiet() || matches!(log.level, LogLevel::Error | LogLevel::Warn);
     if log.format == LogFormat::Text && !is_quiet {
         write_for_people(out, service)?;
     } else if service.config.sip.auth == Auth::Digest && service.account_count() == 0 {

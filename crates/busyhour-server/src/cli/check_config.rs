@@ -3,7 +3,7 @@ use super::{
     service::{store_name, unread_store},
 };
 use crate::{
-    config::{Config, Durability, KEYS, Overrides, Store},
+    config::{Config, Durability, KEYS, Loaded, Overrides, Problems, Store},
     console,
 };
 use clap::Args;
@@ -17,6 +17,10 @@ pub struct CheckConfig {
     #[arg(value_name = "FILE", env = "BUSYHOUR_CONFIG")]
     file: Option<PathBuf>,
 
+    /// Print one JSON object, also of mistakes
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     overrides: Overrides,
 }
@@ -28,7 +32,11 @@ impl CheckConfig {
     ///
     /// All problems of the configuration, one on each line.
     pub fn run(self) -> Result<(), Failure> {
-        let loaded = Config::check(self.file.as_deref(), &self.overrides)?;
+        let checked = Config::check(self.file.as_deref(), &self.overrides);
+        if self.json {
+            return as_json(checked);
+        }
+        let loaded = checked?;
         let unread = unread_store(&loaded.config.store);
         for warning in loaded.warnings.iter().chain(&unread) {
             console::print_error(format_args!("busyhour: warning: {warning}"));
@@ -43,7 +51,27 @@ impl CheckConfig {
             loaded.config.accounts.len(),
             stored(&loaded.config.store),
         );
-        console::print(said).map_err(Failure::running)
+        console::confirm(said).map_err(Failure::running)
+    }
+}
+
+/// The mistakes are on standard output; on standard error is how many there are.
+fn as_json(checked: Result<Loaded, Problems>) -> Result<(), Failure> {
+    let (warnings, mistakes) = match &checked {
+        Ok(loaded) => (loaded.warnings.clone(), Vec::new()),
+        Err(problems) => {
+            let told = problems.to_string();
+            (Vec::new(), told.lines().map(str::to_owned).collect())
+        }
+    };
+    let object = serde_json::json!({
+        "good": mistakes.is_empty(), "mistakes": mistakes, "warnings": warnings,
+    });
+    console::print(object).map_err(Failure::running)?;
+    match mistakes.len() {
+        0 => Ok(()),
+        1 => Err(Failure::usage("one mistake")),
+        count => Err(Failure::usage(format!("{count} mistakes"))),
     }
 }
 

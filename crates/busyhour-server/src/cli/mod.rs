@@ -9,36 +9,66 @@ mod announce;
 mod reload;
 mod signals;
 mod check_config;
+mod completions;
 mod device;
 mod digest;
 mod failure;
+mod reference;
+mod store;
 mod token;
 mod trace;
 mod webhook;
 
 pub use check_config::CheckConfig;
+pub use completions::Completions;
 pub use device::DeviceCommand;
 pub use digest::Digest;
 pub use failure::Failure;
+pub use reference::Reference;
 pub use serve::Serve;
 pub use show::Show;
+pub use store::{BackupCommand, RestoreCommand};
 pub use token::MakeToken;
 pub use trace::TraceCommand;
 pub use webhook::WebhookCommand;
 
+use crate::console::{self, Style};
 use busyhour_storm::Storm;
-use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::{env, process::ExitCode};
 
 /// Parses the arguments, runs the subcommand and returns the program's exit code.
-pub fn main() -> ExitCode {
-    let done = Cli::try_parse()
-        .map_err(refused)
-        .and_then(|cli| cli.command.run());
+///
+/// `commit` is that of the sources, which `--version` tells.
+pub fn main(commit: Option<&'static str>) -> ExitCode {
+    // For packages and the book. Completions show every command, so this one is none of them.
+    let done = match env::args().nth(1).as_deref() {
+        Some("reference") => Reference::parse_from(env::args().skip(1)).run(),
+        _ => parse(commit).and_then(Cli::run),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+fn parse(commit: Option<&'static str>) -> Result<Cli, Failure> {
+    let commit = commit.filter(|commit| !commit.is_empty());
+    let commit = commit.unwrap_or("unknown");
+    let version = format!("{} (commit {commit})", env!("CARGO_PKG_VERSION"));
+    // Help has colours, too, and is written while the arguments are read.
+    let colour = match env::args().any(|word| word == "--color=never") {
+        true => ColorChoice::Never,
+        false => ColorChoice::Auto,
+    };
+    let command = Cli::command().version(version).color(colour);
+    let matches = command.try_get_matches().map_err(refused)?;
+    Cli::from_arg_matches(&matches).map_err(refused)
+}
+
+/// The program's commands, as `--help`, man pages and completions show them.
+fn whole_command() -> clap::Command {
+    Cli::command()
 }
 
 /// Reports a mistake in the arguments in one line, as every failure. Help and version
@@ -85,8 +115,51 @@ fn one_line<'t>(lines: impl Iterator<Item = &'t str>) -> String {
 #[command(name = "busyhour", version, after_help = AFTER_HELP, arg_required_else_help = true)]
 #[command(propagate_version = true, max_term_width = 100)]
 struct Cli {
+    #[command(flatten)]
+    style: WritingStyle,
+
     #[command(subcommand)]
     command: Command,
+}
+
+/// How every command writes.
+#[derive(Debug, Args)]
+struct WritingStyle {
+    /// Say only what was asked for, and what failed
+    #[arg(long, short, global = true, help_heading = "Output")]
+    quiet: bool,
+
+    /// Colours: on a terminal and without NO_COLOR (auto), always or never
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        help_heading = "Output",
+        hide_possible_values = true
+    )]
+    color: Option<Colour>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Cli {
+    fn run(self) -> Result<(), Failure> {
+        console::set_style(Style {
+            is_quiet: self.style.quiet,
+            is_coloured: match self.style.color {
+                None | Some(Colour::Auto) => None,
+                Some(Colour::Always) => Some(true),
+                Some(Colour::Never) => Some(false),
+            },
+        });
+        self.command.run()
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -98,8 +171,11 @@ enum Command {
     Trace(TraceCommand),
     Token(MakeToken),
     Webhook(WebhookCommand),
+    Backup(BackupCommand),
+    Restore(RestoreCommand),
     Storm(Box<Storm>),
     Digest(Box<Digest>),
+    Completions(Completions),
 }
 
 impl Command {
@@ -112,9 +188,12 @@ impl Command {
             Self::Trace(command) => command.run(),
             Self::Token(command) => command.run(),
             Self::Webhook(command) => command.run(),
+            Self::Backup(command) => command.run(),
+            Self::Restore(command) => command.run(),
             Self::Digest(command) => command.run(),
+            Self::Completions(command) => command.run(),
             Self::Storm(command) => command
-                .run(&|report| crate::console::print(report))
+                .run(&|report| console::print(report))
                 .map_err(Failure::running),
         }
     }

@@ -80,7 +80,9 @@ fn start_logs(config: &Config) {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let format = match config.log.format {
-        LogFormat::Text => logs::LineFormat::Text,
+        LogFormat::Text => logs::LineFormat::Text {
+            is_coloured: console::is_coloured(&std::io::stderr()),
+        },
         LogFormat::Json => logs::LineFormat::Json,
     };
     logs::start(level, format);

@@ -189,7 +189,7 @@ impl RemoveToken {
                  not there"
             ))),
             true if self.json => say(serde_json::json!({"removed": name, "store": store})),
-            true => say(format_args!(
+            true => confirm(format_args!(
                 "token `{name}` is removed from database {store}"
             )),
         }
@@ -237,6 +237,10 @@ fn word(scope: Scope) -> &'static str {
 
 fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     console::print(text).map_err(Failure::running)
+}
+
+fn confirm(text: impl std::fmt::Display) -> Result<(), Failure> {
+    console::confirm(text).map_err(Failure::running)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -5,7 +5,7 @@ use crate::console;
 use clap::Args;
 use serde::Deserialize;
 use std::{
-    io::{BufRead, BufReader, ErrorKind, IsTerminal, stdout},
+    io::{BufRead, BufReader, ErrorKind, stdout},
     time::{Duration, Instant},
 };
 
@@ -106,7 +106,7 @@ impl TraceCommand {
 
     /// Whether somebody still reads.
     fn print(&self, parsed: &TraceLine, line: &str) -> Result<bool, Failure> {
-        let is_terminal = stdout().is_terminal();
+        let is_coloured = console::is_coloured(&stdout());
         let text = match parsed {
             _ if self.json => line.to_owned(),
             // The trace begins.
@@ -115,8 +115,8 @@ impl TraceCommand {
                 console::print_error(format!("{lost} messages were lost: they came too fast"));
                 return Ok(true);
             }
-            TraceLine::Message(message) if self.ladder => message.arrow(is_terminal),
-            TraceLine::Message(message) => message.whole(is_terminal),
+            TraceLine::Message(message) if self.ladder => message.arrow(is_coloured),
+            TraceLine::Message(message) => message.whole(is_coloured),
         };
         console::print_while_read(text).map_err(Failure::running)
     }

@@ -1,6 +1,7 @@
 //! SQLite in WAL mode: one writer thread, group commit, one server a database.
 
 mod accounts;
+mod backup;
 mod call_records;
 mod files;
 mod load;
@@ -16,6 +17,7 @@ use super::{
     queue::{Batch, Queue},
 };
 pub(super) use accounts::SqliteAccounts;
+pub use backup::{Backup, BackupFor, back_up, restore};
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
 use files::{FileId, Files};

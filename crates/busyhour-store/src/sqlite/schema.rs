@@ -25,6 +25,93 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     transaction.commit().map_err(wrap)
 }
 
+/// Whether a database of this version can be brought up to date.
+///
+/// # Errors
+///
+/// [`StoreError::Newer`] if not.
+pub(super) fn check_known(found: u32, path: &Path) -> Result<(), StoreError> {
+    not_seen(MIGRATIONS, found, path).map(drop)
+}
+
+/// Makes the tables of the version before in the empty file at `path`.
+pub(super) fn previous(path: &Path) -> Result<Connection, StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let connection = Connection::open(path).map_err(wrap)?;
+    let before = &MIGRATIONS[..MIGRATIONS.len() - 1];
+    connection.execute_batch(&before.concat()).map_err(wrap)?;
+    connection
+        .pragma_update(None, "user_version", before.len() as u32)
+        .map_err(wrap)?;
+    Ok(connection)
+}
+
+/// Replaces all rows by those of the attached database `newer`, as far as both have the same
+/// tables and columns. Returns what is only in `newer`.
+pub(super) fn take_over(connection: &mut Connection) -> rusqlite::Result<Vec<String>> {
+    let transaction = connection.transaction()?;
+    let mut left_out = Vec::new();
+    // Rows are taken as they are: nothing is counted again.
+    let triggers = names_and(&transaction, "main", "trigger", "sql")?;
+    for (name, _) in &triggers {
+        transaction.execute_batch(&format!("DROP TRIGGER {name}"))?;
+    }
+    let known = names_and(&transaction, "main", "table", "name")?;
+    for (table, _) in names_and(&transaction, "newer", "table", "name")? {
+        let (own, theirs) = match known.iter().any(|(name, _)| *name == table) {
+            true => (
+                columns(&transaction, "main", &table)?,
+                columns(&transaction, "newer", &table)?,
+            ),
+            false => {
+                let count = format!("SELECT count(*) FROM newer.{table}");
+                let count: i64 = transaction.query_row(&count, [], |row| row.get(0))?;
+                left_out.extend((count > 0).then(|| format!("{count} rows of {table}")));
+                continue;
+            }
+        };
+        let (shared, missing): (Vec<_>, Vec<_>) =
+            theirs.into_iter().partition(|column| own.contains(column));
+        left_out.extend(missing.iter().map(|column| format!("{table}.{column}")));
+        let shared = shared.join(", ");
+        transaction.execute_batch(&format!(
+            "DELETE FROM main.{table};
+             INSERT INTO main.{table} ({shared}) SELECT {shared} FROM newer.{table};"
+        ))?;
+    }
+    for (_, sql) in &triggers {
+        transaction.execute_batch(sql)?;
+    }
+    transaction.commit()?;
+    Ok(left_out)
+}
+
+/// The names of what is of a kind, with another column of the schema.
+fn names_and(
+    transaction: &Transaction<'_>,
+    database: &str,
+    kind: &str,
+    column: &str,
+) -> rusqlite::Result<Vec<(String, String)>> {
+    let query = format!(
+        "SELECT name, {column} FROM {database}.sqlite_schema
+         WHERE type = ?1 AND name NOT LIKE 'sqlite_%'"
+    );
+    let mut statement = transaction.prepare(&query)?;
+    let rows = statement.query_map([kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+fn columns(
+    transaction: &Transaction<'_>,
+    database: &str,
+    table: &str,
+) -> rusqlite::Result<Vec<String>> {
+    let mut statement = transaction.prepare("SELECT name FROM pragma_table_info(?1, ?2)")?;
+    let rows = statement.query_map([table, database], |row| row.get(0))?;
+    rows.collect()
+}
+
 /// Counts a server that has opened the database.
 pub(super) fn count_run(connection: &Connection) -> rusqlite::Result<()> {
     let count = "UPDATE revision SET count = count + 1 WHERE name = 'run'";

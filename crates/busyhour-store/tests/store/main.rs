@@ -2,6 +2,7 @@
 //! to the server meanwhile. Tests that need a database server are among the tests of
 //! the server.
 
+mod backup;
 mod call_records;
 #[path = "../../../busyhour-server/tests/support/random.rs"]
 mod random;

@@ -1,4 +1,4 @@
-use super::{AccountLocation, Creation, Failure, password, say};
+use super::{AccountLocation, Creation, Failure, confirm, password, say};
 use busyhour_store::AccountEntry;
 use clap::Args;
 
@@ -41,6 +41,10 @@ pub(super) struct AddDevice {
     /// Replace the account if it exists
     #[arg(long)]
     replace: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 
     #[command(flatten)]
     creation: Creation,
@@ -86,7 +90,12 @@ impl AddDevice {
         let account = entry.check(&accounts.realm).map_err(Failure::usage)?;
         let put = accounts.admin.put(std::slice::from_ref(&account));
         put.map_err(Failure::running)?;
-        say(format_args!(
+        if self.json {
+            return say(serde_json::json!({
+                "user": account.username, "realm": account.realm, "store": accounts.store,
+            }));
+        }
+        confirm(format_args!(
             "{}: may register in the realm {} (database {})",
             account.username, account.realm, accounts.store
         ))

@@ -1,4 +1,4 @@
-use super::{AccountLocation, AccountStore, Creation, Failure, say};
+use super::{AccountLocation, AccountStore, Creation, Failure, confirm, say};
 use crate::json;
 use busyhour_store::{Account, AccountEntry};
 use clap::{Args, ValueEnum};
@@ -95,10 +95,10 @@ impl Import {
                 "devices": count, "realm": realm, "store": store,
                 "dry_run": dry_run, "seconds": seconds,
             })),
-            (false, true) => say(format_args!(
+            (false, true) => confirm(format_args!(
                 "{count} devices are valid; nothing was changed in database {store}"
             )),
-            (false, false) => say(format_args!(
+            (false, false) => confirm(format_args!(
                 "{count} devices may register in the realm {realm} (database {store}, {seconds:.1} s)"
             )),
         }

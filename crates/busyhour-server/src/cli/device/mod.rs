@@ -97,6 +97,15 @@ impl AccountLocation {
         Ok(loaded.config.sip.realm)
     }
 
+    /// The settings of the store, of which there is more than memory.
+    pub(super) fn store(&self) -> Result<config::Store, Failure> {
+        let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
+        match loaded.config.store.durability {
+            Durability::Memory => Err(Failure::usage(IN_MEMORY)),
+            _ => Ok(loaded.config.store),
+        }
+    }
+
     /// Opens the store, which must exist.
     pub(super) fn open(&self) -> Result<AccountStore, Failure> {
         self.open_or(WhenMissing::Refuse)
@@ -175,6 +184,11 @@ fn refused(error: StoreError) -> Failure {
 
 fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     console::print(text).map_err(Failure::running)
+}
+
+/// What was done.
+fn confirm(text: impl std::fmt::Display) -> Result<(), Failure> {
+    console::confirm(text).map_err(Failure::running)
 }
 
 const ELSEWHERE: &str = "; name the server's database with --config FILE, --store-path or --store-url-file, \

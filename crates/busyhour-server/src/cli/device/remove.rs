@@ -1,4 +1,4 @@
-use super::{AccountLocation, Failure, say};
+use super::{AccountLocation, Failure, confirm, say};
 use clap::Args;
 
 /// Remove accounts: their devices can no longer register
@@ -8,6 +8,10 @@ pub(super) struct RemoveDevices {
     /// Their user names
     #[arg(value_name = "USER", required = true)]
     users: Vec<String>,
+
+    /// Print one JSON object a line, for each account
+    #[arg(long)]
+    json: bool,
 
     #[command(flatten)]
     place: AccountLocation,
@@ -21,7 +25,10 @@ impl RemoveDevices {
         for user in &self.users {
             let removed = accounts.admin.remove(user, &accounts.realm);
             match removed.map_err(Failure::running)? {
-                true => say(format_args!(
+                true if self.json => say(serde_json::json!({
+                    "removed": user, "store": accounts.store,
+                }))?,
+                true => confirm(format_args!(
                     "{user}: removed from database {}",
                     accounts.store
                 ))?,

@@ -1,4 +1,4 @@
-use super::{Failure, say};
+use super::{Failure, confirm, say};
 use crate::cli::{running_server::RunningServer, which_server::WhichServer};
 use clap::Args;
 use serde_json::Value;
@@ -15,6 +15,10 @@ pub(super) struct Unregister {
     #[arg(long, value_name = "URI")]
     contact: Option<String>,
 
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     which: WhichServer,
 }
@@ -26,8 +30,13 @@ impl Unregister {
         let answer = server.delete(&self.path()).map_err(Failure::running)?;
         let answer: Value = serde_json::from_str(&answer).map_err(Failure::running)?;
         let removed = &answer["removed"];
+        if self.json {
+            return say(serde_json::json!({
+                "address": self.address, "removed": removed, "server": server.name(),
+            }));
+        }
         let contacts = if *removed == 1 { "contact" } else { "contacts" };
-        say(format_args!(
+        confirm(format_args!(
             "{}: {removed} {contacts} removed in the server at {}",
             self.address,
             server.name()

@@ -1,0 +1,55 @@
+//! `busyhour reference`: the pages that are made of the program itself, for the packages and
+//! for the book. It is not in `--help`, since users read the pages.
+
+mod pages;
+
+use super::{Failure, whole_command};
+use crate::console;
+use clap::{Parser, Subcommand};
+use std::{fs, path::PathBuf};
+
+/// Write what the program knows of itself: man pages, settings, commands, exit codes
+#[derive(Debug, Parser)]
+#[command(name = "reference")]
+pub struct Reference {
+    #[command(subcommand)]
+    page: Page,
+}
+
+#[derive(Debug, Subcommand)]
+enum Page {
+    /// Write a man page for each command into a folder
+    Man {
+        /// The folder, which is made
+        folder: PathBuf,
+    },
+    /// Print the table of all settings
+    Settings,
+    /// Print the help of all commands
+    Commands,
+    /// Print the exit codes of all commands
+    ExitCodes,
+}
+
+impl Reference {
+    /// Prints the page, or writes the pages.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be written.
+    pub fn run(self) -> Result<(), Failure> {
+        let page = match self.page {
+            Page::Man { folder } => return man(&folder).map_err(Failure::running),
+            Page::Settings => pages::settings(),
+            Page::Commands => pages::commands(whole_command()),
+            Page::ExitCodes => pages::exit_codes(whole_command()),
+        };
+        console::print(page.trim_end()).map_err(Failure::running)
+    }
+}
+
+fn man(folder: &PathBuf) -> Result<(), String> {
+    let made =
+        fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(whole_command(), folder));
+    made.map_err(|error| format!("{}: {error}", folder.display()))
+}

@@ -1,0 +1,24 @@
+//! What an operator does beside serving: backups, and the way commands write.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod backup;
+mod output;
+
+use std::process::{Command, Output};
+
+/// Runs a command to its end: exit code, standard output, standard error.
+fn run(command: &mut Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        status.code().expect("it was not killed"),
+        text(stdout),
+        text(stderr),
+    )
+}

@@ -1,0 +1,283 @@
+//! Copies of a database: made while a server writes, put back while none runs, and made for the
+//! version before.
+//!
+//! A copy is made in one transaction, so it has each of the server's batches whole or not at all. It is checked, and is on
+//! the disk, before it gets its name; a name that exists is never taken.
+
+use super::{StoreError, lock::DatabaseLock, make_file, schema, sqlite_error};
+use rusqlite::{Connection, OpenFlags};
+use serde::Serialize;
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::{MetadataExt, chown},
+    path::{Path, PathBuf},
+};
+
+/// For which program a copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupFor {
+    /// The version that makes it, and later ones.
+    This,
+    /// The version whose schema is the one before, so that one can go back.
+    Previous,
+}
+
+/// What is in a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Backup {
+    /// The version of its tables.
+    pub schema: u32,
+    /// Accounts in it.
+    pub accounts: u64,
+    /// Bindings in it, also those that have ended since.
+    pub bindings: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What the program before does not know, and so was left out: tables with rows, and columns of others.
+    pub left_out: Vec<String>,
+}
+
+/// Writes a consistent copy of the SQLite database at `database` to `target`; a server may
+/// write meanwhile, and does not wait for it.
+///
+/// # Errors
+///
+/// [`StoreError::Missing`] without a database, [`StoreError::Exists`] if there is a file at `target`,
+/// [`StoreError::Damaged`] if SQLite finds the copy damaged, and what could not be read or written.
+///
+/// # Examples
+///
+/// ```
+/// use busyhour_store::{BackupFor, SqliteOptions, SqliteStore, back_up, restore};
+///
+/// let folder = std::env::temp_dir().join(format!("busyhour-backup-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let (database, copy) = (folder.join("busyhour.db"), folder.join("monday.db"));
+/// let store = SqliteStore::open(SqliteOptions::new(&database))?;
+/// back_up(&database, &copy, BackupFor::This)?; // the store goes on
+/// drop(store);
+/// std::fs::remove_file(&database)?;
+/// assert_eq!(restore(&copy, &database, false)?.accounts, 0);
+/// std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn back_up(
+    database: &Path,
+    target: &Path,
+    backup_for: BackupFor,
+) -> Result<Backup, StoreError> {
+    if matches!(database.try_exists(), Ok(false)) {
+        let path = database.to_owned();
+        return Err(StoreError::Missing { path });
+    }
+    refuse_existing(target)?;
+    let part = Part::beside(target)?;
+    copy(database, &part.0)?;
+    if backup_for == BackupFor::This {
+        let backup = describe(&part.0)?;
+        part.becomes(target)?;
+        return Ok(backup);
+    }
+    let older = Part::beside(&target.with_added_extension("older"))?;
+    let left_out = rewrite(&part.0, &older.0)?;
+    let backup = Backup {
+        left_out,
+        ..describe(&older.0)?
+    };
+    older.becomes(target)?;
+    Ok(backup)
+}
+
+/// Puts a copy in the place of the database, which no server may use. With `replace` the
+/// database that was there is kept beside it, under a name that ends in `.replaced`.
+///
+/// # Errors
+///
+/// [`StoreError::InUse`] while a server runs, [`StoreError::Exists`] without `replace`,
+/// [`StoreError::Damaged`] or [`StoreError::Newer`] if the copy cannot be used; nothing changes then.
+pub fn restore(backup: &Path, database: &Path, replace: bool) -> Result<Backup, StoreError> {
+    let described = describe(backup)?;
+    let lock = DatabaseLock::acquire(database)?;
+    give_to_owner_of_folder(&lock_path(database))?;
+    if !replace {
+        refuse_existing(database)?;
+    }
+    let part = Part::beside(database)?;
+    copy(backup, &part.0)?;
+    count_lost_runs(&part.0)?;
+    give_to_owner_of_folder(&part.0)?;
+    if database.exists() {
+        set_aside(database)?;
+    }
+    part.becomes(database)?;
+    drop(lock);
+    Ok(described)
+}
+
+/// A file that has its contents before it has its name. It goes when it gets none.
+struct Part(PathBuf);
+
+impl Part {
+    fn beside(target: &Path) -> Result<Self, StoreError> {
+        let path = target.with_added_extension("part");
+        // Left over from a run that was killed.
+        let _ = fs::remove_file(&path);
+        make_file(&path)?;
+        Ok(Self(path))
+    }
+
+    fn becomes(self, target: &Path) -> Result<(), StoreError> {
+        let folder = match target.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let named = File::open(&self.0)
+            .and_then(|file| file.sync_all())
+            // Unlike a rename, this fails if somebody has made the file meanwhile.
+            .and_then(|()| fs::hard_link(&self.0, target))
+            .and_then(|()| File::open(folder)?.sync_all());
+        named.map_err(|source| path_error(target, source))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// SQLite writes what one transaction sees, without holes, into the empty file.
+fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let connection = open_to_read(from)?;
+    let done = connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]);
+    done.map(drop).map_err(|source| sqlite_error(from, source))
+}
+
+fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
+    let opened = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let connection = opened.map_err(|source| sqlite_error(path, source))?;
+    let wait = connection.busy_timeout(super::BUSY_TIMEOUT);
+    wait.map_err(|source| sqlite_error(path, source))?;
+    Ok(connection)
+}
+
+/// Checks a copy from its first to its last page, and counts what is in it.
+fn describe(path: &Path) -> Result<Backup, StoreError> {
+    let damaged = |reason: String| StoreError::Damaged {
+        path: path.to_owned(),
+        reason,
+    };
+    let bytes = fs::metadata(path).map_err(|source| path_error(path, source))?;
+    let connection = open_to_read(path)?;
+    let one = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
+    let verdict = connection.query_row("PRAGMA integrity_check(1)", [], |row| {
+        row.get::<_, String>(0)
+    });
+    match verdict {
+        Ok(verdict) if verdict == "ok" => {}
+        Ok(verdict) => return Err(damaged(verdict)),
+        Err(error) => return Err(damaged(error.to_string())),
+    }
+    let version = one("PRAGMA user_version").map_err(|source| sqlite_error(path, source))?;
+    let schema = u32::try_from(version).unwrap_or(u32::MAX);
+    schema::check_known(schema, path)?;
+    let not_ours = |_| damaged("it is no database of busyhour".into());
+    Ok(Backup {
+        schema,
+        accounts: one("SELECT count(*) FROM account").map_err(not_ours)? as u64,
+        bindings: one("SELECT count(*) FROM lease").map_err(not_ours)? as u64,
+        bytes: bytes.len(),
+        left_out: Vec::new(),
+    })
+}
+
+/// Writes what is in the database at `newer` into tables as the version before makes them, at
+/// `older`. Says what found no place there.
+fn rewrite(newer: &Path, older: &Path) -> Result<Vec<String>, StoreError> {
+    let mut connection = schema::previous(older)?;
+    let wrap = |source| sqlite_error(older, source);
+    let attach = "ATTACH ?1 AS newer";
+    connection
+        .execute(attach, [newer.to_string_lossy()])
+        .map_err(wrap)?;
+    let left_out = schema::take_over(&mut connection).map_err(wrap)?;
+    connection.execute("DETACH newer", []).map_err(wrap)?;
+    Ok(left_out)
+}
+
+/// Names of dialogs are made of the number of this start. Those between the copy and now
+/// would come again.
+fn count_lost_runs(path: &Path) -> Result<(), StoreError> {
+    let wrap = |source| sqlite_error(path, source);
+    let connection = Connection::open(path).map_err(wrap)?;
+    let count = "UPDATE revision SET count = count + ?1 WHERE name = 'run'";
+    match connection.execute(count, [RUNS_SKIPPED]) {
+        // The tables of the first version have no such row.
+        Err(error) if error.to_string().contains("no such table") => Ok(()),
+        counted => counted.map(drop).map_err(wrap),
+    }
+}
+
+/// Moves the database and what SQLite has beside it to other names.
+fn set_aside(database: &Path) -> Result<(), StoreError> {
+    let free = (1..).map(|number: u32| match number {
+        1 => database.with_added_extension("replaced"),
+        _ => database.with_added_extension(format!("replaced-{number}")),
+    });
+    let mut free = free.filter(|path| !path.exists());
+    let kept = free.next().unwrap_or_else(|| database.to_owned());
+    for suffix in ["", "-wal", "-shm"] {
+        let (from, to) = (with_suffix(database, suffix), with_suffix(&kept, suffix));
+        match fs::rename(&from, &to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            moved => moved.map_err(|source| path_error(&from, source))?,
+        }
+    }
+    Ok(())
+}
+
+/// Root puts back what the server's user must write.
+fn give_to_owner_of_folder(path: &Path) -> Result<(), StoreError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let given = fs::metadata(folder).and_then(|folder| {
+        let file = fs::metadata(path)?;
+        match file.uid() == folder.uid() {
+            true => Ok(()),
+            false => chown(path, Some(folder.uid()), Some(folder.gid())),
+        }
+    });
+    given.map_err(|source| path_error(path, source))
+}
+
+fn refuse_existing(path: &Path) -> Result<(), StoreError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(StoreError::Exists {
+            path: path.to_owned(),
+        }),
+        Err(_) => Ok(()),
+    }
+}
+
+fn lock_path(database: &Path) -> PathBuf {
+    with_suffix(database, ".lock")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+fn path_error(path: &Path, source: io::Error) -> StoreError {
+    StoreError::Path {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// More than anybody starts a server between two copies.
+const RUNS_SKIPPED: i64 = 1_000_000;

@@ -1,0 +1,156 @@
+# The step --server of scripts/fresh.sh, which sources this file: the packages of the server in a clean root.
+#
+# Installed where systemd does not run, started, upgraded, reloaded and removed where it does; then the RPM package and the
+# image. The program is that in PROGRAM, or target/debug/busyhour, which is built when there is none.
+# The booted root has a network of its own, so its ports are not this machine's.
+
+server() {
+  there=$root/opt/server
+  local program=${PROGRAM:-target/debug/busyhour}
+  mkdir -p "$there"
+  [ -n "${PROGRAM:-}" ] || cargo build --quiet --package busyhour-server || return 1
+  server_packages "$program" || return 1
+  server_unit || return 1
+  chmod -R a+rX "$there"
+  as root "$(declare -f install_before); install_before" || return 1
+  booted "$(declare -f use_server wait_for answers); use_server" || return 1
+  server_image
+}
+
+server_packages() { # PROGRAM
+  export DEBEMAIL=${DEBEMAIL:-busyhour@example.org} DEB_COMPRESSION=gzip
+  VERSION=0.0.9 scripts/deb-server.sh "$there/before" "$1" || return 1
+  scripts/deb-server.sh "$there/now" "$1" || return 1
+  scripts/rpm-server.sh "$there/now" "$1" || return 1
+  lintian --allow-root --fail-on error,warning,info --info "$there"/now/*.deb
+}
+
+server_unit() { # its exposure, which must not exceed 2.0
+  local told
+  told=$(systemd-analyze security --offline=true --threshold=20 packaging/busyhour.service) ||
+    { echo "$told" | grep -v '^✓' >&2; echo "fresh: the unit is exposed more than 2.0" >&2; return 1; }
+  echo "$told" | tail -1
+}
+
+install_before() { # in the root, where systemd does not run
+  set -e
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 /opt/server/before/busyhour_*.deb rpm curl
+  [ "$(stat -c '%U %a' /var/lib/busyhour)" = "busyhour 700" ]
+  [ "$(stat -c '%U %G %a' /etc/busyhour/busyhour.toml)" = "root busyhour 640" ]
+}
+
+wait_for() { # COMMAND...: until it succeeds
+  local try
+  for try in $(seq 300); do
+    ! "$@" >/dev/null 2>&1 || return 0
+    sleep 0.2
+  done
+  echo "fresh: still not, after a minute: $*" >&2
+  systemctl status busyhour --no-pager >&2
+  return 1
+}
+
+answers() {
+  [ "$(curl -s http://127.0.0.1:8080/healthz)" = ok ]
+}
+
+use_server() { # in the booted root
+  set -e
+  wait_for answers # it was enabled when it was installed
+  # What shall survive: an account, and a line of the configuration.
+  printf 'something long\n' | busyhour device add alice --config /etc/busyhour/busyhour.toml
+  sed -i 's/^max_contacts = .*/max_contacts = 7/' /etc/busyhour/busyhour.toml
+  systemctl reload busyhour
+  wait_for sh -c 'journalctl -u busyhour | grep -F "a changed setting needs a restart"'
+  before=$(systemctl show -p MainPID --value busyhour)
+  dpkg --install --force-confold /opt/server/now/busyhour_*.deb
+  wait_for answers
+  [ "$before" != "$(systemctl show -p MainPID --value busyhour)" ]
+  busyhour device show alice --config /etc/busyhour/busyhour.toml | grep -F alice
+  grep -x 'max_contacts = 7' /etc/busyhour/busyhour.toml
+  curl -s http://127.0.0.1:8080/api/stats | grep -q '"account_count":1'
+  [ "$(cat /proc/sys/net/core/rmem_max)" -ge 1 ]
+  test -s /usr/share/man/man1/busyhour-serve.1.gz
+  bash -c 'source /usr/share/bash-completion/completions/busyhour && complete -p busyhour'
+  # A wrong configuration is told, and not tried again and again.
+  echo 'wrong = 1' >>/etc/busyhour/busyhour.toml
+  ! systemctl restart busyhour
+  journalctl -u busyhour | grep -F 'busyhour.toml:'
+  sed -i '$d' /etc/busyhour/busyhour.toml
+  systemctl reset-failed busyhour
+  systemctl start busyhour
+  wait_for answers
+  dpkg --remove busyhour
+  ! systemctl is-active busyhour
+  test -e /etc/busyhour/busyhour.toml
+  dpkg --purge busyhour
+  test ! -e /etc/busyhour
+  test -e /var/lib/busyhour/busyhour.db
+  [ -z "$(find /usr /lib/systemd /etc -name '*busyhour*' ! -path '/etc/*-')" ]
+
+  rpm --install --nodeps --excludedocs /opt/server/now/busyhour-*.rpm
+  wait_for answers
+  [ "$(curl -s http://127.0.0.1:8080/api/stats | grep -o '"account_count":1')" ] # the database is still there
+  rpm --upgrade --force --nodeps /opt/server/now/busyhour-*.rpm
+  wait_for answers
+  rpm --erase --nodeps busyhour
+  ! systemctl is-active busyhour
+  test ! -e /usr/bin/busyhour
+}
+
+server_image() { # made of the same build, read by the tools of others, and run by the user that it names
+  local image=$there/image.tar told
+  scripts/static.sh "$there/busyhour" "${PROFILE:-dev}" || return 1
+  strip "$there/busyhour" || return 1
+  scripts/oci-server.py "$there/busyhour" "$image" --version test || return 1
+  told=$(skopeo inspect --config "oci-archive:$image:test") || return 1
+  grep -q '"User": "65532:65532"' <<<"$told" || return 1
+  mkdir "$there/layout" && tar xf "$image" -C "$there/layout" || return 1
+  umoci unpack --image "$there/layout:test" "$there/bundle" || return 1
+  scripts/oci-server.py "$there/busyhour" "$there/again.tar" --version test || return 1
+  cmp "$image" "$there/again.tar" || { echo "fresh: the image differs from one of the same program" >&2; return 1; }
+  unshare --net --mount --propagation private bash -c "$(declare -f run_image); run_image '$there/bundle'"
+}
+
+run_image() { # BUNDLE: what its config.json says, as a container engine does it, which brings /dev
+  set -e
+  ip link set lo up
+  mkdir "$1/rootfs/dev" && mount --rbind /dev "$1/rootfs/dev"
+  mapfile -t environment < <(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["process"]["env"], sep="\n")' "$1/config.json")
+  mapfile -t words < <(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["process"]["args"], sep="\n")' "$1/config.json")
+  env -i "${environment[@]}" /usr/sbin/chroot --userspec=65532:65532 "$1/rootfs" "${words[@]}" &
+  for try in $(seq 100); do
+    [ "$(curl -s http://127.0.0.1:8080/healthz)" != ok ] || break
+    sleep 0.2
+  done
+  [ "$(curl -s http://127.0.0.1:8080/healthz)" = ok ]
+  kill %1
+  wait %1
+}
+
+booted() { # COMMAND: in the root, as root, with systemd running
+  local container leader try status=0
+  mount -t proc proc /proc # that of this namespace: nspawn looks its own processes up there
+  # It mounts /proc, /sys and /dev itself, so those that are there go, for it alone.
+  unshare --mount --propagation private bash -c 'umount --recursive "$1"/{dev,sys,proc} && exec "${@:2}"' - "$root" \
+    systemd-nspawn --quiet --directory "$root" --boot --register=no --keep-unit --console=pipe --private-network \
+    >"$FRESH_INSIDE/boot.log" 2>&1 </dev/null &
+  container=$!
+  for try in $(seq 300); do
+    leader=$(pgrep --parent "$container" | head -1) || true
+    if [ -n "$leader" ] && inside_of "$leader" 'systemctl is-system-running' 2>/dev/null | grep -qE '^(running|degraded)'; then break; fi
+    kill -0 "$container" 2>/dev/null || { cat "$FRESH_INSIDE/boot.log" >&2; echo "fresh: systemd-nspawn ended" >&2; return 1; }
+    sleep 0.2
+  done
+  inside_of "$leader" "$1" || status=$?
+  kill -s RTMIN+4 "$leader" # poweroff, in the words of systemd
+  wait "$container" || true
+  return "$status"
+}
+
+inside_of() { # PROCESS COMMAND
+  nsenter --target "$1" --all --wdns=/ env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    bash -c "$2" </dev/null
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Lays out the server as packages install it: program, unit, configuration, man pages, completions, documents.
+# usage: scripts/server-tree.sh FOLDER PROGRAM
+#
+# FOLDER becomes the root of the tree. PROGRAM is a built `busyhour`; it writes its own man pages and completions.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# = 2 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+root=$1 program=$2
+
+put() { # MODE FILE TARGET
+  install -D -m "$1" "$2" "$root$3"
+}
+
+put 755 "$program" /usr/bin/busyhour
+strip --strip-unneeded "$root/usr/bin/busyhour"
+put 644 packaging/busyhour.service /lib/systemd/system/busyhour.service
+put 644 packaging/busyhour.sysusers.conf /usr/lib/sysusers.d/busyhour.conf
+put 644 packaging/busyhour.tmpfiles.conf /usr/lib/tmpfiles.d/busyhour.conf
+put 644 packaging/busyhour.sysctl.conf /usr/lib/sysctl.d/50-busyhour.conf
+put 640 packaging/busyhour.toml /etc/busyhour/busyhour.toml
+put 644 packaging/fail2ban/busyhour.conf /etc/fail2ban/filter.d/busyhour.conf
+for document in README.md docs/busyhour.md docs/lamps.md docs/limits.md docs/asterisk.md; do
+  put 644 "$document" "/usr/share/doc/busyhour/$(basename "$document")"
+done
+find "$root/usr/share/doc/busyhour" -name '*.md' -size +4k -exec gzip --best --no-name {} +
+
+"$program" reference man "$root/usr/share/man/man1"
+find "$root/usr/share/man" -type f -exec gzip --best --no-name {} +
+mkdir -p "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
+  "$root/usr/share/fish/vendor_completions.d"
+"$program" completions bash >"$root/usr/share/bash-completion/completions/busyhour"
+"$program" completions zsh >"$root/usr/share/zsh/vendor-completions/_busyhour"
+"$program" completions fish >"$root/usr/share/fish/vendor_completions.d/busyhour.fish"
