@@ -20,6 +20,8 @@ put 644 packaging/busyhour.tmpfiles.conf /usr/lib/tmpfiles.d/busyhour.conf
 put 644 packaging/busyhour.sysctl.conf /usr/lib/sysctl.d/50-busyhour.conf
 put 640 packaging/busyhour.toml /etc/busyhour/busyhour.toml
 put 644 packaging/fail2ban/busyhour.conf /etc/fail2ban/filter.d/busyhour.conf
+put 644 packaging/monitoring/alerts.yml /usr/share/busyhour/alerts.yml
+put 644 packaging/monitoring/grafana-dashboard.json /usr/share/busyhour/grafana-dashboard.json
 for document in README.md docs/busyhour.md docs/lamps.md docs/limits.md docs/asterisk.md; do
   put 644 "$document" "/usr/share/doc/busyhour/$(basename "$document")"
 done

@@ -87,6 +87,7 @@ step lints cargo clippy --workspace --all-targets -- --deny warnings
 step "building the tests" cargo test --workspace --no-run
 step tests scripts/tests.sh
 step examples cargo test --workspace --doc
+step monitoring scripts/monitoring.sh
 step valgrind scripts/valgrind-buffers.sh
 printf '\n== waiting for the steps beside\n'
 # Not `goes_on ... wait`: bash then says that it knows no such process, if the steps have ended before.

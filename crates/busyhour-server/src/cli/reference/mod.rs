@@ -13,11 +13,11 @@ use std::{fs, path::PathBuf};
 #[command(name = "reference")]
 pub struct Reference {
     #[command(subcommand)]
-    page: Page,
+    page: ReferencePage,
 }
 
 #[derive(Debug, Subcommand)]
-enum Page {
+enum ReferencePage {
     /// Write a man page for each command into a folder
     Man {
         /// The folder, which is made
@@ -39,10 +39,10 @@ impl Reference {
     /// What cannot be written.
     pub fn run(self) -> Result<(), Failure> {
         let page = match self.page {
-            Page::Man { folder } => return man(&folder).map_err(Failure::running),
-            Page::Settings => pages::settings(),
-            Page::Commands => pages::commands(whole_command()),
-            Page::ExitCodes => pages::exit_codes(whole_command()),
+            ReferencePage::Man { folder } => return man(&folder).map_err(Failure::running),
+            ReferencePage::Settings => pages::settings(),
+            ReferencePage::Commands => pages::commands(whole_command()),
+            ReferencePage::ExitCodes => pages::exit_codes(whole_command()),
         };
         console::print(page.trim_end()).map_err(Failure::running)
     }
