@@ -19,6 +19,8 @@ int ast_sched_add(struct ast_sched_context *con, int when_ms, ast_sched_cb callb
 int ast_sched_add_variable(struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data, int variable);
 int ast_sched_replace(int old_id, struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data);
 int ast_sched_del(struct ast_sched_context *con, int id);
+/* Does not wait: -2 if the callback runs, which does not run again. */
+int ast_sched_del_nonrunning(struct ast_sched_context *con, int id);
 const void *ast_sched_find_data(struct ast_sched_context *con, int id);
 int ast_sched_wait(struct ast_sched_context *con);
 int ast_sched_runq(struct ast_sched_context *con);
@@ -26,10 +28,18 @@ long ast_sched_when(struct ast_sched_context *con, int id);
 void ast_sched_clean_by_callback(struct ast_sched_context *con, ast_sched_cb match, ast_sched_cb cleanup);
 #define AST_SCHED_DEL(con, id)                                \
   ({                                                          \
-    int deleted_ = (id) > -1 ? ast_sched_del((con), (id)) : 0; \
+    int deleted_ = (id) > -1 ? ast_sched_del((con), (id)) : -1; \
     (id) = -1;                                                \
     deleted_;                                                 \
   })
+/* Gives the reference up that the timer had. If its callback runs, that is the callback's to do, and the id stays. */
+#define AST_SCHED_DEL_UNREF(con, id, unreference)                                          \
+  do {                                                                                     \
+    if ((id) > -1 && ast_sched_del_nonrunning((con), (id)) == 0) {                         \
+      unreference;                                                                         \
+      (id) = -1;                                                                           \
+    }                                                                                      \
+  } while (0)
 #define AST_SCHED_REPLACE_VARIABLE(id, con, when, callback, data, variable)           \
   do {                                                                                \
     AST_SCHED_DEL((con), (id));                                                       \
@@ -53,7 +63,8 @@ int ast_heap_verify(struct ast_heap *heap);
 enum ast_event_type { AST_EVENT_ALL = 0, AST_EVENT_CUSTOM = 1, AST_EVENT_MWI = 2, AST_EVENT_DEVICE_STATE = 6, AST_EVENT_TOTAL };
 enum ast_event_ie_type {
   AST_EVENT_IE_END = -1, AST_EVENT_IE_NEWMSGS = 1, AST_EVENT_IE_MAILBOX = 3, AST_EVENT_IE_DEVICE = 8, AST_EVENT_IE_STATE = 9,
-  AST_EVENT_IE_CONTEXT = 10, AST_EVENT_IE_EVENT_VERSION = 20, AST_EVENT_IE_EID = 14
+  AST_EVENT_IE_CONTEXT = 10, AST_EVENT_IE_EVENT_VERSION = 20, AST_EVENT_IE_EID = 14, AST_EVENT_IE_CEL_EVENT_TIME_USEC = 23,
+  AST_EVENT_IE_CEL_USEREVENT_NAME = 24, AST_EVENT_IE_CEL_CIDNAME = 25, AST_EVENT_IE_CEL_AMAFLAGS = 31
 };
 enum ast_event_ie_pltype {
   AST_EVENT_IE_PLTYPE_UNKNOWN = -1, AST_EVENT_IE_PLTYPE_EXISTS, AST_EVENT_IE_PLTYPE_UINT, AST_EVENT_IE_PLTYPE_STR,
@@ -68,6 +79,13 @@ void ast_event_shutdown(void);
 /* Elements are triples: element, type, value; a raw one has its length after the value. AST_EVENT_IE_END ends them. */
 struct ast_event *ast_event_new(enum ast_event_type type, ...);
 void ast_event_destroy(struct ast_event *event);
+/* -1 if memory is out: then the event is as it was. */
+int ast_event_append_ie_str(struct ast_event **event, enum ast_event_ie_type ie, const char *text);
+int ast_event_append_ie_uint(struct ast_event **event, enum ast_event_ie_type ie, uint32_t number);
+int ast_event_append_ie_bitflags(struct ast_event **event, enum ast_event_ie_type ie, uint32_t flags);
+int ast_event_append_ie_raw(struct ast_event **event, enum ast_event_ie_type ie, const void *bytes, size_t len);
+/* The bytes of the event with its elements, as it is encoded. */
+size_t ast_event_get_size(const struct ast_event *event);
 enum ast_event_type ast_event_get_type(const struct ast_event *event);
 uint32_t ast_event_get_ie_uint(const struct ast_event *event, enum ast_event_ie_type ie);
 uint32_t ast_event_get_ie_bitflags(const struct ast_event *event, enum ast_event_ie_type ie);
@@ -97,6 +115,7 @@ struct ast_taskpool_options {
 };
 #define AST_TASKPOOL_OPTIONS_VERSION 1
 #define AST_TASKPROCESSOR_HIGH_WATER_LEVEL 500
+#define AST_TASKPROCESSOR_MAX_NAME 70
 typedef int (*ast_task_fn)(void *data);
 int ast_tps_init(void);
 void ast_tps_shutdown(void);
@@ -104,6 +123,10 @@ struct ast_taskprocessor *ast_taskprocessor_get(const char *name, enum ast_tps_o
 struct ast_taskprocessor *ast_taskprocessor_unreference(struct ast_taskprocessor *tps);
 int ast_taskprocessor_push(struct ast_taskprocessor *tps, ast_task_fn task, void *data);
 const char *ast_taskprocessor_name(struct ast_taskprocessor *tps);
+/* Numbers that make names unique, and a name with one. */
+unsigned ast_taskprocessor_seq_num(void);
+void ast_taskprocessor_name_append(char *buf, unsigned size, const char *name);
+void ast_taskprocessor_build_name(char *buf, unsigned size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 long ast_taskprocessor_size(struct ast_taskprocessor *tps);
 int ast_taskprocessor_is_task(struct ast_taskprocessor *tps);
 int ast_taskprocessor_suspend(struct ast_taskprocessor *tps);
@@ -143,8 +166,22 @@ struct ast_taskprocessor *ast_taskpool_serializer(const char *name, struct ast_t
 struct ast_taskprocessor *ast_taskpool_serializer_group(const char *name, struct ast_taskpool *pool, struct ast_serializer_shutdown_group *group);
 int ast_taskpool_serializer_push_wait(struct ast_taskprocessor *serializer, ast_task_fn task, void *data);
 struct ast_taskprocessor *ast_taskpool_serializer_get_current(void);
+/* -1 inside of a task of a pool, where waiting for the task that runs could last for ever. */
+int ast_taskpool_serializer_suspend(struct ast_taskprocessor *serializer);
+int ast_taskpool_serializer_unsuspend(struct ast_taskprocessor *serializer);
 struct ast_serializer_shutdown_group *ast_serializer_shutdown_group_alloc(void);
+/* For groups that no serializer uses any more. */
+void ast_serializer_shutdown_group_free(struct ast_serializer_shutdown_group *group);
 /* How many serializers were not done after so many seconds. */
 int ast_serializer_shutdown_group_join(struct ast_serializer_shutdown_group *group, int timeout);
+
+/* Several serializers of a task pool, of which the one with the fewest tasks gets the next. */
+struct ast_serializer_pool;
+struct ast_serializer_pool *ast_serializer_taskpool_create(const char *name, unsigned size, struct ast_taskpool *pool, int timeout);
+/* How many of them were not done within the time limit: the pool is freed if none, and otherwise it can be destroyed again. */
+int ast_serializer_pool_destroy(struct ast_serializer_pool *pool);
+const char *ast_serializer_pool_name(const struct ast_serializer_pool *pool);
+struct ast_taskprocessor *ast_serializer_pool_get(struct ast_serializer_pool *pool);
+int ast_serializer_pool_set_alerts(struct ast_serializer_pool *pool, long high, long low);
 
 #endif

@@ -93,6 +93,24 @@ void ast_event_destroy(struct ast_event *event) {
   free(event);
 }
 
+static int append_to(struct ast_event **event, struct element element) { return append(*event, &element) ? 0 : -1; }
+
+int ast_event_append_ie_str(struct ast_event **event, enum ast_event_ie_type ie, const char *text) {
+  return append_to(event, (struct element){.ie = ie, .type = AST_EVENT_IE_PLTYPE_STR, .value = text});
+}
+
+int ast_event_append_ie_uint(struct ast_event **event, enum ast_event_ie_type ie, uint32_t number) {
+  return append_to(event, (struct element){.ie = ie, .type = AST_EVENT_IE_PLTYPE_UINT, .number = number});
+}
+
+int ast_event_append_ie_bitflags(struct ast_event **event, enum ast_event_ie_type ie, uint32_t flags) {
+  return append_to(event, (struct element){.ie = ie, .type = AST_EVENT_IE_PLTYPE_BITFLAGS, .number = flags});
+}
+
+int ast_event_append_ie_raw(struct ast_event **event, enum ast_event_ie_type ie, const void *bytes, size_t len) {
+  return append_to(event, (struct element){.ie = ie, .type = AST_EVENT_IE_PLTYPE_RAW, .value = bytes, .len = len});
+}
+
 enum ast_event_type ast_event_get_type(const struct ast_event *event) { return (enum ast_event_type)bh_record_sort(event->record); }
 
 uint32_t ast_event_get_ie_uint(const struct ast_event *event, enum ast_event_ie_type ie) {
@@ -107,6 +125,13 @@ const char *ast_event_get_ie_str(const struct ast_event *event, enum ast_event_i
   for (const struct text *text = event->texts; text; text = text->next)
     if (text->ie == ie) return text->value;
   return NULL;
+}
+
+size_t ast_event_get_size(const struct ast_event *event) {
+  size_t len = 0;
+  char none;
+  bh_record_encode(event->record, &none, 0, &len); /* writes the length alone, as there is no room */
+  return len;
 }
 
 static const void *raw(const struct ast_event *event, enum ast_event_ie_type ie, size_t *len) {

@@ -62,6 +62,14 @@ int ast_sched_del(struct ast_sched_context *con, int id) {
   return outcome == BH_CANCEL_RUNNING ? -1 : 0; /* a callback cannot wait for itself */
 }
 
+int ast_sched_del_nonrunning(struct ast_sched_context *con, int id) {
+  bh_timer timer;
+  bh_cancel outcome;
+  if (bh_timers_by_id(con->timers, id, &timer) != BH_OK) return -1;
+  bh_timers_cancel(con->timers, timer, &outcome);
+  return outcome == BH_CANCEL_PREVENTED ? 0 : outcome == BH_CANCEL_RUNNING ? -2 : -1;
+}
+
 int ast_sched_replace(int old_id, struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data) {
   if (old_id > -1) ast_sched_del(con, old_id);
   return ast_sched_add(con, when_ms, callback, data);

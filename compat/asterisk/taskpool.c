@@ -2,13 +2,15 @@
 #include "taskprocessor.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-struct ast_taskpool { bh_pool *pool; void (*thread_start)(void), (*thread_end)(void); };
+/* One that may begin without threads has no pool until something needs it. */
+struct ast_taskpool { bh_pool *pool; struct ast_taskpool_options options; char name[]; };
 struct task { ast_task_fn function; ast_task_local_fn local_function; struct ast_taskprocessor *tps; void *data; };
 
 /* The part of a name before the slash, and its alerts. */
@@ -61,18 +63,32 @@ static int is_handle(struct ast_taskprocessor *tps, const void *handle) {
   return tps->serializer && bh_serializer_is_same(tps->serializer, handle);
 }
 
+/* A serializer has its name until its last task has run. A new task processor may have the name of one that is given up
+   already: then its serializer is called by a number too. */
+static bh_result make_serializer(bh_pool *pool, bh_serializer_options *options, bh_serializer **out) {
+  char other[AST_TASKPROCESSOR_MAX_NAME + 20];
+  const char *name = options->name;
+  bh_result result = bh_serializer_new(pool, options, out);
+  if (result != BH_EXISTS) return result;
+  snprintf(other, sizeof other, "%.*s#%u", AST_TASKPROCESSOR_MAX_NAME, name, ast_taskprocessor_seq_num());
+  options->name = other;
+  result = bh_serializer_new(pool, options, out);
+  options->name = name;
+  return result;
+}
+
 static struct ast_taskprocessor *make(bh_pool *pool, const char *name, bh_group *group) {
-  struct ast_taskprocessor *tps = calloc(1, sizeof *tps);
+  struct ast_taskprocessor *tps = referenced(has_name, name) ? NULL : calloc(1, sizeof *tps);
   struct subsystem *subsystem = subsystem_of(name);
   bh_serializer_options options = {
       .size = sizeof options, .name = name, .group = group, .alert_group = subsystem ? subsystem->alerts : NULL,
       .high_watermark = AST_TASKPROCESSOR_HIGH_WATER_LEVEL, .low_watermark = AST_TASKPROCESSOR_HIGH_WATER_LEVEL * 9 / 10,
   };
-  if (!tps || bh_serializer_new(pool, &options, &tps->serializer) != BH_OK) {
+  if (!tps || make_serializer(pool, &options, &tps->serializer) != BH_OK) {
     free(tps);
     return NULL;
   }
-  bh_serializer_name(tps->serializer, tps->name, sizeof tps->name);
+  snprintf(tps->name, sizeof tps->name, "%s", name);
   tps->references = 1;
   tps->next = all;
   return all = tps;
@@ -106,6 +122,7 @@ struct ast_taskprocessor *ast_taskprocessor_get(const char *name, enum ast_tps_o
 
 /* What is queued still runs after the last one. */
 struct ast_taskprocessor *ast_taskprocessor_unreference(struct ast_taskprocessor *tps) {
+  if (!tps) return NULL;
   pthread_mutex_lock(&lock);
   int is_last = --tps->references == 0;
   for (struct ast_taskprocessor **link = &all; is_last && *link; link = &(*link)->next)
@@ -188,6 +205,28 @@ int ast_taskprocessor_unsuspend(struct ast_taskprocessor *tps) {
 
 int ast_taskprocessor_is_suspended(struct ast_taskprocessor *tps) { return tps->suspension != NULL; }
 
+unsigned ast_taskprocessor_seq_num(void) {
+  static atomic_uint latest;
+  return atomic_fetch_add(&latest, 1) + 1;
+}
+
+/* The number has eight digits, so a long name is cut. */
+enum { NUMBER_LEN = 9 };
+
+void ast_taskprocessor_name_append(char *buf, unsigned size, const char *name) {
+  int room = size > NUMBER_LEN ? (int)(size - NUMBER_LEN - 1) : 0;
+  snprintf(buf, size, "%.*s-%08x", room, name, ast_taskprocessor_seq_num());
+}
+
+void ast_taskprocessor_build_name(char *buf, unsigned size, const char *format, ...) {
+  char name[AST_TASKPROCESSOR_MAX_NAME + 1];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(name, sizeof name, format, values);
+  va_end(values);
+  ast_taskprocessor_name_append(buf, size, name);
+}
+
 /* Below zero: the default. */
 int ast_taskprocessor_alert_set_levels(struct ast_taskprocessor *tps, long low_water, long high_water) {
   if (high_water < 0) high_water = AST_TASKPROCESSOR_HIGH_WATER_LEVEL;
@@ -215,67 +254,90 @@ unsigned ast_taskprocessor_get_subsystem_alert(const char *subsystem) {
 
 static void thread_start(void *data) {
   struct ast_taskpool *pool = data;
-  if (pool->thread_start) pool->thread_start();
+  if (pool->options.thread_start) pool->options.thread_start();
 }
 
 static void thread_end(void *data) {
   struct ast_taskpool *pool = data;
-  if (pool->thread_end) pool->thread_end();
+  if (pool->options.thread_end) pool->options.thread_end();
 }
 
-struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options) {
+static int start(struct ast_taskpool *pool) {
   static const uint32_t selectors[] = {BH_SELECTOR_DEFAULT, BH_SELECTOR_LEAST_FULL, BH_SELECTOR_SEQUENTIAL};
-  struct ast_taskpool *pool = calloc(1, sizeof *pool);
-  if (!pool || options->version != AST_TASKPOOL_OPTIONS_VERSION) {
-    free(pool);
-    return NULL;
-  }
-  pool->thread_start = options->thread_start;
-  pool->thread_end = options->thread_end;
-  /* A minimum of 0 is the number at the start here: one worker at least stays. */
+  const struct ast_taskpool_options *options = &pool->options;
   int minimum = options->minimum_size > 0 ? options->minimum_size : 1;
   int initial = options->initial_size > minimum ? options->initial_size : minimum;
   bh_pool_options made = {
-      .size = sizeof made, .name = name, .selector = selectors[options->selector],
+      .size = sizeof made, .name = pool->name, .selector = selectors[options->selector],
       .workers = (uint32_t)initial, .minimum = (uint32_t)minimum,
-      .maximum = (uint32_t)(options->max_size > 0 ? options->max_size : initial > 1024 ? initial : 1024),
+      .maximum = (uint32_t)(options->max_size > initial ? options->max_size : options->max_size > 0 || initial > 1024 ? initial : 1024),
       .auto_increment = (uint32_t)options->auto_increment, .growth_threshold = (uint64_t)options->growth_threshold,
       .idle_timeout_ns = options->idle_timeout > 0 ? (uint64_t)options->idle_timeout * 1000000000u : UINT64_MAX,
       .on_thread_start = thread_start, .on_thread_start_data = pool, .on_thread_stop = thread_end, .on_thread_stop_data = pool,
   };
-  if (bh_pool_new(&made, &pool->pool) == BH_OK) return pool;
+  return status(bh_pool_new(&made, &pool->pool));
+}
+
+/* Not that of names, which a thread's hook may want. */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+
+static bh_pool *pool_or_none(struct ast_taskpool *pool) {
+  pthread_mutex_lock(&starting);
+  bh_pool *started = pool->pool;
+  pthread_mutex_unlock(&starting);
+  return started;
+}
+
+/* The pool, which begins now if there is none; NULL if that fails. */
+static bh_pool *pool_of(struct ast_taskpool *pool) {
+  pthread_mutex_lock(&starting);
+  if (!pool->pool && start(pool) != 0) pool->pool = NULL;
+  bh_pool *started = pool->pool;
+  pthread_mutex_unlock(&starting);
+  return started;
+}
+
+struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options) {
+  struct ast_taskpool *pool;
+  if (options->version != AST_TASKPOOL_OPTIONS_VERSION || !(pool = calloc(1, sizeof *pool + strlen(name) + 1))) return NULL;
+  pool->options = *options;
+  strcpy(pool->name, name);
+  int begins_empty = options->auto_increment > 0 && options->minimum_size <= 0 && options->initial_size <= 0;
+  if (begins_empty || start(pool) == 0) return pool;
   free(pool);
   return NULL;
 }
 
 int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data) {
   struct task *kept = keep(task, data);
-  return kept ? status(bh_pool_push(pool->pool, run, kept, free)) : -1;
+  return kept ? status(bh_pool_push(pool_of(pool), run, kept, free)) : -1;
 }
 
 int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data) {
-  return status(bh_pool_push_wait(pool->pool, run, &(struct task){.function = task, .data = data}, NULL));
+  return status(bh_pool_push_wait(pool_of(pool), run, &(struct task){.function = task, .data = data}, NULL));
 }
 
 size_t ast_taskpool_taskprocessors_count(struct ast_taskpool *pool) {
   bh_pool_stats stats;
-  return bh_pool_get_stats(pool->pool, &stats) == BH_OK ? stats.worker_count : 0;
+  return bh_pool_get_stats(pool_or_none(pool), &stats) == BH_OK ? stats.worker_count : 0;
 }
 
 long ast_taskpool_queue_size(struct ast_taskpool *pool) {
   bh_pool_stats stats;
-  return bh_pool_get_stats(pool->pool, &stats) == BH_OK ? (long)stats.queued_len : 0;
+  return bh_pool_get_stats(pool_or_none(pool), &stats) == BH_OK ? (long)stats.queued_len : 0;
 }
 
 void ast_taskpool_shutdown(struct ast_taskpool *pool) {
+  if (!pool) return;
   bh_pool_shutdown(pool->pool, UINT64_MAX, NULL);
   bh_pool_free(pool->pool);
   free(pool);
 }
 
 struct ast_taskprocessor *ast_taskpool_serializer_group(const char *name, struct ast_taskpool *pool, struct ast_serializer_shutdown_group *group) {
+  bh_pool *started = pool_of(pool);
   pthread_mutex_lock(&lock);
-  struct ast_taskprocessor *tps = make(pool->pool, name, group ? group->group : NULL);
+  struct ast_taskprocessor *tps = make(started, name, group ? group->group : NULL);
   pthread_mutex_unlock(&lock);
   return tps;
 }
@@ -290,6 +352,8 @@ int ast_taskpool_serializer_push_wait(struct ast_taskprocessor *serializer, ast_
   return status(bh_serializer_push_wait(serializer->serializer, run, &(struct task){.function = task, .data = data}, NULL));
 }
 
+static int suspend_own(void *serializer) { return ast_taskprocessor_suspend(serializer); }
+
 struct ast_taskprocessor *ast_taskpool_serializer_get_current(void) {
   bh_serializer *current;
   if (bh_serializer_current(&current) != BH_OK) return NULL;
@@ -300,11 +364,26 @@ struct ast_taskprocessor *ast_taskpool_serializer_get_current(void) {
   return tps;
 }
 
+/* Returns when no task of it runs, as in Asterisk: a suspension alone lets one that runs go on. */
+int ast_taskpool_serializer_suspend(struct ast_taskprocessor *serializer) {
+  bh_serializer *current;
+  if (bh_serializer_current(&current) == BH_OK) return bh_serializer_free(current), -1;
+  if (ast_taskprocessor_is_suspended(serializer)) return 0;
+  return ast_taskpool_serializer_push_wait(serializer, suspend_own, serializer);
+}
+
+int ast_taskpool_serializer_unsuspend(struct ast_taskprocessor *serializer) { return ast_taskprocessor_unsuspend(serializer); }
+
 struct ast_serializer_shutdown_group *ast_serializer_shutdown_group_alloc(void) {
   struct ast_serializer_shutdown_group *group = malloc(sizeof *group);
   if (group && bh_group_new(&group->group) == BH_OK) return group;
   free(group);
   return NULL;
+}
+
+void ast_serializer_shutdown_group_free(struct ast_serializer_shutdown_group *group) {
+  bh_group_free(group->group);
+  free(group);
 }
 
 static uint64_t now_ns(void) {
@@ -313,10 +392,10 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A serializer ends with its last task: one that an earlier join left inside of a task may do so in this one. */
+/* A serializer that nobody refers to ends with its last task. It waits for that and stops nothing: what is queued when the time
+   is over still runs. */
 int ast_serializer_shutdown_group_join(struct ast_serializer_shutdown_group *group, int timeout) {
   uint64_t limit_ns = (uint64_t)timeout * 1000000000u, begin = now_ns();
-  bh_group_shutdown(group->group, limit_ns, NULL);
   while (bh_group_len(group->group) > 0 && now_ns() - begin < limit_ns) usleep(1000);
   return (int)bh_group_len(group->group);
 }

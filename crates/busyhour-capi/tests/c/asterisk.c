@@ -41,7 +41,7 @@ static void scheduler(void) {
   int again = ast_sched_add(&con, 10, goes_on, &often);
   pass(55);
   CHECK(once == 1 && often == 5 && ast_sched_wait(&con) == 5); /* what it returns is no delay */
-  CHECK(AST_SCHED_DEL(&con, again) == 0 && again == -1 && AST_SCHED_DEL(&con, again) == 0);
+  CHECK(AST_SCHED_DEL(&con, again) == 0 && again == -1 && AST_SCHED_DEL(&con, again) == -1);
 
   static const int delays[] = {20, 40, 0};
   const int *next = delays;
@@ -86,6 +86,29 @@ static void deleted_while_it_runs(void) {
   free(data);
   pthread_join(helper, NULL);
   ast_sched_context_destroy(threaded);
+}
+
+/* A reference is given up by whoever has it: the callback that runs, or the one who deletes before. */
+static void deleted_without_waiting(void) {
+  int *data = calloc(1, sizeof *data), references = 2;
+  sem_init(&is_called, 0, 0), sem_init(&may_return, 0, 0); /* what the test before has left */
+  struct ast_sched_context *threaded = ast_sched_context_create();
+  CHECK(threaded && ast_sched_start_thread(threaded) == 0);
+  int id = ast_sched_add(threaded, 1, waits, data), runs = id;
+  sem_wait(&is_called);
+  CHECK(ast_sched_del_nonrunning(threaded, id) == -2);
+  AST_SCHED_DEL_UNREF(threaded, id, references--);
+  CHECK(references == 2 && id == runs);
+  sem_post(&may_return);
+  while (ast_sched_del(threaded, id) == 0) sched_yield(); /* it does not run again */
+  CHECK(*data == 1);
+  id = ast_sched_add(threaded, 1000000, waits, data);
+  AST_SCHED_DEL_UNREF(threaded, id, references--);
+  CHECK(references == 1 && id == -1);
+  AST_SCHED_DEL_UNREF(threaded, id, references--);
+  CHECK(references == 1 && ast_sched_del_nonrunning(threaded, 4711) == -1);
+  ast_sched_context_destroy(threaded);
+  free(data);
 }
 
 /* What is cleaned up is not what a callback uses. */
@@ -181,6 +204,20 @@ static void elements(void) {
   CHECK(ast_event_get_ie_bitflags(event, AST_EVENT_IE_EVENT_VERSION) == 6 && ast_event_get_ie_raw_payload_len(event, AST_EVENT_IE_EID) == 3);
   CHECK(memcmp(ast_event_get_ie_raw(event, AST_EVENT_IE_EID), "\0\1\2", 3) == 0 && ast_event_get_ie_raw(event, AST_EVENT_IE_MAILBOX) == NULL);
   ast_event_destroy(event);
+}
+
+/* Elements one by one make the event that all at once make. */
+static void appended_elements(void) {
+  struct ast_event *event = ast_event_new(AST_EVENT_CUSTOM, AST_EVENT_IE_END);
+  CHECK(ast_event_append_ie_str(&event, AST_EVENT_IE_DEVICE, "SIP/alice") == 0 && ast_event_append_ie_uint(&event, AST_EVENT_IE_NEWMSGS, 7) == 0);
+  CHECK(ast_event_append_ie_bitflags(&event, AST_EVENT_IE_STATE, 6) == 0 && ast_event_append_ie_raw(&event, AST_EVENT_IE_EID, "abc", 3) == 0);
+  struct ast_event *whole = ast_event_new(
+      AST_EVENT_CUSTOM, AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_STR, "SIP/alice", AST_EVENT_IE_NEWMSGS, AST_EVENT_IE_PLTYPE_UINT, 7u,
+      AST_EVENT_IE_STATE, AST_EVENT_IE_PLTYPE_BITFLAGS, 6u, AST_EVENT_IE_EID, AST_EVENT_IE_PLTYPE_RAW, "abc", (size_t)3, AST_EVENT_IE_END);
+  CHECK(ast_event_get_size(event) == ast_event_get_size(whole) && ast_event_get_size(whole) > 0);
+  CHECK(strcmp(ast_event_get_ie_str(event, AST_EVENT_IE_DEVICE), "SIP/alice") == 0 && ast_event_get_ie_uint(event, AST_EVENT_IE_NEWMSGS) == 7);
+  CHECK(ast_event_get_ie_bitflags(event, AST_EVENT_IE_STATE) == 6 && ast_event_get_ie_raw_payload_len(event, AST_EVENT_IE_EID) == 3);
+  ast_event_destroy(event), ast_event_destroy(whole);
 }
 
 static void subscriptions(void) {
@@ -422,6 +459,83 @@ static void task_pools(enum ast_taskpool_selector selector) {
   CHECK(atomic_load(&started) == atomic_load(&ended));
 }
 
+static void pool_without_threads(void) {
+  static atomic_long done;
+  struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .auto_increment = 1, .max_size = 1};
+  struct ast_taskpool *pool = ast_taskpool_create("empty", &options);
+  CHECK(pool && ast_taskpool_taskprocessors_count(pool) == 0 && ast_taskpool_queue_size(pool) == 0);
+  ast_taskpool_shutdown(pool);
+  pool = ast_taskpool_create("empty", &options);
+  CHECK(ast_taskpool_push(pool, count_task, &done) == 0 && ast_taskpool_taskprocessors_count(pool) == 1);
+  await(&done, 1);
+  ast_taskpool_shutdown(pool);
+}
+
+static int suspend_from_a_task(void *serializer) {
+  seen = ast_taskpool_serializer_suspend(serializer) == -1 ? serializer : NULL;
+  return 0;
+}
+
+static void suspended_serializer(void) {
+  static atomic_long done;
+  struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .initial_size = 2, .max_size = 2};
+  struct ast_taskpool *pool = ast_taskpool_create("suspended", &options);
+  struct ast_taskprocessor *serializer = ast_taskpool_serializer("stops", pool);
+  for (int i = 0; i < 100; i++) ast_taskprocessor_push(serializer, count_task, &done);
+  CHECK(ast_taskpool_serializer_suspend(serializer) == 0 && atomic_load(&done) == 100); /* none runs any more */
+  CHECK(ast_taskpool_serializer_suspend(serializer) == 0);
+  ast_taskprocessor_push(serializer, count_task, &done);
+  CHECK(ast_taskprocessor_size(serializer) == 1 && atomic_load(&done) == 100);
+  CHECK(ast_taskpool_serializer_unsuspend(serializer) == 0 && ast_taskpool_serializer_unsuspend(serializer) == 0);
+  await(&done, 101);
+  seen = NULL;
+  CHECK(ast_taskpool_serializer_push_wait(serializer, suspend_from_a_task, serializer) == 0 && seen == serializer);
+  ast_taskprocessor_unreference(serializer);
+  ast_taskpool_shutdown(pool);
+}
+
+/* A name is free when its task processor is given up, although the last task of that still runs. */
+static void names(void) {
+  static atomic_long done;
+  char name[AST_TASKPROCESSOR_MAX_NAME + 1], other[AST_TASKPROCESSOR_MAX_NAME + 1];
+  struct ast_taskprocessor *first = ast_taskprocessor_get("again", TPS_REF_DEFAULT);
+  ast_taskprocessor_push(first, block, NULL), ast_taskprocessor_push(first, count_task, &done);
+  sem_wait(&is_running);
+  CHECK(ast_taskprocessor_unreference(first) == NULL && ast_taskprocessor_unreference(NULL) == NULL);
+  struct ast_taskprocessor *second = ast_taskprocessor_get("again", TPS_REF_DEFAULT);
+  CHECK(second && strcmp(ast_taskprocessor_name(second), "again") == 0);
+  CHECK(ast_taskprocessor_get("again", TPS_REF_IF_EXISTS) == second);
+  ast_taskprocessor_push(second, count_task, &done);
+  await(&done, 1);
+  sem_post(&may_end);
+  await(&done, 2);
+  ast_taskprocessor_unreference(second), ast_taskprocessor_unreference(second);
+  ast_taskprocessor_build_name(name, sizeof name, "pjsip/outreg/%s", "alice");
+  ast_taskprocessor_name_append(other, sizeof other, "pjsip/outreg/alice");
+  CHECK(strncmp(name, "pjsip/outreg/alice-", 19) == 0 && strlen(name) == 27 && strcmp(name, other) != 0);
+  ast_taskprocessor_build_name(name, 20, "%s", "a name that is too long");
+  CHECK(strlen(name) == 19 && strncmp(name, "a name tha-", 11) == 0);
+}
+
+static void serializer_pool(void) {
+  static atomic_long done;
+  struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .initial_size = 2, .max_size = 2};
+  struct ast_taskpool *taskpool = ast_taskpool_create("several", &options);
+  CHECK(ast_serializer_taskpool_create("none", 0, taskpool, 1) == NULL && ast_serializer_pool_destroy(NULL) == 0);
+  struct ast_serializer_pool *pool = ast_serializer_taskpool_create("several/of", 3, taskpool, 1);
+  CHECK(strcmp(ast_serializer_pool_name(pool), "several/of") == 0 && ast_serializer_pool_set_alerts(pool, 5, 2) == 0);
+  struct ast_taskprocessor *stuck = ast_serializer_pool_get(pool);
+  ast_taskprocessor_push(stuck, block, NULL);
+  sem_wait(&is_running);
+  ast_taskprocessor_push(stuck, count_task, &done);
+  CHECK(ast_serializer_pool_get(pool) != stuck); /* another has less to do */
+  for (int i = 0; i < 100; i++) CHECK(ast_taskprocessor_push(ast_serializer_pool_get(pool), count_task, &done) == 0);
+  CHECK(ast_serializer_pool_destroy(pool) == 1); /* one task blocks for longer than a second */
+  sem_post(&may_end);
+  CHECK(ast_serializer_pool_destroy(pool) == 0 && atomic_load(&done) == 101);
+  ast_taskpool_shutdown(taskpool);
+}
+
 static void tasks_without_memory(void) {
   static atomic_long done;
   struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .initial_size = 1};
@@ -452,19 +566,20 @@ static void shutdown_groups(void) {
   CHECK(ast_serializer_shutdown_group_join(group, 1) == 1 && atomic_load(&done) == 100);
   sem_post(&may_end);
   CHECK(ast_serializer_shutdown_group_join(group, 60) == 0);
-  bh_group_free(group->group), free(group);
+  ast_serializer_shutdown_group_free(group);
   ast_taskpool_shutdown(pool);
 }
 
 int main(void) {
   sem_init(&is_running, 0, 0), sem_init(&may_end, 0, 0), sem_init(&is_called, 0, 0), sem_init(&may_return, 0, 0);
-  scheduler(), deleted_while_it_runs(), cleaned_while_one_runs(), heap();
+  scheduler(), deleted_while_it_runs(), deleted_without_waiting(), cleaned_while_one_runs(), heap();
   CHECK(ast_event_init() == 0);
-  elements(), subscriptions(), cache(), events_without_memory();
+  elements(), appended_elements(), subscriptions(), cache(), events_without_memory();
   ast_event_shutdown();
   CHECK(ast_tps_init() == 0);
   task_processors(), listeners(), subsystem_alerts();
   task_pools(AST_TASKPOOL_SELECTOR_DEFAULT), task_pools(AST_TASKPOOL_SELECTOR_LEAST_FULL), task_pools(AST_TASKPOOL_SELECTOR_SEQUENTIAL);
+  pool_without_threads(), suspended_serializer(), names(), serializer_pool();
   shutdown_groups(), tasks_without_memory();
   ast_tps_shutdown();
   return 0;
