@@ -485,6 +485,18 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "one system call, which the standard library does not make",
     ),
     (
+        "crates/busyhour/src/sync/initial_exec.rs",
+        "thread-local values that begin as zero bytes, and stay on their thread",
+    ),
+    (
+        "crates/busyhour/src/sync/initial_exec/by_offset.rs",
+        "such values are declared and found by assembly",
+    ),
+    (
+        "crates/busyhour/src/sync/initial_exec/by_call.rs",
+        "such values where the standard library has them",
+    ),
+    (
         "crates/busyhour/src/sync/spin.rs",
         "a spin lock for O(1) sections",
     ),

@@ -12,9 +12,11 @@ mod event_count;
 #[cfg(shuttle)]
 pub(crate) mod scheduled;
 pub(crate) mod fences;
+mod initial_exec;
 mod spin;
 
 pub(crate) use event_count::EventCount;
+pub(crate) use initial_exec::*;
 pub(crate) use spin::{SpinGuard, SpinLock, SpinWait};
 
 #[cfg(not(loom))]
@@ -196,8 +198,7 @@ pub(crate) fn wait_timeout<'a, T>(
 #[cfg(not(any(loom, shuttle)))]
 #[inline(always)]
 pub(crate) fn thread_token() -> usize {
-    std::thread_local!(static ADDRESS: u8 = const { 0 });
-    ADDRESS.with(|address| std::ptr::from_ref(address).addr())
+    NUMBER.with(|number| std::ptr::from_ref(number).addr())
 }
 
 /// Distinguishes the running thread from every other running thread.
@@ -213,18 +214,21 @@ pub(crate) fn thread_token() -> usize {
 /// ended.
 #[inline]
 pub(crate) fn thread_index() -> usize {
-    runtime::thread_local!(static NUMBER: Cell<usize> = const { Cell::new(UNNUMBERED) });
-    NUMBER.with(|number| match number.get() {
-        UNNUMBERED => {
-            number.set(NEXT_INDEX.fetch_add(1, Ordering::Relaxed));
-            number.get()
+    NUMBER.with(|number| {
+        if number.get() == UNNUMBERED {
+            number.set(1 + NEXT_INDEX.fetch_add(1, Ordering::Relaxed));
         }
-        index => index,
+        number.get() - 1
     })
 }
 
+zeroed_thread_local! {
+    /// One more than the thread's index.
+    static NUMBER: Cell<usize>;
+}
+
 static NEXT_INDEX: AtomicUsize = AtomicUsize::new(0);
-const UNNUMBERED: usize = usize::MAX;
+const UNNUMBERED: usize = 0;
 
 /// Keeps its value on cache lines of its own (two lines: adjacent-line prefetch).
 #[derive(Debug, Default)]

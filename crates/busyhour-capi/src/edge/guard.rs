@@ -1,4 +1,4 @@
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use crate::result::bh_result;
 use std::{
     any::Any,
@@ -17,15 +17,23 @@ thread_local! {
 pub(crate) fn guard(body: impl FnOnce() -> Outcome) -> bh_result {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => bh_result::BH_OK,
-        Ok(Err(failure)) => {
-            remember(&failure.message);
-            failure.code
-        }
-        Err(payload) => {
-            remember(&message_of(payload));
-            bh_result::BH_PANICKED
-        }
+        Ok(Err(failure)) => failed(failure),
+        Err(payload) => panicked(payload),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn failed(failure: Failure) -> bh_result {
+    remember(&failure.message);
+    failure.code
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(payload: Box<dyn Any + Send>) -> bh_result {
+    remember(&message_of(payload));
+    bh_result::BH_PANICKED
 }
 
 /// Runs the body of an exported function that returns no code. A panic, which has no way to the caller, is only

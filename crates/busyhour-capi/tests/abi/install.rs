@@ -136,3 +136,17 @@ fn the_library_has_the_functions_of_the_header_and_no_other_symbol() {
 fn the_abi_is_the_committed_one() {
     run(&mut Command::new(script("abi.sh")));
 }
+
+/// glibc keeps 1,664 bytes for libraries that find thread-local values by an offset, for all that a process loads.
+#[test]
+fn the_thread_local_values_of_the_library_need_little_of_the_room_for_them() {
+    let library = folder().join("libbusyhour.so.0");
+    let printed = run(Command::new("readelf").arg("-lW").arg(library)).stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    let line = printed
+        .lines()
+        .find(|line| line.trim_start().starts_with("TLS"));
+    let size = line.unwrap().split_whitespace().nth(5).unwrap();
+    let size = u64::from_str_radix(size.trim_start_matches("0x"), 16).unwrap();
+    assert!(size <= 832, "{size} bytes");
+}

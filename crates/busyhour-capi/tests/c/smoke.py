@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 
 import cffi
 
@@ -11,6 +12,29 @@ lines = [line for line in open(header) if not line.startswith("#")]
 text = "".join(lines).replace('extern "C" {', "")
 text = re.sub(r'^}\s*//.*$', "", text, flags=re.M)
 ffi.cdef(re.sub(r"//.*", "", text))
+
+
+class Early(threading.Thread):
+    """A thread that began before the library was loaded, with values of its own in there all the same."""
+
+    loaded = threading.Event()
+
+    def run(self):
+        self.loaded.wait()
+        self.numbers = [self.find_and_pin(number) for number in range(8)]
+
+    def find_and_pin(self, number):
+        out = ffi.new("void **")
+        ok(bh.bh_buffers_find(buffers, 1024, out))
+        ok(bh.bh_buffers_pin(buffers, out[0] + number))
+        ok(bh.bh_buffers_unpin(buffers, out[0]))
+        ok(bh.bh_buffers_unpin(buffers, out[0] + number))
+        return number
+
+
+early = [Early() for _ in range(20)]
+for thread in early:
+    thread.start()
 bh = ffi.dlopen(library)
 
 
@@ -23,6 +47,16 @@ def made(function, *arguments):
     ok(function(*arguments, out))
     return out[0]
 
+
+buffers = made(bh.bh_buffers_new, ffi.NULL)
+Early.loaded.set()
+for thread in early:
+    thread.join()
+    assert thread.numbers == list(range(8))
+stats = ffi.new("bh_buffers_stats *")
+ok(bh.bh_buffers_get_stats(buffers, stats))
+assert (stats.live_count, stats.found, stats.pinned) == (0, 160, 160), (stats.live_count, stats.found, stats.pinned)
+bh.bh_buffers_free(buffers)
 
 runtime = made(bh.bh_runtime_simulated, 7)
 pool = made(bh.bh_runtime_pool, runtime)

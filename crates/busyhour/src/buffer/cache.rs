@@ -13,7 +13,7 @@ use super::{
     leak_tracer::LeakTracer,
     store::Store,
 };
-use crate::sync::runtime::thread_local;
+use crate::sync::{Here, thread_local_with_drop, zeroed_thread_local};
 
 /// The free blocks that one thread keeps of one pool.
 #[derive(Debug)]
@@ -195,10 +195,10 @@ pub(super) fn with<R>(store: &Store, work: impl FnOnce(Option<&mut Cache>) -> R)
     }
 }
 
-/// Runs `work` with this thread's pin state.
-#[inline]
-pub(super) fn with_pinner<R>(work: impl FnOnce(&Pinner) -> R) -> R {
-    PINNER.with(work)
+/// This thread's pin state.
+#[inline(always)]
+pub(super) fn pinner() -> Here<Pinner> {
+    PINNER.here()
 }
 
 #[cold]
@@ -212,9 +212,12 @@ fn bring_to_front(caches: &mut Vec<Cache>, store: &Store) {
     caches.swap(0, position);
 }
 
-thread_local! {
-    static CACHES: RefCell<Vec<Cache>> = const { RefCell::new(Vec::new()) };
-    static PINNER: Pinner = const { Pinner::undealt() };
+thread_local_with_drop! {
+    static CACHES / CACHES_PLACE: RefCell<Vec<Cache>> = RefCell::new(Vec::new());
+}
+
+zeroed_thread_local! {
+    static PINNER: Pinner;
 }
 
 /// Free blocks of one class, the latest released on top, since its memory is

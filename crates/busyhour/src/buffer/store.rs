@@ -11,7 +11,7 @@ use std::{
 use super::{
     Error,
     address::{BlockStripes, GRANULE_BYTES, Range, Region, SizeClass, SlotIndex},
-    block::{DropPin, Ref, RefByte, Remaining, Slot, SlotHeader, Stripes},
+    block::{DropPin, Ref, RefByte, Remaining, Slot, SlotHeader, Stripes, TryDropPin, TryPin},
     cache::{self, Cache},
     counters::BufferCounters,
     dump::{Dump, LiveBuffer, OwnerUsage},
@@ -116,37 +116,70 @@ impl Store {
         })
     }
 
-    /// Adds a pin by an address inside a buffer.
+    /// Adds a pin by an address inside a buffer. What is not as usual goes on in
+    /// a function of its own, which begins again with the address: so nothing is
+    /// kept across a call, in a program's loop as in a function of C's.
     #[inline(always)]
     pub(super) fn pin(&self, address: usize) -> Result<(), Error> {
-        cache::with_pinner(|pinner| {
-            self.hold(address, |slot, offset, stripes| {
-                slot.pin_byte(offset, pinner, stripes)
-            })
+        let mut tried = TryPin::Unusual;
+        if let Some((place, offset)) = self.region.locate_block(address) {
+            let stripes = self.region.stripes(place);
+            tried = self.slot(place).try_pin(offset, &cache::pinner(), &stripes);
+        }
+        match tried {
+            TryPin::Held => Ok(()),
+            other => self.pin_rarely(other, address),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pin_rarely(&self, tried: TryPin, address: usize) -> Result<(), Error> {
+        self.hold(address, |slot, offset, stripes, is_first| {
+            let tried = if is_first { tried } else { TryPin::Unusual };
+            slot.pin_byte(tried, offset, &cache::pinner(), stripes)
         })
         .map(|_| ())
     }
 
     /// Adds a handle by an address inside a buffer; returns its block.
     pub(super) fn handle(&self, address: usize) -> Result<SlotIndex, Error> {
-        self.hold(address, |slot, offset, stripes| {
+        self.hold(address, |slot, offset, stripes, _| {
             slot.handle_byte(offset, stripes)
         })
     }
 
-    /// Drops a pin by an address inside a buffer.
+    /// Drops a pin by an address inside a buffer; see [`Store::pin`].
     #[inline(always)]
     pub(super) fn unpin(&self, address: usize) -> Result<(), Error> {
+        let mut tried = TryDropPin::Unusual;
+        if let Some((place, offset)) = self.region.locate_block(address) {
+            let (slot, stripes) = (self.slot(place), self.region.stripes(place));
+            tried = slot.try_drop_pin(offset, &cache::pinner(), &stripes);
+            if let TryDropPin::Last(word) = tried {
+                self.put(place, word);
+                return Ok(());
+            }
+        }
+        match tried {
+            TryDropPin::Dropped => Ok(()),
+            other => self.unpin_rarely(other, address),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unpin_rarely(&self, tried: TryDropPin, address: usize) -> Result<(), Error> {
         let (place, offset) = self.locate(address)?;
         let (slot, stripes) = (self.slot(place), self.region.stripes(place));
-        match cache::with_pinner(|pinner| slot.drop_pin(offset, pinner, &stripes)) {
+        match slot.drop_pin(tried, offset, &cache::pinner(), &stripes) {
             DropPin::Dropped(Remaining::Some) => Ok(()),
             DropPin::Dropped(Remaining::None(word)) => {
                 self.put(place, word);
                 Ok(())
             }
-            DropPin::NotLive => Err(self.not_live(address)),
-            DropPin::NotPinned => Err(self.not_pinned(address)),
+            DropPin::NotLive => Err(self.refuse_address(Error::NotLive { address })),
+            DropPin::NotPinned => Err(self.refuse_address(Error::NotPinned { address })),
         }
     }
 
@@ -391,7 +424,8 @@ impl Store {
         }
     }
 
-    #[inline]
+    /// A function of its own: see [`Store::pin`].
+    #[inline(never)]
     fn put(&self, place: SlotIndex, word: SlotHeader) {
         let _is_open = cache::with(self, |cache| self.put_with(cache, place, word));
     }
@@ -492,22 +526,24 @@ impl Store {
         blocks as u64 + self.granule_bytes.load(Ordering::Relaxed)
     }
 
-    #[inline(always)]
+    /// Adds a hold by `hold_byte`, which is told whether it is called for the
+    /// first time.
     fn hold(
         &self,
         address: usize,
-        hold_byte: impl Fn(&Slot, usize, &BlockStripes) -> RefByte,
+        hold_byte: impl Fn(&Slot, usize, &BlockStripes, bool) -> RefByte,
     ) -> Result<SlotIndex, Error> {
         let (place, offset) = self.locate(address)?;
-        let stripes = self.region.stripes(place);
+        let (slot, stripes) = (self.slot(place), self.region.stripes(place));
+        let mut is_first = true;
         loop {
-            match hold_byte(self.slot(place), offset, &stripes) {
+            match hold_byte(slot, offset, &stripes, is_first) {
                 RefByte::Held => return Ok(place),
                 RefByte::FirstHeld => {
                     self.pinned.fetch_add(1, Ordering::Relaxed);
                     return Ok(place);
                 }
-                RefByte::NotLive => return Err(self.not_live(address)),
+                RefByte::NotLive => return Err(self.refuse_address(Error::NotLive { address })),
                 RefByte::TooMany(remaining) => {
                     if let Remaining::None(word) = remaining {
                         self.put(place, word);
@@ -517,31 +553,20 @@ impl Store {
                 RefByte::Withdrawn(Remaining::Some) => {}
                 RefByte::Withdrawn(Remaining::None(word)) => self.put(place, word),
             }
+            is_first = false;
         }
     }
 
-    #[inline(always)]
     fn locate(&self, address: usize) -> Result<(SlotIndex, usize), Error> {
         let found = self.region.locate(address);
-        found.ok_or_else(|| self.foreign(address))
+        found.ok_or_else(|| self.refuse_address(Error::Foreign { address }))
     }
 
+    /// Counts a call with the address of no buffer.
     #[cold]
-    fn foreign(&self, address: usize) -> Error {
+    fn refuse_address(&self, error: Error) -> Error {
         self.foreign_addresses.fetch_add(1, Ordering::Relaxed);
-        Error::Foreign { address }
-    }
-
-    #[cold]
-    fn not_live(&self, address: usize) -> Error {
-        self.foreign_addresses.fetch_add(1, Ordering::Relaxed);
-        Error::NotLive { address }
-    }
-
-    #[cold]
-    fn not_pinned(&self, address: usize) -> Error {
-        self.foreign_addresses.fetch_add(1, Ordering::Relaxed);
-        Error::NotPinned { address }
+        error
     }
 
     /// Why there was no block for this many bytes.

@@ -11,16 +11,16 @@ use super::{
 };
 use crate::{
     run_queue::{Class, RunQueue, SchedState},
-    sync::runtime::thread_local,
+    sync::{zeroed, zeroed_thread_local},
 };
 
-thread_local! {
-    static THREAD_LOCALS: ThreadLocals = const { ThreadLocals::none() };
+zeroed_thread_local! {
+    static THREAD_LOCALS: ThreadLocals;
     /// The future that this thread polls (its address, which is never
     /// dereferenced), and what its poll did.
-    static POLL: Polling = const { Polling::none() };
-    static YIELD_REQUESTED: Cell<bool> = const { Cell::new(false) };
-    static BUDGET: StepBudget = const { StepBudget::new() };
+    static POLL: Polling;
+    static YIELD_REQUESTED: Cell<bool>;
+    static BUDGET: StepBudget;
 }
 
 /// What this thread works for: the pool, which lives until it is removed here;
@@ -39,16 +39,14 @@ struct ThreadLocals {
     payer: Cell<*const ShareCell>,
 }
 
-impl ThreadLocals {
-    const fn none() -> Self {
-        Self {
-            pool: Cell::new(ptr::null()),
-            worker: Cell::new(ptr::null()),
-            entity: Cell::new(ptr::null()),
-            payer: Cell::new(ptr::null()),
-        }
-    }
+zeroed!(ThreadLocals {
+    pool,
+    worker,
+    entity,
+    payer
+});
 
+impl ThreadLocals {
     fn become_worker(&self, pool: *const Shared, worker: *const Worker) {
         self.pool.set(pool);
         self.worker.set(worker);
@@ -62,14 +60,10 @@ struct Polling {
     woke_itself: Cell<bool>,
 }
 
-impl Polling {
-    const fn none() -> Self {
-        Self {
-            future_task: Cell::new(0),
-            woke_itself: Cell::new(false),
-        }
-    }
-}
+zeroed!(Polling {
+    future_task,
+    woke_itself
+});
 
 /// While this lives, wakes of the future from its own poll are recorded here,
 /// which costs less than an atomic.

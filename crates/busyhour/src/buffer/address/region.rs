@@ -79,18 +79,24 @@ impl Region {
 
     /// The block or granule at `address`, and the offset of `address` from its
     /// start; `None` for an address outside the reservation.
-    #[inline]
     pub(in crate::buffer) fn locate(&self, address: usize) -> Option<(SlotIndex, usize)> {
+        let granule = || self.locate_granule(address.wrapping_sub(self.blocks.as_ptr() as usize));
+        self.locate_block(address).or_else(granule)
+    }
+
+    /// The same for blocks; `None` for granules too.
+    #[inline]
+    pub(in crate::buffer) fn locate_block(&self, address: usize) -> Option<(SlotIndex, usize)> {
         let offset = address.wrapping_sub(self.blocks.as_ptr() as usize);
         let range_index = offset >> self.range_shift;
-        if range_index < CLASS_COUNT {
-            let class = SizeClass::at(range_index);
-            let offset = offset & (self.range_bytes() - 1);
-            let index = class.block_holding(offset);
-            let place = self.place_at(range_index, index);
-            return Some((place, offset - index * class.block_bytes()));
+        if range_index >= CLASS_COUNT {
+            return None;
         }
-        self.locate_granule(offset)
+        let class = SizeClass::at(range_index);
+        let offset = offset & (self.range_bytes() - 1);
+        let index = class.block_holding(offset);
+        let place = self.place_at(range_index, index);
+        Some((place, offset - index * class.block_bytes()))
     }
 
     /// The block or granule at `index` of `range`.

@@ -6,6 +6,6 @@ mod stripes;
 #[cfg(all(test, loom))]
 mod model;
 
-pub(in crate::buffer) use slot::{DropPin, Pinner, RefByte, Remaining, Slot};
+pub(in crate::buffer) use slot::{DropPin, Pinner, RefByte, Remaining, Slot, TryDropPin, TryPin};
 pub(in crate::buffer) use slot_header::{Ref, SlotHeader};
 pub(in crate::buffer) use stripes::{STRIPE_COUNT, Stripes};

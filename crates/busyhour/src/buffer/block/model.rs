@@ -4,7 +4,7 @@
 use loom::thread;
 
 use super::{
-    slot::{DropPin, Pinner, RefByte, Remaining, Slot},
+    slot::{DropPin, Pinner, RefByte, Remaining, Slot, TryPin},
     slot_header::Ref,
     stripes::{STRIPE_COUNT, Stripes},
 };
@@ -39,18 +39,21 @@ impl Block {
 
     /// Pins like the store; `false` if the block is not live.
     fn pin(&self, pinner: &Pinner) -> bool {
+        let mut tried = self.slot.try_pin(LEN - 1, pinner, &self.stripes);
         loop {
-            match self.slot.pin_byte(LEN - 1, pinner, &self.stripes) {
+            match (self.slot).pin_byte(tried, LEN - 1, pinner, &self.stripes) {
                 RefByte::Held | RefByte::FirstHeld => return true,
                 RefByte::NotLive => return false,
                 RefByte::TooMany(_) => unreachable!("a model has few pins"),
                 RefByte::Withdrawn(remaining) => self.settle(remaining),
             }
+            tried = TryPin::Unusual;
         }
     }
 
     fn unpin(&self, pinner: &Pinner) -> bool {
-        match self.slot.drop_pin(LEN - 1, pinner, &self.stripes) {
+        let tried = self.slot.try_drop_pin(LEN - 1, pinner, &self.stripes);
+        match (self.slot).drop_pin(tried, LEN - 1, pinner, &self.stripes) {
             DropPin::Dropped(remaining) => {
                 self.settle(remaining);
                 true

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
-    load_sequential_u64, thread_index,
+    load_sequential_u64, thread_index, zeroed,
 };
 
 /// The state of one block.
@@ -93,30 +93,99 @@ impl Slot {
         }
     }
 
-    /// Adds a pin for a caller that knows an address `offset` bytes into the block.
+    /// Adds a pin for a caller that knows an address `offset` bytes into the
+    /// block, if that is as usual: the block is open and striped. It calls
+    /// nothing, so that its caller keeps nothing across a call.
     #[inline(always)]
+    pub(in crate::buffer) fn try_pin(
+        &self,
+        offset: usize,
+        pinner: &Pinner,
+        stripes: &impl Stripes,
+    ) -> TryPin {
+        let (word, dealt) = (self.load(), pinner.dealt.get());
+        match word.is_open() && word.is_striped() && self.covers(offset) && dealt != UNDEALT {
+            true => self.pin_stripe(offset, dealt - 1, pinner, stripes),
+            false => TryPin::Unusual,
+        }
+    }
+
+    /// Adds a pin; `tried` is what came of [`Slot::try_pin`].
     pub(in crate::buffer) fn pin_byte(
         &self,
+        tried: TryPin,
         offset: usize,
         pinner: &Pinner,
         stripes: &impl Stripes,
     ) -> RefByte {
-        let word = self.load();
-        if word.is_open() && word.is_striped() && self.covers(offset) {
-            return self.pin_stripe(offset, pinner, stripes);
+        let stripe = pinner.stripe();
+        let tried = match tried {
+            TryPin::Unusual => self.try_pin(offset, pinner, stripes),
+            other => other,
+        };
+        match tried {
+            TryPin::Held => RefByte::Held,
+            TryPin::Unusual => self.pin_first(offset, pinner, stripes),
+            TryPin::Full => {
+                stripes.refuse(stripe);
+                // The thread that dropped the last hold meanwhile has seen this pin.
+                RefByte::TooMany(self.settle_stripe(stripes))
+            }
+            TryPin::Changed => RefByte::Withdrawn(self.withdraw(pinner, stripes)),
         }
-        self.pin_first(word, offset, pinner, stripes)
     }
 
-    /// Removes a pin, if the block is live, covers the byte at `offset` and has
-    /// one.
+    /// Removes a pin, if that is as usual: from the thread's stripe of a block
+    /// that is open, or the own pin of one that is not striped. It calls nothing.
     #[inline(always)]
-    pub(in crate::buffer) fn drop_pin(
+    pub(in crate::buffer) fn try_drop_pin(
         &self,
         offset: usize,
         pinner: &Pinner,
         stripes: &impl Stripes,
+    ) -> TryDropPin {
+        let (word, dealt) = (self.load(), pinner.dealt.get());
+        if !word.is_live() || !self.covers(offset) {
+            return TryDropPin::Unusual;
+        }
+        if word.is_striped() {
+            if dealt == UNDEALT || !stripes.take(dealt - 1, pinner.recall(self)) {
+                return TryDropPin::Unusual;
+            }
+            return match SlotHeader(load_sequential_u64(&self.word)).is_closed() {
+                true => TryDropPin::Closed,
+                false => TryDropPin::Dropped,
+            };
+        }
+        if !word.has_pin() {
+            return TryDropPin::Unusual;
+        }
+        let next = word.dropped(Ref::Pin);
+        match self.swap(word, next) {
+            Ok(()) if next.is_open() => TryDropPin::Dropped,
+            Ok(()) => TryDropPin::Last(next),
+            Err(_) => TryDropPin::Unusual,
+        }
+    }
+
+    /// Removes a pin, if the block is live, covers the byte at `offset` and has
+    /// one; `tried` is what came of [`Slot::try_drop_pin`].
+    pub(in crate::buffer) fn drop_pin(
+        &self,
+        tried: TryDropPin,
+        offset: usize,
+        pinner: &Pinner,
+        stripes: &impl Stripes,
     ) -> DropPin {
+        match tried {
+            TryDropPin::Dropped => DropPin::Dropped(Remaining::Some),
+            TryDropPin::Last(word) => DropPin::Dropped(Remaining::None(word)),
+            TryDropPin::Closed => DropPin::Dropped(self.settle_stripe(stripes)),
+            TryDropPin::Unusual => self.drop_any_pin(offset, pinner, stripes),
+        }
+    }
+
+    fn drop_any_pin(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> DropPin {
         let mut word = self.load();
         loop {
             if !word.is_live() || !self.covers(offset) {
@@ -182,13 +251,8 @@ impl Slot {
     /// block was opened sends all others to the stripes, and one on a closed
     /// block reopens it.
     #[cold]
-    fn pin_first(
-        &self,
-        mut word: SlotHeader,
-        offset: usize,
-        pinner: &Pinner,
-        stripes: &impl Stripes,
-    ) -> RefByte {
+    fn pin_first(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> RefByte {
+        let mut word = self.load();
         loop {
             if !word.is_live() || !self.covers(offset) {
                 return RefByte::NotLive;
@@ -203,8 +267,8 @@ impl Slot {
             }
             match self.swap(word, word.striped()) {
                 Ok(()) => {
-                    let pinned = self.pin_stripe(offset, pinner, stripes);
-                    return match pinned {
+                    let pinned = self.pin_stripe(offset, pinner.stripe(), pinner, stripes);
+                    return match self.pin_byte(pinned, offset, pinner, stripes) {
                         RefByte::Held => RefByte::FirstHeld,
                         other => other,
                     };
@@ -214,22 +278,29 @@ impl Slot {
         }
     }
 
-    /// Counts a pin in its stripe. The pin holds only if the block is open and
-    /// striped afterwards: then the thread that closes it will read the
+    /// Counts a pin in the thread's stripe. The pin holds only if the block is
+    /// open and striped afterwards: then the thread that closes it will read the
     /// stripes. The block may also have been freed and opened again since its
     /// length was read; now that it is held, the length does not change.
     #[inline(always)]
-    fn pin_stripe(&self, offset: usize, pinner: &Pinner, stripes: &impl Stripes) -> RefByte {
-        let Some(count) = stripes.add(pinner.stripe()) else {
-            // The thread that dropped the last hold meanwhile has seen this pin.
-            return RefByte::TooMany(self.settle_stripe(stripes));
+    fn pin_stripe(
+        &self,
+        offset: usize,
+        stripe: usize,
+        pinner: &Pinner,
+        stripes: &impl Stripes,
+    ) -> TryPin {
+        let Some(count) = stripes.add(stripe) else {
+            return TryPin::Full;
         };
         let word = SlotHeader(load_sequential_u64(&self.word));
-        if word.is_open() && word.is_striped() && self.covers(offset) {
-            pinner.remember(self, count);
-            return RefByte::Held;
+        match word.is_open() && word.is_striped() && self.covers(offset) {
+            true => {
+                pinner.remember(self, count);
+                TryPin::Held
+            }
+            false => TryPin::Changed,
         }
-        RefByte::Withdrawn(self.withdraw(pinner, stripes))
     }
 
     #[cold]
@@ -242,7 +313,6 @@ impl Slot {
     }
 
     /// Removes a pin from the thread's stripe, the word, or another stripe.
-    #[inline(always)]
     fn take_pin(&self, pinner: &Pinner, stripes: &impl Stripes) -> DropPin {
         if stripes.take(pinner.stripe(), pinner.recall(self)) {
             return DropPin::Dropped(self.settle_stripe(stripes));
@@ -276,7 +346,6 @@ impl Slot {
 
     /// Whether the block is still held, after the caller removed a pin from the
     /// stripes.
-    #[inline(always)]
     fn settle_stripe(&self, stripes: &impl Stripes) -> Remaining {
         self.finish(SlotHeader(load_sequential_u64(&self.word)), stripes)
     }
@@ -295,7 +364,6 @@ impl Slot {
     }
 
     /// Frees the block if it is closed and its stripes are empty.
-    #[inline(always)]
     fn finish(&self, mut word: SlotHeader, stripes: &impl Stripes) -> Remaining {
         while word.is_closed() && stripes.read().is_zero() {
             match self.swap(word, word.finished()) {
@@ -311,53 +379,56 @@ impl Slot {
 /// the latest pin.
 #[derive(Debug)]
 pub(in crate::buffer) struct Pinner {
-    stripe: Cell<usize>,
+    /// One more than the stripe; 0 until the thread's first pin.
+    dealt: Cell<usize>,
     latest_slot: Cell<usize>,
-    latest_count: Cell<Count>,
+    latest_count: Cell<u32>,
 }
 
-impl Pinner {
-    /// A thread that gets its stripe with its first pin: stripes are assigned
-    /// in rotation, so that few threads share one.
-    pub(in crate::buffer) const fn undealt() -> Self {
-        Self::new(UNDEALT)
-    }
+zeroed!(Pinner {
+    dealt,
+    latest_slot,
+    latest_count
+});
 
-    /// A thread of the given stripe.
+impl Pinner {
+    /// A thread of the given stripe. Others get theirs with their first pin:
+    /// stripes are assigned in rotation, so that few threads share one.
+    #[cfg(test)]
     pub(in crate::buffer) const fn new(stripe: usize) -> Self {
         Self {
-            stripe: Cell::new(stripe),
+            dealt: Cell::new(1 + stripe),
             latest_slot: Cell::new(0),
-            latest_count: Cell::new(Count::UNKNOWN),
+            latest_count: Cell::new(0),
         }
     }
 
     #[inline]
     fn stripe(&self) -> usize {
-        match self.stripe.get() {
+        match self.dealt.get() {
             UNDEALT => self.deal(),
-            stripe => stripe,
+            dealt => dealt - 1,
         }
     }
 
     #[cold]
     fn deal(&self) -> usize {
         let stripe = thread_index() % STRIPE_COUNT;
-        self.stripe.set(stripe);
+        self.dealt.set(1 + stripe);
         stripe
     }
 
     #[inline]
     fn remember(&self, slot: &Slot, count: Count) {
         self.latest_slot.set((&raw const *slot).addr());
-        self.latest_count.set(count);
+        self.latest_count.set(count.bits());
     }
 
     /// The probable value of the thread's counter for `slot`.
     #[inline]
     fn recall(&self, slot: &Slot) -> Count {
         match self.latest_slot.get() == (&raw const *slot).addr() {
-            true => self.latest_count.get(),
+            true => Count::from_bits(self.latest_count.get()),
             false => Count::UNKNOWN,
         }
     }
@@ -380,6 +451,36 @@ pub(in crate::buffer) enum RefByte {
     /// which may have been the last one. The caller must try again to find out
     /// whether the byte belongs to a live buffer now.
     Withdrawn(Remaining),
+}
+
+/// What came of adding a pin as usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(in crate::buffer) enum TryPin {
+    /// The caller holds the block.
+    Held,
+    /// It is not as usual; nothing changed.
+    Unusual,
+    /// The pin is counted in the thread's stripe, which is full.
+    Full,
+    /// The same in one that is not, and the block was released or reopened
+    /// meanwhile.
+    Changed,
+}
+
+/// What came of removing a pin as usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(in crate::buffer) enum TryDropPin {
+    /// The pin was removed, and others hold the block.
+    Dropped,
+    /// The caller was the last holder, as in [`Remaining::None`].
+    Last(SlotHeader),
+    /// The pin was removed from the thread's stripe, and only stripes may hold
+    /// the block.
+    Closed,
+    /// It is not as usual; nothing changed.
+    Unusual,
 }
 
 /// The result of removing a pin.
@@ -411,7 +512,7 @@ fn too_many_handles() -> ! {
     std::process::abort()
 }
 
-const UNDEALT: usize = usize::MAX;
+const UNDEALT: usize = 0;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -429,16 +530,15 @@ mod tests {
             &self.counts[stripe]
         }
 
-        fn refuse(&self, stripe: usize) -> Option<Count> {
+        fn refuse(&self, stripe: usize) {
             let mine = self.read().pins() - 1;
             assert_eq!(self.slot.drop_handle(self), Remaining::Some);
             let other = Pinner::new(stripe);
             for _ in 0..mine {
-                let dropped = self.slot.drop_pin(0, &other, self);
+                let dropped = self.slot.drop_pin(TryDropPin::Unusual, 0, &other, self);
                 assert_eq!(dropped, DropPin::Dropped(Remaining::Some));
             }
             self.stripe(stripe).fetch_sub(1, Ordering::SeqCst);
-            None
         }
     }
 
@@ -452,7 +552,7 @@ mod tests {
             counts: Default::default(),
         };
         let last = loop {
-            match slot.pin_byte(0, &pinner, &stripes) {
+            match slot.pin_byte(TryPin::Unusual, 0, &pinner, &stripes) {
                 RefByte::Held | RefByte::FirstHeld => {}
                 refused => break refused,
             }

@@ -12,14 +12,12 @@ pub(in crate::buffer) trait Stripes {
     fn stripe(&self, stripe: usize) -> &AtomicU32;
 
     /// Adds a pin to `stripe` and returns the counter; `None` if the counter is
-    /// full.
+    /// full, and the caller must take the pin back by [`Stripes::refuse`].
     #[inline]
     fn add(&self, stripe: usize) -> Option<Count> {
         let before = self.stripe(stripe).fetch_add(ADDED, Ordering::SeqCst);
-        if before & COUNT_MASK >= PIN_COUNT_MAX {
-            return self.refuse(stripe);
-        }
-        Some(Count(before.wrapping_add(ADDED)))
+        let is_full = before & COUNT_MASK >= PIN_COUNT_MAX;
+        (!is_full).then_some(Count(before.wrapping_add(ADDED)))
     }
 
     /// Removes a pin from `stripe`; `false` if it has none. `guess` is the
@@ -55,9 +53,8 @@ pub(in crate::buffer) trait Stripes {
     /// The limit is half of the counter's range: the other half is for threads
     /// that pass the limit at the same time.
     #[cold]
-    fn refuse(&self, stripe: usize) -> Option<Count> {
+    fn refuse(&self, stripe: usize) {
         self.stripe(stripe).fetch_sub(1, Ordering::SeqCst);
-        None
     }
 
     /// The values of all counters, read one after the other.
@@ -92,6 +89,14 @@ pub(in crate::buffer) struct Count(u32);
 impl Count {
     /// Nothing is known.
     pub(super) const UNKNOWN: Self = Self(0);
+
+    pub(super) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    pub(super) const fn bits(self) -> u32 {
+        self.0
+    }
 }
 
 /// The number of stripes; a thread uses the one of its index.

@@ -2,25 +2,29 @@
 
 use std::{cell::Cell, time::Duration};
 
-use crate::clock::Instant;
+use crate::{clock::Instant, sync::zeroed};
 
 /// Counts the steps of a thread's futures since its turn began, or since one of
 /// them yielded, and their time. The clock is read at the second step, and then
 /// at intervals that depend on how long the steps took: a reading costs as much
 /// as a short step.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::pool) struct StepBudget {
     spent: Cell<u32>,
     look_at: Cell<u32>,
-    pace: Cell<LookPace>,
+    /// Steps between two clock readings.
+    stride: Cell<u32>,
+    has_looked: Cell<bool>,
+    last_look: Cell<Instant>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct LookPace {
-    /// Steps between two clock readings.
-    stride: u32,
-    last: Option<Instant>,
-}
+zeroed!(StepBudget {
+    spent,
+    look_at,
+    stride,
+    has_looked,
+    last_look
+});
 
 /// A clock reading, and when the turn began.
 #[derive(Debug, Clone, Copy)]
@@ -30,14 +34,6 @@ pub(in crate::pool) struct Look {
 }
 
 impl StepBudget {
-    pub(in crate::pool) const fn new() -> Self {
-        Self {
-            spent: Cell::new(0),
-            look_at: Cell::new(1),
-            pace: Cell::new(LookPace::NEW),
-        }
-    }
-
     /// Resets the budget for a new turn. Every turn does this but few use a
     /// step, so the first step resets the rest.
     #[inline(always)]
@@ -53,7 +49,8 @@ impl StepBudget {
         self.spent.set(spent);
         if spent == 1 {
             self.look_at.set(1);
-            self.pace.set(LookPace::NEW);
+            self.stride.set(1);
+            self.has_looked.set(false);
         }
         let is_over =
             spent >= STEPS_MAX || (spent > self.look_at.get() && self.has_passed(spent, look()));
@@ -69,24 +66,17 @@ impl StepBudget {
             self.look_at.set(STEPS_MAX);
             return false;
         };
-        let LookPace { stride, last } = self.pace.get();
-        let is_quick = last.is_some_and(|last| now - last < LENGTH / 32);
+        let is_quick = self.has_looked.get() && now - self.last_look.get() < LENGTH / 32;
         let stride = match is_quick {
-            true => (2 * stride).min(STRIDE_MAX),
-            false => (stride / 2).max(1),
+            true => (2 * self.stride.get()).min(STRIDE_MAX),
+            false => (self.stride.get() / 2).max(1),
         };
         self.look_at.set(spent + stride - 1);
-        let last = Some(now);
-        self.pace.set(LookPace { stride, last });
+        self.stride.set(stride);
+        self.has_looked.set(true);
+        self.last_look.set(now);
         now - since > LENGTH
     }
-}
-
-impl LookPace {
-    const NEW: Self = Self {
-        stride: 1,
-        last: None,
-    };
 }
 
 /// The maximum number of steps in a row.
@@ -102,7 +92,7 @@ mod tests {
     /// The number of steps until the budget is used up if each step takes this
     /// long, and the number of clock readings.
     fn steps(step: Duration) -> (u32, u32) {
-        let (budget, mut now, mut looks) = (StepBudget::new(), Instant::ZERO, 0);
+        let (budget, mut now, mut looks) = (StepBudget::default(), Instant::ZERO, 0);
         for number in 1.. {
             now = now + step;
             let look = || {
@@ -130,14 +120,14 @@ mod tests {
 
     #[test]
     fn without_a_clock_the_steps_count() {
-        let budget = StepBudget::new();
+        let budget = StepBudget::default();
         let over = (1..=256).filter(|_| budget.spend(|| None)).count();
         assert_eq!(over, 2);
     }
 
     #[test]
     fn a_new_turn_has_the_whole_budget() {
-        let budget = StepBudget::new();
+        let budget = StepBudget::default();
         assert!(!(0..100).any(|_| budget.spend(|| None)));
         budget.renew();
         assert!(!(1..STEPS_MAX).any(|_| budget.spend(|| None)));
@@ -146,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_new_turn_reads_the_clock_as_early_as_the_first_one() {
-        let (budget, looks) = (StepBudget::new(), Cell::new(0));
+        let (budget, looks) = (StepBudget::default(), Cell::new(0));
         let now = Instant::ZERO;
         let look = || {
             looks.set(looks.get() + 1);

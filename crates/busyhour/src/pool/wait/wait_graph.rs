@@ -32,7 +32,7 @@ use crate::{
         entity::{Entity, EntityRef},
         shared::Shared,
     },
-    sync::{Mutex, lazy_static, lock, runtime::thread_local, thread_token},
+    sync::{Mutex, lazy_static, lock, thread_token, zeroed_thread_local},
 };
 
 lazy_static! {
@@ -40,7 +40,9 @@ lazy_static! {
     static ref WAIT_GRAPH: Mutex<WaitGraph> = Mutex::new(WaitGraph::default());
 }
 
-thread_local!(static TURNS: Cell<u32> = const { Cell::new(0) });
+zeroed_thread_local! {
+    static TURNS: Cell<u32>;
+}
 
 /// The number of serializers' tasks that are shutting a pool down.
 static CLOSERS: AtomicUsize = AtomicUsize::new(0);
