@@ -370,7 +370,8 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     part("Responder", "sip::responder", &["MessageTap"]),
     part("Peers", "peer::peers", &["ServerClock", "Responder"]),
     part("LoadControl", "load::load_control", &[]),
-    part("AccountPolicy", "access::account_policy", &[]),
+    part("Tenants", "tenant::tenants", &[]),
+    part("AccountPolicy", "access::account_policy", &["Tenants"]),
     part("RegistrationLog", "stats::registration_log", &[]),
     part(
         "Mailboxes",
@@ -418,6 +419,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         &[
             "ServerClock",
             "Responder",
+            "Tenants",
             "AccountPolicy",
             "RegistrationLog",
             "Mailboxes",

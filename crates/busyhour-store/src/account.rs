@@ -18,6 +18,11 @@ pub struct Account {
     pub mailbox: Option<String>,
     /// Extensions that show the state of its devices.
     pub hints: Vec<String>,
+    /// Other names of its address of record: `user`, or `user@domain`.
+    pub aliases: Vec<String>,
+    /// Who may watch it: `user`, `user@domain`, `@domain` or `*`; `None` is who its domain
+    /// says.
+    pub watchers: Option<Vec<String>>,
 }
 
 /// An account as a person or a program writes it: the body of a request, a
@@ -48,6 +53,10 @@ pub struct AccountEntry {
     pub sha256: Option<String>,
     /// SHA-512-256 of the same.
     pub sha512_256: Option<String>,
+    /// MD5 of `user@domain:realm:password`, for devices that log in with their address.
+    pub md5_address: Option<String>,
+    /// SHA-256 of the same.
+    pub sha256_address: Option<String>,
     /// Whether it registers by IAX2 too, which needs the password itself.
     pub iax2: bool,
     /// See [`Account::contacts_max`].
@@ -56,6 +65,10 @@ pub struct AccountEntry {
     pub mailbox: Option<String>,
     /// See [`Account::hints`].
     pub hints: Vec<String>,
+    /// See [`Account::aliases`].
+    pub aliases: Vec<String>,
+    /// See [`Account::watchers`].
+    pub watchers: Option<Vec<String>>,
 }
 
 /// The account as it is shown to people who may read accounts; without the secret.
@@ -75,6 +88,12 @@ pub struct AccountView {
     pub mailbox: Option<String>,
     /// See [`Account::hints`].
     pub hints: Vec<String>,
+    /// See [`Account::aliases`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// See [`Account::watchers`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchers: Option<Vec<String>>,
 }
 
 impl AccountEntry {
@@ -84,7 +103,17 @@ impl AccountEntry {
     ///
     /// Every mistake: the field and what it may be.
     pub fn check(self, realm: &str) -> Result<Account, String> {
-        let secret = self.secret(realm);
+        self.check_in(realm, None)
+    }
+
+    /// The account of `realm` that this asks for. A password is hashed for user names with
+    /// `domain` as well, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake: the field and what it may be.
+    pub fn check_in(self, realm: &str, domain: Option<&str>) -> Result<Account, String> {
+        let secret = self.secret(realm, domain);
         let mistakes = self.mistakes(secret.as_ref().err());
         match secret {
             Ok(secret) if mistakes.is_empty() => Ok(Account {
@@ -94,6 +123,8 @@ impl AccountEntry {
                 contacts_max: self.max_contacts,
                 mailbox: self.mailbox,
                 hints: self.hints,
+                aliases: self.aliases,
+                watchers: self.watchers,
             }),
             _ => Err(mistakes.join("; ")),
         }
@@ -129,44 +160,85 @@ impl AccountEntry {
         let hint = self.hints.iter().find(|hint| !is_extension(hint));
         let hint =
             hint.map(|hint| format!("hints: `{hint}` is not an extension; give {EXTENSION_RULE}"));
-        contacts.into_iter().chain(mailbox).chain(hints).chain(hint)
+        let contacts = contacts.into_iter().chain(mailbox);
+        contacts.chain(hints).chain(hint).chain(self.check_names())
     }
 
-    fn secret(&self, realm: &str) -> Result<Secret, String> {
+    /// What is wrong with its aliases and watchers.
+    fn check_names(&self) -> impl Iterator<Item = String> {
+        let watchers = self.watchers.as_deref().unwrap_or_default();
+        let aliases_count = within("aliases", self.aliases.len() as u64, 0, ALIASES_MAX).err();
+        let watchers_count = within("watchers", watchers.len() as u64, 0, WATCHERS_MAX).err();
+        let alias = self.aliases.iter().find(|alias| !is_address(alias));
+        let alias = alias.map(|alias| format!("aliases: `{alias}`: give {ADDRESS_RULE}"));
+        let watcher = watchers.iter().find(|watcher| !is_watcher(watcher));
+        let watcher = watcher.map(|watcher| format!("watchers: `{watcher}`: give {WATCHER_RULE}"));
+        let counts = aliases_count.into_iter().chain(watchers_count);
+        counts.chain(alias).chain(watcher)
+    }
+
+    fn secret(&self, realm: &str, domain: Option<&str>) -> Result<Secret, String> {
         let hashes = self.hashes()?;
-        match (&self.password, hashes.is_empty()) {
+        let of_address = self.address_hashes()?;
+        let is_hashed = !hashes.is_empty() || !of_address.is_empty();
+        match (&self.password, !is_hashed) {
             (Some(password), true) if (1..=PASSWORD_LEN_MAX).contains(&password.len()) => {
                 Ok(match self.iax2 {
                     true => Secret::plaintext(password.as_str()),
-                    false => Secret::hashes_of(&self.user, realm, password),
+                    false => hashes_of(&self.user, realm, domain, password),
                 })
             }
             (Some(_), true) => Err(format!("password: give 1 to {PASSWORD_LEN_MAX} characters")),
             (None, false) if self.iax2 => {
                 Err("iax2: IAX2 needs the password itself; hashes are not enough".into())
             }
-            (None, false) => Ok(Secret::hashed(hashes)),
+            (None, false) => Ok(Secret::hashed(hashes).with_address(of_address)),
             (None, true) => Err(NO_SECRET.into()),
             (Some(_), false) => Err(NOT_BOTH.into()),
         }
     }
 
     fn hashes(&self) -> Result<Vec<(Algorithm, HexDigest)>, String> {
-        let given = [
+        digests([
             (Algorithm::Md5, "md5", &self.md5),
             (Algorithm::Sha256, "sha256", &self.sha256),
             (Algorithm::Sha512_256, "sha512_256", &self.sha512_256),
-        ];
-        let given = given
-            .into_iter()
-            .filter_map(|(algorithm, field, value)| Some((algorithm, field, value.as_ref()?)));
-        given
-            .map(|(algorithm, field, value)| {
-                let digest = HexDigest::from_hex(algorithm, value);
-                let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
-                Ok((algorithm, digest.ok_or_else(refusal)?))
-            })
-            .collect()
+        ])
+    }
+
+    fn address_hashes(&self) -> Result<Vec<(Algorithm, HexDigest)>, String> {
+        digests([
+            (Algorithm::Md5, "md5_address", &self.md5_address),
+            (Algorithm::Sha256, "sha256_address", &self.sha256_address),
+        ])
+    }
+}
+
+/// The hashes that are given, each in its field.
+fn digests<const N: usize>(
+    fields: [(Algorithm, &str, &Option<String>); N],
+) -> Result<Vec<(Algorithm, HexDigest)>, String> {
+    let given = fields
+        .into_iter()
+        .filter_map(|(algorithm, field, value)| Some((algorithm, field, value.as_ref()?)));
+    given
+        .map(|(algorithm, field, value)| {
+            let digest = HexDigest::from_hex(algorithm, value);
+            let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
+            Ok((algorithm, digest.ok_or_else(refusal)?))
+        })
+        .collect()
+}
+
+fn hashes_of(user: &str, realm: &str, domain: Option<&str>, password: &str) -> Secret {
+    let secret = Secret::hashes_of(user, realm, password);
+    match domain {
+        Some(domain) => {
+            let address = format!("{user}@{domain}");
+            let of_address = Secret::hashes_of(&address, realm, password);
+            secret.with_address(of_address.hashes().iter().copied())
+        }
+        None => secret,
     }
 }
 
@@ -185,6 +257,8 @@ impl Account {
             max_contacts: self.contacts_max,
             mailbox: self.mailbox.clone(),
             hints: self.hints.clone(),
+            aliases: self.aliases.clone(),
+            watchers: self.watchers.clone(),
         }
     }
 }
@@ -204,11 +278,14 @@ pub fn check_username(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Hashes as one word of a row: `MD5=… SHA-256=…`.
+/// Hashes as one word of a row: `MD5=… SHA-256=…`, and `MD5@=…` for those of addresses, which
+/// older versions ignore.
 pub(super) fn hashes_text(secret: &Secret) -> String {
     let hashes = secret.hashes().iter();
-    let words: Vec<String> = hashes.map(|(name, hex)| format!("{name}={hex}")).collect();
-    words.join(" ")
+    let of_address = secret.address_hashes().iter();
+    let words = hashes.map(|(name, hex)| format!("{name}={hex}"));
+    let words = words.chain(of_address.map(|(name, hex)| format!("{name}@={hex}")));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The secret of a row. Hashes of an unknown algorithm or of a wrong length are
@@ -217,11 +294,17 @@ pub(super) fn secret_of_row(password: Option<String>, hashes: &str) -> Secret {
     if let Some(password) = password {
         return Secret::plaintext(password);
     }
-    Secret::hashed(hashes.split(' ').filter_map(|word| {
-        let (name, hex) = word.split_once('=')?;
+    let digest = |name: &str, hex: &str| {
         let algorithm = Algorithm::from_name(name)?;
         Some((algorithm, HexDigest::from_hex(algorithm, hex)?))
-    }))
+    };
+    let words = || hashes.split(' ').filter_map(|word| word.split_once('='));
+    let secret = Secret::hashed(words().filter_map(|(name, hex)| digest(name, hex)));
+    match hashes.contains('@') {
+        true => secret
+            .with_address(words().filter_map(|(name, hex)| digest(name.strip_suffix('@')?, hex))),
+        false => secret,
+    }
 }
 
 /// Hints as one word of a row.
@@ -239,6 +322,29 @@ pub(super) fn hints_of_row(text: &str) -> Vec<String> {
 pub fn is_mailbox_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c) || "@#".contains(c);
     (1..=128).contains(&name.len()) && name.chars().all(plain)
+}
+
+/// Whether this names an address: a user of the account's own domain, or `user@domain`.
+pub fn is_address(text: &str) -> bool {
+    let (user, domain) = match text.split_once('@') {
+        Some((user, domain)) => (user, Some(domain)),
+        None => (text, None),
+    };
+    check_username(user).is_ok() && domain.is_none_or(is_domain)
+}
+
+/// Whether a domain may be called so: a host name or an IP address, in lower case.
+pub fn is_domain(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.:[]".contains(c);
+    (1..=253).contains(&text.len()) && text.chars().all(plain)
+}
+
+/// Whether a list of watchers may name this.
+pub fn is_watcher(text: &str) -> bool {
+    match text.strip_prefix('@') {
+        Some(domain) => is_domain(domain),
+        None => text == "*" || is_address(text),
+    }
 }
 
 /// Whether an extension may be called so.
@@ -261,7 +367,13 @@ pub const MAILBOX_RULE: &str = "1 to 128 letters, digits or any of -_.!~*'()&=+$
 pub const EXTENSION_RULE: &str = "1 to 64 letters, digits or any of -_.+*";
 const NOT_BOTH: &str = "give either password or hashes (md5, sha256, sha512_256), not both";
 const NO_SECRET: &str = "give a password, or hashes (md5, sha256, sha512_256)";
+/// The rule of [`is_address`], for messages.
+pub const ADDRESS_RULE: &str = "a user name, or user@domain with the domain in lower case";
+/// The rule of [`is_watcher`], for messages.
+pub const WATCHER_RULE: &str = "user, user@domain, @domain or *";
 const HINTS_MAX: u64 = 64;
+const ALIASES_MAX: u64 = 64;
+const WATCHERS_MAX: u64 = 256;
 const PASSWORD_LEN_MAX: usize = 256;
 
 #[cfg(test)]
@@ -302,6 +414,9 @@ mod tests {
         assert_eq!(hints_of_row(&hints_text(&hints)), hints);
         assert!(hints_of_row("").is_empty());
         assert!(secret_of_row(None, "MD5=12 FUTURE=00").hashes().is_empty());
+        let both = hashes_of("alice", "r", Some("a.example"), "wonder");
+        assert_eq!(secret_of_row(None, &hashes_text(&both)), both);
+        assert_eq!(both.address_hashes().len(), 3);
     }
 
     #[test]

@@ -32,8 +32,8 @@ use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
 pub use account::{
-    Account, AccountEntry, AccountView, EXTENSION_RULE, MAILBOX_RULE, check_username, is_extension,
-    is_mailbox_name,
+    ADDRESS_RULE, Account, AccountEntry, AccountView, EXTENSION_RULE, MAILBOX_RULE, WATCHER_RULE,
+    check_username, is_address, is_domain, is_extension, is_mailbox_name, is_watcher,
 };
 pub use account_admin::{AccountAdmin, WhenMissing, open_accounts, open_postgres_accounts};
 pub use account_range::{AccountKey, AccountRange};
@@ -121,10 +121,11 @@ pub trait Store: Send + Sync {
     /// thread and must be quick.
     fn watch_accounts(&self, revision: u64, listener: AccountListener);
 
-    /// From now on calls `listener` with all tokens within about a second after they
-    /// change, whichever program changes them. Stores that no tool can change do not
-    /// call it.
-    fn watch_tokens(&self, listener: TokenListener) {
+    /// From now on calls `listener` with all settings of `kind` within about a second after
+    /// they change, whichever program changes them; for tokens and domains, of which there
+    /// are few. Stores that no tool can change do not call it.
+    fn watch_settings(&self, kind: SettingKind, listener: SettingListener) {
+        let _ = kind;
         drop(listener);
     }
 
@@ -163,11 +164,11 @@ pub type Completion = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
 /// Told why a store has ended.
 pub type EndListener = Box<dyn FnOnce(CommitError) + Send>;
 
-/// Told of all tokens.
-pub type TokenListener = Box<dyn Fn(&TokenRows) + Send + Sync>;
+/// Told of all settings of a kind.
+pub type SettingListener = Box<dyn Fn(&SettingRows) + Send + Sync>;
 
-/// Tokens as they are stored, by their names.
-pub type TokenRows = BTreeMap<String, String>;
+/// The settings of a kind as they are stored, by their names.
+pub type SettingRows = BTreeMap<String, String>;
 
 /// Told of each change of accounts.
 pub type AccountListener = Box<dyn Fn(AccountNews) + Send + Sync>;

@@ -19,18 +19,21 @@ pub enum SettingKind {
     List,
     /// A token for the HTTP interface, by its name.
     Token,
+    /// A domain with accounts of its own, by its name.
+    Domain,
     /// State that the server needs from its earlier runs, under names of its own.
     Server,
 }
 
 impl SettingKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Mailbox,
         Self::Hint,
         Self::Webhook,
         Self::List,
         Self::Token,
+        Self::Domain,
         Self::Server,
     ];
 
@@ -42,6 +45,7 @@ impl SettingKind {
             Self::Webhook => "webhook",
             Self::List => "list",
             Self::Token => "token",
+            Self::Domain => "domain",
             Self::Server => "server",
         }
     }

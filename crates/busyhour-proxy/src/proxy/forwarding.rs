@@ -390,8 +390,9 @@ impl<E: Edge> Shared<E> {
         let edit = with_routes(edit, &message, uri, route, rest);
         let edit = with_session(edit, &message, self.policy.session_s);
         let realm = take(&mut self.policy.realm);
+        let of_tenant = self.policy.realm_in(&message);
         let edit = RequestEdit {
-            realm: realm.as_deref(),
+            realm: of_tenant.as_deref().or(realm.as_deref()),
             ..edit
         };
         let written = self.write(|out| message.forward_request(&edit, out));

@@ -1,10 +1,12 @@
 //! What the operator allows.
 
 use crate::transaction::TransactionTimers;
+use busyhour_registrar::Domains;
+use busyhour_sip::{HeaderName, Message};
 use std::time::Duration;
 
 /// The bounds and times of one table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     /// T1, T2 and T4.
     pub timers: TransactionTimers,
@@ -24,6 +26,8 @@ pub struct Policy {
     pub session_s: u32,
     /// Credentials of this realm are not forwarded.
     pub realm: Option<Box<str>>,
+    /// Nor are those of the realms of these domains.
+    pub domains: Domains,
 }
 
 impl Default for Policy {
@@ -37,11 +41,23 @@ impl Default for Policy {
             retry_after_s: 5,
             session_s: 0,
             realm: None,
+            domains: Domains::default(),
         }
     }
 }
 
 impl Policy {
+    /// The realm of ours for which the request has credentials.
+    pub(super) fn realm_in(&self, message: &Message<'_>) -> Option<Box<str>> {
+        if !self.domains.have_tenants() {
+            return None;
+        }
+        let credentials = message.credentials(HeaderName::ProxyAuthorization);
+        let mut realms = credentials.filter_map(|one| Some(one.ok()?.realm));
+        let found = realms.find(|realm| self.domains.tenant_of_realm(realm).is_some());
+        found.map(Box::from)
+    }
+
     /// How many transactions there may be when another one begins.
     pub(super) fn room(&self, is_in_dialog: bool) -> usize {
         match is_in_dialog {

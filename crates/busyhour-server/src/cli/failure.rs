@@ -25,6 +25,11 @@ impl Failure {
         }
     }
 
+    /// What is said.
+    pub(super) fn into_message(self) -> String {
+        self.message
+    }
+
     /// The same failure with one more line.
     pub(super) fn and(mut self, line: impl Display) -> Self {
         self.message = format!("{}\n{line}", self.message);

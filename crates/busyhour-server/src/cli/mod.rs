@@ -12,6 +12,7 @@ mod check_config;
 mod completions;
 mod device;
 mod digest;
+mod domain;
 mod failure;
 mod reference;
 mod store;
@@ -23,6 +24,7 @@ pub use check_config::CheckConfig;
 pub use completions::Completions;
 pub use device::DeviceCommand;
 pub use digest::Digest;
+pub use domain::DomainCommand;
 pub use failure::Failure;
 pub use reference::Reference;
 pub use serve::Serve;
@@ -167,6 +169,7 @@ enum Command {
     Serve(Serve),
     CheckConfig(CheckConfig),
     Device(DeviceCommand),
+    Domain(DomainCommand),
     Show(Show),
     Trace(TraceCommand),
     Token(MakeToken),
@@ -184,6 +187,7 @@ impl Command {
             Self::Serve(command) => command.run(),
             Self::CheckConfig(command) => command.run(),
             Self::Device(command) => command.run(),
+            Self::Domain(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Token(command) => command.run(),
@@ -230,6 +234,7 @@ Examples:
   busyhour serve --config busyhour.toml   the same, configured by a file
   busyhour check-config busyhour.toml     report every mistake in the file, with line and column
   busyhour device add alice               let alice register; asks for her password
+  busyhour domain add a.example           a domain with accounts of its own
   busyhour show queues                    what waits in the server that runs
   busyhour trace alice                    the SIP messages of alice's devices, live
   busyhour token add grafana              let a program use the HTTP interface

@@ -86,6 +86,10 @@ struct Form {
     #[arg(long, value_enum, default_value = "read")]
     scope: ScopeName,
 
+    /// The only domain that it sees and changes, one with accounts of its own
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -118,7 +122,7 @@ impl MakeToken {
 }
 
 fn print(name: String, form: &Form) -> Result<(), Failure> {
-    let (token, text) = make(name, form.scope.scope())?;
+    let (token, text) = make(name, form)?;
     let (name, sha256) = (&token.name, hex(&token.sha256));
     let scope = word(token.scope);
     if form.json {
@@ -127,14 +131,17 @@ fn print(name: String, form: &Form) -> Result<(), Failure> {
         }));
     }
     let name = toml::Value::from(name.as_str());
-    let entry = format!("[[token]]\nname = {name}\nscope = \"{scope}\"\nsha256 = \"{sha256}\"");
+    let domain = token.domain.as_ref();
+    let domain = domain.map_or(String::new(), |domain| format!("\ndomain = \"{domain}\""));
+    let entry =
+        format!("[[token]]\nname = {name}\nscope = \"{scope}\"\nsha256 = \"{sha256}\"{domain}");
     let words = "The token is shown only once and is not stored. Add this to the configuration:";
     say(format_args!("{text}\n\n{words}\n\n{entry}"))
 }
 
 impl AddToken {
     fn run(self) -> Result<(), Failure> {
-        let (token, text) = make(self.name, self.form.scope.scope())?;
+        let (token, text) = make(self.name, &self.form)?;
         let mut target = self.place.open_or_create(&self.creation)?;
         let (name, store) = (&token.name, target.store.clone());
         if !self.replace && tokens(&mut target)?.contains_key(name) {
@@ -171,7 +178,13 @@ impl ListTokens {
             return say(serde_json::json!({"store": store, "tokens": tokens}));
         }
         for token in tokens.values() {
-            say(format_args!("{}  {}", word(token.scope), token.name))?;
+            let domain = token.domain.as_ref();
+            let domain = domain.map_or(String::new(), |domain| format!("  ({domain} alone)"));
+            say(format_args!(
+                "{}  {}{domain}",
+                word(token.scope),
+                token.name
+            ))?;
         }
         let count = tokens.len();
         say(format_args!("{count} tokens in database {store}"))
@@ -206,7 +219,7 @@ impl ScopeName {
 }
 
 /// Makes a token, and the text that its bearer must send.
-fn make(name: String, scope: Scope) -> Result<(Token, String), Failure> {
+fn make(name: String, form: &Form) -> Result<(Token, String), Failure> {
     if name.is_empty() || name.len() > NAME_LEN_MAX {
         let message = format!("name: give 1 to {NAME_LEN_MAX} characters");
         return Err(Failure::usage(message));
@@ -214,7 +227,8 @@ fn make(name: String, scope: Scope) -> Result<(Token, String), Failure> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Failure::running)?;
     let text = format!("bh_{}", hex(&random));
-    Ok((Token::new(name, scope, &text), text))
+    let token = Token::new(name, form.scope.scope(), &text);
+    Ok((token.in_domain(form.domain.clone()), text))
 }
 
 /// The tokens that this version can read, by name.

@@ -1,7 +1,7 @@
 use super::{
     KEYS, Loaded, Problem, SettingKey, SettingOrigin,
     tables::{
-        accounts,
+        accounts, domains,
         entry::{Reported, TableEntry},
         hints, lists, peers, tokens, webhooks,
     },
@@ -51,6 +51,7 @@ impl Reader<'_> {
                 "account" => self.accounts(value),
                 "account_range" => self.account_ranges(value),
                 "token" => self.tokens(value),
+                "domain" => self.domains(value),
                 "hint" => self.hints(value),
                 "list" => self.lists(value),
                 "peer" => self.peers(value),
@@ -156,6 +157,14 @@ impl Reader<'_> {
         }
     }
 
+    fn domains(&mut self, value: &Spanned<DeValue<'_>>) {
+        let mut hosts = HashSet::new();
+        let read = |entry: &mut TableEntry<'_>| domains::read(entry, &mut hosts);
+        for (_, domain) in self.entries("domain", domains::FIELDS, value, read) {
+            self.loaded.config.tenants.push(domain);
+        }
+    }
+
     /// Reads the elements of an array of tables with `read`; each mistake in them is a
     /// problem.
     fn entries<T>(
@@ -242,6 +251,7 @@ fn sections() -> Vec<&'static str> {
         "peer",
         "token",
         "webhook",
+        "domain",
     ]);
     sections
 }

@@ -45,7 +45,7 @@ pub use tables::http_client::HttpClientSettings;
 use crate::net::Origins;
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, ListConfig,
-    PeerConfig, ServerConfig, WebhookConfig,
+    PeerConfig, ServerConfig, TenantConfig, WebhookConfig,
 };
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
@@ -100,6 +100,8 @@ pub struct Config {
     pub hints: Vec<HintConfig>,
     /// Lists of resources: each `[[list]]`.
     pub lists: Vec<ListConfig>,
+    /// Domains with settings of their own: each `[[domain]]`.
+    pub tenants: Vec<TenantConfig>,
 }
 
 /// The `[hep]` section.
@@ -483,6 +485,7 @@ impl Config {
             hints: self.hints.clone(),
             webhooks: self.webhooks.clone(),
             lists: self.lists.clone(),
+            tenants: self.tenants.clone(),
             ..ServerConfig::default()
         }
     }

@@ -19,6 +19,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     lists(&mut out, loaded);
     peers(&mut out, loaded);
     webhooks(&mut out, loaded);
+    domains(&mut out, loaded);
     out
 }
 
@@ -85,6 +86,9 @@ fn tokens(out: &mut String, loaded: &Loaded) {
             out,
             "\n[[token]]\nname = {name}\nscope = \"{scope}\"\nsha256 = \"{hash}\"\n"
         );
+        if let Some(domain) = &token.domain {
+            let _ = writeln!(out, "domain = {}", quote(domain));
+        }
     }
 }
 
@@ -189,6 +193,15 @@ fn webhooks(out: &mut String, loaded: &Loaded) {
                 let _ = writeln!(out, "# {field} = (not shown)");
             }
         }
+    }
+}
+
+/// Each field as TOML has it; without domains there is nothing to say.
+fn domains(out: &mut String, loaded: &Loaded) {
+    for domain in &loaded.config.tenants {
+        // A table of texts, numbers and lists always is TOML.
+        let table = toml::to_string(domain).unwrap_or_default();
+        let _ = write!(out, "\n[[domain]]\n{table}");
     }
 }
 

@@ -41,19 +41,23 @@ use super::{
     },
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
+    tenant::tenants::Tenants,
     watcher::{list_feeds::ListFeeds, watcher_context::WatcherContext, watchers::Watchers},
     webhook::webhooks::Webhooks,
 };
 use busyhour::{bus::Name, runtime::Runtime};
 use busyhour_proxy::{Policy, dialogs::DialogPolicy};
+use busyhour_registrar::Domains;
 use busyhour_sip::auth::Authenticator;
-use busyhour_store::{Account, Store, TokenRows};
+use busyhour_store::{Account, SettingRows, Store};
 use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
 /// What the store kept that the parts begin with.
 pub(super) struct Kept {
     pub(super) accounts: Vec<Account>,
-    pub(super) tokens: TokenRows,
+    pub(super) tokens: SettingRows,
+    /// Domains with settings of their own.
+    pub(super) domains: SettingRows,
     pub(super) steady: Steady,
     /// No row has this id or a higher one.
     pub(super) first_id: u64,
@@ -92,10 +96,17 @@ pub(super) fn assemble(
     let persistence = Persistence::new(store, clock.clone(), kept.first_id, kept.run, waiting);
     let persistence = Arc::new(persistence);
     let responder = Arc::new(responder(&runtime, &config, &bounds, &secrets, network));
-    let accounts = Arc::new(accounts(&config, kept.accounts));
-    let log = Arc::new(registration_log(&runtime, &bounds, &secrets));
-    let load = Arc::new(LoadControl::new(&runtime));
     let authenticator = authenticator(&runtime, &config)?;
+    let tenants = Arc::new(tenants(
+        &config,
+        &kept.domains,
+        &holders,
+        authenticator.clone(),
+    ));
+    let domains = tenants.domains().clone();
+    let accounts = Arc::new(accounts(&config, kept.accounts, &tenants));
+    let log = Arc::new(registration_log(&runtime, &bounds, &secrets, &domains));
+    let load = Arc::new(LoadControl::new(&runtime));
     let iax2 = Arc::new(Iax2Calls::new(
         &runtime,
         responder.clone(),
@@ -121,7 +132,7 @@ pub(super) fn assemble(
         clock.clone(),
     );
     let devices = Arc::new(DeviceContext {
-        table: devices(&runtime, &bounds, &secrets),
+        table: devices(&runtime, &bounds, &secrets, &domains),
         flows: Flows::new(&config, secrets.table_seeds[0]),
         topics,
         compositor,
@@ -146,7 +157,7 @@ pub(super) fn assemble(
     ));
     let edge = ServerEdge::new(
         config.advertised.clone(),
-        config.domains(),
+        domains.clone(),
         kept.route_key,
         peers.clone(),
     );
@@ -159,7 +170,7 @@ pub(super) fn assemble(
     let calls = Arc::new(Calls::new(
         &runtime,
         (edge, secrets.table_seeds[0]),
-        call_bounds(&config, &bounds),
+        call_bounds(&config, &bounds, &domains),
         responder.clone(),
         (devices.clone(), peers.clone()),
         (changes.clone(), clock.clone(), call_log.clone()),
@@ -171,14 +182,14 @@ pub(super) fn assemble(
         bounds.part_of_memory(NOTIFIES_PART),
         config.limits.dialog_bytes_max,
         secrets.clone(),
-        responder.clone(),
+        (domains.clone(), responder.clone()),
     ));
     let lamps = bounds.phones(config.limits.list_lamps_max);
     let list_feeds = Arc::new(ListFeeds::new(&runtime, lamps, secrets.table_seeds[0]));
     let lists = Lists::new(&config, persistence.clone(), watchers.clone());
     let hints = Arc::new(Hints::new(
         &runtime,
-        &config,
+        (&config, domains.clone()),
         persistence.clone(),
         devices.clone(),
         (watchers.clone(), list_feeds.clone()),
@@ -212,7 +223,7 @@ pub(super) fn assemble(
     );
     let admission = Admission::new(
         authenticator,
-        config.domains(),
+        domains.clone(),
         (bounds.logins(&secrets), bounds.nonces()),
         (secrets, holders.clone()),
         clock.clone(),
@@ -220,7 +231,8 @@ pub(super) fn assemble(
         (responder.clone(), log.clone()),
     );
     Ok(Core {
-        domains: config.domains(),
+        domains,
+        tenants,
         started_at: clock.now(),
         is_closing: AtomicBool::new(false),
         is_revocation_due: AtomicBool::new(false),
@@ -335,7 +347,7 @@ fn tell_states(
     changes.tell_states_with(Box::new(next));
 }
 
-fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
+fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>, domains: &Domains) -> CallBounds {
     let limits = &config.limits;
     let realm = config.authentication.realm();
     // A hash spreads the calls of one holder over the shards, and not quite evenly.
@@ -349,6 +361,7 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
             transactions_max: CALL_TRANSACTIONS * limits.calls_max,
             bytes_max: 2 * bounds.buffer_bytes / CALLS_PART / CALL_SHARDS as u64,
             realm: (!realm.is_empty()).then(|| realm.into()),
+            domains: domains.clone(),
             session_s: config.calls.session_s,
             ..Policy::default()
         },
@@ -374,13 +387,39 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>) -> CallBounds {
     }
 }
 
-fn accounts(config: &ServerConfig, rows: Vec<Account>) -> AccountPolicy {
-    let realm = config.authentication.realm();
-    let directory = AccountDirectory::new(realm, rows, config.accounts.clone());
-    AccountPolicy::new(directory, config.registration.clone(), is_open(config))
+/// The domains with settings of their own, those of the store among them.
+fn tenants(
+    config: &ServerConfig,
+    rows: &SettingRows,
+    holders: &Holders,
+    authenticator: Option<Authenticator>,
+) -> Tenants {
+    let domains = Domains::new(config.domains.iter().cloned()).at(config.home);
+    let tenants = Tenants::new(
+        domains,
+        holders.clone(),
+        authenticator,
+        config.tenants.clone(),
+        config.limits.domains_max,
+    );
+    tenants.replace_stored(rows);
+    tenants
 }
 
-fn registration_log(runtime: &Runtime, bounds: &Bounds<'_>, secrets: &Secrets) -> RegistrationLog {
+fn accounts(config: &ServerConfig, rows: Vec<Account>, tenants: &Arc<Tenants>) -> AccountPolicy {
+    let realm = config.authentication.realm();
+    let domains = tenants.domains().clone();
+    let directory = AccountDirectory::new(realm, domains, rows, config.accounts.clone());
+    let registration = config.registration.clone();
+    AccountPolicy::new(directory, tenants.clone(), registration, is_open(config))
+}
+
+fn registration_log(
+    runtime: &Runtime,
+    bounds: &Bounds<'_>,
+    secrets: &Secrets,
+    domains: &Domains,
+) -> RegistrationLog {
     let holders = Holders::new(secrets.table_seeds[0]);
     let count = |bound| bounds.count(bound);
     let table = || Failures::new(secrets.table_seeds[0], count(failures::CAPACITY));
@@ -389,7 +428,7 @@ fn registration_log(runtime: &Runtime, bounds: &Bounds<'_>, secrets: &Secrets) -
         holders.clone(),
         [table(), table(), table()],
     );
-    RegistrationLog::new(runtime.clone(), holders, failures, count)
+    RegistrationLog::new(runtime.clone(), (holders, domains.clone()), failures, count)
 }
 
 /// The key is new at each start: credentials that were overheard before it are
@@ -405,13 +444,18 @@ fn authenticator(
     Ok(Some(Authenticator::new(realm, key, algorithms)?))
 }
 
-fn devices(runtime: &Runtime, bounds: &Bounds<'_>, secrets: &Secrets) -> Devices {
+fn devices(
+    runtime: &Runtime,
+    bounds: &Bounds<'_>,
+    secrets: &Secrets,
+    domains: &Domains,
+) -> Devices {
     let seed = secrets.table_seeds[0];
     Devices::new(
         runtime,
         seed,
         bounds.phones(bounds.limits.devices_max),
-        Holders::new(seed),
+        (Holders::new(seed), domains.clone()),
         bounds.limits.device_queue_max,
     )
 }
@@ -446,6 +490,7 @@ impl Bounds<'_> {
         let parts = shares::Parts {
             by_source: self.limits.source_percent,
             by_account: self.limits.account_percent,
+            by_domain: self.limits.domain_percent,
             least,
         };
         Shares::new(bound as u64, parts)

@@ -2,7 +2,7 @@
 
 use super::{
     Accounts, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient, PeerConfig,
-    WebhookConfig,
+    TenantConfig, WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
@@ -59,6 +59,8 @@ pub struct ServerConfig {
     pub webhooks: Vec<(String, WebhookConfig)>,
     /// Lists of resources that watchers subscribe to by one URI.
     pub lists: Vec<ListConfig>,
+    /// Domains with settings of their own, beside those in the store.
+    pub tenants: Vec<TenantConfig>,
     /// Bounds of every table.
     pub limits: Limits,
 }
@@ -66,7 +68,10 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// The hosts whose addresses of record are ours, and where users without one are.
     pub fn domains(&self) -> Domains {
-        Domains::new(self.domains.iter().cloned()).at(self.home)
+        let domains = Domains::new(self.domains.iter().cloned()).at(self.home);
+        let tenants = self.tenants.iter();
+        domains.replace_tenants(tenants.map(|tenant| tenant.tenant(&domains)));
+        domains
     }
 }
 
@@ -89,6 +94,7 @@ impl Default for ServerConfig {
             hints: Vec::new(),
             webhooks: Vec::new(),
             lists: Vec::new(),
+            tenants: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -224,6 +230,10 @@ pub struct Limits {
     pub source_percent: u64,
     /// The same of one account.
     pub account_percent: u64,
+    /// The same of all accounts of one domain that has its own.
+    pub domain_percent: u64,
+    /// Domains with settings of their own.
+    pub domains_max: usize,
     /// Bytes that one subscription keeps of the SUBSCRIBE that opened it: the route,
     /// the addresses, the tags. A longer one is answered 513.
     pub dialog_bytes_max: usize,
@@ -253,6 +263,8 @@ impl Default for Limits {
             iax2_records_max: 262_144,
             source_percent: 10,
             account_percent: 10,
+            domain_percent: 50,
+            domains_max: 10_000,
             dialog_bytes_max: 4096,
             unproven_per_second: 100,
         }

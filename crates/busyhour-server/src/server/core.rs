@@ -17,13 +17,14 @@ use super::{
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::responder::Responder,
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
+    tenant::tenants::Tenants,
     watcher::{watcher_context::WatcherContext, watchers::Watchers},
     webhook::webhooks::Webhooks,
 };
 use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::Domains;
 use busyhour_sip::Flow;
-use busyhour_store::TokenRows;
+use busyhour_store::SettingRows;
 use std::sync::{Arc, atomic::AtomicBool};
 
 /// The state of the server, without its handle: the parts, each with its own state,
@@ -33,6 +34,7 @@ pub(super) struct Core {
     pub(super) runtime: Runtime,
     pub(super) config: ServerConfig,
     pub(super) domains: Domains,
+    pub(super) tenants: Arc<Tenants>,
     pub(super) clock: Arc<ServerClock>,
     pub(super) changes: Arc<Changes>,
     pub(super) persistence: Arc<Persistence>,
@@ -55,7 +57,7 @@ pub(super) struct Core {
     /// Logs while it is here.
     pub(super) _queue_alert_log: QueueAlertLog,
     /// As they were in the store at the start.
-    pub(super) tokens: TokenRows,
+    pub(super) tokens: SettingRows,
     pub(super) started_at: Instant,
     pub(super) is_closing: AtomicBool,
     /// A walk over what accounts have that have gone waits, and has not begun.

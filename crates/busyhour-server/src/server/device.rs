@@ -61,7 +61,6 @@ use busyhour::{
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
     Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
-    user_of,
     watch::{DeviceDialogs, MessageSummary, Publications, Published},
     write_answer,
 };
@@ -99,6 +98,8 @@ struct DeviceInner {
     rare: Option<Box<Rare>>,
     /// Somebody listens on the bus.
     has_subscribers: bool,
+    /// Contacts that its domain is charged for, if that has settings of its own.
+    contacts_charged: u32,
     /// Not in the table any more: whoever holds it has to look the device up again.
     is_retired: bool,
 }
@@ -269,6 +270,11 @@ impl Device {
         let message = inbound.message();
         let (flow, transaction) = (inbound.flow, inbound.transaction);
         match self.draft(context, &state.bindings, &message, &inbound) {
+            Ok(Some((draft, _))) if !self.charge_contacts(context, state, &draft.bindings) => {
+                let refusal = Refusal::Forbidden("Domain Has Its Contacts");
+                drop(draft);
+                context.refuse_registration(&message, flow, transaction, &refusal);
+            }
             Ok(Some((draft, changes))) => {
                 drop(message);
                 let (device_request, draft) =
@@ -388,7 +394,7 @@ impl Device {
         let change_count = changes.len() as u64;
         if let Err(excess) = context.persistence.charge(self.holder, change_count) {
             if let Some((flow, _)) = pending.device_request.way() {
-                let account = Some(user_of(&self.aor));
+                let account = Some(context.accounts.account_of(&self.aor));
                 context.responder.count_excess(excess, flow, account);
             }
             return context.give_up_request(&pending.device_request);
@@ -550,6 +556,7 @@ impl Device {
             return;
         }
         self.expire(context, state);
+        self.settle_contacts(context, state);
         state.rare.take_if(|rare| rare.is_empty());
         if state.has_subscribers && !context.topics.has_subscribers(&self.aor) {
             state.has_subscribers = false;

@@ -90,17 +90,19 @@ impl Core {
     }
 
     /// IAX2 names no domain: we take our first domain, or the address that the frame
-    /// came to.
+    /// came to. A user name may have a domain behind it that has accounts of its own.
     fn iax2_registration(&self, request: Request) -> Result<Iax2Registration, Refusal> {
         let flow = request.call.flow();
-        let domain = match self.config.domains.first() {
-            Some(domain) => domain.clone(),
-            None => host(flow.local.ip()),
+        let (tenant, user) = self.domains.parts_of(&request.username);
+        let domain = match (tenant, self.config.domains.first()) {
+            (Some(tenant), _) => tenant.name.clone(),
+            (None, Some(domain)) => domain.clone(),
+            (None, None) => host(flow.local.ip()),
         };
-        let uri = format!("sip:{}@{domain}", request.username);
+        let uri = format!("sip:{user}@{domain}");
         let uri = Uri::parse(&uri).ok_or(Refusal::NotFound)?;
         let named = uri.as_sip().and_then(|uri| uri.user);
-        if named != Some(&*request.username) {
+        if named != Some(user) {
             return Err(Refusal::NotFound);
         }
         Ok(Iax2Registration {

@@ -45,6 +45,7 @@ mod change;
 mod watcher;
 mod webhook;
 mod settings;
+mod tenant;
 mod load;
 mod stats;
 
@@ -86,6 +87,11 @@ pub use stats::{
     HistogramBucket, HistogramStats, HttpStats, MailboxStats, PublishStats, QueueKindStats,
     RegistrarStats, ServerStats, TrafficStats, WatchStats,
 };
+pub use tenant::{
+    tenant_config::TenantConfig,
+    tenant_refusal::TenantRefusal,
+    tenant_view::{TenantStats, TenantUse, TenantView},
+};
 pub use webhook::{
     WebhookConfig, WebhookEntry, WebhookMistake, WebhookRefusal, WebhookSecret, WebhookStats,
     WebhookTestResult, WebhookView,
@@ -99,7 +105,7 @@ use busyhour_registrar::{
 };
 use busyhour_sip::{Flow, ParseError, Uri};
 use busyhour_store::{
-    CallRecordQuery, CallRecordRow, Completion, Store, StoreError, TokenListener,
+    CallRecordQuery, CallRecordRow, Completion, SettingKind, SettingListener, Store, StoreError,
 };
 use std::{
     fmt,
@@ -457,9 +463,10 @@ impl Server {
 
     /// Calls `listener` with the tokens in the store: at once, and whenever any program
     /// changes them.
-    pub fn watch_tokens(&self, listener: TokenListener) {
+    pub fn watch_tokens(&self, listener: SettingListener) {
         listener(&self.core.tokens);
-        self.core.persistence.store().watch_tokens(listener);
+        let store = self.core.persistence.store();
+        store.watch_settings(SettingKind::Token, listener);
     }
 
     /// The accounts of the configuration have changed: the bindings, publications and

@@ -2,6 +2,7 @@
 
 use super::{
     Authentication, HintRefusal, ListRefusal, Network, PeerMistake, ServerConfig,
+    access::realm_accounts::Difference,
     assemble::{Kept, assemble},
     call::route_key::RouteKey,
     core::Core,
@@ -15,7 +16,7 @@ use busyhour::{runtime::Runtime, timer::AddError};
 use busyhour_registrar::user_of;
 use busyhour_sip::auth::RealmError;
 use busyhour_store::{
-    Contents, SettingKind, SoftState, SoftStateKind, Store, StoreError, StoredBinding, TokenRows,
+    Contents, SettingKind, SettingRows, SoftState, SoftStateKind, Store, StoreError, StoredBinding,
 };
 use std::{
     sync::{Arc, Weak},
@@ -79,7 +80,8 @@ impl Core {
         let route_key = RouteKey::resume(&contents, &runtime)?;
         let kept = Kept {
             accounts: std::mem::take(&mut contents.accounts),
-            tokens: tokens(&contents),
+            tokens: rows_of(&contents, SettingKind::Token),
+            domains: rows_of(&contents, SettingKind::Domain),
             steady: steady::resume(&contents, runtime.clock()),
             first_id: last_id.unwrap_or(0) + 1,
             route_key: route_key.key,
@@ -90,6 +92,9 @@ impl Core {
         // Stored before everything else, so that nothing is durable without it.
         core.persistence.keep_clock();
         route_key.keep(&core.persistence);
+        for tenant in core.tenants.all() {
+            core.bound_tenant(&tenant.config.name);
+        }
         core.devices.restore_bindings(bindings);
         core.sweep_transactions()?;
         core.devices.start_probing(&core.runtime)?;
@@ -110,6 +115,7 @@ impl Core {
         core.watching.restore_subscriptions(subscriptions);
         core.accounts.end_start();
         core.follow_accounts(contents.account_revision);
+        core.follow_tenants();
         core.persistence.store().lend_to(core.runtime.pool());
         Ok(core)
     }
@@ -123,7 +129,7 @@ impl Core {
                 SettingKind::Hint => self.hints.restore(name, value),
                 SettingKind::Webhook => self.webhooks.restore(name, value),
                 SettingKind::List => self.watching.lists.restore(name, value),
-                SettingKind::Token | SettingKind::Server => Ok(()),
+                SettingKind::Token | SettingKind::Domain | SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {
                 tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");
@@ -139,7 +145,8 @@ impl Core {
                 let differences = core.accounts.directory.learn(news);
                 core.hints.follow_accounts(&differences);
                 core.watchers.move_mailboxes(&differences);
-                if differences.iter().any(|difference| difference.is_gone) {
+                let is_less = |one: &Difference| one.is_gone || one.has_other_watchers;
+                if differences.iter().any(is_less) {
                     core.revoke();
                 }
             }
@@ -187,6 +194,11 @@ fn check_realm(config: &ServerConfig, contents: &Contents) -> Result<(), StartEr
     else {
         return Ok(());
     };
+    let rows = rows_of(contents, SettingKind::Domain);
+    if !rows.is_empty() || !config.tenants.is_empty() {
+        // Accounts of other realms are those of domains.
+        return Ok(());
+    }
     if accounts.iter().any(|account| account.realm == realm) {
         return Ok(());
     }
@@ -217,11 +229,12 @@ fn check_peers(config: &ServerConfig) -> Result<(), StartError> {
     }
 }
 
-fn tokens(contents: &Contents) -> TokenRows {
+/// The settings of one kind.
+fn rows_of(contents: &Contents, kind: SettingKind) -> SettingRows {
     let settings = contents.settings.iter();
-    let tokens = settings.filter(|((kind, _), _)| *kind == SettingKind::Token);
-    let row = |((_, name), value): (&(_, String), &String)| (name.clone(), value.clone());
-    tokens.map(row).collect()
+    let rows = settings.filter(|((of, _), _)| *of == kind);
+    rows.map(|((_, name), value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);

@@ -15,7 +15,10 @@ pub use call_stats::{CallOutcomeStats, CallRecordStats, CallStats};
 pub use capture_stats::CaptureStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
-use super::{HttpClientStats, NetworkStats, WebhookStats, core::Core, peer::view::PeerStats};
+use super::{
+    HttpClientStats, NetworkStats, WebhookStats, core::Core, peer::view::PeerStats,
+    tenant::tenant_view::TenantStats,
+};
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
 use busyhour_iax2::Iax2Stats;
@@ -54,6 +57,9 @@ pub struct ServerStats {
     pub capture: CaptureStats,
     /// Other servers and gateways that are trusted.
     pub peers: PeerStats,
+    /// Domains with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<TenantStats>,
     /// The stream of changes for other programs.
     pub changes: ChangeStats,
     /// Calls of IAX2.
@@ -552,6 +558,7 @@ impl Core {
             },
             capture: self.responder.tap().stats(),
             peers: self.peers.stats(),
+            tenants: self.tenant_stats(),
             changes: self.changes.stats(),
             iax2: self.iax2.stats(),
             store: self.persistence.store().stats(),

@@ -26,7 +26,7 @@ use busyhour::{
     task::{Executor, Task},
 };
 use busyhour_registrar::{
-    EndedBinding, Refusal, user_of,
+    EndedBinding, Refusal,
     watch::{
         DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, ResourceList, State,
         Subscribe, Subscription,
@@ -216,7 +216,7 @@ impl Watcher {
         }
         let feed = self.feed(context, &device, package);
         // A hint that came or went in between did not see this feed.
-        let is_extension = context.hints.contain(user_of(&device));
+        let is_extension = context.hints.contain(context.accounts.account_of(&device));
         if matches!(feed, StateSubscription::Device(_)) && is_extension
             || matches!(feed, StateSubscription::Extension(_)) && !is_extension
         {
@@ -245,8 +245,10 @@ impl Watcher {
         package: Package,
     ) -> StateSubscription {
         match package {
-            Package::Presence | Package::Dialog if context.hints.contain(user_of(device)) => {
-                let extension = Name::new(user_of(device));
+            Package::Presence | Package::Dialog
+                if context.hints.contain(context.accounts.account_of(device)) =>
+            {
+                let extension = Name::new(context.accounts.account_of(device));
                 let topic = context.hints.topic();
                 StateSubscription::Extension(self.listen(topic, extension, State::Extension))
             }
@@ -261,7 +263,7 @@ impl Watcher {
                 StateSubscription::Device(context.devices.subscribe_with_snapshot(device, listen))
             }
             Package::MessageSummary => {
-                let mailbox = context.mailboxes.of(user_of(device));
+                let mailbox = context.mailboxes.of(context.accounts.account_of(device));
                 let topic = context.mailboxes.topic();
                 let feed = self.listen(topic, mailbox.clone(), State::Mailbox);
                 StateSubscription::Mailbox(mailbox, feed)
@@ -385,7 +387,10 @@ impl Watcher {
         inbound: &InboundRequest,
     ) -> Result<(), Refusal> {
         if let Some(StateSubscription::Mailbox(mailbox, _)) = &state.feed
-            && *mailbox != context.mailboxes.of(user_of(state.subscription.device()))
+            && *mailbox
+                != context
+                    .mailboxes
+                    .of(context.accounts.account_of(state.subscription.device()))
         {
             // The account has another mailbox now: a new subscription receives that
             // one.

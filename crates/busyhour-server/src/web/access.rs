@@ -6,7 +6,10 @@
 //! 3. Changing, and tracing what devices say, needs a token of the scope `write` as `Authorization: Bearer`. No browser
 //!    sends this by itself, so no other page can misuse it.
 
-use super::{Scope, Token, api::trace::PATH as TRACE, connection::connections::ClientAddress};
+use super::{
+    Scope, Token, api::trace::PATH as TRACE, connection::connections::ClientAddress,
+    domain_scope::DomainScope,
+};
 use crate::server::HttpStats;
 use axum::{
     Extension,
@@ -15,7 +18,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use busyhour_store::TokenRows;
+use busyhour_store::SettingRows;
 use sha2::{Digest, Sha256};
 use std::{
     net::IpAddr,
@@ -53,6 +56,8 @@ enum Denial {
     Unknown(Scope),
     /// Its token is good, but not for this.
     Forbidden,
+    /// Its token is for one domain, and this is not of it.
+    Elsewhere(String),
 }
 
 impl Access {
@@ -75,7 +80,7 @@ impl Access {
 
     /// Replaces the accepted tokens of the store. A row that cannot be read was
     /// written by a newer version, and is ignored.
-    pub fn replace_stored(&self, rows: &TokenRows) {
+    pub fn replace_stored(&self, rows: &SettingRows) {
         let tokens = rows.iter();
         let tokens = tokens.filter_map(|(name, row)| Token::of_row(name, row));
         let tokens = tokens.collect();
@@ -96,20 +101,31 @@ impl Access {
         }
     }
 
-    fn check(&self, request: &Request, peer: IpAddr) -> Result<(), Denial> {
+    /// What of the domains the request may see and change.
+    fn check(&self, request: &Request, peer: IpAddr) -> Result<DomainScope, Denial> {
         if !self.serves(request) {
             return Err(Denial::Misdirected);
         }
         let needed = needed(request.method(), request.uri().path());
         let is_free = needed == Scope::Read && peer.to_canonical().is_loopback();
-        if is_free || request.uri().path() == HEALTH {
-            return Ok(());
+        let path = request.uri().path();
+        let granted = self.scope(request.headers(), needed);
+        // Who shows a token of one domain sees that alone, on this machine too.
+        if (is_free || path == HEALTH)
+            && granted
+                .as_ref()
+                .is_none_or(|(_, domain)| domain.domain().is_none())
+        {
+            return Ok(DomainScope::default());
         }
-        match self.scope(request.headers(), needed) {
+        match granted {
             None if shows_token(request.headers(), needed) => Err(Denial::Unknown(needed)),
             None => Err(Denial::Unauthorized(needed)),
-            Some(granted) if granted < needed => Err(Denial::Forbidden),
-            Some(_) => Ok(()),
+            Some((granted, _)) if granted < needed => Err(Denial::Forbidden),
+            Some((_, domain)) => {
+                let checked = domain.check_path(needed == Scope::Read, path);
+                checked.map(|()| domain).map_err(Denial::Elsewhere)
+            }
         }
     }
 
@@ -131,8 +147,8 @@ impl Access {
         })
     }
 
-    /// The scope of a request's token; `None` without a valid token.
-    fn scope(&self, headers: &HeaderMap, needed: Scope) -> Option<Scope> {
+    /// The scope and domain of a request's token; `None` without a valid token.
+    fn scope(&self, headers: &HeaderMap, needed: Scope) -> Option<(Scope, DomainScope)> {
         let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         let (scheme, credentials) = value.split_once(' ')?;
         if scheme.eq_ignore_ascii_case("bearer") {
@@ -147,13 +163,13 @@ impl Access {
     }
 
     /// Compares with every token; the time does not depend on where they differ.
-    fn find(&self, token: &[u8]) -> Option<Scope> {
+    fn find(&self, token: &[u8]) -> Option<(Scope, DomainScope)> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         for token in tokens.configured.iter().chain(&tokens.stored) {
             if bool::from(token.sha256.ct_eq(&hash)) {
-                found = Some(token.scope);
+                found = Some((token.scope, DomainScope::new(token.domain.as_deref())));
             }
         }
         found
@@ -163,12 +179,13 @@ impl Access {
         let counter = match denial {
             Denial::Misdirected => &self.misdirected,
             Denial::Unauthorized(_) | Denial::Unknown(_) => &self.unauthorized,
-            Denial::Forbidden => &self.forbidden,
+            Denial::Forbidden | Denial::Elsewhere(_) => &self.forbidden,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         match denial {
             Denial::Misdirected => (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response(),
             Denial::Forbidden => (StatusCode::FORBIDDEN, FORBIDDEN).into_response(),
+            Denial::Elsewhere(reason) => (StatusCode::FORBIDDEN, reason.clone()).into_response(),
             Denial::Unauthorized(needed) => unauthorized(*needed, false),
             Denial::Unknown(needed) => unauthorized(*needed, true),
         }
@@ -179,11 +196,14 @@ impl Access {
 pub(super) async fn guard(
     State(access): State<Arc<Access>>,
     Extension(ClientAddress(peer)): Extension<ClientAddress>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     match access.check(&request, peer.ip()) {
-        Ok(()) => next.run(request).await,
+        Ok(domain) => {
+            request.extensions_mut().insert(domain);
+            next.run(request).await
+        }
         Err(denial) => access.deny(&denial),
     }
 }
@@ -296,7 +316,8 @@ mod tests {
     }
 
     fn check(from: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<(), Denial> {
-        access().check(&request(method, path, headers), from.parse().unwrap())
+        let checked = access().check(&request(method, path, headers), from.parse().unwrap());
+        checked.map(drop)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::{AccountsApi, BindingPage, SettingsApi, WebhooksApi};
+use super::{AccountsApi, BindingPage, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
     CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RemovalListener,
     Server, ServerStats,
@@ -81,6 +81,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The backend for accounts; `None` if there are no accounts.
     fn accounts(&self) -> Option<&dyn AccountsApi> {
+        None
+    }
+
+    /// The backend for domains with settings of their own; `None` if there are none.
+    fn tenants(&self) -> Option<&dyn TenantsApi> {
         None
     }
 
@@ -172,6 +177,10 @@ impl Backend for Server {
     }
 
     fn webhooks(&self) -> Option<&dyn WebhooksApi> {
+        Some(self)
+    }
+
+    fn tenants(&self) -> Option<&dyn TenantsApi> {
         Some(self)
     }
 

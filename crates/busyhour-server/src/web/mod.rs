@@ -11,6 +11,7 @@
 //! | `/api/queues`, `/api/timers`, `/api/topics`, `/api/subscriptions`, `/api/buffers`, `/api/workers`, `/api/stores`, `/api/alerts` | what the server holds at this moment, for `busyhour show` |
 //! | `/api/calls`, `/api/call-records` | calls that last; records of those that ended, as JSON or CSV |
 //! | `/api/trace` | the messages of one device, live; always with a token |
+//! | `/api/tenants` | domains with settings of their own: listed, shown, put, removed |
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
 //! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
 //! | `/api/webhooks` | where changes are posted to: listed, put, removed, tested |
@@ -25,6 +26,7 @@
 //! requests. Those run on the pool's workers, two at a time by default. [`Access`]
 //! decides which requests are allowed.
 
+mod domain_scope;
 mod access;
 mod token;
 mod connection;
@@ -43,6 +45,7 @@ pub use access::Access;
 pub use api::accounts::AccountsApi;
 pub use api::bindings::{BindingPage, BindingView};
 pub use api::settings_api::SettingsApi;
+pub use api::tenants::TenantsApi;
 pub use api::webhooks::WebhooksApi;
 pub use backend::Backend;
 pub use graph::archives::Archives;
@@ -201,6 +204,7 @@ async fn serve(
         .unwrap_or_default();
     let routes = routes::router(backend.clone(), sampler, load.clone())
         .merge(api::accounts::router(backend.clone()))
+        .merge(api::tenants::router(backend.clone()))
         .merge(api::bindings::router(backend.clone()))
         .merge(api::failures::router(backend.clone()))
         .merge(api::webhooks::router(backend.clone()))

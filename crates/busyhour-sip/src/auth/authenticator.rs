@@ -79,15 +79,25 @@ impl Authenticator {
     /// # Errors
     /// When `realm` can't be written in a challenge.
     pub fn new(realm: &str, key: [u8; 32], algorithms: &[Algorithm]) -> Result<Self, RealmError> {
-        let broken = |character: char| character.is_control() || matches!(character, '"' | '\\');
-        if realm.is_empty() || realm.contains(broken) {
-            return Err(RealmError);
-        }
+        check(realm)?;
         Ok(Self {
             realm: realm.into(),
             nonces: NonceKey::new(key, realm),
             algorithms: algorithms.into(),
             nonce_life: Self::NONCE_LIFE,
+        })
+    }
+
+    /// The same for users of another realm. A nonce of one is good for the other: what proves
+    /// a user is the secret, which is of its realm.
+    ///
+    /// # Errors
+    /// When `realm` can't be written in a challenge.
+    pub fn for_realm(&self, realm: &str) -> Result<Self, RealmError> {
+        check(realm)?;
+        Ok(Self {
+            realm: realm.into(),
+            ..self.clone()
         })
     }
 
@@ -213,6 +223,14 @@ impl Authenticator {
         let given = credentials.response.as_bytes();
         let same: bool = expected.as_bytes().ct_eq(given).into();
         same && known.is_some()
+    }
+}
+
+fn check(realm: &str) -> Result<(), RealmError> {
+    let broken = |character: char| character.is_control() || matches!(character, '"' | '\\');
+    match realm.is_empty() || realm.contains(broken) {
+        true => Err(RealmError),
+        false => Ok(()),
     }
 }
 

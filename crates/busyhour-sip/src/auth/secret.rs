@@ -13,7 +13,16 @@ pub struct Secret(Kind);
 #[derive(Clone, PartialEq, Eq)]
 enum Kind {
     Plaintext(Arc<str>),
-    Hashed(Arc<[(Algorithm, HexDigest)]>),
+    Hashed(Arc<Hashes>),
+}
+
+/// One for each algorithm.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Hashes {
+    /// For credentials that name the user alone.
+    of_user: Box<[(Algorithm, HexDigest)]>,
+    /// For credentials whose user name is `user@domain`.
+    of_address: Box<[(Algorithm, HexDigest)]>,
 }
 
 impl Secret {
@@ -33,7 +42,31 @@ impl Secret {
     /// assert!(!secret.works_with(Algorithm::Sha256));
     /// ```
     pub fn hashed(hashes: impl IntoIterator<Item = (Algorithm, HexDigest)>) -> Self {
-        Self(Kind::Hashed(hashes.into_iter().collect()))
+        Self(Kind::Hashed(Arc::new(Hashes {
+            of_user: hashes.into_iter().collect(),
+            of_address: Box::default(),
+        })))
+    }
+
+    /// The same secret with hashes of `user@domain:realm:password` as well, for devices
+    /// that log in with their whole address; a password needs none.
+    ///
+    /// ```
+    /// use busyhour_sip::auth::{Algorithm, Secret};
+    /// let hash = |user: &[u8]| Algorithm::Md5.hash(&[user, b"a.example", b"wonder"]);
+    /// let secret = Secret::hashed([(Algorithm::Md5, hash(b"alice"))])
+    ///     .with_address([(Algorithm::Md5, hash(b"alice@a.example"))]);
+    /// assert_eq!(secret.address_hashes().len(), 1);
+    /// ```
+    #[must_use]
+    pub fn with_address(self, hashes: impl IntoIterator<Item = (Algorithm, HexDigest)>) -> Self {
+        match self.0 {
+            Kind::Hashed(of) => Self(Kind::Hashed(Arc::new(Hashes {
+                of_user: of.of_user.clone(),
+                of_address: hashes.into_iter().collect(),
+            }))),
+            Kind::Plaintext(_) => self,
+        }
     }
 
     /// The hashes of a password under every algorithm; the password is not kept.
@@ -61,7 +94,15 @@ impl Secret {
     pub fn hashes(&self) -> &[(Algorithm, HexDigest)] {
         match &self.0 {
             Kind::Plaintext(_) => &[],
-            Kind::Hashed(hashes) => hashes,
+            Kind::Hashed(hashes) => &hashes.of_user,
+        }
+    }
+
+    /// The hashes for user names with a domain; usually none.
+    pub fn address_hashes(&self) -> &[(Algorithm, HexDigest)] {
+        match &self.0 {
+            Kind::Plaintext(_) => &[],
+            Kind::Hashed(hashes) => &hashes.of_address,
         }
     }
 
@@ -69,7 +110,10 @@ impl Secret {
     pub fn works_with(&self, algorithm: Algorithm) -> bool {
         match &self.0 {
             Kind::Plaintext(_) => true,
-            Kind::Hashed(hashes) => hashes.iter().any(|(known, _)| *known == algorithm),
+            Kind::Hashed(hashes) => {
+                let mut all = hashes.of_user.iter().chain(&hashes.of_address);
+                all.any(|(known, _)| *known == algorithm)
+            }
         }
     }
 
@@ -90,10 +134,15 @@ impl Secret {
     ) -> Option<HexDigest> {
         match &self.0 {
             Kind::Plaintext(password) => Some(digest::ha1(algorithm, username, realm, password)),
-            Kind::Hashed(hashes) => hashes
-                .iter()
-                .find(|(known, _)| *known == algorithm)
-                .map(|(_, ha1)| *ha1),
+            Kind::Hashed(hashes) => {
+                let is_address = !hashes.of_address.is_empty() && username.contains('@');
+                let fitting = match is_address {
+                    true => &hashes.of_address,
+                    false => &hashes.of_user,
+                };
+                let found = fitting.iter().find(|(known, _)| *known == algorithm);
+                found.map(|(_, ha1)| *ha1)
+            }
         }
     }
 }

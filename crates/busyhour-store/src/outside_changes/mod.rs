@@ -1,11 +1,11 @@
-//! The accounts and tokens that programs other than the server change, as a writer sees
+//! The accounts and settings that programs other than the server change, as a writer sees
 //! them: when it looks for changes, and what it passes on.
 
 mod account_watch;
-mod token_watch;
+mod setting_watch;
 
 pub(crate) use account_watch::{AccountWatch, BATCH_LEN, are_names_kept};
-pub(crate) use token_watch::TokenWatch;
+pub(crate) use setting_watch::SettingWatch;
 
 use crate::{Account, AccountKey, AccountNews, Change};
 use account_watch::{Pace, Scan};
@@ -17,19 +17,19 @@ use std::{
 /// What a writer knows of the changes by other programs; the writer reads the database.
 pub(crate) struct OutsideChanges {
     feed: Arc<AccountWatch>,
-    pub(crate) tokens: Arc<TokenWatch>,
-    pub(crate) token_looks: Pace,
+    pub(crate) settings: Arc<SettingWatch>,
+    pub(crate) setting_looks: Pace,
     pub(crate) account_looks: Pace,
     /// While all accounts are read.
     scan: Option<Scan>,
 }
 
 impl OutsideChanges {
-    pub(crate) fn new(feed: Arc<AccountWatch>, tokens: Arc<TokenWatch>) -> Self {
+    pub(crate) fn new(feed: Arc<AccountWatch>, settings: Arc<SettingWatch>) -> Self {
         Self {
             feed,
-            tokens,
-            token_looks: Pace::default(),
+            settings,
+            setting_looks: Pace::default(),
             account_looks: Pace::default(),
             scan: None,
         }
@@ -39,7 +39,7 @@ impl OutsideChanges {
     pub(crate) fn rest(&self) -> Duration {
         match self.scan {
             Some(_) => Duration::ZERO,
-            None => self.token_looks.rest(),
+            None => self.setting_looks.rest(),
         }
     }
 

@@ -26,8 +26,8 @@ mod writer;
 
 use super::{
     AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
-    Contents, EndListener, Refused, Store, StoreError, StoreStats, TokenListener,
-    outside_changes::{AccountWatch, OutsideChanges, TokenWatch},
+    Contents, EndListener, Refused, SettingKind, SettingListener, Store, StoreError, StoreStats,
+    outside_changes::{AccountWatch, OutsideChanges, SettingWatch},
     queue::{Batch, Queue},
 };
 use busyhour::pool::TaskPool;
@@ -64,7 +64,7 @@ pub use ownership::{JoinError, PostgresOwnership};
 pub struct PostgresStore {
     queue: Arc<Queue>,
     feed: Arc<AccountWatch>,
-    tokens: Arc<TokenWatch>,
+    settings: Arc<SettingWatch>,
     options: PostgresOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -82,13 +82,13 @@ impl PostgresStore {
         let (session, fencing_token) = first_session(&options)?;
         let queue = Arc::new(Queue::new(options.queue_capacity, options.commit_timeout));
         let feed = Arc::new(AccountWatch::default());
-        let tokens = Arc::new(TokenWatch::default());
+        let settings = Arc::new(SettingWatch::default());
         let writer = PostgresWriter::new(
             session,
             fencing_token,
             options.clone(),
             queue.clone(),
-            OutsideChanges::new(feed.clone(), tokens.clone()),
+            OutsideChanges::new(feed.clone(), settings.clone()),
         );
         let guarded = queue.clone();
         // Starts the guard first: it ends with the writer, even if the writer never
@@ -100,7 +100,7 @@ impl PostgresStore {
         Ok(Self {
             queue,
             feed,
-            tokens,
+            settings,
             options,
             threads: Mutex::new(threads),
         })
@@ -172,8 +172,8 @@ impl Store for PostgresStore {
         self.feed.start(revision, listener);
     }
 
-    fn watch_tokens(&self, listener: TokenListener) {
-        self.tokens.start(listener);
+    fn watch_settings(&self, kind: SettingKind, listener: SettingListener) {
+        self.settings.start(kind, listener);
     }
 
     fn lend_to(&self, pool: &TaskPool) {

@@ -202,4 +202,8 @@ const MIGRATIONS: &[&str] = &[
     CREATE INDEX call_record_answered ON call_record (answered_user, id)
         WHERE answered_user <> callee_user;
 ",
+    "
+    ALTER TABLE account ADD COLUMN aliases TEXT NOT NULL DEFAULT '';
+    ALTER TABLE account ADD COLUMN watchers TEXT;
+",
 ];

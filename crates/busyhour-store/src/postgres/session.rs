@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Account, AccountKey, AccountNews, CallRecordLimits, Change, Durability, SettingKind,
-    StoreError, TokenRows, queue::Batch,
+    SettingRows, StoreError, queue::Batch,
 };
 use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
@@ -156,9 +156,9 @@ impl Session {
         load::news(&mut self.client, known)
     }
 
-    /// Every token.
-    pub(super) fn tokens(&mut self) -> Result<TokenRows, postgres::Error> {
-        load::settings_of(&mut self.client, SettingKind::Token)
+    /// Every setting of a kind.
+    pub(super) fn settings(&mut self, kind: SettingKind) -> Result<SettingRows, postgres::Error> {
+        load::settings_of(&mut self.client, kind)
     }
 
     /// Some of all accounts, behind `after`.

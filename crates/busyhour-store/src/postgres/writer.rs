@@ -9,7 +9,7 @@ use super::{
     session::{Outcome, Session},
 };
 use crate::{
-    Account, CallRecordLimits, CommitError, StoreError, TokenRows,
+    Account, CallRecordLimits, CommitError, SettingKind, SettingRows, StoreError,
     completion_notifier::CompletionNotifier,
     outside_changes::OutsideChanges,
     queue::{Batch, Queue, Taken},
@@ -71,7 +71,7 @@ impl PostgresWriter {
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.outside_changes.token_looks.is_due() && !self.look_at_tokens() {
+            if self.outside_changes.setting_looks.is_due() && !self.look_at_settings() {
                 // If there is something to write, it should not wait for the next try.
                 continue;
             }
@@ -214,16 +214,17 @@ impl PostgresWriter {
         self.outside_changes.tell_own_in_scan(changes());
     }
 
-    /// Reads the tokens, which are few; `false` where there is no session.
-    fn look_at_tokens(&mut self) -> bool {
+    /// Reads the tokens and domains, which are few; `false` where there is no session.
+    fn look_at_settings(&mut self) -> bool {
         let begun = Instant::now();
-        let is_wanted = self.over.is_none() && self.outside_changes.tokens.is_followed();
-        let is_lost = is_wanted && {
-            let read = self.read_tokens();
-            let read = read.map(|rows| self.outside_changes.tokens.found(rows));
-            self.is_lost(read)
-        };
-        self.outside_changes.token_looks.took(match is_lost {
+        let kinds = self.outside_changes.settings.followed();
+        let is_lost = self.over.is_none()
+            && kinds.into_iter().any(|kind| {
+                let read = self.read_settings(kind);
+                let read = read.map(|rows| self.outside_changes.settings.found(kind, rows));
+                self.is_lost(read)
+            });
+        self.outside_changes.setting_looks.took(match is_lost {
             // One try a second is enough, however long it takes.
             true => Duration::ZERO,
             false => begun.elapsed(),
@@ -231,9 +232,9 @@ impl PostgresWriter {
         !is_lost && self.over.is_none()
     }
 
-    fn read_tokens(&mut self) -> Result<TokenRows, Failed> {
+    fn read_settings(&mut self, kind: SettingKind) -> Result<SettingRows, Failed> {
         let session = open(&mut self.session, &self.options, &self.fencing_token)?;
-        let rows = session.tokens();
+        let rows = session.settings(kind);
         rows.map_err(|error| self.failed(&error))
     }
 

@@ -162,6 +162,11 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
         contacts_max: row.get(4)?,
         mailbox: row.get(5)?,
         hints: hints_of_row(text(6)?),
+        aliases: hints_of_row(text(7)?),
+        watchers: row
+            .get::<_, Option<String>>(8)?
+            .as_deref()
+            .map(hints_of_row),
     })
 }
 
@@ -215,14 +220,14 @@ const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path,
     FROM contact JOIN lease USING (id) ORDER BY id";
 const SOFT_STATES: &str =
     "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
-const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
-    FROM account ORDER BY username, realm";
+const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \
+    aliases, watchers FROM account ORDER BY username, realm";
 const ACCOUNTS_FIRST: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
-    hints FROM account ORDER BY username, realm LIMIT ?1";
+    hints, aliases, watchers FROM account ORDER BY username, realm LIMIT ?1";
 const ACCOUNTS_AFTER: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
-    hints FROM account WHERE (username, realm) > (?2, ?3) ORDER BY username, realm LIMIT ?1";
-const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints \
-    FROM (SELECT username, realm, max(revision) AS last FROM account_change \
+    hints, aliases, watchers FROM account WHERE (username, realm) > (?2, ?3) ORDER BY username, realm LIMIT ?1";
+const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \
+    aliases, watchers FROM (SELECT username, realm, max(revision) AS last FROM account_change \
         WHERE revision > ?1 GROUP BY username, realm) \
     LEFT JOIN account USING (username, realm) ORDER BY last";
 const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";

@@ -12,8 +12,9 @@ mod writer;
 
 use super::{
     AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
-    Contents, Durability, EndListener, Refused, Store, StoreError, StoreStats, TokenListener,
-    outside_changes::{AccountWatch, OutsideChanges, TokenWatch},
+    Contents, Durability, EndListener, Refused, SettingKind, SettingListener, Store, StoreError,
+    StoreStats,
+    outside_changes::{AccountWatch, OutsideChanges, SettingWatch},
     queue::{Batch, Queue},
 };
 pub(super) use accounts::SqliteAccounts;
@@ -55,7 +56,7 @@ use writer::SqliteWriter;
 pub struct SqliteStore {
     queue: Arc<Queue>,
     feed: Arc<AccountWatch>,
-    tokens: Arc<TokenWatch>,
+    settings: Arc<SettingWatch>,
     path: PathBuf,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -90,8 +91,8 @@ impl SqliteStore {
         let files = Files::opened(&options.path, id, lock);
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountWatch::default());
-        let tokens = Arc::new(TokenWatch::default());
-        let outside_changes = OutsideChanges::new(feed.clone(), tokens.clone());
+        let settings = Arc::new(SettingWatch::default());
+        let outside_changes = OutsideChanges::new(feed.clone(), settings.clone());
         let writer = SqliteWriter::new(connection, queue.clone(), outside_changes, files);
         let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
@@ -103,7 +104,7 @@ impl SqliteStore {
         Ok(Self {
             queue,
             feed,
-            tokens,
+            settings,
             path: options.path,
             writer: Mutex::new(Some(thread)),
         })
@@ -147,8 +148,8 @@ impl Store for SqliteStore {
         self.feed.start(revision, listener);
     }
 
-    fn watch_tokens(&self, listener: TokenListener) {
-        self.tokens.start(listener);
+    fn watch_settings(&self, kind: SettingKind, listener: SettingListener) {
+        self.settings.start(kind, listener);
     }
 
     fn lend_to(&self, pool: &TaskPool) {

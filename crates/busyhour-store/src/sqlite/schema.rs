@@ -280,6 +280,10 @@ const MIGRATIONS: &[&str] = &[
     CREATE INDEX call_record_answered ON call_record (answered_user)
         WHERE answered_user <> callee_user;
 ",
+    "
+    ALTER TABLE account ADD COLUMN aliases TEXT NOT NULL DEFAULT '';
+    ALTER TABLE account ADD COLUMN watchers TEXT;
+",
 ];
 
 #[cfg(test)]
@@ -351,6 +355,26 @@ mod tests {
             WHERE callee_user = 'bob'";
         let id: i64 = connection.query_row(found, [], |row| row.get(0)).unwrap();
         assert_eq!(id, 1);
+    }
+
+    #[test]
+    fn accounts_before_aliases_keep_all_they_had() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&MIGRATIONS[..8].concat()).unwrap();
+        connection.pragma_update(None, "user_version", 8).unwrap();
+        let row = "INSERT INTO account VALUES ('alice', 'r', NULL, \
+            'MD5=0123456789abcdef0123456789abcdef', 3, '100', '200 201')";
+        connection.execute_batch(row).unwrap();
+        migrate(&mut connection, Path::new("memory")).unwrap();
+        let accounts = super::super::load::accounts(&connection).unwrap();
+        let alice = &accounts[0];
+        assert_eq!((alice.contacts_max, alice.hints.len()), (Some(3), 2));
+        assert_eq!(alice.secret.hashes().len(), 1);
+        assert_eq!((alice.aliases.len(), &alice.watchers), (0, &None));
+        let empty = "UPDATE account SET watchers = ''";
+        connection.execute_batch(empty).unwrap();
+        let accounts = super::super::load::accounts(&connection).unwrap();
+        assert_eq!(accounts[0].watchers, Some(Vec::new()), "nobody may watch");
     }
 
     #[test]

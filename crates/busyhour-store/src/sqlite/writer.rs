@@ -55,8 +55,8 @@ impl SqliteWriter {
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.outside_changes.token_looks.is_due() {
-                self.look_at_tokens();
+            if self.outside_changes.setting_looks.is_due() {
+                self.look_at_settings();
             }
             if self.outside_changes.is_scanning() {
                 self.go_on_with_scan();
@@ -202,16 +202,18 @@ impl SqliteWriter {
         self.outside_changes.tell_own_in_scan(changes_of(group));
     }
 
-    /// Reads the tokens, which are few, if the files are in place.
-    fn look_at_tokens(&mut self) {
+    /// Reads the tokens and domains, which are few, if the files are in place.
+    fn look_at_settings(&mut self) {
         let begun = Instant::now();
-        if self.look_at_all_files().is_ok() && self.outside_changes.tokens.is_followed() {
-            match load::settings_of(&self.connection, SettingKind::Token) {
-                Ok(rows) => self.outside_changes.tokens.found(rows),
-                Err(error) => tracing::warn!(%error, "changes of tokens cannot be read"),
+        if self.look_at_all_files().is_ok() {
+            for kind in self.outside_changes.settings.followed() {
+                match load::settings_of(&self.connection, kind) {
+                    Ok(rows) => self.outside_changes.settings.found(kind, rows),
+                    Err(error) => tracing::warn!(%error, "changes of settings cannot be read"),
+                }
             }
         }
-        self.outside_changes.token_looks.took(begun.elapsed());
+        self.outside_changes.setting_looks.took(begun.elapsed());
     }
 
     /// Reads the accounts that other programs changed, or begins to read all.
@@ -362,6 +364,8 @@ pub(super) fn put_account(connection: &Connection, account: &Account) -> rusqlit
         account.contacts_max,
         account.mailbox,
         hints_text(&account.hints),
+        hints_text(&account.aliases),
+        account.watchers.as_deref().map(hints_text),
     ])?;
     Ok(())
 }
@@ -432,10 +436,11 @@ const PUT_SOFT_STATE: &str = "INSERT OR REPLACE INTO soft_state \
 const REMOVE_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1";
 const REMOVE_ENDED_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1 AND expires_at_ns = ?2";
 const PUT_ACCOUNT: &str = "INSERT INTO account \
-    (username, realm, password, hashes, contacts_max, mailbox, hints) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (username, realm) DO UPDATE SET \
+    (username, realm, password, hashes, contacts_max, mailbox, hints, aliases, watchers) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (username, realm) DO UPDATE SET \
     password = excluded.password, hashes = excluded.hashes, \
-    contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints";
+    contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints, \
+    aliases = excluded.aliases, watchers = excluded.watchers";
 const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
 const PUT_SETTING: &str = "INSERT OR REPLACE INTO setting (kind, name, value) VALUES (?1, ?2, ?3)";
 const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = ?1 AND name = ?2";

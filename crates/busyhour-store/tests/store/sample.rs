@@ -122,6 +122,8 @@ pub fn account(username: &str) -> Account {
         contacts_max: Some(3),
         mailbox: Some("100".into()),
         hints: vec!["200".into(), "201".into()],
+        aliases: vec!["sales".into(), "sales@example.org".into()],
+        watchers: Some(vec!["@example.org".into()]),
     }
 }
 

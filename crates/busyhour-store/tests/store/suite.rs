@@ -232,6 +232,8 @@ fn accounts_are_added_changed_and_removed(database: &dyn Database) {
         contacts_max: None,
         mailbox: None,
         hints: Vec::new(),
+        aliases: Vec::new(),
+        watchers: None,
         ..account("bob")
     };
     commit(&*store, vec![Change::PutAccount(account("bob"))]).unwrap();
@@ -352,7 +354,10 @@ fn a_change_waits_for_at_most_one_batch_of_reported_accounts(database: &dyn Data
 fn changed_tokens_are_reported_between_batches_of_accounts(database: &dyn Database) {
     let store = database.open(ROOM);
     let (told, tokens) = mpsc::channel();
-    store.watch_tokens(Box::new(move |rows| drop(told.send(rows.clone()))));
+    store.watch_settings(
+        SettingKind::Token,
+        Box::new(move |rows| drop(told.send(rows.clone()))),
+    );
     assert!(tokens.recv_timeout(PATIENCE).unwrap().is_empty());
     let (batch_told, batches) = mpsc::channel();
     let (go_on, ends) = mpsc::channel::<Instant>();

@@ -6,7 +6,8 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct AddDevice {
-    /// The user name: the user part of the address of record, and the digest user name
+    /// The user name: the user part of the address of record, and the digest user name; with
+    /// @DOMAIN behind it, of a domain that `busyhour domain add` has made
     #[arg(value_name = "USER")]
     user: String,
 
@@ -25,6 +26,11 @@ pub(super) struct AddDevice {
     /// A hint (extension) that shows the device's state; may be given several times
     #[arg(long = "hint", value_name = "EXTENSION")]
     hints: Vec<String>,
+
+    /// Another name of the same address: a user name, or user@domain; may be given several
+    /// times
+    #[arg(long = "alias", value_name = "NAME")]
+    aliases: Vec<String>,
 
     /// MD5 of user:realm:password, instead of a password
     #[arg(long, value_name = "HEX")]
@@ -55,9 +61,10 @@ pub(super) struct AddDevice {
 
 impl AddDevice {
     pub(super) fn run(self) -> Result<(), Failure> {
+        let name = self.user;
         let mut entry = AccountEntry {
             password: None,
-            user: self.user,
+            user: user_of(&name).to_owned(),
             md5: self.md5,
             sha256: self.sha256,
             sha512_256: self.sha512_256,
@@ -65,6 +72,10 @@ impl AddDevice {
             max_contacts: self.max_contacts,
             mailbox: self.mailbox,
             hints: self.hints,
+            aliases: self.aliases,
+            watchers: None,
+            md5_address: None,
+            sha256_address: None,
         };
         let hashes = [&entry.md5, &entry.sha256, &entry.sha512_256];
         let needs_password = hashes.iter().all(|hash| hash.is_none());
@@ -72,12 +83,17 @@ impl AddDevice {
         // vain.
         match needs_password {
             true => entry.check_before_password(),
-            false => entry.clone().check(&self.place.realm()?).map(drop),
+            false => entry.clone().check("realm").map(drop),
         }
         .map_err(Failure::usage)?;
         let mut accounts = self.place.open_or_create(&self.creation)?;
-        if !self.replace && accounts.find(&entry.user)?.is_some() {
-            let user = &entry.user;
+        let placed = accounts.place(&name)?;
+        let is_there = accounts.find(&placed)?.is_some();
+        if !is_there {
+            accounts.check_room(&placed, 1)?;
+        }
+        if !self.replace && is_there {
+            let user = &name;
             let store = &accounts.store;
             let message = format!(
                 "device `{user}` already exists in database {store}; --replace replaces it"
@@ -85,9 +101,10 @@ impl AddDevice {
             return Err(Failure::running(message));
         }
         if needs_password {
-            entry.password = Some(password::read(&entry.user)?);
+            entry.password = Some(password::read(&name)?);
         }
-        let account = entry.check(&accounts.realm).map_err(Failure::usage)?;
+        let account = entry.check_in(&placed.realm, placed.domain.as_deref());
+        let account = account.map_err(Failure::usage)?;
         let put = accounts.admin.put(std::slice::from_ref(&account));
         put.map_err(Failure::running)?;
         if self.json {
@@ -97,9 +114,14 @@ impl AddDevice {
         }
         confirm(format_args!(
             "{}: may register in the realm {} (database {})",
-            account.username, account.realm, accounts.store
+            name, account.realm, accounts.store
         ))
     }
+}
+
+/// The user of a name that may have a domain behind it.
+fn user_of(name: &str) -> &str {
+    name.rsplit_once('@').map_or(name, |(user, _)| user)
 }
 
 const AFTER_HELP: &str = "\

@@ -60,8 +60,8 @@ impl Import {
             ImportFormat::Json => from_json(&text),
         };
         let entries = entries.map_err(|reason| Failure::usage(format!("{name}: {reason}")))?;
-        let accounts = check(&name, entries, &self.place.realm()?)?;
         let mut target = self.place.open_or_create(&self.creation)?;
+        let accounts = check(&name, entries, &|entry| target.checked(entry))?;
         if !self.dry_run {
             let bar = bar(accounts.len() as u64);
             for group in accounts.chunks(GROUP_LEN) {
@@ -113,12 +113,18 @@ struct Placed {
 }
 
 /// Returns all accounts, or all mistakes: one on each line, up to a limit.
-fn check(name: &str, entries: Vec<Placed>, realm: &str) -> Result<Vec<Account>, Failure> {
+fn check(
+    name: &str,
+    entries: Vec<Placed>,
+    placing: &dyn Fn(AccountEntry) -> Result<Account, String>,
+) -> Result<Vec<Account>, Failure> {
     let (mut accounts, mut mistakes) = (Vec::with_capacity(entries.len()), Vec::new());
     let mut seen = HashSet::new();
     for Placed { place, entry } in entries {
-        match entry.and_then(|entry| entry.check(realm)) {
-            Ok(Account { username, .. }) if !seen.insert(username.clone()) => {
+        match entry.and_then(placing) {
+            Ok(Account {
+                username, realm, ..
+            }) if !seen.insert((username.clone(), realm.clone())) => {
                 mistakes.push(format!("{name}: {place}: user `{username}` is given twice"));
             }
             Ok(account) => accounts.push(account),
@@ -212,6 +218,7 @@ impl Line {
             max_contacts: self.max_contacts,
             mailbox: self.mailbox,
             hints: hints.split_ascii_whitespace().map(str::to_owned).collect(),
+            ..AccountEntry::default()
         })
     }
 }
@@ -337,8 +344,14 @@ mod tests {
             alice,\"a,b\",yes,2,100,200 201\nbob,c,,,,\n";
         let json = r#"[{"user": "alice", "password": "a,b", "iax2": true, "max_contacts": 2,
             "mailbox": "100", "hints": ["200", "201"]}, {"user": "bob", "password": "c"}]"#;
-        let of_csv = check("f", from_csv(csv).unwrap(), "r").unwrap();
-        let of_json = check("f", from_json(json).unwrap(), "r").unwrap();
+        let of_csv = check("f", from_csv(csv).unwrap(), &|entry: AccountEntry| {
+            entry.check("r")
+        })
+        .unwrap();
+        let of_json = check("f", from_json(json).unwrap(), &|entry: AccountEntry| {
+            entry.check("r")
+        })
+        .unwrap();
         assert_eq!(of_csv, of_json);
         assert_eq!(of_csv[0].hints, ["200", "201"]);
     }
@@ -346,7 +359,9 @@ mod tests {
     #[test]
     fn errors_name_their_line_and_never_a_secret() {
         let entries = from_csv("user,password\na b,x\nc,\nd,y\nd,y\n").unwrap();
-        let failure = failure(check("f.csv", entries, "r"));
+        let failure = failure(check("f.csv", entries, &|entry: AccountEntry| {
+            entry.check("r")
+        }));
         assert!(
             failure.contains("f.csv: line 2: `a b` is not a user name"),
             "{failure}"
@@ -370,7 +385,11 @@ mod tests {
     #[test]
     fn a_long_list_of_errors_is_shortened() {
         let text = "user,password\n".to_owned() + &"a b,x\n".repeat(30);
-        let failure = failure(check("f", from_csv(&text).unwrap(), "r"));
+        let failure = failure(check(
+            "f",
+            from_csv(&text).unwrap(),
+            &|entry: AccountEntry| entry.check("r"),
+        ));
         assert!(failure.contains("f: and 10 more"), "{failure}");
     }
 }

@@ -17,7 +17,8 @@ pub(super) struct ListDevices {
 impl ListDevices {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut accounts = self.place.open()?;
-        let views: Vec<AccountView> = accounts.all()?.iter().map(Account::view).collect();
+        let all = accounts.all()?;
+        let views: Vec<AccountView> = all.iter().map(|account| view(&accounts, account)).collect();
         let AccountStore { realm, store, .. } = accounts;
         if self.json {
             let object = serde_json::json!({ "store": store, "realm": realm, "devices": views });
@@ -33,6 +34,15 @@ impl ListDevices {
             "{count} {devices} in the realm {realm} of database {store}"
         ))
     }
+}
+
+/// An account of a domain with accounts of its own has that behind its name.
+pub(super) fn view(accounts: &AccountStore, account: &Account) -> AccountView {
+    let mut view = account.view();
+    if let Some(domain) = accounts.domain_of(account) {
+        view.user = format!("{}@{domain}", view.user);
+    }
+    view
 }
 
 fn table(views: &[AccountView]) -> Table {

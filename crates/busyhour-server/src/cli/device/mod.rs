@@ -13,13 +13,14 @@ use super::{
     Failure,
     service::{database, make_folder, store_name},
 };
+use crate::server::TenantConfig;
 use crate::{
     config::{self, Config, Durability, StoreOverrides},
     console,
 };
 use busyhour_store::{
-    Account, AccountAdmin, PostgresOptions, StoreError, WhenMissing, open_accounts,
-    open_postgres_accounts,
+    Account, AccountAdmin, AccountEntry, PostgresOptions, SettingKind, StoreError, WhenMissing,
+    open_accounts, open_postgres_accounts,
 };
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -80,23 +81,29 @@ pub(super) struct Creation {
     create: bool,
 }
 
-/// An open store and the realm of the server that uses it.
+/// An open store and the realms of the server that uses it.
 pub(super) struct AccountStore {
     pub(super) admin: Box<dyn AccountAdmin>,
     realm: String,
+    /// The domains with accounts of their own, of the configuration and of the store.
+    tenants: Vec<TenantConfig>,
+    /// The server's other domains.
+    domains: Vec<String>,
     /// The store as every command names it: its path, or its URL without the password.
     pub(super) store: String,
     /// Where the server that uses the store is asked.
     http: config::Http,
 }
 
-impl AccountLocation {
-    /// The realm of the server. The hashes of passwords depend on it.
-    fn realm(&self) -> Result<String, Failure> {
-        let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
-        Ok(loaded.config.sip.realm)
-    }
+/// A user as a person names it, with or without a domain, and where its account is.
+pub(super) struct AccountPlace {
+    pub(super) user: String,
+    pub(super) realm: String,
+    /// The domain, if that has accounts of its own.
+    pub(super) domain: Option<String>,
+}
 
+impl AccountLocation {
     /// The settings of the store, of which there is more than memory.
     pub(super) fn store(&self) -> Result<config::Store, Failure> {
         let loaded = Config::load(self.config.as_deref(), &self.overrides.0)?;
@@ -128,8 +135,11 @@ impl AccountLocation {
         if config.store.durability == Durability::Memory {
             return Err(Failure::usage(IN_MEMORY));
         }
+        let mut admin = open(&config.store, when_missing)?;
         Ok(AccountStore {
-            admin: open(&config.store, when_missing)?,
+            tenants: tenants(&mut *admin, &config.tenants)?,
+            domains: config.sip.domains,
+            admin,
             realm: config.sip.realm,
             store: store_name(&config.store),
             http: config.http,
@@ -137,21 +147,162 @@ impl AccountLocation {
     }
 }
 
+/// The domains with settings of their own: those of the configuration count.
+fn tenants(
+    admin: &mut dyn AccountAdmin,
+    configured: &[TenantConfig],
+) -> Result<Vec<TenantConfig>, Failure> {
+    let rows = admin
+        .settings(SettingKind::Domain)
+        .map_err(Failure::running)?;
+    let stored = rows
+        .values()
+        .filter_map(|row| serde_json::from_str(row).ok());
+    let mut tenants: Vec<TenantConfig> = configured.to_vec();
+    for one in stored {
+        let one: TenantConfig = one;
+        if tenants.iter().all(|known| known.name != one.name) {
+            tenants.push(one);
+        }
+    }
+    tenants.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(tenants)
+}
+
 impl AccountStore {
-    /// The accounts of the realm, by name.
-    fn all(&mut self) -> Result<Vec<Account>, Failure> {
+    /// The accounts of a realm, by name.
+    fn all_of(&mut self, realm: &str) -> Result<Vec<Account>, Failure> {
         let mut accounts = self.admin.all().map_err(Failure::running)?;
-        accounts.retain(|account| account.realm == self.realm);
+        accounts.retain(|account| account.realm == realm);
         Ok(accounts)
     }
 
-    fn find(&mut self, user: &str) -> Result<Option<Account>, Failure> {
-        let accounts = self.all()?;
-        Ok(accounts.into_iter().find(|one| one.username == user))
+    /// The accounts of the server's realm and of its domains, by name.
+    fn all(&mut self) -> Result<Vec<Account>, Failure> {
+        let mut accounts = self.admin.all().map_err(Failure::running)?;
+        accounts.retain(|account| account.realm == self.realm || self.domain_of(account).is_some());
+        accounts.sort_by_key(|account| self.domain_of(account).map(str::to_owned));
+        Ok(accounts)
     }
 
-    fn missing(&self, user: &str) -> Failure {
-        let realm = &self.realm;
+    fn find(&mut self, placed: &AccountPlace) -> Result<Option<Account>, Failure> {
+        let accounts = self.all_of(&placed.realm)?;
+        Ok(accounts.into_iter().find(|one| one.username == placed.user))
+    }
+
+    /// Where the account of a user is. A domain of the server's own is no part of the name.
+    pub(super) fn place(&self, user: &str) -> Result<AccountPlace, Failure> {
+        let Some((user, domain)) = user.rsplit_once('@') else {
+            return Ok(AccountPlace {
+                user: user.to_owned(),
+                realm: self.realm.clone(),
+                domain: None,
+            });
+        };
+        let domain = domain.to_ascii_lowercase();
+        let own = self
+            .domains
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(&domain));
+        let tenant = self.tenants.iter().find(|tenant| tenant.name == domain);
+        match (own, tenant) {
+            (true, _) => self.place(user),
+            (false, Some(tenant)) => Ok(AccountPlace {
+                user: user.to_owned(),
+                realm: tenant.realm().to_owned(),
+                domain: Some(domain),
+            }),
+            (false, None) => Err(Failure::usage(format!(
+                "`{domain}` is no domain of this server; `busyhour domain add {domain}` makes it one"
+            ))),
+        }
+    }
+
+    /// The domain of an account, if that has accounts of its own.
+    pub(super) fn domain_of(&self, account: &Account) -> Option<&str> {
+        let is_own = |tenant: &&TenantConfig| {
+            !self
+                .domains
+                .iter()
+                .any(|own| own.eq_ignore_ascii_case(&tenant.name))
+        };
+        let mut tenants = self.tenants.iter().filter(is_own);
+        let found = tenants.find(|tenant| tenant.realm() == account.realm);
+        found.map(|tenant| tenant.name.as_str())
+    }
+
+    /// The account that an entry asks for, whose user may have a domain behind it.
+    pub(super) fn checked(&self, entry: AccountEntry) -> Result<Account, String> {
+        let placed = self.place(&entry.user).map_err(Failure::into_message)?;
+        let entry = AccountEntry {
+            user: placed.user,
+            ..entry
+        };
+        entry.check_in(&placed.realm, placed.domain.as_deref())
+    }
+
+    /// The domains with settings of their own, by name.
+    pub(in crate::cli) fn tenants(&self) -> &[TenantConfig] {
+        &self.tenants
+    }
+
+    /// In which realm the users of a domain are.
+    pub(in crate::cli) fn realm_of<'a>(&'a self, domain: &'a TenantConfig) -> &'a str {
+        let is_own = self
+            .domains
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(&domain.name));
+        match is_own {
+            true => &self.realm,
+            false => domain.realm(),
+        }
+    }
+
+    /// Whether a domain fits beside the others.
+    pub(in crate::cli) fn check_domain(
+        &self,
+        config: &TenantConfig,
+        replaces: bool,
+    ) -> Result<(), Failure> {
+        let store = &self.store;
+        let mut others = Vec::new();
+        for other in &self.tenants {
+            match other.name == config.name {
+                true if !replaces => {
+                    return Err(Failure::running(format!(
+                        "domain `{}` already exists in database {store}, or in the \
+                         configuration; --replace replaces one of the database",
+                        config.name
+                    )));
+                }
+                true => {}
+                false => others.push(other.clone()),
+            }
+        }
+        let checked = config.check_beside(&others, &self.domains, &self.realm);
+        checked.map_err(Failure::running)
+    }
+
+    /// Whether an account more fits into its domain.
+    pub(super) fn check_room(&mut self, placed: &AccountPlace, more: usize) -> Result<(), Failure> {
+        let Some(domain) = &placed.domain else {
+            return Ok(());
+        };
+        let tenant = self.tenants.iter().find(|tenant| tenant.name == *domain);
+        let Some(max) = tenant.and_then(|tenant| tenant.max_accounts) else {
+            return Ok(());
+        };
+        let count = self.all_of(&placed.realm)?.len() + more;
+        match count as u64 > max {
+            true => Err(Failure::running(format!(
+                "the domain {domain} may have {max} accounts (its max_accounts), and would have {count}"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn missing(&self, placed: &AccountPlace) -> Failure {
+        let AccountPlace { user, realm, .. } = placed;
         let store = &self.store;
         Failure::running(format!(
             "there is no device `{user}` in the realm `{realm}` of database {store}"
@@ -202,6 +353,7 @@ Examples:
   pwgen 16 1 | busyhour device add bob       reads the password from standard input
   busyhour device import devices.csv         user,password,iax2,max_contacts,mailbox,hints
   busyhour device list --json | jq -r '.devices[].user'
+  busyhour device add alice@a.example        an account of a domain with accounts of its own
   busyhour device remove alice
   busyhour device unregister bob             ends what is registered; the account stays
 

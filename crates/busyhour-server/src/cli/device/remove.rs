@@ -23,7 +23,8 @@ impl RemoveDevices {
         let mut accounts = self.place.open()?;
         let mut outcome = Ok(());
         for user in &self.users {
-            let removed = accounts.admin.remove(user, &accounts.realm);
+            let placed = accounts.place(user)?;
+            let removed = accounts.admin.remove(&placed.user, &placed.realm);
             match removed.map_err(Failure::running)? {
                 true if self.json => say(serde_json::json!({
                     "removed": user, "store": accounts.store,
@@ -32,7 +33,7 @@ impl RemoveDevices {
                     "{user}: removed from database {}",
                     accounts.store
                 ))?,
-                false => outcome = outcome.and(Err(accounts.missing(user))),
+                false => outcome = outcome.and(Err(accounts.missing(&placed))),
             }
         }
         outcome

@@ -1,5 +1,7 @@
 use super::{
-    AccountLocation, AccountStore, Failure, say,
+    AccountLocation, Failure,
+    list::view,
+    say,
     server::{ApiServer, FailedRegistration, Registered},
 };
 use busyhour_store::AccountView;
@@ -28,12 +30,13 @@ pub(super) struct ShowAccount {
 impl ShowAccount {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut accounts = self.place.open()?;
-        let account = accounts.find(&self.user)?;
+        let placed = accounts.place(&self.user)?;
+        let account = accounts.find(&placed)?;
         let failures = self.server.failures(&self.user, &accounts.http);
         let Some(account) = account else {
-            return Err(self.missing(&accounts, failures.ok()));
+            return Err(missing(accounts.missing(&placed), failures.ok()));
         };
-        let view = account.view();
+        let view = view(&accounts, &account);
         // If the server did not answer, it is not asked again.
         let bindings = (failures.as_ref().ok())
             .and_then(|_| self.server.bindings(&self.user, &accounts.http).ok());
@@ -75,16 +78,6 @@ impl ShowAccount {
         say(lines.join("\n"))
     }
 
-    /// There is no account, but the server may know of failed registrations under this
-    /// name.
-    fn missing(&self, accounts: &AccountStore, failures: Option<Value>) -> Failure {
-        let missing = accounts.missing(&self.user);
-        match failures.and_then(|list| lines(&list, FailedRegistration::line)) {
-            Some(failed) => missing.and(format_args!("failures    {failed}")),
-            None => missing,
-        }
-    }
-
     /// If no server answers, failures and bindings are null.
     fn show_json(
         &self,
@@ -98,6 +91,14 @@ impl ShowAccount {
         object["failures"] = failures.unwrap_or(Value::Null);
         object["bindings"] = bindings.unwrap_or(Value::Null);
         say(serde_json::to_string_pretty(&object).map_err(Failure::running)?)
+    }
+}
+
+/// There is no account, but the server may know of failed registrations under this name.
+fn missing(missing: Failure, failures: Option<Value>) -> Failure {
+    match failures.and_then(|list| lines(&list, FailedRegistration::line)) {
+        Some(failed) => missing.and(format_args!("failures    {failed}")),
+        None => missing,
     }
 }
 

@@ -41,6 +41,9 @@ enum What {
     /// Webhooks: where changes are posted to, and how that goes
     #[command(after_help = subjects::WEBHOOKS.help())]
     Webhooks(List),
+    /// Domains with settings of their own: what they have, and what they may have
+    #[command(after_help = subjects::TENANTS.help())]
+    Tenants(List),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
     Timers(List),
@@ -117,6 +120,7 @@ impl Show {
             What::CallRecords(records) => records.run(),
             What::Peers(list) => list.run(&subjects::PEERS, ""),
             What::Webhooks(list) => list.run(&subjects::WEBHOOKS, ""),
+            What::Tenants(list) => list.run(&subjects::TENANTS, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),

@@ -234,6 +234,31 @@ pub(super) const WEBHOOKS: Subject = Subject {
     none: "no webhooks; the configuration lists them as [[webhook]], and PUT /api/webhooks/NAME sets one",
 };
 
+pub(super) const TENANTS: Subject = Subject {
+    routes: &[route("/api/tenants", "tenants")],
+    columns: &[
+        column("name", "the domain"),
+        column("account_count", "accounts in the store"),
+        column("max_accounts", "how many there may be"),
+        column("contact_count", "registered contacts"),
+        column("max_contacts", "how many there may be"),
+        column("watcher_count", "subscriptions of its accounts"),
+        column("max_watchers", "how many there may be"),
+        column("call_count", "calls that its accounts have begun"),
+        column("max_calls", "how many there may be"),
+        column("registrations", "registrations that were accepted"),
+        column(
+            "registrations_per_second",
+            "how many there may be in a second",
+        ),
+        column("memory_bytes", "packet memory that its requests hold"),
+        column("memory_kib", "how much that may be for each purpose"),
+        column("refused", "requests refused because of its share or quotas"),
+    ],
+    sort: "name",
+    none: "no domains with settings of their own; `busyhour domain add` sets one up",
+};
+
 pub(super) const TIMERS: Subject = Subject {
     routes: &[counted("/api/timers", "timers", "pending_count")],
     columns: &[

@@ -199,6 +199,20 @@ pub(super) const LIMITS: &[SettingKey] = &[
         show: |config| config.limits.account_percent.to_string(),
     },
     SettingKey {
+        path: "limits.domain_percent",
+        allowed: whole(1, 100, "percent"),
+        help: "The part of a limit that all accounts of one domain may hold, if it has accounts of its own",
+        assign: |config, text| put(&mut config.limits.domain_percent, text.parse().ok()),
+        show: |config| config.limits.domain_percent.to_string(),
+    },
+    SettingKey {
+        path: "limits.domains",
+        allowed: whole(0, 100_000, "domains"),
+        help: "Domains with settings of their own; more are refused, over HTTP with 409",
+        assign: |config, text| put(&mut config.limits.domains_max, text.parse().ok()),
+        show: |config| config.limits.domains_max.to_string(),
+    },
+    SettingKey {
         path: "limits.dialog_bytes",
         allowed: whole(512, 65_535, "bytes"),
         help: "Bytes that a subscription keeps of its SUBSCRIBE: route, addresses, names; a longer one is answered 513",

@@ -1,4 +1,4 @@
-//! Tables of the file that hold more than plain settings: accounts, hints, lists, peers, tokens, Graphite, the
+//! Tables of the file that hold more than plain settings: accounts, hints, lists, peers, tokens, domains, Graphite, the
 //! worker pool.
 
 pub(in crate::config) mod accounts;
@@ -7,6 +7,7 @@ pub(in crate::config) mod lists;
 pub(in crate::config) mod peers;
 pub(in crate::config) mod tokens;
 pub(in crate::config) mod webhooks;
+pub(in crate::config) mod domains;
 pub(in crate::config) mod graphite;
 pub(in crate::config) mod http_client;
 mod runtime;

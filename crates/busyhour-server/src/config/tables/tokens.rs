@@ -12,10 +12,12 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<Token, Repor
     let sha256 = entry
         .required("sha256", TableEntry::text)
         .and_then(|text| entry.check(sha256(&text).ok_or(NO_HASH.into())));
+    let domain = entry.text("domain");
     Ok(Token {
         name: name?,
         scope: scope?,
         sha256: sha256?,
+        domain: domain?,
     })
 }
 
@@ -53,7 +55,7 @@ fn sha256(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-pub(in crate::config) const FIELDS: &[&str] = &["name", "scope", "sha256"];
+pub(in crate::config) const FIELDS: &[&str] = &["name", "scope", "sha256", "domain"];
 const NAME_LEN_MAX: usize = 64;
 const NO_HASH: &str = "sha256: give 64 hexadecimal digits; `busyhour token NAME` prints them";
 

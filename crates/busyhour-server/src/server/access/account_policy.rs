@@ -2,15 +2,21 @@
 //! it may register, and whether what it has is to end.
 
 use super::accounts::AccountDirectory;
-use busyhour_registrar::{RegistrationPolicy, user_of};
+use crate::server::tenant::{tenant_config::TenantConfig, tenants::Tenants};
+use busyhour_registrar::{RegistrationPolicy, Tenant};
 use std::{
     borrow::Cow,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The accounts, and the policy of registrations.
 pub(in crate::server) struct AccountPolicy {
     pub(in crate::server) directory: AccountDirectory,
+    /// The domains with settings of their own.
+    pub(in crate::server) tenants: Arc<Tenants>,
     registration: RegistrationPolicy,
     /// Everybody may register, with an account or without.
     is_open: bool,
@@ -25,11 +31,13 @@ pub(in crate::server) struct AccountPolicy {
 impl AccountPolicy {
     pub(in crate::server) fn new(
         directory: AccountDirectory,
+        tenants: Arc<Tenants>,
         registration: RegistrationPolicy,
         is_open: bool,
     ) -> Self {
         Self {
             directory,
+            tenants,
             registration,
             is_open,
             is_starting: AtomicBool::new(true),
@@ -41,13 +49,72 @@ impl AccountPolicy {
     /// account if the account has one.
     pub(in crate::server) fn of(&self, aor: &str) -> Cow<'_, RegistrationPolicy> {
         let policy = &self.registration;
-        match self.directory.contacts_max(user_of(aor)) {
+        match self.directory.contacts_max(self.account_of(aor)) {
             Some(contacts_max) => Cow::Owned(RegistrationPolicy {
                 contacts_max,
                 ..policy.clone()
             }),
             None => Cow::Borrowed(policy),
         }
+    }
+
+    /// The account that has an address of record: its user, or `user@domain` in a domain
+    /// with accounts of its own.
+    pub(in crate::server) fn account_of<'a>(&self, aor: &'a str) -> &'a str {
+        self.directory.domains().account_of(aor)
+    }
+
+    /// The account of a user who has logged in under this name, which may have a domain behind
+    /// it that is no part of the account's.
+    pub(in crate::server) fn account_of_login<'a>(&self, username: &'a str) -> &'a str {
+        match self.directory.domains().parts_of(username).0 {
+            Some(_) => username,
+            None => username.split_once('@').map_or(username, |(user, _)| user),
+        }
+    }
+
+    /// Whether an account may watch what another one, or an extension, does: if it is of the
+    /// same domain, or the watched account or its domain allows it.
+    pub(in crate::server) fn may_watch(&self, watcher: &str, watched: &str) -> bool {
+        if watcher == watched {
+            return true;
+        }
+        if let Some(allowed) = self.directory.watchers(watched) {
+            return self.are_of(watcher, &allowed, watched);
+        }
+        let domain = |account| self.directory.domains().parts_of(account).0;
+        let (theirs, ours) = (domain(watcher), domain(watched));
+        let name = |tenant: &Option<Arc<Tenant>>| tenant.as_ref().map(|one| one.name.clone());
+        name(&theirs) == name(&ours) || self.domain_lets_watch(watcher, watched, name(&ours))
+    }
+
+    fn domain_lets_watch(&self, watcher: &str, watched: &str, domain: Option<String>) -> bool {
+        let mut states = match domain {
+            Some(name) => self.tenants.find(&name).into_iter().collect(),
+            None => self.tenants.all(),
+        };
+        if !watched.contains('@') {
+            states.retain(|state| state.tenant.has_server_accounts);
+        }
+        let mut lists = states.iter().map(|state| &state.config.watchers);
+        lists.any(|watchers| self.are_of(watcher, watchers, watched))
+    }
+
+    /// Whether one of the entries of a list means an account. A user without a domain is of
+    /// the domain of `watched`.
+    fn are_of(&self, watcher: &str, entries: &[String], watched: &str) -> bool {
+        let (user, domain) = watcher.rsplit_once('@').unwrap_or((watcher, ""));
+        let own = watched.rsplit_once('@').map_or("", |(_, domain)| domain);
+        let is_at = |named: &str| match domain.is_empty() {
+            true => TenantConfig::is_host_of(self.directory.domains(), named),
+            false => named == domain,
+        };
+        entries.iter().any(|entry| match entry.rsplit_once('@') {
+            None if entry == "*" => true,
+            None => entry == user && domain == own,
+            Some(("", named)) => is_at(named),
+            Some((named_user, named)) => named_user == user && is_at(named),
+        })
     }
 
     /// All restored rows have been checked.
@@ -64,7 +131,18 @@ impl AccountPolicy {
     /// Whether no account has this address of record any more.
     pub(in crate::server) fn is_revoked(&self, aor: &str) -> bool {
         let (_, address) = aor.split_once(':').unwrap_or(("", aor));
-        self.are_looked_for() && self.is_gone(user_of(aor)) && self.is_gone(address)
+        self.are_looked_for()
+            && (self.is_homeless(address)
+                || self.is_gone(self.account_of(aor)) && self.is_gone(address))
+    }
+
+    /// Whether its domain was removed. At the start the domains of the configuration may
+    /// have changed, and what is registered there may stay until it ends.
+    fn is_homeless(&self, address: &str) -> bool {
+        if self.is_starting.load(Ordering::Acquire) {
+            return false;
+        }
+        !self.directory.domains().contain_address(address)
     }
 
     /// The reason in the log when a registration without an account ends. At the start

@@ -1,19 +1,21 @@
 //! The directory of accounts: those of the store, then those of the configuration.
 
+use super::realm_accounts::{Difference, RealmAccounts, in_domain};
+use busyhour_registrar::{Domains, Tenant, UserNames};
 use busyhour_sip::auth::Secret;
 use busyhour_store::{Account, AccountNews, AccountRange};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
-    ops::Bound,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 /// Knows the secrets of users.
 pub trait Accounts: Send + Sync {
-    /// The secret of a user of the server's realm; `None` when there is no
-    /// such account. Asked for each request: it must be quick.
+    /// The secret of a user of the server's realm, or of `user@domain` for a domain with
+    /// accounts of its own; `None` when there is no such account. Asked for each request: it
+    /// must be quick.
     fn secret(&self, username: &str) -> Option<Cow<'_, Secret>>;
 
     /// The mailbox of a user, if it has another name than the user.
@@ -34,33 +36,39 @@ impl Accounts for NoAccounts {
 
 /// The accounts a server asks: the store's first, then its configuration's.
 ///
-/// All accounts of the store; the store reports each change.
+/// All accounts of the store, by realm; the store reports each change. An account is named by
+/// its user, or by `user@domain` if its domain has accounts of its own.
 pub(in crate::server) struct AccountDirectory {
     realm: String,
+    domains: Domains,
     stored: RwLock<Stored>,
     configured: Arc<dyn Accounts>,
 }
 
-/// The stored accounts of the realm.
 #[derive(Default)]
 struct Stored {
-    /// In the order of names, so that a page of them costs no more than its length.
-    by_user: BTreeMap<String, Account>,
-    /// How many have their own limit: usually none, and then no lookup is needed.
-    limited_count: usize,
+    /// Those of the server's realm.
+    own: RealmAccounts,
+    /// Those of other realms. A realm that no domain has may get one.
+    others: BTreeMap<String, RealmAccounts>,
+    /// How many say who may watch them: usually none, and then no lookup is needed.
+    guarded_count: usize,
 }
 
 impl AccountDirectory {
     pub(in crate::server) fn new(
         realm: &str,
+        domains: Domains,
         accounts: Vec<Account>,
         configured: Arc<dyn Accounts>,
     ) -> Self {
         let directory = Self {
             realm: realm.to_owned(),
+            domains,
             stored: RwLock::default(),
             configured,
         };
+        directory.rules_changed();
         directory.learn(AccountNews::Range(AccountRange::all(accounts)));
         directory
     }
@@ -68,91 +76,249 @@ impl AccountDirectory {
     /// Applies a change from the store; returns what it means for those who do not ask
     /// here each time.
     pub(in crate::server) fn learn(&self, news: AccountNews) -> Vec<Difference> {
-        match news {
-            AccountNews::Put(account) if account.realm == self.realm => {
+        let differences = match news {
+            AccountNews::Put(account) => {
                 let now = account.clone();
-                let before = self.write().put(account);
-                Difference::between(before.as_ref(), Some(&now))
+                let before = self.write().put(&self.realm, account);
+                self.difference(before.as_ref(), Some(&now))
                     .into_iter()
                     .collect()
             }
-            AccountNews::Removed { username, realm } if realm == self.realm => {
-                let before = self.write().remove(&username);
-                Difference::between(before.as_ref(), None)
-                    .into_iter()
-                    .collect()
+            AccountNews::Removed { username, realm } => {
+                let before = self.write().remove(&self.realm, &username, &realm);
+                self.difference(before.as_ref(), None).into_iter().collect()
             }
-            AccountNews::Range(range) => self.write().put_range(range, &self.realm),
-            AccountNews::Put(_) | AccountNews::Removed { .. } => Vec::new(),
+            AccountNews::Range(range) => self.put_range(range),
+        };
+        self.follow_aliases(&differences);
+        differences
+    }
+
+    /// Between its bounds there are these of each realm, and no others.
+    fn put_range(&self, range: AccountRange) -> Vec<Difference> {
+        let mut stored = self.write();
+        let mut gone = stored.within(&self.realm, &range);
+        let mut differences = Vec::new();
+        for account in range.accounts {
+            gone.remove(&(account.realm.clone(), account.username.clone()));
+            let now = account.clone();
+            let before = stored.put(&self.realm, account);
+            differences.extend(self.difference(before.as_ref(), Some(&now)));
         }
+        for (realm, username) in gone {
+            let before = stored.remove(&self.realm, &username, &realm);
+            differences.extend(self.difference(before.as_ref(), None));
+        }
+        differences
     }
 
     /// The changes from an empty directory to the stored accounts.
     pub(in crate::server) fn differences(&self) -> Vec<Difference> {
-        self.read().differences()
+        let stored = self.read();
+        let others = stored.others.values().flat_map(RealmAccounts::all);
+        let all = stored.own.all().chain(others);
+        all.filter_map(|account| self.difference(None, Some(account)))
+            .collect()
+    }
+
+    /// The same for the accounts of one realm other than the server's.
+    pub(in crate::server) fn differences_with(&self, realm: &str) -> Vec<Difference> {
+        let stored = self.read();
+        let accounts = stored
+            .others
+            .get(realm)
+            .into_iter()
+            .flat_map(RealmAccounts::all);
+        accounts
+            .filter_map(|account| self.difference(None, Some(account)))
+            .collect()
+    }
+
+    /// The same, as if all stored accounts of a realm had just been removed.
+    pub(in crate::server) fn differences_without(&self, realm: &str) -> Vec<Difference> {
+        let stored = self.read();
+        let others = stored
+            .others
+            .get(realm)
+            .into_iter()
+            .flat_map(RealmAccounts::all);
+        others
+            .filter_map(|account| self.difference(Some(account), None))
+            .collect()
+    }
+
+    /// What a change means; nothing where no domain of ours has the account.
+    fn difference(&self, before: Option<&Account>, now: Option<&Account>) -> Option<Difference> {
+        let account = now.or(before)?;
+        let (name, domain) = self.name_of(account)?;
+        Difference::between(name, domain, before, now)
+    }
+
+    /// How an account is named here, and its domain if that has accounts of its own.
+    pub(in crate::server) fn name_of(&self, account: &Account) -> Option<(String, Option<String>)> {
+        if account.realm == self.realm {
+            return Some((account.username.clone(), None));
+        }
+        let tenant = self.domains.tenant_of_realm(&account.realm)?;
+        let user = tenant.names.written(&account.username);
+        Some((format!("{user}@{}", tenant.name), Some(tenant.name.clone())))
+    }
+
+    /// Other names of accounts lead to them, unless they are accounts themselves.
+    pub(in crate::server) fn follow_aliases(&self, differences: &[Difference]) {
+        for difference in differences {
+            for alias in &difference.aliases_gone {
+                if self.domains.alias(alias).as_ref() == Some(&difference.username) {
+                    self.domains.set_alias(alias, None);
+                }
+            }
+            for alias in &difference.aliases_new {
+                match self.knows(alias) {
+                    true => tracing::warn!(
+                        alias,
+                        account = difference.username,
+                        "an alias has no effect: there is an account of this name"
+                    ),
+                    false => self.domains.set_alias(alias, Some(&difference.username)),
+                }
+            }
+        }
+    }
+
+    /// The domains have changed: which names mean the same is found out anew.
+    pub(in crate::server) fn rules_changed(&self) {
+        let tenants = self.domains.tenants();
+        let own = tenants.iter().find(|tenant| tenant.has_server_accounts);
+        let names = |tenant: Option<&Arc<Tenant>>| {
+            tenant.map_or_else(UserNames::default, |tenant| tenant.names.clone())
+        };
+        let mut stored = self.write();
+        stored.own.write_names_as(names(own));
+        for (realm, accounts) in &mut stored.others {
+            accounts.write_names_as(names(self.domains.tenant_of_realm(realm).as_ref()));
+        }
     }
 
     pub(in crate::server) fn realm(&self) -> &str {
         &self.realm
     }
 
+    pub(in crate::server) fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
+    /// Accounts of the server's realm.
     pub(in crate::server) fn stored_count(&self) -> usize {
-        self.read().by_user.len()
+        self.read().own.len()
     }
 
-    /// The mailbox of a user: its own name unless its account says otherwise.
-    pub(in crate::server) fn mailbox(&self, username: &str) -> String {
-        let stored = self
-            .read()
-            .by_user
-            .get(username)
-            .map(|one| one.mailbox.clone());
-        let named = stored.unwrap_or_else(|| self.configured.mailbox(username));
-        named.unwrap_or_else(|| username.to_owned())
+    /// Accounts of a realm.
+    pub(in crate::server) fn count_of(&self, realm: &str) -> usize {
+        let stored = self.read();
+        match realm == self.realm {
+            true => stored.own.len(),
+            false => stored.others.get(realm).map_or(0, RealmAccounts::len),
+        }
     }
 
-    pub(in crate::server) fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
-        let stored = self
-            .read()
-            .by_user
-            .get(username)
-            .map(|one| one.secret.clone());
-        match stored {
+    /// The mailbox of an account: its own name unless its account says otherwise. A mailbox
+    /// of a domain with accounts of its own has the domain behind its name.
+    pub(in crate::server) fn mailbox(&self, name: &str) -> String {
+        let stored = self.with(name, |account| account.mailbox.clone());
+        let named = stored.unwrap_or_else(|| self.configured.mailbox(name));
+        match (named, self.domains.parts_of(name).0) {
+            (Some(named), Some(tenant)) => in_domain(&named, &tenant.name),
+            (Some(named), None) => named,
+            (None, _) => name.to_owned(),
+        }
+    }
+
+    pub(in crate::server) fn secret(&self, name: &str) -> Option<Cow<'_, Secret>> {
+        match self.with(name, |account| account.secret.clone()) {
             Some(secret) => Some(Cow::Owned(secret)),
-            None => self.configured.secret(username),
+            None => self.configured.secret(name),
         }
     }
 
     /// Whether there is such an account.
-    pub(in crate::server) fn knows(&self, username: &str) -> bool {
-        let is_stored = self.read().by_user.contains_key(username);
-        is_stored || self.configured.secret(username).is_some()
+    pub(in crate::server) fn knows(&self, name: &str) -> bool {
+        self.with(name, |_| ()).is_some() || self.configured.secret(name).is_some()
     }
 
-    /// Contacts that a user may have, if the account has its own limit.
-    pub(in crate::server) fn contacts_max(&self, username: &str) -> Option<usize> {
+    /// Contacts that an account may have, if it has its own limit.
+    pub(in crate::server) fn contacts_max(&self, name: &str) -> Option<usize> {
+        let (tenant, user) = self.domains.parts_of(name);
         let stored = self.read();
-        if stored.limited_count == 0 {
+        let accounts = stored.of(tenant.as_deref())?;
+        if accounts.limited_count() == 0 {
             return None;
         }
-        let limit = stored.by_user.get(username)?.contacts_max?;
+        let limit = accounts.find(user)?.contacts_max?;
         Some(limit as usize)
     }
 
-    /// A stored account.
-    pub(in crate::server) fn account(&self, username: &str) -> Option<Account> {
-        self.read().by_user.get(username).cloned()
+    /// Who may watch an account, if it says so itself.
+    pub(in crate::server) fn watchers(&self, name: &str) -> Option<Vec<String>> {
+        if self.read().guarded_count == 0 {
+            return None;
+        }
+        self.with(name, |account| account.watchers.clone())?
     }
 
-    /// At most `limit` stored accounts behind the user `after`, by name.
-    pub(in crate::server) fn page(&self, after: Option<&str>, limit: usize) -> Vec<Account> {
+    /// A stored account.
+    pub(in crate::server) fn account(&self, name: &str) -> Option<Account> {
+        self.with(name, Account::clone)
+    }
+
+    fn with<R>(&self, name: &str, read: impl FnOnce(&Account) -> R) -> Option<R> {
+        let (tenant, user) = self.domains.parts_of(name);
         let stored = self.read();
-        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = stored.by_user.range::<str, _>((begin, Bound::Unbounded));
-        behind
-            .take(limit)
-            .map(|(_, account)| account.clone())
-            .collect()
+        stored.of(tenant.as_deref())?.find(user).map(read)
+    }
+
+    /// At most `limit` stored accounts behind the user `after`, by name: those of the server,
+    /// and then those of each domain with accounts of its own.
+    pub(in crate::server) fn page(&self, after: Option<&str>, limit: usize) -> Vec<Account> {
+        let (tenant, user) = match after {
+            Some(name) => self.domains.parts_of(name),
+            None => (None, ""),
+        };
+        let after = after.map(|_| user);
+        let stored = self.read();
+        let mut page = match tenant {
+            None => stored.own.page(after, limit),
+            Some(_) => Vec::new(),
+        };
+        for one in self.domains.tenants() {
+            let is_passed = tenant.as_ref().is_some_and(|tenant| one.name < tenant.name);
+            let accounts = stored.others.get(&one.realm);
+            let Some(accounts) = accounts.filter(|_| !is_passed && !one.has_server_accounts) else {
+                continue;
+            };
+            let is_first = tenant
+                .as_ref()
+                .is_some_and(|tenant| one.name == tenant.name);
+            let rest = limit.saturating_sub(page.len());
+            page.extend(accounts.page(after.filter(|_| is_first), rest));
+        }
+        page
+    }
+
+    /// At most `limit` stored accounts of a domain behind the user `after`.
+    pub(in crate::server) fn page_of(
+        &self,
+        domain: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<Account> {
+        let tenants = self.domains.tenants();
+        let Some(tenant) = tenants.iter().find(|tenant| tenant.name == domain) else {
+            return Vec::new();
+        };
+        let after = after.map(|name| self.domains.parts_of(name).1);
+        let stored = self.read();
+        let accounts = stored.of(Some(&**tenant));
+        accounts.map_or_else(Vec::new, |accounts| accounts.page(after, limit))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Stored> {
@@ -165,90 +331,51 @@ impl AccountDirectory {
 }
 
 impl Stored {
+    fn of(&self, tenant: Option<&Tenant>) -> Option<&RealmAccounts> {
+        match tenant.filter(|tenant| !tenant.has_server_accounts) {
+            None => Some(&self.own),
+            Some(tenant) => self.others.get(&tenant.realm),
+        }
+    }
+
     /// The account of that name before.
-    fn put(&mut self, account: Account) -> Option<Account> {
-        self.limited_count += usize::from(account.contacts_max.is_some());
-        let before = self.by_user.insert(account.username.clone(), account);
-        self.purge(before)
+    fn put(&mut self, own_realm: &str, account: Account) -> Option<Account> {
+        self.guarded_count += usize::from(account.watchers.is_some());
+        let before = match account.realm == own_realm {
+            true => self.own.put(account),
+            false => (self.others.entry(account.realm.clone()).or_default()).put(account),
+        };
+        self.forget(before)
     }
 
-    fn remove(&mut self, username: &str) -> Option<Account> {
-        let before = self.by_user.remove(username);
-        self.purge(before)
+    fn remove(&mut self, own_realm: &str, username: &str, realm: &str) -> Option<Account> {
+        let before = match realm == own_realm {
+            true => self.own.remove(username),
+            false => self.others.get_mut(realm)?.remove(username),
+        };
+        self.forget(before)
     }
 
-    fn purge(&mut self, before: Option<Account>) -> Option<Account> {
-        let was_limited = before
+    fn forget(&mut self, before: Option<Account>) -> Option<Account> {
+        let was_guarded = before
             .as_ref()
-            .is_some_and(|account| account.contacts_max.is_some());
-        self.limited_count -= usize::from(was_limited);
+            .is_some_and(|account| account.watchers.is_some());
+        self.guarded_count -= usize::from(was_guarded);
         before
     }
 
-    /// Between its bounds there are these of the realm, and no others.
-    fn put_range(&mut self, range: AccountRange, realm: &str) -> Vec<Difference> {
-        let had = self.by_user.range::<str, _>(range.users_of(realm));
-        let mut gone: BTreeSet<String> = had.map(|(username, _)| username.clone()).collect();
-        let mut differences = Vec::new();
-        for account in range.accounts {
-            if account.realm == realm {
-                gone.remove(&account.username);
-                let now = account.clone();
-                let before = self.put(account);
-                differences.extend(Difference::between(before.as_ref(), Some(&now)));
-            }
-        }
-        for username in gone {
-            let before = self.remove(&username);
-            differences.extend(Difference::between(before.as_ref(), None));
-        }
-        differences
-    }
-
-    fn differences(&self) -> Vec<Difference> {
-        let accounts = self.by_user.values();
-        accounts
-            .filter_map(|account| Difference::between(None, Some(account)))
-            .collect()
-    }
-}
-
-/// What changed about an account, as far as it concerns others than those who ask.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::server) struct Difference {
-    pub(in crate::server) username: String,
-    /// Extensions that it names no more.
-    pub(in crate::server) hints_gone: Vec<String>,
-    /// Extensions that it names now and did not before.
-    pub(in crate::server) hints_new: Vec<String>,
-    /// It has another mailbox than before.
-    pub(in crate::server) has_moved: bool,
-    /// The store has it no more.
-    pub(in crate::server) is_gone: bool,
-}
-
-impl Difference {
-    /// `None` where nothing is different.
-    fn between(before: Option<&Account>, now: Option<&Account>) -> Option<Self> {
-        let hints = |account: Option<&Account>| account.map_or(&[][..], |one| &one.hints).to_vec();
-        let (had, has) = (hints(before), hints(now));
-        let without = |some: &[String], others: &[String]| -> Vec<String> {
-            let some = some.iter().filter(|hint| !others.contains(hint));
-            some.cloned().collect()
-        };
-        let difference = Self {
-            username: now.or(before)?.username.clone(),
-            hints_gone: without(&had, &has),
-            hints_new: without(&has, &had),
-            has_moved: before.and_then(|one| one.mailbox.as_ref())
-                != now.and_then(|one| one.mailbox.as_ref()),
-            is_gone: now.is_none(),
-        };
-        let is_one = difference.has_moved
-            || difference.is_gone
-            || !difference.hints_gone.is_empty()
-            || !difference.hints_new.is_empty();
-        is_one.then_some(difference)
+    /// Realm and user of all accounts in a range.
+    fn within(&self, own_realm: &str, range: &AccountRange) -> BTreeSet<(String, String)> {
+        let others = self
+            .others
+            .iter()
+            .map(|(realm, accounts)| (realm.as_str(), accounts));
+        let realms = [(own_realm, &self.own)].into_iter().chain(others);
+        let keys = realms.flat_map(|(realm, accounts)| {
+            let users = accounts.users_in(range.users_of(realm));
+            users.map(move |user| (realm.to_owned(), user.to_owned()))
+        });
+        keys.collect()
     }
 }
 
@@ -273,18 +400,24 @@ mod tests {
             contacts_max,
             mailbox: None,
             hints: Vec::new(),
+            aliases: Vec::new(),
+            watchers: None,
         }
     }
 
     #[test]
     fn limits_are_found_while_accounts_are_added_and_removed() {
-        let directory =
-            AccountDirectory::new("r", vec![account("a", Some(2))], Arc::new(NoAccounts));
+        let directory = AccountDirectory::new(
+            "r",
+            Domains::default(),
+            vec![account("a", Some(2))],
+            Arc::new(NoAccounts),
+        );
         assert_eq!(directory.contacts_max("a"), Some(2));
         directory.learn(AccountNews::Put(account("b", None)));
         directory.learn(AccountNews::Put(account("a", None)));
         assert_eq!(directory.contacts_max("a"), None);
-        assert_eq!(directory.read().limited_count, 0);
+        assert_eq!(directory.read().own.limited_count(), 0);
         let removed = AccountNews::Removed {
             username: "a".into(),
             realm: "r".into(),
@@ -296,8 +429,12 @@ mod tests {
 
     #[test]
     fn accounts_of_another_realm_do_not_count() {
-        let directory =
-            AccountDirectory::new("other", vec![account("a", None)], Arc::new(NoAccounts));
+        let directory = AccountDirectory::new(
+            "other",
+            Domains::default(),
+            vec![account("a", None)],
+            Arc::new(NoAccounts),
+        );
         directory.learn(AccountNews::Put(account("b", None)));
         assert_eq!(directory.stored_count(), 0);
     }
@@ -305,7 +442,12 @@ mod tests {
     #[test]
     fn a_range_replaces_only_accounts_between_its_ends() {
         let names = ["a", "b", "c", "d"].map(|name| account(name, Some(1)));
-        let directory = AccountDirectory::new("r", names.to_vec(), Arc::new(NoAccounts));
+        let directory = AccountDirectory::new(
+            "r",
+            Domains::default(),
+            names.to_vec(),
+            Arc::new(NoAccounts),
+        );
         let key = |username: &str| AccountKey {
             username: username.into(),
             realm: "r".into(),
@@ -321,7 +463,7 @@ mod tests {
         }));
         let users = directory.page(None, 9).into_iter().map(|one| one.username);
         assert!(users.eq(["a", "c", "d"]));
-        assert_eq!(directory.read().limited_count, 2);
+        assert_eq!(directory.read().own.limited_count(), 2);
         let [c, b] = &differences[..] else {
             panic!("{differences:?}");
         };
@@ -333,11 +475,56 @@ mod tests {
     fn each_page_continues_the_one_before() {
         let names = ["c", "a", "d", "b"];
         let accounts = names.map(|name| account(name, None)).to_vec();
-        let directory = AccountDirectory::new("r", accounts, Arc::new(NoAccounts));
+        let directory =
+            AccountDirectory::new("r", Domains::default(), accounts, Arc::new(NoAccounts));
         let page = |after| directory.page(after, 2);
         let users = |page: Vec<Account>| page.into_iter().map(|one| one.username);
         assert!(users(page(None)).eq(["a", "b"]));
         assert!(users(page(Some("b"))).eq(["c", "d"]));
         assert!(users(page(Some("d"))).next().is_none());
+    }
+
+    #[test]
+    fn accounts_of_a_domain_are_found_by_their_address_and_rules() {
+        let domains = Domains::new(["example.com".to_owned()]);
+        let of_a = |username: &str| Account {
+            realm: "a.example".into(),
+            hints: vec!["200".into()],
+            aliases: vec!["sales".into()],
+            ..account(username, Some(2))
+        };
+        let accounts = vec![account("alice", None), of_a("Alice")];
+        let directory = AccountDirectory::new("r", domains, accounts, Arc::new(NoAccounts));
+        assert!(
+            !directory.knows("alice@a.example"),
+            "no domain has its realm"
+        );
+        let folding = Tenant {
+            names: UserNames {
+                fold_case: true,
+                ..UserNames::default()
+            },
+            ..Tenant::new("a.example")
+        };
+        directory.domains().replace_tenants([folding]);
+        directory.rules_changed();
+        assert!(directory.knows("alice@a.example") && directory.knows("alice"));
+        assert_eq!(directory.contacts_max("alice@a.example"), Some(2));
+        assert_eq!(directory.contacts_max("alice"), None);
+        assert_eq!(directory.mailbox("alice@a.example"), "alice@a.example");
+        let found = directory.differences();
+        let [difference] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(difference.username, "alice@a.example");
+        assert_eq!(difference.hints_new, ["200@a.example"]);
+        assert_eq!(difference.aliases_new, ["sales@a.example"]);
+        let pages = [None, Some("alice"), Some("alice@a.example")].map(|after| {
+            let page = directory.page(after, 1);
+            page.first().map(|one| one.realm.clone())
+        });
+        assert_eq!(pages, [Some("r".into()), Some("a.example".into()), None]);
+        assert_eq!(directory.page_of("a.example", None, 9).len(), 1);
+        assert_eq!(directory.differences_without("a.example").len(), 1);
     }
 }

@@ -16,16 +16,18 @@ use crate::server::{
         counters::AdmissionCounters,
         registration_log::{RegistrationLog, WRONG_PASSWORD},
     },
+    tenant::tenants::TenantState,
 };
 use busyhour::clock::UnixTime;
 use busyhour_iax2::{Credentials, Login};
-use busyhour_registrar::{Domains, Refusal, user_of, watch::Package};
+use busyhour_registrar::{Domains, Refusal, watch::Package};
 use busyhour_sip::{
     DigestCredentials, Flow, HeaderName, Host, Message, Method, Status, Uri,
-    auth::{AuthOutcome, Authenticator},
+    auth::{AuthOutcome, Authenticator, Secret},
     source_of,
 };
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -44,7 +46,7 @@ enum Proof<'a> {
         answered: Answered,
     },
     /// This user's.
-    Of(&'a str),
+    Of(Prover<'a>),
 }
 
 /// Which challenge a challenged request has answered.
@@ -60,17 +62,34 @@ enum Answered {
 }
 
 /// Who sent a request, if that was asked.
-pub(in crate::server) struct Sender<'a>(Option<&'a str>);
+pub(in crate::server) struct Sender<'a>(Option<Prover<'a>>);
 
-impl<'a> Sender<'a> {
-    /// The user of its account.
-    pub(in crate::server) fn account(&self) -> Option<&'a str> {
-        self.0.map(own_user)
+/// A user who has proved to be one.
+struct Prover<'a> {
+    /// As the directory knows it.
+    username: Cow<'a, str>,
+    /// Its domain has accounts of its own, so that the domain is a part of the name.
+    is_of_tenant: bool,
+}
+
+impl Sender<'_> {
+    /// Its account: the user, with the domain if that has accounts of its own.
+    pub(in crate::server) fn account(&self) -> Option<&str> {
+        self.0.as_ref().map(Prover::account)
     }
 
     /// Its account, as the directory knows it.
-    pub(in crate::server) fn username(&self) -> Option<&'a str> {
-        self.0
+    pub(in crate::server) fn username(&self) -> Option<&str> {
+        self.0.as_ref().map(|prover| &*prover.username)
+    }
+}
+
+impl Prover<'_> {
+    fn account(&self) -> &str {
+        match self.is_of_tenant {
+            true => &self.username,
+            false => own_user(&self.username),
+        }
     }
 }
 
@@ -98,8 +117,8 @@ const AS_PROXY: Asking = Asking {
 
 /// What became of the credentials of a request.
 enum CredentialOutcome<'a> {
-    /// Right; these are they.
-    Granted(DigestCredentials<'a>),
+    /// Right; this is who has them.
+    Granted(Prover<'a>),
     /// There are no credentials for our realm.
     Absent,
     /// They are for another realm, or of a form that was not offered; noted as a failure.
@@ -168,30 +187,42 @@ impl Admission {
         request: &Request<'_>,
         aor: &str,
     ) -> Result<bool, Refusal> {
-        let proof = self.prove(request, AS_SERVER);
+        let tenant = self.accounts.tenants.of_aor(aor);
+        let proof = self.prove(request, AS_SERVER, tenant.as_deref());
         self.note_challenged(request, aor, &proof);
         match proof? {
-            Proof::Open => Ok(true),
-            Proof::Challenged { .. } => Ok(false),
-            Proof::Of(username) if is_user_of(username, aor) => Ok(true),
-            Proof::Of(_) => Err(Refusal::Forbidden("Not Your Address")),
+            Proof::Open => {}
+            Proof::Challenged { .. } => return Ok(false),
+            Proof::Of(prover) if self.is_owner(&prover, aor) => {}
+            Proof::Of(_) => return Err(Refusal::Forbidden("Not Your Address")),
+        }
+        let is_registration = request.message.method() == Some(Method::Register);
+        match tenant.filter(|_| is_registration) {
+            Some(tenant) if !tenant.admits_registration(self.clock.now()) => {
+                Err(self.responder.overloaded())
+            }
+            _ => Ok(true),
         }
     }
 
-    /// Whether the sender may watch the user `watched`: a user with an account may
-    /// watch anything except mailboxes and registrations of others. `None` when it was
-    /// challenged, and so answered.
+    /// Whether the sender may watch the account or extension `watched`: a user with an
+    /// account may watch what its domain and the account allow, except mailboxes and
+    /// registrations of others. `None` when it was challenged, and so answered.
     pub(in crate::server) fn admit_subscription<'a>(
         &self,
         request: &Request<'a>,
         watched: &str,
     ) -> Result<Option<Sender<'a>>, Refusal> {
-        match self.prove(request, AS_SERVER)? {
+        let tenant = self.tenant_of_sender(request, AS_SERVER);
+        match self.prove(request, AS_SERVER, tenant.as_deref())? {
             Proof::Open => Ok(Some(Sender(None))),
             Proof::Challenged { .. } => Ok(None),
-            Proof::Of(username) => {
-                self.check_private(request.message, watched, username)?;
-                Ok(Some(Sender(Some(username))))
+            Proof::Of(prover) => {
+                self.check_private(request.message, watched, prover.account())?;
+                if !self.accounts.may_watch(prover.account(), watched) {
+                    return Err(Refusal::Forbidden("Not A Watcher"));
+                }
+                Ok(Some(Sender(Some(prover))))
             }
         }
     }
@@ -202,10 +233,11 @@ impl Admission {
         &self,
         request: &Request<'a>,
     ) -> Result<Option<Sender<'a>>, Refusal> {
-        match self.prove(request, AS_SERVER)? {
+        let tenant = self.tenant_of_sender(request, AS_SERVER);
+        match self.prove(request, AS_SERVER, tenant.as_deref())? {
             Proof::Open => Ok(Some(Sender(None))),
             Proof::Challenged { .. } => Ok(None),
-            Proof::Of(username) => Ok(Some(Sender(Some(username)))),
+            Proof::Of(prover) => Ok(Some(Sender(Some(prover)))),
         }
     }
 
@@ -216,22 +248,63 @@ impl Admission {
         request: &Request<'a>,
         caller: Option<&str>,
     ) -> Result<Option<Sender<'a>>, Refusal> {
-        match self.prove(request, AS_PROXY)? {
+        let tenant = match caller {
+            Some(aor) => self.accounts.tenants.of_aor(aor),
+            None => self.tenant_of_sender(request, AS_PROXY),
+        };
+        match self.prove(request, AS_PROXY, tenant.as_deref())? {
             Proof::Open => Ok(Some(Sender(None))),
             Proof::Challenged { .. } => Ok(None),
-            Proof::Of(username) => match caller.is_none_or(|aor| is_user_of(username, aor)) {
-                true => Ok(Some(Sender(Some(username)))),
+            Proof::Of(prover) => match caller.is_none_or(|aor| self.is_owner(&prover, aor)) {
+                true => Ok(Some(Sender(Some(prover)))),
                 false => Err(Refusal::Forbidden("Not Your Address")),
             },
         }
     }
 
-    fn prove<'a>(&self, request: &Request<'a>, asking: Asking) -> Result<Proof<'a>, Refusal> {
-        let Some(authenticator) = &self.authenticator else {
+    /// The domain whose realm a sender is challenged for: that of its From, or if that is not
+    /// ours, the one whose credentials it shows, or the one that the request is for. `None` if
+    /// it is the server's own realm.
+    fn tenant_of_sender(&self, request: &Request<'_>, asking: Asking) -> Option<Arc<TenantState>> {
+        if !self.domains.have_tenants() {
+            return None;
+        }
+        let tenants = &self.accounts.tenants;
+        let from = request.essentials.from.uri.as_sip();
+        let from = from.filter(|uri| !matches!(uri.host, Host::Name("anonymous.invalid")));
+        if let Some(from) = from.filter(|uri| self.domains.contain(&uri.host)) {
+            return tenants.find(&self.domains.tenant_at(&from.host)?.name);
+        }
+        let shown = request.message.credentials(asking.credentials);
+        let mut shown = shown.filter_map(|one| tenants.of_realm(one.ok()?.realm));
+        shown.next().or_else(|| {
+            let asked = request.essentials.request_uri.as_ref()?.as_sip()?;
+            tenants.find(&self.domains.tenant_at(&asked.host)?.name)
+        })
+    }
+
+    /// Whether an address of record is of the account that has proved itself.
+    fn is_owner(&self, prover: &Prover<'_>, aor: &str) -> bool {
+        let account = self.accounts.account_of(aor);
+        let (_, address) = aor.split_once(':').unwrap_or(("", aor));
+        let username = &*prover.username;
+        username == account || !prover.is_of_tenant && account != address && username == address
+    }
+
+    /// `tenant` is the domain that the sender says it is of.
+    fn prove<'a>(
+        &self,
+        request: &Request<'a>,
+        asking: Asking,
+        tenant: Option<&TenantState>,
+    ) -> Result<Proof<'a>, Refusal> {
+        let Some(own) = &self.authenticator else {
             return Ok(Proof::Open);
         };
-        let (is_stale, answered) = match self.credentials(authenticator, request, asking)? {
-            CredentialOutcome::Granted(credentials) => return Ok(Proof::Of(credentials.username)),
+        let authenticator = tenant.and_then(TenantState::authenticator).unwrap_or(own);
+        let outcome = self.credentials((authenticator, tenant), request, asking)?;
+        let (is_stale, answered) = match outcome {
+            CredentialOutcome::Granted(prover) => return Ok(Proof::Of(prover)),
             CredentialOutcome::Denied => return Err(WRONG_PASSWORD),
             CredentialOutcome::Absent => (false, Answered::Nothing),
             CredentialOutcome::Unfit => (false, Answered::Unfit),
@@ -269,7 +342,8 @@ impl Admission {
             }) => {
                 if is_answered && is_registration {
                     let has_old_nonce = matches!(answered, Answered::OldNonce);
-                    self.note_challenge(user_of(aor), flow, "sip", has_old_nonce);
+                    let account = self.accounts.account_of(aor);
+                    self.note_challenge(account, flow, "sip", has_old_nonce);
                 }
             }
             // Only the refusal of a registration is noted as a failure.
@@ -277,7 +351,7 @@ impl Admission {
             Ok(Proof::Of(_) | Proof::Challenged { .. }) | Err(_) => {
                 self.log
                     .failures
-                    .challenge_answered(user_of(aor), flow, "sip");
+                    .challenge_answered(self.accounts.account_of(aor), flow, "sip");
             }
         }
     }
@@ -288,11 +362,10 @@ impl Admission {
         &self,
         message: &Message<'_>,
         watched: &str,
-        username: &str,
+        own: &str,
     ) -> Result<(), Refusal> {
         let event = message.event()?;
         let package = event.and_then(|event| Package::from_name(event.package));
-        let own = own_user(username);
         match package {
             Some(Package::MessageSummary) => {}
             Some(Package::Registration) if watched != own => {
@@ -308,7 +381,7 @@ impl Admission {
 
     fn credentials<'a>(
         &self,
-        authenticator: &Authenticator,
+        (authenticator, tenant): (&Authenticator, Option<&TenantState>),
         request: &Request<'a>,
         asking: Asking,
     ) -> Result<CredentialOutcome<'a>, Refusal> {
@@ -329,36 +402,38 @@ impl Admission {
                 // So a client of IMS names its user before it has a challenge.
                 continue;
             }
-            if let Some(left) = self.login_pause(credentials.username, flow) {
+            let prover = self.prover(credentials.username, tenant);
+            let username = &*prover.username;
+            if let Some(left) = self.login_pause(username, flow) {
                 return Err(Refusal::LoginPaused(left));
             }
-            let secret = self.accounts.directory.secret(credentials.username);
+            let secret = self.secret(&prover);
             let source = source_of(flow.remote.ip());
             let verdict =
                 authenticator.verify(unix, source, method, &credentials, secret.as_deref());
             return Ok(match verdict {
                 AuthOutcome::Accepted { nonce_count }
-                    if self.is_replay(request, &credentials, nonce_count, unix) =>
+                    if self.is_replay(request, (&credentials, username), nonce_count, unix) =>
                 {
                     CredentialOutcome::Stale { is_ours: true }
                 }
                 // Resets failures only after the replay check, so that nobody can reset
                 // them with overheard credentials.
                 AuthOutcome::Accepted { .. } => {
-                    self.logins.succeeded(source, credentials.username);
+                    self.logins.succeeded(source, username);
                     self.responder.heard_at(flow);
-                    CredentialOutcome::Granted(credentials)
+                    CredentialOutcome::Granted(prover)
                 }
                 // The response is not checked: if only the right one got an answer, an
                 // attacker could guess without being counted.
                 AuthOutcome::Stale { is_ours } => CredentialOutcome::Stale { is_ours },
                 AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret) => {
                     let reason = why_wrong(secret.is_some());
-                    self.login_failed(flow, credentials.username, "sip", reason);
+                    self.login_failed(flow, username, "sip", reason);
                     CredentialOutcome::Denied
                 }
                 AuthOutcome::Refused(_) => {
-                    self.note_unfit(credentials.username, flow, OTHER_FORM);
+                    self.note_unfit(username, flow, OTHER_FORM);
                     CredentialOutcome::Unfit
                 }
             });
@@ -368,6 +443,25 @@ impl Admission {
         };
         self.note_unfit(username, flow, OTHER_REALM);
         Ok(CredentialOutcome::Unfit)
+    }
+
+    /// The user of credentials at a domain, or at the server itself.
+    fn prover<'a>(&self, username: &'a str, tenant: Option<&TenantState>) -> Prover<'a> {
+        let tenant = tenant.map(|state| &state.tenant);
+        Prover {
+            username: self.domains.account_named(username, tenant),
+            is_of_tenant: tenant.is_some_and(|tenant| !tenant.has_server_accounts),
+        }
+    }
+
+    /// The secret of a user; that of a domain with accounts of its own is good there alone.
+    fn secret(&self, prover: &Prover<'_>) -> Option<Cow<'_, Secret>> {
+        let is_elsewhere =
+            !prover.is_of_tenant && self.domains.parts_of(&prover.username).0.is_some();
+        match is_elsewhere {
+            true => None,
+            false => self.accounts.directory.secret(&prover.username),
+        }
     }
 
     /// Such a client is challenged again and again, and never learns what is wrong.
@@ -381,14 +475,12 @@ impl Admission {
     fn is_replay(
         &self,
         request: &Request<'_>,
-        credentials: &DigestCredentials<'_>,
+        (credentials, username): (&DigestCredentials<'_>, &str),
         count: Option<u32>,
         unix: UnixTime,
     ) -> bool {
         let secrets = &self.secrets;
-        let DigestCredentials {
-            nonce, username, ..
-        } = *credentials;
+        let nonce = credentials.nonce;
         let used = Use {
             nonce,
             issued_s: Authenticator::issued_s(nonce).unwrap_or(0),
@@ -510,12 +602,6 @@ fn why_wrong(is_known: bool) -> &'static str {
 /// The user of credentials, without a domain after it.
 fn own_user(username: &str) -> &str {
     username.split_once('@').map_or(username, |(user, _)| user)
-}
-
-/// Whether `username`, with or without a domain behind it, is the user of `aor`.
-fn is_user_of(username: &str, aor: &str) -> bool {
-    let (_, address) = aor.split_once(':').unwrap_or(("", aor));
-    username == user_of(aor) || username == address
 }
 
 /// Whether the `uri` of credentials matches the request (RFC 7616 §3.4.6): the same

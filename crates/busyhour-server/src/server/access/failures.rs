@@ -359,6 +359,7 @@ mod tests {
         let parts = shares::Parts {
             by_source: 10,
             by_account: 100,
+            by_domain: 100,
             least: 1,
         };
         Failures::new(1, Shares::new(CAPACITY as u64, parts))
@@ -477,6 +478,7 @@ mod tests {
         let parts = shares::Parts {
             by_source: 10,
             by_account: 100,
+            by_domain: 100,
             least: 1,
         };
         let failures = Failures::new(1, Shares::new(20, parts));

@@ -233,6 +233,7 @@ mod tests {
         let parts = Parts {
             by_source,
             by_account: 100,
+            by_domain: 100,
             least: 1,
         };
         Logins::new(1, Shares::new(CAPACITY as u64, parts))

@@ -1,5 +1,6 @@
 //! Who may do what: accounts, passwords, nonces, and the end of an account.
 
+pub(in crate::server) mod realm_accounts;
 pub(in crate::server) mod accounts;
 pub(in crate::server) mod account_policy;
 pub(in crate::server) mod admission;

@@ -211,6 +211,7 @@ mod tests {
         let parts = Parts {
             by_source: 100,
             by_account: 10,
+            by_domain: 100,
             least: 1,
         };
         Nonces::new(capacity, Shares::new(capacity as u64, parts), 300)

@@ -26,6 +26,7 @@ use crate::server::{
         queues::SerializerListing,
         serializer_kind::{KindOptions, SerializerKind},
     },
+    tenant::call_count,
 };
 use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
@@ -55,7 +56,7 @@ pub(in crate::server) struct Calls {
     hasher: FixedState,
     edge: ServerEdge,
     loops: LoopDetection,
-    room: CallRoom,
+    pub(in crate::server) room: CallRoom,
     /// Besides, for what matters more than others: when there is no other room.
     emergency_room: CallRoom,
     bye_room: CallRoom,
@@ -534,6 +535,7 @@ impl Calls {
     /// Tells what became of calls in the order in which it did: a new call may end the last
     /// one that had its names.
     fn tell_calls(&self, events: &mut Vec<CallEvent>) {
+        call_count::count(&self.devices.accounts.tenants, events);
         for event in &*events {
             self.changes.calls.tell(|| match event {
                 CallEvent::Began(call) => record::live_call(call, Some("began")),

@@ -94,6 +94,11 @@ impl CallRoom {
         ))
     }
 
+    /// The memory of messages, by holder.
+    pub(in crate::server) fn memory(&self) -> &Shares {
+        &self.memory
+    }
+
     /// The memory of all messages.
     pub(super) fn charged_bytes(&self) -> u64 {
         self.memory.used()

@@ -347,6 +347,12 @@ impl Core {
         let Some(sender) = sender else {
             return Ok(None);
         };
+        let is_call = request.message.method() == Some(Method::Invite);
+        let tenant = caller.as_deref().filter(|_| is_call);
+        let tenant = tenant.and_then(|aor| self.tenants.of_aor(aor));
+        if tenant.is_some_and(|tenant| !tenant.admits_call()) && !self.is_emergency(request) {
+            return Err(self.responder.overloaded().into());
+        }
         let account = sender.account();
         let party = match caller {
             Some(aor) => Party::device(Name::new(&aor), request.flow),
@@ -432,7 +438,7 @@ impl Core {
 
     /// Whether there is such an account.
     pub(in crate::server) fn is_user(&self, aor: &str) -> bool {
-        self.admission.is_required() && self.accounts.directory.knows(user_of(aor))
+        self.admission.is_required() && self.accounts.directory.knows(self.accounts.account_of(aor))
     }
 
     pub(super) fn unavailable(&self, aor: &str, reason: Unavailable) -> Refusal {

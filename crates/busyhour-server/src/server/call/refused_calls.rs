@@ -30,6 +30,7 @@ impl RefusedCalls {
         let part = |percent| Parts {
             by_source: percent,
             by_account: percent,
+            by_domain: percent,
             least: 1,
         };
         Self {

@@ -14,7 +14,7 @@ use crate::server::{
 };
 use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_registrar::{
-    Refusal, user_of,
+    Refusal,
     watch::{
         Granted, Keep, Package, Plan, Publications, Publish, PublishStep, Restorable, WatchPolicy,
         write_published,
@@ -100,7 +100,7 @@ impl Compositor {
         };
         let is_of_mailbox = package == Package::MessageSummary && publish.document.is_some();
         if is_of_mailbox && !self.mailboxes.has_room_for(device) {
-            let account = Some(user_of(device));
+            let account = Some(self.mailboxes.account_of(device));
             return Err(self.responder.no_room(Excess::Whole, inbound.flow, account));
         }
         let mut new = || self.new_etag();
@@ -130,7 +130,10 @@ impl Compositor {
         flow: Flow,
     ) -> Result<ReservedPublication, Refusal> {
         let taken = self.places.take(holder, 1);
-        taken.map_err(|excess| self.responder.no_room(excess, flow, Some(user_of(device))))?;
+        taken.map_err(|excess| {
+            self.responder
+                .no_room(excess, flow, Some(self.mailboxes.account_of(device)))
+        })?;
         Ok(ReservedPublication {
             places: self.places.clone(),
             holder: Some(holder),

@@ -16,7 +16,7 @@ use crate::server::{
     },
 };
 use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
-use busyhour_registrar::user_of;
+use busyhour_registrar::Domains;
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use std::{
@@ -38,6 +38,7 @@ pub(in crate::server) struct Devices {
     hasher: FixedState,
     shares: Shares,
     holders: Holders,
+    domains: Domains,
     /// Requests that may wait for one device.
     pub(super) queue_len_max: usize,
 }
@@ -59,7 +60,7 @@ impl Devices {
         runtime: &Runtime,
         seed: u64,
         shares: Shares,
-        holders: Holders,
+        (holders, domains): (Holders, Domains),
         queue_len_max: usize,
     ) -> Self {
         let strand_kind = SerializerKind::new(runtime, STRAND_OPTIONS);
@@ -74,6 +75,7 @@ impl Devices {
             hasher: FixedState::with_seed(seed),
             shares,
             holders,
+            domains,
             queue_len_max,
         }
     }
@@ -100,7 +102,7 @@ impl Devices {
         aor: &str,
         context: &Arc<DeviceContext>,
     ) -> Result<Arc<Device>, Excess> {
-        let holder = self.holders.of_account(user_of(aor));
+        let holder = self.holders.of_account(self.domains.account_of(aor));
         self.open(aor, holder, context)
     }
 
@@ -120,7 +122,7 @@ impl Devices {
         let hash = self.hasher.hash_one(&*aor);
         let mut shard = self.shard(hash);
         shard.find(hash, &aor).unwrap_or_else(|| {
-            let holder = self.holders.of_account(user_of(&aor));
+            let holder = self.holders.of_account(self.domains.account_of(&aor));
             self.shares.take_anyway(holder, 1);
             shard.insert(Device::new(aor, hash, holder, context))
         })
@@ -242,7 +244,7 @@ impl DeviceContext {
         let Some((flow, _)) = device_request.way() else {
             return;
         };
-        let account = user_of(aor);
+        let account = self.accounts.account_of(aor);
         let holder = self.table.holders.of(flow.remote.ip(), Some(account));
         match self.open(aor, holder) {
             Ok(device) => self.push_to_device(&device, device_request),

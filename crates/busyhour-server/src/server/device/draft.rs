@@ -1,6 +1,9 @@
 //! What a change of a device brings about when it is durable.
 
-use super::{compositor::PublicationDraft, removal::RemovalDraft};
+use super::{
+    Device, DeviceInner, compositor::PublicationDraft, device_context::DeviceContext,
+    removal::RemovalDraft,
+};
 use crate::server::sip::transactions::TransactionKey;
 use busyhour::buffer::Buffer;
 use busyhour_iax2::{CallId, RequestOutcome};
@@ -41,4 +44,41 @@ pub(super) enum Answer {
     Sip(TransactionKey, Flow, Buffer),
     /// What a call makes a REGACK of.
     Iax2(CallId, RequestOutcome),
+}
+
+impl Device {
+    /// Charges its domain for contacts that it is going to have; `false` if that has as many
+    /// as it may.
+    pub(super) fn charge_contacts(
+        &self,
+        context: &DeviceContext,
+        state: &mut DeviceInner,
+        bindings: &Bindings,
+    ) -> bool {
+        let Some(tenant) = context.accounts.tenants.of_aor(&self.aor) else {
+            return true;
+        };
+        let count = bindings.active(context.clock.now()).count();
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let more = count.saturating_sub(state.contacts_charged);
+        if more > 0 && !tenant.take_contacts(more.into()) {
+            return false;
+        }
+        state.contacts_charged += more;
+        true
+    }
+
+    /// Its domain is charged for the contacts that it has.
+    pub(super) fn settle_contacts(&self, context: &DeviceContext, state: &mut DeviceInner) {
+        let tenants = &context.accounts.tenants;
+        if !tenants.domains().have_tenants() {
+            return;
+        }
+        let count = state.bindings.active(context.clock.now()).count();
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let charged = std::mem::replace(&mut state.contacts_charged, count);
+        if let Some(tenant) = tenants.of_aor(&self.aor).filter(|_| charged != count) {
+            tenant.move_contacts(charged.into(), count.into());
+        }
+    }
 }

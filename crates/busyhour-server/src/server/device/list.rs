@@ -15,8 +15,11 @@ impl DeviceContext {
         self.page(&devices, limit)
     }
 
-    /// Looks the user up in each of the domains; if any host is ours, visits every device.
+    /// Looks the user up in each of the domains, or in the one that stands behind it; if any host is ours, visits every device.
     pub(in crate::server) fn bindings_of(&self, user: &str, domains: &Domains) -> Listing {
+        if domains.parts_of(user).0.is_some() {
+            return self.bindings_at(&format!("sip:{user}"));
+        }
         let mut devices = match domains.are_all() {
             true => self.table.all(),
             false => {

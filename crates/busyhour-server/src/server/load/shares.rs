@@ -6,6 +6,9 @@
 //! shares both cells, which has a probability of one in 268 million because of the key.
 //! In return there is no lock, no allocation for each holder, and nothing to clean up.
 //!
+//! An account of a domain with accounts of its own, `user@domain`, counts for its domain as
+//! well, in two more cells. A domain may have a bound of its own.
+//!
 //! Of the last tenth of a resource, only a holder of less than a hundredth gets more:
 //! so ten holders that take their full share leave room for everybody else.
 //!
@@ -15,9 +18,13 @@
 use busyhour_sip::source_of;
 use foldhash::quality::FixedState;
 use std::{
+    collections::HashMap,
     hash::BuildHasher,
     net::IpAddr,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Picks the cells of sources and accounts.
@@ -32,6 +39,7 @@ pub(in crate::server) struct Holders {
 pub(in crate::server) struct Holder {
     source: Cells,
     account: Cells,
+    domain: Cells,
     /// Its own part of each resource in percent, instead of that of a source; 0 if it has
     /// none of its own.
     percent: u64,
@@ -47,6 +55,9 @@ pub(in crate::server) struct Shares {
     bound: u64,
     by_source: u64,
     by_account: u64,
+    by_domain: u64,
+    /// Bounds of single domains, which few have.
+    domain_bounds: RwLock<HashMap<Cells, u64>>,
 }
 
 /// One cell for each value of a part of a hash. They are made in blocks: one by one takes a
@@ -60,6 +71,8 @@ pub(in crate::server) struct Parts {
     pub(in crate::server) by_source: u64,
     /// One account, in percent.
     pub(in crate::server) by_account: u64,
+    /// All accounts of one domain that has its own, in percent.
+    pub(in crate::server) by_domain: u64,
     /// Each source and account may hold at least this much, whatever the percentage.
     pub(in crate::server) least: u64,
 }
@@ -85,6 +98,7 @@ impl Holders {
         Holder {
             source: cells(self.hasher.hash_one((0u8, source_of(source)))),
             account: account.map_or(NONE, |account| self.account(account)),
+            domain: account.map_or(NONE, |account| self.domain_of(account)),
             percent: 0,
         }
     }
@@ -102,7 +116,23 @@ impl Holders {
     pub(in crate::server) fn of_account(&self, account: &str) -> Holder {
         Holder {
             account: self.account(account),
+            domain: self.domain_of(account),
             ..Holder::NOBODY
+        }
+    }
+
+    /// All accounts of a domain together.
+    pub(in crate::server) fn of_domain(&self, domain: &str) -> Holder {
+        Holder {
+            domain: cells(self.hasher.hash_one((3u8, domain))),
+            ..Holder::NOBODY
+        }
+    }
+
+    fn domain_of(&self, account: &str) -> Cells {
+        match account.rsplit_once('@') {
+            Some((_, domain)) => self.of_domain(domain).domain,
+            None => NONE,
         }
     }
 
@@ -116,6 +146,7 @@ impl Holder {
     pub(in crate::server) const NOBODY: Self = Self {
         source: NONE,
         account: NONE,
+        domain: NONE,
         percent: 0,
     };
 
@@ -147,6 +178,46 @@ impl Shares {
             bound,
             by_source: part(parts.by_source),
             by_account: part(parts.by_account),
+            by_domain: part(parts.by_domain),
+            domain_bounds: RwLock::default(),
+        }
+    }
+
+    /// Gives a domain, named by its holder, a bound of its own, or takes it back.
+    pub(in crate::server) fn bound_domain(&self, domain: Holder, bound: Option<u64>) {
+        let mut bounds = self
+            .domain_bounds
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        match bound {
+            Some(bound) => bounds.insert(domain.domain, bound),
+            None => bounds.remove(&domain.domain),
+        };
+    }
+
+    /// What all accounts of a domain hold together.
+    pub(in crate::server) fn held_by_domain(&self, domain: Holder) -> u64 {
+        self.held(domain.domain).unwrap_or(0)
+    }
+
+    /// How much a domain may hold.
+    fn domain_bound(&self, cells: Cells) -> u64 {
+        let bounds = self
+            .domain_bounds
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        bounds.get(&cells).copied().unwrap_or(self.by_domain)
+    }
+
+    /// What its domain holds; an error if the domain has its share.
+    fn check_domain(&self, holder: Holder, amount: u64) -> Result<Option<u64>, Excess> {
+        if holder.domain == NONE {
+            return Ok(None);
+        }
+        let (held, bound) = (self.held(holder.domain), self.domain_bound(holder.domain));
+        match bound < self.bound && held.is_some_and(|held| held + amount > bound) {
+            true => Err(Excess::Share),
+            false => Ok(held),
         }
     }
 
@@ -169,8 +240,9 @@ impl Shares {
         {
             return Err(Excess::Share);
         }
+        let domain = self.check_domain(holder, amount)?;
         let used = self.used.fetch_add(amount, Ordering::Relaxed) + amount;
-        let holds_much = source.max(account) >= Some((self.bound / LITTLE_PART).max(1));
+        let holds_much = source.max(account).max(domain) >= Some((self.bound / LITTLE_PART).max(1));
         if used > self.bound || used > self.open_to_all() && holds_much {
             self.used.fetch_sub(amount, Ordering::Relaxed);
             return Err(Excess::Whole);
@@ -221,7 +293,7 @@ impl Shares {
     }
 
     fn each_cell(&self, holder: Holder, change: impl Fn(&AtomicU64) -> u64) {
-        for cells in [holder.source, holder.account] {
+        for cells in [holder.source, holder.account, holder.domain] {
             if cells != NONE {
                 let places = self.rows.iter().zip(cells);
                 for (row, cell) in places {
@@ -233,7 +305,7 @@ impl Shares {
 
     /// If one holder may have everything, nothing is reserved for others.
     fn open_to_all(&self) -> u64 {
-        match self.by_source.min(self.by_account) < self.bound {
+        match self.by_source.min(self.by_account).min(self.by_domain) < self.bound {
             true => self.bound - self.bound / RESERVED_PART,
             false => self.bound,
         }
@@ -265,6 +337,7 @@ mod tests {
     const TENTH: Parts = Parts {
         by_source: 10,
         by_account: 10,
+        by_domain: 50,
         least: 1,
     };
 
@@ -286,6 +359,27 @@ mod tests {
         shares.give_back(alice(1), 100);
         assert_eq!(shares.take(bob, 1), Ok(()));
         assert_eq!(shares.used(), 2);
+    }
+
+    #[test]
+    fn a_domain_has_a_share_however_many_accounts_and_sources_it_has() {
+        let (holders, shares) = (Holders::new(1), Shares::new(1000, TENTH));
+        let user = |number: u32, domain: &str| {
+            holders.of(source(number), Some(&format!("user{number}@{domain}")))
+        };
+        let taken = (0..1000).filter(|number| shares.take(user(*number, "a"), 1).is_ok());
+        assert_eq!(taken.count(), 500);
+        assert_eq!(shares.held_by_domain(holders.of_domain("a")), 500);
+        let taken = (0..1000).filter(|number| shares.take(user(*number, "b"), 1).is_ok());
+        assert_eq!(taken.count(), 400, "it leaves the last tenth to the small");
+        assert_eq!(shares.take(user(1, "c"), 5), Ok(()));
+        shares.bound_domain(holders.of_domain("c"), Some(7));
+        assert_eq!(shares.take(user(2, "c"), 3), Err(Excess::Share));
+        assert_eq!(shares.take(user(2, "c"), 2), Ok(()));
+        shares.give_back(user(1, "c"), 5);
+        assert_eq!(shares.take(user(2, "c"), 5), Ok(()));
+        shares.bound_domain(holders.of_domain("c"), None);
+        assert_eq!(shares.take(user(3, "c"), 1), Ok(()));
     }
 
     #[test]

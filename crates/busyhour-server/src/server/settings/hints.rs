@@ -14,7 +14,7 @@ use super::{
 };
 use crate::server::{
     ServerConfig,
-    access::accounts::Difference,
+    access::realm_accounts::Difference,
     change::{changes::Changes, record},
     device::device_context::DeviceContext,
     persistence::Persistence,
@@ -60,7 +60,8 @@ pub(in crate::server) struct Hints {
 /// An extension and its devices, as the configuration names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HintConfig {
-    /// The user part of the address of record that is watched.
+    /// The user part of the address of record that is watched, with the domain behind it if
+    /// that has accounts of its own.
     pub extension: String,
     /// Users of the server's first domain, or whole addresses of record.
     pub devices: Vec<String>,
@@ -120,22 +121,41 @@ impl HintConfig {
         }
         let devices = self.devices.iter();
         devices
-            .map(|device| {
-                let unknown = || HintRefusal::Device(device.clone());
-                device_named(device, domains).ok_or_else(unknown)
-            })
+            .map(|device| self.device_named(device, domains))
             .collect()
+    }
+
+    /// The extension, and its domain if that is named.
+    fn parts(&self) -> (&str, Option<&str>) {
+        match self.extension.split_once('@') {
+            Some((extension, domain)) => (extension, Some(domain)),
+            None => (&self.extension, None),
+        }
+    }
+
+    /// A user without a domain is of the domain of the extension.
+    fn device_named(&self, device: &str, domains: &Domains) -> Result<Name, HintRefusal> {
+        let named = match self.parts().1 {
+            Some(domain) if !device.contains([':', '@']) => {
+                device_named(&format!("{device}@{domain}"), domains)
+            }
+            _ => device_named(device, domains),
+        };
+        named.ok_or_else(|| HintRefusal::Device(device.to_owned()))
     }
 
     /// All that [`check`](Self::check) refuses.
     pub fn refusals(&self, domains: &Domains) -> Vec<HintRefusal> {
-        let extension = (!is_extension(&self.extension)).then_some(HintRefusal::Extension);
+        let (extension, domain) = self.parts();
+        let is_one =
+            is_extension(extension) && domain.is_none_or(|name| has_accounts(domains, name));
+        let extension = (!is_one).then_some(HintRefusal::Extension);
         let mut refusals = Vec::from_iter(extension);
         match (1..=DEVICES_MAX).contains(&self.devices.len()) {
             true => {
                 let devices = self.devices.iter();
-                let unknown = devices.filter(|device| device_named(device, domains).is_none());
-                refusals.extend(unknown.cloned().map(HintRefusal::Device));
+                let named = devices.map(|device| self.device_named(device, domains));
+                refusals.extend(named.filter_map(Result::err));
             }
             false => refusals.push(HintRefusal::DeviceCount),
         }
@@ -153,7 +173,7 @@ struct HintTable {
 impl Hints {
     pub(in crate::server) fn new(
         runtime: &Runtime,
-        config: &ServerConfig,
+        (config, domains): (&ServerConfig, Domains),
         persistence: Arc<Persistence>,
         devices: Arc<DeviceContext>,
         (watchers, list_feeds): (Arc<Watchers>, Arc<ListFeeds>),
@@ -168,7 +188,7 @@ impl Hints {
             counters: HintCounters::default(),
             count_max: config.limits.hints_max,
             kind: SerializerKind::new(runtime, OPTIONS),
-            domains: config.domains(),
+            domains,
             domain_names: config.domains.clone(),
             persistence,
             devices,
@@ -415,6 +435,7 @@ impl Hints {
             device.is_none_or(|device| self.devices.topics.states.would_deliver(&device))
         };
         domains.is_empty()
+            || extension.contains('@')
             || domains.iter().any(is_watched)
             || self.topic().would_deliver(&Name::new(extension))
     }
@@ -475,6 +496,11 @@ fn warn_of_homeless(users: &[(&str, &str)]) {
         let (count, reason) = (users.len(), HintRefusal::Device((*user).to_owned()));
         tracing::warn!(count, user, hint, %reason, "hints of accounts have no effect");
     }
+}
+
+/// Whether a domain has accounts of its own.
+fn has_accounts(domains: &Domains, name: &str) -> bool {
+    domains.account_of(&format!("sip:extension@{name}")) != "extension"
 }
 
 /// A hint has one turn of the event bus for each of its devices at most.

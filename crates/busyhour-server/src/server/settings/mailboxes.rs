@@ -18,10 +18,7 @@ use busyhour::{
     bus::{Name, Topic},
     runtime::Runtime,
 };
-use busyhour_registrar::{
-    user_of,
-    watch::{Mailbox, MessageSummary},
-};
+use busyhour_registrar::watch::{Mailbox, MessageSummary};
 use busyhour_store::{Change, Completion, MAILBOX_RULE, Refused, SettingKind, is_mailbox_name};
 use std::{
     collections::BTreeMap,
@@ -109,6 +106,11 @@ impl Mailboxes {
         Name::new(&self.accounts.directory.mailbox(username))
     }
 
+    /// The account that has an address of record.
+    pub(in crate::server) fn account_of<'a>(&self, aor: &'a str) -> &'a str {
+        self.accounts.account_of(aor)
+    }
+
     /// MSGCOUNT for an account; `None` if nothing is known of its mailbox.
     pub(in crate::server) fn message_count(&self, username: &str) -> Option<u16> {
         Some(self.get(&self.of(username))?.summary.iax2_count())
@@ -193,7 +195,7 @@ impl Mailboxes {
     /// Sets what a device publishes for the mailbox of its account, in place of any
     /// other mailbox; `None` removes its publication.
     pub(in crate::server) fn publish(&self, device: &Name, summary: Option<Arc<MessageSummary>>) {
-        let id = self.of(user_of(device));
+        let id = self.of(self.accounts.account_of(device));
         match self.put_published(&id, device, summary) {
             true => self.counters.published.increment(),
             false => self.counters.refused.increment(),
@@ -223,7 +225,7 @@ impl Mailboxes {
 
     /// Whether a device may publish the mailbox of its account.
     pub(in crate::server) fn has_room_for(&self, device: &Name) -> bool {
-        let id = self.of(user_of(device));
+        let id = self.of(self.accounts.account_of(device));
         self.make_room(&self.lock(), &id).is_ok()
     }
 

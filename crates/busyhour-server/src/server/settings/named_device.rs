@@ -9,6 +9,7 @@ use busyhour_sip::Uri;
 pub(in crate::server) fn device_named(device: &str, domains: &Domains) -> Option<Name> {
     let uri = match (device.contains(':'), domains.first()) {
         (true, _) => device.to_owned(),
+        (false, _) if device.contains('@') => format!("sip:{device}"),
         (false, Some(domain)) => format!("sip:{device}@{domain}"),
         (false, None) => return None,
     };

@@ -5,7 +5,7 @@ use super::receive::Request;
 use crate::server::core::Core;
 use busyhour::bus::Name;
 use busyhour_registrar::{
-    EVENTLIST, RECIPIENT_LIST, Refusal, address_of_record, user_of,
+    EVENTLIST, RECIPIENT_LIST, Refusal, address_of_record,
     watch::{ListEntry, Package, Subscribe, Unreadable, read_recipients},
 };
 use busyhour_sip::{HeaderName, Message, SipUri, Uri};
@@ -39,7 +39,7 @@ impl Core {
             .watching
             .lists
             .snapshot()
-            .contains_key(user_of(&address));
+            .contains_key(self.accounts.account_of(&address));
         Ok(is_known.then_some(WantedList::Known))
     }
 

@@ -10,15 +10,15 @@ use super::{
 use crate::server::{
     core::Core,
     device::device_request::DeviceRequest,
-    load::shares::Holder,
+    load::shares::{Excess, Holder},
     watcher::{Watcher, list_watching::lamps_of},
 };
 use busyhour::bus::Name;
 use busyhour_registrar::{
-    Refusal, address_of_record, user_of,
+    Refusal, address_of_record,
     watch::{ResourceList, Subscribe, Subscription, write_accepted},
 };
-use busyhour_sip::{HeaderName, Message, Method, SipUri, Uri};
+use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Uri};
 use std::sync::Arc;
 
 impl Core {
@@ -95,7 +95,7 @@ impl Core {
             if proves() {
                 // It is not the device that stopped.
                 let failures = &self.log.failures;
-                failures.challenge_answered(user_of(aor), request.flow, "sip");
+                failures.challenge_answered(self.accounts.account_of(aor), request.flow, "sip");
             }
             return Err(self.responder.overloaded());
         }
@@ -110,7 +110,7 @@ impl Core {
             }
             None if !self.admission.admit_registration(request, aor)? => return Ok(()),
             None => {
-                let account = user_of(aor);
+                let account = self.accounts.account_of(aor);
                 (self.holder(request.flow, Some(account)), Some(account))
             }
         };
@@ -120,8 +120,7 @@ impl Core {
             return Ok(());
         };
         let device = self.devices.open(aor, holder);
-        let device =
-            device.map_err(|excess| self.responder.no_room(excess, request.flow, account))?;
+        let device = device.map_err(|excess| self.no_room(excess, request.flow, account))?;
         self.devices
             .push_to_device(&device, device_request(inbound));
         Ok(())
@@ -140,7 +139,9 @@ impl Core {
         let watcher = self.watchers.find(tag);
         // Within a dialog the Request-URI is our Contact.
         let device = watcher.as_ref().map(|watcher| watcher.device());
-        let watched = device.as_ref().map_or("", |device| user_of(device));
+        let watched = device
+            .as_ref()
+            .map_or("", |device| self.accounts.account_of(device));
         let admitted = match watcher.as_ref().is_some_and(|watcher| watcher.is_of_list()) {
             true => self.admission.admit_list_subscription(request)?,
             false => self.admission.admit_subscription(request, watched)?,
@@ -159,7 +160,7 @@ impl Core {
 
     /// With accounts, only they and hints have a state to watch.
     fn check_known(&self, aor: &str) -> Result<(), Refusal> {
-        let user = user_of(aor);
+        let user = self.accounts.account_of(aor);
         let is_known = || self.accounts.directory.knows(user) || self.hints.contain(user);
         match !self.admission.is_required() || is_known() {
             true => Ok(()),
@@ -189,7 +190,7 @@ impl Core {
         let device = address_of_record(&Uri::Sip(uri), &self.domains)?;
         let Some(sender) = self
             .admission
-            .admit_subscription(request, user_of(&device))?
+            .admit_subscription(request, self.accounts.account_of(&device))?
         else {
             return Ok(());
         };
@@ -244,7 +245,7 @@ impl Core {
             self.responder.abandon(inbound.transaction);
             return Ok(());
         };
-        let no_room = |excess| self.responder.no_room(excess, flow, account.as_deref());
+        let no_room = |excess| self.no_room(excess, flow, account.as_deref());
         let mut watcher = Watcher::new(id, &tag, holder, &self.watching, subscription);
         if let Some(list) = list {
             let count = lamps_of(&list, recipients.as_deref());
@@ -291,8 +292,14 @@ impl Core {
                 self.responder.traffic.retransmissions_absorbed.increment();
                 Ok(None)
             }
-            Begun::Refused(excess) => Err(self.responder.no_room(excess, request.flow, account)),
+            Begun::Refused(excess) => Err(self.no_room(excess, request.flow, account)),
         }
+    }
+
+    /// Counts what was refused to an account and its domain.
+    fn no_room(&self, excess: Excess, flow: Flow, account: Option<&str>) -> Refusal {
+        self.tenants.note_refused(account);
+        self.responder.no_room(excess, flow, account)
     }
 
     /// The server is not a proxy, so it refuses a request for another domain (RFC 3261

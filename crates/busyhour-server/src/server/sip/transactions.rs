@@ -161,6 +161,11 @@ impl Transactions {
         TransactionKey(u128::from(high) << 64 | u128::from(low))
     }
 
+    /// The memory of answers that are kept, and of requests in work.
+    pub(in crate::server) fn memory(&self) -> [&Shares; 2] {
+        [&self.memory.answers, &self.memory.requests]
+    }
+
     /// The state of a request's transaction, without beginning one.
     pub(in crate::server) fn seen(&self, key: TransactionKey) -> Seen {
         self.shard(key).seen(key)
@@ -431,6 +436,7 @@ mod tests {
         let parts = Parts {
             by_source: 10,
             by_account: 10,
+            by_domain: 100,
             least: 1,
         };
         TransactionMemory {

@@ -15,7 +15,7 @@ use crate::server::{
     load::shares::{Holders, Shares},
 };
 use busyhour::{clock::Instant, runtime::Runtime};
-use busyhour_registrar::{Bindings, Refusal, Tally, user_of};
+use busyhour_registrar::{Bindings, Domains, Refusal, Tally};
 use busyhour_sip::{Flow, Message, Uri, source_of};
 use std::{
     net::IpAddr,
@@ -37,6 +37,7 @@ pub(in crate::server) struct RegistrationLog {
     pub(in crate::server) lines_suppressed: Counter,
     runtime: Runtime,
     holders: Holders,
+    domains: Domains,
     lines: LogLines,
 }
 
@@ -58,7 +59,7 @@ struct Suppressed {
 impl RegistrationLog {
     pub(in crate::server) fn new(
         runtime: Runtime,
-        holders: Holders,
+        (holders, domains): (Holders, Domains),
         failures: FailureNotes,
         lines: impl Fn(usize) -> Shares,
     ) -> Self {
@@ -69,6 +70,7 @@ impl RegistrationLog {
             lines_suppressed: Counter::default(),
             runtime,
             holders,
+            domains,
             lines: LogLines::new(lines),
         }
     }
@@ -131,7 +133,7 @@ impl RegistrationLog {
         reason: &'static str,
     ) {
         self.failures
-            .note(user_of(aor), flow, protocol, reason.into());
+            .note(self.domains.account_of(aor), flow, protocol, reason.into());
         self.log_refused(aor, flow, protocol, reason);
     }
 

@@ -130,8 +130,12 @@ impl ListFeeds {
     /// An address has become an extension, or is none any more: what shows it needs another
     /// topic.
     pub(in crate::server) fn move_extension(&self, extension: &str) {
-        let is_of =
-            |key: &FeedKey| matches!(key, FeedKey::Line(name) if user_of(name) == extension);
+        // Of a domain with accounts of its own it has the domain behind it.
+        let is_it = |name: &Name| {
+            let address = name.split_once(':').map_or("", |(_, address)| address);
+            user_of(name) == extension || address == extension
+        };
+        let is_of = |key: &FeedKey| matches!(key, FeedKey::Line(name) if is_it(name));
         for shard in &self.feeds {
             let feeds: Vec<_> = lock(shard)
                 .iter()

@@ -11,10 +11,7 @@ use busyhour::{
     serializer::Serializer,
     task::{Executor, Task},
 };
-use busyhour_registrar::{
-    user_of,
-    watch::{Package, ResourceList, ResourceStanding, ResourceStates, State},
-};
+use busyhour_registrar::watch::{Package, ResourceList, ResourceStanding, ResourceStates, State};
 use std::{
     fmt::{self, Debug, Formatter},
     sync::{Arc, Mutex, MutexGuard, Weak},
@@ -137,9 +134,11 @@ impl ListHub {
             return None;
         }
         Some(match self.key.package {
-            Package::MessageSummary => {
-                FeedKey::Mailbox(context.mailboxes.of(user_of(&listed.resource)))
-            }
+            Package::MessageSummary => FeedKey::Mailbox(
+                context
+                    .mailboxes
+                    .of(context.accounts.account_of(&listed.resource)),
+            ),
             _ => FeedKey::Line(listed.resource.clone()),
         })
     }
@@ -155,7 +154,7 @@ impl ResourceStates for ListHub {
     fn state(&self, place: usize) -> Option<State> {
         let context = self.context.upgrade()?;
         let resource = &self.key.list.resources.get(place)?.resource;
-        let user = user_of(resource);
+        let user = context.accounts.account_of(resource);
         if self.key.package == Package::MessageSummary {
             let mailbox = context.mailboxes.get(&context.mailboxes.of(user));
             return mailbox.map(State::Mailbox);

@@ -3,7 +3,7 @@
 use super::watcher_context::WatcherContext;
 use busyhour::bus::Name;
 use busyhour_registrar::{
-    Refusal, address_of_record, user_of,
+    Refusal, address_of_record,
     watch::{Entry, ListEntry, ListedResource, Package, ResourceList, ResourceStanding, expand},
 };
 use busyhour_sip::Uri;
@@ -24,7 +24,7 @@ impl WatcherContext {
         account: Option<&str>,
     ) -> Result<ResourceList, Refusal> {
         let lists = self.lists.snapshot();
-        let list = lists.get(user_of(uri));
+        let list = lists.get(self.accounts.account_of(uri));
         let (entries, name) = match (recipients, list) {
             (Some(recipients), _) => (recipients, None),
             (None, Some(list)) => (&*list.entries, list.title.as_deref()),
@@ -34,10 +34,13 @@ impl WatcherContext {
             let address = self.address_of(&entry.uri);
             let inner = address
                 .as_deref()
-                .and_then(|address| lists.get(user_of(address)));
+                .and_then(|address| lists.get(self.accounts.account_of(address)));
             let key = address.clone().unwrap_or_else(|| Name::new(&entry.uri));
             match inner {
-                Some(list) => Entry::List(Name::new(user_of(&key)), list.entries.clone()),
+                Some(list) => Entry::List(
+                    Name::new(self.accounts.account_of(&key)),
+                    list.entries.clone(),
+                ),
                 None => Entry::Resource(key),
             }
         };
@@ -67,18 +70,15 @@ impl WatcherContext {
         package: Package,
         account: Option<&str>,
     ) -> ResourceStanding {
-        let user = user_of(resource);
+        let user = self.accounts.account_of(resource);
         if self.address_of(resource).is_none() || !self.knows(user) {
             return ResourceStanding::NotFound;
         }
-        let is_its_own = |account: &str| {
-            let own = account.split_once('@').map_or(account, |(user, _)| user);
-            self.mailboxes.of(user) == self.mailboxes.of(own)
-        };
-        match (package, account) {
-            (Package::MessageSummary, Some(account)) if !is_its_own(account) => {
-                ResourceStanding::Rejected
-            }
+        let own = account.map(|account| self.accounts.account_of_login(account));
+        let is_its_own = |own: &str| self.mailboxes.of(user) == self.mailboxes.of(own);
+        match (package, own) {
+            (Package::MessageSummary, Some(own)) if !is_its_own(own) => ResourceStanding::Rejected,
+            (_, Some(own)) if !self.accounts.may_watch(own, user) => ResourceStanding::Rejected,
             _ => ResourceStanding::Watched,
         }
     }

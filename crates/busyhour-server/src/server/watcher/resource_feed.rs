@@ -12,7 +12,6 @@ use busyhour::{
     serializer::Serializer,
     task::{Executor, Task},
 };
-use busyhour_registrar::user_of;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// A resource, and the lists that have it.
@@ -92,8 +91,10 @@ impl ResourceFeed {
 
     fn subscribe(self: &Arc<Self>, context: &Arc<WatcherContext>) -> StateSubscription {
         match &self.key {
-            FeedKey::Line(address) if context.hints.contain(user_of(address)) => {
-                let extension = Name::new(user_of(address));
+            FeedKey::Line(address)
+                if context.hints.contain(context.accounts.account_of(address)) =>
+            {
+                let extension = Name::new(context.accounts.account_of(address));
                 StateSubscription::Extension(self.attach(context.hints.topic(), extension))
             }
             FeedKey::Line(address) => {

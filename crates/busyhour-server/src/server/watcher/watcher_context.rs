@@ -49,7 +49,11 @@ impl WatcherContext {
     /// Ends a subscription if the account that opened it is gone.
     pub(in crate::server) fn revoke(&self, watcher: &Arc<Watcher>) {
         let accounts = &self.accounts;
-        if accounts.are_looked_for() && watcher.is_of(|account| accounts.is_gone(account)) {
+        let device = watcher.device();
+        let watched = accounts.account_of(&device);
+        let may_not =
+            |account: &str| accounts.is_gone(account) || !accounts.may_watch(account, watched);
+        if accounts.are_looked_for() && watcher.is_of(may_not) {
             watcher.push_end(End::Rejected);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Watcher;
 use crate::server::{
-    access::accounts::Difference,
+    access::realm_accounts::Difference,
     load::shares::{Excess, Shares},
     random::Secrets,
     sip::{responder::Responder, transactions::TransactionKey},
@@ -15,7 +15,7 @@ use crate::server::{
 };
 use busyhour::runtime::Runtime;
 use busyhour_registrar::{
-    Refusal, user_of,
+    Domains, Refusal,
     watch::{End, Package, Subscribe},
 };
 use busyhour_sip::{Flow, Message};
@@ -39,6 +39,7 @@ pub(in crate::server) struct Watchers {
     secrets: Arc<Secrets>,
     /// Bytes that a subscription may keep of its SUBSCRIBE.
     dialog_bytes_max: usize,
+    domains: Domains,
     responder: Arc<Responder>,
 }
 
@@ -49,7 +50,7 @@ impl Watchers {
         notifies: Shares,
         dialog_bytes_max: usize,
         secrets: Arc<Secrets>,
-        responder: Arc<Responder>,
+        (domains, responder): (Domains, Arc<Responder>),
     ) -> Self {
         Self {
             kind: SerializerKind::new(runtime, OPTIONS),
@@ -60,8 +61,19 @@ impl Watchers {
             shares,
             secrets,
             dialog_bytes_max,
+            domains,
             responder,
         }
+    }
+
+    /// The places of all watchers.
+    pub(in crate::server) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// The memory of NOTIFY requests that wait for their answer.
+    pub(in crate::server) fn notifies(&self) -> &Shares {
+        &self.notifies
     }
 
     /// What waits for the watchers' serializers.
@@ -151,8 +163,9 @@ impl Watchers {
         }
         for watcher in self.all() {
             // A list may have any of them.
-            let is_concerned =
-                || watcher.is_of_list() || moved.contains(user_of(&watcher.device()));
+            let is_concerned = || {
+                watcher.is_of_list() || moved.contains(self.domains.account_of(&watcher.device()))
+            };
             if watcher.package() == Package::MessageSummary && is_concerned() {
                 watcher.push_end(End::Deactivated);
             }
@@ -172,7 +185,7 @@ impl Watchers {
     /// finds the right one.
     pub(in crate::server) fn move_extension(&self, extension: &str) {
         for watcher in self.all() {
-            if user_of(&watcher.device()) == extension && !watcher.is_of_list() {
+            if self.domains.account_of(&watcher.device()) == extension && !watcher.is_of_list() {
                 watcher.push_end(End::Deactivated);
             }
         }

@@ -4,7 +4,7 @@ use super::{
     paging::{BODY_BYTES_MAX, Page, PageQuery},
     pending_commit::{self, PendingCommit, Rejection, completion},
 };
-use crate::web::Backend;
+use crate::web::{Backend, domain_scope::DomainScope};
 use crate::{
     json,
     server::{AccountError, FailureView, Server},
@@ -23,8 +23,9 @@ use std::sync::Arc;
 
 /// The backend for accounts: the server, or a fake in tests.
 pub trait AccountsApi: Send + Sync {
-    /// At most `limit` accounts behind the user `after`, by name.
-    fn page(&self, after: Option<&str>, limit: usize) -> Vec<AccountView>;
+    /// At most `limit` accounts behind the account `after`, by name; only those of `domain`,
+    /// if given.
+    fn page(&self, after: Option<&str>, limit: usize, domain: Option<&str>) -> Vec<AccountView>;
 
     /// One account.
     fn find(&self, user: &str) -> Option<AccountView>;
@@ -45,8 +46,8 @@ pub trait AccountsApi: Send + Sync {
 }
 
 impl AccountsApi for Server {
-    fn page(&self, after: Option<&str>, limit: usize) -> Vec<AccountView> {
-        self.stored_accounts(after, limit)
+    fn page(&self, after: Option<&str>, limit: usize, domain: Option<&str>) -> Vec<AccountView> {
+        self.stored_accounts(after, limit, domain)
     }
 
     fn find(&self, user: &str) -> Option<AccountView> {
@@ -72,7 +73,11 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         .with_state(backend)
 }
 
-async fn list(State(backend): State<Arc<dyn Backend>>, Query(query): Query<PageQuery>) -> Response {
+async fn list(
+    State(backend): State<Arc<dyn Backend>>,
+    scope: DomainScope,
+    Query(query): Query<PageQuery>,
+) -> Response {
     #[derive(Serialize)]
     struct AccountList {
         accounts: Vec<AccountView>,
@@ -84,7 +89,7 @@ async fn list(State(backend): State<Arc<dyn Backend>>, Query(query): Query<PageQ
     let Some(api) = backend.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let accounts = api.page(query.after.as_deref(), limit);
+    let accounts = api.page(query.after.as_deref(), limit, scope.domain());
     let last = accounts.last().filter(|_| accounts.len() == limit);
     let next = last.map(|account| account.user.clone());
     let list = AccountList { accounts };
@@ -109,6 +114,7 @@ async fn show(State(backend): State<Arc<dyn Backend>>, Path(user): Path<String>)
 
 async fn put(
     State(backend): State<Arc<dyn Backend>>,
+    scope: DomainScope,
     Path(user): Path<String>,
     body: Bytes,
 ) -> Response {
@@ -123,6 +129,10 @@ async fn put(
             return (StatusCode::BAD_REQUEST, format!("body: {mistake}\n")).into_response();
         }
     };
+    let names = entry.aliases.iter().chain([&entry.user]);
+    if let Err(rejection) = scope.check_names(names) {
+        return rejection.into_response();
+    }
     let Some(api) = backend.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -163,7 +173,9 @@ async fn settle(
     match handed_over {
         Ok(()) => result.settle().await,
         Err(AccountError::Entry(reason)) => Err((StatusCode::BAD_REQUEST, reason + "\n")),
-        Err(error @ AccountError::Open) => Err((StatusCode::CONFLICT, format!("{error}\n"))),
+        Err(error @ (AccountError::Open | AccountError::Full(_))) => {
+            Err((StatusCode::CONFLICT, format!("{error}\n")))
+        }
         Err(AccountError::Store(refused)) => Err(pending_commit::rejection(refused)),
     }
 }

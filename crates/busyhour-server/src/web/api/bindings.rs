@@ -3,7 +3,7 @@
 
 use crate::{
     server::{Listed, Listing},
-    web::Backend,
+    web::{Backend, domain_scope::DomainScope},
 };
 use axum::{
     Json, Router,
@@ -102,20 +102,33 @@ struct ListQuery {
     limit: Option<usize>,
 }
 
-async fn list(State(backend): State<Arc<dyn Backend>>, Query(query): Query<ListQuery>) -> Response {
+async fn list(
+    State(backend): State<Arc<dyn Backend>>,
+    scope: DomainScope,
+    Query(query): Query<ListQuery>,
+) -> Response {
+    let covered = |mut page: BindingPage| {
+        page.bindings.retain(|one| scope.covers(&one.aor));
+        Json(page).into_response()
+    };
     if let Some(user) = query.user {
-        return Json(backend.bindings_of(&user)).into_response();
+        return covered(backend.bindings_of(&user));
     }
     let limit = query.limit.unwrap_or(PAGE_LEN);
     if !(1..=PAGE_LEN_MAX).contains(&limit) {
         let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
-    Json(backend.bindings(query.after.as_deref(), limit)).into_response()
+    covered(backend.bindings(query.after.as_deref(), limit))
 }
 
-async fn show(State(backend): State<Arc<dyn Backend>>, Path(name): Path<String>) -> Response {
-    let Some(aor) = backend.address_of_record(&name) else {
+async fn show(
+    State(backend): State<Arc<dyn Backend>>,
+    scope: DomainScope,
+    Path(name): Path<String>,
+) -> Response {
+    let aor = backend.address_of_record(&name);
+    let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {
         return no_address(&name);
     };
     let page = backend.bindings_at(&aor);
@@ -134,6 +147,7 @@ struct RemoveQuery {
 /// Answers when the removal is durable.
 async fn remove(
     State(backend): State<Arc<dyn Backend>>,
+    scope: DomainScope,
     Path(name): Path<String>,
     Query(query): Query<RemoveQuery>,
 ) -> Response {
@@ -141,7 +155,8 @@ async fn remove(
     struct Removed {
         removed: u64,
     }
-    let Some(aor) = backend.address_of_record(&name) else {
+    let aor = backend.address_of_record(&name);
+    let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {
         return no_address(&name);
     };
     let contact = query.contact.as_deref();

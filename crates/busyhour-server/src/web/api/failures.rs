@@ -3,7 +3,7 @@
 
 use super::paging::limit;
 use crate::server::FailureView;
-use crate::web::Backend;
+use crate::web::{Backend, domain_scope::DomainScope};
 use axum::{
     Json, Router,
     extract::{Query, State},
@@ -30,6 +30,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
 
 async fn list(
     State(backend): State<Arc<dyn Backend>>,
+    scope: DomainScope,
     Query(query): Query<FailureQuery>,
 ) -> Response {
     #[derive(Serialize)]
@@ -38,7 +39,8 @@ async fn list(
     }
     match limit(query.limit) {
         Ok(limit) => {
-            let failures = backend.failures(query.user.as_deref(), limit);
+            let mut failures = backend.failures(query.user.as_deref(), limit);
+            failures.retain(|failure| scope.covers(&failure.user));
             Json(FailureList { failures }).into_response()
         }
         Err(rejection) => rejection.into_response(),

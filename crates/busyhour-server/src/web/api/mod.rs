@@ -9,6 +9,7 @@ pub(in crate::web) mod live;
 pub(in crate::web) mod trace;
 pub(in crate::web) mod changes;
 pub(in crate::web) mod webhooks;
+pub(in crate::web) mod tenants;
 pub(in crate::web) mod settings_api;
 pub(in crate::web) mod setting_routes;
 pub(in crate::web) mod list_routes;

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     json,
     server::{HintConfig, HintRefusal, HintView, MailboxRefusal},
+    web::domain_scope::DomainScope,
 };
 use axum::{
     Json, Router,
@@ -62,7 +63,11 @@ struct HintRequest {
     devices: Vec<String>,
 }
 
-async fn mailboxes(State(api): SharedSettings, Query(query): Query<PageQuery>) -> Response {
+async fn mailboxes(
+    State(api): SharedSettings,
+    scope: DomainScope,
+    Query(query): Query<PageQuery>,
+) -> Response {
     #[derive(Serialize)]
     struct MailboxList<'m> {
         mailboxes: Vec<MailboxBody<'m>>,
@@ -72,7 +77,8 @@ async fn mailboxes(State(api): SharedSettings, Query(query): Query<PageQuery>) -
         Err(rejection) => return rejection.into_response(),
     };
     let page = api.mailboxes(query.after.as_deref(), limit);
-    let mailboxes = page.items.iter().map(MailboxBody::of).collect();
+    let items = page.items.iter().filter(|one| scope.covers(&one.id));
+    let mailboxes = items.map(MailboxBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
     let list = MailboxList { mailboxes };
     Json(Page { list, next }).into_response()
@@ -114,7 +120,11 @@ async fn delete_mailbox(State(api): SharedSettings, Path(id): Path<String>) -> R
     }
 }
 
-async fn hints(State(api): SharedSettings, Query(query): Query<PageQuery>) -> Response {
+async fn hints(
+    State(api): SharedSettings,
+    scope: DomainScope,
+    Query(query): Query<PageQuery>,
+) -> Response {
     #[derive(Serialize)]
     struct HintList<'h> {
         hints: Vec<HintBody<'h>>,
@@ -124,7 +134,8 @@ async fn hints(State(api): SharedSettings, Query(query): Query<PageQuery>) -> Re
         Err(rejection) => return rejection.into_response(),
     };
     let page = api.hints(query.after.as_deref(), limit);
-    let hints = page.items.iter().map(HintBody::of).collect();
+    let items = page.items.iter().filter(|one| scope.covers(&one.extension));
+    let hints = items.map(HintBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
     let list = HintList { hints };
     Json(Page { list, next }).into_response()
@@ -139,6 +150,7 @@ async fn hint(State(api): SharedSettings, Path(extension): Path<String>) -> Resp
 
 async fn put_hint(
     State(api): SharedSettings,
+    scope: DomainScope,
     Path(extension): Path<String>,
     body: Bytes,
 ) -> Response {
@@ -146,6 +158,9 @@ async fn put_hint(
         Ok(wanted) => wanted,
         Err(error) => return bad_body(&error),
     };
+    if let Err(rejection) = scope.check_names(&wanted.devices) {
+        return rejection.into_response();
+    }
     let hint = HintConfig {
         extension,
         devices: wanted.devices,

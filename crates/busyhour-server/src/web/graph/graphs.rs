@@ -306,6 +306,10 @@ impl Backend for Charted {
         self.backend.webhooks()
     }
 
+    fn tenants(&self) -> Option<&dyn crate::web::TenantsApi> {
+        self.backend.tenants()
+    }
+
     fn failures(&self, user: Option<&str>, limit: usize) -> Vec<crate::server::FailureView> {
         self.backend.failures(user, limit)
     }

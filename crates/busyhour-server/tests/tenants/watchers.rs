@@ -1,0 +1,77 @@
+//! Who may watch whom: the own domain, and whom lists name.
+
+use crate::{
+    support::{Place, wait_until},
+    telephone::{Api, Telephone},
+};
+use serde_json::json;
+
+const LISTS: &str = "
+[sip]
+domains = [\"example.com\"]
+algorithms = [\"MD5\"]
+[[account_range]]
+prefix = \"user\"
+count = 9
+password = \"secret\"
+[[domain]]
+name = \"a.example\"
+[[domain]]
+name = \"b.example\"
+watchers = [\"boss@a.example\", \"@example.com\"]
+[[token]]
+name = \"test\"
+scope = \"write\"
+sha256 = \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\"
+";
+
+#[test]
+fn only_the_own_domain_and_listed_accounts_watch() {
+    let place = Place::new();
+    let server = place.server(LISTS);
+    let api = Api::new(&server, "secret");
+    for user in ["alice@a.example", "boss@a.example", "carol@b.example"] {
+        let put = api.put(
+            &format!("/api/accounts/{user}"),
+            &json!({"password": "secret"}),
+        );
+        assert_eq!(put.0, 201, "{put:?}");
+        assert_eq!(put.1["user"], user);
+    }
+    let of = |address: &str| Telephone::new(&server, address, "secret");
+    let (alice, boss, carol) = (
+        of("alice@a.example"),
+        of("boss@a.example"),
+        of("carol@b.example"),
+    );
+    let user1 = of("user1@example.com");
+    let watches = |who: &Telephone, whom: &str| who.subscribe("presence", whom);
+    assert_eq!(watches(&alice, "boss@a.example"), 200);
+    assert_eq!(watches(&alice, "carol@b.example"), 403, "another domain");
+    assert_eq!(watches(&boss, "carol@b.example"), 200, "listed");
+    assert_eq!(
+        watches(&user1, "carol@b.example"),
+        200,
+        "its domain is listed"
+    );
+    assert_eq!(watches(&user1, "alice@a.example"), 403);
+    assert_eq!(watches(&carol, "user1@example.com"), 403);
+    assert_eq!(watches(&user1, "user2@example.com"), 200, "as always");
+    // Boss lets Carol watch, and nobody else, not even at home.
+    let guarded = json!({"password": "secret", "watchers": ["carol@b.example"]});
+    assert_eq!(api.put("/api/accounts/boss@a.example", &guarded).0, 200);
+    // The subscription of Alice, which was allowed before, ends.
+    loop {
+        let notify = alice.notified();
+        if notify.contains("Subscription-State: terminated;reason=rejected") {
+            break;
+        }
+    }
+    assert_eq!(watches(&carol, "boss@a.example"), 200);
+    assert_eq!(watches(&alice, "boss@a.example"), 403);
+    assert_eq!(watches(&boss, "boss@a.example"), 200, "himself");
+    wait_until(
+        || server.stat("/watch/watcher_count") == 5,
+        || server.get("/api/stats"),
+    );
+}
