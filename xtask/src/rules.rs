@@ -118,6 +118,7 @@ const CLUSTER: Layers = Layers {
         arrow("assignment", &["view"]),
         arrow("action", &["view"]),
         arrow("node", &["view", "assignment", "action"]),
+        arrow("live", &["view"]),
     ],
 };
 

@@ -14,9 +14,14 @@ mod tables;
 mod assignment;
 mod action;
 mod node;
+mod live;
 
 pub use action::{Action, Reply, Route};
 pub use assignment::assignment;
+pub use live::{
+    Beacon, Entry, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
+    PartRequest, Value,
+};
 pub use member::{Failure, Grant, Member, NodeNumber};
 pub use node::Node;
 pub use partition::{PARTITION_COUNT, Partition};

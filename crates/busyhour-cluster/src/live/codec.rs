@@ -1,0 +1,189 @@
+//! Messages as bytes: a version, a kind, and the fields in order, with numbers in network byte order.
+
+use super::{Beacon, Entry, LiveChange, Part, PartRequest};
+use crate::{Member, NodeNumber};
+
+/// A message of live states, as it goes over the network.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LiveMessage {
+    /// To all nodes.
+    Change(LiveChange),
+    /// To all nodes.
+    Beacon(Beacon),
+    /// To its origin, as a request.
+    Ask(PartRequest),
+    /// The answer.
+    Part(Part),
+}
+
+impl LiveMessage {
+    /// The message as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        match self {
+            Self::Change(change) => {
+                bytes.push(b'c');
+                put_member(&mut bytes, change.origin);
+                put_number(&mut bytes, change.number);
+                put_bytes(&mut bytes, &change.key);
+                put_optional(&mut bytes, change.value.as_deref());
+            }
+            Self::Beacon(beacon) => {
+                bytes.push(b'b');
+                put_member(&mut bytes, beacon.origin);
+                put_number(&mut bytes, beacon.number);
+            }
+            Self::Ask(request) => {
+                bytes.push(b'a');
+                put_member(&mut bytes, request.origin);
+                put_optional(&mut bytes, request.after.as_deref());
+            }
+            Self::Part(part) => put_part(&mut bytes, part),
+        }
+        bytes
+    }
+
+    /// Reads a message; `None` if it is malformed, or of a version that this program does not
+    /// know.
+    ///
+    /// ```
+    /// use busyhour_cluster::{Beacon, LiveMessage, Member, NodeNumber};
+    ///
+    /// let origin = Member { node: NodeNumber(1), epoch: 7 };
+    /// let message = LiveMessage::Beacon(Beacon { origin, number: 12 });
+    /// assert_eq!(LiveMessage::from_bytes(&message.to_bytes()), Some(message));
+    /// assert_eq!(LiveMessage::from_bytes(b"junk"), None);
+    /// ```
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let message = reader.message()?;
+        reader.0.is_empty().then_some(message)
+    }
+}
+
+fn put_part(bytes: &mut Vec<u8>, part: &Part) {
+    bytes.push(b'p');
+    put_member(bytes, part.origin);
+    put_optional(bytes, part.after.as_deref());
+    put_number(bytes, part.at);
+    bytes.push(part.is_last.into());
+    put_number(bytes, part.entries.len() as u64);
+    for entry in &part.entries {
+        put_bytes(bytes, &entry.key);
+        put_number(bytes, entry.number);
+        put_bytes(bytes, &entry.value);
+    }
+}
+
+fn put_member(bytes: &mut Vec<u8>, member: Member) {
+    bytes.extend(member.node.0.to_be_bytes());
+    put_number(bytes, member.epoch);
+}
+
+fn put_number(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend(number.to_be_bytes());
+}
+
+fn put_bytes(bytes: &mut Vec<u8>, value: &[u8]) {
+    let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    bytes.extend(len.to_be_bytes());
+    bytes.extend(value);
+}
+
+fn put_optional(bytes: &mut Vec<u8>, value: Option<&[u8]>) {
+    bytes.push(value.is_some().into());
+    if let Some(value) = value {
+        put_bytes(bytes, value);
+    }
+}
+
+/// What is left to read.
+struct Reader<'b>(&'b [u8]);
+
+impl Reader<'_> {
+    fn message(&mut self) -> Option<LiveMessage> {
+        let [VERSION, kind] = self.array()? else {
+            return None;
+        };
+        let origin = self.member()?;
+        Some(match kind {
+            b'c' => LiveMessage::Change(LiveChange {
+                origin,
+                number: self.number()?,
+                key: self.bytes()?,
+                value: self.optional()?,
+            }),
+            b'b' => LiveMessage::Beacon(Beacon {
+                origin,
+                number: self.number()?,
+            }),
+            b'a' => LiveMessage::Ask(PartRequest {
+                origin,
+                after: self.optional()?,
+            }),
+            b'p' => LiveMessage::Part(self.part(origin)?),
+            _ => return None,
+        })
+    }
+
+    fn part(&mut self, origin: Member) -> Option<Part> {
+        let (after, at, is_last) = (self.optional()?, self.number()?, self.flag()?);
+        let mut entries = Vec::new();
+        for _ in 0..self.number()? {
+            entries.push(Entry {
+                key: self.bytes()?,
+                number: self.number()?,
+                value: self.bytes()?,
+            });
+        }
+        Some(Part {
+            origin,
+            after,
+            at,
+            entries,
+            is_last,
+        })
+    }
+
+    fn member(&mut self) -> Option<Member> {
+        Some(Member {
+            node: NodeNumber(u16::from_be_bytes(self.array()?)),
+            epoch: self.number()?,
+        })
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.array()? {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+
+    fn optional(&mut self) -> Option<Option<Box<[u8]>>> {
+        match self.flag()? {
+            true => self.bytes().map(Some),
+            false => Some(None),
+        }
+    }
+
+    fn bytes(&mut self) -> Option<Box<[u8]>> {
+        let len = u32::from_be_bytes(self.array()?);
+        let (value, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
+        self.0 = rest;
+        Some(value.into())
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (value, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*value)
+    }
+}
+
+/// Raised when an older program could not read a message as it should be read.
+const VERSION: u8 = 1;

@@ -1,0 +1,67 @@
+//! What goes from node to node.
+
+use crate::Member;
+
+/// What a state is of, such as a topic and a device.
+pub type Key = Box<[u8]>;
+
+/// A state, in bytes that only its users read.
+pub type Value = Box<[u8]>;
+
+/// A state has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LiveChange {
+    /// Where.
+    pub origin: Member,
+    /// Counts the changes of its origin, from one up.
+    pub number: u64,
+    /// What it is of.
+    pub key: Key,
+    /// The new state; `None` if there is none any more.
+    pub value: Option<Value>,
+}
+
+/// How many changes an origin has made; sent from time to time, so that the loss of the last one
+/// is noticed, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Beacon {
+    /// Who sends it.
+    pub origin: Member,
+    /// The number of its last change; 0 if there was none.
+    pub number: u64,
+}
+
+/// Asks an origin for the states behind a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PartRequest {
+    /// Who is asked.
+    pub origin: Member,
+    /// The last key that is known; `None` for the first part.
+    pub after: Option<Key>,
+}
+
+/// Some of an origin's states, in the order of their keys.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// Who sends it.
+    pub origin: Member,
+    /// What was asked for.
+    pub after: Option<Key>,
+    /// The number of the origin's last change when this was read.
+    pub at: u64,
+    /// Every state between `after` and the last key here.
+    pub entries: Vec<Entry>,
+    /// Whether there are no states behind these.
+    pub is_last: bool,
+}
+
+/// A state with the number of the change that made it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// What it is of.
+    pub key: Key,
+    /// The number of its last change.
+    pub number: u64,
+    /// The state.
+    pub value: Value,
+}

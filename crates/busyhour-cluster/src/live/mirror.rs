@@ -1,0 +1,361 @@
+//! The states of other nodes, as this node has them.
+
+use super::{Beacon, Key, LiveChange, Part, PartRequest, Value};
+use crate::{Life, Member, NodeNumber, View};
+use busyhour::clock::Instant;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Every state that other nodes have told of.
+#[derive(Debug)]
+pub struct LiveMirror {
+    own: NodeNumber,
+    /// How long an answer may take before it is asked for again.
+    patience: Duration,
+    is_connected: bool,
+    origins: BTreeMap<NodeNumber, Origin>,
+    /// The oldest life of each node that may still speak.
+    lives: BTreeMap<NodeNumber, u64>,
+    resyncs: u64,
+}
+
+/// What becomes of a mirror.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LiveAction {
+    /// Ask an origin; its [`Part`] goes to [`LiveMirror::on_part`].
+    Ask(PartRequest),
+    /// A node's state has changed; `None` if it has none any more.
+    Set(Member, Key, Option<Value>),
+}
+
+/// What one life of another node has said.
+#[derive(Debug)]
+struct Origin {
+    member: Member,
+    /// The number that its next change must have; 0 while none is known.
+    next: u64,
+    states: BTreeMap<Key, Held>,
+    sync: Option<Sync>,
+}
+
+#[derive(Debug)]
+struct Held {
+    number: u64,
+    /// `None` if it was removed during a sync, which may still bring it.
+    value: Option<Value>,
+}
+
+/// All states are read again, part by part.
+#[derive(Debug)]
+struct Sync {
+    after: Option<Key>,
+    asked_at: Instant,
+    /// Parts that were read before the change of this number are too old.
+    required: u64,
+    /// Something was missed after it had begun.
+    must_repeat: bool,
+}
+
+impl LiveMirror {
+    /// What the node `own` has of others. An origin that does not answer within `patience` is
+    /// asked again.
+    pub fn new(own: NodeNumber, patience: Duration) -> Self {
+        Self {
+            own,
+            patience,
+            is_connected: false,
+            origins: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            resyncs: 0,
+        }
+    }
+
+    /// Whether everything is known that the other nodes have said; otherwise some states may be
+    /// old.
+    pub fn is_whole(&self) -> bool {
+        self.is_connected && self.origins.values().all(|origin| origin.sync.is_none())
+    }
+
+    /// How often all states of a node were read again, since something had been missed.
+    pub fn resyncs(&self) -> u64 {
+        self.resyncs
+    }
+
+    /// A state of a node.
+    pub fn get(&self, node: NodeNumber, key: &[u8]) -> Option<&[u8]> {
+        self.origins.get(&node)?.states.get(key)?.value.as_deref()
+    }
+
+    /// All states of a node, in the order of their keys.
+    pub fn states(&self, node: NodeNumber) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let states = self.origins.get(&node).map(|origin| origin.states.iter());
+        let states = states.into_iter().flatten();
+        states.filter_map(|(key, held)| Some((&**key, held.value.as_deref()?)))
+    }
+
+    /// The broker can be reached, or not any more. What was said meanwhile is lost, so all is
+    /// read again when it is back.
+    pub fn on_connected(&mut self, now: Instant, is_connected: bool) -> Vec<LiveAction> {
+        self.is_connected = is_connected;
+        let origins = self.origins.values_mut();
+        origins.map(|origin| origin.begin_sync(now)).collect()
+    }
+
+    /// The nodes that live. What others have said is withdrawn.
+    pub fn on_view(&mut self, now: Instant, view: &View) -> Vec<LiveAction> {
+        let mut actions = Vec::new();
+        for node in &view.nodes {
+            match node.life {
+                Life::Over => actions.extend(self.withdraw(node.member)),
+                Life::Current | Life::Late => drop(self.meet(now, node.member, &mut actions)),
+            }
+        }
+        actions
+    }
+
+    /// A node has said that a state has changed.
+    pub fn on_change(&mut self, now: Instant, change: LiveChange) -> Vec<LiveAction> {
+        let mut actions = Vec::new();
+        let number = change.number;
+        let Some(origin) = self.meet(now, change.origin, &mut actions) else {
+            return actions;
+        };
+        if number < origin.next {
+            // It was there before; or it was missed, and then all is read again.
+            return actions;
+        }
+        let has_missed = origin.expect(number, number + 1);
+        actions.extend(origin.apply(change.key, number, change.value));
+        self.resync_if(has_missed, now, change.origin, &mut actions);
+        actions
+    }
+
+    /// A node has said how many changes it has made.
+    pub fn on_beacon(&mut self, now: Instant, beacon: Beacon) -> Vec<LiveAction> {
+        let mut actions = Vec::new();
+        let Some(origin) = self.meet(now, beacon.origin, &mut actions) else {
+            return actions;
+        };
+        let has_missed = origin.expect(beacon.number + 1, beacon.number + 1);
+        self.resync_if(has_missed, now, beacon.origin, &mut actions);
+        actions
+    }
+
+    /// A node has answered.
+    pub fn on_part(&mut self, now: Instant, part: Part) -> Vec<LiveAction> {
+        match self.origins.get_mut(&part.origin.node) {
+            Some(origin) if origin.member == part.origin => origin.on_part(now, part),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Asks again where no answer has come.
+    pub fn on_time(&mut self, now: Instant) -> Vec<LiveAction> {
+        let patience = self.patience;
+        let asks = self.origins.values_mut().filter_map(|origin| {
+            let sync = origin.sync.as_ref()?;
+            (sync.asked_at + patience <= now).then(|| origin.ask(now))?
+        });
+        asks.collect()
+    }
+
+    /// The origin of a message; `None` if its life is over, or if it is this node.
+    fn meet(
+        &mut self,
+        now: Instant,
+        member: Member,
+        actions: &mut Vec<LiveAction>,
+    ) -> Option<&mut Origin> {
+        let oldest = self.lives.get(&member.node).copied().unwrap_or_default();
+        if member.node == self.own || member.epoch < oldest {
+            return None;
+        }
+        let known = self
+            .origins
+            .get(&member.node)
+            .map(|origin| origin.member.epoch);
+        if known.is_none_or(|epoch| epoch < member.epoch) {
+            actions.extend(self.forget(member));
+            let mut origin = Origin::new(member);
+            actions.push(origin.begin_sync(now));
+            self.origins.insert(member.node, origin);
+        }
+        self.origins
+            .get_mut(&member.node)
+            .filter(|origin| origin.member == member)
+    }
+
+    /// Everything that lives before this one have said ends.
+    fn withdraw(&mut self, over: Member) -> Vec<LiveAction> {
+        let known = self
+            .origins
+            .get(&over.node)
+            .map(|origin| origin.member.epoch);
+        match known {
+            // A later life has spoken already.
+            Some(epoch) if epoch > over.epoch => Vec::new(),
+            _ => self.forget(over),
+        }
+    }
+
+    fn forget(&mut self, member: Member) -> Vec<LiveAction> {
+        self.lives.insert(member.node, member.epoch);
+        let Some(origin) = self.origins.remove(&member.node) else {
+            return Vec::new();
+        };
+        let gone = origin
+            .states
+            .into_iter()
+            .filter(|(_, held)| held.value.is_some());
+        gone.map(|(key, _)| LiveAction::Set(origin.member, key, None))
+            .collect()
+    }
+
+    fn resync_if(
+        &mut self,
+        has_missed: bool,
+        now: Instant,
+        member: Member,
+        actions: &mut Vec<LiveAction>,
+    ) {
+        let origin = self.origins.get_mut(&member.node).filter(|_| has_missed);
+        let Some(origin) = origin else { return };
+        match &mut origin.sync {
+            Some(sync) => sync.must_repeat = true,
+            None => {
+                self.resyncs += 1;
+                actions.push(origin.begin_sync(now));
+            }
+        }
+    }
+}
+
+impl Origin {
+    fn new(member: Member) -> Self {
+        Self {
+            member,
+            next: 0,
+            states: BTreeMap::new(),
+            sync: None,
+        }
+    }
+
+    fn begin_sync(&mut self, now: Instant) -> LiveAction {
+        self.sync = Some(Sync {
+            after: None,
+            asked_at: now,
+            required: self.next,
+            must_repeat: false,
+        });
+        LiveAction::Ask(PartRequest {
+            origin: self.member,
+            after: None,
+        })
+    }
+
+    /// The changes before `number` should have been seen, and the next one has the number `next`.
+    /// Whether some were missed.
+    fn expect(&mut self, number: u64, next: u64) -> bool {
+        let has_missed = self.next > 0 && number > self.next;
+        if let Some(sync) = self.sync.as_mut().filter(|_| self.next == 0) {
+            sync.required = number;
+        }
+        self.next = self.next.max(next);
+        has_missed
+    }
+
+    /// Asks for the part that is awaited.
+    fn ask(&mut self, now: Instant) -> Option<LiveAction> {
+        let sync = self.sync.as_mut()?;
+        sync.asked_at = now;
+        Some(LiveAction::Ask(PartRequest {
+            origin: self.member,
+            after: sync.after.clone(),
+        }))
+    }
+
+    /// Takes a state over unless a newer one is known.
+    fn apply(&mut self, key: Key, number: u64, value: Option<Value>) -> Option<LiveAction> {
+        let known = self.states.get(&key);
+        if known.is_some_and(|known| known.number >= number) {
+            return None;
+        }
+        let before = known.and_then(|known| known.value.as_ref());
+        let action = (before != value.as_ref())
+            .then(|| LiveAction::Set(self.member, key.clone(), value.clone()));
+        match (&value, &self.sync) {
+            // Nothing can bring it back.
+            (None, None) => drop(self.states.remove(&key)),
+            _ => drop(self.states.insert(key, Held { number, value })),
+        }
+        action
+    }
+
+    fn on_part(&mut self, now: Instant, part: Part) -> Vec<LiveAction> {
+        let Some(sync) = &mut self.sync else {
+            return Vec::new();
+        };
+        if sync.after != part.after || part.at + 1 < sync.required {
+            return Vec::new();
+        }
+        if part.after.is_none() {
+            // All changes until then are in this part, or in those that are read later.
+            sync.required = part.at + 1;
+            self.next = self.next.max(part.at + 1);
+        }
+        let last = part.entries.last().map(|entry| entry.key.clone());
+        let mut actions = self.remove_missing(&part);
+        for entry in part.entries {
+            actions.extend(self.apply(entry.key, entry.number, Some(entry.value)));
+        }
+        actions.extend(self.go_on_with_sync(now, last, part.is_last));
+        actions
+    }
+
+    fn go_on_with_sync(
+        &mut self,
+        now: Instant,
+        last: Option<Key>,
+        is_last: bool,
+    ) -> Option<LiveAction> {
+        let sync = self.sync.as_mut()?;
+        if !is_last {
+            sync.after = last;
+            return self.ask(now);
+        }
+        if sync.must_repeat {
+            return Some(self.begin_sync(now));
+        }
+        self.sync = None;
+        self.states.retain(|_, held| held.value.is_some());
+        None
+    }
+
+    /// What the part should have and does not was removed, if we do not know better.
+    fn remove_missing(&mut self, part: &Part) -> Vec<LiveAction> {
+        let end = part
+            .entries
+            .last()
+            .map(|entry| &entry.key)
+            .filter(|_| !part.is_last);
+        let is_within = |key: &Key| {
+            part.after.as_ref().is_none_or(|after| key > after) && end.is_none_or(|end| key <= end)
+        };
+        let is_there = |key: &Key| {
+            part.entries
+                .binary_search_by(|entry| entry.key.cmp(key))
+                .is_ok()
+        };
+        let is_missing = |(key, held): &(&Key, &Held)| {
+            held.value.is_some() && held.number <= part.at && is_within(key) && !is_there(key)
+        };
+        let missing: Vec<Key> = (self.states.iter().filter(is_missing))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let removed = missing.into_iter().filter_map(|key| {
+            let held = self.states.get_mut(&key)?;
+            (held.number, held.value) = (part.at, None);
+            Some(LiveAction::Set(self.member, key, None))
+        });
+        removed.collect()
+    }
+}

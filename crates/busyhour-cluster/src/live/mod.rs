@@ -1,0 +1,12 @@
+//! Live states of one node, and how other nodes have the same ones, over a network that may lose,
+//! repeat and reorder. See "Live states" in the crate's README.
+
+mod message;
+mod codec;
+mod origin;
+mod mirror;
+
+pub use codec::LiveMessage;
+pub use message::{Beacon, Entry, Key, LiveChange, Part, PartRequest, Value};
+pub use mirror::{LiveAction, LiveMirror};
+pub use origin::LiveOrigin;

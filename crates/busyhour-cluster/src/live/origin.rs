@@ -1,0 +1,110 @@
+//! The states that start on this node.
+
+use super::{Beacon, Entry, Key, LiveChange, Part, PartRequest, Value};
+use crate::Member;
+use std::{collections::BTreeMap, ops::Bound};
+
+/// The live states of one life of a node, with the numbers of their changes.
+///
+/// Whoever uses it sends each [`LiveChange`] and, with each beat, a [`Beacon`] to all nodes, in the
+/// order in which it got them, and answers each [`PartRequest`].
+#[derive(Debug)]
+pub struct LiveOrigin {
+    member: Member,
+    last: u64,
+    states: BTreeMap<Key, (u64, Value)>,
+}
+
+impl LiveOrigin {
+    /// No states yet.
+    pub fn new(member: Member) -> Self {
+        Self {
+            member,
+            last: 0,
+            states: BTreeMap::new(),
+        }
+    }
+
+    /// Sets a state; `None` if it is as it was.
+    pub fn set(&mut self, key: Key, value: Value) -> Option<LiveChange> {
+        let known = self.states.get(&key);
+        if known.is_some_and(|(_, known)| *known == value) {
+            return None;
+        }
+        let change = self.change(key, Some(value.clone()));
+        self.states
+            .insert(change.key.clone(), (change.number, value));
+        Some(change)
+    }
+
+    /// Removes a state; `None` if there is none.
+    pub fn remove(&mut self, key: &[u8]) -> Option<LiveChange> {
+        let (key, _) = self.states.remove_entry(key)?;
+        Some(self.change(key, None))
+    }
+
+    /// What tells others whether they have missed something.
+    pub fn beacon(&self) -> Beacon {
+        Beacon {
+            origin: self.member,
+            number: self.last,
+        }
+    }
+
+    /// The states behind a key, of about `bytes_max` bytes but at least one; `None` if another
+    /// life was asked.
+    pub fn part(&self, request: &PartRequest, bytes_max: usize) -> Option<Part> {
+        if request.origin != self.member {
+            return None;
+        }
+        let from = request
+            .after
+            .as_deref()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let mut states = self
+            .states
+            .range::<[u8], _>((from, Bound::Unbounded))
+            .peekable();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some((key, (number, value))) = states.next()
+        {
+            bytes += key.len() + value.len() + ENTRY_OVERHEAD;
+            entries.push(Entry {
+                key: key.clone(),
+                number: *number,
+                value: value.clone(),
+            });
+        }
+        Some(Part {
+            origin: self.member,
+            after: request.after.clone(),
+            at: self.last,
+            entries,
+            is_last: states.peek().is_none(),
+        })
+    }
+
+    /// How many states there are.
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    fn change(&mut self, key: Key, value: Option<Value>) -> LiveChange {
+        self.last += 1;
+        LiveChange {
+            origin: self.member,
+            number: self.last,
+            key,
+            value,
+        }
+    }
+}
+
+/// The number of a state and two lengths, as they are written.
+const ENTRY_OVERHEAD: usize = 16;

@@ -1,0 +1,400 @@
+//! Live states over a network that loses, repeats, delays and reorders, with nodes that die and
+//! brokers that go away: in the end every node has what every other node says, and nothing else.
+
+use busyhour::clock::Instant;
+use busyhour_cluster::{
+    Beacon, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Member, NodeNumber,
+    Part, PartRequest, Tables, Timing, Value,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+#[test]
+fn every_node_gets_the_states_of_all() {
+    for seed in 0..seeds() {
+        let mut network = Network::new(seed);
+        network.run(Duration::from_secs(20));
+        network.become_quiet();
+        network.check(seed);
+    }
+}
+
+/// Without changes there is nothing to repair.
+#[test]
+fn a_good_network_needs_no_second_sync() {
+    let mut network = Network::new(7);
+    network.faults = Faults::default();
+    network.run(Duration::from_secs(10));
+    network.become_quiet();
+    network.check(7);
+    assert!(network.nodes.iter().all(|node| node.mirror.resyncs() == 0));
+}
+
+/// A joining node has everything, in parts that are each small.
+#[test]
+fn many_states_come_in_parts() {
+    let (origin, joined) = (member(1, 1), Instant::from_nanos(0));
+    let mut states = LiveOrigin::new(origin);
+    for number in 0..10_000_u32 {
+        states.set(Box::from(number.to_be_bytes()), Box::from(*b"state"));
+    }
+    let mut mirror = LiveMirror::new(NodeNumber(2), PATIENCE);
+    mirror.on_connected(joined, true);
+    let mut actions = mirror.on_beacon(joined, states.beacon());
+    let (mut parts, mut set) = (0, 0);
+    while let Some(action) = actions.pop() {
+        match action {
+            LiveAction::Ask(request) => {
+                assert!(!mirror.is_whole());
+                let part = states.part(&request, 4096).unwrap();
+                assert!(part.entries.len() <= 4096 / 16);
+                parts += 1;
+                actions.extend(mirror.on_part(joined, part));
+            }
+            LiveAction::Set(..) => set += 1,
+        }
+    }
+    assert!(
+        mirror.is_whole() && parts > 50 && set == 10_000,
+        "{parts} {set}"
+    );
+}
+
+#[test]
+fn a_message_is_read_as_it_was_written_or_not_at_all() {
+    let origin = member(3, 1 << 40);
+    let mut states = LiveOrigin::new(origin);
+    let change = states.set(Box::from(*b"key"), Box::from(*b"")).unwrap();
+    states.set(Box::from(*b"other"), Box::from([0, 255]));
+    let request = PartRequest {
+        origin,
+        after: Some(Box::from(*b"a")),
+    };
+    let messages = [
+        LiveMessage::Part(states.part(&request, 1024).unwrap()),
+        LiveMessage::Beacon(states.beacon()),
+        LiveMessage::Ask(request),
+        LiveMessage::Ask(PartRequest {
+            origin,
+            after: None,
+        }),
+        LiveMessage::Change(change),
+        LiveMessage::Change(states.remove(b"key").unwrap()),
+    ];
+    for message in messages {
+        let bytes = message.to_bytes();
+        assert_eq!(LiveMessage::from_bytes(&bytes), Some(message));
+        for len in 0..bytes.len() {
+            assert_eq!(LiveMessage::from_bytes(&bytes[..len]), None);
+        }
+        assert_eq!(LiveMessage::from_bytes(&[&bytes[..], &[0]].concat()), None);
+        let newer = [&[bytes[0] + 1], &bytes[1..]].concat();
+        assert_eq!(LiveMessage::from_bytes(&newer), None);
+    }
+}
+
+/// Several nodes, a broker, and what is on its way between them.
+struct Network {
+    now: Instant,
+    random: u64,
+    faults: Faults,
+    tables: Tables,
+    nodes: Vec<Node>,
+    /// By the time at which they arrive.
+    on_way: BTreeMap<(Instant, u64), (usize, Message)>,
+    sent: u64,
+    next_beacon: Instant,
+}
+
+struct Node {
+    member: Member,
+    origin: LiveOrigin,
+    mirror: LiveMirror,
+    /// What the users of the mirror were told.
+    told: BTreeMap<(NodeNumber, Key), Value>,
+    is_connected: bool,
+    is_dead: bool,
+}
+
+#[derive(Clone)]
+enum Message {
+    Change(LiveChange),
+    Beacon(Beacon),
+    Ask(usize, PartRequest),
+    Part(Part),
+}
+
+/// Of a hundred, how many.
+#[derive(Default)]
+struct Faults {
+    lost: u64,
+    repeated: u64,
+    delayed: u64,
+    /// Of a thousand steps, how many end a life or a connection.
+    deaths: u64,
+    disconnections: u64,
+}
+
+impl Network {
+    fn new(seed: u64) -> Self {
+        let mut network = Self {
+            now: Instant::from_nanos(0),
+            random: seed,
+            faults: Faults {
+                lost: 10,
+                repeated: 10,
+                delayed: 20,
+                deaths: 5,
+                disconnections: 10,
+            },
+            tables: Tables::new(Timing::default()),
+            nodes: Vec::new(),
+            on_way: BTreeMap::new(),
+            sent: 0,
+            next_beacon: Instant::from_nanos(0),
+        };
+        for name in ["alpha", "beta", "gamma"] {
+            let member = network.tables.join(network.now, name).unwrap();
+            network.nodes.push(Node::new(member));
+        }
+        (0..network.nodes.len()).for_each(|node| network.connect(node, true));
+        network
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            let node = self.below(self.nodes.len() as u64) as usize;
+            let (deaths, disconnections) = (self.faults.deaths, self.faults.disconnections);
+            match self.below(1000) {
+                roll if roll < deaths => self.die(node),
+                roll if roll < deaths + disconnections => {
+                    let is_connected = !self.nodes[node].is_connected;
+                    self.connect(node, is_connected);
+                }
+                _ => self.change(node),
+            }
+            let pause = self.below(40);
+            self.pass(Duration::from_millis(pause));
+        }
+    }
+
+    /// Faults and changes end; then a beacon and a sync must be enough.
+    fn become_quiet(&mut self) {
+        self.faults = Faults::default();
+        // Who was connected all the time reads nothing again without a reason.
+        let away: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| !self.nodes[*node].is_connected)
+            .collect();
+        away.into_iter().for_each(|node| self.connect(node, true));
+        if self.below(2) == 0 {
+            self.die_for_good(0);
+        }
+        self.pass(Duration::from_secs(5));
+    }
+
+    /// What it said before may still arrive.
+    fn die_for_good(&mut self, node: usize) {
+        self.tables.leave(self.nodes[node].member).unwrap();
+        (self.nodes[node].is_dead, self.nodes[node].is_connected) = (true, false);
+        self.show_view();
+    }
+
+    fn check(&self, seed: u64) {
+        let living = || self.nodes.iter().filter(|node| !node.is_dead);
+        for node in living() {
+            assert!(node.mirror.is_whole(), "seed {seed}: {:?}", node.member);
+            let mut expected = BTreeMap::new();
+            for other in living().filter(|other| other.member != node.member) {
+                let request = PartRequest {
+                    origin: other.member,
+                    after: None,
+                };
+                let all = other.origin.part(&request, usize::MAX).unwrap();
+                let number = other.member.node;
+                expected.extend(
+                    all.entries
+                        .into_iter()
+                        .map(|entry| ((number, entry.key), entry.value)),
+                );
+            }
+            assert_eq!(node.told, expected, "seed {seed}: {:?}", node.member);
+        }
+    }
+
+    fn change(&mut self, node: usize) {
+        let key: Key = Box::from([self.below(12) as u8]);
+        let value: Value = Box::from([self.below(4) as u8]);
+        let origin = &mut self.nodes[node].origin;
+        let change = match value[0] {
+            0 => origin.remove(&key),
+            _ => origin.set(key, value),
+        };
+        if let Some(change) = change {
+            self.send_to_all(node, Message::Change(change));
+        }
+    }
+
+    /// A node dies and comes back as a new life, without any state.
+    fn die(&mut self, node: usize) {
+        let member = self.nodes[node].member;
+        self.tables.leave(member).unwrap();
+        self.show_view();
+        let name = ["alpha", "beta", "gamma"][node];
+        self.nodes[node] = Node::new(self.tables.join(self.now, name).unwrap());
+        // A node listens to others after its first beat.
+        self.show_view();
+        self.connect(node, true);
+    }
+
+    fn show_view(&mut self) {
+        let view = self.tables.view(self.now);
+        for node in 0..self.nodes.len() {
+            let now = self.now;
+            let actions = self.nodes[node].mirror.on_view(now, &view);
+            self.follow(node, actions);
+        }
+    }
+
+    fn connect(&mut self, node: usize, is_connected: bool) {
+        let now = self.now;
+        self.nodes[node].is_connected = is_connected;
+        let actions = self.nodes[node].mirror.on_connected(now, is_connected);
+        self.follow(node, actions);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let arrival = self.on_way.keys().next().map(|(at, _)| *at);
+            let next = arrival.map_or(self.next_beacon, |at| at.min(self.next_beacon));
+            if next > end {
+                break self.now = end;
+            }
+            self.now = next;
+            match arrival {
+                Some(at) if at == next => self.arrive(),
+                _ => self.beat(),
+            }
+        }
+    }
+
+    fn beat(&mut self) {
+        self.next_beacon = self.now + Duration::from_millis(500);
+        self.show_view();
+        for node in 0..self.nodes.len() {
+            let beacon = self.nodes[node].origin.beacon();
+            self.send_to_all(node, Message::Beacon(beacon));
+            let now = self.now;
+            let actions = self.nodes[node].mirror.on_time(now);
+            self.follow(node, actions);
+        }
+    }
+
+    fn arrive(&mut self) {
+        let Some((_, (to, message))) = self.on_way.pop_first() else {
+            return;
+        };
+        let (now, node) = (self.now, &mut self.nodes[to]);
+        if !node.is_connected {
+            return;
+        }
+        let actions = match message {
+            Message::Change(change) => node.mirror.on_change(now, change),
+            Message::Beacon(beacon) => node.mirror.on_beacon(now, beacon),
+            Message::Part(part) => node.mirror.on_part(now, part),
+            Message::Ask(from, request) => {
+                if let Some(part) = node.origin.part(&request, 64) {
+                    self.send(to, from, Message::Part(part));
+                }
+                Vec::new()
+            }
+        };
+        self.follow(to, actions);
+    }
+
+    fn follow(&mut self, node: usize, actions: Vec<LiveAction>) {
+        for action in actions {
+            match action {
+                LiveAction::Ask(request) => {
+                    let to = usize::from(request.origin.node.0) - 1;
+                    self.send(node, to, Message::Ask(node, request));
+                }
+                LiveAction::Set(member, key, value) => {
+                    let speaker = &self.nodes[usize::from(member.node.0) - 1];
+                    let is_alive = speaker.member == member && !speaker.is_dead;
+                    assert!(
+                        value.is_none() || is_alive,
+                        "{member:?} speaks after its end"
+                    );
+                    let told = &mut self.nodes[node].told;
+                    match value {
+                        Some(value) => drop(told.insert((member.node, key), value)),
+                        None => assert!(
+                            told.remove(&(member.node, key)).is_some(),
+                            "it was told before"
+                        ),
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_to_all(&mut self, from: usize, message: Message) {
+        for to in (0..self.nodes.len()).filter(|to| *to != from) {
+            self.send(from, to, message.clone());
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: Message) {
+        if !self.nodes[from].is_connected || self.below(100) < self.faults.lost {
+            return;
+        }
+        let copies = 1 + u64::from(self.below(100) < self.faults.repeated);
+        for _ in 0..copies {
+            let is_delayed = self.below(100) < self.faults.delayed;
+            let delay = if is_delayed { self.below(800) } else { 2 };
+            self.sent += 1;
+            let at = self.now + Duration::from_millis(delay);
+            self.on_way.insert((at, self.sent), (to, message.clone()));
+        }
+    }
+
+    /// splitmix64.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+impl Node {
+    fn new(member: Member) -> Self {
+        Self {
+            member,
+            origin: LiveOrigin::new(member),
+            mirror: LiveMirror::new(member.node, PATIENCE),
+            told: BTreeMap::new(),
+            is_connected: false,
+            is_dead: false,
+        }
+    }
+}
+
+fn member(node: u16, epoch: u64) -> Member {
+    Member {
+        node: NodeNumber(node),
+        epoch,
+    }
+}
+
+/// `BUSYHOUR_SIM_SEEDS` runs more.
+fn seeds() -> u64 {
+    let given = std::env::var("BUSYHOUR_SIM_SEEDS").ok();
+    given.map_or(500, |seeds| {
+        seeds.parse().expect("BUSYHOUR_SIM_SEEDS is a number")
+    })
+}
+
+const PATIENCE: Duration = Duration::from_millis(300);
