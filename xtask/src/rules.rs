@@ -194,6 +194,7 @@ const PROXY: Layers = Layers {
         arrow("routing", &[]),
         arrow("proxy", &["transaction", "routing"]),
         arrow("dialogs", &[]),
+        arrow("dns", &[]),
     ],
 };
 

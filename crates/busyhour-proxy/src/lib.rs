@@ -10,6 +10,7 @@ mod transaction;
 mod routing;
 mod proxy;
 pub mod dialogs;
+pub mod dns;
 
 pub use proxy::*;
 pub use routing::{Identity, LoopDetection, RequestRefusal, Routing};

@@ -1,0 +1,7 @@
+//! Where the server of a domain is, by the sections of RFC 3263 and RFC 2782.
+
+mod zone;
+mod locating;
+mod ordering;
+mod properties;
+mod caching;
