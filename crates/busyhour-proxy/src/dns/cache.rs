@@ -1,6 +1,6 @@
 //! Answers of DNS that are still valid.
 
-use super::{Answer, Question};
+use super::{DnsAnswer, Question};
 use busyhour::{
     clock::Instant,
     timer::{QueueHandle, TimerQueue},
@@ -34,7 +34,7 @@ pub struct TtlBounds {
 
 #[derive(Debug)]
 struct Entry {
-    answer: Answer,
+    answer: DnsAnswer,
     until: Instant,
     end: QueueHandle,
 }
@@ -51,18 +51,18 @@ impl AnswerCache {
     }
 
     /// The answer to a question, with the time that is left of it.
-    pub fn get(&self, now: Instant, question: &Question) -> Option<Answer> {
+    pub fn get(&self, now: Instant, question: &Question) -> Option<DnsAnswer> {
         let entry = self.entries.get(question)?;
         let left = entry.until - now;
         (entry.until > now).then(|| match &entry.answer {
-            Answer::Found(records, _) => Answer::Found(records.clone(), left),
-            Answer::Nothing(_) => Answer::Nothing(left),
-            Answer::Failed => Answer::Failed,
+            DnsAnswer::Found(records, _) => DnsAnswer::Found(records.clone(), left),
+            DnsAnswer::Nothing(_) => DnsAnswer::Nothing(left),
+            DnsAnswer::Failed => DnsAnswer::Failed,
         })
     }
 
     /// Keeps an answer in the place of an earlier one.
-    pub fn put(&mut self, now: Instant, question: Question, answer: Answer) {
+    pub fn put(&mut self, now: Instant, question: Question, answer: DnsAnswer) {
         while let Some((_, ended)) = self.by_end.pop_due(now) {
             self.entries.remove(&ended);
         }
@@ -97,11 +97,11 @@ impl AnswerCache {
 
 impl TtlBounds {
     /// For how long an answer is kept.
-    pub fn life_of(&self, answer: &Answer) -> Duration {
+    pub fn life_of(&self, answer: &DnsAnswer) -> Duration {
         match answer {
-            Answer::Found(_, ttl) => (*ttl).min(self.found_most).max(self.least),
-            Answer::Nothing(ttl) => (*ttl).min(self.nothing_most).max(self.least),
-            Answer::Failed => self.failed,
+            DnsAnswer::Found(_, ttl) => (*ttl).min(self.found_most).max(self.least),
+            DnsAnswer::Nothing(ttl) => (*ttl).min(self.nothing_most).max(self.least),
+            DnsAnswer::Failed => self.failed,
         }
     }
 }

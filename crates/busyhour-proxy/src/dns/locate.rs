@@ -1,6 +1,6 @@
 //! RFC 3263 §4 as a function of what is known of DNS.
 
-use super::{Answer, HopName, LocatedServer, Naptr, Question, Record, RecordKind, Servers, Srv};
+use super::{DnsAnswer, HopName, LocatedServer, Naptr, Question, Record, RecordKind, Servers, Srv};
 use busyhour_sip::Transport;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -50,7 +50,7 @@ pub struct Transports {
 pub fn locate(
     name: &HopName,
     transports: Transports,
-    known: impl Fn(&Question) -> Option<Answer>,
+    known: impl Fn(&Question) -> Option<DnsAnswer>,
 ) -> Location {
     let mut locator = Locator {
         name,
@@ -91,7 +91,7 @@ struct Locator<'n, K> {
 }
 
 /// In each step, `None` means that questions have to be answered first.
-impl<K: Fn(&Question) -> Option<Answer>> Locator<'_, K> {
+impl<K: Fn(&Question) -> Option<DnsAnswer>> Locator<'_, K> {
     fn run(&mut self) -> Option<Vec<LocatedServer>> {
         let name = self.name;
         let host = &name.host;
@@ -100,6 +100,7 @@ impl<K: Fn(&Question) -> Option<Answer>> Locator<'_, K> {
             false => Transport::Udp,
         };
         match (name.port, name.transport) {
+            _ if name.is_secure && !self.transports.tls => self.refuse(),
             (None, None) => self.by_naptr(default),
             (None, Some(named)) if self.may_use(named) => {
                 match self.by_srv(named, &srv_name(named, host))? {
@@ -218,14 +219,16 @@ impl<K: Fn(&Question) -> Option<Answer>> Locator<'_, K> {
         )
     }
 
-    fn ask(&mut self, name: &str, kind: RecordKind) -> Option<Answer> {
+    fn ask(&mut self, name: &str, kind: RecordKind) -> Option<DnsAnswer> {
         let question = Question::new(name, kind);
         let answer = (self.known)(&question);
         match &answer {
             None if self.missing.contains(&question) => {}
             None => self.missing.push(question),
-            Some(Answer::Found(_, ttl) | Answer::Nothing(ttl)) => self.ttl = self.ttl.min(*ttl),
-            Some(Answer::Failed) => {
+            Some(DnsAnswer::Found(_, ttl) | DnsAnswer::Nothing(ttl)) => {
+                self.ttl = self.ttl.min(*ttl)
+            }
+            Some(DnsAnswer::Failed) => {
                 self.has_failure = true;
                 self.ttl = self.ttl.min(FAILURE_TTL);
             }
@@ -238,6 +241,8 @@ impl<K: Fn(&Question) -> Option<Answer>> Locator<'_, K> {
             Transport::Udp => self.transports.udp,
             Transport::Tcp => self.transports.tcp,
             Transport::Tls => self.transports.tls,
+            // Only clients make them.
+            Transport::Ws | Transport::Wss => false,
         };
         is_there && (!self.name.is_secure || transport == Transport::Tls)
     }
@@ -257,14 +262,14 @@ impl Transports {
     };
 }
 
-fn records(answer: &Answer) -> &[Record] {
+fn records(answer: &DnsAnswer) -> &[Record] {
     match answer {
-        Answer::Found(records, _) => records,
-        Answer::Nothing(_) | Answer::Failed => &[],
+        DnsAnswer::Found(records, _) => records,
+        DnsAnswer::Nothing(_) | DnsAnswer::Failed => &[],
     }
 }
 
-fn naptrs(answer: &Answer) -> impl Iterator<Item = &Naptr> {
+fn naptrs(answer: &DnsAnswer) -> impl Iterator<Item = &Naptr> {
     let records = records(answer).iter();
     records.filter_map(|record| match record {
         Record::Naptr(naptr) => Some(naptr),
@@ -272,7 +277,7 @@ fn naptrs(answer: &Answer) -> impl Iterator<Item = &Naptr> {
     })
 }
 
-fn srvs(answer: &Answer) -> impl Iterator<Item = &Srv> {
+fn srvs(answer: &DnsAnswer) -> impl Iterator<Item = &Srv> {
     let records = records(answer).iter();
     records.filter_map(|record| match record {
         Record::Srv(srv) => Some(srv),
@@ -280,7 +285,7 @@ fn srvs(answer: &Answer) -> impl Iterator<Item = &Srv> {
     })
 }
 
-fn addresses(answer: &Answer) -> impl Iterator<Item = IpAddr> + '_ {
+fn addresses(answer: &DnsAnswer) -> impl Iterator<Item = IpAddr> + '_ {
     let records = records(answer).iter();
     records.filter_map(|record| match record {
         Record::Address(ip) => Some(*ip),
@@ -304,16 +309,16 @@ fn transport_of(naptr: &Naptr) -> Option<Transport> {
 fn srv_name(transport: Transport, host: &str) -> String {
     let service = match transport {
         Transport::Udp => "_sip._udp",
-        Transport::Tcp => "_sip._tcp",
-        Transport::Tls => "_sips._tcp",
+        Transport::Tcp | Transport::Ws => "_sip._tcp",
+        Transport::Tls | Transport::Wss => "_sips._tcp",
     };
     format!("{service}.{host}")
 }
 
 fn default_port(transport: Transport) -> u16 {
     match transport {
-        Transport::Tls => 5061,
-        Transport::Udp | Transport::Tcp => 5060,
+        Transport::Tls | Transport::Wss => 5061,
+        Transport::Udp | Transport::Tcp | Transport::Ws => 5060,
     }
 }
 

@@ -11,5 +11,5 @@ mod cache;
 pub use cache::{AnswerCache, TtlBounds};
 pub use hop_name::HopName;
 pub use locate::{Location, NotLocated, Transports, locate};
-pub use record::{Answer, Naptr, Question, Record, RecordKind, Srv};
+pub use record::{DnsAnswer, Naptr, Question, Record, RecordKind, Srv};
 pub use servers::{LocatedServer, Servers};

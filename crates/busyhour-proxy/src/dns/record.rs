@@ -26,7 +26,7 @@ pub enum RecordKind {
 
 /// What became of a question; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum DnsAnswer {
     /// There are records. A resolver follows CNAME.
     Found(Arc<[Record]>, Duration),
     /// The name or the kind does not exist, for this time (RFC 2308).

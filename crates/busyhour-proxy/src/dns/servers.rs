@@ -55,9 +55,9 @@ impl Servers {
     /// let known = |question: &Question| Some(match question.kind {
     ///     RecordKind::A => {
     ///         let address = Record::Address([192, 0, 2, 7].into());
-    ///         Answer::Found(Arc::new([address]), Duration::from_secs(60))
+    ///         DnsAnswer::Found(Arc::new([address]), Duration::from_secs(60))
     ///     }
-    ///     _ => Answer::Nothing(Duration::from_secs(60)),
+    ///     _ => DnsAnswer::Nothing(Duration::from_secs(60)),
     /// });
     /// let Location::Found(servers) = locate(&name, Transports::ALL, known) else { panic!("found") };
     /// let order = servers.order(|| 7);

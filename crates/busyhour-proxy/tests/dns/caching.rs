@@ -1,5 +1,5 @@
 use busyhour::clock::Instant;
-use busyhour_proxy::dns::{Answer, AnswerCache, Question, Record, RecordKind, TtlBounds};
+use busyhour_proxy::dns::{AnswerCache, DnsAnswer, Question, Record, RecordKind, TtlBounds};
 use std::{net::Ipv4Addr, time::Duration};
 
 fn at(seconds: u64) -> Instant {
@@ -10,9 +10,9 @@ fn question(number: u32) -> Question {
     Question::new(&format!("Host{number}.Example."), RecordKind::A)
 }
 
-fn found(ttl_s: u64) -> Answer {
+fn found(ttl_s: u64) -> DnsAnswer {
     let address = Record::Address(Ipv4Addr::new(192, 0, 2, 1).into());
-    Answer::Found([address].into(), Duration::from_secs(ttl_s))
+    DnsAnswer::Found([address].into(), Duration::from_secs(ttl_s))
 }
 
 #[test]
@@ -22,21 +22,22 @@ fn an_answer_lasts_as_long_as_it_says_within_bounds() {
         (found(60), 60),
         (found(0), 5),
         (found(1_000_000), 3600),
-        (Answer::Nothing(Duration::from_secs(86_400)), 300),
-        (Answer::Nothing(Duration::ZERO), 5),
-        (Answer::Failed, 5),
+        (DnsAnswer::Nothing(Duration::from_secs(86_400)), 300),
+        (DnsAnswer::Nothing(Duration::ZERO), 5),
+        (DnsAnswer::Failed, 5),
     ]
     .into_iter()
     .enumerate()
     {
         let question = question(number as u32);
         cache.put(at(100), question.clone(), answer.clone());
-        let is_same = |kept: Answer| match (kept, &answer) {
-            (Answer::Found(kept, left), Answer::Found(records, _)) => {
+        let is_same = |kept: DnsAnswer| match (kept, &answer) {
+            (DnsAnswer::Found(kept, left), DnsAnswer::Found(records, _)) => {
                 assert_eq!(left, Duration::from_secs(1));
                 kept == *records
             }
-            (Answer::Nothing(_), Answer::Nothing(_)) | (Answer::Failed, Answer::Failed) => true,
+            (DnsAnswer::Nothing(_), DnsAnswer::Nothing(_))
+            | (DnsAnswer::Failed, DnsAnswer::Failed) => true,
             _ => false,
         };
         let last = cache.get(at(100 + lasts_s - 1), &question);
@@ -65,12 +66,12 @@ fn a_full_cache_drops_what_ends_first_and_forgets_what_has_ended() {
 #[test]
 fn a_new_answer_replaces_the_old_one() {
     let mut cache = AnswerCache::new(1, 3, TtlBounds::default());
-    cache.put(at(0), question(1), Answer::Failed);
+    cache.put(at(0), question(1), DnsAnswer::Failed);
     cache.put(at(1), question(1), found(60));
     assert_eq!(cache.len(), 1);
     assert!(matches!(
         cache.get(at(30), &question(1)),
-        Some(Answer::Found(..))
+        Some(DnsAnswer::Found(..))
     ));
     assert!(!cache.is_empty());
 }

@@ -1,7 +1,7 @@
 //! What DNS knows in a test.
 
 use busyhour_proxy::dns::{
-    Answer, HopName, Location, Naptr, NotLocated, Question, Record, RecordKind, Servers, Srv,
+    DnsAnswer, HopName, Location, Naptr, NotLocated, Question, Record, RecordKind, Servers, Srv,
     Transports, locate,
 };
 use busyhour_sip::{Transport, Uri};
@@ -73,18 +73,18 @@ impl Zone {
         self
     }
 
-    pub fn answer(&self, question: &Question) -> Answer {
+    pub fn answer(&self, question: &Question) -> DnsAnswer {
         let ttl = Duration::from_secs(*self.ttls.get(question).unwrap_or(&600));
         match self.records.get(question) {
-            _ if self.silent.contains(question) => Answer::Failed,
-            Some(records) => Answer::Found(records.clone().into(), ttl),
-            None => Answer::Nothing(ttl),
+            _ if self.silent.contains(question) => DnsAnswer::Failed,
+            Some(records) => DnsAnswer::Found(records.clone().into(), ttl),
+            None => DnsAnswer::Nothing(ttl),
         }
     }
 
     /// The questions in the rounds in which they were asked, and where they lead.
     pub fn follow(&self, name: &HopName) -> (Vec<Vec<Question>>, Result<Servers, NotLocated>) {
-        let known: RefCell<HashMap<Question, Answer>> = RefCell::default();
+        let known: RefCell<HashMap<Question, DnsAnswer>> = RefCell::default();
         let transports = self.transports.unwrap_or(Transports::ALL);
         let mut rounds = Vec::new();
         loop {

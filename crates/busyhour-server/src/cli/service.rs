@@ -2,10 +2,10 @@ use super::{Failure, announce::announce, reload::Reloadable, signals::ShutdownTr
 use crate::{
     config::{self, Config, SocketPlace, default_database},
     net::{
-        Authorities, Certificate, CertificateError, HttpSender, Sockets, StreamOptions,
+        Authorities, Certificate, CertificateError, DnsClient, HttpSender, Sockets, StreamOptions,
         StreamPolicy, Streams, Udp, UdpOptions, address_problem,
     },
-    server::{PeerConfig, Server, ServerConfig},
+    server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig},
     web::{Access, Archives, Graphs, LocalSocket, PmcdSource, Web, WebOptions, default_socket},
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
@@ -52,6 +52,7 @@ impl Service {
         let options = ServerConfig {
             accounts: accounts.clone(),
             http: Arc::new(HttpSender::new(http)),
+            resolver: resolver(&config)?,
             ..config.server()
         };
         let server = Server::start(runtime.clone(), options, network.clone(), store);
@@ -237,6 +238,15 @@ fn bind(config: &Config) -> Result<Sockets, Failure> {
         iax2: bind("IAX2", &config.iax2.listen)?,
         capture: bind_capture(config)?,
     })
+}
+
+/// Only peers have names that are looked up.
+fn resolver(config: &Config) -> Result<Arc<dyn Resolver>, Failure> {
+    if config.peers.is_empty() {
+        return Ok(Arc::new(NoResolver));
+    }
+    let client = DnsClient::start(&config.sip.dns_servers);
+    Ok(Arc::new(client.map_err(Failure::running)?))
 }
 
 /// A socket of its own, so that copies never take the room of messages.

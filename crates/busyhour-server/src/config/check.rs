@@ -3,6 +3,7 @@ use crate::{
     net::{Authorities, Certificate, CertificateError},
     server::{PeerConfig, PeerMistake, peer_mistakes},
 };
+use busyhour_proxy::dns::HopName;
 use busyhour_registrar::Domains;
 use busyhour_sip::Transport;
 use std::net::IpAddr;
@@ -110,7 +111,11 @@ fn peers(loaded: &Loaded) -> Vec<Problem> {
 
 /// What connections to a peer need, and is not there.
 fn needs_of_connections(sip: &Sip, peer: &PeerConfig) -> Vec<String> {
-    let is_over = |transport| peer.targets().any(|(over, _)| over == transport);
+    let is_over = |transport| {
+        let is_named = |name: &HopName| name.transport == Some(transport);
+        peer.targets().any(|(over, _)| over == transport)
+            || peer.names().any(|(_, name)| is_named(name))
+    };
     let vouches = sip.tls_authorities.is_some();
     let is_known = !peer.certificates.is_empty();
     let (tcp, tls) = (is_over(Transport::Tcp), is_over(Transport::Tls));

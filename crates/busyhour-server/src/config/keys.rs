@@ -5,11 +5,11 @@ use super::{
     Allowed, SettingKey,
     allowed::SECONDS_OF_LIFE,
     values::{
-        AUTO, DEFAULT, OFF, address_or, addresses, addresses_or, advertised_or, algorithms, auth,
-        call_tokens, durability, format, hosts, join, join_or, level, milliseconds, path_or,
-        pcp_name, pmcd_or, put, realm, seconds, session_interval, show_advertised_or, show_or,
-        show_path_or, show_socket_place, show_stream_listen, socket_place, stream_listen, text_or,
-        url_or, user_or, users_or, workers,
+        AUTO, DEFAULT, OFF, SYSTEM, address_or, addresses, addresses_or, advertised_or, algorithms,
+        auth, call_tokens, dns_servers, durability, format, hosts, join, join_or, level,
+        milliseconds, path_or, pcp_name, pmcd_or, put, realm, seconds, session_interval,
+        show_advertised_or, show_or, show_path_or, show_socket_place, show_stream_listen,
+        socket_place, stream_listen, text_or, url_or, user_or, users_or, workers,
     },
 };
 use busyhour_store::masked;
@@ -105,6 +105,15 @@ const PROTOCOLS: &[SettingKey] = &[
         help: "Certificates of those who vouch for the certificates of peers; SIGHUP reads them again",
         assign: |config, text| put(&mut config.sip.tls_authorities, path_or(OFF, text)),
         show: |config| show_path_or(OFF, config.sip.tls_authorities.as_ref()),
+    },
+    SettingKey {
+        path: "sip.dns_servers",
+        allowed: Allowed::Text(
+            "system, or an IP address such as 192.0.2.53, with a port or not, or up to three separated by commas",
+        ),
+        help: "DNS servers that are asked for the names of peers; system means those in /etc/resolv.conf",
+        assign: |config, text| put(&mut config.sip.dns_servers, dns_servers(text)),
+        show: |config| join_or(SYSTEM, &config.sip.dns_servers),
     },
     SettingKey {
         path: "sip.idle_seconds",

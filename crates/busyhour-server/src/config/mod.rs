@@ -159,6 +159,8 @@ pub struct Sip {
     pub tls_key: Option<PathBuf>,
     /// The PEM file of those who vouch for peers.
     pub tls_authorities: Option<PathBuf>,
+    /// DNS servers; if empty, those of the system.
+    pub dns_servers: Vec<SocketAddr>,
     /// The longest time in which a connection brings nothing, in seconds.
     pub idle_seconds: u32,
     /// The longest time in which a message on a connection is incomplete, in seconds.
@@ -549,6 +551,7 @@ impl Default for Sip {
             tls_certificate: None,
             tls_key: None,
             tls_authorities: None,
+            dns_servers: Vec::new(),
             idle_seconds: 7500,
             stalled_seconds: 30,
             handshake_seconds: 10,

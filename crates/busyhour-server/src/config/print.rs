@@ -133,7 +133,7 @@ fn peers(out: &mut String, loaded: &Loaded) {
         let _ = write!(
             out,
             "\n[[peer]]\nname = {}\naddresses = [{}]\ncertificates = [{}]\ncertificate_names = [{}]\nmay_call = {}\nredirect = {}\nmay_publish = {}\n\
-             prefixes = [{}]\ndomains = [{}]\ndefault = {}\n",
+             prefixes = [{}]\ndomains = [{}]\nlookup = {}\ndefault = {}\n",
             quote(&peer.name),
             list(addresses),
             list(certificates),
@@ -143,6 +143,7 @@ fn peers(out: &mut String, loaded: &Loaded) {
             peer.may_publish,
             list(peer.prefixes.clone()),
             list(peer.domains.clone()),
+            peer.looks_up,
             peer.is_default,
         );
         if let Some(host) = &peer.host {

@@ -37,6 +37,21 @@ pub(super) fn addresses_or(word: &str, text: &str) -> Option<Vec<SocketAddr>> {
     addresses(text)
 }
 
+/// At most three, with the port of DNS if none is given.
+pub(super) fn dns_servers(text: &str) -> Option<Vec<SocketAddr>> {
+    let server = |one: &str| {
+        let ip = one.parse().map(|ip: IpAddr| SocketAddr::new(ip, DNS_PORT));
+        let server: SocketAddr = ip.or_else(|_| one.parse()).ok()?;
+        (server.port() != 0 && !server.ip().is_unspecified()).then_some(server)
+    };
+    if text == SYSTEM {
+        return Some(Vec::new());
+    }
+    let servers: Vec<_> = text.split(',').map(|one| server(one.trim())).collect();
+    let servers: Option<Vec<_>> = servers.into_iter().collect();
+    servers.filter(|servers| servers.len() <= DNS_SERVERS_MAX)
+}
+
 pub(super) fn stream_listen(text: &str) -> Option<StreamListen> {
     match text {
         SAME => Some(StreamListen::Same),
@@ -260,6 +275,9 @@ pub(super) fn format(text: &str) -> Option<LogFormat> {
     }
 }
 
+const DNS_PORT: u16 = 53;
+const DNS_SERVERS_MAX: usize = 3;
+pub(super) const SYSTEM: &str = "system";
 pub(super) const OFF: &str = "off";
 pub(super) const SAME: &str = "same";
 pub(super) const DEFAULT: &str = "default";

@@ -38,6 +38,7 @@
 
 mod bind;
 mod http_client;
+mod dns;
 mod local;
 mod panics;
 mod receive;
@@ -48,6 +49,7 @@ mod sockets;
 mod stream;
 
 pub use bind::{BindError, address_problem};
+pub use dns::DnsClient;
 pub use http_client::{HttpSender, HttpSenderOptions, TrustedRoots};
 pub use sockets::Sockets;
 pub use stream::{

@@ -2,7 +2,8 @@
 
 use super::{Datagram, StreamMessage, Streams, Udp};
 use crate::server::{
-    Network, NetworkStats, QueueView, ReadMode, SendError, Server, ShownCertificate, Unread,
+    Network, NetworkStats, QueueView, ReadMode, SendError, Server, ShownCertificate, TlsTarget,
+    Unread,
 };
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::{Flow, Transport};
@@ -154,6 +155,17 @@ impl Network for Sockets {
             Transport::Udp => self.sip.local_to(transport, remote),
             _ => self.streams.local_to(transport, remote),
         }
+    }
+
+    fn speaks(&self, transport: Transport) -> bool {
+        match transport {
+            Transport::Udp => !self.sip.addresses().is_empty(),
+            stream => self.streams.speaks(stream),
+        }
+    }
+
+    fn expect_certificate(&self, target: TlsTarget) {
+        self.streams.expect_certificate(target);
     }
 
     fn connect(&self, flow: Flow) -> Result<Flow, SendError> {

@@ -24,6 +24,7 @@ use super::{
         flows::Flows,
         state_topics::StateTopics,
     },
+    dns::lookups::{LOOKUPS_MAX, Lookups},
     iax2::{self, calls::Iax2Calls},
     load::{
         load_control::LoadControl,
@@ -147,13 +148,18 @@ pub(super) fn assemble(
         load: load.clone(),
         calls: OnceLock::new(),
     });
+    let lookups = Arc::new(Lookups::new(
+        secrets.table_seeds[0],
+        bounds.count(LOOKUPS_MAX),
+        clock.clone(),
+        config.resolver.clone(),
+    ));
     let peers = Arc::new(Peers::new(
         &config.peers,
         config.advertised.clone(),
         secrets.table_seeds[0],
         &holders,
-        clock.clone(),
-        responder.clone(),
+        (clock.clone(), responder.clone(), lookups.clone()),
     ));
     let edge = ServerEdge::new(
         config.advertised.clone(),
@@ -172,7 +178,7 @@ pub(super) fn assemble(
         (edge, secrets.table_seeds[0]),
         call_bounds(&config, &bounds, &domains),
         responder.clone(),
-        (devices.clone(), peers.clone()),
+        (devices.clone(), peers.clone(), lookups.clone()),
         (changes.clone(), clock.clone(), call_log.clone()),
     ));
     tell_calls_of_flows(&devices, &calls);
@@ -253,6 +259,7 @@ pub(super) fn assemble(
         iax2,
         devices,
         call_log,
+        lookups,
         peers,
         calls,
         watchers,

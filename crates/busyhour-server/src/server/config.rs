@@ -1,8 +1,8 @@
 //! The settings of the server, checked and typed.
 
 use super::{
-    Accounts, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient, PeerConfig,
-    TenantConfig, WebhookConfig,
+    Accounts, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient, NoResolver, PeerConfig,
+    Resolver, TenantConfig, WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
@@ -53,6 +53,8 @@ pub struct ServerConfig {
     /// Other servers and gateways that are trusted; of those that have a request's source,
     /// the first one counts.
     pub peers: Vec<PeerConfig>,
+    /// Asks DNS for the servers of names.
+    pub resolver: Arc<dyn Resolver>,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
     /// Where changes are posted to, by name.
@@ -91,6 +93,7 @@ impl Default for ServerConfig {
             calls: CallConfig::default(),
             capture: CaptureConfig::default(),
             peers: Vec::new(),
+            resolver: Arc::new(NoResolver),
             hints: Vec::new(),
             webhooks: Vec::new(),
             lists: Vec::new(),

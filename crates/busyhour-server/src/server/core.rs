@@ -6,6 +6,7 @@ use super::{
     call::{call_log::CallLog, calls::Calls},
     change::changes::Changes,
     device::device_context::DeviceContext,
+    dns::lookups::Lookups,
     iax2::calls::Iax2Calls,
     load::{
         load_control::LoadControl,
@@ -48,6 +49,7 @@ pub(super) struct Core {
     pub(super) iax2: Arc<Iax2Calls>,
     pub(super) devices: Arc<DeviceContext>,
     pub(super) call_log: Arc<CallLog>,
+    pub(super) lookups: Arc<Lookups>,
     pub(super) peers: Arc<Peers>,
     pub(super) calls: Arc<Calls>,
     pub(super) watchers: Arc<Watchers>,

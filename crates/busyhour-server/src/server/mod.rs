@@ -37,6 +37,7 @@ mod sip;
 mod access;
 mod expiry_timer;
 mod device;
+mod dns;
 mod iax2;
 mod peer;
 mod call;
@@ -61,6 +62,7 @@ pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
 pub use device::removal::{RemovalError, RemovalListener};
+pub use dns::{AnswerListener, NoResolver, Resolver};
 pub use http_client::{
     HttpAnswer, HttpClient, HttpClientStats, HttpFailure, HttpListener, HttpPurpose, HttpRequest,
     HttpUrl, HttpUrlMistake, NoHttpClient,
@@ -83,7 +85,7 @@ pub use stats::listing::{Listed, Listing, NamedPage};
 pub(crate) use stats::nanos;
 pub use stats::queues::{ALL_QUEUES, QueueView};
 pub use stats::{
-    CallOutcomeStats, CallRecordStats, CallStats, CaptureStats, ChangeStats, HintStats,
+    CallOutcomeStats, CallRecordStats, CallStats, CaptureStats, ChangeStats, DnsStats, HintStats,
     HistogramBucket, HistogramStats, HttpStats, MailboxStats, PublishStats, QueueKindStats,
     RegistrarStats, ServerStats, TrafficStats, WatchStats,
 };

@@ -63,6 +63,16 @@ pub trait Network: Send + Sync {
         None
     }
 
+    /// Whether messages can be sent over this transport to a server that DNS names: there is
+    /// a socket, and over TLS somebody vouches for certificates.
+    fn speaks(&self, transport: Transport) -> bool {
+        transport == Transport::Udp
+    }
+
+    /// From now on the certificate of this target is expected at its address. What the
+    /// configuration says of the address stays.
+    fn expect_certificate(&self, _target: TlsTarget) {}
+
     /// A connection to the remote address of `flow` over its transport: one that this side has
     /// made before, or a new one; only the number of the connection differs in its flow. What is
     /// sent before it stands waits. Its end, even before it stood, is reported to

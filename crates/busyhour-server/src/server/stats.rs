@@ -3,6 +3,7 @@
 pub(super) mod call_stats;
 pub(super) mod capture_stats;
 pub(super) mod counters;
+pub(super) mod dns_stats;
 pub(super) mod histogram;
 pub(super) mod latency;
 pub(super) mod listing;
@@ -13,6 +14,7 @@ pub(super) mod serializer_kind;
 
 pub use call_stats::{CallOutcomeStats, CallRecordStats, CallStats};
 pub use capture_stats::CaptureStats;
+pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
@@ -57,6 +59,8 @@ pub struct ServerStats {
     pub capture: CaptureStats,
     /// Other servers and gateways that are trusted.
     pub peers: PeerStats,
+    /// Lookups of next hops that have names.
+    pub dns: DnsStats,
     /// Domains with settings of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<TenantStats>,
@@ -558,6 +562,7 @@ impl Core {
             },
             capture: self.responder.tap().stats(),
             peers: self.peers.stats(),
+            dns: self.lookups.stats(),
             tenants: self.tenant_stats(),
             changes: self.changes.stats(),
             iax2: self.iax2.stats(),

@@ -6,6 +6,7 @@ mod exchange;
 mod dialogs;
 mod lamps;
 mod log;
+mod lookups;
 mod peers;
 mod records;
 mod sessions;

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// A certificate and its key, in files.
-fn written(place: &Place, authority: &Authority, name: &str, shown: SanType) -> [PathBuf; 2] {
+pub fn written(place: &Place, authority: &Authority, name: &str, shown: SanType) -> [PathBuf; 2] {
     let made = authority.vouch(shown);
     let files = [
         ("certificate", made.cert.pem()),
@@ -31,7 +31,7 @@ fn written(place: &Place, authority: &Authority, name: &str, shown: SanType) -> 
 }
 
 /// Who answers so many calls behind Kamailio.
-fn callee(own: SocketAddr, calls: usize) -> Child {
+pub fn callee(own: SocketAddr, calls: usize) -> Child {
     Command::new("sipp")
         .arg("-sf")
         .arg(concat!(
@@ -47,7 +47,7 @@ fn callee(own: SocketAddr, calls: usize) -> Child {
 }
 
 /// Calls, hangs up, and returns the Record-Route of the answer.
-fn call(server: &ServerProcess, alice: &Telephone, call_id: &str) -> String {
+pub fn call(server: &ServerProcess, alice: &Telephone, call_id: &str) -> String {
     let answer = alice.ask("INVITE", "sip:9001@example.com", call_id, "");
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     alice.send_within("ACK", 2, &answer);

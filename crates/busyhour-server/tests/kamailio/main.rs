@@ -10,8 +10,10 @@ mod support;
 #[path = "../support/authority.rs"]
 mod authority;
 mod connections;
+mod dnsmasq;
 mod kamailio;
 mod location;
+mod names;
 mod telephone;
 
 use kamailio::{Kamailio, free_address};

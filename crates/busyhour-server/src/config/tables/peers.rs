@@ -20,7 +20,9 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
     let is_some = |names: &Option<Vec<String>>| names.as_ref().is_some_and(|it| !it.is_empty());
     let is_known = certificates.as_ref().is_ok_and(|it| !it.is_empty())
         || certificate_names.as_ref().is_ok_and(is_some);
-    let addresses = match is_known {
+    let looks_up = entry.yes_or_no("lookup");
+    let looks_up_alone = looks_up.as_ref().is_ok_and(|it| *it == Some(true));
+    let addresses = match is_known || looks_up_alone {
         true => entry.texts("addresses").map(Option::unwrap_or_default),
         false => entry.required("addresses", TableEntry::texts),
     };
@@ -54,6 +56,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
         may_publish: may_publish?.unwrap_or_default(),
         prefixes: prefixes?.unwrap_or_default(),
         domains: domains?.unwrap_or_default(),
+        looks_up: looks_up?.unwrap_or_default(),
         is_default: is_default?.unwrap_or_default(),
         host: host?,
         probe_interval: seconds(probe?, default.probe_interval),
@@ -72,6 +75,7 @@ pub(in crate::config) const FIELDS: &[&str] = &[
     "may_publish",
     "prefixes",
     "domains",
+    "lookup",
     "default",
     "host",
     "probe_seconds",
@@ -198,10 +202,11 @@ prefixes = ["9"]
                 "{found:?}"
             );
         }
-        let found =
-            problems("[[peer]]\nname = \"a\"\nmay_call = 1\naddresses = [\"x\", \"0.0.0.0\"]\n");
+        let found = problems(
+            "[[peer]]\nname = \"a\"\nmay_call = 1\naddresses = [\"192.0.2.300\", \"0.0.0.0\"]\n",
+        );
         let expected = [
-            "f.toml:1:1: peer: addresses: `x`: give an IP address, alone or with a port",
+            "f.toml:1:1: peer: addresses: `192.0.2.300`: give an IP address or a host name",
             "f.toml:1:1: peer: addresses: `0.0.0.0`: give an IP address",
             "f.toml:3:12: peer: may_call: found integer; give true or false",
         ];

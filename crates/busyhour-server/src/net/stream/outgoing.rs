@@ -32,7 +32,10 @@ pub(super) struct OutgoingConnections {
     made: Mutex<Vec<Arc<Peer>>>,
     /// Readable when there are any.
     pub(super) wake: EventFd,
+    /// Those of the configuration.
     targets: Vec<TlsTarget>,
+    /// Those that DNS led to, the last ones last.
+    located: Mutex<Vec<TlsTarget>>,
     /// To these there is always room.
     reserved: HashSet<SocketAddr>,
 }
@@ -59,6 +62,7 @@ impl OutgoingConnections {
             made: Mutex::default(),
             wake: EventFd::from_value_and_flags(0, flags)?,
             targets,
+            located: Mutex::default(),
             reserved: reserved.into_iter().collect(),
         })
     }
@@ -101,6 +105,26 @@ impl OutgoingConnections {
                 Err(SendError::FlowFailed)
             }
         }
+    }
+
+    /// See [`Network::expect_certificate`](crate::server::Network::expect_certificate).
+    pub(super) fn expect_certificate(&self, target: TlsTarget) {
+        let mut located = lock(&self.located);
+        located.retain(|it| it.address != target.address);
+        if located.len() >= LOCATED_MAX {
+            located.remove(0);
+        }
+        located.push(target);
+    }
+
+    /// Whose certificate is expected at an address: exactly there, or else at the same host.
+    fn target_at(&self, remote: SocketAddr) -> Option<TlsTarget> {
+        let exact = |it: &&TlsTarget| it.address == remote;
+        let configured = self.targets.iter().find(exact).cloned();
+        let located = || lock(&self.located).iter().find(exact).cloned();
+        let mut targets = self.targets.iter();
+        let of_host = || targets.find(|it| it.address.ip() == remote.ip()).cloned();
+        configured.or_else(located).or_else(of_host)
     }
 
     /// Those that were made since the last call.
@@ -184,17 +208,11 @@ impl OutgoingConnections {
     }
 
     fn session(&self, remote: SocketAddr, shared: &EngineShared) -> io::Result<Box<TlsConnection>> {
-        let exact = self.targets.iter().find(|it| it.address == remote);
-        let of_host = || {
-            self.targets
-                .iter()
-                .find(|it| it.address.ip() == remote.ip())
-        };
-        let target = exact.or_else(of_host);
+        let target = self.target_at(remote);
         let target =
             target.ok_or_else(|| io::Error::other("whose certificate is not configured"))?;
         let identity = &shared.identity;
-        let session = session_with(target, identity.authorities(), identity.own());
+        let session = session_with(&target, identity.authorities(), identity.own());
         let session = session.map_err(io::Error::other)?;
         Ok(Box::new(session.into()))
     }
@@ -245,5 +263,7 @@ const LEAST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// A peer may name ports in its Contacts, and each is a destination.
 const OF_HOST_MAX: usize = 16;
+/// Of servers that DNS led to.
+const LOCATED_MAX: usize = 1_024;
 /// The part of all destinations that one source may have.
 const OF_SOURCE_PART: usize = 8;

@@ -11,7 +11,9 @@ use super::{
 };
 use crate::{
     net::{BindError, local::source_to, stats::add},
-    server::{Network, NetworkStats, QueueView, SendError, ShownCertificate, StreamStats},
+    server::{
+        Network, NetworkStats, QueueView, SendError, ShownCertificate, StreamStats, TlsTarget,
+    },
 };
 use busyhour::{buffer::Buffer, clock::Clock};
 use busyhour_sip::{Flow, ParseError, Transport};
@@ -206,6 +208,15 @@ impl Network for Streams {
         }
         let is_alike = |own: &SocketAddr| own.ip().is_loopback() == ip.is_loopback();
         own().find(is_alike)
+    }
+
+    fn speaks(&self, transport: Transport) -> bool {
+        let vouches = || self.shared.identity.authorities().is_some();
+        self.addresses(transport).next().is_some() && (transport != Transport::Tls || vouches())
+    }
+
+    fn expect_certificate(&self, target: TlsTarget) {
+        self.shared.outgoing.expect_certificate(target);
     }
 
     fn connect(&self, flow: Flow) -> Result<Flow, SendError> {

@@ -14,6 +14,7 @@ use super::{
 use crate::server::{
     change::{changes::Changes, record},
     device::{Device, device_context::DeviceContext},
+    dns::lookups::Lookups,
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::Excess,
     peer::peers::Peers,
@@ -41,7 +42,7 @@ use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -63,11 +64,12 @@ pub(in crate::server) struct Calls {
     /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
     call_count: AtomicUsize,
     log: Arc<CallLog>,
-    responder: Arc<Responder>,
+    pub(super) responder: Arc<Responder>,
     devices: Arc<DeviceContext>,
-    peers: Arc<Peers>,
+    pub(super) peers: Arc<Peers>,
+    pub(super) lookups: Arc<Lookups>,
     changes: Arc<Changes>,
-    clock: Arc<ServerClock>,
+    pub(super) clock: Arc<ServerClock>,
     timers: Timers,
 }
 
@@ -99,8 +101,8 @@ struct ProxyShard {
     serializer: Serializer,
 }
 
-struct ShardInner {
-    proxy: Proxy<ServerEdge>,
+pub(super) struct ShardInner {
+    pub(super) proxy: Proxy<ServerEdge>,
     dialogs: Dialogs,
     probing: Probing,
     expiry_timer: ExpiryTimer,
@@ -112,7 +114,7 @@ impl Calls {
         (edge, seed): (ServerEdge, u64),
         bounds: CallBounds,
         responder: Arc<Responder>,
-        (devices, peers): (Arc<DeviceContext>, Arc<Peers>),
+        (devices, peers, lookups): (Arc<DeviceContext>, Arc<Peers>, Arc<Lookups>),
         (changes, clock, log): (Arc<Changes>, Arc<ServerClock>, Arc<CallLog>),
     ) -> Self {
         let loops = LoopDetection::new(seed);
@@ -160,6 +162,7 @@ impl Calls {
             responder,
             devices,
             peers,
+            lookups,
             changes,
             clock,
             timers: runtime.timers().clone(),
@@ -371,7 +374,10 @@ impl Calls {
             permit.sender = Some(sender);
             permit.called = located.called;
         }
-        proxy.forward(at.now, transaction, located.targets, &mut out.proxy);
+        match located.lookup {
+            None => proxy.forward(at.now, transaction, located.targets, &mut out.proxy),
+            Some(lookup) => out.lookups.push((transaction, lookup)),
+        }
         Begin::Begun
     }
 
@@ -455,7 +461,7 @@ impl Calls {
         self.hasher.hash_one(call_id) as usize % SHARDS
     }
 
-    fn step_in<R>(
+    pub(super) fn step_in<R>(
         self: &Arc<Self>,
         index: usize,
         message: Option<&Message<'_>>,
@@ -576,6 +582,9 @@ impl Calls {
                 state.dialogs.replace(now, &replaced, &mut out.dialogs);
             });
         }
+        for (transaction, lookup) in std::mem::take(&mut out.lookups) {
+            self.look_up(index, transaction, lookup);
+        }
         for branch in failed {
             let now = self.clock.now();
             self.step_in(index, None, |state, out| {
@@ -655,7 +664,7 @@ impl Calls {
 
 impl ProxyShard {
     fn lock(&self) -> MutexGuard<'_, ShardInner> {
-        lock(&self.state)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -672,12 +681,6 @@ fn is_final(event: EventKind) -> bool {
 /// The table of dialogs has the number of the shard in its ids.
 fn shard_of_dialog(id: u64) -> usize {
     (id >> 48) as usize
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// The shortest time of a transaction is 500 ms, and an estimate.

@@ -5,7 +5,7 @@ use super::{
     checked::{Begin, Checked, Parties},
     edge::dialog_name,
     refused_calls::Caller,
-    target::{Located, Unavailable},
+    target::{Located, NameLookup, Unavailable},
 };
 use crate::server::{
     core::Core,
@@ -13,10 +13,11 @@ use crate::server::{
     peer::trusted_peer::{TrustedPeer, Unreachable},
     sip::{receive::Request, transactions::TransactionKey},
 };
-use busyhour::bus::Name;
+use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_proxy::{
     Inbound, Received, Routing,
     dialogs::{Party, Role},
+    dns::HopName,
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
 use busyhour_sip::{Flow, HeaderName, Host, Message, Method, SipUri, Status, Uri};
@@ -26,6 +27,14 @@ use std::sync::Arc;
 struct Declined {
     refusal: Refusal,
     proven: Option<Box<(Party, Holder)>>,
+}
+
+/// How often a request has come to be routed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    First,
+    /// DNS was asked for it.
+    AfterLookup,
 }
 
 /// Where a request goes, and who takes part.
@@ -61,6 +70,10 @@ impl Core {
     }
 
     pub(in crate::server) fn proxy(self: &Arc<Self>, request: &Request<'_>) {
+        self.proxy_at(request, Attempt::First);
+    }
+
+    fn proxy_at(self: &Arc<Self>, request: &Request<'_>, attempt: Attempt) {
         let Request {
             message,
             datagram,
@@ -79,11 +92,16 @@ impl Core {
                 self.responder
                     .respond_to(request, status, |answer| answer.finish());
             }
-            Received::New => self.route_to_target(request, &inbound),
+            Received::New => self.route_to_target(request, &inbound, attempt),
         }
     }
 
-    fn route_to_target(self: &Arc<Self>, request: &Request<'_>, inbound: &Inbound<'_, '_>) {
+    fn route_to_target(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        inbound: &Inbound<'_, '_>,
+        attempt: Attempt,
+    ) {
         let message = request.message;
         let is_ack = message.method() == Some(Method::Ack);
         let is_new = request.essentials.to.tag().is_none() && !is_ack;
@@ -104,14 +122,14 @@ impl Core {
             };
         let way = match routing.is_in_dialog() {
             true => {
-                let way = self.within_dialog(request, &routing);
-                way.map(Some).map_err(Declined::from)
+                let way = self.within_dialog(request, &routing, attempt);
+                way.map_err(Declined::from)
             }
             false => self.outside_of_dialog(request, &routing),
         };
         let way = match way {
             Ok(Some(way)) => way,
-            // It was answered.
+            // It was answered, or waits for DNS.
             Ok(None) => return,
             // An ACK is never answered.
             Err(_) if is_ack => return,
@@ -200,7 +218,13 @@ impl Core {
         user.is_some_and(is_it)
     }
 
-    fn within_dialog(&self, request: &Request<'_>, routing: &Routing<'_>) -> Result<Way, Refusal> {
+    /// `None` if DNS has to say first where it goes.
+    fn within_dialog(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        attempt: Attempt,
+    ) -> Result<Option<Way>, Refusal> {
         let (parties, sender) = match routing.own_routes().next() {
             Some(_) => self.parties_of_route(request, routing)?,
             None => self.parties_of_names(request, routing)?,
@@ -210,6 +234,9 @@ impl Core {
             Some(peer) => {
                 let next = routing.next_route().map(|route| route.text);
                 let next = next.unwrap_or(routing.request_uri());
+                if attempt == Attempt::First && self.waits_for_dns(request, peer, next) {
+                    return Ok(None);
+                }
                 let hops = self.peers.hops_within(peer, to.flow, next);
                 Located::peer(peer, None, hops)
             }
@@ -222,13 +249,57 @@ impl Core {
         let peer = self.peers.of(from);
         let peer = peer.filter(|peer| self.peers.is_from(peer, request.flow));
         let own = peer.map(TrustedPeer::holder);
-        Ok(Way {
+        Ok(Some(Way {
             located,
             is_from_peer: peer.is_some(),
             parties: Parties::Within(parties, sender),
             account: None,
             holder: own.unwrap_or_else(|| self.holder(request.flow, None)),
-        })
+        }))
+    }
+
+    /// Whether the next hop of a peer has a name that has to be looked up. Then the request
+    /// comes again when DNS has answered, whatever it says. It has no transaction yet, so what
+    /// is sent again meanwhile waits as well, and is absorbed then.
+    fn waits_for_dns(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        peer: &TrustedPeer,
+        next: &str,
+    ) -> bool {
+        let Some((name, transports)) = self.peers.unknown_name(peer, next) else {
+            return false;
+        };
+        let (core, flow) = (Arc::downgrade(self), request.flow);
+        let datagram = request.datagram.clone();
+        let told = move |_| {
+            if let Some(core) = core.upgrade() {
+                core.proxy_again(flow, &datagram);
+            }
+        };
+        let holder = self.holder(flow, None);
+        let lookups = &self.lookups;
+        let begun = lookups.locate(name, transports, holder, Box::new(told));
+        begun.is_ok()
+    }
+
+    fn proxy_again(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
+        // It was sound before.
+        let Ok(mut message) = Message::parse(datagram) else {
+            return;
+        };
+        let Ok(essentials) = message.keep_essentials() else {
+            return;
+        };
+        let message = &message;
+        let request = Request {
+            message,
+            essentials: &essentials,
+            datagram,
+            flow,
+            transaction: self.responder.transactions().key(message, flow.remote),
+        };
+        self.proxy_at(&request, Attempt::AfterLookup);
     }
 
     /// The route's tokens say who takes part, and where the request goes (RFC 3261 §16.12).
@@ -283,7 +354,7 @@ impl Core {
         // Never a relay for strangers: requests go to our own devices, and those of our users
         // to the peers that the operator has chosen.
         let is_ours = self.domains.contain(&called.host);
-        let abroad = self.peers.of_domain(called);
+        let abroad = self.peers.of_domain(called, is_ours);
         if routing.next_route().is_some() || !is_ours && abroad.is_none() {
             return Err(NOT_SERVED.into());
         }
@@ -359,7 +430,7 @@ impl Core {
             None => Party::nobody(request.flow),
         };
         let holder = self.holder(request.flow, account);
-        match self.locate_for_user(request, called, abroad, account.is_some()) {
+        match self.locate_for_user(request, called, abroad, account) {
             Ok(located) => Ok(Some(Way {
                 located,
                 parties: Parties::Outside(party, account.map(Name::new)),
@@ -380,10 +451,14 @@ impl Core {
         request: &Request<'_>,
         called: &SipUri<'_>,
         abroad: Option<&TrustedPeer>,
-        is_authenticated: bool,
+        account: Option<&str>,
     ) -> Result<Located, Refusal> {
+        let is_authenticated = account.is_some();
         if let Some(peer) = abroad.filter(|_| is_authenticated) {
-            return self.locate_peer(peer, called);
+            return match peer.config().looks_up {
+                true => self.locate_domain((request, account), peer, called),
+                false => self.locate_peer(peer, called),
+            };
         }
         let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
         let beyond = self.peers.of_user(user_of(&aor));
@@ -395,11 +470,31 @@ impl Core {
         }
     }
 
+    /// DNS says where the domain's servers are.
+    fn locate_domain(
+        &self,
+        (request, account): (&Request<'_>, Option<&str>),
+        peer: &TrustedPeer,
+        called: &SipUri<'_>,
+    ) -> Result<Located, Refusal> {
+        let name = HopName::of_uri(called).ok_or(NOT_SERVED)?;
+        Ok(Located::after(NameLookup {
+            name,
+            peer: peer.name().clone(),
+            is_named: self.peers.is_named(peer, called),
+            uri: peer.uri_for(called),
+            holder: self.holder(request.flow, account),
+            account: account.map(str::to_owned),
+            from: request.flow,
+        }))
+    }
+
     /// The addresses of a peer that are not down.
     fn locate_peer(&self, peer: &TrustedPeer, called: &SipUri<'_>) -> Result<Located, Refusal> {
         let hops = self.peers.hops(peer).map_err(|reason| match reason {
             Unreachable::Down => Refusal::Unavailable("Peer Is Down"),
             Unreachable::NoSocket => Refusal::Unavailable("No Socket For Peer"),
+            Unreachable::NotLocated => Refusal::Unavailable("DNS Does Not Know Peer"),
         })?;
         Ok(Located::peer(peer, peer.uri_for(called), hops))
     }

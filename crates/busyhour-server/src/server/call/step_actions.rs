@@ -1,7 +1,8 @@
 //! What one step of a shard brings about, kept by each thread and used again.
 
+use super::target::NameLookup;
 use busyhour::buffer::Buffer;
-use busyhour_proxy::{Actions, dialogs::DialogActions};
+use busyhour_proxy::{Actions, TransactionId, dialogs::DialogActions};
 use busyhour_sip::Flow;
 use std::cell::RefCell;
 
@@ -11,6 +12,8 @@ pub(super) struct StepActions {
     pub(super) proxy: Actions,
     pub(super) dialogs: DialogActions,
     pub(super) probes: Vec<(Flow, Buffer)>,
+    /// Requests that wait for DNS.
+    pub(super) lookups: Vec<(TransactionId, Box<NameLookup>)>,
 }
 
 /// Lends the thread's room for actions, empty.
@@ -23,6 +26,7 @@ pub(super) fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -
             actions.proxy.clear();
             actions.dialogs.clear();
             actions.probes.clear();
+            actions.lookups.clear();
             use_actions(&mut actions)
         }
         // Already lent further up this thread's stack.

@@ -1,8 +1,10 @@
 //! Where a request for a device goes: its contacts, by their preference.
 
-use crate::server::peer::trusted_peer::TrustedPeer;
+use crate::server::{load::shares::Holder, peer::trusted_peer::TrustedPeer};
 use busyhour::bus::Name;
-use busyhour_proxy::{Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party};
+use busyhour_proxy::{
+    Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party, dns::HopName,
+};
 use busyhour_registrar::{Binding, Contact, Lease, numeric_address};
 use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
 use std::{cmp::Reverse, net::SocketAddr, time::Duration};
@@ -12,6 +14,22 @@ use std::{cmp::Reverse, net::SocketAddr, time::Duration};
 pub(super) struct Located {
     pub(super) targets: TargetSet,
     pub(super) called: Box<[Party]>,
+    /// They are not known before DNS has answered.
+    pub(super) lookup: Option<Box<NameLookup>>,
+}
+
+/// What has to be looked up for a request, and for whom.
+#[derive(Debug)]
+pub(super) struct NameLookup {
+    pub(super) name: HopName,
+    /// To which calls for it go.
+    pub(super) peer: Name,
+    /// The operator has named the domain.
+    pub(super) is_named: bool,
+    pub(super) uri: Option<Box<str>>,
+    pub(super) holder: Holder,
+    pub(super) account: Option<String>,
+    pub(super) from: Flow,
 }
 
 /// Why a device cannot be called, though it is registered.
@@ -53,6 +71,7 @@ impl Located {
             return Self {
                 targets: target.into(),
                 called: [Party { flow, ..to.clone() }].into(),
+                lookup: None,
             };
         }
         let same = bindings.iter().filter(|one| one.contact.uri() == uri);
@@ -80,6 +99,7 @@ impl Located {
         Self {
             targets: target.into(),
             called: [to].into(),
+            lookup: None,
         }
     }
 
@@ -96,6 +116,15 @@ impl Located {
         Self {
             targets: target.into(),
             called: [Party::peer(peer.name().clone(), flow)].into(),
+            lookup: None,
+        }
+    }
+
+    /// What DNS has to be asked for first.
+    pub(super) fn after(lookup: NameLookup) -> Self {
+        Self {
+            lookup: Some(Box::new(lookup)),
+            ..Self::default()
         }
     }
 
@@ -119,6 +148,7 @@ impl Located {
         let Self {
             targets,
             called: parties,
+            ..
         } = Self::of(voicemail, &found);
         let first_label = self.called.len() as u64;
         let target = percent_encoded(called.text);

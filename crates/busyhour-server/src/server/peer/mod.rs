@@ -6,6 +6,7 @@
 
 pub(super) mod peer_config;
 mod probe;
+mod public_address;
 pub(super) mod trusted_peer;
 pub(super) mod peers;
 pub(super) mod view;

@@ -1,6 +1,7 @@
 //! A peer as it stands in the configuration, and what may be wrong with it.
 
 use crate::server::TlsTarget;
+use busyhour_proxy::dns::HopName;
 use busyhour_registrar::{Domains, Subnet};
 use busyhour_sip::{Flow, Host, Transport, Uri};
 use std::{
@@ -51,6 +52,9 @@ pub struct PeerConfig {
     pub prefixes: Vec<String>,
     /// Calls to these domains go to it.
     pub domains: Vec<String>,
+    /// They go where DNS says of the domain that is called (RFC 3263). One of the domains may be
+    /// `*`, for all that have public addresses and are of no other peer.
+    pub looks_up: bool,
     /// Calls to unknown users of our domains go to it if no prefix of any peer fits.
     pub is_default: bool,
     /// The host in the Request-URI of these calls; without one, that which the caller wrote.
@@ -65,7 +69,7 @@ pub struct PeerConfig {
 }
 
 /// An address of a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerAddress {
     /// Any port of this address; calls go to port 5060.
     Host(IpAddr),
@@ -75,6 +79,8 @@ pub enum PeerAddress {
     Stream(Transport, SocketAddr),
     /// Any port of these addresses; no calls go there.
     Network(Subnet),
+    /// Any port of the servers that DNS names for it (RFC 3263); calls go to those.
+    Named(HopName),
 }
 
 /// The SHA-256 of a certificate, in DER.
@@ -100,8 +106,8 @@ pub struct NotFingerprint;
 /// Not an address of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "give an IP address, alone or with a port, with tcp/ or tls/ before it or not, or a network: \
-     192.0.2.10, 192.0.2.10:5080, tls/192.0.2.10, 192.0.2.0/24"
+    "give an IP address or a host name, alone or with a port, with udp/, tcp/ or tls/ before it or \
+     not, or a network: 192.0.2.10, 192.0.2.10:5080, tls/sip.example.net, 192.0.2.0/24"
 )]
 pub struct NotPeerAddress;
 
@@ -137,6 +143,13 @@ pub enum PeerMistake {
     Prefix(String),
     #[error("prefixes: `{0}` is also a prefix of peer `{1}`: give one peer several addresses")]
     SamePrefix(String, String),
+    #[error(
+        "lookup: calls go where DNS says of the domain that is called: give domains, and neither \
+         prefixes nor default"
+    )]
+    LookupOfUsers,
+    #[error("domains: `*`, for all other domains, needs lookup = true, and sip.domains")]
+    AllDomains,
     #[error("domains: `{0}`: give a host name or an IP address")]
     Domain(String),
     #[error("domains: `{0}` is also a domain of peer `{1}`")]
@@ -168,9 +181,42 @@ impl PeerConfig {
         self.is_default || !self.prefixes.is_empty() || !self.domains.is_empty()
     }
 
-    /// Where calls go, in order, and over which transport.
+    /// Where calls go, in order, and over which transport, as far as no name has to be looked up.
     pub(crate) fn targets(&self) -> impl Iterator<Item = (Transport, SocketAddr)> + '_ {
         self.addresses.iter().filter_map(PeerAddress::target)
+    }
+
+    /// The same, each with its place among the addresses.
+    pub(super) fn placed_targets(
+        &self,
+    ) -> impl Iterator<Item = (usize, (Transport, SocketAddr))> + '_ {
+        let places = self.addresses.iter().enumerate();
+        places.filter_map(|(place, address)| Some((place, address.target()?)))
+    }
+
+    /// The names among its addresses, each with its place.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (usize, &HopName)> {
+        let places = self.addresses.iter().enumerate();
+        places.filter_map(|(place, address)| match address {
+            PeerAddress::Named(name) => Some((place, name)),
+            _ => None,
+        })
+    }
+
+    /// Whose certificate is expected of its server at an address; `domain` is the name that led
+    /// there (RFC 5922 §7).
+    pub(in crate::server) fn certificate_at(&self, address: SocketAddr, domain: &str) -> TlsTarget {
+        let host = self.host.as_deref().map(without_port);
+        let names = match (self.shows_certificate(), host) {
+            (true, _) => self.certificate_names.clone(),
+            (false, Some(host)) => vec![host.to_owned()],
+            (false, None) => vec![domain.to_owned()],
+        };
+        TlsTarget {
+            address,
+            fingerprints: self.certificates.iter().map(|it| it.0).collect(),
+            names,
+        }
     }
 
     /// Whether it is known by what it shows, and not by its address.
@@ -194,18 +240,9 @@ impl PeerConfig {
     /// # Ok::<(), busyhour_server::server::NotPeerAddress>(())
     /// ```
     pub fn tls_targets(&self) -> impl Iterator<Item = TlsTarget> + '_ {
-        let host = self.host.as_deref().map(without_port);
-        self.targets().filter_map(move |(transport, address)| {
-            let names = match (self.shows_certificate(), host) {
-                (true, _) => self.certificate_names.clone(),
-                (false, Some(host)) => vec![host.to_owned()],
-                (false, None) => vec![address.ip().to_string()],
-            };
-            (transport == Transport::Tls).then(|| TlsTarget {
-                address,
-                fingerprints: self.certificates.iter().map(|it| it.0).collect(),
-                names,
-            })
+        self.targets().filter_map(|(transport, address)| {
+            let expected = || self.certificate_at(address, &address.ip().to_string());
+            (transport == Transport::Tls).then(expected)
         })
     }
 }
@@ -223,6 +260,7 @@ impl Default for PeerConfig {
             may_publish: false,
             prefixes: Vec::new(),
             domains: Vec::new(),
+            looks_up: false,
             is_default: false,
             host: None,
             probe_interval: Duration::from_secs(30),
@@ -238,6 +276,8 @@ impl PeerAddress {
     pub(in crate::server) fn includes(&self, flow: Flow) -> bool {
         let (source, transport) = (flow.remote, flow.transport);
         match *self {
+            // Who is there is known when DNS has answered.
+            Self::Named(_) => false,
             Self::Host(ip) => source.ip().to_canonical() == ip,
             Self::Port(own) => !transport.is_reliable() && own == canonical(source),
             Self::Stream(over, own) => transport == over && own.ip() == source.ip().to_canonical(),
@@ -248,6 +288,7 @@ impl PeerAddress {
     /// Whether the peer is at this IP address.
     pub(in crate::server) fn is_at(&self, ip: IpAddr) -> bool {
         match *self {
+            Self::Named(_) => false,
             Self::Host(own) => own == ip.to_canonical(),
             Self::Port(own) | Self::Stream(_, own) => own.ip() == ip.to_canonical(),
             Self::Network(network) => network.contains(ip),
@@ -259,7 +300,7 @@ impl PeerAddress {
             Self::Host(ip) => Some((Transport::Udp, SocketAddr::new(ip, SIP_PORT))),
             Self::Port(address) => Some((Transport::Udp, address)),
             Self::Stream(transport, address) => Some((transport, address)),
-            Self::Network(_) => None,
+            Self::Network(_) | Self::Named(_) => None,
         }
     }
 }
@@ -292,11 +333,22 @@ impl FromStr for PeerAddress {
     type Err = NotPeerAddress;
 
     fn from_str(text: &str) -> Result<Self, NotPeerAddress> {
-        for transport in [Transport::Tcp, Transport::Tls] {
+        for transport in [Transport::Udp, Transport::Tcp, Transport::Tls] {
             let over = text.strip_prefix(transport.parameter());
-            if let Some(address) = over.and_then(|rest| rest.strip_prefix('/')) {
-                return stream_address(transport, address).and_then(Self::checked);
+            let Some(address) = over.and_then(|rest| rest.strip_prefix('/')) else {
+                continue;
+            };
+            if let Some(name) = named(address) {
+                let transport = Some(transport);
+                return Ok(Self::Named(HopName { transport, ..name }));
             }
+            return match transport {
+                Transport::Udp => address.parse(),
+                stream => stream_address(stream, address)?.checked(),
+            };
+        }
+        if let Some(name) = named(text) {
+            return Ok(Self::Named(name));
         }
         if let Some(ip) = ip_alone(text) {
             return Ok(Self::Host(ip)).and_then(Self::checked);
@@ -328,8 +380,27 @@ impl Display for PeerAddress {
             Self::Port(address) => address.fmt(f),
             Self::Stream(transport, address) => write!(f, "{}/{address}", transport.parameter()),
             Self::Network(network) => network.fmt(f),
+            Self::Named(name) => {
+                if let Some(transport) = name.transport {
+                    write!(f, "{}/", transport.parameter())?;
+                }
+                f.write_str(&name.host)?;
+                name.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+            }
         }
     }
+}
+
+/// A host name, with or without a port.
+fn named(text: &str) -> Option<HopName> {
+    let (host, port) = match text.split_once(':') {
+        Some((host, port)) => (host, Some(port.parse().ok().filter(|port| *port != 0)?)),
+        None => (text, None),
+    };
+    Some(HopName {
+        port,
+        ..HopName::new(host)?
+    })
 }
 
 /// With or without brackets.
@@ -405,9 +476,10 @@ impl<'c> Known<'c> {
         self.names.push(name);
         for address in &peer.addresses {
             let same = self.addresses.iter().find(|(known, _)| known == address);
-            found
-                .extend(same.map(|(_, other)| PeerMistake::SameAddress(*address, (*other).into())));
-            self.addresses.push((*address, name));
+            found.extend(
+                same.map(|(_, other)| PeerMistake::SameAddress(address.clone(), (*other).into())),
+            );
+            self.addresses.push((address.clone(), name));
         }
         for shown in &peer.certificates {
             let same = self.certificates.iter().find(|(known, _)| known == shown);
@@ -443,7 +515,7 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
     let checks = [
         (!is_name(&peer.name), PeerMistake::Name),
         (
-            peer.addresses.is_empty() && !peer.shows_certificate()
+            peer.addresses.is_empty() && !peer.shows_certificate() && !peer.looks_up
                 || peer.addresses.len() > ADDRESSES_MAX,
             PeerMistake::AddressCount,
         ),
@@ -460,8 +532,20 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
             takes_calls
                 && !peer.shows_certificate()
                 && !peer.addresses.is_empty()
-                && peer.targets().next().is_none(),
+                && !peer.looks_up
+                && peer.targets().next().is_none()
+                && peer.names().next().is_none(),
             PeerMistake::Nowhere,
+        ),
+        (
+            peer.looks_up
+                && (peer.domains.is_empty() || !peer.prefixes.is_empty() || peer.is_default),
+            PeerMistake::LookupOfUsers,
+        ),
+        (
+            (!peer.looks_up || domains.are_all())
+                && peer.domains.iter().any(|domain| domain == ALL_DOMAINS),
+            PeerMistake::AllDomains,
         ),
         (
             interval != 0 && !(10..=3600).contains(&interval),
@@ -483,7 +567,8 @@ fn alone(peer: &PeerConfig, domains: &Domains, is_open: bool) -> Vec<PeerMistake
     found.extend(names.map(|name| PeerMistake::CertificateName(name.clone())));
     let prefixes = peer.prefixes.iter().filter(|prefix| !is_prefix(prefix));
     found.extend(prefixes.map(|prefix| PeerMistake::Prefix(prefix.clone())));
-    found.extend(peer.domains.iter().filter_map(|domain| {
+    let domains_named = peer.domains.iter().filter(|domain| *domain != ALL_DOMAINS);
+    found.extend(domains_named.filter_map(|domain| {
         let is_ours = |host: &Host<'_>| !domains.are_all() && domains.contain(host);
         match with_host(domain, |host, port| port.is_none().then(|| is_ours(host))).flatten() {
             None => Some(PeerMistake::Domain(domain.clone())),
@@ -526,4 +611,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 const SIP_PORT: u16 = 5060;
 const SIPS_PORT: u16 = 5061;
 const ADDRESSES_MAX: usize = 64;
+/// Among `domains`.
+pub(super) const ALL_DOMAINS: &str = "*";
 const PEERS_MAX: usize = 256;

@@ -3,22 +3,30 @@
 use super::{
     peer_config::PeerConfig,
     probe::{ReachChange, SILENCE_MAX},
-    trusted_peer::{TargetStep, TrustedPeer, Turn, Unreachable, has_domain},
+    public_address::is_public,
+    trusted_peer::{
+        NameChange, TargetStep, TrustedPeer, Turn, Unreachable, has_all_domains, has_domain,
+    },
     view::{PeerStats, PeerView},
 };
 use crate::server::{
-    load::shares::Holders,
+    dns::lookups::Lookups,
+    load::shares::{Holder, Holders},
     server_clock::ServerClock,
     sip::{options::write_options, responder::Responder},
 };
 use busyhour::{bus::Name, clock::Instant, runtime::Runtime, timer::AddError};
-use busyhour_proxy::{EventKind, FailureCause, Hops, NextHop, dialogs::Party};
+use busyhour_proxy::{
+    EventKind, FailureCause, Hops, NextHop,
+    dialogs::Party,
+    dns::{HopName, NotLocated, Servers, Transports},
+};
 use busyhour_registrar::{Advertised, numeric_address};
-use busyhour_sip::{Flow, Message, SipUri, Transport};
+use busyhour_sip::{Flow, Host, Message, SipUri, Transport, Uri};
 use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -31,6 +39,7 @@ pub(in crate::server) struct Peers {
     peers: Box<[TrustedPeer]>,
     clock: Arc<ServerClock>,
     responder: Arc<Responder>,
+    lookups: Arc<Lookups>,
     /// The addresses that probes name as ours.
     advertised: Advertised,
     hasher: FixedState,
@@ -45,8 +54,7 @@ impl Peers {
         advertised: Advertised,
         seed: u64,
         holders: &Holders,
-        clock: Arc<ServerClock>,
-        responder: Arc<Responder>,
+        (clock, responder, lookups): (Arc<ServerClock>, Arc<Responder>, Arc<Lookups>),
     ) -> Self {
         let now = clock.now();
         let peer = |(place, config): (usize, &PeerConfig)| {
@@ -59,6 +67,7 @@ impl Peers {
             peers: configs.iter().enumerate().map(peer).collect(),
             clock,
             responder,
+            lookups,
             advertised,
             hasher: FixedState::with_seed(seed),
             last_probe: AtomicU64::new(0),
@@ -130,9 +139,24 @@ impl Peers {
         self.of(party).is_some_and(|peer| peer.config().may_call)
     }
 
-    /// The peer that calls for this domain go to.
-    pub(in crate::server) fn of_domain(&self, called: &SipUri<'_>) -> Option<&TrustedPeer> {
-        self.peers.iter().find(|peer| has_domain(peer, called))
+    /// The peer that calls for this domain go to; `is_ours` if it is one of ours.
+    pub(in crate::server) fn of_domain(
+        &self,
+        called: &SipUri<'_>,
+        is_ours: bool,
+    ) -> Option<&TrustedPeer> {
+        let exact = self.peers.iter().find(|peer| has_domain(peer, called));
+        let any = || {
+            let is_other = !is_ours && matches!(called.host, Host::Name(_));
+            let mut peers = self.peers.iter();
+            peers.find(|peer| is_other && has_all_domains(peer))
+        };
+        exact.or_else(any)
+    }
+
+    /// Whether the operator has named the domain of this call.
+    pub(in crate::server) fn is_named(&self, peer: &TrustedPeer, called: &SipUri<'_>) -> bool {
+        has_domain(peer, called)
     }
 
     /// The peer that calls for a user of ours go to who is not known here: by the longest
@@ -159,12 +183,34 @@ impl Peers {
     /// Why there is none now; counted.
     pub(in crate::server) fn hops(&self, peer: &TrustedPeer) -> Result<Hops, Unreachable> {
         self.refresh(peer);
-        let hops = peer.hops();
+        let hops = peer.hops(|servers| self.lookups.order(servers));
         match hops {
             Ok(_) => peer.counters.calls_to.increment(),
             Err(_) => peer.counters.refused_down.increment(),
         }
         hops
+    }
+
+    /// The ways to servers that DNS names for a domain whose calls go to this peer. Strangers say
+    /// what their DNS says: so it does not lead to another peer, which may trust us; and of
+    /// domains that the operator has not named, only to public addresses.
+    pub(in crate::server) fn hops_to(
+        &self,
+        peer: &TrustedPeer,
+        servers: &Servers,
+        is_named: bool,
+    ) -> Option<Hops> {
+        let is_allowed = |ip: IpAddr| {
+            let mut others = self.peers.iter().filter(|it| it.name() != peer.name());
+            (is_named || is_public(ip)) && !others.any(|other| other.is_at(ip))
+        };
+        let order = self.lookups.order(servers).into_iter();
+        let allowed = order.filter(|(_, address)| is_allowed(address.ip()));
+        let mut flows = allowed.filter_map(|(over, address)| self.flow_to(over, address));
+        let mut hops = Hops::from(NextHop::resolved(flows.next()?));
+        flows.for_each(|flow| hops.push(NextHop::resolved(flow)));
+        peer.counters.calls_to.increment();
+        Some(hops)
     }
 
     /// The ways to a peer within a dialog: first the connection that the dialog came on, if that
@@ -175,7 +221,7 @@ impl Peers {
     pub(in crate::server) fn hops_within(&self, peer: &TrustedPeer, to: Flow, next: &str) -> Hops {
         let named = self.flow_named(peer, to, next);
         let connection = peer.last_connection().map(NextHop::registered);
-        let others = peer.config().targets().filter_map(|(transport, remote)| {
+        let others = peer.ways().into_iter().filter_map(|(transport, remote)| {
             let is_known = |flow: Flow| (flow.transport, flow.remote) == (transport, remote);
             let is_new = !is_known(to) && !named.is_some_and(is_known);
             self.flow_to(transport, remote)
@@ -203,9 +249,13 @@ impl Peers {
 
     /// The flow to the address that a Route or Contact of the peer names, if the peer is there.
     fn flow_named(&self, peer: &TrustedPeer, to: Flow, next: &str) -> Option<Flow> {
-        let (transport, remote) = numeric_address(next)?;
+        let (transport, remote) = match numeric_address(next) {
+            Some(address) => address,
+            None => self.known_address(peer, next)?,
+        };
+        let is_there = peer.is_at(remote.ip()) || remote.ip() == to.remote.ip();
         // Without TLS nobody would show who is there.
-        if !peer.is_at(remote.ip()) || peer.needs_certificate() && transport != Transport::Tls {
+        if !is_there || peer.needs_certificate() && transport != Transport::Tls {
             return None;
         }
         let is_same = to.transport == transport && to.remote.is_ipv4() == remote.is_ipv4();
@@ -213,6 +263,24 @@ impl Peers {
             true => Some(Flow::udp(to.local, remote)),
             false => self.flow_to(transport, remote),
         }
+    }
+
+    /// Where the server of a Route or Contact with a name is, if that was looked up.
+    fn known_address(&self, peer: &TrustedPeer, next: &str) -> Option<(Transport, SocketAddr)> {
+        let name = hop_name(next)?;
+        let servers = self.lookups.known(&name, self.transports(peer))?.ok()?;
+        self.lookups.order(&servers).into_iter().next()
+    }
+
+    /// The name in a Route or Contact of a peer, if it has to be looked up first.
+    pub(in crate::server) fn unknown_name(
+        &self,
+        peer: &TrustedPeer,
+        next: &str,
+    ) -> Option<(HopName, Transports)> {
+        let (name, transports) = (hop_name(next)?, self.transports(peer));
+        let is_known = self.lookups.known(&name, transports).is_some();
+        (!is_known).then_some((name, transports))
     }
 
     /// The flow from the best address of ours; a connection has to be made.
@@ -256,12 +324,12 @@ impl Peers {
         let Some(rest) = branch.and_then(|branch| branch.strip_prefix(BRANCH)) else {
             return false;
         };
-        let Some((peer, target, number)) = probe_names(rest) else {
+        let Some((peer, number)) = probe_names(rest) else {
             return false;
         };
         let peer = self.peers.get(peer).filter(|_| status >= 200);
         let turn = peer.and_then(|peer| {
-            let turn = peer.answered(self.clock.now(), target, number, status)?;
+            let turn = peer.answered(self.clock.now(), number, status)?;
             Some((peer, turn))
         });
         if let Some((peer, turn)) = turn {
@@ -315,8 +383,9 @@ impl Peers {
         views.collect()
     }
 
-    fn probe(&self) {
+    fn probe(self: &Arc<Self>) {
         let now = self.clock.now();
+        self.look_up_names();
         for (place, peer) in self.peers.iter().enumerate() {
             let number = || {
                 let serial = self.last_probe.fetch_add(1, Ordering::Relaxed);
@@ -326,14 +395,13 @@ impl Peers {
             for step in peer.poll(now, number) {
                 match step {
                     TargetStep::Ask {
-                        target,
                         flow,
                         number,
                         is_first,
                     } => {
                         let flow = self.connected(flow);
-                        if let Some(flow) = flow.filter(|it| peer.asks_on(target, *it, is_first)) {
-                            self.ask(flow, &format!("{place:x}.{target:x}.{number:016x}"));
+                        if let Some(flow) = flow.filter(|it| peer.asks_on(number, *it, is_first)) {
+                            self.ask(flow, &format!("{place:x}.{number:016x}"));
                         }
                     }
                     TargetStep::Turned(turn) => {
@@ -346,6 +414,83 @@ impl Peers {
                     }
                 }
             }
+        }
+    }
+
+    /// Looks the names up whose time is over. Who waits for them is the operator, so nobody is
+    /// charged.
+    fn look_up_names(self: &Arc<Self>) {
+        let now = self.clock.now();
+        for (index, peer) in self.peers.iter().enumerate() {
+            let transports = self.transports(peer);
+            for (place, name) in peer.names_due(now) {
+                let (peers, own) = (Arc::downgrade(self), name.clone());
+                let told = move |result: Result<_, _>| {
+                    if let Some(peers) = peers.upgrade() {
+                        peers.located(index, place, &own, result);
+                    }
+                };
+                let begun =
+                    self.lookups
+                        .locate(name.clone(), transports, Holder::NOBODY, Box::new(told));
+                if begun.is_err() {
+                    let refused = Err((NotLocated::NoAnswer, Duration::ZERO));
+                    self.located(index, place, &name, refused);
+                }
+            }
+        }
+    }
+
+    /// What DNS said of a name of a peer.
+    fn located(
+        &self,
+        index: usize,
+        place: usize,
+        name: &HopName,
+        result: Result<Servers, (NotLocated, Duration)>,
+    ) {
+        let peer = &self.peers[index];
+        let over_tls = result.iter().flat_map(Servers::addresses);
+        for (_, address) in over_tls.filter(|(over, _)| *over == Transport::Tls) {
+            let expected = peer.config().certificate_at(address, &name.host);
+            self.responder.network().expect_certificate(expected);
+        }
+        let change = peer.located(self.clock.now(), place, result);
+        let (peer, name) = (peer.name(), &name.host);
+        match change {
+            NameChange::None => {}
+            NameChange::Located(addresses) => {
+                let addresses = addresses.join(", ");
+                tracing::info!(%peer, name, addresses, "DNS says where a peer is");
+            }
+            NameChange::Lost { reason, keeps: 0 } => {
+                tracing::warn!(%peer, name, %reason, "DNS does not say where a peer is: calls to it are refused with 480");
+            }
+            NameChange::Lost { reason, keeps } => {
+                tracing::warn!(%peer, name, %reason, addresses = keeps, "DNS does not say where a peer is: calls go to its last addresses");
+            }
+        }
+    }
+
+    /// Over which transports servers of any domain are reached: over TLS, what is expected at an
+    /// address can be of one domain alone.
+    pub(in crate::server) fn transports_of_domains(&self) -> Transports {
+        let network = self.responder.network();
+        Transports {
+            udp: network.speaks(Transport::Udp),
+            tcp: network.speaks(Transport::Tcp),
+            tls: false,
+        }
+    }
+
+    /// Over which transports the servers of its names are reached.
+    fn transports(&self, peer: &TrustedPeer) -> Transports {
+        let network = self.responder.network();
+        let is_known = !peer.config().certificates.is_empty();
+        Transports {
+            udp: network.speaks(Transport::Udp),
+            tcp: network.speaks(Transport::Tcp),
+            tls: network.speaks(Transport::Tls) || is_known,
         }
     }
 
@@ -368,11 +513,16 @@ impl Peers {
         }
     }
 
-    /// Until something is due; `None` if nothing ever is.
+    /// Until something is due; `None` if nothing ever is. An answer of DNS may come at any time
+    /// and bring addresses to probe.
     fn next_wait(&self) -> Option<Duration> {
         let next = self.peers.iter().filter_map(TrustedPeer::next_at).min()?;
-        let is_ever = next < Instant::FAR_FUTURE;
-        is_ever.then(|| (next - self.clock.now()).max(LEAST_WAIT))
+        let has_names = self.peers.iter().any(TrustedPeer::has_names);
+        let wait = (next - self.clock.now()).max(LEAST_WAIT);
+        match has_names {
+            true => Some(wait.min(NAMES_WAIT)),
+            false => (next < Instant::FAR_FUTURE).then_some(wait),
+        }
     }
 
     /// Asks the network, under no lock, which addresses of ours lead to the peer.
@@ -383,6 +533,11 @@ impl Peers {
             peer.set_local(now, (transport, remote), local);
         }
     }
+}
+
+fn hop_name(uri: &str) -> Option<HopName> {
+    let uri = Uri::parse(uri)?;
+    HopName::of_uri(uri.as_sip()?)
 }
 
 /// Logs what an address has become, and counts it.
@@ -406,16 +561,16 @@ fn tell(peer: &TrustedPeer, turn: &Turn, reason: &str) {
     }
 }
 
-/// What stands behind [`BRANCH`]: the places of the peer and of its address, and the number.
-fn probe_names(rest: &str) -> Option<(usize, usize, u64)> {
-    let mut parts = rest.split('.');
-    let mut place = || usize::from_str_radix(parts.next()?, 16).ok();
-    let (peer, target) = (place()?, place()?);
-    let number = u64::from_str_radix(parts.next()?, 16).ok()?;
-    parts.next().is_none().then_some((peer, target, number))
+/// What stands behind [`BRANCH`]: the place of the peer, and the number.
+fn probe_names(rest: &str) -> Option<(usize, u64)> {
+    let (peer, number) = rest.split_once('.')?;
+    let peer = usize::from_str_radix(peer, 16).ok()?;
+    Some((peer, u64::from_str_radix(number, 16).ok()?))
 }
 
 /// Begins the branch of each probe.
 const BRANCH: &str = "z9hG4bKpeer";
 const FIRST_PROBES_APART: Duration = Duration::from_millis(20);
 const LEAST_WAIT: Duration = Duration::from_millis(10);
+/// While peers have names.
+const NAMES_WAIT: Duration = Duration::from_secs(1);

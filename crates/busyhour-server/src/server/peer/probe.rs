@@ -88,6 +88,13 @@ impl AddressProbe {
         self.next_at
     }
 
+    /// Whether the OPTIONS with this number waits for its answer.
+    pub(super) fn asks(&self, number: u64) -> bool {
+        self.asked
+            .as_ref()
+            .is_some_and(|asked| asked.number == number)
+    }
+
     /// What is due; `number` makes the number of a new OPTIONS.
     pub(super) fn poll(&mut self, now: Instant, number: impl FnOnce() -> u64) -> Option<ProbeStep> {
         if now < self.next_at {

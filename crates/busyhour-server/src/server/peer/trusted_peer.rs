@@ -1,12 +1,15 @@
 //! One peer: its addresses and whether they are there, and what is counted of it.
 
 use super::{
-    peer_config::{PeerConfig, with_host},
+    peer_config::{ALL_DOMAINS, PeerConfig, with_host},
     probe::{AddressProbe, ProbeStep, Reach, ReachChange},
 };
 use crate::server::{ShownCertificate, load::shares::Holder, stats::counters::Counter};
 use busyhour::{bus::Name, clock::Instant};
-use busyhour_proxy::{Hops, NextHop};
+use busyhour_proxy::{
+    Hops, NextHop,
+    dns::{HopName, NotLocated, Servers},
+};
 use busyhour_sip::{Flow, SipUri, Transport};
 use std::{
     fmt::{self, Display, Formatter},
@@ -21,8 +24,10 @@ pub(in crate::server) struct TrustedPeer {
     name: Name,
     config: PeerConfig,
     holder: Holder,
-    /// Where calls go, in order.
-    targets: Mutex<Box<[PeerTarget]>>,
+    /// Of its probes.
+    interval: Duration,
+    /// Where calls go.
+    targets: Mutex<PeerTargets>,
     /// The last connection on which it has shown its certificate, while it lasts.
     connection: Mutex<Option<Flow>>,
 }
@@ -47,8 +52,30 @@ pub(in crate::server) struct PeerCounters {
     pub(in crate::server) went_up: Counter,
 }
 
+/// Where calls go, and what is known of the names among the addresses.
+struct PeerTargets {
+    /// In the order of the configuration.
+    list: Vec<PeerTarget>,
+    names: Box<[NamedAddress]>,
+}
+
+/// A name among the addresses.
+struct NamedAddress {
+    /// Among the addresses.
+    place: usize,
+    name: HopName,
+    /// What DNS said of it last.
+    servers: Option<Servers>,
+    /// Why it said nothing more.
+    failure: Option<NotLocated>,
+    /// When to ask again.
+    due_at: Instant,
+}
+
 /// An address that calls go to.
 struct PeerTarget {
+    /// The place of the address, or of the name that led to it, in the configuration.
+    place: usize,
     transport: Transport,
     address: SocketAddr,
     /// The address of ours that they are sent from.
@@ -67,6 +94,21 @@ pub(in crate::server) enum Unreachable {
     Down,
     /// None of our sockets can send there.
     NoSocket,
+    /// DNS has not said where its names are.
+    NotLocated,
+}
+
+/// What has become of a name among the addresses of a peer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NameChange {
+    None,
+    /// Its servers are these.
+    Located(Vec<String>),
+    /// It has none, or nobody says; what it had before stays, or not.
+    Lost {
+        reason: NotLocated,
+        keeps: usize,
+    },
 }
 
 /// What an address has become, with those that calls go to instead.
@@ -79,7 +121,6 @@ pub(super) struct Turn {
 /// What has to be done about one address.
 pub(super) enum TargetStep {
     Ask {
-        target: usize,
         flow: Flow,
         number: u64,
         is_first: bool,
@@ -89,6 +130,8 @@ pub(super) enum TargetStep {
 
 /// One address as it is listed.
 pub(super) struct TargetState {
+    /// The place of the address, or of its name, in the configuration.
+    pub(super) place: usize,
     pub(super) address: String,
     pub(super) reach: Reach,
     pub(super) since: Instant,
@@ -102,19 +145,27 @@ impl TrustedPeer {
             // Nothing depends on it.
             false => Duration::ZERO,
         };
-        let target = |(transport, address)| PeerTarget {
-            transport,
-            address,
-            local: None,
-            stale_at: now,
-            probe: AddressProbe::new(interval, now, first_at),
-            asked_on: None,
+        let target = |(place, (transport, address))| {
+            let probe = AddressProbe::new(interval, now, first_at);
+            PeerTarget::new(place, (transport, address), probe, now)
+        };
+        let name = |(place, name): (usize, &HopName)| NamedAddress {
+            place,
+            name: name.clone(),
+            servers: None,
+            failure: None,
+            due_at: now,
+        };
+        let targets = PeerTargets {
+            list: config.placed_targets().map(target).collect(),
+            names: config.names().map(name).collect(),
         };
         Self {
             counters: PeerCounters::default(),
             name: Name::new(&config.name),
-            targets: Mutex::new(config.targets().map(target).collect()),
+            targets: Mutex::new(targets),
             connection: Mutex::default(),
+            interval,
             config,
             holder,
         }
@@ -177,13 +228,93 @@ impl TrustedPeer {
             return false;
         }
         let mut addresses = self.config.addresses.iter();
-        addresses.any(|address| address.includes(flow))
+        addresses.any(|address| address.includes(flow)) || self.is_located_at(flow.remote.ip())
+    }
+
+    /// Whether one of its names led to this IP address.
+    fn is_located_at(&self, ip: IpAddr) -> bool {
+        if self.config.names().next().is_none() {
+            return false;
+        }
+        let targets = self.lock();
+        let mut located = targets.names.iter().filter_map(|it| it.servers.as_ref());
+        located.any(|servers| {
+            let mut addresses = servers.addresses();
+            addresses.any(|(_, address)| address.ip() == ip.to_canonical())
+        })
     }
 
     /// Whether it is at this IP address, whatever the port.
     pub(in crate::server) fn is_at(&self, ip: IpAddr) -> bool {
         let mut addresses = self.config.addresses.iter();
-        addresses.any(|address| address.is_at(ip))
+        addresses.any(|address| address.is_at(ip)) || self.is_located_at(ip)
+    }
+
+    /// Its names that have to be looked up, each with its place; not again before the answer.
+    pub(super) fn names_due(&self, now: Instant) -> Vec<(usize, HopName)> {
+        let mut targets = self.lock();
+        let due = targets.names.iter_mut().filter(|it| it.due_at <= now);
+        let begin = |named: &mut NamedAddress| {
+            named.due_at = Instant::FAR_FUTURE;
+            (named.place, named.name.clone())
+        };
+        due.map(begin).collect()
+    }
+
+    /// What DNS said of the name at this place. While nobody says anything, its last servers
+    /// stay: a call there is better than none.
+    pub(super) fn located(
+        &self,
+        now: Instant,
+        place: usize,
+        result: Result<Servers, (NotLocated, Duration)>,
+    ) -> NameChange {
+        let mut targets = self.lock();
+        let PeerTargets { list, names } = &mut *targets;
+        let Some(named) = names.iter_mut().find(|it| it.place == place) else {
+            return NameChange::None;
+        };
+        let (servers, failure, ttl) = match result {
+            Ok(servers) => {
+                let ttl = servers.ttl();
+                (Some(servers), None, ttl)
+            }
+            Err((NotLocated::NoAnswer, ttl)) => {
+                (named.servers.take(), Some(NotLocated::NoAnswer), ttl)
+            }
+            Err((reason, ttl)) => (None, Some(reason), ttl),
+        };
+        named.due_at = now + ttl.clamp(LOOKUP_LEAST, LOOKUP_MOST);
+        let addresses: Vec<_> = servers.iter().flat_map(Servers::addresses).collect();
+        let had = |place: usize, list: &[PeerTarget]| {
+            let own = list.iter().filter(|it| it.place == place);
+            own.map(PeerTarget::way).collect::<Vec<_>>()
+        };
+        let before = had(place, list);
+        list.retain(|it| it.place != place || addresses.contains(&it.way()));
+        for way in addresses.iter().filter(|way| !before.contains(way)) {
+            let probe = AddressProbe::new(self.interval, now, now);
+            list.push(PeerTarget::new(place, *way, probe, now));
+        }
+        let is_new = had(place, list) != before;
+        let was_failing = std::mem::replace(&mut named.failure, failure);
+        named.servers = servers;
+        match failure {
+            None if is_new || was_failing.is_some() => {
+                let own = list.iter().filter(|it| it.place == place);
+                NameChange::Located(own.map(ToString::to_string).collect())
+            }
+            Some(reason) if was_failing != failure => NameChange::Lost {
+                reason,
+                keeps: addresses.len(),
+            },
+            _ => NameChange::None,
+        }
+    }
+
+    /// Whether a name among its addresses has to be looked up at some time.
+    pub(super) fn has_names(&self) -> bool {
+        self.config.names().next().is_some()
     }
 
     /// The Request-URI of a call for `called`; `None` if it stays as it is.
@@ -193,18 +324,24 @@ impl TrustedPeer {
         Some(format!("{}:{user}@{host}", called.scheme.as_str()).into())
     }
 
-    /// The ways to it, those first that come first in its configuration. Addresses that are
-    /// down are left out.
+    /// The ways to it, those first that come first in its configuration; the servers of a name
+    /// in the order that `order` says. Addresses that are down are left out.
     ///
     /// # Errors
     ///
     /// Why there is none.
-    pub(in crate::server) fn hops(&self) -> Result<Hops, Unreachable> {
+    pub(in crate::server) fn hops(
+        &self,
+        order: impl Fn(&Servers) -> Vec<(Transport, SocketAddr)>,
+    ) -> Result<Hops, Unreachable> {
         let targets = self.lock();
+        let all = targets.in_order(order);
         let is_up = |target: &&PeerTarget| target.probe.reach() != Reach::Down;
-        let mut up = targets.iter().filter(is_up).peekable();
+        let has_any = !all.is_empty();
+        let mut up = all.into_iter().filter(is_up).peekable();
         let unreachable = match up.peek() {
             Some(_) => Unreachable::NoSocket,
+            None if !has_any && self.has_names() => Unreachable::NotLocated,
             None => Unreachable::Down,
         };
         let connection = self.last_connection().map(NextHop::registered);
@@ -218,19 +355,25 @@ impl TrustedPeer {
     /// Addresses for which ours has to be asked for.
     pub(super) fn stale(&self, now: Instant) -> Vec<(Transport, SocketAddr)> {
         let targets = self.lock();
-        let stale = targets.iter().filter(|target| target.stale_at <= now);
-        stale.map(PeerTarget::place).collect()
+        let stale = targets.list.iter().filter(|target| target.stale_at <= now);
+        stale.map(PeerTarget::way).collect()
+    }
+
+    /// Every address that calls may go to.
+    pub(super) fn ways(&self) -> Vec<(Transport, SocketAddr)> {
+        self.lock().list.iter().map(PeerTarget::way).collect()
     }
 
     /// Messages to one of its addresses are sent from this one of ours.
     pub(super) fn set_local(
         &self,
         now: Instant,
-        place: (Transport, SocketAddr),
+        way: (Transport, SocketAddr),
         local: Option<SocketAddr>,
     ) {
         let mut targets = self.lock();
-        for target in targets.iter_mut().filter(|target| target.place() == place) {
+        let targets = targets.list.iter_mut();
+        for target in targets.filter(|target| target.way() == way) {
             target.local = local;
             target.stale_at = now + LOCAL_MAX_AGE;
         }
@@ -240,17 +383,18 @@ impl TrustedPeer {
     pub(super) fn states(&self) -> Vec<TargetState> {
         let targets = self.lock();
         let state = |target: &PeerTarget| TargetState {
+            place: target.place,
             address: target.to_string(),
             reach: target.probe.reach(),
             since: target.probe.since(),
             round_trip: target.probe.round_trip(),
         };
-        targets.iter().map(state).collect()
+        targets.list.iter().map(state).collect()
     }
 
     /// What is due of its probes.
     pub(super) fn poll(&self, now: Instant, mut number: impl FnMut() -> u64) -> Vec<TargetStep> {
-        let mut targets = self.lock();
+        let targets = &mut self.lock().list;
         let mut steps = Vec::new();
         for index in 0..targets.len() {
             let target = &mut targets[index];
@@ -262,14 +406,13 @@ impl TrustedPeer {
                     }
                     // What cannot be sent is not answered either.
                     steps.extend(target.flow().map(|flow| TargetStep::Ask {
-                        target: index,
                         flow,
                         number,
                         is_first,
                     }));
                 }
                 Some(ProbeStep::Silent(change)) => {
-                    steps.push(TargetStep::Turned(turn(&targets, index, change)));
+                    steps.push(TargetStep::Turned(turn(targets, index, change)));
                 }
             }
         }
@@ -278,9 +421,9 @@ impl TrustedPeer {
 
     /// An OPTIONS goes out on this flow; `false` if the same one went out on it before, and it is
     /// a connection: what is sent over that arrives, or its end is seen.
-    pub(super) fn asks_on(&self, target: usize, flow: Flow, is_first: bool) -> bool {
-        let mut targets = self.lock();
-        let Some(target) = targets.get_mut(target) else {
+    pub(super) fn asks_on(&self, number: u64, flow: Flow, is_first: bool) -> bool {
+        let targets = &mut self.lock().list;
+        let Some(target) = targets.iter_mut().find(|it| it.probe.asks(number)) else {
             return false;
         };
         let before = target.asked_on.replace(flow);
@@ -288,34 +431,63 @@ impl TrustedPeer {
     }
 
     /// An answer to a probe came; `None` if it is none.
-    pub(super) fn answered(
-        &self,
-        now: Instant,
-        target: usize,
-        number: u64,
-        status: u16,
-    ) -> Option<Turn> {
-        let mut targets = self.lock();
-        let change = targets
-            .get_mut(target)?
-            .probe
-            .answered(now, number, status)?;
+    pub(super) fn answered(&self, now: Instant, number: u64, status: u16) -> Option<Turn> {
+        let targets = &mut self.lock().list;
+        let index = targets.iter().position(|it| it.probe.asks(number))?;
+        let change = targets[index].probe.answered(now, number, status)?;
         self.counters.probes_answered.increment();
-        Some(turn(&targets, target, change))
+        Some(turn(targets, index, change))
     }
 
-    /// When something of its probes is due.
+    /// When something of its probes or of its names is due.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let targets = self.lock();
-        targets.iter().map(|target| target.probe.next_at()).min()
+        let probes = targets.list.iter().map(|target| target.probe.next_at());
+        let names = targets.names.iter().map(|named| named.due_at);
+        probes.chain(names).min()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Box<[PeerTarget]>> {
+    fn lock(&self) -> MutexGuard<'_, PeerTargets> {
         (self.targets.lock()).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
+impl PeerTargets {
+    fn in_order(
+        &self,
+        order: impl Fn(&Servers) -> Vec<(Transport, SocketAddr)>,
+    ) -> Vec<&PeerTarget> {
+        let mut all: Vec<_> = self.list.iter().collect();
+        all.sort_by_key(|target| target.place);
+        for named in &self.names {
+            let ways = named.servers.as_ref().map(&order).unwrap_or_default();
+            let rank = |target: &&PeerTarget| ways.iter().position(|way| *way == target.way());
+            let first = all.partition_point(|target| target.place < named.place);
+            let end = all.partition_point(|target| target.place <= named.place);
+            all[first..end].sort_by_key(rank);
+        }
+        all
+    }
+}
+
 impl PeerTarget {
+    fn new(
+        place: usize,
+        (transport, address): (Transport, SocketAddr),
+        probe: AddressProbe,
+        now: Instant,
+    ) -> Self {
+        Self {
+            place,
+            transport,
+            address,
+            local: None,
+            stale_at: now,
+            probe,
+            asked_on: None,
+        }
+    }
+
     /// The way there; a connection has to be made.
     fn flow(&self) -> Option<Flow> {
         let flow = Flow::udp(self.local?, self.address);
@@ -325,7 +497,7 @@ impl PeerTarget {
         })
     }
 
-    fn place(&self) -> (Transport, SocketAddr) {
+    fn way(&self) -> (Transport, SocketAddr) {
         (self.transport, self.address)
     }
 }
@@ -353,10 +525,18 @@ fn turn(targets: &[PeerTarget], index: usize, change: ReachChange) -> Turn {
     }
 }
 
+/// Whether calls for all domains that nobody else has go to the peer.
+pub(super) fn has_all_domains(peer: &TrustedPeer) -> bool {
+    peer.config.domains.iter().any(|it| it == ALL_DOMAINS)
+}
+
 /// Whether a call for this host goes to the peer.
 pub(super) fn has_domain(peer: &TrustedPeer, called: &SipUri<'_>) -> bool {
     let is_it = |domain: &String| with_host(domain, |host, _| host.matches(&called.host));
     peer.config.domains.iter().any(|it| is_it(it) == Some(true))
 }
 
+/// Between two lookups of a name.
+const LOOKUP_LEAST: Duration = Duration::from_secs(5);
+const LOOKUP_MOST: Duration = Duration::from_secs(3600);
 const LOCAL_MAX_AGE: Duration = Duration::from_secs(30);

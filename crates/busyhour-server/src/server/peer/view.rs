@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct PeerView {
     /// The peer.
     pub name: String,
-    /// The address or network; of a peer that is known by its certificate also that of its last
+    /// The address or network, and the name that led there; of a peer that is known by its certificate also that of its last
     /// connection, `tls/192.0.2.10:40000`, or `tls` while there is none.
     pub address: String,
     /// `up`, `down`, or `unknown` if it was not asked yet; nothing if no calls go there.
@@ -80,18 +80,21 @@ impl PeerView {
     /// A line for each of its addresses.
     pub(super) fn all_of(peer: &TrustedPeer, now: Instant) -> Vec<Self> {
         let states = peer.states();
-        let mut states = states.iter();
-        let addresses = peer.config().addresses.iter();
-        let view = |address: &PeerAddress| {
-            let is_target = !matches!(address, PeerAddress::Network(_));
-            let state = is_target.then(|| states.next()).flatten();
-            let takes_calls = peer.config().takes_calls();
-            Self::new(peer, address, state.filter(|_| takes_calls), now)
+        let addresses = peer.config().addresses.iter().enumerate();
+        let takes_calls = peer.config().takes_calls();
+        let view = |(place, address): (usize, &PeerAddress)| {
+            let own = states.iter().filter(|state| state.place == place);
+            let with = |state| Self::new(peer, address, Some(state).filter(|_| takes_calls), now);
+            let mut views: Vec<_> = own.map(with).collect();
+            if views.is_empty() {
+                views.push(Self::new(peer, address, None, now));
+            }
+            views
         };
         let connection = peer
             .needs_certificate()
             .then(|| Self::of_connection(peer, now));
-        addresses.map(view).chain(connection).collect()
+        addresses.flat_map(view).chain(connection).collect()
     }
 
     fn of_connection(peer: &TrustedPeer, now: Instant) -> Self {
@@ -111,7 +114,11 @@ impl PeerView {
         state: Option<&TargetState>,
         now: Instant,
     ) -> Self {
-        let address = state.map_or_else(|| address.to_string(), |state| state.address.clone());
+        let address = match (state, address) {
+            (Some(state), PeerAddress::Named(name)) => format!("{} ({})", state.address, name.host),
+            (Some(state), _) => state.address.clone(),
+            (None, _) => address.to_string(),
+        };
         Self::at(peer, address, state, now)
     }
 
