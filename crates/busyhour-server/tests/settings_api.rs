@@ -39,6 +39,8 @@ impl Fixture {
             .timeout_global(Some(Duration::from_secs(60)));
         let tokens = vec![Token::new("test", Scope::Write, "secret")];
         let options = WebOptions {
+            tls: None,
+            certificates: None,
             address: Some("127.0.0.1:0".parse().unwrap()),
             socket: None,
             connections_max: 16,

@@ -109,6 +109,8 @@ fn fixture() -> Fixture {
     let graphs = Graphs::new(&runtime, GraphOptions::default(), Vec::new());
     let tokens = vec![Token::new("test", Scope::Write, "secret")];
     let options = WebOptions {
+        tls: None,
+        certificates: None,
         address: Some(address),
         socket: None,
         connections_max: 16,

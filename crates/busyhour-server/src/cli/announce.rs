@@ -44,6 +44,9 @@ fn write_for_people(out: &mut impl Write, service: &Service) -> io::Result<()> {
     if let Some(address) = service.web.as_ref().and_then(Web::address) {
         writeln!(out, "  dashboard  http://{address}/")?;
     }
+    if let Some(address) = service.web.as_ref().and_then(Web::tls_address) {
+        writeln!(out, "  dashboard  https://{address}/")?;
+    }
     let store = &service.config.store;
     match store.durability {
         Durability::Memory => {
@@ -81,6 +84,9 @@ fn ready(service: &Service) -> String {
     }
     if let Some(address) = service.web.as_ref().and_then(Web::address) {
         line += &format!(" http={address}");
+    }
+    if let Some(address) = service.web.as_ref().and_then(Web::tls_address) {
+        line += &format!(" https={address}");
     }
     line
 }

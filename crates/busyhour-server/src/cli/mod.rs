@@ -8,6 +8,7 @@ mod service;
 mod announce;
 mod reload;
 mod signals;
+mod certificates;
 mod check_config;
 mod completions;
 mod device;

@@ -1,12 +1,21 @@
-use super::{Failure, announce::announce, reload::Reloadable, signals::ShutdownTrigger};
+use super::{
+    Failure,
+    announce::announce,
+    certificates::{CertificatePlan, Certificates, ReadCertificates},
+    reload::Reloadable,
+    signals::ShutdownTrigger,
+};
 use crate::{
     config::{self, Config, SocketPlace, default_database},
     net::{
-        Authorities, Certificate, CertificateError, DnsClient, HttpSender, Sockets, StreamOptions,
-        StreamPolicy, Streams, Udp, UdpOptions, address_problem,
+        DnsClient, HttpSender, Sockets, StreamOptions, StreamPolicy, Streams, Udp, UdpOptions,
+        address_problem,
     },
     server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig},
-    web::{Access, Archives, Graphs, LocalSocket, PmcdSource, Web, WebOptions, default_socket},
+    web::{
+        Access, Archives, CertificatesApi, Graphs, LocalSocket, PmcdSource, Web, WebOptions,
+        WebTls, default_socket,
+    },
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
 use busyhour_graphite::Source;
@@ -27,6 +36,7 @@ pub(super) struct Service {
     pub(super) config: Config,
     pub(super) network: Arc<Sockets>,
     pub(super) web: Option<Web>,
+    certificates: Arc<Certificates>,
     accounts: Arc<Reloadable>,
     access: Arc<Access>,
     server: Server,
@@ -45,7 +55,12 @@ impl Service {
         }
         let ending = ending.clone();
         store.watch_end(Box::new(move |error| ending.because(error.to_string())));
-        let network = Arc::new(bind(&config)?);
+        let plan = CertificatePlan::of(&config);
+        let identity = plan.read().map_err(Failure::running)?;
+        let network = Arc::new(bind(&config, &identity)?);
+        let web_tls = WebTls::default();
+        let certificates = Certificates::new(plan, network.clone(), web_tls.clone(), &identity);
+        let certificates = Arc::new(certificates);
         let runtime = build_runtime(&config.runtime)?;
         let accounts = Arc::new(Reloadable::new(config.accounts.clone()));
         let http = config.http_client.options().map_err(Failure::running)?;
@@ -62,8 +77,14 @@ impl Service {
         let stored = access.clone();
         server.watch_tokens(Box::new(move |rows| stored.replace_stored(rows)));
         let service = Self {
-            web: start_web(&config, &server, &runtime, access.clone())?,
+            web: start_web(
+                &config,
+                (&server, &runtime),
+                access.clone(),
+                (web_tls, certificates.clone()),
+            )?,
             config,
+            certificates,
             network,
             accounts,
             access,
@@ -72,6 +93,8 @@ impl Service {
         };
         let attached = service.network.attach(&service.server, &service.runtime);
         attached.map_err(Failure::running)?;
+        let watched = service.certificates.watch(&service.runtime);
+        watched.map_err(Failure::running)?;
         announce(&service);
         Ok(service)
     }
@@ -88,27 +111,10 @@ impl Service {
             tokens = config.tokens.len(),
             "accounts read again"
         );
-        self.reload_certificate();
+        // What is wrong is logged.
+        let _ = self.certificates.reload();
         for setting in self.config.differences(&config) {
             tracing::warn!(setting, "a changed setting needs a restart");
-        }
-    }
-
-    /// Reads the certificate again for new connections. If the new one cannot be used,
-    /// the old one stays.
-    fn reload_certificate(&self) {
-        let read = read_certificate(&self.config)
-            .and_then(|certificate| Ok((certificate, read_authorities(&self.config)?)));
-        match read {
-            Ok((None, None)) => {}
-            Ok((certificate, authorities)) => {
-                let streams = &self.network.streams;
-                streams.replace_certificate(certificate, authorities);
-                tracing::info!("certificate read again");
-            }
-            Err(problem) => {
-                tracing::error!(%problem, "the certificate was not reloaded; the old one stays")
-            }
         }
     }
 
@@ -221,7 +227,7 @@ pub(super) fn make_folder(database: &Path) -> Result<(), Failure> {
 }
 
 /// Binds the addresses of both protocols; each socket has the same buffers.
-fn bind(config: &Config) -> Result<Sockets, Failure> {
+fn bind(config: &Config, identity: &ReadCertificates) -> Result<Sockets, Failure> {
     let bind = |protocol, addresses: &[_]| {
         let options = UdpOptions {
             protocol,
@@ -231,7 +237,7 @@ fn bind(config: &Config) -> Result<Sockets, Failure> {
         };
         Udp::bind(&options).map_err(Failure::running)
     };
-    let streams = Streams::bind(stream_options(config)?);
+    let streams = Streams::bind(stream_options(config, identity));
     Ok(Sockets {
         sip: bind("SIP", &config.sip.listen)?,
         streams: streams.map_err(Failure::running)?,
@@ -264,15 +270,15 @@ fn bind_capture(config: &Config) -> Result<Udp, Failure> {
     Udp::bind(&options).map_err(Failure::running)
 }
 
-fn stream_options(config: &Config) -> Result<StreamOptions, Failure> {
+fn stream_options(config: &Config, identity: &ReadCertificates) -> StreamOptions {
     let sip = &config.sip;
-    Ok(StreamOptions {
+    StreamOptions {
         tcp: sip.tcp_addresses().to_vec(),
         tls: sip.tls.clone(),
         ws: sip.ws.clone(),
         wss: sip.wss.clone(),
-        certificate: read_certificate(config).map_err(Failure::running)?,
-        authorities: read_authorities(config).map_err(Failure::running)?,
+        certificate: identity.0.clone(),
+        authorities: identity.1.clone(),
         tls_targets: config
             .peers
             .iter()
@@ -301,31 +307,11 @@ fn stream_options(config: &Config) -> Result<StreamOptions, Failure> {
             web_socket_ping: (sip.ws_ping_seconds > 0).then(|| seconds(sip.ws_ping_seconds)),
             ..StreamPolicy::default()
         },
-    })
+    }
 }
 
 fn seconds(count: u32) -> Duration {
     Duration::from_secs(count.into())
-}
-
-/// The certificate for TLS; `None` if TLS is not served.
-fn read_certificate(config: &Config) -> Result<Option<Certificate>, CertificateError> {
-    let sip = &config.sip;
-    // Some telephones do not like to be asked.
-    let asks_clients = config.peers.iter().any(PeerConfig::shows_certificate);
-    let read = match asks_clients {
-        true => Certificate::read_asking_clients,
-        false => Certificate::read,
-    };
-    match (&sip.tls_certificate, &sip.tls_key) {
-        (Some(certificate), Some(key)) if sip.serves_tls() => read(certificate, key).map(Some),
-        _ => Ok(None),
-    }
-}
-
-fn read_authorities(config: &Config) -> Result<Option<Authorities>, CertificateError> {
-    let path = config.sip.tls_authorities.as_deref();
-    path.map(Authorities::read).transpose()
 }
 
 fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
@@ -340,13 +326,14 @@ fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
 
 fn start_web(
     config: &Config,
-    server: &Server,
-    runtime: &Runtime,
+    (server, runtime): (&Server, &Runtime),
     access: Arc<Access>,
+    (tls, certificates): (WebTls, Arc<Certificates>),
 ) -> Result<Option<Web>, Failure> {
     let socket = local_socket(&config.http.socket)?;
     let address = config.http.listen;
-    if address.is_none() && socket.is_none() {
+    let tls = config.http.tls_listen.map(|address| (address, tls));
+    if address.is_none() && tls.is_none() && socket.is_none() {
         return Ok(None);
     }
     let mut sources = archives(&config.graphite, runtime)?;
@@ -354,6 +341,8 @@ fn start_web(
     let graphs = Graphs::new(runtime, config.graphite.options(), sources);
     let options = WebOptions {
         address,
+        tls,
+        certificates: Some(certificates),
         socket,
         connections_max: config.http.max_connections,
         connections_per_source_max: config.http.max_connections_per_source,

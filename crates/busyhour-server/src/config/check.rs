@@ -157,6 +157,7 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     let authorities = authorities.into_iter().map(problem);
     let own = own_certificate(loaded).into_iter().map(problem);
     let mut problems: Vec<_> = own.chain(authorities).collect();
+    problems.extend(other_certificates(loaded));
     problems.extend(http_authorities(loaded));
     problems
 }
@@ -169,15 +170,26 @@ fn http_authorities(loaded: &Loaded) -> Option<Problem> {
 }
 
 fn own_certificate(loaded: &Loaded) -> Vec<CertificateError> {
-    let sip = &loaded.config.sip;
-    if !sip.serves_tls() {
+    let config = &loaded.config;
+    if !config.serves_tls() {
         return Vec::new();
     }
     let is_valid = |path: &str| !loaded.invalid.contains(path);
+    let sip = &config.sip;
     let certificate = sip.tls_certificate.as_deref();
     let certificate = certificate.filter(|_| is_valid(TLS_CERTIFICATE));
     let key = sip.tls_key.as_deref().filter(|_| is_valid(TLS_KEY));
     Certificate::errors(certificate, key)
+}
+
+/// Checks the files of each `[[certificate]]`, whether or not they are used yet.
+fn other_certificates(loaded: &Loaded) -> Vec<Problem> {
+    let files = loaded.config.certificates.iter().zip(&loaded.certificates);
+    let problems = files.flat_map(|(files, origin)| {
+        let errors = files.errors().into_iter();
+        errors.map(|error| Problem::new(origin.clone(), error.to_string()))
+    });
+    problems.collect()
 }
 
 /// Checks that the file for the URL of the database has one.
@@ -188,21 +200,27 @@ fn store_url(loaded: &Loaded) -> Option<Problem> {
     Some(Problem::new(origin, format!("{URL_FILE}: {problem}")))
 }
 
-/// Checks that TLS has a certificate and its key.
+/// Checks that TLS has a certificate and its key: those of `sip.tls_certificate` and
+/// `sip.tls_key`, or of a `[[certificate]]`.
 fn identity(loaded: &Loaded) -> Vec<Problem> {
-    let sip = &loaded.config.sip;
-    let files = [
-        (TLS_CERTIFICATE, sip.tls_certificate.is_none()),
-        (TLS_KEY, sip.tls_key.is_none()),
-    ];
+    let config = &loaded.config;
+    let sip = &config.sip;
+    let (certificate, key) = (sip.tls_certificate.is_none(), sip.tls_key.is_none());
+    let has_others = !config.certificates.is_empty();
+    let files = [(TLS_CERTIFICATE, certificate), (TLS_KEY, key)];
     let missing = files.iter().filter(|(path, is_missing)| {
-        *is_missing && sip.serves_tls() && !loaded.invalid.contains(path)
+        let is_needed = !has_others || certificate != key;
+        *is_missing && config.serves_tls() && is_needed && !loaded.invalid.contains(path)
     });
+    let by = match (sip.tls.is_empty(), sip.wss.is_empty()) {
+        (false, _) => TLS,
+        (true, false) => WSS,
+        (true, true) => HTTP_TLS,
+    };
     let problem = |(setting, _): &(&str, bool)| {
-        let wants = if sip.tls.is_empty() { WSS } else { TLS };
-        let origin = loaded.origins.get(wants).cloned();
+        let origin = loaded.origins.get(by).cloned();
         let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
-        let message = format!("{wants} needs {setting}; give the path of a PEM file");
+        let message = format!("{by} needs {setting}; give the path of a PEM file");
         Problem::new(origin, message)
     };
     missing.map(problem).collect()
@@ -226,6 +244,7 @@ fn order(loaded: &Loaded, lower: &'static str, upper: &'static str) -> Problem {
 }
 
 const URL_FILE: &str = "store.url_file";
+const HTTP_TLS: &str = "http.tls_listen";
 const TLS: &str = "sip.tls";
 const WSS: &str = "sip.wss";
 const TLS_CERTIFICATE: &str = "sip.tls_certificate";

@@ -1,7 +1,7 @@
 use super::{
     KEYS, Loaded, Problem, SettingKey, SettingOrigin,
     tables::{
-        accounts, domains,
+        accounts, certificates, domains,
         entry::{Reported, TableEntry},
         hints, lists, peers, tokens, webhooks,
     },
@@ -54,6 +54,7 @@ impl Reader<'_> {
                 "domain" => self.domains(value),
                 "hint" => self.hints(value),
                 "list" => self.lists(value),
+                "certificate" => self.certificates(value),
                 "peer" => self.peers(value),
                 "webhook" => self.webhooks(value),
                 section if is_section(section) => self.section(section, value),
@@ -122,6 +123,15 @@ impl Reader<'_> {
             self.loaded.config.hints.extend(hint.whole());
             let origin = self.origin(span);
             self.loaded.hints.push((hint, origin));
+        }
+    }
+
+    fn certificates(&mut self, value: &Spanned<DeValue<'_>>) {
+        let read = certificates::read;
+        for (span, files) in self.entries("certificate", certificates::FIELDS, value, read) {
+            self.loaded.config.certificates.push(files);
+            let origin = self.origin(span);
+            self.loaded.certificates.push(origin);
         }
     }
 

@@ -386,6 +386,13 @@ const OPERATION: &[SettingKey] = &[
         show: |config| show_or(OFF, config.http.listen.as_ref()),
     },
     SettingKey {
+        path: "http.tls_listen",
+        allowed: Allowed::Text("an IP address and port such as 0.0.0.0:8443, or off"),
+        help: "Address for the same over HTTPS, with the certificates of sip.tls_certificate and [[certificate]], or off",
+        assign: |config, text| put(&mut config.http.tls_listen, address_or(OFF, text)),
+        show: |config| show_or(OFF, config.http.tls_listen.as_ref()),
+    },
+    SettingKey {
         path: "http.max_connections",
         allowed: whole(1, 65_536, "connections"),
         help: "HTTP connections at a time; on further ones the server answers /healthz, and 503 to everything else",

@@ -42,7 +42,7 @@ pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::graphite::Graphite;
 pub use tables::http_client::HttpClientSettings;
 
-use crate::net::Origins;
+use crate::net::{CertificateFiles, Origins};
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, ListConfig,
     PeerConfig, ServerConfig, TenantConfig, WebhookConfig,
@@ -98,6 +98,8 @@ pub struct Config {
     pub webhooks: Vec<(String, WebhookConfig)>,
     /// Extensions whose state combines the states of devices.
     pub hints: Vec<HintConfig>,
+    /// Certificates beside that of `sip.tls_certificate`: each `[[certificate]]`.
+    pub certificates: Vec<CertificateFiles>,
     /// Lists of resources: each `[[list]]`.
     pub lists: Vec<ListConfig>,
     /// Domains with settings of their own: each `[[domain]]`.
@@ -237,6 +239,8 @@ pub enum Auth {
 pub struct Http {
     /// The address of the dashboard; `None`: no dashboard.
     pub listen: Option<SocketAddr>,
+    /// Its address for HTTPS.
+    pub tls_listen: Option<SocketAddr>,
     /// Connections served at once; connections beyond the limit get an answer only to
     /// `/healthz`.
     pub max_connections: usize,
@@ -353,6 +357,8 @@ pub struct Loaded {
     pub origins: BTreeMap<&'static str, SettingOrigin>,
     /// Each hint as it was written, and its place.
     hints: Vec<(WrittenHint, SettingOrigin)>,
+    /// The place of each certificate.
+    certificates: Vec<SettingOrigin>,
     /// Each list as it was written, and its place.
     lists: Vec<(WrittenList, SettingOrigin)>,
     /// The place of each peer.
@@ -447,6 +453,7 @@ impl Config {
             config: Self::default(),
             origins: BTreeMap::new(),
             hints: Vec::new(),
+            certificates: Vec::new(),
             lists: Vec::new(),
             peers: Vec::new(),
             is_unread: text.is_err(),
@@ -466,6 +473,24 @@ impl Config {
             problems.extend(check::relations(&loaded));
         }
         (loaded, problems)
+    }
+
+    /// The files of all certificates: that of `sip.tls_certificate` first.
+    pub fn certificate_files(&self) -> Vec<CertificateFiles> {
+        let pair = self
+            .sip
+            .tls_certificate
+            .as_deref()
+            .zip(self.sip.tls_key.as_deref());
+        let own = pair.map(|(certificate, key)| CertificateFiles::of_sip(certificate, key));
+        own.into_iter()
+            .chain(self.certificates.iter().cloned())
+            .collect()
+    }
+
+    /// Whether anybody is shown a certificate.
+    pub fn serves_tls(&self) -> bool {
+        self.sip.serves_tls() || self.http.tls_listen.is_some()
     }
 
     /// The part of the configuration that the server itself needs, without the
@@ -602,6 +627,7 @@ impl Default for Http {
     fn default() -> Self {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 8080))),
+            tls_listen: None,
             max_connections: 1024,
             max_connections_per_source: 100,
             hosts: Vec::new(),

@@ -1,5 +1,5 @@
 use super::{Allowed, KEYS, Loaded, SettingKey, tables::tokens::hex};
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 /// The configuration as TOML. Each setting has an explanation and the origin of its
 /// value.
@@ -17,6 +17,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     tokens(&mut out, loaded);
     hints(&mut out, loaded);
     lists(&mut out, loaded);
+    certificates(&mut out, loaded);
     peers(&mut out, loaded);
     webhooks(&mut out, loaded);
     domains(&mut out, loaded);
@@ -104,6 +105,24 @@ fn hints(out: &mut String, loaded: &Loaded) {
             out,
             "\n[[hint]]\nextension = {extension}\ndevices = [{devices}]\n"
         );
+    }
+}
+
+fn certificates(out: &mut String, loaded: &Loaded) {
+    for files in &loaded.config.certificates {
+        let path = |path: &Path| quote(&path.display().to_string());
+        let (certificate, key) = (path(&files.certificate), path(&files.key));
+        let _ = write!(
+            out,
+            "\n[[certificate]]\ncertificate = {certificate}\nkey = {key}\n"
+        );
+        if !files.names.is_empty() {
+            let names: Vec<_> = files.names.iter().map(|name| quote(name)).collect();
+            let _ = writeln!(out, "names = [{}]", names.join(", "));
+        }
+        if files.is_default {
+            out.push_str("default = true\n");
+        }
     }
 }
 

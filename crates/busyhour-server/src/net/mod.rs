@@ -53,8 +53,8 @@ pub use dns::DnsClient;
 pub use http_client::{HttpSender, HttpSenderOptions, TrustedRoots};
 pub use sockets::Sockets;
 pub use stream::{
-    Authorities, Certificate, CertificateError, CloseCode, Connection, Ending, FrameEvent, Heard,
-    NotOrigins, Origins, StreamMessage, StreamOptions, StreamPolicy, Streams,
+    Authorities, Certificate, CertificateError, CertificateFiles, CloseCode, Connection, Ending,
+    FrameEvent, Heard, NotOrigins, Origins, StreamMessage, StreamOptions, StreamPolicy, Streams,
 };
 pub use udp::{Datagram, Udp, UdpOptions};
 

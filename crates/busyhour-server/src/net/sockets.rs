@@ -2,8 +2,8 @@
 
 use super::{Datagram, StreamMessage, Streams, Udp};
 use crate::server::{
-    Network, NetworkStats, QueueView, ReadMode, SendError, Server, ShownCertificate, TlsTarget,
-    Unread,
+    CertificateStats, Network, NetworkStats, QueueView, ReadMode, SendError, Server,
+    ShownCertificate, TlsTarget, Unread,
 };
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_sip::{Flow, Transport};
@@ -185,6 +185,10 @@ impl Network for Sockets {
     }
 
     /// The sum of all sockets for devices.
+    fn certificates(&self) -> Vec<CertificateStats> {
+        self.streams.certificates()
+    }
+
     fn stats(&self) -> NetworkStats {
         let mut sum = self.sip.stats();
         sum += self.iax2.stats();

@@ -68,7 +68,8 @@ pub use http_client::{
     HttpUrl, HttpUrlMistake, NoHttpClient,
 };
 pub use network::{
-    Network, NetworkStats, ReadMode, SendError, ShownCertificate, StreamStats, TlsTarget, Unread,
+    CertificateStats, Network, NetworkStats, ReadMode, SendError, ShownCertificate, StreamStats,
+    TlsTarget, Unread,
 };
 pub(crate) use peer::peer_config::mistakes as peer_mistakes;
 pub use peer::peer_config::{

@@ -103,6 +103,11 @@ pub trait Network: Send + Sync {
         Unread::default()
     }
 
+    /// The certificates that peers are shown over TLS.
+    fn certificates(&self) -> Vec<CertificateStats> {
+        Vec::new()
+    }
+
     /// The counters of the network; empty for a network that does not count.
     fn stats(&self) -> NetworkStats {
         NetworkStats::default()
@@ -222,6 +227,39 @@ pub struct NetworkStats {
     /// Connections.
     pub streams: StreamStats,
 }
+
+/// A certificate that peers are shown over TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CertificateStats {
+    /// The first of its names.
+    pub name: String,
+    /// Peers who ask for one of these are shown it.
+    pub names: Vec<String>,
+    /// Peers who ask for none of the known names are shown it.
+    pub is_default: bool,
+    /// Where it was read from.
+    pub file: String,
+    /// Who has issued it.
+    pub issuer: String,
+    /// The SHA-256 of the certificate, in hexadecimal.
+    pub sha256: String,
+    /// It is valid from then on, in UTC.
+    pub not_before: String,
+    /// It is valid until then, in UTC.
+    pub not_after: String,
+    /// Until then; negative once it has expired.
+    pub left_seconds: i64,
+}
+
+impl CertificateStats {
+    /// Whether somebody should look: it has expired, or will within 21 days. What renews
+    /// certificates of 90 days does so after 60.
+    pub fn expires_soon(&self) -> bool {
+        self.left_seconds < SOON_SECONDS
+    }
+}
+
+const SOON_SECONDS: i64 = 21 * 24 * 3600;
 
 /// Counters of connections, and why they ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -18,8 +18,8 @@ pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
-    HttpClientStats, NetworkStats, WebhookStats, core::Core, peer::view::PeerStats,
-    tenant::tenant_view::TenantStats,
+    CertificateStats, HttpClientStats, NetworkStats, WebhookStats, core::Core,
+    peer::view::PeerStats, tenant::tenant_view::TenantStats,
 };
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
@@ -53,6 +53,8 @@ pub struct ServerStats {
     pub hint: HintStats,
     /// Lists of resources.
     pub list: ListStats,
+    /// The certificates that peers are shown over TLS.
+    pub certificates: Vec<CertificateStats>,
     /// Calls, and other requests between devices.
     pub calls: CallStats,
     /// Copies of messages.
@@ -556,6 +558,7 @@ impl Core {
             mailbox: self.mailboxes.stats(),
             hint: self.hints.stats(),
             list: self.list_stats(),
+            certificates: self.responder.network().certificates(),
             calls: CallStats {
                 shed: self.load.shed_calls.get(),
                 ..self.calls.stats()

@@ -1,4 +1,4 @@
-use super::{AccountsApi, BindingPage, SettingsApi, TenantsApi, WebhooksApi};
+use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
     CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RemovalListener,
     Server, ServerStats,
@@ -58,6 +58,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Begins a trace; `None` if there are as many as may be.
     fn trace(&self, _request: TraceRequest, _listener: TraceListener) -> Option<Trace> {
+        None
+    }
+
+    /// The certificates; `None` if there is nothing to read again.
+    fn certificates(&self) -> Option<&dyn CertificatesApi> {
         None
     }
 

@@ -251,6 +251,7 @@ fn is_gauge(field: &str) -> bool {
         "_len",
         "_bytes",
         "_ns",
+        "_seconds",
         "_max",
         "_high_water",
         "_capacity",

@@ -13,7 +13,8 @@
 //! | `/api/trace` | the messages of one device, live; always with a token |
 //! | `/api/tenants` | domains with settings of their own: listed, shown, put, removed |
 //! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
-//! | `/api/mailboxes`, `/api/hints` | what waits in mailboxes, and extensions that stand for devices: read, set, removed |
+//! | `/api/mailboxes`, `/api/hints`, `/api/lists` | what waits in mailboxes, extensions that stand for devices, lists of resources: read, set, removed |
+//! | `/api/certificates` | what peers are shown over TLS; read again |
 //! | `/api/webhooks` | where changes are posted to: listed, put, removed, tested |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
 //! | `/metrics/pcp` | the same for the Performance Co-Pilot's `pmdaopenmetrics` |
@@ -44,10 +45,12 @@ mod local_socket;
 pub use access::Access;
 pub use api::accounts::AccountsApi;
 pub use api::bindings::{BindingPage, BindingView};
+pub use api::certificates::CertificatesApi;
 pub use api::settings_api::SettingsApi;
 pub use api::tenants::TenantsApi;
 pub use api::webhooks::WebhooksApi;
 pub use backend::Backend;
+pub use connection::tls::WebTls;
 pub use graph::archives::Archives;
 pub use graph::graphs::{GraphOptions, Graphs};
 pub use graph::pmcd_address::PmcdAddress;
@@ -79,6 +82,7 @@ use tokio::{
 /// The running web server; dropping it stops it.
 pub struct Web {
     address: Option<SocketAddr>,
+    tls_address: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// Ends the sampling of the server's own values.
@@ -89,6 +93,10 @@ pub struct Web {
 pub struct WebOptions {
     /// The address to bind, if any.
     pub address: Option<SocketAddr>,
+    /// The address to bind for HTTPS, if any, and how it is encrypted.
+    pub tls: Option<(SocketAddr, WebTls)>,
+    /// The certificates, which can be read again.
+    pub certificates: Option<Arc<dyn CertificatesApi>>,
     /// The local socket, if any.
     pub socket: Option<LocalSocket>,
     /// Connections at a time.
@@ -114,6 +122,14 @@ impl Web {
     ) -> io::Result<Self> {
         let listener = options.address.map(bind).transpose()?;
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let encrypted = options
+            .tls
+            .map(|(address, tls)| Ok::<_, io::Error>((bind(address)?, tls)));
+        let encrypted = encrypted.transpose()?;
+        let tls_address = encrypted
+            .as_ref()
+            .map(|(it, _)| it.local_addr())
+            .transpose()?;
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -130,6 +146,7 @@ impl Web {
             access: options.access.clone(),
             load: load.clone(),
             local_load: local_load.clone(),
+            certificates: options.certificates,
         });
         let sampling = graphs.sample(backend.clone());
         let served = Served {
@@ -141,9 +158,17 @@ impl Web {
         };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
-            .spawn(move || runtime.block_on(serve(listener, options.socket, served, stopped)))?;
+            .spawn(move || {
+                runtime.block_on(serve(
+                    (listener, encrypted),
+                    options.socket,
+                    served,
+                    stopped,
+                ));
+            })?;
         Ok(Self {
             address,
+            tls_address,
             stop: Some(stop),
             thread: Some(thread),
             _sampling: sampling,
@@ -153,6 +178,11 @@ impl Web {
     /// The address in use, with the port that the system chose if port 0 was given.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// The same for HTTPS.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 }
 
@@ -184,7 +214,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 async fn serve(
-    listener: Option<TcpListener>,
+    (listener, encrypted): (Option<TcpListener>, Option<(TcpListener, WebTls)>),
     socket: Option<LocalSocket>,
     served: Served,
     stopped: oneshot::Receiver<()>,
@@ -211,6 +241,7 @@ async fn serve(
         .merge(api::call_records::router(backend.clone()))
         .merge(api::trace::router(backend.clone(), load.clone()))
         .merge(api::live::router(backend.clone()))
+        .merge(api::certificates::router(backend.clone()))
         .merge(api::changes::router(
             backend,
             load.clone(),
@@ -226,11 +257,16 @@ async fn serve(
     let guarded = routes.layer(gather(&load)).layer(guard);
     let listener = listener.map(tokio::net::TcpListener::from_std).transpose();
     let by_address = match listener {
-        Ok(listener) => {
-            listener.map(|it| Connections::start(WebListener::Tcp(it), load.clone(), guarded))
-        }
+        Ok(listener) => listener
+            .map(|it| Connections::start(WebListener::Tcp(it), load.clone(), guarded.clone())),
         Err(error) => return tracing::error!(%error, "the dashboard cannot be served"),
     };
+    let by_https = encrypted.and_then(|(listener, tls)| {
+        let listener = tokio::net::TcpListener::from_std(listener);
+        let report = |error| tracing::error!(%error, "HTTPS cannot be served");
+        let listener = WebListener::Tls(listener.map_err(report).ok()?, tls);
+        Some(Connections::start(listener, load.clone(), guarded))
+    });
     // On the local socket nobody is a stranger, and clients of the address take nothing
     // from it.
     let local = socket
@@ -247,7 +283,7 @@ async fn serve(
     sampling.abort();
     // Ends the streams of changes.
     drop(serving);
-    if let Some(connections) = by_address {
+    for connections in by_address.into_iter().chain(by_https) {
         connections.end(DRAIN).await;
     }
     if let Some((connections, file)) = local {

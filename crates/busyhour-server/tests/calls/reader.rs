@@ -36,6 +36,8 @@ pub struct Told {
 impl Host {
     pub fn new(runtime: &Runtime, server: &Server) -> Self {
         let options = WebOptions {
+            tls: None,
+            certificates: None,
             address: Some("127.0.0.1:0".parse().unwrap()),
             socket: None,
             connections_max: 16,

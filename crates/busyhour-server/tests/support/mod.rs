@@ -7,6 +7,7 @@ pub mod postgres;
 pub mod random;
 pub mod relay;
 pub mod sipp;
+pub mod tls_client;
 mod waiting;
 
 pub use waiting::wait_until;

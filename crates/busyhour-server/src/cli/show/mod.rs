@@ -44,6 +44,9 @@ enum What {
     /// Domains with settings of their own: what they have, and what they may have
     #[command(after_help = subjects::TENANTS.help())]
     Tenants(List),
+    /// Certificates that peers are shown over TLS, and until when they are valid
+    #[command(after_help = subjects::CERTIFICATES.help())]
+    Certificates(List),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
     Timers(List),
@@ -121,6 +124,7 @@ impl Show {
             What::Peers(list) => list.run(&subjects::PEERS, ""),
             What::Webhooks(list) => list.run(&subjects::WEBHOOKS, ""),
             What::Tenants(list) => list.run(&subjects::TENANTS, ""),
+            What::Certificates(list) => list.run(&subjects::CERTIFICATES, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),

@@ -176,6 +176,26 @@ pub(super) const CALL_RECORDS: Subject = Subject {
     none: "no call has ended",
 };
 
+pub(super) const CERTIFICATES: Subject = Subject {
+    routes: &[route("/api/certificates", "certificates")],
+    columns: &[
+        column("name", "the first name that it is shown for"),
+        smallest_first("left_seconds", "until it expires; negative once it has"),
+        column("not_after", "when it expires, in UTC"),
+        column(
+            "is_default",
+            "whether peers who ask for no known name are shown it",
+        ),
+        column("names", "peers who ask for one of these are shown it"),
+        column("issuer", "who has issued it"),
+        column("file", "where it was read from"),
+        column("sha256", "its fingerprint"),
+        column("not_before", "from when on it is valid"),
+    ],
+    sort: "left",
+    none: "no certificates: sip.tls and http.tls_listen are off\n",
+};
+
 pub(super) const PEERS: Subject = Subject {
     routes: &[route("/api/peers", "peers")],
     columns: &[

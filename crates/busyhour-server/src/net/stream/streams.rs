@@ -12,7 +12,8 @@ use super::{
 use crate::{
     net::{BindError, local::source_to, stats::add},
     server::{
-        Network, NetworkStats, QueueView, SendError, ShownCertificate, StreamStats, TlsTarget,
+        CertificateStats, Network, NetworkStats, QueueView, SendError, ShownCertificate,
+        StreamStats, TlsTarget,
     },
 };
 use busyhour::{buffer::Buffer, clock::Clock};
@@ -136,6 +137,11 @@ impl Streams {
             .iter()
             .filter(move |(its, _)| *its == transport);
         of_it.map(|(_, address)| *address)
+    }
+
+    /// The certificates that new TLS connections are shown.
+    pub fn certificates(&self) -> Vec<CertificateStats> {
+        self.shared.identity.stats()
     }
 
     /// New TLS connections use this certificate and these authorities from now on.

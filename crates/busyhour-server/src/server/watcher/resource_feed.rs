@@ -116,8 +116,9 @@ impl ResourceFeed {
         key: Name,
     ) -> bus::Subscription<E> {
         let feed = Arc::downgrade(self);
-        // Conflated with replay: what finds no room comes from the cache.
-        let subscription = topic.subscribe().key(key).replay().conflate().capacity(1);
+        // There is one key, and its newest event replaces one that waits, so one place is enough.
+        // What was before is read from the topic.
+        let subscription = topic.subscribe().key(key).conflate().capacity(1);
         let subscription = subscription.name("lists").on(&self.serializer);
         subscription.start(move |_| {
             if let Some(feed) = feed.upgrade() {

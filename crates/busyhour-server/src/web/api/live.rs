@@ -3,7 +3,7 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{ALL_QUEUES, CallView, PeerView, QueueView, ServerStats, nanos},
+    server::{ALL_QUEUES, CallView, CertificateStats, PeerView, QueueView, ServerStats, nanos},
     web::Backend,
 };
 use axum::{
@@ -343,6 +343,8 @@ async fn alerts(State(backend): LiveState) -> Json<AlertList> {
     alerts.extend(long_queues(&stats, backend.queues()));
     let subscriptions = backend.runtime().map(Runtime::subscriptions);
     alerts.extend(slow_subscribers(subscriptions.unwrap_or_default()));
+    let problem = backend.certificates().and_then(|it| it.problem());
+    alerts.extend(certificates(&stats.certificates, problem));
     Json(AlertList { alerts })
 }
 
@@ -360,6 +362,26 @@ fn reached(stats: &ServerStats) -> Vec<AlertView> {
     let mut alerts = of(&stats.limits_of_all(), EVERYBODY);
     alerts.extend(of(&stats.limits_of_one(), ONE_CLIENT));
     alerts
+}
+
+/// Certificates that expire soon, and files that cannot be used.
+fn certificates(shown: &[CertificateStats], problem: Option<String>) -> Vec<AlertView> {
+    let about = |limit: String, name: Option<String>| AlertView {
+        limit,
+        name,
+        is_active: Some(true),
+        concerns: EVERYBODY,
+        ..AlertView::default()
+    };
+    let soon = shown.iter().filter(|it| it.expires_soon());
+    let soon = soon.map(|it| {
+        about(
+            format!("a certificate ends at {}", it.not_after),
+            Some(it.name.clone()),
+        )
+    });
+    let unused = problem.map(|problem| about(format!("certificate not reloaded: {problem}"), None));
+    soon.chain(unused).collect()
 }
 
 /// The kinds of queues of which one was longer than its high watermark, and those that

@@ -3,6 +3,7 @@
 
 pub(in crate::web) mod accounts;
 pub(in crate::web) mod bindings;
+pub(in crate::web) mod certificates;
 pub(in crate::web) mod failures;
 pub(in crate::web) mod call_records;
 pub(in crate::web) mod live;

@@ -10,6 +10,7 @@ use super::{
     load::{Load, Overuse},
     patient::Patient,
     places::Reservation,
+    tls::WebTls,
 };
 use crate::web::local_socket::is_trusted;
 use axum::{
@@ -34,7 +35,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, TcpStream, UnixListener},
     task::{AbortHandle, JoinHandle},
     time,
 };
@@ -46,7 +47,24 @@ pub(in crate::web) struct ClientAddress(pub(in crate::web) SocketAddr);
 /// Where connections come from. A client of a local socket has the address 127.0.0.1.
 pub(in crate::web) enum WebListener {
     Tcp(TcpListener),
+    Tls(TcpListener, WebTls),
     Local(UnixListener),
+}
+
+/// A connection that was accepted, and may have to be encrypted.
+enum Accepted {
+    Plain(Box<dyn Stream>),
+    Encrypted(TcpStream, WebTls),
+}
+
+impl Accepted {
+    /// The connection, once it is encrypted.
+    async fn ready(self) -> io::Result<Box<dyn Stream>> {
+        match self {
+            Self::Plain(stream) => Ok(stream),
+            Self::Encrypted(stream, tls) => Ok(Box::new(tls.accept(stream).await?)),
+        }
+    }
 }
 
 /// A connection of either kind.
@@ -55,11 +73,16 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl WebListener {
-    async fn accept(&self) -> io::Result<(Box<dyn Stream>, ClientAddress)> {
+    async fn accept(&self) -> io::Result<(Accepted, ClientAddress)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                Ok((Box::new(stream), ClientAddress(peer)))
+                Ok((Accepted::Plain(Box::new(stream)), ClientAddress(peer)))
+            }
+            Self::Tls(listener, tls) => {
+                let (stream, peer) = listener.accept().await?;
+                let accepted = Accepted::Encrypted(stream, tls.clone());
+                Ok((accepted, ClientAddress(peer)))
             }
             Self::Local(listener) => {
                 let stream = loop {
@@ -70,7 +93,7 @@ impl WebListener {
                     }
                 };
                 let peer = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-                Ok((Box::new(stream), ClientAddress(peer)))
+                Ok((Accepted::Plain(Box::new(stream)), ClientAddress(peer)))
             }
         }
     }
@@ -131,7 +154,7 @@ impl Acceptor {
         }
     }
 
-    fn admit(&mut self, stream: Box<dyn Stream>, peer: ClientAddress) {
+    fn admit(&mut self, stream: Accepted, peer: ClientAddress) {
         match self.load.connections.take(peer.0.ip(), 1) {
             Ok(place) => self.serve(stream, peer, place),
             Err(why) => {
@@ -141,29 +164,37 @@ impl Acceptor {
         }
     }
 
-    fn serve(&self, stream: Box<dyn Stream>, peer: ClientAddress, place: Reservation) {
+    fn serve(&self, stream: Accepted, peer: ClientAddress, place: Reservation) {
         let routes = self.routes.clone().layer(Extension(peer));
-        let connection = builder().serve_connection(
-            TokioIo::new(self.patient(stream)),
-            TowerToHyperService::new(routes),
-        );
-        let connection = self.living.watch(connection);
+        let (living, load) = (self.living.watcher(), self.load.clone());
         tokio::spawn(async move {
-            // An error of one connection concerns only its client.
-            let _ = connection.await;
+            if let Ok(stream) = stream.ready().await {
+                let connection = builder().serve_connection(
+                    TokioIo::new(patient(stream, load)),
+                    TowerToHyperService::new(routes),
+                );
+                // An error of one connection concerns only its client.
+                let _ = living.watch(connection).await;
+            }
             drop(place);
         });
     }
 
-    fn serve_health(&mut self, stream: Box<dyn Stream>, peer: ClientAddress) {
+    fn serve_health(&mut self, stream: Accepted, peer: ClientAddress) {
         let routes = self.routes.clone().layer(Extension(peer));
         let routes = routes.layer(middleware::from_fn(health_only));
-        let connection = builder().keep_alive(false).serve_connection(
-            TokioIo::new(self.patient(stream)),
-            TowerToHyperService::new(routes),
-        );
+        let load = self.load.clone();
+        let serving = async move {
+            if let Ok(stream) = stream.ready().await {
+                let connection = builder().keep_alive(false).serve_connection(
+                    TokioIo::new(patient(stream, load)),
+                    TowerToHyperService::new(routes),
+                );
+                let _ = connection.await;
+            }
+        };
         let task = tokio::spawn(async move {
-            let _ = time::timeout(SPARE_TIME_MAX, connection).await;
+            let _ = time::timeout(SPARE_TIME_MAX, serving).await;
         });
         if self.spare.len() >= SPARE_MAX
             && let Some(oldest) = self.spare.pop_front()
@@ -172,13 +203,13 @@ impl Acceptor {
         }
         self.spare.push_back(task.abort_handle());
     }
+}
 
-    fn patient(&self, stream: Box<dyn Stream>) -> Patient<Box<dyn Stream>> {
-        let load = self.load.clone();
-        Patient::new(stream, self.load.patience, move || {
-            load.count(Overuse::Unread);
-        })
-    }
+fn patient(stream: Box<dyn Stream>, load: Arc<Load>) -> Patient<Box<dyn Stream>> {
+    let patience = load.patience;
+    Patient::new(stream, patience, move || {
+        load.count(Overuse::Unread);
+    })
 }
 
 fn builder() -> http1::Builder {
@@ -228,10 +259,7 @@ const SPARE_TIME_MAX: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
     use axum::routing::get;
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpStream,
-    };
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     /// The second connection is served once the first has gone, not before.
     #[test]

@@ -1,6 +1,6 @@
 use crate::server::{QueueView, RemovalListener, ServerStats};
 use crate::web::{
-    Access, AccountsApi, Backend, BindingPage, WebhooksApi,
+    Access, AccountsApi, Backend, BindingPage, CertificatesApi, WebhooksApi,
     connection::{in_progress::InProgress, load::Load},
 };
 use busyhour::{
@@ -218,6 +218,7 @@ pub(in crate::web) struct Charted {
     pub(in crate::web) access: Arc<Access>,
     pub(in crate::web) load: Arc<Load>,
     pub(in crate::web) local_load: Arc<Load>,
+    pub(in crate::web) certificates: Option<Arc<dyn CertificatesApi>>,
 }
 
 impl Backend for Charted {
@@ -277,6 +278,10 @@ impl Backend for Charted {
         listener: crate::server::TraceListener,
     ) -> Option<crate::server::Trace> {
         self.backend.trace(request, listener)
+    }
+
+    fn certificates(&self) -> Option<&dyn CertificatesApi> {
+        self.certificates.as_deref()
     }
 
     fn peers(&self) -> Vec<crate::server::PeerView> {

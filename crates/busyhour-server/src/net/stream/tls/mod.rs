@@ -1,13 +1,18 @@
 //! Who we are to the peers of TLS, and who they are.
 
 mod authorities;
+mod certificate_files;
 mod expected;
+mod server_names;
 mod subject;
 
 pub use authorities::Authorities;
+pub use certificate_files::CertificateFiles;
 pub(super) use expected::session_with;
 
+use crate::server::CertificateStats;
 use busyhour_sip::Transport;
+use certificate_files::LoadedCertificate;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -17,21 +22,25 @@ use rustls::{
         WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
-    sign::{CertifiedKey, SingleCertAndKey},
+    sign::CertifiedKey,
 };
+use server_names::ServerNames;
 use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
-/// A certificate with its chain and its private key, ready to be shown.
+/// Certificates with their chains and private keys, ready to be shown: which one depends on the
+/// name that a peer asks for.
 #[derive(Clone)]
 pub struct Certificate {
     server: Arc<ServerConfig>,
     /// For browsers, which would ask their user for a certificate of his own.
     browsers: Arc<ServerConfig>,
+    https: Arc<ServerConfig>,
     own: Arc<CertifiedKey>,
+    all: Arc<[LoadedCertificate]>,
 }
 
 /// Why a certificate cannot be used.
@@ -49,15 +58,17 @@ pub enum CertificateError {
     },
     /// The two files do not belong together, or the certificate is unusable.
     #[error(
-        "sip.tls_key: {key}: cannot be used with the certificate in {certificate}: {problem}; give the key that the certificate was made for"
+        "{setting}: {key}: cannot be used with the certificate in {certificate}: {problem}; give the key that the certificate was made for"
     )]
     Unusable {
+        /// Which setting names the key.
+        setting: &'static str,
         /// The file of the certificate.
         certificate: PathBuf,
         /// The file of the key.
         key: PathBuf,
         /// What is wrong.
-        problem: rustls::Error,
+        problem: Box<rustls::Error>,
     },
 }
 
@@ -68,8 +79,48 @@ impl Certificate {
     ///
     /// What is wrong with which file, and what to do.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let nobody = WebPkiClientVerifier::no_client_auth();
-        Self::read_for(certificate, key, nobody)
+        Self::read_all(&[CertificateFiles::of_sip(certificate, key)], false)
+    }
+
+    /// Reads several certificates, one at least. Clients are asked for one of their own if it
+    /// `asks_clients`, as with [`read_asking_clients`](Self::read_asking_clients).
+    ///
+    /// # Errors
+    ///
+    /// The first that is wrong with one of the files, and what to do.
+    ///
+    /// # Panics
+    ///
+    /// Without files.
+    pub fn read_all(
+        files: &[CertificateFiles],
+        asks_clients: bool,
+    ) -> Result<Self, CertificateError> {
+        let all: Vec<_> = files
+            .iter()
+            .map(CertificateFiles::read)
+            .collect::<Result<_, _>>()?;
+        let clients: Arc<dyn ClientCertVerifier> = match asks_clients {
+            true => Arc::new(AnyClient(ring::default_provider())),
+            false => WebPkiClientVerifier::no_client_auth(),
+        };
+        let names = Arc::new(ServerNames::new(&all).expect("one certificate at least"));
+        let server = server_config(names.clone(), clients);
+        let browsers = server_config(names.clone(), WebPkiClientVerifier::no_client_auth());
+        let mut https = browsers.clone();
+        https.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self {
+            server: Arc::new(server),
+            browsers: Arc::new(browsers),
+            https: Arc::new(https),
+            own: names.default().clone(),
+            all: all.into(),
+        })
+    }
+
+    /// How connections over HTTPS are encrypted.
+    pub fn https(&self) -> Arc<ServerConfig> {
+        self.https.clone()
     }
 
     /// As [`read`](Self::read); clients are asked for a certificate of their own, and need not
@@ -80,61 +131,40 @@ impl Certificate {
     ///
     /// The same.
     pub fn read_asking_clients(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let anybody = Arc::new(AnyClient(ring::default_provider()));
-        Self::read_for(certificate, key, anybody)
-    }
-
-    fn read_for(
-        certificate: &Path,
-        key: &Path,
-        clients: Arc<dyn ClientCertVerifier>,
-    ) -> Result<Self, CertificateError> {
-        let unusable = |problem| CertificateError::Unusable {
-            certificate: certificate.to_owned(),
-            key: key.to_owned(),
-            problem,
-        };
-        let provider = ring::default_provider();
-        let (chain, private) = (chain_of(CERTIFICATE, certificate)?, private_key(key)?);
-        let own = CertifiedKey::from_der(chain, private, &provider).map_err(unusable)?;
-        let own = Arc::new(own);
-        let provider = Arc::new(provider);
-        let config_for = |clients| {
-            let versions = ServerConfig::builder_with_provider(provider.clone())
-                .with_safe_default_protocol_versions();
-            let config = versions
-                .map_err(unusable)?
-                .with_client_cert_verifier(clients)
-                .with_cert_resolver(Arc::new(SingleCertAndKey::from(own.clone())));
-            Ok(Arc::new(config))
-        };
-        Ok(Self {
-            server: config_for(clients)?,
-            browsers: config_for(WebPkiClientVerifier::no_client_auth())?,
-            own,
-        })
+        Self::read_all(&[CertificateFiles::of_sip(certificate, key)], true)
     }
 }
 
 impl Certificate {
     /// All problems of the two files; each may be missing in the configuration.
     pub fn errors(certificate: Option<&Path>, key: Option<&Path>) -> Vec<CertificateError> {
-        let chain_error = certificate.and_then(|path| chain_of(CERTIFICATE, path).err());
-        let key_error = key.and_then(|path| private_key(path).err());
-        let mut errors: Vec<_> = chain_error.into_iter().chain(key_error).collect();
-        if let (true, Some(certificate), Some(key)) = (errors.is_empty(), certificate, key) {
-            errors.extend(Self::read(certificate, key).err());
+        if let (Some(certificate), Some(key)) = (certificate, key) {
+            return CertificateFiles::of_sip(certificate, key).errors();
         }
-        errors
+        let chain_error = certificate.and_then(|path| chain_of(CERTIFICATE, path).err());
+        let key_error = key.and_then(|path| private_key(KEY, path).err());
+        chain_error.into_iter().chain(key_error).collect()
     }
+}
+
+/// # Panics
+///
+/// Never: the versions are those of the provider.
+fn server_config(names: Arc<ServerNames>, clients: Arc<dyn ClientCertVerifier>) -> ServerConfig {
+    let provider = Arc::new(ring::default_provider());
+    let versions =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versions = versions.expect("ring has the safe versions");
+    versions
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(names)
 }
 
 impl CertificateError {
     /// The setting to repair.
     pub fn setting(&self) -> &'static str {
         match self {
-            Self::File { setting, .. } => setting,
-            Self::Unusable { .. } => KEY,
+            Self::File { setting, .. } | Self::Unusable { setting, .. } => setting,
         }
     }
 }
@@ -216,6 +246,14 @@ impl Identity {
         self.read().0.as_ref().map(|it| it.own.clone())
     }
 
+    /// All certificates, as they are now.
+    pub(super) fn stats(&self) -> Vec<CertificateStats> {
+        let now = UnixTime::now().as_secs() as i64;
+        let certificate = self.read();
+        let all = certificate.0.iter().flat_map(|it| it.all.iter());
+        all.map(|it| it.stats(now)).collect()
+    }
+
     pub(super) fn authorities(&self) -> Option<Authorities> {
         self.read().1.clone()
     }
@@ -247,9 +285,12 @@ fn chain_of(
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
+fn private_key(
+    setting: &'static str,
+    path: &Path,
+) -> Result<PrivateKeyDer<'static>, CertificateError> {
     let key = PrivateKeyDer::from_pem_file(path);
-    key.map_err(|error| file_error(KEY, path, &error, "private key without a password"))
+    key.map_err(|error| file_error(setting, path, &error, "private key without a password"))
 }
 
 fn file_error(

@@ -1,0 +1,197 @@
+//! The certificates of a running server: read at the start, on SIGHUP, over HTTP, and when a
+//! file has changed. What cannot be used replaces nothing.
+
+use crate::{
+    config::Config,
+    net::{Authorities, Certificate, CertificateError, CertificateFiles, Sockets},
+    server::PeerConfig,
+    web::{CertificatesApi, WebTls},
+};
+use busyhour::{runtime::Runtime, timer::AddError};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+/// Which files there are.
+pub(super) struct CertificatePlan {
+    files: Vec<CertificateFiles>,
+    authorities: Option<PathBuf>,
+    asks_clients: bool,
+}
+
+/// What was read.
+pub(super) type ReadCertificates = (Option<Certificate>, Option<Authorities>);
+
+/// The certificates, and who shows them.
+pub(super) struct Certificates {
+    plan: CertificatePlan,
+    network: Arc<Sockets>,
+    web: WebTls,
+    state: Mutex<LookState>,
+}
+
+#[derive(Default)]
+struct LookState {
+    /// As they were when they were read.
+    read: Vec<FileMark>,
+    /// As they were at the last look.
+    seen: Vec<FileMark>,
+    problem: Option<String>,
+    /// Looks until the next warning of certificates that expire.
+    looks_left: u32,
+}
+
+/// By what a changed file is known; `None` if it is not there.
+type FileMark = Option<(SystemTime, u64)>;
+
+impl CertificatePlan {
+    pub(super) fn of(config: &Config) -> Self {
+        let files = match config.serves_tls() {
+            true => config.certificate_files(),
+            false => Vec::new(),
+        };
+        Self {
+            files,
+            authorities: config.sip.tls_authorities.clone(),
+            // Some telephones do not like to be asked.
+            asks_clients: config.peers.iter().any(PeerConfig::shows_certificate),
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<ReadCertificates, CertificateError> {
+        let certificate = match self.files.is_empty() {
+            true => None,
+            false => Some(Certificate::read_all(&self.files, self.asks_clients)?),
+        };
+        let authorities = self.authorities.as_deref().map(Authorities::read);
+        Ok((certificate, authorities.transpose()?))
+    }
+
+    fn marks(&self) -> Vec<FileMark> {
+        let files = self.files.iter();
+        let paths = files.flat_map(|files| [&files.certificate, &files.key]);
+        paths
+            .chain(&self.authorities)
+            .map(|path| mark(path))
+            .collect()
+    }
+}
+
+fn mark(path: &Path) -> FileMark {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+impl Certificates {
+    /// What `read` has read is shown by HTTPS, too.
+    pub(super) fn new(
+        plan: CertificatePlan,
+        network: Arc<Sockets>,
+        web: WebTls,
+        read: &ReadCertificates,
+    ) -> Self {
+        web.replace(read.0.as_ref().map(Certificate::https));
+        let marks = plan.marks();
+        let state = LookState {
+            seen: marks.clone(),
+            read: marks,
+            ..LookState::default()
+        };
+        Self {
+            plan,
+            network,
+            web,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Looks after the files from now on.
+    pub(super) fn watch(self: &Arc<Self>, runtime: &Runtime) -> Result<(), AddError> {
+        if self.plan.marks().is_empty() {
+            return Ok(());
+        }
+        let certificates = Arc::downgrade(self);
+        let look = move || match certificates.upgrade() {
+            Some(certificates) => {
+                certificates.look();
+                LOOK
+            }
+            None => Duration::ZERO,
+        };
+        let timer = runtime.timers().timer().label("certificates");
+        let timer = timer.after(LOOK).on(runtime.pool());
+        timer.run_with_next_delay(look).map(drop)
+    }
+
+    /// Reads files that have changed, and are as they were at the last look: not while somebody
+    /// writes them.
+    fn look(&self) {
+        let marks = self.plan.marks();
+        let mut state = self.lock();
+        let is_settled = state.seen == marks;
+        let is_new = state.read != marks;
+        state.seen = marks;
+        let warns = state.looks_left == 0;
+        state.looks_left = state.looks_left.checked_sub(1).unwrap_or(LOOKS_A_DAY);
+        drop(state);
+        if is_new && is_settled {
+            // It is logged.
+            let _ = self.reload();
+        }
+        if warns {
+            self.warn();
+        }
+    }
+
+    fn warn(&self) {
+        for shown in self.network.streams.certificates() {
+            if shown.expires_soon() {
+                let (name, file, ends) = (&shown.name, &shown.file, &shown.not_after);
+                tracing::warn!(name, file, ends, "a certificate ends soon: renew it");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LookState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CertificatesApi for Certificates {
+    fn problem(&self) -> Option<String> {
+        self.lock().problem.clone()
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        // Before they are read: a change in between is found at the next look.
+        let marks = self.plan.marks();
+        let read = self.plan.read().map_err(|problem| problem.to_string());
+        let problem = read.as_ref().err().cloned();
+        let mut state = self.lock();
+        (state.read, state.problem) = (marks, problem);
+        match read {
+            Ok((certificate, authorities)) => {
+                self.web
+                    .replace(certificate.as_ref().map(Certificate::https));
+                let streams = &self.network.streams;
+                streams.replace_certificate(certificate, authorities);
+                drop(state);
+                tracing::info!("certificate read again");
+                self.warn();
+                Ok(())
+            }
+            Err(problem) => {
+                drop(state);
+                tracing::error!(%problem, "the certificate was not reloaded; the old one stays");
+                Err(problem)
+            }
+        }
+    }
+}
+
+/// What renews certificates does so days before they end.
+const LOOK: Duration = Duration::from_secs(10);
+const LOOKS_A_DAY: u32 = 24 * 60 * 6;

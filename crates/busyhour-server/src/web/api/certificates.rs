@@ -1,0 +1,59 @@
+//! `/api/certificates`: what peers are shown over TLS, and reading it again.
+
+use crate::{server::CertificateStats, web::Backend};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What can be done with the certificates of the server.
+pub trait CertificatesApi: Send + Sync {
+    /// Why the files could not be used when they were read last; what was read before is still
+    /// shown.
+    fn problem(&self) -> Option<String>;
+
+    /// Reads all files again. It blocks for as long as that takes.
+    ///
+    /// # Errors
+    ///
+    /// Which file cannot be used, and why. What was read before is still shown.
+    fn reload(&self) -> Result<(), String>;
+}
+
+pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
+    Router::new()
+        .route("/api/certificates", get(certificates))
+        .route("/api/certificates/reload", post(reload))
+        .with_state(backend)
+}
+
+#[derive(Serialize)]
+struct CertificateList {
+    certificates: Vec<CertificateStats>,
+    /// Why newer files are not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+async fn certificates(State(backend): State<Arc<dyn Backend>>) -> Json<CertificateList> {
+    Json(CertificateList {
+        certificates: backend.stats().certificates,
+        problem: backend.certificates().and_then(|it| it.problem()),
+    })
+}
+
+async fn reload(State(backend): State<Arc<dyn Backend>>) -> Response {
+    let Some(certificates) = backend.certificates() else {
+        let text = "there are no certificates: sip.tls and http.tls_listen are off\n";
+        return (StatusCode::NOT_FOUND, text).into_response();
+    };
+    match certificates.reload() {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(problem) => (StatusCode::CONFLICT, format!("{problem}\n")).into_response(),
+    }
+}
