@@ -1596,7 +1596,8 @@ enum bh_result bh_runtime_new(const struct bh_runtime_options *options,
 // `bh_simulation_…` drive it.
 enum bh_result bh_runtime_simulated(uint64_t seed, struct bh_runtime **out);
 
-// Gives the handle up. What other handles lead to lives on; `bh_runtime_shutdown` ends it.
+// Gives the handle up. What other handles lead to lives on; `bh_runtime_shutdown` ends it. The handle of a simulation ends it: as
+// nothing can run any more, what has not run is dropped.
 void bh_runtime_free(struct bh_runtime *runtime);
 
 // A handle on the workers.

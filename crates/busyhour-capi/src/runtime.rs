@@ -28,6 +28,7 @@ pub struct bh_runtime {
     pub(crate) runtime: Runtime,
     /// Of all handles on the timers.
     timer_ids: Arc<TimerIds>,
+    is_simulated: bool,
     process: Process,
 }
 
@@ -91,7 +92,7 @@ pub extern "C" fn bh_runtime_new(
         if options.trace_one_in > 0 {
             builder = builder.trace_one_buffer_in(options.trace_one_in);
         }
-        give(out, bh_runtime::new(builder.build()?));
+        give(out, bh_runtime::new(builder.build()?, false));
         Ok(())
     })
 }
@@ -102,17 +103,22 @@ pub extern "C" fn bh_runtime_new(
 pub extern "C" fn bh_runtime_simulated(seed: u64, out: *mut *mut bh_runtime) -> bh_result {
     guard(|| {
         let out = Out::required(out, "out")?;
-        give(out, bh_runtime::new(Runtime::simulated(seed)));
+        give(out, bh_runtime::new(Runtime::simulated(seed), true));
         Ok(())
     })
 }
 
-/// Gives the handle up. What other handles lead to lives on; `bh_runtime_shutdown` ends it.
+/// Gives the handle up. What other handles lead to lives on; `bh_runtime_shutdown` ends it. The handle of a simulation ends it: as
+/// nothing can run any more, what has not run is dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_runtime_free(runtime: *mut bh_runtime) {
     quietly((), || {
-        if live(runtime, "runtime").is_ok() {
-            drop(release(runtime));
+        if live(runtime, "runtime").is_ok()
+            && let Some(runtime) = release(runtime)
+            && runtime.is_simulated
+        {
+            // A serializer with tasks keeps the pool, and is kept by it.
+            let _nobody_asks = runtime.runtime.shutdown(Duration::ZERO);
         }
     });
 }
@@ -232,10 +238,11 @@ pub extern "C" fn bh_runtime_shutdown_each(
 }
 
 impl bh_runtime {
-    fn new(runtime: Runtime) -> Self {
+    fn new(runtime: Runtime, is_simulated: bool) -> Self {
         Self {
             runtime,
             timer_ids: Arc::default(),
+            is_simulated,
             process: Process::current(),
         }
     }

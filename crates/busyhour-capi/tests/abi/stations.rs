@@ -84,3 +84,12 @@ fn python_calls_and_is_called() {
         .arg(format!("{CRATE}/include/busyhour.h"))
         .arg(folder().join("libbusyhour.so")));
 }
+
+/// In a simulation, so that none of 6,000 calls waits for a thread.
+#[test]
+fn every_function_bears_null_wrong_sizes_a_shutdown_and_the_end_of_its_parents() {
+    run(bounded(Path::new("/usr/bin/python3"), &[])
+        .arg(format!("{CRATE}/tests/c/every_function.py"))
+        .arg(format!("{CRATE}/include/busyhour.h"))
+        .arg(folder().join("libbusyhour.so")));
+}

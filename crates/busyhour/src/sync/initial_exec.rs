@@ -10,9 +10,12 @@
 //! assembly here. Elsewhere, and in models, they are those of the standard
 //! library.
 //!
-//! **Where.** x86_64 Linux with glibc. musl's loader refuses such a library in
-//! `dlopen`, so with musl only programs that are linked statically do it. Other
-//! processors' compilers use descriptors, which cost about as little.
+//! **Where.** With the feature `initial-exec`, on x86_64 Linux with glibc. musl's
+//! loader refuses such a library in `dlopen`; other processors' compilers use
+//! descriptors, which cost about as little. A program gains nothing, since its
+//! linker knows the offsets. A Rust `dylib` must not have the feature: functions
+//! that other crates inline would look for the values in the wrong library,
+//! which the linker refuses.
 //!
 //! **What a loader must have.** A library that `dlopen` brings must find room
 //! for its thread-local values in blocks that exist. glibc keeps 1,664 bytes
@@ -23,7 +26,7 @@
 //!
 //! **Which values.** Those that begin as zero bytes and need no destructor
 //! ([`BeginsAsZero`]). A value with a destructor stays the standard library's
-//! ([`ThreadOwned`]), and such a word says where it is while it is alive.
+//! (`thread_local_with_drop`), and such a word says where it is while it is alive.
 //!
 //! **Names.** Assembly has no mangling: a value's symbol has the version of this
 //! crate and the name that the macro is given, so that names are unique within
@@ -31,25 +34,21 @@
 //! version statically is refused by the linker, not given one value for both.
 
 #[cfg(all(
+    feature = "initial-exec",
     target_arch = "x86_64",
     target_pointer_width = "64",
     target_os = "linux",
-    any(
-        target_env = "gnu",
-        all(target_env = "musl", target_feature = "crt-static")
-    ),
+    target_env = "gnu",
     not(any(loom, shuttle, miri))
 ))]
 #[path = "initial_exec/by_offset.rs"]
 mod kind;
 #[cfg(not(all(
+    feature = "initial-exec",
     target_arch = "x86_64",
     target_pointer_width = "64",
     target_os = "linux",
-    any(
-        target_env = "gnu",
-        all(target_env = "musl", target_feature = "crt-static")
-    ),
+    target_env = "gnu",
     not(any(loom, shuttle, miri))
 )))]
 #[path = "initial_exec/by_call.rs"]
