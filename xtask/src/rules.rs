@@ -391,6 +391,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "device::compositor",
         &["ServerClock", "Persistence", "Responder", "Mailboxes"],
     ),
+    part("Pushes", "push::pushes", &["ServerClock"]),
     part(
         "DeviceContext",
         "device",
@@ -405,6 +406,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "Mailboxes",
             "Iax2Calls",
             "Compositor",
+            "Pushes",
         ],
     ),
     part("CallLog", "call::call_log", &["ServerClock", "Persistence"]),
@@ -417,6 +419,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "Responder",
             "Lookups",
             "Peers",
+            "Pushes",
             "DeviceContext",
             "CallLog",
         ],

@@ -633,7 +633,7 @@ impl Registrar {
             &registration,
             &update.bindings,
             self.at,
-            "t1",
+            ("t1", None),
         );
         (self.bindings, self.changes, self.tally) = (update.bindings, update.changes, update.tally);
         Ok(())

@@ -66,6 +66,12 @@ pub(super) struct Pending {
     /// The last group rang for its whole time.
     pub has_rung_out: bool,
     pub best: BestResponse,
+    /// Targets that are not found yet, and when they count as lost for this reason.
+    pub late_count: u32,
+    pub late_due: Instant,
+    pub late_reason: &'static str,
+    /// The reason phrase of a 480 of ours.
+    pub own_reason: Option<&'static str>,
 }
 
 impl Pending {
@@ -81,7 +87,11 @@ impl<P> Context<P> {
     }
 
     pub fn next_due(&self) -> Instant {
-        let ring_due = self.pending.as_ref().map(|pending| pending.ring_due);
+        let own_due = |it: &Pending| match it.late_count {
+            0 => it.ring_due,
+            _ => it.ring_due.min(it.late_due),
+        };
+        let ring_due = self.pending.as_deref().map(own_due);
         let branches = self.branches.iter().map(ClientBranch::next_due);
         branches
             .chain(ring_due)
@@ -106,6 +116,13 @@ impl<P> Context<P> {
         let ring_due = self.pending.as_ref().map(|pending| pending.ring_due);
         if ring_due.is_some_and(|due| due <= work.now) {
             self.ring_out(work);
+        }
+        if let Some(pending) = self.pending.as_ref()
+            && pending.late_count > 0
+            && pending.late_due <= work.now
+        {
+            let (count, reason) = (pending.late_count, pending.late_reason);
+            self.end_late(count, reason, work);
         }
         self.advance(work);
     }

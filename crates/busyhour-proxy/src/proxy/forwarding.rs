@@ -36,6 +36,11 @@ impl<P> Context<P> {
             pending.targets = set.targets;
             pending.ring_time = set.ring_time;
             pending.fallbacks = set.fallbacks;
+            if let Some(late) = set.late {
+                pending.late_count = late.count;
+                pending.late_due = work.now + late.within;
+                pending.late_reason = late.reason;
+            }
             self.advance(work);
         }
     }
@@ -53,7 +58,11 @@ impl<P> Context<P> {
         if self.branches.iter().any(awaits) {
             return;
         }
-        if !is_final && has_breadth && (self.start_group(work) || self.start_fallback(work)) {
+        let awaits_late = pending.late_count > 0 && !is_final;
+        if !is_final && has_breadth && self.start_group(work) {
+            return;
+        }
+        if awaits_late || !is_final && has_breadth && self.start_fallback(work) {
             return;
         }
         if !self.branches.iter().any(ClientBranch::is_pending) {
@@ -90,6 +99,34 @@ impl<P> Context<P> {
             pending.ring(work.now);
         }
         true
+    }
+
+    /// Calls a target that has just been found, beside those that ring.
+    pub(super) fn begin_late<E: Edge<Data = P>>(
+        &mut self,
+        target: Target,
+        work: &mut Work<'_, E>,
+    ) -> bool {
+        let (free, is_invite) = (self.free_breadth(), self.server.is_invite());
+        let Some(pending) = self.pending.as_mut().filter(|_| free > 0) else {
+            return false;
+        };
+        // Branches know their targets by their places before this one.
+        let place = pending.next_target;
+        pending.targets.insert(place, target);
+        pending.next_target += 1;
+        let comes_next = pending.comes_next();
+        let breadth = if comes_next { free - free / 2 } else { free };
+        let attempt = Attempt {
+            target: place,
+            hop: 0,
+            breadth,
+        };
+        let has_begun = self.attempt(attempt, work);
+        if let Some(pending) = self.pending.as_mut().filter(|_| is_invite && has_begun) {
+            pending.ring(work.now);
+        }
+        has_begun
     }
 
     /// What is left of Max-Breadth beside the branches that are still pending (RFC 5393
@@ -296,12 +333,16 @@ impl Pending {
             return None;
         }
         self.next_target += count;
-        let comes_next = self.next_target < self.targets.len() || !self.fallbacks.is_empty();
-        let share = match comes_next {
+        let share = match self.comes_next() {
             true => (free - free / 2).max(count as u32),
             false => free,
         };
         Some((from..from + count, Breadth::divide(share, count as u32)))
+    }
+
+    /// Whether targets may come after those that are called.
+    fn comes_next(&self) -> bool {
+        self.next_target < self.targets.len() || !self.fallbacks.is_empty() || self.late_count > 0
     }
 
     /// The group rings from now on, as long as something comes after it.

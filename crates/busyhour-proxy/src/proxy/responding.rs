@@ -1,7 +1,7 @@
 //! What comes back: RFC 3261 §16.7, and the timeouts of §16.8 and §16.9.
 
 use super::{
-    Edge, EventKind, FailureCause,
+    Answer, Edge, EventKind, FailureCause,
     best_response::{Candidate, is_challenge},
     branch::{Cancel, ClientBranch},
     cancelling::CancelReason,
@@ -325,6 +325,7 @@ impl<P> Context<P> {
             return;
         }
         pending.has_rung_out = true;
+        pending.late_count = 0;
         work.shared.stats.no_answer += 1;
         self.cancel_branches(&CancelReason::None, work);
         for branch in self.branches.iter_mut().filter(|it| it.is_pending()) {
@@ -353,7 +354,14 @@ impl<P> Context<P> {
         let branch = best.as_ref().and_then(|best| best.branch);
         match best.and_then(|best| best.received) {
             Some(received) => self.forward_refusal(status, &received, work),
-            None => self.send_own(&own_status(status).into(), work),
+            None => {
+                let reason = self.pending.as_ref().and_then(|it| it.own_reason);
+                let answer = Answer {
+                    reason: reason.filter(|_| status == 480),
+                    ..own_status(status).into()
+                };
+                self.send_own(&answer, work);
+            }
         }
         work.shared.stats.refused += 1;
         work.note(EventKind::Refused {

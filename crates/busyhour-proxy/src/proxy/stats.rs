@@ -64,6 +64,10 @@ stats! {
     rang_too_long,
     /// Groups that nobody answered within their ring time.
     no_answer,
+    /// Targets that were found late, and called.
+    late_targets,
+    /// Late targets that did not come.
+    late_missed,
     /// Messages that could not be sent.
     transport_errors,
     /// Refusals to INVITE without ACK.

@@ -1,5 +1,7 @@
 //! The table of response contexts: what comes in, and what is due.
 
+mod late;
+
 use super::{
     Actions, Answer, BranchId, Edge, EventKind, NextHop, Policy, ProxyStats, TargetSet,
     TransactionId,
@@ -610,6 +612,10 @@ impl Pending {
             ring_due,
             has_rung_out: false,
             best: BestResponse::default(),
+            late_count: 0,
+            late_due: Instant::FAR_FUTURE,
+            late_reason: "",
+            own_reason: None,
         }
     }
 }

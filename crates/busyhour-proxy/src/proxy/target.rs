@@ -6,6 +6,8 @@ use std::time::Duration;
 /// The targets of a request (RFC 3261 §16.5), and what happens when none of them answers.
 #[derive(Debug, Clone, Default)]
 pub struct TargetSet {
+    /// Targets that are found while the others are called already.
+    pub late: Option<Late>,
     /// The targets; those of one group are tried in parallel, the groups one after the
     /// other in this order.
     pub targets: Vec<Target>,
@@ -81,6 +83,20 @@ pub enum Occasion {
     /// There is no target, or none can be reached: the best response is 404, 410, 430,
     /// 480, 500, 503 or 504.
     Unavailable,
+}
+
+/// Targets that the caller of the proxy looks for while the request is under way, such as a
+/// device that has to be woken (RFC 8599). The request has no final response of the others until
+/// they are [found](crate::Proxy::add_late), [given up](crate::Proxy::end_late), or late; but one
+/// that is answered or refused with 6xx waits for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    /// How many.
+    pub count: u32,
+    /// How long they are waited for.
+    pub within: Duration,
+    /// The reason phrase of the 480 if none of them comes, and nobody else answers.
+    pub reason: &'static str,
 }
 
 impl Target {

@@ -7,6 +7,7 @@ mod responses;
 mod cancel;
 mod connections;
 mod fallbacks;
+mod late;
 mod transactions;
 mod limits;
 mod session;

@@ -77,6 +77,7 @@ pub struct Bench {
     pool: BufferPool,
     out: Actions,
     sent: Vec<Sent>,
+    last_call: Option<TransactionId>,
 }
 
 impl Bench {
@@ -96,6 +97,7 @@ impl Bench {
             pool,
             out: Actions::default(),
             sent: Vec::new(),
+            last_call: None,
         }
     }
 
@@ -149,9 +151,25 @@ impl Bench {
         self.collect();
     }
 
+    /// A late target of the last call has been found; what was sent.
+    pub fn add_late(&mut self, target: Target) -> Vec<Sent> {
+        let id = self.last_call.expect("a call");
+        self.proxy.add_late(self.now, id, target, &mut self.out);
+        self.collect();
+        self.take()
+    }
+
+    pub fn end_late(&mut self, reason: &'static str) -> Vec<Sent> {
+        let id = self.last_call.expect("a call");
+        self.proxy.end_late(self.now, id, reason, &mut self.out);
+        self.collect();
+        self.take()
+    }
+
     /// A request to these targets, and what was sent for it, 100 left out.
     pub fn call(&mut self, text: &str, set: impl Into<TargetSet>) -> Vec<Sent> {
         let id = self.begin(alice(), text);
+        self.last_call = Some(id);
         self.forward(id, set);
         let sent = self.take();
         let is_trying = |sent: &Sent| sent.text.starts_with("SIP/2.0 100 ");

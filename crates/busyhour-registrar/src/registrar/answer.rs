@@ -15,7 +15,7 @@ pub fn write_answer(
     registration: &Registration<'_>,
     bindings: &Bindings,
     at: Now,
-    to_tag: &str,
+    (to_tag, feature_caps): (&str, Option<&str>),
 ) {
     let source = Some(registration.flow.remote);
     let mut answer = ResponseBuilder::new(out, request, Status::OK, source).to_tag(to_tag);
@@ -35,6 +35,9 @@ pub fn write_answer(
     }
     if !registration.path.is_empty() {
         answer = answer.copy(HeaderName::Path);
+    }
+    if let Some(caps) = feature_caps {
+        answer = answer.header_named("Feature-Caps", caps);
     }
     answer.value(HeaderName::Date, &HttpDate(at.unix)).finish();
 }

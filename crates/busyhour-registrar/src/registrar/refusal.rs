@@ -48,6 +48,8 @@ pub enum Refusal {
     BadEvent,
     /// 500: an older request of the same Call-ID came after a newer one.
     OutOfOrder,
+    /// 555: the contact names a service for push notifications that is not known here (RFC 8599).
+    PushNotSupported,
     /// 503: no room, try again later.
     Overloaded(Duration),
     /// 503: too many wrong passwords, try again later. Not 403: many phones take that
@@ -77,6 +79,7 @@ impl Refusal {
             Self::FirstHopLacksOutbound => Status::FIRST_HOP_LACKS_OUTBOUND,
             Self::OutOfOrder => Status::SERVER_INTERNAL_ERROR,
             Self::Overloaded(_) | Self::LoginPaused(_) => Status::SERVICE_UNAVAILABLE,
+            Self::PushNotSupported => Status::PUSH_NOT_SUPPORTED,
         }
     }
 

@@ -106,6 +106,11 @@ impl<'a> ContactRequest<'a> {
     }
 
     /// Without outbound the URI identifies a contact (RFC 3261 §10.3).
+    /// The URIs of the contacts that are named.
+    pub fn uris(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.contacts().iter().map(|contact| contact.uri)
+    }
+
     fn forget_keys(&mut self) {
         if let Self::Update(wishes) = self {
             wishes.iter_mut().for_each(|wish| wish.key = None);

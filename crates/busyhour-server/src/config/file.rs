@@ -3,7 +3,7 @@ use super::{
     tables::{
         accounts, certificates, domains,
         entry::{Reported, TableEntry},
-        hints, lists, peers, tokens, webhooks,
+        hints, lists, peers, push, tokens, webhooks,
     },
 };
 use std::{collections::HashSet, ops::Range};
@@ -56,6 +56,7 @@ impl Reader<'_> {
                 "list" => self.lists(value),
                 "certificate" => self.certificates(value),
                 "peer" => self.peers(value),
+                "push" => self.push(value),
                 "webhook" => self.webhooks(value),
                 section if is_section(section) => self.section(section, value),
                 unknown => self.unknown("section", unknown, name.span(), &sections()),
@@ -150,6 +151,12 @@ impl Reader<'_> {
             self.loaded.config.peers.push(peer);
             let origin = self.origin(span);
             self.loaded.peers.push(origin);
+        }
+    }
+
+    fn push(&mut self, value: &Spanned<DeValue<'_>>) {
+        for (_, push) in self.entries("push", push::FIELDS, value, push::read) {
+            self.loaded.config.push.push(push);
         }
     }
 
@@ -259,6 +266,7 @@ fn sections() -> Vec<&'static str> {
         "account_range",
         "hint",
         "peer",
+        "push",
         "token",
         "webhook",
         "domain",

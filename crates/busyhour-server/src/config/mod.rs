@@ -45,7 +45,7 @@ pub use tables::http_client::HttpClientSettings;
 use crate::net::{CertificateFiles, Origins};
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, ListConfig,
-    PeerConfig, ServerConfig, TenantConfig, WebhookConfig,
+    PeerConfig, PushConfig, ServerConfig, TenantConfig, WebhookConfig,
 };
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
@@ -94,6 +94,8 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// Other servers and gateways that are trusted: each `[[peer]]`.
     pub peers: Vec<PeerConfig>,
+    /// Services that wake telephones: each `[[push]]`.
+    pub push: Vec<PushConfig>,
     /// Where changes are posted to: each `[[webhook]]`.
     pub webhooks: Vec<(String, WebhookConfig)>,
     /// Extensions whose state combines the states of devices.
@@ -510,6 +512,7 @@ impl Config {
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             peers: self.peers.clone(),
             hints: self.hints.clone(),
+            push: self.push.clone(),
             webhooks: self.webhooks.clone(),
             lists: self.lists.clone(),
             tenants: self.tenants.clone(),

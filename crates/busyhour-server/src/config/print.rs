@@ -19,6 +19,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     lists(&mut out, loaded);
     certificates(&mut out, loaded);
     peers(&mut out, loaded);
+    push(&mut out, loaded);
     webhooks(&mut out, loaded);
     domains(&mut out, loaded);
     out
@@ -178,6 +179,26 @@ fn peers(out: &mut String, loaded: &Loaded) {
     }
 }
 
+/// The files with keys are read once, and not shown.
+fn push(out: &mut String, loaded: &Loaded) {
+    if loaded.config.push.is_empty() {
+        out.push_str(NO_PUSH);
+    }
+    for push in &loaded.config.push {
+        let _ = write!(
+            out,
+            "\n[[push]]\nprovider = {}\nservice = {}\nurl = {}\nwait_seconds = {}\n\
+             timeout_seconds = {}\nper_hour = {}\n# keys: (not shown)\n",
+            quote(&push.provider),
+            quote(push.service.name()),
+            quote(&push.url.to_string()),
+            push.wait.as_secs(),
+            push.time_limit.as_secs(),
+            push.hourly_max,
+        );
+    }
+}
+
 /// The files with secrets are read once, and not shown.
 fn webhooks(out: &mut String, loaded: &Loaded) {
     if loaded.config.webhooks.is_empty() {
@@ -279,6 +300,22 @@ const NO_PEERS: &str = "
 # probe_seconds = 30             # how often each address is sent OPTIONS; 0 is never
 # failover_seconds = 4           # after so much silence the next address is tried
 # share_percent = 50             # its part of calls, their memory, and publications
+";
+const NO_PUSH: &str = "
+# Services that wake telephones which sleep (RFC 8599):
+#
+# [[push]]
+# provider = \"acme\"                # pn-provider in the contacts of these telephones
+# service = \"webhook\"             # or fcm, or apns
+# url = \"https://push.acme.example/wake\"  # fcm and apns have their own
+# secret_file = \"...\"             # webhook: the key of the signature
+# service_account_file = \"...\"    # fcm: the JSON file of a service account
+# key_file = \"...\"                # apns: the .p8 file of an authentication key, and
+# key_id = \"...\"
+# team_id = \"...\"
+# wait_seconds = 20                # how long a call waits for a telephone
+# timeout_seconds = 5              # how long a request to the service may take
+# per_hour = 60                    # pushes to one telephone
 ";
 const NO_WEBHOOKS: &str = "
 # URLs that changes are posted to:

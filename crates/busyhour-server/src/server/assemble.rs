@@ -32,6 +32,7 @@ use super::{
     },
     peer::peers::Peers,
     persistence::Persistence,
+    push::pushes::{PushNeighbours, Pushes},
     random::{Secrets, random_key},
     server_clock::ServerClock,
     settings::{hints::Hints, lists::Lists, mailboxes::Mailboxes},
@@ -132,6 +133,13 @@ pub(super) fn assemble(
         mailboxes.clone(),
         clock.clone(),
     );
+    let push = Arc::new(Pushes::new(
+        &runtime,
+        &config.push,
+        config.http.clone(),
+        bounds.count(PUSH_WAITING_MAX),
+        clock.clone(),
+    ));
     let devices = Arc::new(DeviceContext {
         table: devices(&runtime, &bounds, &secrets, &domains),
         flows: Flows::new(&config, secrets.table_seeds[0]),
@@ -146,6 +154,7 @@ pub(super) fn assemble(
         iax2: iax2.clone(),
         log: log.clone(),
         load: load.clone(),
+        push,
         calls: OnceLock::new(),
     });
     let lookups = Arc::new(Lookups::new(
@@ -182,6 +191,7 @@ pub(super) fn assemble(
         (changes.clone(), clock.clone(), call_log.clone()),
     ));
     tell_calls_of_flows(&devices, &calls);
+    tell_of_pushes(&devices, &calls);
     let watchers = Arc::new(Watchers::new(
         &runtime,
         bounds.phones(config.limits.watchers_max),
@@ -314,6 +324,33 @@ fn tell_calls_of_flows(devices: &DeviceContext, calls: &Arc<Calls>) {
     });
     // It is set once, here.
     let _ = devices.calls.set(tell);
+}
+
+fn tell_of_pushes(devices: &Arc<DeviceContext>, calls: &Arc<Calls>) {
+    let (woken, missed) = (Arc::downgrade(calls), Arc::downgrade(calls));
+    let (remove, bindings) = (Arc::downgrade(devices), Arc::downgrade(devices));
+    devices.push.tell(PushNeighbours {
+        woken: Box::new(move |call, device, contact| {
+            if let Some(calls) = woken.upgrade() {
+                calls.add_late(call, device, contact);
+            }
+        }),
+        missed: Box::new(move |call, reason| {
+            if let Some(calls) = missed.upgrade() {
+                calls.miss_late(call, reason);
+            }
+        }),
+        remove: Box::new(move |aor, contact| {
+            if let Some(devices) = remove.upgrade() {
+                devices.remove_bindings(aor, Some(contact), Arc::new(|_| ()));
+            }
+        }),
+        bindings: Box::new(move |aor| {
+            let devices = bindings.upgrade();
+            let device = devices.and_then(|it| Some((it.table.find(aor)?, it.clock.now())));
+            device.map_or_else(Vec::new, |(device, now)| device.active_bindings(now))
+        }),
+    });
 }
 
 /// Lets those who begin to read changes learn what is so.
@@ -518,6 +555,8 @@ const NOTIFIES_PART: u64 = 4;
 const REQUESTS_PART: u64 = 8;
 /// One source or account may have so many calls in each shard at least.
 const CALLS_MIN: usize = 16;
+/// Calls that may wait for telephones that are woken.
+const PUSH_WAITING_MAX: usize = 4096;
 /// Messages that calls hold: another eighth.
 const CALLS_PART: u64 = 8;
 /// Room besides: for emergencies, as a part of the calls and of their memory, and for one BYE of

@@ -2,7 +2,7 @@
 
 use super::{
     Accounts, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient, NoResolver, PeerConfig,
-    Resolver, TenantConfig, WebhookConfig,
+    PushConfig, Resolver, TenantConfig, WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
@@ -57,6 +57,8 @@ pub struct ServerConfig {
     pub resolver: Arc<dyn Resolver>,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
+    /// Services that wake telephones.
+    pub push: Vec<PushConfig>,
     /// Where changes are posted to, by name.
     pub webhooks: Vec<(String, WebhookConfig)>,
     /// Lists of resources that watchers subscribe to by one URI.
@@ -95,6 +97,7 @@ impl Default for ServerConfig {
             peers: Vec::new(),
             resolver: Arc::new(NoResolver),
             hints: Vec::new(),
+            push: Vec::new(),
             webhooks: Vec::new(),
             lists: Vec::new(),
             tenants: Vec::new(),

@@ -337,6 +337,8 @@ impl Device {
     ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
         let at = context.clock.moment();
         let (registration, update) = self.update(context, bindings, message, inbound.flow, at)?;
+        let caps = context.push.capabilities(registration.wish.uris());
+        let caps = caps.map_err(|_unknown| Refusal::PushNotSupported)?;
         let answer = context.responder.write_contacts(inbound.flow, |out| {
             let tag = context.responder.to_tag(inbound.transaction);
             write_answer(
@@ -345,7 +347,7 @@ impl Device {
                 &registration,
                 &update.bindings,
                 at,
-                tag.as_str(),
+                (tag.as_str(), caps.as_deref()),
             );
         })?;
         let Some(answer) = answer else {

@@ -40,6 +40,7 @@ mod device;
 mod dns;
 mod iax2;
 mod peer;
+mod push;
 mod call;
 mod capture;
 mod change;
@@ -76,6 +77,7 @@ pub use peer::peer_config::{
     CertificateFingerprint, NotFingerprint, NotPeerAddress, PeerAddress, PeerConfig, PeerMistake,
 };
 pub use peer::view::{PeerStats, PeerView};
+pub use push::{AppleKey, PushConfig, PushMistake, PushService, PushStats, ServiceAccount};
 pub use random::RandomError;
 pub use settings::hint::HintView;
 pub use settings::hints::{HintConfig, HintRefusal};

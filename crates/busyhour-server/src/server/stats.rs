@@ -18,7 +18,7 @@ pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
-    CertificateStats, HttpClientStats, NetworkStats, WebhookStats, core::Core,
+    CertificateStats, HttpClientStats, NetworkStats, PushStats, WebhookStats, core::Core,
     peer::view::PeerStats, tenant::tenant_view::TenantStats,
 };
 use busyhour::stats::Snapshot;
@@ -78,6 +78,8 @@ pub struct ServerStats {
     pub http: HttpStats,
     /// Where changes are posted to.
     pub webhooks: WebhookStats,
+    /// Telephones that were woken.
+    pub push: PushStats,
     /// Requests to other servers over HTTP.
     pub http_client: HttpClientStats,
     /// Queues that were too long, by kind.
@@ -155,7 +157,7 @@ impl ServerStats {
 
     /// The limits that one source, account, device or connection reaches by itself:
     /// they protect the others, and the service is not degraded.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 21] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 22] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -208,6 +210,10 @@ impl ServerStats {
             (
                 "the requests that wait for one host over HTTP",
                 self.http_client.refused_full,
+            ),
+            (
+                "the pushes to one telephone, and the calls that wait for them",
+                self.push.limited + self.push.refused_full,
             ),
             (
                 "the changes that a webhook may be behind",
@@ -573,6 +579,7 @@ impl Core {
             graphite: GraphiteStats::default(),
             http: HttpStats::default(),
             webhooks: self.webhooks.stats(),
+            push: self.devices.push.stats(),
             http_client: self.config.http.stats(),
             queues: self.queue_kind_stats(),
             runtime: Snapshot::default(),

@@ -24,6 +24,23 @@ impl ScriptedClient {
     /// Ends the first request to this URL, and returns it.
     #[track_caller]
     pub fn end(&self, url: &str, outcome: Result<u16, HttpFailure>) -> HttpRequest {
+        self.finish(url, outcome, "")
+    }
+
+    /// The same with a body.
+    #[track_caller]
+    #[allow(dead_code)] // webhooks read no bodies
+    pub fn end_with(&self, url: &str, status: u16, body: &'static str) -> HttpRequest {
+        self.finish(url, Ok(status), body)
+    }
+
+    #[track_caller]
+    fn finish(
+        &self,
+        url: &str,
+        outcome: Result<u16, HttpFailure>,
+        body: &'static str,
+    ) -> HttpRequest {
         let mut waiting = self.0.lock().unwrap();
         let place = waiting.iter().position(|(it, _)| it.url.to_string() == url);
         let (request, listener) = waiting.remove(place.expect("a request"));
@@ -31,7 +48,7 @@ impl ScriptedClient {
         listener(outcome.map(|status| HttpAnswer {
             status: StatusCode::from_u16(status).unwrap(),
             headers: HeaderMap::new(),
-            body: Bytes::new(),
+            body: Bytes::from_static(body.as_bytes()),
         }));
         request
     }

@@ -60,6 +60,7 @@ statuses! {
     SERVER_TIMEOUT = 504 "Server Time-out";
     VERSION_NOT_SUPPORTED = 505 "Version Not Supported";
     MESSAGE_TOO_LARGE = 513 "Message Too Large";
+    PUSH_NOT_SUPPORTED = 555 "Push Notification Service Not Supported";
     BUSY_EVERYWHERE = 600 "Busy Everywhere";
     DECLINE = 603 "Decline";
 }

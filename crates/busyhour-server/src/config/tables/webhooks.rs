@@ -43,7 +43,10 @@ pub(in crate::config) fn read(
 }
 
 /// What stands in the file that a field names, without the end of its line.
-fn secret_of(entry: &mut TableEntry<'_>, field: &'static str) -> Result<Option<String>, Reported> {
+pub(super) fn secret_of(
+    entry: &mut TableEntry<'_>,
+    field: &'static str,
+) -> Result<Option<String>, Reported> {
     let Some(path) = entry.text(field)? else {
         return Ok(None);
     };

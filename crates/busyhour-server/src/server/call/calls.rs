@@ -1,5 +1,7 @@
 //! The proxy's requests and the dialogs, in shards by Call-ID.
 
+mod late;
+
 pub(in crate::server) use super::edge::ServerEdge;
 
 use super::{
@@ -37,7 +39,7 @@ use busyhour_proxy::{
         CallEvent, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role, RouteTokens,
     },
 };
-use busyhour_sip::{Flow, HeaderName, Message, Method, Status};
+use busyhour_sip::{Flow, Message, Method, Status};
 use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,
@@ -378,6 +380,7 @@ impl Calls {
             None => proxy.forward(at.now, transaction, located.targets, &mut out.proxy),
             Some(lookup) => out.lookups.push((transaction, lookup)),
         }
+        self.wait_for(located.asleep, message, transaction);
         Begin::Begun
     }
 
@@ -454,11 +457,6 @@ impl Calls {
         act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
     ) -> R {
         self.step_in(self.shard_of(message), Some(message), act)
-    }
-
-    fn shard_of(&self, message: &Message<'_>) -> usize {
-        let call_id = message.header(HeaderName::CallId).unwrap_or("");
-        self.hasher.hash_one(call_id) as usize % SHARDS
     }
 
     pub(super) fn step_in<R>(

@@ -5,7 +5,7 @@ use super::{
     checked::{Begin, Checked, Parties},
     edge::dialog_name,
     refused_calls::Caller,
-    target::{Located, NameLookup, Unavailable},
+    target::{Asleep, Located, NameLookup, Unavailable},
 };
 use crate::server::{
     core::Core,
@@ -138,6 +138,11 @@ impl Core {
                 return self.refuse_call(request, &refusal);
             }
         };
+        let mut way = way;
+        if let Err(refusal) = self.wake(&mut way.located, way.holder) {
+            self.record_refused(request, refusal.status(), None);
+            return self.refuse_call(request, &refusal);
+        }
         let (account, holder) = (way.account.as_deref(), way.holder);
         let checked = Checked {
             inbound,
@@ -506,10 +511,12 @@ impl Core {
         aor: &str,
         called: &SipUri<'_>,
     ) -> Result<Located, Refusal> {
-        let located = Located::contacts(&Name::new(aor), &self.bindings_at(aor), called);
+        let (awake, asleep) = self.awake_and_asleep(request, aor);
+        let located = Located::contacts(&Name::new(aor), &awake, called);
         let voicemail = self.voicemail(request, aor);
         let mut located = match (located, &voicemail) {
             (Ok(located), _) => located,
+            (Err(_), _) if asleep.is_some() => Located::default(),
             (Err(reason), Some(_)) if self.is_user(aor) || reason != Unavailable::NotRegistered => {
                 Located::default()
             }
@@ -518,7 +525,52 @@ impl Core {
         if let Some((name, bindings)) = voicemail {
             located.fall_back(&name, &bindings, called, self.config.calls.ring_time);
         }
+        located.asleep = asleep;
         Ok(located)
+    }
+
+    /// The contacts of a device, without those that a call or a message has to wake.
+    fn awake_and_asleep(
+        &self,
+        request: &Request<'_>,
+        aor: &str,
+    ) -> (Vec<Binding>, Option<Box<Asleep>>) {
+        let bindings = self.bindings_at(aor);
+        let kind = match request.message.method() {
+            Some(Method::Invite) => "call",
+            Some(Method::Message) => "message",
+            _ => return (bindings, None),
+        };
+        let (awake, found) = self.devices.push.sort(bindings);
+        let asleep = (!found.is_empty()).then(|| Asleep {
+            device: Name::new(aor),
+            kind,
+            found,
+            wakings: Vec::new(),
+        });
+        (awake, asleep.map(Box::new))
+    }
+
+    /// Lets a request wait for the telephones that may be woken for it.
+    fn wake(&self, located: &mut Located, holder: Holder) -> Result<(), Refusal> {
+        let Some(asleep) = &mut located.asleep else {
+            return Ok(());
+        };
+        let found = std::mem::take(&mut asleep.found);
+        match self.devices.push.admit(found, holder) {
+            Ok((wakings, late)) => {
+                asleep.wakings = wakings;
+                located.targets.late = late;
+                Ok(())
+            }
+            Err(reason) => {
+                located.asleep = None;
+                match located.targets.targets.is_empty() {
+                    true => Err(Refusal::Unavailable(reason)),
+                    false => Ok(()),
+                }
+            }
+        }
     }
 
     /// Who takes the calls that nobody answers, and where that is.

@@ -1,6 +1,10 @@
 //! Where a request for a device goes: its contacts, by their preference.
 
-use crate::server::{load::shares::Holder, peer::trusted_peer::TrustedPeer};
+use crate::server::{
+    load::shares::Holder,
+    peer::trusted_peer::TrustedPeer,
+    push::pushes::{Sleeper, Waking},
+};
 use busyhour::bus::Name;
 use busyhour_proxy::{
     Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party, dns::HopName,
@@ -14,6 +18,8 @@ use std::{cmp::Reverse, net::SocketAddr, time::Duration};
 pub(super) struct Located {
     pub(super) targets: TargetSet,
     pub(super) called: Box<[Party]>,
+    /// The telephones of the device that sleep.
+    pub(super) asleep: Option<Box<Asleep>>,
     /// They are not known before DNS has answered.
     pub(super) lookup: Option<Box<NameLookup>>,
 }
@@ -30,6 +36,17 @@ pub(super) struct NameLookup {
     pub(super) holder: Holder,
     pub(super) account: Option<String>,
     pub(super) from: Flow,
+}
+
+/// Telephones that have to be woken before they can be called.
+#[derive(Debug)]
+pub(super) struct Asleep {
+    pub(super) device: Name,
+    /// For what: `call` or `message`.
+    pub(super) kind: &'static str,
+    pub(super) found: Vec<Sleeper>,
+    /// Those of them that may be woken.
+    pub(super) wakings: Vec<Waking>,
 }
 
 /// Why a device cannot be called, though it is registered.
@@ -72,6 +89,7 @@ impl Located {
                 targets: target.into(),
                 called: [Party { flow, ..to.clone() }].into(),
                 lookup: None,
+                asleep: None,
             };
         }
         let same = bindings.iter().filter(|one| one.contact.uri() == uri);
@@ -100,6 +118,7 @@ impl Located {
             targets: target.into(),
             called: [to].into(),
             lookup: None,
+            asleep: None,
         }
     }
 
@@ -117,6 +136,7 @@ impl Located {
             targets: target.into(),
             called: [Party::peer(peer.name().clone(), flow)].into(),
             lookup: None,
+            asleep: None,
         }
     }
 
@@ -174,7 +194,8 @@ impl Located {
         self.called = all.collect();
     }
 
-    fn of(device: &Name, contacts: &[&Contact]) -> Self {
+    /// These contacts of a device, those of one q in a group.
+    pub(super) fn of(device: &Name, contacts: &[&Contact]) -> Self {
         let mut located = Self::default();
         let (mut called, mut instances) = (Vec::new(), Vec::new());
         let (mut group, mut last_q) = (0, None);

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::server::{
     access::account_policy::AccountPolicy, change::changes::Changes, iax2::calls::Iax2Calls,
-    load::load_control::LoadControl, persistence::Persistence, server_clock::ServerClock,
-    settings::mailboxes::Mailboxes, sip::responder::Responder,
+    load::load_control::LoadControl, persistence::Persistence, push::pushes::Pushes,
+    server_clock::ServerClock, settings::mailboxes::Mailboxes, sip::responder::Responder,
     stats::registration_log::RegistrationLog,
 };
 use busyhour_sip::Flow;
@@ -33,6 +33,7 @@ pub(in crate::server) struct DeviceContext {
     pub(in crate::server) iax2: Arc<Iax2Calls>,
     pub(in crate::server) log: Arc<RegistrationLog>,
     pub(in crate::server) load: Arc<LoadControl>,
+    pub(in crate::server) push: Arc<Pushes>,
     /// Who is told that a device is not reached over a flow any more. Called under no
     /// lock.
     pub(in crate::server) calls: OnceLock<FlowEnded>,

@@ -70,6 +70,10 @@ impl Device {
         for flow in of(before).filter(|flow| of(next).all(|new| new != *flow)) {
             context.flows.leave(flow, self);
         }
+        if context.push.is_used() {
+            let active: Vec<_> = next.active(context.clock.now()).cloned().collect();
+            context.push.registered(&self.aor, &active);
+        }
     }
 
     /// Watchers are notified at once. A pending change was computed from the earlier

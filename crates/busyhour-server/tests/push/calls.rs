@@ -1,0 +1,252 @@
+use crate::{
+    exchange::digest_config,
+    scripted::ScriptedClient,
+    world::{ALICE, BOB, BOB_AT_HOME, CAROL, Phone, World, respond},
+};
+use busyhour_server::server::{HttpFailure, PushConfig, PushService, ServerConfig};
+use serde_json::Value;
+use std::sync::Arc;
+
+const URL: &str = "http://push.example/wake";
+const PN: &str = ";pn-provider=acme;pn-param=p;pn-prid=b0b";
+
+struct Sleeping {
+    world: World,
+    client: Arc<ScriptedClient>,
+}
+
+impl Sleeping {
+    /// Alice, and bob who has fallen asleep.
+    fn new() -> Self {
+        let mut this = Self::awake(PN);
+        this.world.pass(11_000);
+        this
+    }
+
+    fn awake(parameters: &str) -> Self {
+        let client = Arc::new(ScriptedClient::default());
+        let service = PushService::Webhook(None);
+        let push = PushConfig::new("acme", service, URL.parse().unwrap());
+        let mut world = World::with(ServerConfig {
+            http: client.clone(),
+            push: vec![push],
+            ..digest_config()
+        });
+        world.register(ALICE);
+        world.register(CAROL);
+        let mut this = Self { world, client };
+        let answer = this.register(BOB, 10, parameters);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        this
+    }
+
+    fn register(&mut self, phone: Phone, cseq: u32, parameters: &str) -> String {
+        let Phone { user, address, .. } = phone;
+        let to = format!("<sip:{user}@example.com>");
+        let contact = format!("Contact: <sip:{user}@{address}{parameters}>\r\n");
+        let id = format!("register-{address}");
+        let request = self
+            .world
+            .request(phone, "REGISTER", "sip:example.com", &to, &id, &contact);
+        let request = request.replace("CSeq: 1 ", &format!("CSeq: {cseq} "));
+        self.world.ask(phone, &request)
+    }
+
+    /// What the service is asked.
+    #[track_caller]
+    fn asked(&self, outcome: Result<u16, HttpFailure>) -> Value {
+        let request = self.client.end(URL, outcome);
+        serde_json::from_slice(&request.body).unwrap()
+    }
+
+    fn all(&mut self, phone: Phone) -> Vec<String> {
+        let mut messages = Vec::new();
+        while let Some(message) = self.world.try_read(phone) {
+            messages.push(message);
+        }
+        messages
+    }
+
+    fn starts(&mut self, phone: Phone) -> Vec<String> {
+        let messages = self.all(phone);
+        let start = |it: &String| it.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        messages.iter().map(start).collect()
+    }
+}
+
+#[test]
+fn a_registration_is_told_that_its_service_is_known_and_how_early_to_refresh() {
+    let mut sleeping = Sleeping::awake(PN);
+    for (parameters, cseq) in [(PN, 20), (";pn-provider=acme", 30)] {
+        let answer = sleeping.register(BOB, cseq, parameters);
+        assert!(
+            answer.contains("\r\nFeature-Caps: *;+sip.pns=\"acme\";+sip.pnsreg=\"120\"\r\n"),
+            "{answer}"
+        );
+    }
+    let answer = sleeping.register(BOB, 40, "");
+    assert!(!answer.contains("Feature-Caps"), "{answer}");
+    let answer = sleeping.register(BOB, 50, ";pn-provider=other;pn-prid=x");
+    assert!(
+        answer.starts_with("SIP/2.0 555 Push Notification Service Not Supported\r\n"),
+        "{answer}"
+    );
+    assert_eq!(sleeping.world.server.stats().push.unsupported, 1);
+}
+
+#[test]
+fn a_call_waits_for_the_telephone_and_goes_where_it_registers_then() {
+    let mut sleeping = Sleeping::new();
+    sleeping.world.call(ALICE, "bob", "c1");
+    let asked = sleeping.asked(Ok(200));
+    assert_eq!(asked["type"], "call");
+    assert_eq!(asked["aor"], "sip:bob@example.com");
+    assert_eq!(
+        (&asked["prid"], &asked["param"]),
+        (&"b0b".into(), &"p".into())
+    );
+    assert_eq!(asked["call_id"], "c1");
+    sleeping.world.pass(2_000);
+    assert_eq!(sleeping.starts(ALICE), ["SIP/2.0 100"], "nobody rings yet");
+    assert_eq!(sleeping.starts(BOB), [""; 0]);
+    assert_eq!(sleeping.world.server.stats().push.waiting_count, 1);
+    // It has another address now.
+    let at_home = sleeping.register(BOB_AT_HOME, 1, PN);
+    assert!(at_home.starts_with("SIP/2.0 200 "), "{at_home}");
+    sleeping.world.pass(100);
+    let invite = sleeping.world.read(BOB_AT_HOME);
+    assert!(
+        invite.starts_with("INVITE sip:bob@192.0.2.18:5060;pn-provider"),
+        "{invite}"
+    );
+    sleeping
+        .world
+        .send(BOB_AT_HOME, &respond(BOB_AT_HOME, &invite, "180 Ringing"));
+    sleeping
+        .world
+        .send(BOB_AT_HOME, &respond(BOB_AT_HOME, &invite, "200 OK"));
+    assert_eq!(sleeping.starts(ALICE), ["SIP/2.0 180", "SIP/2.0 200"]);
+    let stats = sleeping.world.server.stats().push;
+    assert_eq!(
+        (stats.accepted, stats.woken, stats.waiting_count),
+        (1, 1, 0)
+    );
+    // Who has just registered is awake.
+    sleeping.world.call(CAROL, "bob", "c2");
+    assert!(sleeping.client.waiting().is_empty());
+}
+
+#[test]
+fn a_telephone_that_does_not_wake_up_is_a_480_with_the_reason_and_a_record() {
+    let mut sleeping = Sleeping::new();
+    sleeping.world.call(ALICE, "bob", "c1");
+    sleeping.asked(Ok(200));
+    sleeping.world.pass(19_000);
+    assert_eq!(sleeping.starts(ALICE), ["SIP/2.0 100"]);
+    sleeping.world.pass(2_000);
+    let answers = sleeping.all(ALICE);
+    assert!(
+        answers[0].starts_with("SIP/2.0 480 Device Did Not Wake Up\r\n"),
+        "{answers:?}"
+    );
+    let stats = sleeping.world.server.stats();
+    assert_eq!((stats.push.not_woken, stats.push.waiting_count), (1, 0));
+    assert_eq!(
+        stats.calls.outcomes.unavailable + stats.calls.outcomes.no_answer,
+        1
+    );
+}
+
+#[test]
+fn a_service_that_fails_is_asked_again_and_one_that_knows_nobody_ends_the_registration() {
+    let mut sleeping = Sleeping::new();
+    sleeping.world.call(ALICE, "bob", "c1");
+    for (outcome, pause) in [(Ok(503), 1_100), (Err(HttpFailure::Late), 2_100)] {
+        sleeping.asked(outcome);
+        sleeping.world.pass(pause);
+    }
+    sleeping.asked(Ok(500));
+    sleeping.world.pass(100);
+    let answers = sleeping.all(ALICE);
+    assert!(
+        answers
+            .last()
+            .unwrap()
+            .starts_with("SIP/2.0 480 Device Cannot Be Woken\r\n"),
+        "{answers:?}"
+    );
+    let stats = sleeping.world.server.stats().push;
+    assert_eq!((stats.sent, stats.retried, stats.failed), (3, 2, 1));
+
+    sleeping.world.pass(40_000);
+    sleeping.all(ALICE);
+    sleeping.world.call(ALICE, "bob", "c2");
+    sleeping.asked(Ok(410));
+    sleeping.world.pass(100);
+    let answers = sleeping.all(ALICE);
+    assert!(
+        answers
+            .last()
+            .unwrap()
+            .starts_with("SIP/2.0 480 Device Is Gone\r\n"),
+        "{answers:?}"
+    );
+    assert_eq!(sleeping.world.server.bindings_of("bob").bindings.len(), 0);
+    assert_eq!(sleeping.world.server.stats().push.unregistered, 1);
+}
+
+#[test]
+fn a_caller_who_gives_up_and_others_who_call_wake_nobody_twice() {
+    let mut sleeping = Sleeping::new();
+    let invite = sleeping.world.call(ALICE, "bob", "c1");
+    sleeping.world.call(CAROL, "bob", "c2");
+    assert_eq!(sleeping.client.waiting().len(), 1, "one push for both");
+    sleeping.asked(Ok(200));
+    let cancel = invite
+        .replace("INVITE sip", "CANCEL sip")
+        .replace(" INVITE\r\n", " CANCEL\r\n");
+    sleeping.world.send(ALICE, &cancel);
+    let starts = sleeping.starts(ALICE);
+    assert!(starts.contains(&"SIP/2.0 487".to_owned()), "{starts:?}");
+    sleeping.register(BOB, 20, PN);
+    sleeping.world.pass(100);
+    let invites = sleeping.all(BOB);
+    assert_eq!(invites.len(), 1, "{invites:?}");
+    assert!(invites[0].contains("Call-ID: c2\r\n"));
+}
+
+#[test]
+fn a_telephone_is_not_woken_more_often_than_it_may_be() {
+    let mut sleeping = Sleeping::new();
+    for number in 0..60 {
+        sleeping.world.call(ALICE, "bob", &format!("c{number}"));
+        sleeping.asked(Ok(200));
+        sleeping.world.pass(21_000);
+        sleeping.all(ALICE);
+    }
+    sleeping.world.call(ALICE, "bob", "once-more");
+    assert!(sleeping.client.waiting().is_empty());
+    let answers = sleeping.all(ALICE);
+    assert!(
+        answers
+            .last()
+            .unwrap()
+            .starts_with("SIP/2.0 480 Woken Too Often\r\n"),
+        "{answers:?}"
+    );
+    assert_eq!(sleeping.world.server.stats().push.limited, 1);
+}
+
+#[test]
+fn a_sleeping_telephone_is_woken_before_its_registration_ends_also_after_a_restart() {
+    let mut sleeping = Sleeping::new();
+    sleeping.world.restart();
+    sleeping.world.pass(3_600_000 - 120_000 - 12_000);
+    assert!(sleeping.client.waiting().is_empty());
+    sleeping.world.pass(2_000);
+    assert_eq!(sleeping.asked(Ok(200))["type"], "refresh");
+    sleeping.register(BOB, 20, PN);
+    sleeping.world.pass(1_000_000);
+    assert!(sleeping.client.waiting().is_empty(), "it has refreshed");
+    assert_eq!(sleeping.world.server.stats().push.refreshes, 1);
+}
