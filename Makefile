@@ -2,7 +2,7 @@
 # What `busyhour --version` tells.
 COMMIT = BUSYHOUR_COMMIT=$$(git rev-parse --short=10 HEAD 2>/dev/null)
 .DEFAULT_GOAL := help
-.PHONY: help run test install dist peers bench storm doc tidy clean
+.PHONY: help run test install dist book peers bench storm doc tidy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ install: ## Install the library for C and C++: PREFIX=/usr/local DESTDIR=
 dist: ## Packages, image, static program and checksums of a release, in target/dist
 	@scripts/install-deps.sh build dist
 	@scripts/dist.sh
+
+book: ## The book, in target/book/html; builds mdBook the first time
+	@scripts/install-deps.sh build
+	@scripts/book.sh
 
 storm: ## The seed's load against a server that runs: 12,000 registrations in 60 s
 	@$(COMMIT) cargo run --profile quick --package busyhour-server -- storm

@@ -13,7 +13,8 @@ server() {
   server_unit || return 1
   chmod -R a+rX "$there"
   as root "$(declare -f install_before); install_before" || return 1
-  booted "$(declare -f use_server wait_for answers); use_server" || return 1
+  cp docs/book/src/five-minutes.md "$there/" || return 1
+  booted "$(declare -f use_server wait_for answers two_telephones typed); use_server && two_telephones" || return 1
   server_image
 }
 
@@ -36,7 +37,7 @@ install_before() { # in the root, where systemd does not run
   set -e
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -q
-  apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 /opt/server/before/busyhour_*.deb rpm curl
+  apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 /opt/server/before/busyhour_*.deb rpm curl baresip-core
   [ "$(stat -c '%U %a' /var/lib/busyhour)" = "busyhour 700" ]
   [ "$(stat -c '%U %G %a' /etc/busyhour/busyhour.toml)" = "root busyhour 640" ]
 }
@@ -98,6 +99,48 @@ use_server() { # in the booted root
   rpm --erase --nodeps busyhour
   ! systemctl is-active busyhour
   test ! -e /usr/bin/busyhour
+}
+
+# The ten commands of the book, as they stand there: two telephones register, and each sees the state of the other.
+# The network of this root is its own, so what the first one needs is installed already, but for the package.
+two_telephones() {
+  set -e
+  rm -rf /var/lib/busyhour
+  cd /opt/server/now
+  sed -n '/^```sh$/,/^```$/{/^```/d;p}' /opt/server/five-minutes.md >/tmp/commands
+  [ "$(wc -l </tmp/commands)" -le 10 ] || { echo "fresh: the book needs more than ten commands" >&2; return 1; }
+  while read -r line; do
+    echo "fresh: $line"
+    typed "$line" || { echo "fresh: the book's command fails: $line" >&2; cat /tmp/telephone-* >&2; return 1; }
+  done </tmp/commands
+  wait_for sh -c 'busyhour show device alice | grep -q 127.0.0.1'
+  wait_for grep -q 'sip:bob@127.0.0.1> changed status.*Online' /tmp/telephone-alice
+  wait_for grep -q 'sip:alice@127.0.0.1> changed status.*Online' /tmp/telephone-bob
+  [ "$(curl -s http://127.0.0.1:8080/api/stats | grep -o '"device_count":2')" ]
+  kill "$(cat /tmp/telephone-bob.pid)"
+  wait_for grep -q 'sip:bob@127.0.0.1> changed status.*Offline' /tmp/telephone-alice
+  kill "$(cat /tmp/telephone-alice.pid)"
+}
+
+# A telephone runs until it is ended, in a terminal of its own; here in the background, until it has registered.
+typed() { # LINE
+  local user
+  case "$1" in
+    "baresip -f ~/"*)
+      user=${1#baresip -f ~/}
+      # Line by line, as on a terminal. baresip sometimes begins without sending anything; then it is started again.
+      for try in 1 2 3 4 5; do
+        setsid bash -c 'echo $$ >"$1.pid"; exec stdbuf -oL baresip -f "$HOME/$2" >"$1" 2>&1 < <(sleep 600)' - "/tmp/telephone-$user" "$user" &
+        for moment in $(seq 50); do
+          ! grep -q '200 OK' "/tmp/telephone-$user" 2>/dev/null || return 0
+          sleep 0.2
+        done
+        kill "$(cat "/tmp/telephone-$user.pid")" || true
+      done
+      return 1
+      ;;
+    *) DEBIAN_FRONTEND=noninteractive bash -c "set -e; $1 </dev/null" ;;
+  esac
 }
 
 server_image() { # made of the same build, read by the tools of others, and run by the user that it names

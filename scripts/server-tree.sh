@@ -25,6 +25,11 @@ put 644 packaging/monitoring/grafana-dashboard.json /usr/share/busyhour/grafana-
 for document in README.md docs/busyhour.md docs/lamps.md docs/limits.md docs/asterisk.md; do
   put 644 "$document" "/usr/share/doc/busyhour/$(basename "$document")"
 done
+for telephone in alice bob; do
+  for file in config accounts contacts; do
+    put 644 "packaging/examples/baresip/$telephone/$file" "/usr/share/doc/busyhour/examples/baresip/$telephone/$file"
+  done
+done
 find "$root/usr/share/doc/busyhour" -name '*.md' -size +4k -exec gzip --best --no-name {} +
 
 "$program" reference man "$root/usr/share/man/man1"

@@ -42,6 +42,19 @@ pub trait AccountAdmin {
     /// When the store cannot be written.
     fn remove(&mut self, username: &str, realm: &str) -> Result<bool, StoreError>;
 
+    /// Deletes those of `usernames` that exist; returns how many did.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written; some may be deleted then.
+    fn remove_all(&mut self, usernames: &[String], realm: &str) -> Result<u64, StoreError> {
+        let mut count = 0;
+        for username in usernames {
+            count += u64::from(self.remove(username, realm)?);
+        }
+        Ok(count)
+    }
+
     /// Every account of every realm, in the order of names.
     ///
     /// # Errors

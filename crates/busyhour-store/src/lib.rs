@@ -45,7 +45,7 @@ pub use postgres::{JoinError, PostgresOptions, PostgresOwnership, PostgresStore,
 pub use setting::SettingKind;
 pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
 pub use soft_state::{SoftState, SoftStateKind};
-pub use sqlite::{Backup, BackupFor, SqliteOptions, SqliteStore, back_up, restore};
+pub use sqlite::{Backup, BackupFor, SqliteOptions, SqliteStore, back_up, inspect, restore};
 
 /// Durable bindings, accounts and settings behind one interface.
 ///

@@ -30,6 +30,14 @@ impl Failure {
         self.message
     }
 
+    /// It works, and something should be looked at: exit code 3.
+    pub(super) fn warned(message: impl Display) -> Self {
+        Self {
+            code: 3,
+            message: message.to_string(),
+        }
+    }
+
     /// The same failure with one more line.
     pub(super) fn and(mut self, line: impl Display) -> Self {
         self.message = format!("{}\n{line}", self.message);

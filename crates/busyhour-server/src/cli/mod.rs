@@ -9,34 +9,37 @@ mod announce;
 mod reload;
 mod signals;
 mod certificates;
-mod check_config;
-mod completions;
+mod configuration;
 mod device;
 mod digest;
 mod domain;
+mod doctor;
 mod failure;
+mod load;
 mod reference;
 mod store;
 mod token;
+mod top;
 mod trace;
 mod webhook;
 
-pub use check_config::CheckConfig;
-pub use completions::Completions;
+pub use configuration::{CheckConfig, Init};
 pub use device::DeviceCommand;
 pub use digest::Digest;
+pub use doctor::Doctor;
 pub use domain::DomainCommand;
 pub use failure::Failure;
-pub use reference::Reference;
+pub use load::{BenchHere, StormCommand};
+pub use reference::{Completions, Reference};
 pub use serve::Serve;
 pub use show::Show;
 pub use store::{BackupCommand, RestoreCommand};
 pub use token::MakeToken;
+pub use top::Top;
 pub use trace::TraceCommand;
 pub use webhook::WebhookCommand;
 
 use crate::console::{self, Style};
-use busyhour_storm::Storm;
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::{env, process::ExitCode};
 
@@ -168,16 +171,20 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Serve),
+    Init(Init),
     CheckConfig(CheckConfig),
     Device(DeviceCommand),
     Domain(DomainCommand),
     Show(Show),
+    Top(Top),
     Trace(TraceCommand),
     Token(MakeToken),
     Webhook(WebhookCommand),
     Backup(BackupCommand),
     Restore(RestoreCommand),
-    Storm(Box<Storm>),
+    Doctor(Doctor),
+    BenchHere(BenchHere),
+    Storm(Box<StormCommand>),
     Digest(Box<Digest>),
     Completions(Completions),
 }
@@ -186,6 +193,11 @@ impl Command {
     fn run(self) -> Result<(), Failure> {
         match self {
             Self::Serve(command) => command.run(),
+            Self::Init(command) => command.run(),
+            Self::Top(command) => command.run(),
+            Self::Doctor(command) => command.run(),
+            Self::BenchHere(command) => command.run(),
+            Self::Storm(command) => command.run(),
             Self::CheckConfig(command) => command.run(),
             Self::Device(command) => command.run(),
             Self::Domain(command) => command.run(),
@@ -197,9 +209,6 @@ impl Command {
             Self::Restore(command) => command.run(),
             Self::Digest(command) => command.run(),
             Self::Completions(command) => command.run(),
-            Self::Storm(command) => command
-                .run(&|report| console::print(report))
-                .map_err(Failure::running),
         }
     }
 }
@@ -233,10 +242,13 @@ const AFTER_HELP: &str = "\
 Examples:
   busyhour serve                          serve SIP on 127.0.0.1:5060, the dashboard on :8080
   busyhour serve --config busyhour.toml   the same, configured by a file
+  busyhour init                           ask five questions and write busyhour.toml
   busyhour check-config busyhour.toml     report every mistake in the file, with line and column
   busyhour device add alice               let alice register; asks for her password
   busyhour domain add a.example           a domain with accounts of its own
   busyhour show queues                    what waits in the server that runs
+  busyhour top                            rates, latencies and queues, second by second
+  busyhour doctor                         what is wrong with this machine, and what to do
   busyhour trace alice                    the SIP messages of alice's devices, live
   busyhour token add grafana              let a program use the HTTP interface
   busyhour storm                          register 12,000 devices over a minute, and measure

@@ -38,7 +38,7 @@ fn setting(out: &mut String, loaded: &Loaded, key: &SettingKey) {
 }
 
 /// Writes a number as a number, and several addresses as an array.
-fn literal(key: &SettingKey, text: &str) -> String {
+pub(super) fn literal(key: &SettingKey, text: &str) -> String {
     match key.allowed {
         Allowed::Addresses | Allowed::Hosts | Allowed::SomeOf(_) => {
             let values = text.split(',').filter(|value| !value.is_empty());

@@ -2,7 +2,45 @@
 
 use super::{Config, Loaded, SettingOrigin};
 use busyhour_store::masked;
-use std::{fs, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    env, fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// The text of a credential of systemd (`LoadCredential=`, `SetCredentialEncrypted=`), if `text`
+/// is `credential:NAME`.
+///
+/// # Errors
+///
+/// What is missing.
+pub(super) fn credential(text: &str) -> Result<Option<String>, String> {
+    let Some(path) = credential_path(text)? else {
+        return Ok(None);
+    };
+    let read = fs::read_to_string(&path);
+    let text = read.map_err(|error| format!("{}: {error}", path.display()))?;
+    // Editors end files with a line end, which is no part of a password.
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+/// Where the credential is.
+///
+/// # Errors
+///
+/// As for [`credential`].
+pub(super) fn credential_path(text: &str) -> Result<Option<PathBuf>, String> {
+    let Some(name) = text.trim().strip_prefix("credential:") else {
+        return Ok(None);
+    };
+    let folder = env::var_os("CREDENTIALS_DIRECTORY").ok_or_else(|| {
+        format!("there is no credential `{name}`: systemd gives them to a service that has LoadCredential={name}:FILE")
+    })?;
+    match name.is_empty() || name.contains('/') {
+        true => Err(format!("`{name}` is no name of a credential")),
+        false => Ok(Some(Path::new(&folder).join(name))),
+    }
+}
 
 /// A warning if the file at `path` holds secrets and every user can read it.
 pub(super) fn warning(path: &Path, config: &Config) -> Option<String> {

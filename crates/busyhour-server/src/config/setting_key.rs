@@ -1,4 +1,8 @@
-use super::{Allowed, Config, KEYS};
+use super::{
+    Allowed, Config, KEYS,
+    secrets::{credential, credential_path},
+};
+use std::borrow::Cow;
 
 /// One setting. The same row serves the file, the environment, the flags, the checks,
 /// the printed configuration and the reference.
@@ -46,15 +50,38 @@ impl SettingKey {
     ///
     /// The sentence for the operator when `text` is not allowed; nothing changes then.
     pub fn set(&self, config: &mut Config, text: &str) -> Result<(), String> {
+        let text = &*self.resolved(text)?;
         let admitted = self.allowed.admits(text.trim()).then_some(());
         admitted
             .and_then(|()| (self.assign)(config, text.trim()))
             .ok_or_else(|| self.refusal(text))
     }
 
+    /// Instead of `credential:NAME`, what systemd gave the service under that name: its path where
+    /// a path is wanted, else its text.
+    fn resolved<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, String> {
+        let wants_path =
+            matches!(self.allowed, Allowed::Text(what) if what.starts_with("the path"));
+        let resolved = match wants_path {
+            true => credential_path(text).map(|path| path.map(|path| path.display().to_string())),
+            false => credential(text),
+        };
+        let resolved = resolved.map_err(|problem| format!("{}: {problem}", self.path))?;
+        Ok(resolved.map_or(Cow::Borrowed(text), Cow::Owned))
+    }
+
     /// The value in the form [`set`](Self::set) takes.
     pub fn show(&self, config: &Config) -> String {
         (self.show)(config)
+    }
+
+    /// The line of a TOML file that gives the value.
+    pub fn toml(&self, config: &Config) -> String {
+        format!(
+            "{} = {}",
+            self.name(),
+            super::print::literal(self, &self.show(config))
+        )
     }
 
     pub(super) fn refusal(&self, found: &str) -> String {

@@ -4,6 +4,8 @@
 mod support;
 
 mod backup;
+mod init;
+mod machine;
 mod output;
 
 use std::process::{Command, Output};

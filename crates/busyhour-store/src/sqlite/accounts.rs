@@ -73,6 +73,26 @@ impl AccountAdmin for SqliteAccounts {
             .map_err(|source| sqlite_error(&self.path, source))
     }
 
+    /// In one transaction, since each is a wait for the disk.
+    fn remove_all(&mut self, usernames: &[String], realm: &str) -> Result<u64, StoreError> {
+        self.rest();
+        let begun = Instant::now();
+        let mut remove = || -> rusqlite::Result<u64> {
+            let transaction = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut count = 0;
+            for username in usernames {
+                count += writer::remove_account(&transaction, username, realm)? as u64;
+            }
+            transaction.commit()?;
+            Ok(count)
+        };
+        let removed = remove();
+        self.rests_until = Some(Instant::now() + begun.elapsed().max(REST_MIN));
+        removed.map_err(|source| sqlite_error(&self.path, source))
+    }
+
     fn all(&mut self) -> Result<Vec<Account>, StoreError> {
         let read = load::accounts(&self.connection);
         read.map_err(|source| sqlite_error(&self.path, source))

@@ -162,6 +162,21 @@ fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// Looks at a database as it is, without bringing it up to date, and checks it from its first to its
+/// last page. A server may use it meanwhile.
+///
+/// # Errors
+///
+/// As for [`restore`], of the database itself.
+pub fn inspect(database: &Path) -> Result<Backup, StoreError> {
+    match database.try_exists() {
+        Ok(false) => Err(StoreError::Missing {
+            path: database.to_owned(),
+        }),
+        _ => describe(database),
+    }
+}
+
 /// Checks a copy from its first to its last page, and counts what is in it.
 fn describe(path: &Path) -> Result<Backup, StoreError> {
     let damaged = |reason: String| StoreError::Damaged {

@@ -18,7 +18,7 @@ use super::{
     queue::{Batch, Queue},
 };
 pub(super) use accounts::SqliteAccounts;
-pub use backup::{Backup, BackupFor, back_up, restore};
+pub use backup::{Backup, BackupFor, back_up, inspect, restore};
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
 use files::{FileId, Files};

@@ -206,7 +206,7 @@ impl Protocol {
 
 impl Storm {
     /// The server.
-    pub(crate) fn target(&self) -> SocketAddr {
+    pub fn target(&self) -> SocketAddr {
         let here = || SocketAddr::from(([127, 0, 0, 1], self.protocol.port()));
         self.target.unwrap_or_else(here)
     }

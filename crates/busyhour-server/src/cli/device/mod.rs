@@ -169,7 +169,17 @@ fn tenants(
     Ok(tenants)
 }
 
+/// Opens the accounts of a store that must exist; or says why not.
+pub(super) fn open_store(options: &config::Store) -> Result<Box<dyn AccountAdmin>, String> {
+    open(options, WhenMissing::Refuse).map_err(Failure::into_message)
+}
+
 impl AccountStore {
+    /// The realm of the accounts.
+    pub(super) fn realm(&self) -> &str {
+        &self.realm
+    }
+
     /// The accounts of a realm, by name.
     fn all_of(&mut self, realm: &str) -> Result<Vec<Account>, Failure> {
         let mut accounts = self.admin.all().map_err(Failure::running)?;

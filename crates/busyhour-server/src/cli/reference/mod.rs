@@ -1,7 +1,10 @@
 //! `busyhour reference`: the pages that are made of the program itself, for the packages and
 //! for the book. It is not in `--help`, since users read the pages.
 
+mod completions;
 mod pages;
+
+pub use completions::Completions;
 
 use super::{Failure, whole_command};
 use crate::console;

@@ -1,4 +1,5 @@
 use super::entry::{Reported, TableEntry};
+use crate::config::secrets::credential;
 use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
 use busyhour_store::{MAILBOX_RULE, check_username, is_mailbox_name};
 use std::{
@@ -181,7 +182,7 @@ pub(in crate::config) fn read_range(entry: &mut TableEntry<'_>) -> Result<Accoun
     let digits = digits.and_then(|digits| entry.check(within("digits", digits, 0, 16)));
     let password = entry
         .required("password", TableEntry::text)
-        .and_then(|password| entry.check(not_empty(password)));
+        .and_then(|password| entry.check(usable(password)));
     Ok(AccountRange {
         prefix: prefix?,
         first: first?,
@@ -210,7 +211,7 @@ fn secret(entry: &mut TableEntry<'_>) -> Result<Secret, Reported> {
         (_, true) => Err(entry.mistake(NOT_BOTH)),
         (password, false) => {
             let password = password?.unwrap_or_default();
-            entry.check(not_empty(password)).map(Secret::plaintext)
+            entry.check(usable(password)).map(Secret::plaintext)
         }
     }
 }
@@ -239,6 +240,14 @@ fn mailbox(name: String) -> Result<String, String> {
         false => Err(format!(
             "mailbox: `{name}` is not allowed; give {MAILBOX_RULE}"
         )),
+    }
+}
+
+/// A password, or the credential that has it.
+fn usable(password: String) -> Result<String, String> {
+    match credential(&password) {
+        Ok(given) => not_empty(given.unwrap_or(password)),
+        Err(problem) => Err(format!("password: {problem}")),
     }
 }
 

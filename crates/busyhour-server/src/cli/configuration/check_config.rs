@@ -1,4 +1,4 @@
-use super::{
+use crate::cli::{
     Failure,
     service::{store_name, unread_store},
 };

@@ -1,4 +1,4 @@
-use super::{Failure, whole_command};
+use crate::cli::{Failure, whole_command};
 use crate::console;
 use clap::Args;
 use clap_complete::Shell;

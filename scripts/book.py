@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Makes the sources of the book complete, and checks them.
+
+usage: scripts/book.py prepare PROGRAM FOLDER    copies docs/book there, with the pages that are made of PROGRAM and the sources
+       scripts/book.py check PROGRAM             links, configurations, commands; every line of the log has a name
+       scripts/book.py events                    prints the table of events
+
+PROGRAM is a built `busyhour`. What is checked: a link leads to a page and a heading that exist; `check-config` takes each
+block of toml (but for files that are named there: toml,files); each command of `busyhour` in a block of sh exists, with
+its flags.
+"""
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "docs/book"
+
+
+def main():
+    match sys.argv[1:]:
+        case ["prepare", program, folder]:
+            prepare(program, Path(folder))
+        case ["check", program]:
+            mistakes = list(check(program))
+            for mistake in mistakes:
+                print(f"book: {mistake}", file=sys.stderr)
+            if mistakes:
+                sys.exit(1)
+            print("book: links, configurations and commands are right")
+        case ["events"]:
+            print(events_table())
+        case _:
+            sys.exit(__doc__)
+
+
+def prepare(program, folder):
+    if folder.exists():
+        shutil.rmtree(folder)
+    shutil.copytree(BOOK, folder)
+    for page in (folder / "src").rglob("*.md"):
+        text = page.read_text()
+        made = re.sub(r"<!-- made of: (.*) -->", lambda found: generated(program, found[1]), text)
+        # Pages beside the book are read where they are.
+        made = re.sub(r"\]\((?:\.\./)+((?:asterisk|lamps|limits|busyhour)\.md)", r"](beside/\1", made) if page.parent == folder / "src" \
+            else re.sub(r"\]\((?:\.\./)+((?:asterisk|lamps|limits|busyhour)\.md)", r"](../beside/\1", made)
+        page.write_text(made)
+    beside = folder / "src/beside"
+    beside.mkdir()
+    for name in ["asterisk.md", "lamps.md", "limits.md", "busyhour.md"]:
+        shutil.copy(ROOT / "docs" / name, beside / name)
+    with open(folder / "src/SUMMARY.md", "a") as summary:
+        summary.write("- [The long reference](beside/busyhour.md)\n- [Limits](beside/limits.md)\n- [Lamps that never stick](beside/lamps.md)\n"
+                      "- [For who knows Asterisk](beside/asterisk.md)\n")
+
+
+def generated(program, what):
+    if what == "events":
+        return events_table()
+    if what == "metrics":
+        return metrics_table(program)
+    return tell(shlex.split(what.replace("busyhour", shlex.quote(program), 1)))
+
+
+def tell(command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+
+def metrics_table(program):
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["serve", "--quiet", "--sip-listen", "127.0.0.1:0", "--iax2-listen", "off", "--http-socket", "off",
+                 "--http-listen", "127.0.0.1:0", "--store-path", f"{folder}/busyhour.db"]
+        server = subprocess.Popen([program, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            ready = next(line for line in server.stdout if line.startswith("ready "))
+            address = re.search(r"http=(\S+)", ready)[1]
+            time.sleep(1.5)  # the first sample
+            with urllib.request.urlopen(f"http://{address}/metrics") as answer:
+                text = answer.read().decode()
+        finally:
+            server.terminate()
+            server.wait()
+    rows = ["| metric | kind | in `/api/stats` |", "|---|---|---|"]
+    paths = dict(re.findall(r"^# HELP (\S+) (\S+) of /api/stats", text, re.M))
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M):
+        ending = "_total" if kind == "counter" else ""
+        rows.append(f"| `{name}{ending}` | {kind} | `{paths.get(name, '')}` |")
+    return "\n".join(rows)
+
+
+def events_table():
+    rows = sorted(set(events()))
+    lines = ["| event | level | fields | said by |", "|---|---|---|---|"]
+    return "\n".join(lines + [f"| `{name}` | {level} | {', '.join(f'`{field}`' for field in fields) or '–'} | {crate} |" for name, level, fields, crate in rows])
+
+
+def events():
+    """Each line that the product can write: its text, level and fields."""
+    for source in sorted(ROOT.glob("crates/*/src/**/*.rs")):
+        text = source.read_text()
+        for found in re.finditer(r"tracing::(error|warn|info|debug|trace)!\(", text):
+            arguments = split(inside(text, found.end()))
+            said = arguments[-1] if arguments else ""
+            # A text in braces is filled in: such a line has the sentence of whoever writes it.
+            literal = re.match(r'^"((?:[^"\\]|\\.)*)"$', said, re.S)
+            if literal is None and not any('"' in argument for argument in arguments):
+                yield f"(no text) {source.relative_to(ROOT)}", found[1], (), source.relative_to(ROOT).parts[1]
+                continue
+            if literal is None:
+                position = max(index for index, argument in enumerate(arguments) if argument.startswith('"'))
+                literal, arguments = re.match(r'^"((?:[^"\\]|\\.)*)"', arguments[position], re.S), arguments[: position + 1]
+            name = re.sub(r"\\\n\s*", "", literal[1]).replace("|", "\\|")
+            fields = tuple(re.match(r"[%?]?\s*([a-z_0-9]+)", argument)[1] for argument in arguments[:-1] if re.match(r"[%?]?\s*[a-z]", argument))
+            yield name, found[1], fields, source.relative_to(ROOT).parts[1]
+
+
+def inside(text, begin):
+    """What stands between the parentheses that are open at `begin`."""
+    depth, index, is_text = 1, begin, False
+    while depth:
+        one = text[index]
+        if is_text:
+            if one == "\\":
+                index += 1
+            elif one == '"':
+                is_text = False
+        elif one == '"':
+            is_text = True
+        elif one in "([{":
+            depth += 1
+        elif one in ")]}":
+            depth -= 1
+        index += 1
+    return text[begin : index - 1]
+
+
+def split(text):
+    """Arguments, at the commas that are in nothing else."""
+    parts, depth, is_text, begin, index = [], 0, False, 0, 0
+    while index < len(text):
+        one = text[index]
+        if is_text:
+            if one == "\\":
+                index += 1
+            elif one == '"':
+                is_text = False
+        elif one == '"':
+            is_text = True
+        elif one in "([{":
+            depth += 1
+        elif one in ")]}":
+            depth -= 1
+        elif one == "," and depth == 0:
+            parts.append(text[begin:index].strip())
+            begin = index + 1
+        index += 1
+    return [part for part in [*parts, text[begin:].strip()] if part]
+
+
+def check(program):
+    pages = sorted(BOOK.glob("src/**/*.md"))
+    for page in pages:
+        text = page.read_text()
+        name = page.relative_to(ROOT)
+        yield from (f"{name}: {mistake}" for mistake in links(page, text))
+        for language, block in re.findall(r"^```(\S+)\n(.*?)^```", text, re.M | re.S):
+            if language.startswith("toml"):
+                yield from (f"{name}: {mistake}" for mistake in configuration(program, block, "files" in language))
+            if language == "sh":
+                yield from (f"{name}: {mistake}" for line in block.splitlines() for mistake in command(program, line))
+    listed = set(re.findall(r"\]\(([^)]+)\)", (BOOK / "src/SUMMARY.md").read_text()))
+    for page in pages:
+        place = str(page.relative_to(BOOK / "src"))
+        if place != "SUMMARY.md" and place not in listed:
+            yield f"docs/book/src/SUMMARY.md does not list {place}"
+    yield from (f"{name}: no literal text, so the line has no name" for name, *_ in events() if name.startswith("(no text)"))
+
+
+def links(page, text):
+    for target in re.findall(r"\]\(([^)#][^)]*|#[^)]*)\)", text):
+        if target.startswith("http"):
+            continue
+        path, _, heading = target.partition("#")
+        other = (page.parent / path).resolve() if path else page
+        if not other.exists():
+            yield f"the link {target} leads nowhere"
+        elif heading and heading not in {slug(line) for line in re.findall(r"^#+ (.*)$", other.read_text(), re.M)}:
+            yield f"the link {target} leads to no heading"
+
+
+def slug(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def configuration(program, block, names_files):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "busyhour.toml"
+        file.write_text(block)
+        told = subprocess.run([program, "check-config", str(file)], capture_output=True, text=True)
+        for line in told.stderr.splitlines() if told.returncode else []:
+            if not (names_files and "No such file" in line):
+                yield f"a configuration is refused: {line}"
+
+
+def command(program, line):
+    """A subcommand that exists, with flags that its help names."""
+    words = shlex.split(line, comments=True)
+    starts = [index for index, word in enumerate(words) if word == "busyhour" and (index == 0 or words[index - 1] == "|")]
+    if not starts:
+        return
+    words = words[starts[0] + 1 :]
+    words = words[: next((index for index, word in enumerate(words) if word in "|>"), len(words))]
+    path, told = [], tell([program, "--help"])
+    for word in words:
+        if word.startswith("-") or not re.search(rf"^  {re.escape(word)}(\s|$)", told, re.M):
+            break
+        path.append(word)
+        told = tell([program, *path, "--help"])
+    if words and not path:
+        yield f"there is no command in `{line}`"
+    for flag in (word.split("=")[0] for word in words if word.startswith("--")):
+        if not re.search(rf"{re.escape(flag)}\b", told):
+            yield f"`busyhour {' '.join(path)}` has no {flag}"
+
+
+main()
