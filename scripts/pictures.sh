@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Makes the pictures of README: the dashboard in Chromium, and a plot by the server itself, both of a server under load.
+# usage: scripts/pictures.sh [PROGRAM [SECONDS]]     PROGRAM: target/debug/busyhour; SECONDS of load: 60, unless told
+#
+# Needs Chromium (apt-get install chromium) and pngquant, which makes the files small.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+program=$(realpath "${1:-target/debug/busyhour}") seconds=${2:-60}
+work=$(mktemp -d)
+trap 'kill "$server" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+
+"$program" serve --quiet --sip-auth open --sip-listen 127.0.0.1:0 --iax2-listen off --http-listen 127.0.0.1:0 --http-socket off \
+  --store-path "$work/busyhour.db" >"$work/ready" 2>"$work/log" &
+server=$!
+until grep -q '^ready ' "$work/ready"; do kill -0 "$server"; sleep 0.1; done
+sip=$(sed -n 's/.* sip-udp=\([^ ]*\).*/\1/p' "$work/ready")
+http=$(sed -n 's/.* http=\([^ ]*\).*/\1/p' "$work/ready")
+
+"$program" storm --target "$sip" --devices $((seconds * 40)) --over "${seconds}s" --watchers 200 --quiet >/dev/null
+timeout 60 chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,760 --timeout=6000 \
+  --user-data-dir="$work/chromium" --screenshot="$work/dashboard.png" "http://$http/" 2>/dev/null
+from=-$((seconds + 15))s
+curl --silent --fail --output "$work/plot.png" --get "http://$http/render" --data-urlencode "from=$from" \
+  --data-urlencode 'target=alias(perSecond(busyhour.registrar.accepted),"registrations a second")' \
+  --data-urlencode 'target=alias(scale(busyhour.registrar.device_count,0.01),"hundreds of devices")' \
+  --data-urlencode format=png --data-urlencode width=700 --data-urlencode height=250
+mkdir -p docs/pictures
+for picture in dashboard plot; do
+  pngquant --force --quality=40-90 --output "docs/pictures/$picture.png" "$work/$picture.png"
+done
+ls -l docs/pictures
