@@ -79,6 +79,22 @@ impl WatchDriver {
     /// NOTIFY.
     pub fn subscribe(&mut self, count: u32) {
         self.ask(count, |agent, now, _, out| agent.subscribe(now, out));
+        if self.agent.watches_list() {
+            self.settle();
+        }
+    }
+
+    /// The full state of a list may come in many NOTIFYs, and a change is told after it.
+    fn settle(&mut self) {
+        let (begin, mut inbox) = (self.clock.now(), Inbox::new());
+        loop {
+            let now = self.clock.now();
+            let quiet_since = self.agent.tally.last_at;
+            if now >= quiet_since + SETTLED || now >= begin + PATIENCE {
+                return;
+            }
+            self.step(now, &mut inbox);
+        }
     }
 
     /// Lets each watcher whose state is correct ask whether the server still
@@ -158,6 +174,8 @@ impl WatchDriver {
     }
 }
 
+/// If no NOTIFY of a list has come for this time, its full state has come.
+const SETTLED: Duration = Duration::from_secs(1);
 /// Subscriptions in progress at a time.
 const SLOTS: usize = 64;
 /// If no NOTIFY has come for this time, all have come: lost ones are

@@ -126,6 +126,11 @@ impl WatchAgent {
         }
     }
 
+    /// Whether the watchers watch a list.
+    pub fn watches_list(&self) -> bool {
+        self.list.is_some()
+    }
+
     /// Lets one more watcher subscribe.
     pub fn subscribe(&mut self, now: Instant, out: &mut Outbox) {
         let index = self.watchers.len() as u32;
