@@ -38,14 +38,15 @@ beside() { # NAME COMMAND...: as `step`, for use in the background
 
 side_steps() {
   renice --priority 5 $BASHPID >/dev/null
-  beside packages scripts/fresh.sh --packages --server || return 1
   beside publishing scripts/publish-check.sh || return 1
   beside models models || return 1
   beside schedules schedules || return 1
   beside fuzzing scripts/fuzz.sh all 6 || return 1
   # In the target folder of the lints, whose results it shares: not before they are done.
   beside documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps || return 1
-  beside benchmarks benchmarks
+  beside benchmarks benchmarks || return 1
+  # It links the program once more from what is built, so not while the tests are built.
+  beside packages scripts/fresh.sh --packages --server
 }
 
 models() { # every loom model, in its own target folder because the whole tree is built differently
