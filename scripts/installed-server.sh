@@ -139,7 +139,7 @@ typed() { # LINE
       done
       return 1
       ;;
-    *) DEBIAN_FRONTEND=noninteractive bash -c "set -e; $1 </dev/null" ;;
+    *) DEBIAN_FRONTEND=noninteractive bash -c "set -e; { $1; } </dev/null" ;;
   esac
 }
 
