@@ -14,7 +14,7 @@ server() {
   chmod -R a+rX "$there"
   as root "$(declare -f install_before); install_before" || return 1
   cp docs/book/src/five-minutes.md "$there/" || return 1
-  booted "$(declare -f use_server wait_for answers two_telephones typed); use_server && two_telephones" || return 1
+  booted "$(declare -f use_server wait_for answers two_telephones subscribed typed); use_server && two_telephones" || return 1
   server_image
 }
 
@@ -114,12 +114,22 @@ two_telephones() {
     typed "$line" || { echo "fresh: the book's command fails: $line" >&2; cat /tmp/telephone-* >&2; return 1; }
   done </tmp/commands
   wait_for sh -c 'busyhour show device alice | grep -q 127.0.0.1'
-  wait_for grep -q 'sip:bob@127.0.0.1> changed status.*Online' /tmp/telephone-alice
-  wait_for grep -q 'sip:alice@127.0.0.1> changed status.*Online' /tmp/telephone-bob
   [ "$(curl -s http://127.0.0.1:8080/api/stats | grep -o '"device_count":2')" ]
-  kill "$(cat /tmp/telephone-bob.pid)"
-  wait_for grep -q 'sip:bob@127.0.0.1> changed status.*Offline' /tmp/telephone-alice
+  # A change is printed, and the first state is none: alice goes and comes again, then bob goes.
+  # Each subscribes some seconds after it has registered, without a word.
+  wait_for subscribed 2
   kill "$(cat /tmp/telephone-alice.pid)"
+  wait_for grep -q 'sip:alice@127.0.0.1> changed status.*to.*Offline' /tmp/telephone-bob
+  typed "baresip -f ~/alice"
+  wait_for grep -q 'sip:alice@127.0.0.1> changed status.*to.*Online' /tmp/telephone-bob
+  wait_for subscribed 3
+  kill "$(cat /tmp/telephone-bob.pid)"
+  wait_for grep -q 'sip:bob@127.0.0.1> changed status.*to.*Offline' /tmp/telephone-alice
+  kill "$(cat /tmp/telephone-alice.pid)"
+}
+
+subscribed() { # COUNT: since the server began, and the last one has had a moment to be told
+  [ "$(curl -s http://127.0.0.1:8080/metrics | sed -n 's/^busyhour_watch_created_total \([0-9]*\).*/\1/p')" -ge "$1" ] && sleep 2
 }
 
 # A telephone runs until it is ended, in a terminal of its own; here in the background, until it has registered.
