@@ -119,6 +119,8 @@ const CLUSTER: Layers = Layers {
         arrow("action", &["view"]),
         arrow("node", &["view", "assignment", "action"]),
         arrow("live", &["view"]),
+        arrow("broker", &[]),
+        arrow("nats", &["broker"]),
     ],
 };
 

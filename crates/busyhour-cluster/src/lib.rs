@@ -15,14 +15,20 @@ mod assignment;
 mod action;
 mod node;
 mod live;
+mod broker;
+#[cfg(feature = "nats")]
+mod nats;
 
 pub use action::{Action, Reply, Route};
 pub use assignment::assignment;
+pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
 pub use live::{
     Beacon, Entry, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
     PartRequest, Value,
 };
 pub use member::{Failure, Grant, Member, NodeNumber};
+#[cfg(feature = "nats")]
+pub use nats::{NatsBroker, NatsError, NatsOptions, OnConnected};
 pub use node::Node;
 pub use partition::{PARTITION_COUNT, Partition};
 pub use tables::{Counted, InUse, Tables};
