@@ -52,6 +52,8 @@ pub(super) struct Call {
     pub last_end: Option<(DialogEnd, Option<Role>)>,
     /// No INVITE of it was seen, or its record is written.
     pub has_record: bool,
+    /// No INVITE of it was seen: its parties are those of the first tokens for its names.
+    pub is_adopted: bool,
     /// It has ended, and is remembered until then.
     pub lingers_until: Option<Instant>,
 }

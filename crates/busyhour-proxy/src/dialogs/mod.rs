@@ -18,7 +18,7 @@ mod within;
 mod expiry;
 
 pub use actions::{CallEvent, DialogActions, EndedFlow, ReplacedDialog};
-pub use party::{Party, Role};
+pub use party::{KnownSender, Party, Role};
 pub use policy::DialogPolicy;
 pub use probe::{Probe, ProbeId, ProbeOutcome};
 pub use record::{CallOutcome, CallRecord, LiveCall};

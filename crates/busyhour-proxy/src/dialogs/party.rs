@@ -59,6 +59,16 @@ impl Party {
     }
 }
 
+/// Who sends a request, as the table knows its dialog.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownSender<'d> {
+    /// The side.
+    pub party: &'d Party,
+    /// The table [adopted](super::Dialogs::adopt) the dialog: its sides have tokens for its names,
+    /// and somebody else may have such tokens as well.
+    pub is_adopted: bool,
+}
+
 /// The two sides of a dialog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {

@@ -202,6 +202,7 @@ impl Dialogs {
             answered: None,
             last_end: None,
             has_record: false,
+            is_adopted: false,
             lingers_until: None,
         };
         take_contact(&mut call, 0, Role::Caller, request);

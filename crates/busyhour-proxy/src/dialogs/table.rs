@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 
 use super::call::Call;
 use super::dialog::Dialog;
-use super::party::{Party, Role};
+use super::party::{KnownSender, Party, Role};
 use super::policy::DialogPolicy;
 use super::record::LiveCall;
 use super::side::ProbeStage;
@@ -101,10 +101,14 @@ impl Dialogs {
     }
 
     /// Who sends a request with these names, if its dialog is known.
-    pub fn sender(&self, request: &Message<'_>) -> Option<&Party> {
+    pub fn sender(&self, request: &Message<'_>) -> Option<KnownSender<'_>> {
         let (handle, index, sender) = self.find_dialog(DialogName::of(request)?)?;
         let call = self.calls.get(handle)?;
-        call.party(call.dialogs.get(index)?, sender)
+        let party = call.party(call.dialogs.get(index)?, sender)?;
+        Some(KnownSender {
+            party,
+            is_adopted: call.is_adopted,
+        })
     }
 
     /// Both sides of the dialog of a request with these names, if it is known and was answered,

@@ -263,6 +263,7 @@ impl Dialogs {
             answered: None,
             last_end: None,
             has_record: true,
+            is_adopted: true,
             lingers_until: None,
         };
         take_contact(&mut call, 0, sender.other(), response);

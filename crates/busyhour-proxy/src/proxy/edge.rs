@@ -17,6 +17,14 @@ pub trait Edge {
     /// not stay on the path.
     fn put_record_route(&self, passage: &Passage<'_, '_, Self::Data>, out: &mut String);
 
+    /// Whether a response that came on `came` may answer what was sent on `sent`: from the same
+    /// address, whatever its port, unless the owner knows more addresses of the same server. The
+    /// branch, which nobody can guess, is checked besides.
+    fn may_answer(&self, sent: Flow, came: Flow) -> bool {
+        let address = |flow: Flow| flow.remote.ip().to_canonical();
+        address(sent) == address(came)
+    }
+
     /// Whether the recipient of a request is told the sender's P-Asserted-Identity: the proxy
     /// trusts the sender, and the sender does not want it kept from this recipient (RFC 3325
     /// §5, §7). Nobody is trusted unless the owner says so.

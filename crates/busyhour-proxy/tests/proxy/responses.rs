@@ -422,14 +422,17 @@ fn events_tell_when_it_rang_and_who_answered() {
     );
 }
 
-/// The branch says what a response answers (RFC 3261 §17.1.3): a server with several
-/// addresses may answer from any of them.
+/// The branch says what a response answers (RFC 3261 §17.1.3). Who has learned it cannot answer
+/// from his own address; another port is of the same server.
 #[test]
-fn a_response_may_come_from_another_address() {
+fn a_response_comes_from_the_address_that_its_request_went_to() {
     let mut bench = Bench::new();
     let sent = bench.call(&invite(), target(1));
     let text = response(&sent[0].text, 486, "b");
-    assert!(bench.respond(flow("192.0.2.66:5060"), &text));
+    assert!(!bench.respond(flow("192.0.2.66:5060"), &text));
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.proxy.stats().stray_responses, 1);
+    assert!(bench.respond(flow("192.0.2.101:40000"), &text));
     assert_eq!(
         starts(&bench.take()),
         ["ACK > 192.0.2.101:5060", "486 > 192.0.2.7:40000"]

@@ -153,3 +153,119 @@ fn answered(world: &mut World, caller: Phone, invite: &str, status: &str) -> Str
     world.send(BOB, &respond(own_tag, invite, status));
     world.read_status(caller, &status[..3])
 }
+
+/// Alice and bob talk, and carol has tokens for the names of their call; the 200 as alice got it,
+/// and as carol would have it.
+fn call_with_a_stranger(world: &mut World) -> (String, String) {
+    for phone in [ALICE, BOB, CAROL] {
+        world.register(phone);
+    }
+    let from = "<sip:alice@example.com>;tag=alice";
+    let of_carol = "<sip:carol@example.com>;tag=alice";
+    let call = call_as(world, ALICE, from);
+    let answer = answered(world, ALICE, &call, "200 OK");
+    let ack = within(world, ALICE, "ACK", 2, &answer, true);
+    world.send(ALICE, &ack);
+    world.read_request(BOB, "ACK");
+    let call = call_as(world, CAROL, of_carol);
+    let ringing = answered(world, CAROL, &call, "180 Ringing");
+    let (own, of_bob) = (header(&ringing, "To"), header(&answer, "To"));
+    let stolen = ringing.replace(&own, &of_bob).replace(of_carol, from);
+    (answer, stolen)
+}
+
+/// After a restart nothing but tokens tells whose a dialog is. Carol, who has some, refreshes it in
+/// her name, and so the server takes it for hers.
+#[test]
+fn a_dialog_that_a_stranger_had_adopted_stays_open_for_its_parties() {
+    let mut world = World::new();
+    let (answer, stolen) = call_with_a_stranger(&mut world);
+    world.restart();
+    let refresh = within(&mut world, CAROL, "INVITE", 9, &stolen, true);
+    world.send(CAROL, &refresh);
+    let refresh = world.read_request(BOB, "INVITE");
+    world.send(BOB, &respond(BOB, &refresh, "200 OK"));
+    world.read_status(CAROL, "100");
+    world.read_status(CAROL, "200");
+    assert_eq!(world.stats().calls.dialogs.adopted, 1);
+
+    let info = within(&mut world, ALICE, "INFO", 10, &answer, true);
+    world.send(ALICE, &info);
+    let info = world.read_request(BOB, "INFO");
+    world.send(BOB, &respond(BOB, &info, "200 OK"));
+    world.read_status(ALICE, "200");
+    let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
+    world.send(BOB, &bye);
+    let bye = world.read_request(ALICE, "BYE");
+    world.send(ALICE, &respond(ALICE, &bye, "200 OK"));
+    world.read_status(BOB, "200");
+}
+
+/// The routes of a call have the tokens of both sides, so bob could write a request of alice.
+#[test]
+fn a_side_of_a_call_cannot_send_as_the_other() {
+    let mut world = World::new();
+    let (answer, _) = call_with_a_stranger(&mut world);
+    let elsewhere = Phone {
+        address: "203.0.113.9:5060",
+        ..BOB
+    };
+    for phone in [BOB, elsewhere] {
+        let forged = within(&mut world, ALICE, "INFO", 11, &answer, true);
+        let forged = forged.replace(ALICE.address, phone.address);
+        world.send(phone, &forged);
+        let refusal = world.read(phone);
+        let is_refused = ["481", "407"].map(|it| refusal.starts_with(&format!("SIP/2.0 {it} ")));
+        assert!(is_refused.contains(&true), "{refusal}");
+        assert_eq!(world.try_read(BOB), None);
+    }
+    // An ACK is answered by nobody, and tells nothing of where alice is.
+    let ack = within(&mut world, ALICE, "ACK", 2, &answer, true);
+    world.send(elsewhere, &ack.replace(ALICE.address, elsewhere.address));
+    while world.try_read(BOB).is_some() {}
+    let bye = within(&mut world, ALICE, "BYE", 12, &answer, true);
+    world.send(ALICE, &without_routes(&bye));
+    let bye = world.read_request(BOB, "BYE");
+    world.send(BOB, &respond(BOB, &bye, "200 OK"));
+    world.read_status(ALICE, "200");
+}
+
+/// Alice's telephone comes into another network and has not registered from there yet.
+#[test]
+fn a_telephone_that_has_moved_proves_who_it_is() {
+    let mut world = World::new();
+    let (answer, _) = call_with_a_stranger(&mut world);
+    let moved = Phone {
+        address: "203.0.113.7:5060",
+        ..ALICE
+    };
+    let bye = within(&mut world, ALICE, "BYE", 13, &answer, true);
+    let bye = bye.replace(ALICE.address, moved.address);
+    world.send(moved, &bye);
+    let challenge = world.read_status(moved, "407");
+    let proven = world.proven(moved, &bye, &challenge);
+    world.send(moved, &proven.replace("CSeq: 13 ", "CSeq: 14 "));
+    let bye = world.read_request(BOB, "BYE");
+    world.send(BOB, &respond(BOB, &bye, "200 OK"));
+    world.read_status(moved, "200");
+}
+
+/// Who has seen the branch of a request cannot answer it from his own address.
+#[test]
+fn a_response_comes_from_where_its_request_went() {
+    let mut world = World::new();
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    let call = call_as(&mut world, ALICE, "<sip:alice@example.com>;tag=alice");
+    world.send(CAROL, &respond(BOB, &call, "603 Decline"));
+    assert_eq!(world.try_read(ALICE), None);
+    assert_eq!(world.stats().calls.proxy.stray_responses, 1);
+    // Another port is nobody else.
+    let port = Phone {
+        address: "192.0.2.8:40000",
+        ..BOB
+    };
+    world.send(port, &respond(BOB, &call, "180 Ringing"));
+    world.read_status(ALICE, "180");
+}

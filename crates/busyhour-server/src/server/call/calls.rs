@@ -15,7 +15,7 @@ use super::{
 };
 use crate::server::{
     change::{changes::Changes, record},
-    device::{Device, device_context::DeviceContext},
+    device::device_context::DeviceContext,
     dns::lookups::Lookups,
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::Excess,
@@ -31,15 +31,13 @@ use crate::server::{
     },
     tenant::call_count,
 };
-use busyhour::{bus::Name, runtime::Runtime, serializer::Serializer, timer::Timers};
+use busyhour::{runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
-    Begun, EventKind, Inbound, LoopDetection, Outbound, Policy, Proxy, Received, RequestRefusal,
+    Begun, EventKind, Inbound, LoopDetection, Policy, Proxy, Received, RequestRefusal,
     TransactionId,
-    dialogs::{
-        CallEvent, DialogPolicy, Dialogs, EndedFlow, Party, ProbeOutcome, Role, RouteTokens,
-    },
+    dialogs::{CallEvent, DialogPolicy, Dialogs, Party, ProbeOutcome, Role, RouteTokens},
 };
-use busyhour_sip::{Flow, Message, Method, Status};
+use busyhour_sip::{Message, Method, Status};
 use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,
@@ -55,7 +53,7 @@ pub(in crate::server) struct Calls {
     pub(in crate::server) counters: CallCounters,
     pub(in crate::server) kind: SerializerKind,
     post_dial_delay: Latency,
-    shards: Box<[ProxyShard]>,
+    pub(super) shards: Box<[ProxyShard]>,
     hasher: FixedState,
     edge: ServerEdge,
     loops: LoopDetection,
@@ -97,7 +95,7 @@ pub(in crate::server) struct CallBounds {
     pub(in crate::server) bye_room: CallRoom,
 }
 
-struct ProxyShard {
+pub(super) struct ProxyShard {
     state: Mutex<ShardInner>,
     /// Where the expiry timer of the shard fires.
     serializer: Serializer,
@@ -105,7 +103,7 @@ struct ProxyShard {
 
 pub(super) struct ShardInner {
     pub(super) proxy: Proxy<ServerEdge>,
-    dialogs: Dialogs,
+    pub(super) dialogs: Dialogs,
     probing: Probing,
     expiry_timer: ExpiryTimer,
 }
@@ -282,13 +280,13 @@ impl Calls {
             if standing == Standing::Stranger {
                 return Ok(Begin::NotOfDialog);
             }
-            let is_spiral = standing == Standing::Spiral;
+            let is_followed = standing == Standing::Party;
             let begun = state
                 .proxy
                 .begin(now, inbound, routing, permit, &mut out.proxy);
             match begun {
                 Ok(Begun::New(transaction)) => {
-                    Ok(self.forward(state, transaction, (checked, is_spiral), out))
+                    Ok(self.forward(state, transaction, (checked, is_followed), out))
                 }
                 Ok(Begun::Known) => Ok(Begin::Begun),
                 Err(RequestRefusal::Full) => Err(Excess::Whole),
@@ -327,7 +325,7 @@ impl Calls {
         &self,
         state: &mut ShardInner,
         transaction: TransactionId,
-        (checked, is_spiral): (Checked<'_, '_>, bool),
+        (checked, is_followed): (Checked<'_, '_>, bool),
         out: &mut StepActions,
     ) -> Begin {
         let Checked {
@@ -359,9 +357,9 @@ impl Calls {
                 };
                 let mut follow =
                     || dialogs.request(at.now, message, inbound.flow, &mut out.dialogs);
-                let tracking = match is_spiral {
-                    true => Tracking::Spiral,
-                    false => match follow() {
+                let tracking = match is_followed {
+                    false => Tracking::Spiral,
+                    true => match follow() {
                         Some(known) => Tracking::Within(known),
                         None => Tracking::Unknown(Box::new((parties, sender))),
                     },
@@ -396,7 +394,9 @@ impl Calls {
         self.step(inbound.message, |state, out| {
             match checked.standing(state.dialogs.sender(inbound.message)) {
                 Standing::Stranger => return self.counters.untrusted_routes.increment(),
-                Standing::Spiral => {}
+                Standing::Spiral | Standing::Rival => {}
+                // Whoever sends it from elsewhere has not proved who he is.
+                Standing::Party if !checked.is_at_home => {}
                 Standing::Party => {
                     let (message, flow) = (inbound.message, inbound.flow);
                     let _ack = state.dialogs.request(now, message, flow, &mut out.dialogs);
@@ -429,25 +429,6 @@ impl Calls {
             }
             state.proxy.receive_response(now, inbound, &mut out.proxy)
         })
-    }
-
-    /// A device is not reached over this flow any more.
-    pub(in crate::server) fn flow_ended(self: &Arc<Self>, device: &Device, flow: Flow) {
-        let dialogs = device.dialogs();
-        if dialogs.is_empty() {
-            return;
-        }
-        let ended = EndedFlow {
-            device: &Name::new(device.aor()),
-            flow: Some(flow),
-        };
-        let mut shards: Vec<_> = dialogs.into_iter().map(shard_of_dialog).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        for index in shards.into_iter().filter(|index| *index < SHARDS) {
-            let now = self.clock.now();
-            self.step_in(index, None, |state, _| state.dialogs.flow_ended(now, ended));
-        }
     }
 
     /// Runs `act` on the shard of a message's Call-ID, then does what follows.
@@ -591,32 +572,6 @@ impl Calls {
         }
     }
 
-    /// The flow that a message goes on: that of a connection which is there or is being made, if
-    /// it goes to an address over one (RFC 3261 §18.1.1). `None` if none can be made.
-    fn connected(&self, index: usize, outbound: &Outbound) -> Option<Flow> {
-        let flow = outbound.flow;
-        if !flow.transport.is_reliable() || flow.connection != 0 || !outbound.may_connect {
-            return Some(flow);
-        }
-        let made = self.responder.network().connect(flow).ok()?;
-        if let Some(branch) = outbound.branch {
-            self.shards[index].lock().proxy.connected(branch, made);
-        }
-        Some(made)
-    }
-
-    /// A connection has ended: what waits for a response on it goes on its next way.
-    pub(in crate::server) fn connection_ended(self: &Arc<Self>, flow: Flow) {
-        for index in 0..self.shards.len() {
-            let now = self.clock.now();
-            if self.shards[index].lock().proxy.uses(flow) {
-                self.step_in(index, None, |state, out| {
-                    state.proxy.connection_ended(now, flow, &mut out.proxy);
-                });
-            }
-        }
-    }
-
     fn set_timer(self: &Arc<Self>, index: usize, state: &mut ShardInner) {
         let deadlines = [
             state.proxy.next_deadline(),
@@ -661,7 +616,7 @@ impl Calls {
 }
 
 impl ProxyShard {
-    fn lock(&self) -> MutexGuard<'_, ShardInner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ShardInner> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -674,11 +629,6 @@ fn is_final(event: EventKind) -> bool {
             | EventKind::Refused { .. }
             | EventKind::Unanswered
     )
-}
-
-/// The table of dialogs has the number of the shard in its ids.
-fn shard_of_dialog(id: u64) -> usize {
-    (id >> 48) as usize
 }
 
 /// The shortest time of a transaction is 500 ms, and an estimate.

@@ -5,7 +5,7 @@ use crate::server::load::shares::Holder;
 use busyhour::bus::Name;
 use busyhour_proxy::{
     Inbound, Routing,
-    dialogs::{Party, Role},
+    dialogs::{KnownSender, Party, Role},
 };
 use busyhour_sip::Status;
 
@@ -18,6 +18,8 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) parties: Parties,
     /// It came from the peer that its route names as its sender.
     pub(super) is_from_peer: bool,
+    /// It came from where its sender is known to be: what is learned of it is the sender's.
+    pub(super) is_at_home: bool,
     /// Its sender calls for help.
     pub(super) is_emergency: bool,
 }
@@ -29,6 +31,9 @@ pub(super) enum Standing {
     Party,
     /// A peer, to which the call went before it came here again.
     Spiral,
+    /// Somebody else than those whose dialog was adopted after a restart. Both have tokens for
+    /// its names, and nothing tells whose it was: so both are carried, as if it were not known.
+    Rival,
     /// A stranger, whose tokens are those of another call.
     Stranger,
 }
@@ -56,14 +61,15 @@ impl Checked<'_, '_> {
     /// The tokens may be valid and be given to somebody else than who has the dialog: whoever
     /// knows a Call-ID and a tag gets tokens for them by a call of his own. `known` is who sends
     /// in the dialog of these tags.
-    pub(super) fn standing(&self, known: Option<&Party>) -> Standing {
+    pub(super) fn standing(&self, known: Option<KnownSender<'_>>) -> Standing {
         match (&self.parties, known) {
             (Parties::Within(parties, sender), Some(known))
-                if !known.is_same_sender(&parties[*sender as usize]) =>
+                if !known.party.is_same_sender(&parties[*sender as usize]) =>
             {
-                match self.is_from_peer {
-                    true => Standing::Spiral,
-                    false => Standing::Stranger,
+                match (self.is_from_peer, known.is_adopted) {
+                    (true, _) => Standing::Spiral,
+                    (_, true) => Standing::Rival,
+                    _ => Standing::Stranger,
                 }
             }
             _ => Standing::Party,

@@ -89,6 +89,12 @@ impl ServerEdge {
 impl Edge for ServerEdge {
     type Data = Permit;
 
+    /// A peer may answer from another one of its addresses.
+    fn may_answer(&self, sent: Flow, came: Flow) -> bool {
+        let [sent, came] = [sent, came].map(|flow| flow.remote.ip().to_canonical());
+        sent == came || self.0.peers.has_both([sent, came])
+    }
+
     fn put_sent_by(&self, flow: Flow, out: &mut String) {
         push_socket_address(out, self.address(flow));
     }

@@ -12,7 +12,7 @@ mod tracking;
 pub(in crate::server) mod permit;
 mod edge;
 mod target;
-mod looking_up;
+mod flows;
 mod probing;
 pub(super) mod refused_calls;
 pub(super) mod call_log;

@@ -20,7 +20,7 @@ use busyhour_proxy::{
     dns::HopName,
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
-use busyhour_sip::{Flow, HeaderName, Host, Message, Method, SipUri, Status, Uri};
+use busyhour_sip::{Flow, HeaderName, Host, Message, Method, SipUri, Status, Uri, source_of};
 use std::sync::Arc;
 
 /// Why a request goes nowhere, and who sent it if he has proved it.
@@ -44,6 +44,7 @@ struct Way {
     account: Option<String>,
     holder: Holder,
     is_from_peer: bool,
+    is_at_home: bool,
 }
 
 impl Core {
@@ -151,6 +152,7 @@ impl Core {
             located: way.located,
             parties: way.parties,
             is_from_peer: way.is_from_peer,
+            is_at_home: way.is_at_home,
             is_emergency: self.is_emergency(request),
         };
         if is_ack {
@@ -235,6 +237,10 @@ impl Core {
             None => self.parties_of_names(request, routing)?,
         };
         let (from, to) = (&parties[sender as usize], &parties[sender.other() as usize]);
+        let is_at_home = self.is_at_home(request, from);
+        if !is_at_home && !self.may_move(request, (from, to))? {
+            return Ok(None);
+        }
         let located = match self.peers.of(to) {
             Some(peer) => {
                 let next = routing.next_route().map(|route| route.text);
@@ -257,10 +263,46 @@ impl Core {
         Ok(Some(Way {
             located,
             is_from_peer: peer.is_some(),
+            is_at_home,
             parties: Parties::Within(parties, sender),
             account: None,
             holder: own.unwrap_or_else(|| self.holder(request.flow, None)),
         }))
+    }
+
+    /// Whether a request came from where its sender was in the dialog, or is registered: both
+    /// sides have the tokens of both, and each could send as the other.
+    fn is_at_home(&self, request: &Request<'_>, from: &Party) -> bool {
+        let source = |flow: Flow| source_of(flow.remote.ip());
+        let is_there = |flow: Flow| source(flow) == source(request.flow);
+        let is_registered = |device: &Name| {
+            let bindings = self.bindings_at(device);
+            bindings.iter().any(|it| is_there(it.contact.flow()))
+        };
+        match self.peers.of(from) {
+            Some(_) => true,
+            None => {
+                is_there(from.flow)
+                    || self.calls.flow_of(request.message).is_some_and(is_there)
+                    || from.device.as_ref().is_some_and(is_registered)
+            }
+        }
+    }
+
+    /// A device that sends from somewhere else proves who it is; `false` if it was asked. An ACK
+    /// cannot be asked for: it is carried, and nothing is learned from it.
+    fn may_move(
+        &self,
+        request: &Request<'_>,
+        (from, to): (&Party, &Party),
+    ) -> Result<bool, Refusal> {
+        let is_ack = request.message.method() == Some(Method::Ack);
+        match &from.device {
+            _ if request.flow == to.flow => Err(Refusal::NoDialog),
+            Some(_) if is_ack => Ok(true),
+            Some(device) => Ok(self.admission.admit_call(request, Some(device))?.is_some()),
+            None => Err(Refusal::NoDialog),
+        }
     }
 
     /// Whether the next hop of a peer has a name that has to be looked up. Then the request
@@ -401,6 +443,7 @@ impl Core {
             account: None,
             holder: peer.holder(),
             is_from_peer: true,
+            is_at_home: true,
         })
     }
 
@@ -442,6 +485,7 @@ impl Core {
                 holder,
                 account: account.map(str::to_owned),
                 is_from_peer: false,
+                is_at_home: true,
             })),
             Err(refusal) => Err(Declined {
                 refusal,

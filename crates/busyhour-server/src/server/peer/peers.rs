@@ -154,6 +154,12 @@ impl Peers {
         exact.or_else(any)
     }
 
+    /// Whether both addresses are of one peer.
+    pub(in crate::server) fn has_both(&self, addresses: [IpAddr; 2]) -> bool {
+        let mut peers = self.peers.iter();
+        peers.any(|peer| addresses.iter().all(|ip| peer.is_at(*ip)))
+    }
+
     /// Whether the operator has named the domain of this call.
     pub(in crate::server) fn is_named(&self, peer: &TrustedPeer, called: &SipUri<'_>) -> bool {
         has_domain(peer, called)

@@ -12,7 +12,7 @@ use busyhour_sip::{HeaderName, Message};
 use std::{hash::BuildHasher, sync::Arc};
 
 impl Calls {
-    pub(super) fn shard_of(&self, message: &Message<'_>) -> usize {
+    pub(in crate::server::call) fn shard_of(&self, message: &Message<'_>) -> usize {
         let call_id = message.header(HeaderName::CallId).unwrap_or("");
         self.hasher.hash_one(call_id) as usize % SHARDS
     }

@@ -1,13 +1,19 @@
-//! Requests for a domain whose servers DNS says: they have begun, and wait for its answer.
+//! Over which flows calls go: where DNS leads, over which connections, and what the end of a flow
+//! means. Requests for a domain have begun when DNS is asked, and wait for its answer.
 
-use super::{calls::Calls, target::NameLookup};
+use super::{
+    calls::{Calls, SHARDS},
+    target::NameLookup,
+};
+use crate::server::device::Device;
+use busyhour::bus::Name;
 use busyhour_proxy::{
-    Answer, Target, TransactionId,
-    dialogs::Party,
+    Answer, Outbound, Target, TransactionId,
+    dialogs::{EndedFlow, Party},
     dns::{NotLocated, Servers},
 };
 use busyhour_registrar::Refusal;
-use busyhour_sip::{HeaderName, Status};
+use busyhour_sip::{Flow, HeaderName, Message, Status};
 use std::sync::Arc;
 
 impl Calls {
@@ -103,6 +109,58 @@ impl Calls {
                 .answer(now, transaction, &answer, &mut out.proxy);
         });
     }
+
+    /// Where the sender of a request was last in its dialog, if that is known.
+    pub(super) fn flow_of(&self, request: &Message<'_>) -> Option<Flow> {
+        let shard = &self.shards[self.shard_of(request)];
+        let state = shard.lock();
+        Some(state.dialogs.sender(request)?.party.flow)
+    }
+
+    /// A device is not reached over this flow any more.
+    pub(in crate::server) fn flow_ended(self: &Arc<Self>, device: &Device, flow: Flow) {
+        let dialogs = device.dialogs();
+        if dialogs.is_empty() {
+            return;
+        }
+        let ended = EndedFlow {
+            device: &Name::new(device.aor()),
+            flow: Some(flow),
+        };
+        let mut shards: Vec<_> = dialogs.into_iter().map(shard_of_dialog).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        for index in shards.into_iter().filter(|index| *index < SHARDS) {
+            let now = self.clock.now();
+            self.step_in(index, None, |state, _| state.dialogs.flow_ended(now, ended));
+        }
+    }
+
+    /// The flow that a message goes on: that of a connection which is there or is being made, if
+    /// it goes to an address over one (RFC 3261 §18.1.1). `None` if none can be made.
+    pub(super) fn connected(&self, index: usize, outbound: &Outbound) -> Option<Flow> {
+        let flow = outbound.flow;
+        if !flow.transport.is_reliable() || flow.connection != 0 || !outbound.may_connect {
+            return Some(flow);
+        }
+        let made = self.responder.network().connect(flow).ok()?;
+        if let Some(branch) = outbound.branch {
+            self.shards[index].lock().proxy.connected(branch, made);
+        }
+        Some(made)
+    }
+
+    /// A connection has ended: what waits for a response on it goes on its next way.
+    pub(in crate::server) fn connection_ended(self: &Arc<Self>, flow: Flow) {
+        for index in 0..self.shards.len() {
+            let now = self.clock.now();
+            if self.shards[index].lock().proxy.uses(flow) {
+                self.step_in(index, None, |state, out| {
+                    state.proxy.connection_ended(now, flow, &mut out.proxy);
+                });
+            }
+        }
+    }
 }
 
 /// A domain that does not exist is told apart from DNS that does not answer (RFC 3261 §21.5.5).
@@ -112,6 +170,11 @@ fn answer_to(reason: NotLocated) -> (Status, &'static str) {
         NotLocated::NoService => (Status::TEMPORARILY_UNAVAILABLE, "Domain Takes No Calls"),
         NotLocated::NoAnswer => (Status::SERVER_TIMEOUT, "No Answer From DNS"),
     }
+}
+
+/// The table of dialogs has the number of the shard in its ids.
+fn shard_of_dialog(id: u64) -> usize {
+    (id >> 48) as usize
 }
 
 /// Lookups end after seconds.
