@@ -389,3 +389,38 @@ fn the_socket_of_a_killed_server_is_not_in_the_way() {
     assert!(!left.exists());
     assert!(good(&place, &["queues"]).contains("strand"));
 }
+
+/// A server whose socket is where only its configuration says, and another one where all look.
+#[test]
+fn a_configuration_names_the_server_that_is_asked() {
+    let (place, other) = (Place::new(), Place::new());
+    let socket = place.path("own.sock");
+    let configuration = format!(
+        "[sip]\nauth = \"open\"\n[http]\nsocket = {socket:?}\n\
+         [[account]]\nuser = \"alice\"\npassword = \"secret\"\n"
+    );
+    let server = place.server(&configuration);
+    let _other = other.server(OPEN);
+    register(&server, "alice");
+    let file = place.path("busyhour.toml");
+    let asked = |words: &[&str]| {
+        let mut command = busyhour();
+        other.keep_sockets_here(&mut command);
+        command.args(words).arg("--config").arg(&file);
+        text(command.output().unwrap())
+    };
+    for address in ["alice", "alice@127.0.0.1", "sip:alice@127.0.0.1"] {
+        let shown = asked(&["show", "device", address]);
+        assert!(shown.contains("sip:alice@"), "{address}: {shown}");
+    }
+    let database = place.path("busyhour.db");
+    let database = database.to_str().unwrap();
+    let shown = asked(&["device", "show", "alice", "--store-path", database]);
+    assert!(
+        shown.contains("an [[account]] of the configuration"),
+        "{shown}"
+    );
+    assert!(shown.contains("sip:alice@127.0.0.1 at "), "{shown}");
+    let ended = asked(&["device", "unregister", "alice@127.0.0.1"]);
+    assert!(ended.contains("1 contact removed"), "{ended}");
+}

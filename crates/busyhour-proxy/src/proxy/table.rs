@@ -350,13 +350,13 @@ impl<E: Edge> Proxy<E> {
             status,
         };
         let context = self.contexts.get(branch.slot);
-        let is_it = |context: &Box<Context<E::Data>>| {
+        let is_it = |context: &Context<E::Data>| {
             let sent = context.branches.get(usize::from(branch.number));
             let may_answer = |sent| self.shared.edge.may_answer(sent, inbound.flow);
             self.shared.branch_nonce(context.id, branch.number) == branch.nonce
                 && sent.is_some_and(|sent| may_answer(sent.flow))
         };
-        let is_known = context.is_some_and(is_it)
+        let is_known = context.is_some_and(|context| is_it(context))
             && self.step(now, branch.slot, out, |context, work| {
                 context.receive_response(response, work)
             });

@@ -104,7 +104,7 @@ impl HeaderValue for ContactValue<'_> {
 /// The bytes that all Contacts of an answer may take: with usual headers the answer
 /// then fits into a datagram of at most 65,507 bytes (RFC 3261 §18.1.1). An answer uses
 /// the transport of its request (§18.2.2), so an answer over UDP cannot switch to TCP.
-pub(super) const CONTACTS_LEN_MAX: usize = 56 << 10;
+pub const CONTACTS_LEN_MAX: usize = 56 << 10;
 /// The most that an answer over datagrams may have, over IPv6 as well: a packet of
 /// 65,535 bytes less the headers of IP and UDP.
 pub const DATAGRAM_LEN_MAX: usize = 65_535 - 40 - 8;

@@ -22,7 +22,7 @@ mod iax2;
 pub(crate) use address::datagram_address;
 pub use address::{address_of_record, numeric_address, user_of};
 pub use advertised::{Advertised, NotAdvertised, NotSubnet, Subnet};
-pub use answer::{ALLOW_EVENTS, DATAGRAM_LEN_MAX, write_answer, write_refusal};
+pub use answer::{ALLOW_EVENTS, CONTACTS_LEN_MAX, DATAGRAM_LEN_MAX, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Now};
 pub use bindings::{Bindings, Expired, REMOVED_FOR, Restored};
 pub use contact::{Contact, ContactParts};

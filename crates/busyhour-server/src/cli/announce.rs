@@ -7,7 +7,10 @@ use crate::{
     web::Web,
 };
 use busyhour_sip::Transport;
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 /// First come lines for people, unless the log format is for programs. The last line is
 /// for programs.
@@ -65,7 +68,7 @@ fn write_who_may_register(out: &mut impl Write, service: &Service) -> io::Result
             "  accounts   none needed: anybody may register (sip.auth = open)"
         ),
         Auth::Digest if account_count > 0 => writeln!(out, "  accounts   {account_count}"),
-        Auth::Digest => write!(out, "{NO_ACCOUNTS}"),
+        Auth::Digest => write!(out, "{}", no_accounts(service.config_file.as_deref())),
     }
 }
 
@@ -98,12 +101,27 @@ const STREAMS: [Transport; 4] = [
     Transport::Wss,
 ];
 
-const NO_ACCOUNTS: &str = "
+/// What to do; the commands name the configuration that the server has.
+fn no_accounts(config: Option<&Path>) -> String {
+    let (option, file) = match config {
+        Some(file) => (
+            format!(" --config {}", file.display()),
+            format!("into {}, and start again", file.display()),
+        ),
+        None => (
+            String::new(),
+            "into a file, and start again with --config FILE".to_owned(),
+        ),
+    };
+    format!(
+        "
   accounts   none, so nobody can register. Add one, now or later:
-                 busyhour device add alice
-             or write it into a file, and start again with --config FILE:
+                 busyhour device add alice{option}
+             or write it {file}:
                  [[account]]
                  user = \"alice\"
                  password = \"something long\"
              For a test without passwords: busyhour serve --sip-auth open
-";
+"
+    )
+}

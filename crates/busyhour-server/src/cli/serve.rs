@@ -48,7 +48,7 @@ impl Serve {
         }
         let mut signals = Signals::listen().map_err(Failure::running)?;
         let ending = signals.ending();
-        let service = Service::start(loaded.config, &ending)?;
+        let service = Service::start(loaded.config, config, &ending)?;
         tell_service_manager(NotifyState::Ready);
         self.wait(&mut signals, &service);
         tell_service_manager(NotifyState::Stopping);

@@ -34,6 +34,8 @@ use std::{
 /// A server and everything that it uses.
 pub(super) struct Service {
     pub(super) config: Config,
+    /// Where it stands, if it was named.
+    pub(super) config_file: Option<PathBuf>,
     pub(super) network: Arc<Sockets>,
     pub(super) web: Option<Web>,
     certificates: Arc<Certificates>,
@@ -46,7 +48,11 @@ pub(super) struct Service {
 impl Service {
     /// Opens the store, binds the addresses, serves, and prints that it is ready. If
     /// the store stops by itself, the server ends through `ending`.
-    pub(super) fn start(config: Config, ending: &ShutdownTrigger) -> Result<Self, Failure> {
+    pub(super) fn start(
+        config: Config,
+        config_file: Option<&Path>,
+        ending: &ShutdownTrigger,
+    ) -> Result<Self, Failure> {
         // The store comes first: a second server on the same store must be refused
         // before it takes a port.
         let store = open_store(&config.store)?;
@@ -84,6 +90,7 @@ impl Service {
                 (web_tls, certificates.clone()),
             )?,
             config,
+            config_file: config_file.map(Path::to_owned),
             certificates,
             network,
             accounts,

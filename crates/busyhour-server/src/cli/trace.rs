@@ -1,6 +1,6 @@
 //! `busyhour trace`: the messages of one device, live.
 
-use super::{Failure, running_server::RunningServer, which_server::WhichServer};
+use super::{Failure, which_server::AskedServer};
 use crate::console;
 use clap::Args;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ pub struct TraceCommand {
     count: Option<u64>,
 
     #[command(flatten)]
-    server: WhichServer,
+    server: AskedServer,
 }
 
 /// A line of the server: a message, or how many found no room.
@@ -66,9 +66,7 @@ impl TraceCommand {
     ///
     /// If no server answers, or refuses.
     pub fn run(self) -> Result<(), Failure> {
-        let named = self.server.named();
-        let server = named.map_or_else(RunningServer::find, Ok);
-        let server = server.map_err(Failure::running)?;
+        let server = self.server.find()?;
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("user", &self.user);
         if self.no_bodies {

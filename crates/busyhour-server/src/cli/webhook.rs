@@ -1,4 +1,4 @@
-use super::{Failure, running_server::RunningServer, which_server::WhichServer};
+use super::{Failure, which_server::AskedServer};
 use crate::console;
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -26,7 +26,7 @@ struct WebhookTest {
     name: String,
 
     #[command(flatten)]
-    which: WhichServer,
+    which: AskedServer,
 }
 
 impl WebhookCommand {
@@ -45,8 +45,7 @@ impl WebhookCommand {
 
 impl WebhookTest {
     fn run(self) -> Result<(), Failure> {
-        let server = self.which.named().map_or_else(RunningServer::find, Ok);
-        let server = server.map_err(Failure::running)?;
+        let server = self.which.find()?;
         let name: String = form_urlencoded::byte_serialize(self.name.as_bytes()).collect();
         let answer = server.post(&format!("/api/webhooks/{}/test", name.replace('+', "%20")));
         let answer = answer.map_err(Failure::running)?;

@@ -185,16 +185,17 @@ fn every_kind_of_change_is_told_in_order_to_those_who_asked_for_it() {
         rings.contains(&"hint 100: changed ringing".to_owned()),
         "{rings:?}"
     );
-    let of_bob: Vec<_> = (0..2).map(|_| calls_of_bob.next()).collect();
+    let of_bob: Vec<_> = (0..3).map(|_| calls_of_bob.next()).collect();
     let shown: Vec<_> = of_bob.iter().map(Told::shown).collect();
     assert_eq!(
         shown,
         [
+            "call call-1: began trying",
             "call call-1: answered confirmed",
             "call call-1: ended remote-bye gone=true",
         ]
     );
-    let ended = &of_bob[1].data;
+    let ended = &of_bob[2].data;
     let of = |name: &str| ended[name].as_str().unwrap_or_default();
     assert_eq!(
         [of("user"), of("callee"), of("to"), of("ended_by")],

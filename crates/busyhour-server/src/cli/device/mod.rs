@@ -15,7 +15,7 @@ use super::{
 };
 use crate::server::TenantConfig;
 use crate::{
-    config::{self, Config, Durability, StoreOverrides},
+    config::{self, Config, ConfiguredAccounts, Durability, StoreOverrides},
     console,
 };
 use busyhour_store::{
@@ -93,6 +93,8 @@ pub(super) struct AccountStore {
     pub(super) store: String,
     /// Where the server that uses the store is asked.
     http: config::Http,
+    /// Accounts that stand in the configuration.
+    configured: ConfiguredAccounts,
 }
 
 /// A user as a person names it, with or without a domain, and where its account is.
@@ -143,6 +145,7 @@ impl AccountLocation {
             realm: config.sip.realm,
             store: store_name(&config.store),
             http: config.http,
+            configured: config.accounts,
         })
     }
 }

@@ -3,10 +3,10 @@
 
 use crate::{
     cli::{
-        running_server::{RunningServer, reachable},
-        which_server::WhichServer,
+        running_server::RunningServer,
+        which_server::{WhichServer, servers_of},
     },
-    config::{Http, SocketPlace},
+    config::Http,
 };
 use clap::Args;
 use serde::Deserialize;
@@ -52,26 +52,10 @@ impl ApiServer {
         Err(problems.join("; "))
     }
 
-    /// The socket of the configuration, then its address. If it gives neither, the only
-    /// server that runs here.
     fn servers(&self, http: &Http) -> Result<Vec<RunningServer>, String> {
-        if let Some(named) = self.which.named() {
-            return Ok(vec![named]);
-        }
-        let socket = match &http.socket {
-            SocketPlace::At(path) => Some(RunningServer::Socket(path.clone())),
-            SocketPlace::Auto | SocketPlace::Off => None,
-        };
-        let address = http.listen.map(reachable);
-        let address = address.map(|address| RunningServer::Address(address, None));
-        let servers: Vec<_> = socket.into_iter().chain(address).collect();
-        match (servers.is_empty(), &http.socket) {
-            (false, _) => Ok(servers),
-            (true, SocketPlace::Auto) => RunningServer::find().map(|server| vec![server]),
-            (true, _) => Err(
-                "the server has neither HTTP nor a local socket: http.listen and http.socket are off"
-                    .into(),
-            ),
+        match self.which.named() {
+            Some(named) => Ok(vec![named]),
+            None => servers_of(http),
         }
     }
 }

@@ -33,13 +33,17 @@ impl ShowAccount {
         let placed = accounts.place(&self.user)?;
         let account = accounts.find(&placed)?;
         let failures = self.server.failures(&self.user, &accounts.http);
-        let Some(account) = account else {
-            return Err(missing(accounts.missing(&placed), failures.ok()));
-        };
-        let view = view(&accounts, &account);
         // If the server did not answer, it is not asked again.
         let bindings = (failures.as_ref().ok())
             .and_then(|_| self.server.bindings(&self.user, &accounts.http).ok());
+        let is_configured = accounts.configured.secret(&self.user).is_some();
+        let Some(account) = account else {
+            return match is_configured {
+                true => self.show_configured(failures.ok(), bindings),
+                false => Err(missing(accounts.missing(&placed), failures.ok())),
+            };
+        };
+        let view = view(&accounts, &account);
         if self.json {
             return self.show_json(&view, &accounts.store, failures.ok(), bindings);
         }
@@ -76,6 +80,40 @@ impl ShowAccount {
         ];
         let lines = rows.map(|(name, value)| format!("{name:<12}{value}"));
         say(lines.join("\n"))
+    }
+
+    /// The account stands in the configuration, which says the rest.
+    fn show_configured(
+        &self,
+        failures: Option<Value>,
+        bindings: Option<Value>,
+    ) -> Result<(), Failure> {
+        if self.json {
+            let object = serde_json::json!({
+                "user": self.user, "store": null, "failures": failures, "bindings": bindings,
+            });
+            return say(serde_json::to_string_pretty(&object).map_err(Failure::running)?);
+        }
+        let unknown = || "unknown".to_owned();
+        let registered = bindings.map(|list| lines(&list, Registered::line));
+        let failed = failures.map(|list| lines(&list, FailedRegistration::line));
+        let rows = [
+            ("user", self.user.clone()),
+            ("account", "an [[account]] of the configuration".to_owned()),
+            (
+                "registered",
+                registered.map_or_else(unknown, |it| it.unwrap_or("not now".into())),
+            ),
+            (
+                "failures",
+                failed.map_or_else(unknown, |it| {
+                    it.unwrap_or("none that the server remembers".into())
+                }),
+            ),
+        ];
+        say(rows
+            .map(|(name, value)| format!("{name:<12}{value}"))
+            .join("\n"))
     }
 
     /// If no server answers, failures and bindings are null.

@@ -1,5 +1,5 @@
 use super::{Failure, confirm, say};
-use crate::cli::{running_server::RunningServer, which_server::WhichServer};
+use crate::cli::which_server::AskedServer;
 use clap::Args;
 use serde_json::Value;
 
@@ -20,13 +20,12 @@ pub(super) struct Unregister {
     json: bool,
 
     #[command(flatten)]
-    which: WhichServer,
+    which: AskedServer,
 }
 
 impl Unregister {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let server = self.which.named().map_or_else(RunningServer::find, Ok);
-        let server = server.map_err(Failure::running)?;
+        let server = self.which.find()?;
         let answer = server.delete(&self.path()).map_err(Failure::running)?;
         let answer: Value = serde_json::from_str(&answer).map_err(Failure::running)?;
         let removed = &answer["removed"];

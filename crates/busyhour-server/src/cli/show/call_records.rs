@@ -1,6 +1,6 @@
 //! `busyhour show call-records`: calls that ended, as a table, as JSON or as CSV.
 
-use super::{Failure, List, RunningServer, subjects};
+use super::{Failure, List, subjects};
 use crate::{console, server::CallOutcome, web::call_record_table};
 use busyhour_store::CallRecordRow;
 use clap::Args;
@@ -52,9 +52,7 @@ impl ShowCallRecords {
 
     /// Page by page, so that a million records need little memory.
     fn export(&self) -> Result<(), Failure> {
-        let server = self.list.server.named();
-        let server = server.map_or_else(RunningServer::find, Ok);
-        let server = server.map_err(Failure::running)?;
+        let server = self.list.server.find()?;
         let mut after = None;
         loop {
             let path = format!("{PATH}{}", self.query(PAGE_LEN, after.as_deref()));

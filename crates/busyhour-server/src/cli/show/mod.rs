@@ -4,7 +4,7 @@ mod call_records;
 mod subjects;
 mod table;
 
-use super::{Failure, running_server::RunningServer, which_server::WhichServer};
+use super::{Failure, running_server::RunningServer, which_server::AskedServer};
 use crate::console;
 use call_records::ShowCallRecords;
 use clap::{Args, Subcommand};
@@ -107,7 +107,7 @@ struct List {
     json: bool,
 
     #[command(flatten)]
-    server: WhichServer,
+    server: AskedServer,
 }
 
 impl Show {
@@ -147,9 +147,7 @@ impl Show {
 impl List {
     fn run(&self, subject: &Subject, query: &str) -> Result<(), Failure> {
         self.table.check(subject).map_err(Failure::usage)?;
-        let named = self.server.named();
-        let server = named.map_or_else(RunningServer::find, Ok);
-        let server = server.map_err(Failure::running)?;
+        let server = self.server.find()?;
         loop {
             if self.watch.is_some() && stdout().is_terminal() && !self.json {
                 console::print(CLEAR).map_err(Failure::running)?;

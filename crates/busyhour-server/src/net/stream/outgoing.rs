@@ -6,6 +6,7 @@ use crate::{
     net::stats::add,
     server::{SendError, TlsTarget},
 };
+use busyhour::clock::Instant;
 use busyhour_sip::{Flow, Transport, source_of};
 use nix::{
     errno::Errno,
@@ -18,7 +19,7 @@ use std::{
     io,
     net::{SocketAddr, TcpStream},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The connections that this side makes, by where they go: one for each address.
@@ -68,12 +69,16 @@ impl OutgoingConnections {
     }
 
     /// See [`Network::connect`](crate::server::Network::connect).
-    pub(super) fn connect(&self, flow: Flow, shared: &EngineShared) -> Result<Flow, SendError> {
+    pub(super) fn connect(
+        &self,
+        now: Instant,
+        flow: Flow,
+        shared: &EngineShared,
+    ) -> Result<Flow, SendError> {
         if flow.transport.is_web_socket() {
             return Err(SendError::FlowFailed);
         }
         let destination = (flow.transport, flow.remote);
-        let now = Instant::now();
         let mut table = lock(&self.table);
         let known = table.get(&destination);
         if let Some(live) = known.and_then(Attempts::live) {
@@ -133,7 +138,7 @@ impl OutgoingConnections {
     }
 
     /// A connection has ended; over a sound one something came.
-    pub(super) fn ended(&self, peer: &Arc<Peer>, was_sound: bool) {
+    pub(super) fn ended(&self, now: Instant, peer: &Arc<Peer>, was_sound: bool) {
         let destination = (peer.flow.transport, peer.flow.remote);
         let mut table = lock(&self.table);
         let attempts = table.get_mut(&destination);
@@ -144,8 +149,8 @@ impl OutgoingConnections {
         if let Some(attempts) = attempts.filter(is_it) {
             attempts.peer = None;
             match was_sound {
-                true => (attempts.failures, attempts.retry_at) = (0, Instant::now()),
-                false => attempts.fail(Instant::now()),
+                true => (attempts.failures, attempts.retry_at) = (0, now),
+                false => attempts.fail(now),
             }
         }
     }

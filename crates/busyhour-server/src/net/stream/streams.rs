@@ -226,10 +226,10 @@ impl Network for Streams {
     }
 
     fn connect(&self, flow: Flow) -> Result<Flow, SendError> {
-        if lock(&self.thread).is_none() {
-            return Err(SendError::NoSocket);
-        }
-        self.shared.outgoing.connect(flow, &self.shared)
+        let clock = self.clock.get();
+        let clock = clock.filter(|_| lock(&self.thread).is_some());
+        let now = clock.ok_or(SendError::NoSocket)?.now();
+        self.shared.outgoing.connect(now, flow, &self.shared)
     }
 
     fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {

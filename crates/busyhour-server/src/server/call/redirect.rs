@@ -2,7 +2,7 @@
 
 use super::target::{callable, percent_encoded};
 use crate::server::{core::Core, peer::trusted_peer::TrustedPeer, sip::receive::Request};
-use busyhour_registrar::{Contact, Refusal, address_of_record};
+use busyhour_registrar::{CONTACTS_LEN_MAX, Contact, Refusal, address_of_record};
 use busyhour_sip::{HeaderName, Quality, SipUri, Status, Uri};
 
 impl Core {
@@ -60,9 +60,6 @@ fn contact_value(contact: &Contact) -> String {
     }
     value
 }
-
-/// With usual headers the answer then fits into a datagram.
-const CONTACTS_LEN_MAX: usize = 56 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -117,6 +117,8 @@ pub(in crate::server) const CALLEE_USER: ElementId = ElementId(63);
 pub(in crate::server) const FROM: ElementId = ElementId(64);
 /// The URI that was called.
 pub(in crate::server) const TO: ElementId = ElementId(65);
+/// The user part of that URI, before anybody has answered, too.
+pub(in crate::server) const CALLED_USER: ElementId = ElementId(70);
 /// The status of the final response.
 pub(in crate::server) const STATUS: ElementId = ElementId(66);
 /// Why a call ended.
@@ -177,7 +179,7 @@ pub(in crate::server) fn element_named(name: &str) -> Option<(ElementId, Element
     known.map(|&(id, _, shape)| (id, shape))
 }
 
-const ELEMENTS: [(ElementId, &str, ElementShape); 21] = [
+const ELEMENTS: [(ElementId, &str, ElementShape); 22] = [
     (EVENT, "event", ElementShape::Text),
     (USER, "user", ElementShape::Text),
     (GONE, "gone", ElementShape::Switch),
@@ -195,6 +197,7 @@ const ELEMENTS: [(ElementId, &str, ElementShape); 21] = [
     (CALLEE_USER, "callee_user", ElementShape::Text),
     (FROM, "from", ElementShape::Text),
     (TO, "to", ElementShape::Text),
+    (CALLED_USER, "called_user", ElementShape::Text),
     (STATUS, "status", ElementShape::Number),
     (END, "end", ElementShape::Text),
     (ENDED_BY, "ended_by", ElementShape::Text),

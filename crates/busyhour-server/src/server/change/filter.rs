@@ -1,6 +1,8 @@
 //! Which changes a reader wants: patterns of records, of which one must match.
 
-use super::element::{CALLEE, CALLEE_USER, CALLER, ChangeKind, ElementShape, USER, element_named};
+use super::element::{
+    CALLED_USER, CALLEE, CALLEE_USER, CALLER, ChangeKind, ElementShape, TO, USER, element_named,
+};
 use busyhour::bus::{Name, Record, RecordPattern, Value};
 
 /// What a reader of changes asks for; everything by default.
@@ -17,8 +19,8 @@ impl ChangeFilter {
     /// Reads the parameters of a request, each of which may be absent.
     ///
     /// - `kinds`: names of kinds with commas between them; a record must be of one of them;
-    /// - `user`: a user part, or an address of record: whom the record is about, or who calls
-    ///   or is called;
+    /// - `user`: a user part, or an address of record: whom the record is about, or who calls,
+    ///   is called or answers;
     /// - `having`: with commas between them, names of elements that a record must have, or
     ///   names with `=` and a value; at most 16.
     ///
@@ -87,9 +89,9 @@ fn of_user(pattern: &RecordPattern, user: &str) -> Vec<RecordPattern> {
     match user.contains(':') {
         true => {
             let subject = pattern.clone().subject(name.clone());
-            vec![subject, having(CALLER), having(CALLEE)]
+            vec![subject, having(CALLER), having(CALLEE), having(TO)]
         }
-        false => vec![having(USER), having(CALLEE_USER)],
+        false => vec![having(USER), having(CALLEE_USER), having(CALLED_USER)],
     }
 }
 

@@ -1,9 +1,9 @@
 //! What became of something, as a record. Pure.
 
 use super::element::{
-    CALLEE, CALLEE_USER, CALLER, CONTACT_COUNT, CONTACTS, ChangeKind, END, ENDED_BY, EVENT, FROM,
-    GONE, LINE, PRESENCE, REACHABLE, SOURCES, STATE, STATUS, TALK_TIME_MS, TO, USER, USER_AGENTS,
-    WAITING, message_count,
+    CALLED_USER, CALLEE, CALLEE_USER, CALLER, CONTACT_COUNT, CONTACTS, ChangeKind, END, ENDED_BY,
+    EVENT, FROM, GONE, LINE, PRESENCE, REACHABLE, SOURCES, STATE, STATUS, TALK_TIME_MS, TO, USER,
+    USER_AGENTS, WAITING, message_count,
 };
 use busyhour::{
     bus::{ElementId, Name, Record, Value},
@@ -14,6 +14,7 @@ use busyhour_registrar::{
     Bindings, Tally, user_of,
     watch::{DeviceState, ExtensionState, LineState, Mailbox, MessageCounts},
 };
+use busyhour_sip::Uri;
 
 /// What became of the contacts of an address of record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,7 +231,11 @@ fn parties(record: Record, [from, to]: [&str; 2]) -> Record {
         "" => record,
         uri => record.with(id, text(uri)),
     };
-    with(with(record, FROM, from), TO, to)
+    let called = Uri::parse(to);
+    let called = called.as_ref().and_then(Uri::as_sip);
+    let called = called.and_then(|uri| uri.user).unwrap_or("");
+    let record = with(with(record, FROM, from), TO, to);
+    with(record, CALLED_USER, called)
 }
 
 fn devices(mut record: Record, [caller, callee]: [&Option<Name>; 2]) -> Record {

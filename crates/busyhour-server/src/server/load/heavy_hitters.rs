@@ -1,5 +1,5 @@
 //! The sources and accounts that are refused most often because they have used their
-//! share: for the operator, who has to distinguish an attacker from a proxy whose share
+//! share, or that are not answered since they have proved nothing: for the operator, who has to distinguish an attacker from a proxy whose share
 //! is too small.
 //!
 //! The few with the highest counts are kept, by the Space-Saving algorithm (Metwally,
@@ -31,6 +31,14 @@ struct Hitter {
 }
 
 impl HeavyHitters {
+    /// As [`note`](Self::note), unless another thread is here now: who floods is noted soon
+    /// enough, and others must not wait for the lock.
+    pub(in crate::server) fn try_note(&self, source: IpAddr) {
+        if self.0.try_lock().is_ok() {
+            self.note(source, "");
+        }
+    }
+
     /// One request more was refused.
     pub(in crate::server) fn note(&self, source: IpAddr, account: &str) {
         let account = shortened(account);
@@ -68,6 +76,13 @@ impl HeavyHitters {
         for (source, account, refused) in self.news(now) {
             // The account comes last and escaped: the client chooses it.
             tracing::warn!(%source, refused, ?account, "a share was reached");
+        }
+    }
+
+    /// The same for those that were not answered.
+    pub(in crate::server) fn log_unproven(&self, now: Instant) {
+        for (source, _, not_answered) in self.news(now) {
+            tracing::warn!(%source, not_answered, "limits.unproven_per_second was reached: requests without right credentials are not answered");
         }
     }
 

@@ -49,6 +49,8 @@ pub(in crate::server) struct Responder {
     unproven: Unproven,
     /// Who was refused for a share.
     over_share: HeavyHitters,
+    /// Who was not answered, as it has proved nothing.
+    not_answered: HeavyHitters,
     /// The server is open: there are no credentials, so nobody can authenticate.
     is_open: bool,
 }
@@ -77,6 +79,7 @@ impl Responder {
             holders,
             unproven,
             over_share: HeavyHitters::default(),
+            not_answered: HeavyHitters::default(),
             is_open,
         }
     }
@@ -381,9 +384,10 @@ impl Responder {
         }
     }
 
-    /// Logs who was refused for a share.
+    /// Logs who was refused for a share, and who was not answered.
     pub(in crate::server) fn log_over_share(&self) {
         self.over_share.log(self.now());
+        self.not_answered.log_unproven(self.now());
     }
 
     /// Whether an answer may go to a source that has shown no right credentials; takes
@@ -393,6 +397,7 @@ impl Responder {
         let may = self.has_token(flow);
         if !may {
             self.traffic.unproven_not_answered.increment();
+            self.not_answered.try_note(source_of(flow.remote.ip()));
         }
         may
     }

@@ -1,6 +1,7 @@
 //! Registered contacts over HTTP: listed a page at a time, looked up by address of record,
 //! removed.
 
+use super::paging::user_part;
 use crate::{
     server::{Listed, Listing},
     web::{Backend, domain_scope::DomainScope},
@@ -112,7 +113,13 @@ async fn list(
         Json(page).into_response()
     };
     if let Some(user) = query.user {
-        return covered(backend.bindings_of(&user));
+        let address = user.contains(['@', ':']);
+        let address = address.then(|| backend.address_of_record(&user)).flatten();
+        let found = match address {
+            Some(aor) => backend.bindings_at(&aor),
+            None => backend.bindings_of(user_part(&user)),
+        };
+        return covered(found);
     }
     let limit = query.limit.unwrap_or(PAGE_LEN);
     if !(1..=PAGE_LEN_MAX).contains(&limit) {

@@ -1,7 +1,7 @@
 //! `/api/call-records`: records of ended calls, a page at a time, as JSON or CSV.
 
 use super::{
-    paging::{Page, PageQuery},
+    paging::{Page, PageQuery, user_part},
     pending_commit::Rejection,
 };
 use crate::{
@@ -99,7 +99,7 @@ impl Wanted {
         }
         Ok(CallRecordQuery {
             after,
-            user: self.user.clone(),
+            user: self.user.as_deref().map(|user| user_part(user).to_owned()),
             from: self
                 .from
                 .as_deref()

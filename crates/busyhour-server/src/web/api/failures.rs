@@ -1,7 +1,7 @@
 //! Registrations that failed recently, over HTTP: they show why a device does not
 //! register.
 
-use super::paging::limit;
+use super::paging::{limit, user_part};
 use crate::server::FailureView;
 use crate::web::{Backend, domain_scope::DomainScope};
 use axum::{
@@ -39,7 +39,11 @@ async fn list(
     }
     match limit(query.limit) {
         Ok(limit) => {
-            let mut failures = backend.failures(query.user.as_deref(), limit);
+            let user = query.user.as_deref();
+            let mut failures = backend.failures(user, limit);
+            if let (true, Some(user)) = (failures.is_empty(), user) {
+                failures = backend.failures(Some(user_part(user)), limit);
+            }
             failures.retain(|failure| scope.covers(&failure.user));
             Json(FailureList { failures }).into_response()
         }

@@ -43,3 +43,13 @@ const PAGE_LEN: usize = 1000;
 const PAGE_LEN_MAX: usize = 100_000;
 /// The longest body of a PUT: an account with the most hints is shorter.
 pub(in crate::web) const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The user of an address of record, or the text itself, if it is a user: `alice` of
+/// `sip:alice@example.com`.
+pub(in crate::web) fn user_part(text: &str) -> &str {
+    let address = ["sip:", "sips:"]
+        .into_iter()
+        .find_map(|scheme| text.strip_prefix(scheme));
+    let address = address.unwrap_or(text);
+    address.split_once('@').map_or(address, |(user, _)| user)
+}

@@ -618,7 +618,8 @@ impl Engine {
             self.sources.handshake_ended(remote);
         }
         if entry.peer.is_outgoing {
-            self.shared.outgoing.ended(&entry.peer, entry.is_sound);
+            let now = self.clock.now();
+            self.shared.outgoing.ended(now, &entry.peer, entry.is_sound);
         }
         self.sources.disconnected(remote, entry.peer.token);
         self.count_connections();
