@@ -57,6 +57,8 @@ pub struct AccountEntry {
     pub md5_address: Option<String>,
     /// SHA-256 of the same.
     pub sha256_address: Option<String>,
+    /// SHA-512-256 of the same.
+    pub sha512_256_address: Option<String>,
     /// Whether it registers by IAX2 too, which needs the password itself.
     pub iax2: bool,
     /// See [`Account::contacts_max`].
@@ -210,6 +212,11 @@ impl AccountEntry {
         digests([
             (Algorithm::Md5, "md5_address", &self.md5_address),
             (Algorithm::Sha256, "sha256_address", &self.sha256_address),
+            (
+                Algorithm::Sha512_256,
+                "sha512_256_address",
+                &self.sha512_256_address,
+            ),
         ])
     }
 }
@@ -221,13 +228,16 @@ fn digests<const N: usize>(
     let given = fields
         .into_iter()
         .filter_map(|(algorithm, field, value)| Some((algorithm, field, value.as_ref()?)));
-    given
-        .map(|(algorithm, field, value)| {
-            let digest = HexDigest::from_hex(algorithm, value);
-            let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
-            Ok((algorithm, digest.ok_or_else(refusal)?))
-        })
-        .collect()
+    let digests = given.map(|(algorithm, field, value)| {
+        let digest = HexDigest::from_hex(algorithm, value);
+        let refusal = || format!("{field}: give {} hexadecimal digits", algorithm.digits());
+        Ok((algorithm, digest.ok_or_else(refusal)?))
+    });
+    let mut digests: Vec<_> = digests.collect::<Result<_, String>>()?;
+    // In the order in which a password's hashes are.
+    let order = |one: &(Algorithm, HexDigest)| Algorithm::ALL.iter().position(|all| *all == one.0);
+    digests.sort_by_key(order);
+    Ok(digests)
 }
 
 fn hashes_of(user: &str, realm: &str, domain: Option<&str>, password: &str) -> Secret {

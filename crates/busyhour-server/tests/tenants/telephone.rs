@@ -1,4 +1,5 @@
 //! A telephone of a domain, with a user name and a password of its own, and the HTTP side.
+#![allow(dead_code)] // each test program uses its own part
 
 use crate::support::{
     ServerProcess,

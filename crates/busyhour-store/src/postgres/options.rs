@@ -95,7 +95,7 @@ impl PostgresOptions {
 
     /// A separate connection. PostgreSQL's end also notices when our machine is gone,
     /// since the connection may hold locks that others wait for.
-    pub(super) fn connect(&self) -> Result<Client, StoreError> {
+    pub(crate) fn connect(&self) -> Result<Client, StoreError> {
         let wrap = |error| self.failed(&error);
         let mut client = self.config.connect(self.tls.clone()).map_err(wrap)?;
         client.batch_execute(NOTICE_SILENCE).map_err(wrap)?;
@@ -103,7 +103,7 @@ impl PostgresOptions {
     }
 
     /// The error, with the database that it is about.
-    pub(super) fn failed(&self, error: &postgres::Error) -> StoreError {
+    pub(crate) fn failed(&self, error: &postgres::Error) -> StoreError {
         let reason = reason(error);
         let reason = match self.tls.advice(&reason) {
             Some(advice) => format!("{reason}: {advice}"),

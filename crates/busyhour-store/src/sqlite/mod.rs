@@ -249,7 +249,7 @@ fn warn_of_readers(path: &Path) {
     }
 }
 
-fn sqlite_error(path: &Path, source: rusqlite::Error) -> StoreError {
+pub(crate) fn sqlite_error(path: &Path, source: rusqlite::Error) -> StoreError {
     StoreError::Sqlite {
         path: path.to_owned(),
         source,

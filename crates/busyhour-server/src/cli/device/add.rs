@@ -76,6 +76,7 @@ impl AddDevice {
             watchers: None,
             md5_address: None,
             sha256_address: None,
+            sha512_256_address: None,
         };
         let hashes = [&entry.md5, &entry.sha256, &entry.sha512_256];
         let needs_password = hashes.iter().all(|hash| hash.is_none());

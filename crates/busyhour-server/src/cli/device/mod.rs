@@ -1,6 +1,7 @@
 //! `busyhour device` changes accounts of the store, whether a server runs or not.
 
 mod add;
+mod export;
 mod import;
 mod list;
 mod password;
@@ -23,7 +24,7 @@ use busyhour_store::{
     open_accounts, open_postgres_accounts,
 };
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::{collections::HashMap, path::PathBuf};
 
 /// List and change the accounts of devices
 #[derive(Debug, Args)]
@@ -40,7 +41,8 @@ enum DeviceAction {
     Show(show::ShowAccount),
     Remove(remove::RemoveDevices),
     Unregister(unregister::Unregister),
-    Import(import::Import),
+    Import(Box<import::Import>),
+    Export(export::Export),
 }
 
 impl DeviceCommand {
@@ -58,6 +60,7 @@ impl DeviceCommand {
             DeviceAction::Remove(command) => command.run(),
             DeviceAction::Unregister(command) => command.run(),
             DeviceAction::Import(command) => command.run(),
+            DeviceAction::Export(command) => command.run(),
         }
     }
 }
@@ -294,6 +297,43 @@ impl AccountStore {
         }
         let checked = config.check_beside(&others, &self.domains, &self.realm);
         checked.map_err(Failure::running)
+    }
+
+    /// The name of an account, with its domain if that has accounts of its own.
+    pub(super) fn name_of(&self, account: &Account) -> String {
+        match self.domain_of(account) {
+            Some(domain) => format!("{}@{domain}", account.username),
+            None => account.username.clone(),
+        }
+    }
+
+    /// The server's first domain, or its realm.
+    pub(super) fn first_domain(&self) -> &str {
+        self.domains.first().map_or(&self.realm, |domain| domain)
+    }
+
+    /// A domain that was set up just now, or would be.
+    pub(super) fn learn(&mut self, config: TenantConfig) {
+        self.tenants.push(config);
+    }
+
+    /// Whether those of the accounts that are new fit into their domains.
+    pub(super) fn check_rooms(
+        &mut self,
+        accounts: &[Account],
+        is_new: impl Fn(&Account) -> bool,
+    ) -> Result<(), Failure> {
+        let mut more: HashMap<String, usize> = HashMap::new();
+        for account in accounts.iter().filter(|account| is_new(account)) {
+            if let Some(domain) = self.domain_of(account) {
+                *more.entry(format!("user@{domain}")).or_default() += 1;
+            }
+        }
+        for (name, count) in more {
+            let placed = self.place(&name)?;
+            self.check_room(&placed, count)?;
+        }
+        Ok(())
     }
 
     /// Whether an account more fits into its domain.

@@ -1,0 +1,442 @@
+//! `busyhour device import`: accounts from a file of ours, and from the databases and files of
+//! Kamailio, OpenSIPS, Asterisk and FreeSWITCH.
+
+mod asterisk;
+mod foreign_account;
+mod freeswitch;
+mod kamailio;
+mod own_form;
+mod pjsip_conf;
+mod sql_dump;
+mod tables;
+
+use super::{AccountLocation, AccountStore, Creation, Failure, say};
+use crate::{console, server::TenantConfig};
+use asterisk::Objects;
+use busyhour_store::{Account, SettingKind};
+use clap::{Args, ValueEnum};
+use foreign_account::ForeignAccount;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    path::Path,
+    time::Instant,
+};
+use tables::Tables;
+
+/// Add or replace many accounts, from files of ours or of another server
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Import {
+    /// CSV or JSON of ours; a dump (SQL), tables as CSV, an SQLite file or a postgres:// URL of
+    /// Kamailio, OpenSIPS or Asterisk; pjsip.conf; XML files or a folder of FreeSWITCH; or - for
+    /// standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+
+    /// Whose form it is [default: found out from the names and the content]
+    #[arg(long, value_enum)]
+    from: Option<ImportOrigin>,
+
+    /// The format of a file of ours [default: by the ending of its name]
+    #[arg(long, value_enum)]
+    format: Option<own_form::ImportFormat>,
+
+    /// The domain of accounts that name none
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+
+    /// Set up the domains that are not known, with the realm of their hashes
+    #[arg(long)]
+    add_domains: bool,
+
+    /// Take the accounts that can be taken, and name the others
+    #[arg(long)]
+    skip_invalid: bool,
+
+    /// Check the file and list what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    creation: Creation,
+
+    #[command(flatten)]
+    place: AccountLocation,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ImportOrigin {
+    /// `device export`, or written by hand
+    Busyhour,
+    /// The tables subscriber and dbaliases
+    Kamailio,
+    /// The tables ps_auths, ps_endpoints and ps_aors, or pjsip.conf
+    Asterisk,
+    /// The XML of the directory
+    Freeswitch,
+}
+
+/// What became of the accounts.
+#[derive(Default)]
+struct ImportOutcome {
+    accounts: Vec<Account>,
+    /// Their names, with `+` before a new one and `~` before one that changes.
+    changes: Vec<String>,
+    added: usize,
+    changed: usize,
+    unchanged: usize,
+    mistakes: Vec<String>,
+    domains: Vec<String>,
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let found = self.found().map_err(Failure::usage)?;
+        // A file with mistakes does not make a database.
+        let mistakes = mistakes_of_form(&found);
+        if !self.skip_invalid && !mistakes.is_empty() {
+            return Err(Failure::usage(shortened(mistakes)));
+        }
+        let mut target = self.place.open_or_create(&self.creation)?;
+        let domains = match self.add_domains {
+            true => self.add_domains(&found, &mut target)?,
+            false => Vec::new(),
+        };
+        let mut outcome = self.outcome(found, &mut target)?;
+        outcome.domains = domains;
+        if !outcome.mistakes.is_empty() {
+            if !self.skip_invalid {
+                return Err(Failure::usage(shortened(outcome.mistakes)));
+            }
+            for mistake in &outcome.mistakes {
+                console::print_error(format_args!("busyhour: skipped: {mistake}"));
+            }
+        }
+        if !self.dry_run {
+            self.put(&mut target, &outcome)?;
+        }
+        self.report(&outcome, &target, begun)
+    }
+
+    /// The accounts in all sources.
+    fn found(&self) -> Result<Vec<ForeignAccount>, String> {
+        match self.origin() {
+            ImportOrigin::Busyhour => {
+                let files = self.files.iter();
+                let found = files.map(|file| own_form::read(Path::new(file), self.format));
+                Ok(found
+                    .collect::<Result<Vec<_>, _>>()?
+                    .into_iter()
+                    .flatten()
+                    .collect())
+            }
+            ImportOrigin::Freeswitch => {
+                let found = self
+                    .files
+                    .iter()
+                    .map(|file| freeswitch::read(Path::new(file)));
+                Ok(found
+                    .collect::<Result<Vec<_>, _>>()?
+                    .into_iter()
+                    .flatten()
+                    .collect())
+            }
+            ImportOrigin::Asterisk if self.files.iter().all(|file| file.ends_with(".conf")) => {
+                let files = self
+                    .files
+                    .iter()
+                    .map(|file| pjsip_conf::read(Path::new(file)));
+                let objects = files.collect::<Result<Vec<_>, _>>()?;
+                Ok(objects.iter().flat_map(Objects::accounts).collect())
+            }
+            ImportOrigin::Asterisk => {
+                let tables = self.tables()?;
+                match tables.has("ps_auths") {
+                    true => Ok(Objects::of(&tables).accounts()),
+                    false => Err("there is no table ps_auths in it".into()),
+                }
+            }
+            ImportOrigin::Kamailio => {
+                let tables = self.tables()?;
+                if !tables.has("subscriber") {
+                    return Err("there is no table subscriber in it".into());
+                }
+                let contacts = tables.rows("location").len();
+                if contacts > 0 {
+                    console::print_error(format_args!(
+                        "busyhour: {contacts} contacts of location are not taken: a device registers here when \
+                         its registration there is due"
+                    ));
+                }
+                Ok(kamailio::accounts(&tables))
+            }
+        }
+    }
+
+    fn tables(&self) -> Result<Tables, String> {
+        let mut tables = Tables::default();
+        self.files.iter().try_for_each(|file| tables.read(file))?;
+        Ok(tables)
+    }
+
+    /// By the names of the files; a database and a dump have tables of one or the other.
+    fn origin(&self) -> ImportOrigin {
+        if let Some(origin) = self.from {
+            return origin;
+        }
+        let is = |ending: &str| self.files.iter().all(|file| file.ends_with(ending));
+        let is_folder = || self.files.iter().all(|file| Path::new(file).is_dir());
+        match () {
+            () if is(".conf") => ImportOrigin::Asterisk,
+            () if is(".xml") || is_folder() => ImportOrigin::Freeswitch,
+            () if self.format.is_some() || is(".json") || is("-") => ImportOrigin::Busyhour,
+            () => match self.tables() {
+                Ok(tables) if tables.has("subscriber") => ImportOrigin::Kamailio,
+                Ok(tables) if tables.has("ps_auths") => ImportOrigin::Asterisk,
+                Ok(_) | Err(_) if is(".csv") => ImportOrigin::Busyhour,
+                Ok(_) | Err(_) if is(".sql") => ImportOrigin::Kamailio,
+                Ok(_) | Err(_) => ImportOrigin::Busyhour,
+            },
+        }
+    }
+
+    /// Sets up the domains that accounts name and that are not known; returns their names.
+    fn add_domains(
+        &self,
+        found: &[ForeignAccount],
+        target: &mut AccountStore,
+    ) -> Result<Vec<String>, Failure> {
+        let mut realms: HashMap<String, Option<String>> = HashMap::new();
+        for account in found {
+            let domain = account.domain.as_deref().or(self.domain.as_deref());
+            if let Some(domain) = domain.map(str::to_lowercase) {
+                let is_hashed = account
+                    .entry
+                    .as_ref()
+                    .is_ok_and(|entry| entry.password.is_none());
+                let realm = account
+                    .realm
+                    .clone()
+                    .filter(|realm| is_hashed && *realm != domain);
+                let known = realms.entry(domain).or_default();
+                *known = known.take().or(realm);
+            }
+        }
+        let names: BTreeSet<String> = realms.keys().cloned().collect();
+        let mut added = Vec::new();
+        for name in names {
+            if target.place(&format!("user@{name}")).is_ok() {
+                continue;
+            }
+            let realm = realms.remove(&name).flatten();
+            let config = TenantConfig {
+                name: name.clone(),
+                realm,
+                ..TenantConfig::default()
+            };
+            let mistakes = config.mistakes();
+            if !mistakes.is_empty() {
+                return Err(Failure::usage(format!(
+                    "domain `{name}`: {}",
+                    mistakes.join("; ")
+                )));
+            }
+            target.check_domain(&config, false)?;
+            if !self.dry_run {
+                let row = serde_json::to_string(&config).map_err(Failure::running)?;
+                let put = target.admin.put_setting(SettingKind::Domain, &name, &row);
+                put.map_err(Failure::running)?;
+            }
+            target.learn(config);
+            added.push(name);
+        }
+        Ok(added)
+    }
+
+    /// Compares what was found with what is there.
+    fn outcome(
+        &self,
+        found: Vec<ForeignAccount>,
+        target: &mut AccountStore,
+    ) -> Result<ImportOutcome, Failure> {
+        let known = target.admin.all().map_err(Failure::running)?;
+        let known = known
+            .into_iter()
+            .map(|one| ((one.realm.clone(), one.username.clone()), one));
+        let known: HashMap<_, _> = known.collect();
+        let (mut outcome, mut seen) = (ImportOutcome::default(), HashSet::new());
+        for account in found {
+            let place = account.place.clone();
+            match account.placed(target, self.domain.as_deref()) {
+                Ok(account) => {
+                    let key = (account.realm.clone(), account.username.clone());
+                    if !seen.insert(key.clone()) {
+                        let user = &account.username;
+                        outcome
+                            .mistakes
+                            .push(format!("{place}: user `{user}` is given twice"));
+                        continue;
+                    }
+                    let name = target.name_of(&account);
+                    outcome.take(account, name, known.get(&key));
+                }
+                Err(reason) => outcome.mistakes.push(format!("{place}: {reason}")),
+            }
+        }
+        target.check_rooms(&outcome.accounts, |account| {
+            !known.contains_key(&(account.realm.clone(), account.username.clone()))
+        })?;
+        Ok(outcome)
+    }
+
+    fn put(&self, target: &mut AccountStore, outcome: &ImportOutcome) -> Result<(), Failure> {
+        let bar = bar(outcome.accounts.len() as u64);
+        for group in outcome.accounts.chunks(GROUP_LEN) {
+            // A running server can write between two groups.
+            target.admin.put(group).map_err(Failure::running)?;
+            bar.inc(group.len() as u64);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn report(
+        &self,
+        outcome: &ImportOutcome,
+        target: &AccountStore,
+        begun: Instant,
+    ) -> Result<(), Failure> {
+        let seconds = begun.elapsed().as_secs_f64();
+        let count = outcome.accounts.len();
+        let AccountStore { realm, store, .. } = target;
+        let ImportOutcome {
+            added,
+            changed,
+            unchanged,
+            ..
+        } = outcome;
+        if self.json {
+            return say(serde_json::json!({
+                "devices": count, "realm": realm, "store": store,
+                "dry_run": self.dry_run, "seconds": seconds,
+                "added": added, "changed": changed, "unchanged": unchanged,
+                "skipped": outcome.mistakes.len(), "domains": outcome.domains,
+                "changes": outcome.changes,
+            }));
+        }
+        if self.dry_run {
+            for domain in &outcome.domains {
+                say(format_args!("+ domain {domain}"))?;
+            }
+            for change in &outcome.changes {
+                say(change)?;
+            }
+            return say(format_args!(
+                "{count} devices are valid; nothing was changed in database {store} ({added} would be added, \
+                 {changed} changed)"
+            ));
+        }
+        let realms: BTreeSet<&str> = outcome
+            .accounts
+            .iter()
+            .map(|one| one.realm.as_str())
+            .collect();
+        let realms = match realms.len() {
+            0 | 1 => format!("the realm {}", realms.first().unwrap_or(&realm.as_str())),
+            more => format!("{more} realms"),
+        };
+        say(format_args!(
+            "{count} devices may register in {realms} (database {store}, {seconds:.1} s)"
+        ))
+    }
+}
+
+impl ImportOutcome {
+    fn take(&mut self, account: Account, name: String, known: Option<&Account>) {
+        match known {
+            None => {
+                self.added += 1;
+                self.changes.push(format!("+ {name}"));
+            }
+            Some(known) if *known == account => self.unchanged += 1,
+            Some(_) => {
+                self.changed += 1;
+                self.changes.push(format!("~ {name}"));
+            }
+        }
+        self.accounts.push(account);
+    }
+}
+
+/// What is wrong whatever the domains are.
+fn mistakes_of_form(found: &[ForeignAccount]) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mistake = |account: &ForeignAccount| {
+        let place = &account.place;
+        match account.mistake() {
+            Some(reason) => Some(format!("{place}: {reason}")),
+            None => match &account.entry {
+                Ok(entry) if !seen.insert((account.domain.clone(), entry.user.clone())) => {
+                    Some(format!("{place}: user `{}` is given twice", entry.user))
+                }
+                _ => None,
+            },
+        }
+    };
+    found.iter().filter_map(mistake).collect()
+}
+
+/// All mistakes, one on each line, up to a limit.
+fn shortened(mut mistakes: Vec<String>) -> String {
+    let more = mistakes.len().saturating_sub(MISTAKES_SHOWN);
+    mistakes.truncate(MISTAKES_SHOWN);
+    if more > 0 {
+        mistakes.push(format!("and {more} more"));
+    }
+    mistakes.join("\n")
+}
+
+/// A progress bar; silent unless standard error is a terminal.
+fn bar(total: u64) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    match ProgressStyle::with_template(TEMPLATE) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+const TEMPLATE: &str = "{elapsed_precise} {wide_bar} {pos}/{len} devices, {per_sec}";
+const GROUP_LEN: usize = 1000;
+const MISTAKES_SHOWN: usize = 20;
+const AFTER_HELP: &str = "\
+A CSV file of ours has a header line with some of: user, password, md5, sha256, sha512_256,
+md5_address, sha256_address, sha512_256_address, iax2 (yes or no), max_contacts, mailbox, hints, aliases, watchers
+(parted by spaces), realm. A user may be user@domain:
+
+  user,password,mailbox,hints
+  alice,something long,100,200 201
+
+A JSON file is an array of objects with the same names; hints is an array:
+
+  [{\"user\": \"alice\", \"password\": \"something long\", \"hints\": [\"200\", \"201\"]}]
+
+From other servers:
+
+  busyhour device import --add-domains kamailio.sql           a dump of subscriber and dbaliases
+  busyhour device import /etc/kamailio/kamailio.sqlite        the database itself
+  busyhour device import --from kamailio postgres://reader@db.example/kamailio
+  busyhour device import --domain a.example /etc/asterisk/pjsip.conf
+  busyhour device import ps_auths.csv ps_endpoints.csv ps_aors.csv
+  busyhour device import --add-domains /etc/freeswitch/directory
+
+A hash is good for its realm alone: an account that has nothing else goes to a domain with that
+realm. The whole file is checked first; one with mistakes changes nothing, unless --skip-invalid
+is given.
+
+Exit codes: 0 done, 1 failed, 2 mistakes in the file or wrong usage.";

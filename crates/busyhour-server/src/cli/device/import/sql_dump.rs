@@ -1,0 +1,434 @@
+//! Rows in a dump of a database, as mysqldump, pg_dump and `.dump` of sqlite3 write it: INSERT
+//! with or without columns, and COPY.
+
+use busyhour_store::ForeignRow;
+use std::collections::HashMap;
+
+/// Each row with its table, in lower case, and its line.
+pub(super) fn read(text: &str) -> Result<Vec<(String, usize, ForeignRow)>, String> {
+    let mut dump = Dump {
+        rest: text,
+        line: 1,
+        escapes: text.contains('`'),
+        columns: HashMap::new(),
+        rows: Vec::new(),
+    };
+    while dump.statement()? {}
+    Ok(dump.rows)
+}
+
+struct Dump<'t> {
+    rest: &'t str,
+    line: usize,
+    /// A backslash in a text escapes the next character, as it does in MySQL.
+    escapes: bool,
+    /// Of tables whose CREATE TABLE was seen.
+    columns: HashMap<String, Vec<String>>,
+    rows: Vec<(String, usize, ForeignRow)>,
+}
+
+impl Dump<'_> {
+    /// Reads a statement; `false` at the end.
+    fn statement(&mut self) -> Result<bool, String> {
+        self.blank();
+        if self.rest.is_empty() {
+            return Ok(false);
+        }
+        let word = self.word().to_ascii_uppercase();
+        match word.as_str() {
+            "INSERT" | "REPLACE" => self.insert()?,
+            "COPY" => self.copy()?,
+            "CREATE" => self.create()?,
+            _ => self.skip_statement(),
+        }
+        Ok(true)
+    }
+
+    fn insert(&mut self) -> Result<(), String> {
+        while !self.keyword("INTO") {
+            if self.word().is_empty() {
+                return Err(self.mistake("INSERT without INTO"));
+            }
+        }
+        let table = self.name();
+        let columns = match self.symbol('(') {
+            true => self.names()?,
+            false => self.columns.get(&table).cloned().unwrap_or_default(),
+        };
+        if !self.keyword("VALUES") {
+            self.skip_statement();
+            return Ok(());
+        }
+        loop {
+            self.blank();
+            let line = self.line;
+            if !self.symbol('(') {
+                return Err(self.mistake("a row must begin with `(`"));
+            }
+            let values = self.values()?;
+            if columns.is_empty() {
+                let reason = format!("the columns of table `{table}` are not known");
+                return Err(self.mistake(&reason));
+            }
+            self.take(&table, line, &columns, values);
+            if !self.symbol(',') {
+                self.skip_statement();
+                return Ok(());
+            }
+        }
+    }
+
+    fn take(&mut self, table: &str, line: usize, columns: &[String], values: Vec<Option<String>>) {
+        let given = columns.iter().zip(values);
+        let fields = given.filter_map(|(column, value)| Some((column.clone(), value?)));
+        self.rows.push((table.to_owned(), line, fields.collect()));
+    }
+
+    /// Rows follow, one a line, until a line `\.`.
+    fn copy(&mut self) -> Result<(), String> {
+        let table = self.name();
+        if !self.symbol('(') {
+            self.skip_statement();
+            return Ok(());
+        }
+        let columns = self.names()?;
+        self.skip_statement();
+        self.next_line();
+        loop {
+            let line = self.line;
+            let row = self.rest.lines().next().unwrap_or("\\.").to_owned();
+            self.next_line();
+            if row == "\\." {
+                return Ok(());
+            }
+            let values = row.split('\t').map(copied).collect();
+            self.take(&table, line, &columns, values);
+        }
+    }
+
+    fn create(&mut self) -> Result<(), String> {
+        if !self.keyword("TABLE") {
+            self.skip_statement();
+            return Ok(());
+        }
+        if self.keyword("IF") {
+            let (_, _) = (self.keyword("NOT"), self.keyword("EXISTS"));
+        }
+        let table = self.name();
+        if !self.symbol('(') {
+            self.skip_statement();
+            return Ok(());
+        }
+        let mut columns = Vec::new();
+        loop {
+            let name = self.name();
+            let is_column = !CONSTRAINTS.contains(&name.to_ascii_uppercase().as_str());
+            columns.extend(is_column.then_some(name));
+            if !self.skip_definition() {
+                break;
+            }
+        }
+        self.columns.insert(table, columns);
+        self.skip_statement();
+        Ok(())
+    }
+
+    /// Behind a column of a definition; `false` behind the last one.
+    fn skip_definition(&mut self) -> bool {
+        let mut depth = 0;
+        loop {
+            self.blank();
+            match self.rest.chars().next() {
+                None | Some(';') => return false,
+                Some('\'') => _ = self.quoted('\''),
+                Some(',') if depth == 0 => {
+                    self.advance(1);
+                    return true;
+                }
+                Some(')') if depth == 0 => {
+                    self.advance(1);
+                    return false;
+                }
+                Some(c) => {
+                    depth += i32::from(c == '(') - i32::from(c == ')');
+                    self.advance(c.len_utf8());
+                }
+            }
+        }
+    }
+
+    fn names(&mut self) -> Result<Vec<String>, String> {
+        let mut names = vec![self.name()];
+        while self.symbol(',') {
+            names.push(self.name());
+        }
+        match self.symbol(')') {
+            true => Ok(names),
+            false => Err(self.mistake("a list of columns must end with `)`")),
+        }
+    }
+
+    fn values(&mut self) -> Result<Vec<Option<String>>, String> {
+        let mut values = Vec::new();
+        loop {
+            values.push(self.value()?);
+            match (self.symbol(','), self.symbol(')')) {
+                (true, _) => {}
+                (false, true) => return Ok(values),
+                (false, false) => return Err(self.mistake("a value must end with `,` or `)`")),
+            }
+        }
+    }
+
+    fn value(&mut self) -> Result<Option<String>, String> {
+        self.blank();
+        if self.rest.starts_with(['E', 'e']) && self.rest[1..].starts_with('\'') {
+            self.advance(1);
+            let escapes = std::mem::replace(&mut self.escapes, true);
+            let text = self.quoted('\'');
+            self.escapes = escapes;
+            return text.map(Some);
+        }
+        if self.rest.starts_with('\'') {
+            return self.quoted('\'').map(Some);
+        }
+        let mut depth = 0;
+        let is_end = |c: char| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth < 0 || depth == 0 && c == ','
+        };
+        let end = self.rest.find(is_end).unwrap_or(self.rest.len());
+        let text = self.rest[..end].trim().to_owned();
+        self.advance(end);
+        Ok((!text.eq_ignore_ascii_case("NULL")).then_some(text))
+    }
+
+    /// A text in quotes, which are doubled within it.
+    fn quoted(&mut self, quote: char) -> Result<String, String> {
+        let begin = self.line;
+        self.advance(1);
+        let mut text = String::new();
+        loop {
+            let Some(c) = self.rest.chars().next() else {
+                return Err(format!("line {begin}: a text has no end"));
+            };
+            self.advance(c.len_utf8());
+            if c == quote {
+                if !self.rest.starts_with(quote) {
+                    return Ok(text);
+                }
+                self.advance(1);
+                text.push(quote);
+            } else if c == '\\' && self.escapes {
+                let next = self.rest.chars().next().unwrap_or('\\');
+                self.advance(next.len_utf8().min(self.rest.len()));
+                text.push(unescaped(next));
+            } else {
+                text.push(c);
+            }
+        }
+    }
+
+    /// The last part of a name that may have a schema before it, in lower case.
+    fn name(&mut self) -> String {
+        self.blank();
+        let mut name = match self.rest.chars().next() {
+            Some(quote @ ('"' | '`')) => self.quoted(quote).unwrap_or_default(),
+            _ => self.word().to_owned(),
+        };
+        if self.rest.starts_with('.') {
+            self.advance(1);
+            name = self.name();
+        }
+        name.to_lowercase()
+    }
+
+    /// Takes a word.
+    fn word(&mut self) -> &str {
+        self.blank();
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let word = &self.rest[..end];
+        self.rest = &self.rest[end..];
+        word
+    }
+
+    /// Takes this word, if it is the next.
+    fn keyword(&mut self, wanted: &str) -> bool {
+        self.blank();
+        let found = self.rest.get(..wanted.len());
+        let is_it = found.is_some_and(|word| word.eq_ignore_ascii_case(wanted));
+        if is_it {
+            self.advance(wanted.len());
+        }
+        is_it
+    }
+
+    fn symbol(&mut self, wanted: char) -> bool {
+        self.blank();
+        let is_it = self.rest.starts_with(wanted);
+        if is_it {
+            self.advance(wanted.len_utf8());
+        }
+        is_it
+    }
+
+    fn skip_statement(&mut self) {
+        loop {
+            self.blank();
+            match self.rest.chars().next() {
+                None => return,
+                Some(';') => return self.advance(1),
+                // A text without end ends the dump, too.
+                Some(quote @ ('\'' | '"' | '`')) => _ = self.quoted(quote),
+                Some(c) => self.advance(c.len_utf8()),
+            }
+        }
+    }
+
+    /// Skips white space and comments.
+    fn blank(&mut self) {
+        loop {
+            let trimmed = self.rest.trim_start();
+            let len = self.rest.len() - trimmed.len();
+            self.advance(len);
+            if self.rest.starts_with("--") || self.rest.starts_with('#') {
+                self.next_line();
+            } else if self.rest.starts_with("/*") {
+                let end = self.rest.find("*/").map_or(self.rest.len(), |end| end + 2);
+                self.advance(end);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn next_line(&mut self) {
+        let end = self.rest.find('\n').map_or(self.rest.len(), |end| end + 1);
+        self.advance(end);
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.line += self.rest[..len].matches('\n').count();
+        self.rest = &self.rest[len..];
+    }
+
+    fn mistake(&self, reason: &str) -> String {
+        format!("line {}: {reason}", self.line)
+    }
+}
+
+/// A field of COPY.
+fn copied(field: &str) -> Option<String> {
+    if field == "\\N" {
+        return None;
+    }
+    let mut text = String::new();
+    let mut chars = field.chars();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '\\' => unescaped(chars.next().unwrap_or('\\')),
+            c => c,
+        });
+    }
+    Some(text)
+}
+
+fn unescaped(c: char) -> char {
+    match c {
+        'n' => '\n',
+        't' => '\t',
+        'r' => '\r',
+        '0' => '\0',
+        c => c,
+    }
+}
+
+const CONSTRAINTS: [&str; 7] = [
+    "PRIMARY",
+    "KEY",
+    "UNIQUE",
+    "CONSTRAINT",
+    "INDEX",
+    "CHECK",
+    "FOREIGN",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Vec<(String, usize, Vec<(String, String)>)> {
+        let rows = read(text).unwrap().into_iter();
+        rows.map(|(table, line, fields)| {
+            let mut fields: Vec<_> = fields.into_iter().collect();
+            fields.sort();
+            (table, line, fields)
+        })
+        .collect()
+    }
+
+    fn field(column: &str, value: &str) -> (String, String) {
+        (column.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn rows_of_each_kind_of_dump_are_read_with_their_lines() {
+        let mysql = "-- MySQL dump\n/*!40101 SET x=1 */;\nCREATE TABLE `subscriber` (\n  `id` int(10) unsigned NOT NULL,\n  \
+            `username` varchar(64) DEFAULT ',(',\n  PRIMARY KEY (`id`),\n  UNIQUE KEY `a` (`username`)\n) ENGINE=InnoDB;\n\
+            INSERT INTO `subscriber` VALUES (1,'o\\'b'),\n(2,NULL);\n";
+        let expected = [
+            (
+                "subscriber".to_owned(),
+                9,
+                vec![field("id", "1"), field("username", "o'b")],
+            ),
+            ("subscriber".to_owned(), 10, vec![field("id", "2")]),
+        ];
+        assert_eq!(rows(mysql), expected);
+        let postgres = "SET x = 'a;b';\nCOPY public.subscriber (id, username) FROM stdin;\n1\ta\\tb\n2\t\\N\n\\.\n\
+            INSERT INTO public.\"subscriber\" (id, username) VALUES (3, E'c\\'d'), (4, now());\n";
+        let found = rows(postgres);
+        assert_eq!(
+            found[0],
+            (
+                "subscriber".to_owned(),
+                3,
+                vec![field("id", "1"), field("username", "a\tb")]
+            )
+        );
+        assert_eq!(found[1].2, [field("id", "2")]);
+        assert_eq!(found[2].2, [field("id", "3"), field("username", "c'd")]);
+        assert_eq!(found[3].2, [field("id", "4"), field("username", "now()")]);
+        let sqlite = "PRAGMA foreign_keys=OFF;\nCREATE TABLE subscriber (\n id INTEGER PRIMARY KEY NOT NULL,\n username TEXT\n);\n\
+            INSERT INTO subscriber VALUES(1,'it''s \\');";
+        assert_eq!(rows(sqlite)[0].2[1], field("username", "it's \\"));
+    }
+
+    #[test]
+    fn what_is_no_dump_is_said_with_its_line() {
+        let unknown = read("\nINSERT INTO subscriber VALUES (1);").unwrap_err();
+        assert!(
+            unknown.starts_with("line 2: the columns of table `subscriber`"),
+            "{unknown}"
+        );
+        assert!(
+            read("INSERT INTO t (a) VALUES ('x")
+                .unwrap_err()
+                .contains("no end")
+        );
+        assert!(read("INSERT INTO t (a) VALUES (1").is_err());
+        assert!(read("INSERT").is_err());
+        for text in [
+            "",
+            ";",
+            "'",
+            "\\",
+            "COPY t (a) FROM stdin;\nx",
+            "CREATE TABLE t (",
+            "é'",
+        ] {
+            let _ = read(text);
+        }
+    }
+}

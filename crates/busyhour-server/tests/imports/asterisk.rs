@@ -1,0 +1,94 @@
+//! Asterisk's `pjsip.conf` with templates, inheritance and includes; and its tables.
+
+use crate::world::{World, all_register};
+use busyhour_sip::auth::Algorithm;
+
+#[test]
+fn the_users_of_pjsip_conf_register_with_their_old_passwords() {
+    let world = World::new();
+    let hash = Algorithm::Md5.hash(&[b"carol", b"example.com", b"of carol"]);
+    world.file(
+        "asterisk/pjsip.d/carol.conf",
+        &format!(
+            "[carol](phone)\nauth = carol-auth\naors = carol\n\
+             [carol-auth]\ntype=auth\nauth_type=md5\nusername=carol\nmd5_cred={hash}\nrealm=example.com\n\
+             [carol]\ntype=aor\nmax_contacts=3\nmailboxes=200@default\n"
+        ),
+    );
+    let path = world.file(
+        "asterisk/pjsip.conf",
+        "; the site\n[transport-udp]\ntype=transport\n[phone](!)\ntype=endpoint\ncontext=from-inside ; all\n\
+         [auth](!)\ntype => auth\nauth_type = userpass\n\
+         [alice](phone)\nauth=alice\naors=alice\n[alice](auth)\nusername=alice\npassword=semi\\;colon\n\
+         [alice]\ntype=aor\nmax_contacts=2\n\
+         ;-- a comment\n[mallory](auth)\npassword=x\n--;\n\
+         [bob](phone)\nauth=bob-auth\naors=100\n[bob-auth](auth)\nusername=bob\n[bob-auth](+)\npassword=of bob\n\
+         [100]\ntype=aor\n\
+         [trunk](phone)\noutbound_auth=trunk-auth\n[trunk-auth](auth)\nusername=us\npassword=theirs\n\
+         #include \"pjsip.d/*.conf\"\n",
+    );
+    let report = world.import(&[&path]);
+    assert_eq!(
+        report["changes"],
+        serde_json::json!(["+ alice", "+ bob", "+ carol"]),
+        "{report}"
+    );
+    let (_, shown) = world.device(&["list", "--json"]);
+    for expected in [
+        "\"max_contacts\": 2",
+        "\"mailbox\": \"200@default\"",
+        "\"aliases\": [\n        \"100\"",
+    ] {
+        assert!(shown.contains(expected), "{expected} in {shown}");
+    }
+    all_register(
+        &world.serve(),
+        &[
+            ("alice@example.com", "alice", "semi;colon"),
+            ("100@example.com", "bob", "of bob"),
+            ("carol@example.com", "carol", "of carol"),
+        ],
+    );
+}
+
+#[test]
+fn mistakes_of_pjsip_conf_name_their_file_and_line() {
+    let world = World::new();
+    for (text, expected) in [
+        (
+            "[a](nobody)\ntype=auth\n",
+            "bad.conf: line 1: there is no template [nobody]",
+        ),
+        (
+            "\n#include other.conf\n",
+            "bad.conf: line 2: `other.conf` is not there",
+        ),
+        ("#exec date\n", "bad.conf: line 1: #exec is not run"),
+        (
+            "[a](+)\n",
+            "bad.conf: line 1: there is no section [a] to add to",
+        ),
+        (
+            "[a]\ntype=auth\nusername=a\n",
+            "bad.conf: line 1: it has neither password nor md5_cred",
+        ),
+        ("#include bad.conf\n", "files include each other"),
+    ] {
+        let path = world.file("bad.conf", text);
+        let (done, said) = world.device(&["import", "--create", &path]);
+        assert!(!done && said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn the_tables_of_asterisk_register() {
+    let world = World::new();
+    let dump = world.file(
+        "asterisk.sql",
+        "INSERT INTO ps_auths (id, auth_type, username, password) VALUES ('200-auth','userpass','200','of 200');\n\
+         INSERT INTO ps_endpoints (id, aors, auth) VALUES ('200','200','200-auth');\n\
+         INSERT INTO ps_aors (id, max_contacts) VALUES ('200', 4);\n",
+    );
+    assert_eq!(world.import(&[&dump])["added"], 1);
+    all_register(&world.serve(), &[("200@example.com", "200", "of 200")]);
+}

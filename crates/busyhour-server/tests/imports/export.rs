@@ -1,0 +1,54 @@
+//! What is exported is imported as it was, and Kamailio's form as well.
+
+use crate::world::{World, all_register};
+
+#[test]
+fn an_export_is_imported_as_it_was() {
+    let world = World::new();
+    let csv = world.file(
+        "in.csv",
+        "user,password,iax2,max_contacts,mailbox,hints,aliases,watchers\n\
+         alice,\"a,\"\"b\",yes,2,100,200 201,sales,@b.example bob\nbob@a.example,of bob,,,,,,-\n",
+    );
+    world.device(&["import", "--create", "--dry-run", &csv]);
+    let mut domain = crate::support::busyhour();
+    domain
+        .args(["domain", "add", "a.example", "--store-path"])
+        .arg(world.place.path("busyhour.db"));
+    assert!(domain.output().unwrap().status.success());
+    assert_eq!(world.import(&[&csv])["added"], 2);
+    let (_, before) = world.device(&["list", "--json"]);
+    for format in ["csv", "json"] {
+        let path = world
+            .place
+            .path(&format!("out.{format}"))
+            .display()
+            .to_string();
+        let (done, said) = world.device(&["export", "--format", format, "--output", &path]);
+        assert!(done && said.starts_with("2 accounts"), "{said}");
+        let again = world.import(&[&path]);
+        assert_eq!(again["unchanged"], 2, "{format}: {again}");
+        for user in ["alice", "bob@a.example"] {
+            assert!(world.device(&["remove", user]).0);
+        }
+        assert_eq!(world.import(&[&path])["added"], 2);
+    }
+    assert_eq!(world.device(&["list", "--json"]).1, before);
+    let (done, kamailio) =
+        world.device(&["export", "--format", "kamailio", "--domain", "a.example"]);
+    assert!(
+        done && kamailio.starts_with("username,domain,password,ha1,ha1b\nbob,a.example,,"),
+        "{kamailio}"
+    );
+    assert!(world.device(&["remove", "bob@a.example"]).0);
+    let subscriber = world.file("subscriber.csv", &kamailio);
+    assert_eq!(world.import(&[&subscriber])["added"], 1);
+    all_register(
+        &world.serve(),
+        &[
+            ("alice@example.com", "alice", "a,\"b"),
+            ("bob@a.example", "bob", "of bob"),
+            ("bob@a.example", "bob@a.example", "of bob"),
+        ],
+    );
+}
