@@ -8,7 +8,7 @@ test=(sip-tester sipsak sngrep baresip-core linphone-cli twinkle-console faketim
   pcp python3-pcp python3-requests tshark bzip2 xz-utils zstd iaxmodem valgrind postgresql nats-server fail2ban
   abigail-tools cmake libpcp3-dev python3-cffi kamailio kamailio-presence-modules
   kamailio-tls-modules kamailio-sqlite-modules kamailio-postgres-modules prometheus
-  dnsmasq-base)
+  dnsmasq-base rtpengine-daemon)
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
   libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
   pcp)

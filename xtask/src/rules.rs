@@ -25,6 +25,7 @@ pub const CRATES: &[Arrow] = &[
         "busyhour-iax2",
         &["busyhour", "busyhour-registrar", "busyhour-sip"],
     ),
+    arrow("busyhour-media", &["busyhour", "busyhour-sip"]),
     arrow(
         "busyhour-store",
         &[
@@ -44,6 +45,7 @@ pub const CRATES: &[Arrow] = &[
             "busyhour",
             "busyhour-graphite",
             "busyhour-iax2",
+            "busyhour-media",
             "busyhour-pcp",
             "busyhour-proxy",
             "busyhour-registrar",
@@ -64,7 +66,7 @@ pub struct Layers {
 }
 
 pub const LAYERS: &[Layers] = &[
-    LIBRARY, CAPI, CLUSTER, PCP, GRAPHITE, SIP, REGISTRAR, PROXY, IAX2, STORE, STORM, SERVER,
+    LIBRARY, CAPI, CLUSTER, PCP, GRAPHITE, SIP, REGISTRAR, PROXY, IAX2, MEDIA, STORE, STORM, SERVER,
 ];
 
 const LIBRARY: Layers = Layers {
@@ -204,6 +206,12 @@ const IAX2: Layers = Layers {
     source: "crates/busyhour-iax2/src",
     base: &[],
     arrows: &[arrow("frames", &[]), arrow("calls", &["frames"])],
+};
+
+const MEDIA: Layers = Layers {
+    source: "crates/busyhour-media/src",
+    base: &[],
+    arrows: &[],
 };
 
 const STORE: Layers = Layers {
@@ -413,6 +421,11 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     ),
     part("CallLog", "call::call_log", &["ServerClock", "Persistence"]),
     part(
+        "RelaySet",
+        "media::relay_set",
+        &["ServerClock", "Responder"],
+    ),
+    part(
         "Calls",
         "call::calls",
         &[
@@ -424,6 +437,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "Pushes",
             "DeviceContext",
             "CallLog",
+            "RelaySet",
         ],
     ),
     part(

@@ -266,6 +266,7 @@ impl Site {
             streams: Streams::bind(streams).expect("ports"),
             iax2: Udp::bind(&UdpOptions::new([])).expect("no port"),
             capture: Udp::bind(&UdpOptions::new([])).expect("no port"),
+            media: Udp::bind(&UdpOptions::new([])).expect("no port"),
         });
         let runtime = Runtime::builder().workers(1).build().expect("a runtime");
         let config = ServerConfig {

@@ -17,6 +17,13 @@ pub struct BranchId {
     pub(super) number: u16,
 }
 
+impl BranchId {
+    /// The request that it is of.
+    pub fn transaction(self) -> TransactionId {
+        self.transaction
+    }
+}
+
 /// A response of the proxy's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {

@@ -250,6 +250,7 @@ fn bind(config: &Config, identity: &ReadCertificates) -> Result<Sockets, Failure
         streams: streams.map_err(Failure::running)?,
         iax2: bind("IAX2", &config.iax2.listen)?,
         capture: bind_capture(config)?,
+        media: bind_media(config)?,
     })
 }
 
@@ -272,6 +273,23 @@ fn bind_capture(config: &Config) -> Result<Udp, Failure> {
         protocol: "HEP",
         addresses: config.hep.server.map(any).into_iter().collect(),
         receive_buffer_bytes: CAPTURE_RECEIVE_BYTES,
+        send_queue_len_max: CAPTURE_QUEUE_LEN_MAX,
+    };
+    Udp::bind(&options).map_err(Failure::running)
+}
+
+/// A socket for each family of addresses that media relays have.
+fn bind_media(config: &Config) -> Result<Udp, Failure> {
+    let relays = config.media.relays.iter().map(|relay| relay.address);
+    let has = |is_v4| relays.clone().any(|it| it.is_ipv4() == is_v4);
+    let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let any_v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let families = [(any_v4, has(true)), (any_v6, has(false))];
+    let wanted = families.into_iter().filter(|(_, is_wanted)| *is_wanted);
+    let options = UdpOptions {
+        protocol: "NG",
+        addresses: wanted.map(|(address, _)| address).collect(),
+        receive_buffer_bytes: MEDIA_RECEIVE_BYTES,
         send_queue_len_max: CAPTURE_QUEUE_LEN_MAX,
     };
     Udp::bind(&options).map_err(Failure::running)
@@ -422,5 +440,7 @@ const ARCHIVE_BUFFER_BYTES: u64 = 256 << 20;
 
 /// Nothing is received there.
 const CAPTURE_RECEIVE_BYTES: usize = 4096;
+/// Answers of media relays, a kilobyte each.
+const MEDIA_RECEIVE_BYTES: usize = 1 << 20;
 /// Copies that wait for the network card.
 const CAPTURE_QUEUE_LEN_MAX: usize = 4096;

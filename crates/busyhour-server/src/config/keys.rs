@@ -1,5 +1,6 @@
 mod http_client;
 mod limits;
+pub(in crate::config) mod media;
 
 use super::{
     Allowed, SettingKey,
@@ -20,6 +21,7 @@ pub const KEYS: &[SettingKey] = &joined::<{ len(PARTS) }>(PARTS);
 const PARTS: &[&[SettingKey]] = &[
     PROTOCOLS,
     limits::LIMITS,
+    media::MEDIA,
     OPERATION,
     http_client::HTTP_CLIENT,
 ];

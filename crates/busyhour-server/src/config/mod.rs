@@ -45,7 +45,7 @@ pub use tables::http_client::HttpClientSettings;
 use crate::net::{CertificateFiles, Origins};
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, ListConfig,
-    PeerConfig, PushConfig, ServerConfig, TenantConfig, WebhookConfig,
+    MediaConfig, PeerConfig, PushConfig, ServerConfig, TenantConfig, WebhookConfig,
 };
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
@@ -72,6 +72,8 @@ pub struct Config {
     pub watch: WatchPolicy,
     /// Calls between devices: the `[calls]` section.
     pub calls: CallConfig,
+    /// Media relays: the `[media]` section.
+    pub media: MediaConfig,
     /// The capture server: the `[hep]` section.
     pub hep: Hep,
     /// Limits of all tables: the `[limits]` section.
@@ -509,6 +511,7 @@ impl Config {
             calls: self.calls.clone(),
             limits: self.limits.clone(),
             capture: self.hep.capture(),
+            media: self.media.clone(),
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             peers: self.peers.clone(),
             hints: self.hints.clone(),

@@ -1,4 +1,4 @@
-use super::{Allowed, KEYS, Loaded, SettingKey, tables::tokens::hex};
+use super::{Allowed, KEYS, Loaded, SettingKey, keys::media::show_media_wish, tables::tokens::hex};
 use std::{fmt::Write, path::Path};
 
 /// The configuration as TOML. Each setting has an explanation and the origin of its
@@ -152,7 +152,7 @@ fn peers(out: &mut String, loaded: &Loaded) {
         let certificates = peer.certificates.iter().map(ToString::to_string).collect();
         let _ = write!(
             out,
-            "\n[[peer]]\nname = {}\naddresses = [{}]\ncertificates = [{}]\ncertificate_names = [{}]\nmay_call = {}\nredirect = {}\nmay_publish = {}\n\
+            "\n[[peer]]\nname = {}\naddresses = [{}]\ncertificates = [{}]\ncertificate_names = [{}]\nmay_call = {}\nredirect = {}\nmedia = {}\nmay_publish = {}\n\
              prefixes = [{}]\ndomains = [{}]\nlookup = {}\ndefault = {}\n",
             quote(&peer.name),
             list(addresses),
@@ -160,6 +160,7 @@ fn peers(out: &mut String, loaded: &Loaded) {
             list(peer.certificate_names.clone()),
             peer.may_call,
             peer.redirects,
+            quote(show_media_wish(peer.media)),
             peer.may_publish,
             list(peer.prefixes.clone()),
             list(peer.domains.clone()),
@@ -292,6 +293,7 @@ const NO_PEERS: &str = "
 # certificate_names = [\"...\"]    # the same for certificates for these names, issued by one of sip.tls_authorities
 # may_call = true                # calls our users without a password, and says who calls
 # redirect = false               # its calls are answered 302 with the contacts of the called user
+# media = \"auto\"                 # whether its calls use a media relay: auto as media.use says, always, or never
 # may_publish = false            # publishes the state of all our users
 # prefixes = [\"0\", \"+\"]         # calls to unknown users of ours that begin so go to it
 # domains = [\"sip.example.net\"]  # and calls to these domains

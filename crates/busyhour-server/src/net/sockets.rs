@@ -29,6 +29,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 ///     streams: Streams::bind(StreamOptions::default())?,
 ///     iax2: Udp::bind(&UdpOptions::new([]))?,
 ///     capture: Udp::bind(&UdpOptions::new([]))?,
+///     media: Udp::bind(&UdpOptions::new([]))?,
 /// });
 /// let here = network.sip.addresses()[0];
 /// let runtime = Runtime::builder().workers(1).build()?;
@@ -60,6 +61,8 @@ pub struct Sockets {
     pub iax2: Udp,
     /// Where copies of messages leave; nothing is received.
     pub capture: Udp,
+    /// Where media relays are asked.
+    pub media: Udp,
 }
 
 impl Sockets {
@@ -87,6 +90,12 @@ impl Sockets {
         let buffers = owned_by("IAX2 datagrams")?;
         self.iax2
             .start(&buffers, pool, deliver, read_mode(server))?;
+        let relays = server.clone();
+        let deliver =
+            move |datagram: Datagram| relays.media_reply(datagram.flow.remote, &datagram.payload);
+        let buffers = owned_by("media relays")?;
+        self.media
+            .start(&buffers, pool, deliver, || ReadMode::All)?;
         let streams = server.clone();
         let deliver = move |flow, arrival| match arrival {
             StreamMessage::Message(message) => streams.message(flow, &message),
@@ -101,6 +110,7 @@ impl Sockets {
     pub fn stop_receiving(&self) {
         self.sip.stop_receiving();
         self.iax2.stop_receiving();
+        self.media.stop_receiving();
         self.streams.stop();
     }
 }
@@ -144,6 +154,13 @@ impl Network for Sockets {
             .first()
             .ok_or(SendError::NoSocket)?;
         self.capture.send(Flow::udp(*local, server), packet)
+    }
+
+    fn send_media(&self, relay: SocketAddr, command: Buffer) -> Result<(), SendError> {
+        let mut own = self.media.addresses().iter();
+        let own = own.find(|own| own.is_ipv4() == relay.is_ipv4());
+        let own = own.ok_or(SendError::NoSocket)?;
+        self.media.send(Flow::udp(*own, relay), command)
     }
 
     fn capture_stats(&self) -> NetworkStats {
@@ -201,6 +218,7 @@ impl Network for Sockets {
         queues.extend(self.iax2.queues());
         queues.extend(self.streams.queues());
         queues.extend(self.capture.queues());
+        queues.extend(self.media.queues());
         queues
     }
 }

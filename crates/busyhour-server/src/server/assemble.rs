@@ -30,6 +30,7 @@ use super::{
         load_control::LoadControl,
         shares::{self, Holders, Shares},
     },
+    media::relay_set::RelaySet,
     peer::peers::Peers,
     persistence::Persistence,
     push::pushes::{PushNeighbours, Pushes},
@@ -182,12 +183,18 @@ pub(super) fn assemble(
         persistence.clone(),
         clock.clone(),
     ));
+    let relays = Arc::new(RelaySet::new(
+        &config.media,
+        secrets.table_seeds[0],
+        clock.clone(),
+        responder.clone(),
+    ));
     let calls = Arc::new(Calls::new(
         &runtime,
         (edge, secrets.table_seeds[0]),
         call_bounds(&config, &bounds, &domains),
         responder.clone(),
-        (devices.clone(), peers.clone(), lookups.clone()),
+        (devices.clone(), peers.clone(), lookups.clone(), relays),
         (changes.clone(), clock.clone(), call_log.clone()),
     ));
     tell_calls_of_flows(&devices, &calls);

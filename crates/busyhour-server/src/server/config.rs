@@ -5,6 +5,7 @@ use super::{
     PushConfig, Resolver, TenantConfig, WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
+use busyhour_media::{MediaWish, RelayConfig};
 use busyhour_registrar::{Advertised, Domains, RegistrationPolicy, watch::WatchPolicy};
 use busyhour_sip::auth::Algorithm;
 use std::{net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
@@ -50,6 +51,8 @@ pub struct ServerConfig {
     pub calls: CallConfig,
     /// Who gets copies of messages.
     pub capture: CaptureConfig,
+    /// Media relays, and which calls use one.
+    pub media: MediaConfig,
     /// Other servers and gateways that are trusted; of those that have a request's source,
     /// the first one counts.
     pub peers: Vec<PeerConfig>,
@@ -94,6 +97,7 @@ impl Default for ServerConfig {
             probe_interval: Duration::ZERO,
             calls: CallConfig::default(),
             capture: CaptureConfig::default(),
+            media: MediaConfig::default(),
             peers: Vec::new(),
             resolver: Arc::new(NoResolver),
             hints: Vec::new(),
@@ -102,6 +106,28 @@ impl Default for ServerConfig {
             lists: Vec::new(),
             tenants: Vec::new(),
             limits: Limits::default(),
+        }
+    }
+}
+
+/// Media relays, and which calls use one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaConfig {
+    /// Each rtpengine, where it takes commands.
+    pub relays: Vec<RelayConfig>,
+    /// Which calls use one, unless a peer has a rule of its own.
+    pub wish: MediaWish,
+    /// A call that needs a relay is refused when none answers; else it goes on without one.
+    pub refuses: bool,
+}
+
+impl Default for MediaConfig {
+    /// There are none.
+    fn default() -> Self {
+        Self {
+            relays: Vec::new(),
+            wish: MediaWish::Auto,
+            refuses: true,
         }
     }
 }

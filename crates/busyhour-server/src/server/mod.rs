@@ -43,6 +43,7 @@ mod peer;
 mod push;
 mod call;
 mod capture;
+mod media;
 mod change;
 mod watcher;
 mod webhook;
@@ -54,6 +55,7 @@ mod stats;
 pub use access::accounts::{Accounts, NoAccounts};
 pub use access::failures::FailureView;
 pub use access::provision::AccountError;
+pub use busyhour_media::{MediaStats, MediaWish, RelayConfig};
 pub use busyhour_proxy::dialogs::CallOutcome;
 pub use call::view::CallView;
 pub use capture::message_tap::Direction;
@@ -61,13 +63,16 @@ pub use capture::trace::{Trace, TraceListener, TraceRequest, TracedMessage};
 pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
-pub use config::{Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, ServerConfig};
+pub use config::{
+    Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
+};
 pub use device::removal::{RemovalError, RemovalListener};
 pub use dns::{AnswerListener, NoResolver, Resolver};
 pub use http_client::{
     HttpAnswer, HttpClient, HttpClientStats, HttpFailure, HttpListener, HttpPurpose, HttpRequest,
     HttpUrl, HttpUrlMistake, NoHttpClient,
 };
+pub use media::view::RelayView;
 pub use network::{
     CertificateStats, Network, NetworkStats, ReadMode, SendError, ShownCertificate, StreamStats,
     TlsTarget, Unread,
@@ -260,6 +265,16 @@ impl Server {
     /// Each address of each peer, and whether it is there.
     pub fn peers(&self) -> Vec<PeerView> {
         self.core.peers.list()
+    }
+
+    /// Each media relay, and whether it answers.
+    pub fn relays(&self) -> Vec<RelayView> {
+        self.core.calls.relays.list()
+    }
+
+    /// Takes what a media relay has answered.
+    pub fn media_reply(&self, from: std::net::SocketAddr, reply: &[u8]) {
+        self.core.calls.relay_replied(from, reply);
     }
 
     /// Begins to read what changes from now on: registrations, devices, mailboxes, hints and

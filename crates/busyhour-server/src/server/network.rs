@@ -52,7 +52,16 @@ pub trait Network: Send + Sync {
         Err(SendError::NoSocket)
     }
 
-    /// The counters of that socket, which [`stats`](Self::stats) does not have.
+    /// Sends a command to a media relay, from a socket for that alone. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// As for `send`.
+    fn send_media(&self, _relay: SocketAddr, _command: Buffer) -> Result<(), SendError> {
+        Err(SendError::NoSocket)
+    }
+
+    /// The counters of the socket for captures, which [`stats`](Self::stats) does not have.
     fn capture_stats(&self) -> NetworkStats {
         NetworkStats::default()
     }

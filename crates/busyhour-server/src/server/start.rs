@@ -99,6 +99,7 @@ impl Core {
         core.sweep_transactions()?;
         core.devices.start_probing(&core.runtime)?;
         core.peers.start_probing(&core.runtime)?;
+        core.calls.relays.start_pinging(&core.runtime)?;
         for hint in &core.config.hints {
             let set = core.hints.take(hint, SetBy::Configuration);
             set.map_err(|refusal| StartError::Hint(hint.extension.clone(), refusal))?;

@@ -18,8 +18,8 @@ pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
-    CertificateStats, HttpClientStats, NetworkStats, PushStats, WebhookStats, core::Core,
-    peer::view::PeerStats, tenant::tenant_view::TenantStats,
+    CertificateStats, HttpClientStats, MediaStats, NetworkStats, PushStats, WebhookStats,
+    core::Core, peer::view::PeerStats, tenant::tenant_view::TenantStats,
 };
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
@@ -66,6 +66,10 @@ pub struct ServerStats {
     /// Domains with settings of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<TenantStats>,
+    /// What media relays were asked, and what became of it.
+    pub media: MediaStats,
+    /// Media relays that do not answer now.
+    pub media_relays_down: u64,
     /// The stream of changes for other programs.
     pub changes: ChangeStats,
     /// Calls of IAX2.
@@ -106,7 +110,7 @@ impl ServerStats {
 
     /// The limits that all clients share: if one grows, somebody may have been refused
     /// who did nothing unusual, so the service is degraded.
-    pub fn limits_of_all(&self) -> [(&'static str, u64); 18] {
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 19] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
         [
@@ -148,6 +152,10 @@ impl ServerStats {
                 streams.handshake_waits + streams.displaced_handshakes,
             ),
             ("http.max_connections", http.refused_full),
+            (
+                "the media relays (media.relays)",
+                self.media.passed + self.media.refused + self.media.left_out,
+            ),
             (
                 "the records of changes that wait for their number",
                 self.changes.not_numbered,
@@ -573,6 +581,8 @@ impl Core {
             peers: self.peers.stats(),
             dns: self.lookups.stats(),
             tenants: self.tenant_stats(),
+            media: self.calls.relays.stats(),
+            media_relays_down: self.calls.relays.down_count(),
             changes: self.changes.stats(),
             iax2: self.iax2.stats(),
             store: self.persistence.store().stats(),

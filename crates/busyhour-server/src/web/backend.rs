@@ -1,7 +1,7 @@
 use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
-    CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RemovalListener,
-    Server, ServerStats,
+    CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RelayView,
+    RemovalListener, Server, ServerStats,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
@@ -68,6 +68,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Each address of each peer.
     fn peers(&self) -> Vec<PeerView> {
+        Vec::new()
+    }
+
+    /// Each media relay.
+    fn relays(&self) -> Vec<RelayView> {
         Vec::new()
     }
 
@@ -154,6 +159,10 @@ impl Backend for Server {
 
     fn peers(&self) -> Vec<PeerView> {
         self.peers()
+    }
+
+    fn relays(&self) -> Vec<RelayView> {
+        self.relays()
     }
 
     fn changes(&self, request: ChangeRequest) -> Option<ChangeReader> {

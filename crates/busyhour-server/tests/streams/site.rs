@@ -72,6 +72,7 @@ impl Site {
             .unwrap(),
             iax2: Udp::bind(&UdpOptions::new([])).unwrap(),
             capture: Udp::bind(&UdpOptions::new([])).unwrap(),
+            media: Udp::bind(&UdpOptions::new([])).unwrap(),
         });
         let config = ServerConfig {
             peers,

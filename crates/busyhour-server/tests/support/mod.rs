@@ -6,6 +6,7 @@ pub mod phone;
 pub mod postgres;
 pub mod random;
 pub mod relay;
+pub mod rtpengine;
 pub mod sipp;
 pub mod tls_client;
 mod waiting;

@@ -47,6 +47,9 @@ enum What {
     /// Certificates that peers are shown over TLS, and until when they are valid
     #[command(after_help = subjects::CERTIFICATES.help())]
     Certificates(List),
+    /// The media relays, and whether they answer
+    #[command(after_help = subjects::MEDIA.help())]
+    Media(List),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
     Timers(List),
@@ -125,6 +128,7 @@ impl Show {
             What::Webhooks(list) => list.run(&subjects::WEBHOOKS, ""),
             What::Tenants(list) => list.run(&subjects::TENANTS, ""),
             What::Certificates(list) => list.run(&subjects::CERTIFICATES, ""),
+            What::Media(list) => list.run(&subjects::MEDIA, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),
             What::Subscriptions(list) => list.run(&subjects::SUBSCRIPTIONS, ""),

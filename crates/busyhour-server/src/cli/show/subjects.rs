@@ -279,6 +279,22 @@ pub(super) const TENANTS: Subject = Subject {
     none: "no domains with settings of their own; `busyhour domain add` sets one up",
 };
 
+pub(super) const MEDIA: Subject = Subject {
+    routes: &[route("/api/media", "media")],
+    columns: &[
+        column("address", "where the rtpengine takes commands"),
+        column("weight", "how many new calls it gets beside the others"),
+        column("state", "up or down"),
+        column("since_ns", "for how long it has been in that state"),
+        column("round_trip_ns", "from the last ping to its answer"),
+        column("last_answer_ns", "time since it answered anything"),
+        column("calls", "calls that it got"),
+        column("failures", "questions and pings that it left unanswered"),
+    ],
+    sort: "address",
+    none: "no media relays; the configuration lists them in media.relays",
+};
+
 pub(super) const TIMERS: Subject = Subject {
     routes: &[counted("/api/timers", "timers", "pending_count")],
     columns: &[

@@ -1,5 +1,5 @@
 use super::entry::{Reported, TableEntry};
-use crate::server::PeerConfig;
+use crate::server::{MediaWish, PeerConfig};
 use std::time::Duration;
 
 /// Reads a `[[peer]]`. What is wrong with it beside its form depends on other settings, and is
@@ -37,6 +37,12 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
     });
     let may_call = entry.yes_or_no("may_call");
     let redirects = entry.yes_or_no("redirect");
+    let media = entry.text("media").and_then(|text| match text.as_deref() {
+        None | Some("auto") => Ok(MediaWish::Auto),
+        Some("always") => Ok(MediaWish::Always),
+        Some("never") => Ok(MediaWish::Never),
+        Some(other) => entry.check(Err(format!("media: `{other}`: give auto, always or never"))),
+    });
     let may_publish = entry.yes_or_no("may_publish");
     let prefixes = entry.texts("prefixes");
     let domains = entry.texts("domains");
@@ -53,6 +59,7 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
         certificate_names: certificate_names?.unwrap_or_default(),
         may_call: may_call?.unwrap_or_default(),
         redirects: redirects?.unwrap_or_default(),
+        media: media?,
         may_publish: may_publish?.unwrap_or_default(),
         prefixes: prefixes?.unwrap_or_default(),
         domains: domains?.unwrap_or_default(),
@@ -72,6 +79,7 @@ pub(in crate::config) const FIELDS: &[&str] = &[
     "certificate_names",
     "may_call",
     "redirect",
+    "media",
     "may_publish",
     "prefixes",
     "domains",

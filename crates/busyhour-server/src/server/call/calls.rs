@@ -9,6 +9,7 @@ use super::{
     checked::{Begin, Checked, Parties, Standing},
     permit::{CallRoom, Permit},
     probing::Probing,
+    relaying::ShardMedia,
     step_actions::{StepActions, with_actions},
     tracking::Tracking,
     view::CallView,
@@ -19,6 +20,7 @@ use crate::server::{
     dns::lookups::Lookups,
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::Excess,
+    media::relay_set::RelaySet,
     peer::peers::Peers,
     server_clock::ServerClock,
     sip::responder::Responder,
@@ -33,7 +35,7 @@ use crate::server::{
 };
 use busyhour::{runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
-    Begun, EventKind, Inbound, LoopDetection, Policy, Proxy, Received, RequestRefusal,
+    Begun, BranchId, EventKind, Inbound, LoopDetection, Policy, Proxy, Received, RequestRefusal,
     TransactionId,
     dialogs::{CallEvent, DialogPolicy, Dialogs, Party, ProbeOutcome, Role, RouteTokens},
 };
@@ -54,7 +56,7 @@ pub(in crate::server) struct Calls {
     pub(in crate::server) kind: SerializerKind,
     post_dial_delay: Latency,
     pub(super) shards: Box<[ProxyShard]>,
-    hasher: FixedState,
+    pub(super) hasher: FixedState,
     edge: ServerEdge,
     loops: LoopDetection,
     pub(in crate::server) room: CallRoom,
@@ -68,6 +70,7 @@ pub(in crate::server) struct Calls {
     devices: Arc<DeviceContext>,
     pub(super) peers: Arc<Peers>,
     pub(super) lookups: Arc<Lookups>,
+    pub(in crate::server) relays: Arc<RelaySet>,
     changes: Arc<Changes>,
     pub(super) clock: Arc<ServerClock>,
     timers: Timers,
@@ -105,6 +108,7 @@ pub(super) struct ShardInner {
     pub(super) proxy: Proxy<ServerEdge>,
     pub(super) dialogs: Dialogs,
     probing: Probing,
+    media: ShardMedia,
     expiry_timer: ExpiryTimer,
 }
 
@@ -114,7 +118,12 @@ impl Calls {
         (edge, seed): (ServerEdge, u64),
         bounds: CallBounds,
         responder: Arc<Responder>,
-        (devices, peers, lookups): (Arc<DeviceContext>, Arc<Peers>, Arc<Lookups>),
+        (devices, peers, lookups, relays): (
+            Arc<DeviceContext>,
+            Arc<Peers>,
+            Arc<Lookups>,
+            Arc<RelaySet>,
+        ),
         (changes, clock, log): (Arc<Changes>, Arc<ServerClock>, Arc<CallLog>),
     ) -> Self {
         let loops = LoopDetection::new(seed);
@@ -142,6 +151,7 @@ impl Calls {
                 ),
                 dialogs: Dialogs::new(hasher.hash_one((number, 0)), number, dialogs.clone()),
                 probing: Probing::new(hasher.hash_one((number, 1))),
+                media: ShardMedia::new(number, dialogs.calls_max, relays.refuses),
                 expiry_timer: ExpiryTimer::default(),
             }),
             serializer: kind.ephemeral(),
@@ -163,6 +173,7 @@ impl Calls {
             devices,
             peers,
             lookups,
+            relays,
             changes,
             clock,
             timers: runtime.timers().clone(),
@@ -427,7 +438,11 @@ impl Calls {
                 state.dialogs.probed(now, probe, outcome, &mut out.dialogs);
                 return true;
             }
-            state.proxy.receive_response(now, inbound, &mut out.proxy)
+            let is_known = state.proxy.receive_response(now, inbound, &mut out.proxy);
+            if is_known {
+                self.end_branch(&mut state.media, inbound.message, out);
+            }
+            is_known
         })
     }
 
@@ -438,6 +453,17 @@ impl Calls {
         act: impl FnOnce(&mut ShardInner, &mut StepActions) -> R,
     ) -> R {
         self.step_in(self.shard_of(message), Some(message), act)
+    }
+
+    /// Something happened to the relayed calls of a shard.
+    pub(super) fn step_in_shard(
+        self: &Arc<Self>,
+        index: usize,
+        act: impl FnOnce(&mut ShardMedia, &mut StepActions),
+    ) {
+        if index < SHARDS {
+            self.step_in(index, None, |state, out| act(&mut state.media, out));
+        }
     }
 
     pub(super) fn step_in<R>(
@@ -454,6 +480,9 @@ impl Calls {
             state.dialogs.set_others(others);
             let result = act(&mut state, out);
             self.conclude(&mut state, message, out);
+            let ShardInner { proxy, media, .. } = &mut *state;
+            let permit = |branch: BranchId| proxy.data(branch.transaction());
+            self.hold_for_relays(media, permit, message, out);
             let after = state.dialogs.len();
             match after >= before {
                 true => all.fetch_add(after - before, Ordering::Relaxed),
@@ -478,6 +507,7 @@ impl Calls {
             proxy,
             dialogs,
             probing,
+            media,
             ..
         } = state;
         let now = self.clock.now();
@@ -495,6 +525,7 @@ impl Calls {
             }
         }
         proxy.drop_ended();
+        self.end_relayed(media, out);
         for change in out.dialogs.changes.drain(..) {
             self.devices.apply_dialog(change);
         }
@@ -540,43 +571,12 @@ impl Calls {
         }
     }
 
-    /// Sends what a step wrote; a message that cannot be sent is one more event of its
-    /// request.
-    fn send(self: &Arc<Self>, index: usize, out: &mut StepActions) {
-        for (flow, probe) in out.probes.drain(..) {
-            self.responder.forward(flow, probe);
-        }
-        let mut failed = Vec::new();
-        for outbound in out.proxy.take_outbound() {
-            let flow = self.connected(index, &outbound);
-            let is_sent = flow.is_some_and(|flow| self.responder.forward(flow, outbound.datagram));
-            if let (false, Some(branch)) = (is_sent, outbound.branch) {
-                failed.push(branch);
-            }
-        }
-        for replaced in std::mem::take(&mut out.dialogs.replaced) {
-            let index = self.hasher.hash_one(&*replaced.call_id) as usize % SHARDS;
-            let now = self.clock.now();
-            self.step_in(index, None, |state, out| {
-                state.dialogs.replace(now, &replaced, &mut out.dialogs);
-            });
-        }
-        for (transaction, lookup) in std::mem::take(&mut out.lookups) {
-            self.look_up(index, transaction, lookup);
-        }
-        for branch in failed {
-            let now = self.clock.now();
-            self.step_in(index, None, |state, out| {
-                state.proxy.transport_error(now, branch, &mut out.proxy);
-            });
-        }
-    }
-
     fn set_timer(self: &Arc<Self>, index: usize, state: &mut ShardInner) {
         let deadlines = [
             state.proxy.next_deadline(),
             state.dialogs.next_deadline(),
             state.probing.next_deadline(),
+            state.media.next_deadline(),
         ];
         let Some(deadline) = deadlines.into_iter().flatten().min() else {
             return;
@@ -601,6 +601,8 @@ impl Calls {
         self.step_in(index, None, |state, out| {
             state.proxy.expire(now, &mut out.proxy);
             state.dialogs.expire(now, &mut out.dialogs);
+            let relays = self.relays.relays();
+            state.media.expire(now, relays, &mut out.media);
             let ShardInner {
                 probing, dialogs, ..
             } = state;

@@ -21,4 +21,5 @@ pub(super) mod calls;
 pub(super) mod view;
 pub(super) mod route_key;
 mod redirect;
+mod relaying;
 mod receive;

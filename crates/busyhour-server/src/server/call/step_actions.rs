@@ -2,7 +2,8 @@
 
 use super::target::NameLookup;
 use busyhour::buffer::Buffer;
-use busyhour_proxy::{Actions, TransactionId, dialogs::DialogActions};
+use busyhour_media::MediaActions;
+use busyhour_proxy::{Actions, Outbound, TransactionId, dialogs::DialogActions};
 use busyhour_sip::Flow;
 use std::cell::RefCell;
 
@@ -14,6 +15,9 @@ pub(super) struct StepActions {
     pub(super) probes: Vec<(Flow, Buffer)>,
     /// Requests that wait for DNS.
     pub(super) lookups: Vec<(TransactionId, Box<NameLookup>)>,
+    /// What was looked at and leaves.
+    pub(super) leaving: Vec<Outbound>,
+    pub(super) media: MediaActions<Outbound>,
 }
 
 /// Lends the thread's room for actions, empty.
@@ -27,6 +31,9 @@ pub(super) fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -
             actions.dialogs.clear();
             actions.probes.clear();
             actions.lookups.clear();
+            actions.leaving.clear();
+            actions.media.commands.clear();
+            actions.media.ready.clear();
             use_actions(&mut actions)
         }
         // Already lent further up this thread's stack.

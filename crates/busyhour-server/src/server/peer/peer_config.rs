@@ -1,6 +1,7 @@
 //! A peer as it stands in the configuration, and what may be wrong with it.
 
 use crate::server::TlsTarget;
+use busyhour_media::MediaWish;
 use busyhour_proxy::dns::HopName;
 use busyhour_registrar::{Domains, Subnet};
 use busyhour_sip::{Flow, Host, Transport, Uri};
@@ -45,6 +46,9 @@ pub struct PeerConfig {
     pub may_call: bool,
     /// Its calls to our users are not carried: it is told their contacts by a 302.
     pub redirects: bool,
+    /// Whether its calls use a media relay; [`MediaWish::Auto`] leaves that to the configuration
+    /// for all.
+    pub media: MediaWish,
     /// It may publish the state of all our users without a password.
     pub may_publish: bool,
     /// Calls to users of our domains that are not known here go to it if the user begins
@@ -257,6 +261,7 @@ impl Default for PeerConfig {
             certificate_names: Vec::new(),
             may_call: false,
             redirects: false,
+            media: MediaWish::Auto,
             may_publish: false,
             prefixes: Vec::new(),
             domains: Vec::new(),

@@ -3,7 +3,9 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{ALL_QUEUES, CallView, CertificateStats, PeerView, QueueView, ServerStats, nanos},
+    server::{
+        ALL_QUEUES, CallView, CertificateStats, PeerView, QueueView, RelayView, ServerStats, nanos,
+    },
     web::Backend,
 };
 use axum::{
@@ -27,6 +29,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         .route("/api/queues", get(queues))
         .route("/api/calls", get(calls))
         .route("/api/peers", get(peers))
+        .route("/api/media", get(media))
         .route("/api/timers", get(timers))
         .route("/api/topics", get(topics))
         .route("/api/subscriptions", get(subscriptions))
@@ -82,6 +85,17 @@ struct PeerList {
 async fn peers(State(backend): LiveState) -> Json<PeerList> {
     let peers = backend.peers();
     Json(PeerList { peers })
+}
+
+#[derive(Serialize)]
+struct RelayList {
+    /// Each media relay, in the order of the configuration.
+    media: Vec<RelayView>,
+}
+
+async fn media(State(backend): LiveState) -> Json<RelayList> {
+    let media = backend.relays();
+    Json(RelayList { media })
 }
 
 #[derive(Serialize)]

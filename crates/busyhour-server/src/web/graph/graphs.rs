@@ -288,6 +288,10 @@ impl Backend for Charted {
         self.backend.peers()
     }
 
+    fn relays(&self) -> Vec<crate::server::RelayView> {
+        self.backend.relays()
+    }
+
     fn changes(
         &self,
         request: crate::server::ChangeRequest,

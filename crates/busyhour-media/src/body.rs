@@ -1,0 +1,31 @@
+//! A message with another body.
+
+use busyhour_sip::Message;
+
+/// The same message with this body and its length; `None` if it does not end with its own.
+pub(crate) fn with_body(datagram: &[u8], message: &Message<'_>, body: &[u8]) -> Option<Vec<u8>> {
+    let head = datagram.strip_suffix(message.body())?;
+    let mut written = Vec::with_capacity(head.len() + body.len() + 8);
+    let head = head.strip_suffix(b"\r\n")?;
+    let mut is_length = false;
+    for line in head.split_inclusive(|byte| *byte == b'\n') {
+        // A folded line belongs to the one before.
+        let is_folded = line.starts_with(b" ") || line.starts_with(b"\t");
+        is_length = match is_folded {
+            true => is_length,
+            false => names_length(line),
+        };
+        if !is_length {
+            written.extend_from_slice(line);
+        }
+    }
+    written.extend(format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes());
+    written.extend_from_slice(body);
+    Some(written)
+}
+
+fn names_length(line: &[u8]) -> bool {
+    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    let name = name.trim_ascii();
+    name.eq_ignore_ascii_case(b"Content-Length") || name.eq_ignore_ascii_case(b"l")
+}

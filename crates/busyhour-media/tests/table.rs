@@ -1,0 +1,396 @@
+//! Calls through relays that are played by the test, in virtual time.
+
+use busyhour::clock::Instant;
+use busyhour_media::{
+    MediaActions, MediaTable, MediaWish, Outcome, Passing, Ready, RelayConfig, Relays, Verdict,
+    bencode::Value,
+};
+use busyhour_sip::{Flow, Message, Transport};
+use std::{net::SocketAddr, time::Duration};
+
+const PLAIN: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.7\r\nc=IN IP4 192.0.2.7\r\n\
+    m=audio 4000 RTP/AVP 0\r\n";
+const WEB: &str = "v=0\r\nc=IN IP4 192.0.2.7\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n\
+    a=ice-ufrag:x\r\na=fingerprint:sha-256 00\r\n";
+const RELAYED: &str = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 30000 RTP/AVP 0\r\n";
+
+struct Site {
+    table: MediaTable<u32>,
+    relays: Relays,
+    now: Instant,
+    out: MediaActions<u32>,
+    wish: MediaWish,
+}
+
+impl Site {
+    fn new(relays: usize, refuses: bool) -> Self {
+        let configs = (0..relays).map(|number| RelayConfig {
+            address: address(number),
+            weight: 1,
+        });
+        let configs: Vec<_> = configs.collect();
+        Self {
+            table: MediaTable::new(5, 100, refuses),
+            relays: Relays::new(&configs, 1, Instant::ZERO),
+            now: Instant::ZERO,
+            out: MediaActions::default(),
+            wish: MediaWish::Auto,
+        }
+    }
+
+    fn pass(&mut self, text: &str, to: Flow, cause: Option<&str>, ticket: u32) -> Verdict<u32> {
+        let message = Message::parse(text.as_bytes()).unwrap();
+        let passing = Passing {
+            datagram: text.as_bytes(),
+            message: &message,
+            to,
+            cause,
+            wish: self.wish,
+        };
+        self.table
+            .passing(self.now, passing, ticket, &self.relays, &mut self.out)
+    }
+
+    /// The only command that waits to be sent, without its cookie.
+    fn command(&mut self) -> (SocketAddr, String, Vec<u8>) {
+        assert_eq!(self.out.commands.len(), 1, "{:?}", self.out.commands);
+        let (to, bytes) = self.out.commands.remove(0);
+        let space = bytes.iter().position(|byte| *byte == b' ').unwrap();
+        let cookie = String::from_utf8(bytes[..space].to_vec()).unwrap();
+        (to, cookie, bytes[space + 1..].to_vec())
+    }
+
+    fn reply(&mut self, from: SocketAddr, cookie: &str, entries: &[(&str, &str)]) {
+        let entries = entries
+            .iter()
+            .map(|(name, text)| (*name, Value::text(text)));
+        let mut bytes = format!("{cookie} ").into_bytes();
+        Value::dictionary(entries).write(&mut bytes);
+        assert_eq!(MediaTable::<u32>::shard_of(&bytes), Some(5));
+        self.table
+            .replied(self.now, from, &bytes, &self.relays, &mut self.out);
+    }
+
+    fn answer(&mut self) -> Vec<u8> {
+        let (to, cookie, command) = self.command();
+        self.reply(to, &cookie, &[("result", "ok"), ("sdp", RELAYED)]);
+        command
+    }
+
+    fn later(&mut self, milliseconds: u64) {
+        self.now = self.now + Duration::from_millis(milliseconds);
+        self.table.expire(self.now, &self.relays, &mut self.out);
+    }
+
+    /// The only message that may leave.
+    fn ready(&mut self) -> (u32, String) {
+        assert_eq!(self.out.ready.len(), 1, "{:?}", self.out.ready);
+        let Ready { ticket, outcome } = self.out.ready.remove(0);
+        let text = match outcome {
+            Outcome::Rewritten(bytes) => String::from_utf8(bytes).unwrap(),
+            other => format!("{other:?}"),
+        };
+        (ticket, text)
+    }
+}
+
+fn address(number: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 2223 + number as u16))
+}
+
+fn to(transport: Transport, port: u16) -> Flow {
+    let local = "192.0.2.1:5060".parse().unwrap();
+    Flow {
+        transport,
+        connection: u32::from(transport.is_reliable()),
+        ..Flow::udp(local, SocketAddr::from(([192, 0, 2, 9], port)))
+    }
+}
+
+fn message(line: &str, vias: &str, to_tag: &str, cseq: &str, body: &str) -> String {
+    let kind = match body.is_empty() {
+        true => "",
+        false => "Content-Type: application/sdp\r\n",
+    };
+    format!(
+        "{line}\r\n{vias}From: <sip:alice@x>;tag=a\r\nTo: <sip:bob@x>{to_tag}\r\n\
+         Call-ID: c\r\nCSeq: {cseq}\r\n{kind}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn invite(branch: &str, body: &str) -> String {
+    let vias = format!(
+        "Via: SIP/2.0/UDP 192.0.2.1;branch={branch}\r\n\
+         Via: SIP/2.0/WS x.invalid;branch=z9hG4bKa;received=192.0.2.7\r\n"
+    );
+    message(
+        "INVITE sip:bob@192.0.2.9 SIP/2.0",
+        &vias,
+        "",
+        "1 INVITE",
+        body,
+    )
+}
+
+fn response(status: &str, tag: &str, body: &str) -> String {
+    let via = "Via: SIP/2.0/WS x.invalid;branch=z9hG4bKa\r\n";
+    let tag = format!(";tag={tag}");
+    message(&format!("SIP/2.0 {status}"), via, &tag, "1 INVITE", body)
+}
+
+fn text<'v>(command: &'v Value<'_>, name: &str) -> &'v str {
+    command.get(name).and_then(Value::as_text).unwrap_or("-")
+}
+
+#[test]
+fn a_browser_and_a_telephone_get_descriptions_of_the_relay() {
+    let mut site = Site::new(1, true);
+    let (phone, browser) = (to(Transport::Udp, 5060), to(Transport::Ws, 40_000));
+    let verdict = site.pass(&invite("z9hG4bKb1", WEB), phone, None, 1);
+    assert_eq!(verdict, Verdict::Held);
+    let command = site.answer();
+    let command = Value::read(&command).unwrap();
+    let fields = ["command", "call-id", "from-tag", "to-tag", "via-branch"];
+    let fields = fields.map(|name| text(&command, name));
+    assert_eq!(fields, ["offer", "c", "a", "-", "z9hG4bKb1"]);
+    assert_eq!(text(&command, "transport-protocol"), "RTP/AVP");
+    assert_eq!(text(&command, "ICE"), "remove");
+    assert_eq!(text(&command, "sdp"), WEB);
+    let (ticket, sent) = site.ready();
+    assert!(ticket == 1 && sent.ends_with(RELAYED), "{sent}");
+    let length = format!("Content-Length: {}\r\n\r\n", RELAYED.len());
+    assert!(sent.contains(&length) && sent.matches("Content-Length").count() == 1);
+    // What has no description passes at once.
+    let ringing = response("180 Ringing", "b", "");
+    assert_eq!(
+        site.pass(&ringing, browser, Some("z9hG4bKb1"), 2),
+        Verdict::Pass(2)
+    );
+    let ok = response("200 OK", "b", PLAIN);
+    assert_eq!(site.pass(&ok, browser, Some("z9hG4bKb1"), 3), Verdict::Held);
+    let command = site.answer();
+    let command = Value::read(&command).unwrap();
+    let fields = ["command", "from-tag", "to-tag"].map(|name| text(&command, name));
+    assert_eq!(fields, ["answer", "a", "b"]);
+    assert_eq!(text(&command, "transport-protocol"), "UDP/TLS/RTP/SAVPF");
+    assert_eq!(text(&command, "ICE"), "force");
+    assert_eq!(site.ready().0, 3);
+    // Its retransmission needs no relay.
+    assert_eq!(site.pass(&ok, browser, Some("z9hG4bKb1"), 4), Verdict::Held);
+    assert!(site.out.commands.is_empty());
+    assert!(site.ready().1.ends_with(RELAYED));
+    // The telephone puts it on hold: its offer comes the other way round.
+    let again = message(
+        "INVITE sip:alice@x.invalid SIP/2.0",
+        "Via: SIP/2.0/WS 192.0.2.1;branch=z9hG4bKb2\r\nVia: SIP/2.0/UDP 192.0.2.9\r\n",
+        ";tag=a",
+        "7 INVITE",
+        PLAIN,
+    );
+    let again = again.replace("<sip:alice@x>;tag=a", "<sip:bob@x>;tag=b");
+    let again = again.replace("To: <sip:bob@x>", "To: <sip:alice@x>");
+    assert_eq!(site.pass(&again, browser, None, 5), Verdict::Held);
+    let command = site.answer();
+    let command = Value::read(&command).unwrap();
+    let fields = ["command", "from-tag", "to-tag", "via-branch", "ICE"];
+    let fields = fields.map(|name| text(&command, name));
+    assert_eq!(fields, ["offer", "b", "a", "-", "force"]);
+    site.ready();
+    site.table.ended(site.now, "c", &site.relays, &mut site.out);
+    let (_, cookie, command) = site.command();
+    assert_eq!(text(&Value::read(&command).unwrap(), "command"), "delete");
+    site.reply(address(0), &cookie, &[("result", "ok")]);
+    assert_eq!(site.table.next_deadline(), None);
+    let stats = site.relays.counters.stats();
+    assert_eq!((stats.calls, stats.call_count, stats.rewritten), (1, 0, 3));
+}
+
+#[test]
+fn the_offers_of_a_fork_have_a_leg_each_by_their_branch() {
+    let mut site = Site::new(1, true);
+    for (number, branch) in ["z9hG4bKb1", "z9hG4bKb2"].iter().enumerate() {
+        let flow = to(Transport::Udp, 5060 + number as u16);
+        site.pass(&invite(branch, WEB), flow, None, number as u32);
+        let command = site.answer();
+        assert_eq!(text(&Value::read(&command).unwrap(), "via-branch"), *branch);
+        site.ready();
+    }
+    let busy = response("486 Busy Here", "b2", "");
+    let busy = Message::parse(busy.as_bytes()).unwrap();
+    site.table
+        .branch_failed(site.now, &busy, "z9hG4bKb2", &site.relays, &mut site.out);
+    let (_, _, command) = site.command();
+    let command = Value::read(&command).unwrap();
+    let fields = ["command", "via-branch"].map(|name| text(&command, name));
+    assert_eq!(fields, ["delete", "z9hG4bKb2"]);
+    let ok = response("200 OK", "b1", PLAIN);
+    site.pass(&ok, to(Transport::Ws, 1), Some("z9hG4bKb1"), 9);
+    let command = site.answer();
+    let command = Value::read(&command).unwrap();
+    assert_eq!(text(&command, "via-branch"), "z9hG4bKb1");
+}
+
+#[test]
+fn a_call_between_telephones_of_one_network_passes() {
+    let mut site = Site::new(1, true);
+    let verdict = site.pass(&invite("z9hG4bKb1", PLAIN), to(Transport::Udp, 1), None, 1);
+    assert_eq!(verdict, Verdict::Pass(1));
+    site.wish = MediaWish::Never;
+    let verdict = site.pass(&invite("z9hG4bKb1", WEB), to(Transport::Udp, 1), None, 2);
+    assert_eq!(verdict, Verdict::Pass(2));
+    site.wish = MediaWish::Always;
+    let verdict = site.pass(&invite("z9hG4bKb1", PLAIN), to(Transport::Udp, 1), None, 3);
+    assert_eq!(verdict, Verdict::Held);
+}
+
+#[test]
+fn an_offer_that_comes_with_the_answer_is_one() {
+    let mut site = Site::new(1, true);
+    let (phone, browser) = (to(Transport::Udp, 1), to(Transport::Ws, 2));
+    assert_eq!(
+        site.pass(&invite("z9hG4bKb1", ""), phone, None, 1),
+        Verdict::Pass(1)
+    );
+    let ok = response("200 OK", "b", PLAIN);
+    assert_eq!(site.pass(&ok, browser, Some("z9hG4bKb1"), 2), Verdict::Held);
+    let command = site.answer();
+    let command = Value::read(&command).unwrap();
+    let fields = ["command", "from-tag", "to-tag"].map(|name| text(&command, name));
+    assert_eq!(fields, ["offer", "b", "a"]);
+    site.ready();
+    let vias = "Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKack\r\n";
+    let ack = message(
+        "ACK sip:bob@192.0.2.9 SIP/2.0",
+        vias,
+        ";tag=b",
+        "1 ACK",
+        WEB,
+    );
+    assert_eq!(site.pass(&ack, phone, None, 3), Verdict::Held);
+    let command = site.answer();
+    let command = Value::read(&command).unwrap();
+    let fields = ["command", "from-tag", "to-tag"].map(|name| text(&command, name));
+    assert_eq!(fields, ["answer", "b", "a"]);
+}
+
+#[test]
+fn what_goes_the_same_way_waits_and_nothing_else() {
+    let mut site = Site::new(1, true);
+    let (phone, browser) = (to(Transport::Udp, 1), to(Transport::Ws, 2));
+    site.pass(&invite("z9hG4bKb1", WEB), phone, None, 1);
+    site.answer();
+    site.ready();
+    let progress = response("183 Session Progress", "b", PLAIN);
+    site.pass(&progress, browser, Some("z9hG4bKb1"), 2);
+    let ringing = response("180 Ringing", "b", "");
+    assert_eq!(
+        site.pass(&ringing, browser, Some("z9hG4bKb1"), 3),
+        Verdict::Held
+    );
+    let vias = "Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKp\r\n";
+    let info = message(
+        "INFO sip:bob@192.0.2.9 SIP/2.0",
+        vias,
+        ";tag=b",
+        "2 INFO",
+        "",
+    );
+    assert_eq!(site.pass(&info, phone, None, 4), Verdict::Pass(4));
+    site.answer();
+    let order: Vec<u32> = site.out.ready.drain(..).map(|ready| ready.ticket).collect();
+    assert_eq!(order, [2, 3]);
+}
+
+#[test]
+fn a_relay_that_does_not_answer_is_down_and_the_call_goes_to_another() {
+    let mut site = Site::new(2, true);
+    let phone = to(Transport::Udp, 1);
+    site.pass(&invite("z9hG4bKb1", WEB), phone, None, 1);
+    let (first, cookie, _) = site.command();
+    // A retransmission of the INVITE waits with it.
+    let verdict = site.pass(&invite("z9hG4bKb1", WEB), phone, None, 2);
+    assert_eq!(verdict, Verdict::Held);
+    for wait in [250, 500] {
+        site.later(wait - 1);
+        assert!(site.out.commands.is_empty());
+        site.later(1);
+        assert_eq!(site.command().0, first);
+    }
+    site.later(1000);
+    let (second, again, command) = site.command();
+    assert_ne!(first, second);
+    assert_eq!(text(&Value::read(&command).unwrap(), "command"), "offer");
+    assert_eq!(cookie, again);
+    // A late answer of the first is not believed.
+    site.reply(first, &cookie, &[("result", "ok"), ("sdp", PLAIN)]);
+    assert!(site.out.ready.is_empty());
+    site.reply(second, &again, &[("result", "ok"), ("sdp", RELAYED)]);
+    assert!(site.ready().1.ends_with(RELAYED));
+    let states = site.relays.states();
+    let is_up = |address| {
+        states
+            .iter()
+            .find(|it| it.config.address == address)
+            .unwrap()
+            .is_up
+    };
+    assert!(!is_up(first) && is_up(second));
+    // It is used again when it answers a ping.
+    let pings = site.relays.ping(site.now);
+    let (_, ping) = pings.iter().find(|(to, _)| *to == first).unwrap();
+    let cookie = ping.split(|byte| *byte == b' ').next().unwrap();
+    let pong = [cookie, b" d6:result4:ponge"].concat();
+    assert!(site.relays.take_pong(first, &pong, site.now));
+    assert!(site.relays.states().iter().all(|it| it.is_up));
+}
+
+#[test]
+fn without_a_relay_a_call_is_refused_or_passes_as_the_policy_says() {
+    for refuses in [true, false] {
+        let mut site = Site::new(1, refuses);
+        site.pass(&invite("z9hG4bKb1", WEB), to(Transport::Udp, 1), None, 1);
+        for wait in [250, 500, 1000] {
+            site.later(wait);
+        }
+        let expected = if refuses { "Refused" } else { "AsItCame" };
+        assert_eq!(site.ready(), (1, expected.to_owned()));
+    }
+    let mut site = Site::new(2, true);
+    site.pass(&invite("z9hG4bKb1", WEB), to(Transport::Udp, 1), None, 1);
+    let (first, cookie, _) = site.command();
+    site.reply(first, &cookie, &[("result", "load limit")]);
+    let (second, cookie, _) = site.command();
+    assert_ne!(first, second);
+    site.reply(
+        second,
+        &cookie,
+        &[("result", "error"), ("error-reason", "x")],
+    );
+    assert_eq!(site.ready().1, "Refused");
+}
+
+#[test]
+fn relays_share_calls_by_their_weights() {
+    let configs = [(0, 1), (1, 3)].map(|(number, weight)| RelayConfig {
+        address: address(number),
+        weight,
+    });
+    let relays = Relays::new(&configs, 7, Instant::ZERO);
+    let mut table = MediaTable::new(5, 10_000, true);
+    let mut out = MediaActions::default();
+    for number in 0..1000 {
+        let text = invite("z9hG4bKb1", WEB).replace("Call-ID: c", &format!("Call-ID: c{number}"));
+        let message = Message::parse(text.as_bytes()).unwrap();
+        let passing = Passing {
+            datagram: text.as_bytes(),
+            message: &message,
+            to: to(Transport::Udp, 1),
+            cause: None,
+            wish: MediaWish::Auto,
+        };
+        table.passing(Instant::ZERO, passing, number, &relays, &mut out);
+    }
+    let calls: Vec<_> = relays.states().iter().map(|it| it.calls).collect();
+    assert!((150..350).contains(&calls[0]), "{calls:?}");
+}

@@ -1,0 +1,207 @@
+//! Messages of calls on their way out: those with a session description may need a media relay.
+
+use super::{
+    calls::{Calls, SHARDS},
+    permit::Permit,
+    step_actions::StepActions,
+};
+use busyhour_media::{
+    Description, MediaTable, MediaWish, Obstacle, Outcome, Passing, Ready, Verdict,
+};
+use busyhour_proxy::{BranchId, Outbound, dialogs::CallEvent};
+use busyhour_sip::{HeaderName, Message, Method};
+use std::{hash::BuildHasher, net::SocketAddr, sync::Arc};
+
+/// The calls of one shard that use a relay.
+pub(super) type ShardMedia = MediaTable<Outbound>;
+
+impl Calls {
+    /// Sends what a step wrote; a message that cannot be sent is one more event of its
+    /// request.
+    pub(super) fn send(self: &Arc<Self>, index: usize, out: &mut StepActions) {
+        for (flow, probe) in out.probes.drain(..) {
+            self.responder.forward(flow, probe);
+        }
+        for (relay, command) in out.media.commands.drain(..) {
+            self.relays.send(relay, &command);
+        }
+        let mut failed = Vec::new();
+        let mut released = Vec::new();
+        for ready in out.media.ready.drain(..) {
+            match self.released(ready) {
+                Ok(outbound) => released.push(outbound),
+                Err(branch) => failed.extend(branch),
+            }
+        }
+        let leaving = released.into_iter().chain(out.leaving.drain(..));
+        for outbound in leaving.chain(out.proxy.take_outbound()) {
+            let flow = self.connected(index, &outbound);
+            let is_sent = flow.is_some_and(|flow| self.responder.forward(flow, outbound.datagram));
+            if let (false, Some(branch)) = (is_sent, outbound.branch) {
+                failed.push(branch);
+            }
+        }
+        for replaced in std::mem::take(&mut out.dialogs.replaced) {
+            let index = self.hasher.hash_one(&*replaced.call_id) as usize % SHARDS;
+            let now = self.clock.now();
+            self.step_in(index, None, |state, out| {
+                state.dialogs.replace(now, &replaced, &mut out.dialogs);
+            });
+        }
+        for (transaction, lookup) in std::mem::take(&mut out.lookups) {
+            self.look_up(index, transaction, lookup);
+        }
+        for branch in failed {
+            let now = self.clock.now();
+            self.step_in(index, None, |state, out| {
+                state.proxy.transport_error(now, branch, &mut out.proxy);
+            });
+        }
+    }
+
+    /// Holds what needs a relay; the rest leaves. `cause` is the message that has led to it.
+    pub(super) fn hold_for_relays<'p>(
+        &self,
+        media: &mut ShardMedia,
+        permit: impl Fn(BranchId) -> Option<&'p Permit>,
+        cause: Option<&Message<'_>>,
+        out: &mut StepActions,
+    ) {
+        let relays = self.relays.relays();
+        if relays.is_empty() {
+            return self.tell_obstacles(cause, out);
+        }
+        let now = self.clock.now();
+        let branch = cause.filter(|cause| cause.status().is_some());
+        let branch = branch.and_then(|cause| cause.via().ok()?.branch());
+        for outbound in out.proxy.take_outbound() {
+            let datagram = outbound.datagram.clone();
+            let Ok(message) = Message::parse(&datagram) else {
+                out.leaving.push(outbound);
+                continue;
+            };
+            let permit = outbound.branch.and_then(&permit);
+            let passing = Passing {
+                datagram: &datagram,
+                message: &message,
+                to: outbound.flow,
+                cause: branch,
+                wish: self.wish(permit),
+            };
+            let verdict = media.passing(now, passing, outbound, relays, &mut out.media);
+            if let Verdict::Pass(outbound) = verdict {
+                out.leaving.push(outbound);
+            }
+        }
+    }
+
+    /// What a relay was asked for can leave; `None` if it does not, and then which branch has
+    /// failed.
+    fn released(&self, ready: Ready<Outbound>) -> Result<Outbound, Option<BranchId>> {
+        let Ready { ticket, outcome } = ready;
+        match outcome {
+            Outcome::AsItCame => Ok(ticket),
+            Outcome::Refused => Err(ticket.branch),
+            Outcome::Rewritten(bytes) => {
+                let written = self.responder.write(|out| out.extend_from_slice(&bytes));
+                match written {
+                    Some(datagram) => Ok(Outbound { datagram, ..ticket }),
+                    None => Err(ticket.branch),
+                }
+            }
+        }
+    }
+
+    /// Calls that have ended need their relay no more.
+    pub(super) fn end_relayed(&self, media: &mut ShardMedia, out: &mut StepActions) {
+        let relays = self.relays.relays();
+        for event in &out.dialogs.calls {
+            if let CallEvent::Ended(record) = event {
+                media.ended(self.clock.now(), &record.call_id, relays, &mut out.media);
+            }
+        }
+    }
+
+    /// A final response has ended a branch of an INVITE.
+    pub(super) fn end_branch(
+        &self,
+        media: &mut ShardMedia,
+        response: &Message<'_>,
+        out: &mut StepActions,
+    ) {
+        let is_refusal = response.status().is_some_and(|status| status >= 300);
+        let is_invite = response
+            .cseq()
+            .is_ok_and(|cseq| cseq.method == Method::Invite);
+        let via = response.via();
+        let branch = via.as_ref().ok().and_then(|via| via.branch());
+        if let (true, true, Some(branch)) = (is_refusal, is_invite, branch) {
+            let (now, relays) = (self.clock.now(), self.relays.relays());
+            media.branch_failed(now, response, branch, relays, &mut out.media);
+        }
+    }
+
+    /// A relay has answered.
+    pub(in crate::server) fn relay_replied(self: &Arc<Self>, from: SocketAddr, reply: &[u8]) {
+        if self.relays.take_pong(from, reply) {
+            return;
+        }
+        if let Some(shard) = ShardMedia::shard_of(reply) {
+            let (now, relays) = (self.clock.now(), self.relays.clone());
+            self.step_in_shard(shard.into(), |media, out| {
+                media.replied(now, from, reply, relays.relays(), &mut out.media);
+            });
+        }
+    }
+
+    /// What the peers of a call want, or else what is configured for all. Who wants none comes
+    /// first.
+    fn wish(&self, permit: Option<&Permit>) -> MediaWish {
+        let Some(permit) = permit else {
+            return self.relays.wish();
+        };
+        let parties = permit.caller.iter().chain(&permit.called);
+        let wishes = parties.filter_map(|party| Some(self.peers.of(party)?.config().media));
+        let mut wish = None;
+        for of_peer in wishes {
+            wish = match (wish, of_peer) {
+                (Some(MediaWish::Never), _) | (_, MediaWish::Never) => Some(MediaWish::Never),
+                (Some(MediaWish::Always), _) | (_, MediaWish::Always) => Some(MediaWish::Always),
+                (_, of_peer) => Some(of_peer),
+            };
+        }
+        match wish {
+            None | Some(MediaWish::Auto) => self.relays.wish(),
+            Some(wish) => wish,
+        }
+    }
+
+    /// Without a relay, names calls whose media cannot flow. Most are seen to be sound by their
+    /// offer and where it goes.
+    fn tell_obstacles(&self, cause: Option<&Message<'_>>, out: &StepActions) {
+        let offer = cause.filter(|cause| cause.method() == Some(Method::Invite));
+        let Some(offer) = offer.and_then(Description::of) else {
+            return;
+        };
+        for outbound in out.proxy.outbound() {
+            let to = outbound.flow;
+            let may_fail = offer.is_web != to.transport.is_web_socket()
+                || !to.remote.ip().is_loopback() && !offer.is_web;
+            let message = may_fail.then(|| Message::parse(&outbound.datagram));
+            let Some(Ok(message)) = message.filter(|_| outbound.branch.is_some()) else {
+                continue;
+            };
+            for obstacle in Obstacle::of_offer(&message, to) {
+                self.relays.relays().counters.obstructed();
+                let header = |name| message.header(name).unwrap_or("");
+                tracing::warn!(
+                    call_id = header(HeaderName::CallId),
+                    from = header(HeaderName::From),
+                    to = header(HeaderName::To),
+                    reason = %obstacle,
+                    "the media of a call cannot flow; give media.relays"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Calls whose media a real rtpengine relays, and calls for which there is none.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    time::{Duration, Instant},
+};
+use support::{
+    Place, ServerProcess,
+    phone::{Phone, header},
+    rtpengine::Rtpengine,
+    wait_until,
+};
+
+/// A telephone with a socket for its media.
+struct Telephone {
+    phone: Phone,
+    media: UdpSocket,
+}
+
+impl Telephone {
+    /// One at 127.0.0.`host` that has registered.
+    fn new(server: &ServerProcess, host: u8, user: &str) -> Self {
+        let mut phone = Phone::new(server, host, user);
+        let register = phone.register_request();
+        let answer = phone.ask(&register);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        let media = UdpSocket::bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+        media
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        Self { phone, media }
+    }
+
+    fn description(&self) -> String {
+        let address = self.media.local_addr().unwrap();
+        described(&address.ip().to_string(), address.port())
+    }
+
+    fn contact(&self) -> String {
+        format!(
+            "Contact: <sip:{}@{}>\r\n",
+            self.phone.user,
+            self.phone.address()
+        )
+    }
+
+    fn invite(&mut self, to: &str, description: &str) -> String {
+        let uri = format!("sip:{to}@example.com");
+        let headers = format!("{}Max-Forwards: 70\r\n", self.contact());
+        let request = self.phone.request("INVITE", &uri, &uri, &headers);
+        with_description(&request, description)
+    }
+
+    fn hear_until(&self, begin: &str) -> String {
+        loop {
+            let heard = self.phone.hear(Duration::from_secs(60)).expect("a message");
+            if heard.starts_with(begin) {
+                return heard;
+            }
+        }
+    }
+
+    /// The response to a request, with a description if it has any.
+    fn respond(&self, request: &str, status: &str, description: &str) {
+        let kept = ["Via:", "From:", "To:", "Call-ID:", "CSeq:", "Record-Route:"];
+        let lines = request
+            .lines()
+            .filter(|line| kept.iter().any(|it| line.starts_with(it)));
+        let lines: String = lines
+            .map(
+                |line| match line.starts_with("To:") && !line.contains("tag=") {
+                    true => format!("{line};tag=t\r\n"),
+                    false => format!("{line}\r\n"),
+                },
+            )
+            .collect();
+        let answer = format!(
+            "SIP/2.0 {status}\r\n{lines}{}Content-Length: 0\r\n\r\n",
+            self.contact()
+        );
+        self.phone.send(&match description.is_empty() {
+            true => answer,
+            false => with_description(&answer, description),
+        });
+    }
+
+    /// A request within the dialog of this answer.
+    fn within(&self, method: &str, cseq: u32, answer: &str) -> String {
+        let mut routes: Vec<_> = answer
+            .lines()
+            .filter_map(|line| line.strip_prefix("Record-Route: "))
+            .collect();
+        routes.reverse();
+        let of = |name| header(answer, name).unwrap();
+        format!(
+            "{method} {} SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bK{method}{cseq};rport\r\n\
+             Max-Forwards: 70\r\nRoute: {}\r\nFrom: {}\r\nTo: {}\r\nCall-ID: {}\r\n\
+             CSeq: {cseq} {method}\r\n{}Content-Length: 0\r\n\r\n",
+            of("Contact").trim_matches(['<', '>']),
+            self.phone.address(),
+            routes.join(", "),
+            of("From"),
+            of("To"),
+            of("Call-ID"),
+            self.contact(),
+        )
+    }
+}
+
+fn described(ip: &str, port: u16) -> String {
+    format!(
+        "v=0\r\no=- 1 1 IN IP4 {ip}\r\ns=-\r\nc=IN IP4 {ip}\r\nt=0 0\r\n\
+         m=audio {port} RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n"
+    )
+}
+
+fn with_description(message: &str, description: &str) -> String {
+    let len = description.len();
+    message.replace(
+        "Content-Length: 0\r\n\r\n",
+        &format!("Content-Type: application/sdp\r\nContent-Length: {len}\r\n\r\n{description}"),
+    )
+}
+
+/// Where a description wants its audio.
+fn audio_of(message: &str) -> SocketAddr {
+    let after = |begin: &str| {
+        let line = message.lines().find_map(|line| line.strip_prefix(begin));
+        line.unwrap_or_else(|| panic!("no {begin} in {message}"))
+    };
+    let port = after("m=audio ").split(' ').next().unwrap();
+    let ip = after("c=IN IP4 ");
+    format!("{}:{port}", ip.trim()).parse().unwrap()
+}
+
+/// RTP from one side is heard at the other.
+fn is_heard(from: &Telephone, relay: SocketAddr, to: &Telephone, sequence: u16) {
+    let mut packet = vec![0x80, 0];
+    packet.extend(sequence.to_be_bytes());
+    packet.extend([0, 0, 0, 1, 0, 0, 0, host_of(from)]);
+    packet.extend([0x55; 160]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    to.media
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    let mut room = [0; 2000];
+    while Instant::now() < deadline {
+        from.media.send_to(&packet, relay).unwrap();
+        while let Ok((len, source)) = to.media.recv_from(&mut room) {
+            if room[..len] == packet[..] {
+                assert_eq!(source.ip().to_string(), "127.0.0.1", "the relay's");
+                return;
+            }
+        }
+    }
+    panic!("{sequence} is not heard");
+}
+
+fn host_of(telephone: &Telephone) -> u8 {
+    match telephone.phone.address() {
+        SocketAddr::V4(address) => address.ip().octets()[3],
+        SocketAddr::V6(_) => 0,
+    }
+}
+
+fn server(place: &Place, media: &str) -> ServerProcess {
+    place.server(&format!(
+        "[sip]\nauth = \"open\"\ndomains = [\"example.com\"]\n[media]\n{media}"
+    ))
+}
+
+/// A call that is answered: the server's answer to the caller.
+fn call(alice: &mut Telephone, bob: &Telephone) -> (String, String) {
+    let invite = alice.invite("bob", &alice.description());
+    alice.phone.send(&invite);
+    let offered = bob.hear_until("INVITE ");
+    bob.respond(&offered, "180 Ringing", "");
+    bob.respond(&offered, "200 OK", &bob.description());
+    let answer = alice.hear_until("SIP/2.0 200 ");
+    let cseq = header(&answer, "CSeq").unwrap().split(' ').next().unwrap();
+    alice
+        .phone
+        .send(&alice.within("ACK", cseq.parse().unwrap(), &answer));
+    bob.hear_until("ACK ");
+    (offered, answer)
+}
+
+#[test]
+fn the_media_of_a_call_goes_through_a_relay_from_the_offer_to_the_end() {
+    let (relay, place) = (Rtpengine::start(43_000..43_100), Place::new());
+    // Nobody is at the first address: the call goes to the other one.
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (gone, here) = (nobody.local_addr().unwrap(), relay.address);
+    let server = server(
+        &place,
+        &format!("relays = \"{gone}=1000,{here}\"\nuse = \"always\"\n"),
+    );
+    let mut alice = Telephone::new(&server, 2, "alice");
+    let bob = Telephone::new(&server, 3, "bob");
+    let (offered, answer) = call(&mut alice, &bob);
+    let (to_alice, to_bob) = (audio_of(&offered), audio_of(&answer));
+    assert!(to_alice.ip().to_string() == "127.0.0.1" && to_bob.ip() == to_alice.ip());
+    is_heard(&alice, to_bob, &bob, 1);
+    is_heard(&bob, to_alice, &alice, 2);
+    is_heard(&alice, to_bob, &bob, 3);
+    // Hold, by another offer of the caller.
+    let held = format!("{}a=sendonly\r\n", alice.description());
+    let again = with_description(&alice.within("INVITE", 50, &answer), &held);
+    alice.phone.send(&again);
+    let offered = bob.hear_until("INVITE ");
+    assert_eq!(audio_of(&offered).ip().to_string(), "127.0.0.1");
+    assert!(offered.contains("a=sendonly"), "{offered}");
+    bob.respond(&offered, "200 OK", &bob.description());
+    let answer = alice.hear_until("SIP/2.0 200 ");
+    alice.phone.send(&alice.within("ACK", 50, &answer));
+    bob.hear_until("ACK ");
+    assert_eq!(relay.calls(), 1);
+    alice.phone.send(&alice.within("BYE", 51, &answer));
+    let bye = bob.hear_until("BYE ");
+    bob.respond(&bye, "200 OK", "");
+    alice.hear_until("SIP/2.0 200 ");
+    wait_until(|| relay.calls() == 0, || "the call stays".to_owned());
+    server.wait_for("/media/call_count", |count| count == 0);
+    assert!(server.stat("/media/rewritten") >= 4);
+    let media: serde_json::Value = serde_json::from_str(&server.get("/api/media")).unwrap();
+    assert_eq!(media["media"][0]["state"], "down", "{media}");
+    assert_eq!(media["media"][1]["state"], "up", "{media}");
+    assert!(media["media"][1]["round_trip_ns"].is_u64(), "{media}");
+    server.wait_for_log("media relay does not answer");
+}
+
+#[test]
+fn a_call_that_is_refused_or_cancelled_leaves_nothing_at_the_relay() {
+    let (relay, place) = (Rtpengine::start(43_100..43_200), Place::new());
+    let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
+    let server = server(&place, &media);
+    let mut alice = Telephone::new(&server, 2, "alice");
+    let bob = Telephone::new(&server, 3, "bob");
+    let invite = alice.invite("bob", &alice.description());
+    alice.phone.send(&invite);
+    let offered = bob.hear_until("INVITE ");
+    assert_eq!(relay.calls(), 1);
+    bob.respond(&offered, "486 Busy Here", "");
+    alice.hear_until("SIP/2.0 486 ");
+    wait_until(|| relay.calls() == 0, || "a refused call stays".to_owned());
+    let invite = alice.invite("bob", &alice.description());
+    alice.phone.send(&invite);
+    let offered = bob.hear_until("INVITE ");
+    bob.respond(&offered, "180 Ringing", "");
+    alice.hear_until("SIP/2.0 180 ");
+    let cancel = invite.split("Content-Type").next().unwrap();
+    let cancel = cancel.replace("INVITE", "CANCEL") + "Content-Length: 0\r\n\r\n";
+    alice.phone.send(&cancel);
+    let heard = bob.hear_until("CANCEL ");
+    bob.respond(&heard, "200 OK", "");
+    bob.respond(&offered, "487 Request Terminated", "");
+    alice.hear_until("SIP/2.0 487 ");
+    wait_until(
+        || relay.calls() == 0,
+        || "a cancelled call stays".to_owned(),
+    );
+}
+
+#[test]
+fn without_a_relay_calls_are_refused_or_go_on_and_others_are_not_delayed() {
+    for (without, expected) in [("refuse", "SIP/2.0 4"), ("pass", "INVITE ")] {
+        let (relay, place) = (Rtpengine::start(43_200..43_300), Place::new());
+        let media = format!(
+            "relays = \"{}\"\nuse = \"always\"\nwithout_relay = \"{without}\"\n",
+            relay.address
+        );
+        let server = server(&place, &media);
+        let mut alice = Telephone::new(&server, 2, "alice");
+        let bob = Telephone::new(&server, 3, "bob");
+        call(&mut alice, &bob);
+        drop(relay);
+        let invite = alice.invite("bob", &alice.description());
+        alice.phone.send(&invite);
+        // A registration is answered meanwhile.
+        let carol = Telephone::new(&server, 4, "carol");
+        assert_eq!(carol.phone.user, "carol");
+        match without {
+            "refuse" => drop(alice.hear_until(expected)),
+            _ => {
+                let offered = bob.hear_until(expected);
+                assert_eq!(audio_of(&offered), alice.media.local_addr().unwrap());
+            }
+        }
+        let counter = if without == "refuse" {
+            "refused"
+        } else {
+            "passed"
+        };
+        assert_eq!(server.stat(&format!("/media/{counter}")), 1);
+        server.wait_for_log("the media relays (media.relays)");
+    }
+}
+
+#[test]
+fn a_call_whose_media_cannot_flow_is_named_with_the_reason() {
+    let place = Place::new();
+    let server = server(&place, "use = \"auto\"\n");
+    let mut alice = Telephone::new(&server, 2, "alice");
+    let bob = Telephone::new(&server, 3, "bob");
+    let web = described("127.0.0.2", 9).replace("RTP/AVP", "UDP/TLS/RTP/SAVPF")
+        + "a=ice-ufrag:x\r\na=fingerprint:sha-256 00\r\n";
+    let invite = alice.invite("bob", &web);
+    alice.phone.send(&invite);
+    bob.hear_until("INVITE ");
+    server.wait_for_log("the media of a call cannot flow");
+    server.wait_for_log("a browser offers DTLS-SRTP with ICE to plain RTP");
+    assert_eq!(server.stat("/media/obstructed"), 1);
+}
