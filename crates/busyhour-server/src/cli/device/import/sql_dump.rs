@@ -358,7 +358,10 @@ const CONSTRAINTS: [&str; 7] = [
 mod tests {
     use super::*;
 
-    fn rows(text: &str) -> Vec<(String, usize, Vec<(String, String)>)> {
+    /// A table, the line, and the fields sorted by their columns.
+    type SortedRow = (String, usize, Vec<(String, String)>);
+
+    fn rows(text: &str) -> Vec<SortedRow> {
         let rows = read(text).unwrap().into_iter();
         rows.map(|(table, line, fields)| {
             let mut fields: Vec<_> = fields.into_iter().collect();
