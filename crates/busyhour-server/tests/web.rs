@@ -111,6 +111,7 @@ fn fixture() -> Fixture {
     let options = WebOptions {
         tls: None,
         certificates: None,
+        challenges: None,
         address: Some(address),
         socket: None,
         connections_max: 16,

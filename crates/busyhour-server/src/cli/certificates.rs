@@ -3,15 +3,19 @@
 
 use crate::{
     config::Config,
-    net::{Authorities, Certificate, CertificateError, CertificateFiles, Sockets},
+    net::{
+        AcmeChallenge, AcmeClient, AcmeOptions, Authorities, Certificate, CertificateError,
+        CertificateFiles, ChallengeAnswers, Sockets, acme_files, answers_only,
+    },
     server::PeerConfig,
     web::{CertificatesApi, WebTls},
 };
 use busyhour::{runtime::Runtime, timer::AddError};
+use rustls::ServerConfig;
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -20,6 +24,8 @@ pub(super) struct CertificatePlan {
     files: Vec<CertificateFiles>,
     authorities: Option<PathBuf>,
     asks_clients: bool,
+    acme: Option<AcmeOptions>,
+    answers: ChallengeAnswers,
 }
 
 /// What was read.
@@ -31,6 +37,7 @@ pub(super) struct Certificates {
     network: Arc<Sockets>,
     web: WebTls,
     state: Mutex<LookState>,
+    acme: OnceLock<AcmeClient>,
 }
 
 #[derive(Default)]
@@ -58,20 +65,48 @@ impl CertificatePlan {
             authorities: config.sip.tls_authorities.clone(),
             // Some telephones do not like to be asked.
             asks_clients: config.peers.iter().any(PeerConfig::shows_certificate),
+            acme: config.acme.options(),
+            answers: ChallengeAnswers::default(),
         }
     }
 
     pub(super) fn read(&self) -> Result<ReadCertificates, CertificateError> {
-        let certificate = match self.files.is_empty() {
+        let files = self.files();
+        let answers = self.shown_answers();
+        let certificate = match files.is_empty() {
             true => None,
-            false => Some(Certificate::read_all(&self.files, self.asks_clients)?),
+            false => Some(Certificate::read_with(&files, self.asks_clients, answers)?),
         };
         let authorities = self.authorities.as_deref().map(Authorities::read);
         Ok((certificate, authorities.transpose()?))
     }
 
+    /// What an authority by ACME is answered over HTTP.
+    fn answers(&self) -> Option<ChallengeAnswers> {
+        self.acme.as_ref().map(|_| self.answers.clone())
+    }
+
+    /// What it is shown over TLS.
+    fn shown_answers(&self) -> Option<&ChallengeAnswers> {
+        let acme = self.acme.as_ref()?;
+        (acme.challenge == AcmeChallenge::TlsAlpn01).then_some(&self.answers)
+    }
+
+    /// Those of the configuration, and that of ACME once there is one.
+    fn files(&self) -> Vec<CertificateFiles> {
+        let by_acme = self.acme.as_ref().and_then(acme_files);
+        self.files.iter().cloned().chain(by_acme).collect()
+    }
+
+    /// How HTTPS is encrypted.
+    fn https(&self, certificate: Option<&Certificate>) -> Option<Arc<ServerConfig>> {
+        let without = || self.shown_answers().map(answers_only);
+        certificate.map(Certificate::https).or_else(without)
+    }
+
     fn marks(&self) -> Vec<FileMark> {
-        let files = self.files.iter();
+        let files = self.files();
+        let files = files.iter();
         let paths = files.flat_map(|files| [&files.certificate, &files.key]);
         paths
             .chain(&self.authorities)
@@ -93,7 +128,7 @@ impl Certificates {
         web: WebTls,
         read: &ReadCertificates,
     ) -> Self {
-        web.replace(read.0.as_ref().map(Certificate::https));
+        web.replace(plan.https(read.0.as_ref()));
         let marks = plan.marks();
         let state = LookState {
             seen: marks.clone(),
@@ -105,7 +140,31 @@ impl Certificates {
             network,
             web,
             state: Mutex::new(state),
+            acme: OnceLock::new(),
         }
+    }
+
+    /// What an authority by ACME is answered over HTTP.
+    pub(super) fn answers(&self) -> Option<ChallengeAnswers> {
+        self.plan.answers()
+    }
+
+    /// Orders certificates by ACME from now on.
+    pub(super) fn order(self: &Arc<Self>) -> io::Result<()> {
+        let Some(options) = self.plan.acme.clone() else {
+            return Ok(());
+        };
+        let certificates = Arc::downgrade(self);
+        let renewed = move || {
+            if let Some(certificates) = certificates.upgrade() {
+                // It is logged.
+                let _ = certificates.reload();
+            }
+        };
+        let client = AcmeClient::start(options, self.plan.answers.clone(), renewed)?;
+        // It is set once.
+        let _ = self.acme.set(client);
+        Ok(())
     }
 
     /// Looks after the files from now on.
@@ -162,7 +221,13 @@ impl Certificates {
 
 impl CertificatesApi for Certificates {
     fn problem(&self) -> Option<String> {
-        self.lock().problem.clone()
+        let of_acme = || self.acme.get().and_then(AcmeClient::problem);
+        self.lock().problem.clone().or_else(of_acme)
+    }
+
+    fn renew(&self) -> bool {
+        let client = self.acme.get();
+        client.map(AcmeClient::renew).is_some()
     }
 
     fn reload(&self) -> Result<(), String> {
@@ -174,8 +239,7 @@ impl CertificatesApi for Certificates {
         (state.read, state.problem) = (marks, problem);
         match read {
             Ok((certificate, authorities)) => {
-                self.web
-                    .replace(certificate.as_ref().map(Certificate::https));
+                self.web.replace(self.plan.https(certificate.as_ref()));
                 let streams = &self.network.streams;
                 streams.replace_certificate(certificate, authorities);
                 drop(state);

@@ -13,8 +13,8 @@ use crate::{
     },
     server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig},
     web::{
-        Access, Archives, CertificatesApi, Graphs, LocalSocket, PmcdSource, Web, WebOptions,
-        WebTls, default_socket,
+        Access, Archives, CertificatesApi, ChallengeTexts, Graphs, LocalSocket, PmcdSource, Web,
+        WebOptions, WebTls, default_socket,
     },
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
@@ -102,6 +102,7 @@ impl Service {
         attached.map_err(Failure::running)?;
         let watched = service.certificates.watch(&service.runtime);
         watched.map_err(Failure::running)?;
+        service.certificates.order().map_err(Failure::running)?;
         announce(&service);
         Ok(service)
     }
@@ -358,7 +359,7 @@ fn start_web(
     let socket = local_socket(&config.http.socket)?;
     let address = config.http.listen;
     let tls = config.http.tls_listen.map(|address| (address, tls));
-    if address.is_none() && tls.is_none() && socket.is_none() {
+    if address.is_none() && tls.is_none() && socket.is_none() && config.acme.listen.is_none() {
         return Ok(None);
     }
     let mut sources = archives(&config.graphite, runtime)?;
@@ -367,6 +368,10 @@ fn start_web(
     let options = WebOptions {
         address,
         tls,
+        challenges: certificates.answers().map(|answers| {
+            let texts: ChallengeTexts = Arc::new(move |token: &str| answers.text(token));
+            (config.acme.listen, texts)
+        }),
         certificates: Some(certificates),
         socket,
         connections_max: config.http.max_connections,

@@ -1,6 +1,6 @@
 use super::{Auth, Loaded, Problem, SettingOrigin, Sip};
 use crate::{
-    net::{Authorities, Certificate, CertificateError},
+    net::{AcmeChallenge, Authorities, Certificate, CertificateError},
     server::{PeerConfig, PeerMistake, peer_mistakes},
 };
 use busyhour_proxy::dns::HopName;
@@ -39,6 +39,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     problems.extend(lists(loaded));
     problems.extend(peers(loaded));
     problems.extend(store_url(loaded));
+    problems.extend(acme(loaded));
     problems
 }
 
@@ -192,6 +193,40 @@ fn other_certificates(loaded: &Loaded) -> Vec<Problem> {
     problems.collect()
 }
 
+/// Checks that what an order by ACME needs is there.
+fn acme(loaded: &Loaded) -> Vec<Problem> {
+    let acme = &loaded.config.acme;
+    if acme.directory.is_none() {
+        return Vec::new();
+    }
+    let has_tls = loaded.config.http.tls_listen.is_some();
+    let needs_tls = acme.challenge == AcmeChallenge::TlsAlpn01 && !has_tls;
+    let is_address = |name: &String| name.parse::<IpAddr>().is_ok();
+    let is_https = |url: &String| url.starts_with("https://");
+    let needs = [
+        (acme.names.is_empty(), "acme.directory needs acme.names"),
+        (acme.folder.is_none(), "acme.directory needs acme.folder"),
+        (
+            acme.names.iter().any(is_address),
+            "acme.names: give names, not IP addresses",
+        ),
+        (
+            needs_tls,
+            "acme.challenge = tls-alpn-01 needs http.tls_listen",
+        ),
+        (
+            !acme.directory.as_ref().is_some_and(is_https),
+            "acme.directory: give a URL that begins with https://",
+        ),
+    ];
+    let origin = loaded.origins.get("acme.directory").cloned();
+    let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
+    let missing = needs.into_iter().filter(|(is_missing, _)| *is_missing);
+    missing
+        .map(|(_, need)| Problem::new(origin.clone(), need))
+        .collect()
+}
+
 /// Checks that the file for the URL of the database has one.
 fn store_url(loaded: &Loaded) -> Option<Problem> {
     let problem = loaded.config.store.database_url().err()?;
@@ -207,6 +242,7 @@ fn identity(loaded: &Loaded) -> Vec<Problem> {
     let sip = &config.sip;
     let (certificate, key) = (sip.tls_certificate.is_none(), sip.tls_key.is_none());
     let has_others = !config.certificates.is_empty();
+    let has_others = has_others || config.acme.directory.is_some();
     let files = [(TLS_CERTIFICATE, certificate), (TLS_KEY, key)];
     let missing = files.iter().filter(|(path, is_missing)| {
         let is_needed = !has_others || certificate != key;

@@ -1,3 +1,4 @@
+mod acme;
 mod http_client;
 mod limits;
 pub(in crate::config) mod media;
@@ -24,6 +25,7 @@ const PARTS: &[&[SettingKey]] = &[
     media::MEDIA,
     OPERATION,
     http_client::HTTP_CLIENT,
+    acme::ACME,
 ];
 
 /// What the server says and does on the wire.

@@ -39,6 +39,7 @@ pub use paths::default_database;
 pub use problem::{Problem, Problems, SettingOrigin};
 pub use setting_key::SettingKey;
 pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
+pub use tables::acme::AcmeSettings;
 pub use tables::graphite::Graphite;
 pub use tables::http_client::HttpClientSettings;
 
@@ -82,6 +83,8 @@ pub struct Config {
     pub http: Http,
     /// Requests to other servers over HTTP.
     pub http_client: HttpClientSettings,
+    /// Certificates by ACME.
+    pub acme: AcmeSettings,
     /// Graphite's interface.
     pub graphite: Graphite,
     /// Where bindings are kept.

@@ -36,6 +36,7 @@
 //! So was `SO_REUSEPORT`: a second server on the same port would start without
 //! an error and take half the devices.
 
+mod acme;
 mod bind;
 mod http_client;
 mod dns;
@@ -48,6 +49,7 @@ mod udp;
 mod sockets;
 mod stream;
 
+pub use acme::{AcmeChallenge, AcmeClient, AcmeOptions, ChallengeAnswers, acme_files};
 pub use bind::{BindError, address_problem};
 pub use dns::DnsClient;
 pub use http_client::{HttpSender, HttpSenderOptions, TrustedRoots};
@@ -55,6 +57,7 @@ pub use sockets::Sockets;
 pub use stream::{
     Authorities, Certificate, CertificateError, CertificateFiles, CloseCode, Connection, Ending,
     FrameEvent, Heard, NotOrigins, Origins, StreamMessage, StreamOptions, StreamPolicy, Streams,
+    answers_only,
 };
 pub use udp::{Datagram, Udp, UdpOptions};
 

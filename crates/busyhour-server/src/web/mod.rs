@@ -29,6 +29,7 @@
 
 mod domain_scope;
 mod access;
+mod acme;
 mod token;
 mod connection;
 mod backend;
@@ -43,6 +44,7 @@ mod graph;
 mod local_socket;
 
 pub use access::Access;
+pub use acme::ChallengeTexts;
 pub use api::accounts::AccountsApi;
 pub use api::bindings::{BindingPage, BindingView};
 pub use api::certificates::CertificatesApi;
@@ -95,6 +97,8 @@ pub struct WebOptions {
     pub address: Option<SocketAddr>,
     /// The address to bind for HTTPS, if any, and how it is encrypted.
     pub tls: Option<(SocketAddr, WebTls)>,
+    /// What an authority by ACME is answered over HTTP, and at which address beside the others.
+    pub challenges: Option<(Option<SocketAddr>, ChallengeTexts)>,
     /// The certificates, which can be read again.
     pub certificates: Option<Arc<dyn CertificatesApi>>,
     /// The local socket, if any.
@@ -133,6 +137,8 @@ impl Web {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let (challenge_address, answers) = options.challenges.unzip();
+        let challenge_listener = challenge_address.flatten().map(bind).transpose()?;
         let (stop, stopped) = oneshot::channel();
         let load = Arc::new(Load::new(
             options.connections_max,
@@ -155,6 +161,7 @@ impl Web {
             access: options.access,
             load,
             local_load,
+            challenges: (challenge_listener, answers),
         };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
@@ -205,6 +212,7 @@ struct Served {
     access: Arc<Access>,
     load: Arc<Load>,
     local_load: Arc<Load>,
+    challenges: (Option<TcpListener>, Option<ChallengeTexts>),
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -225,6 +233,7 @@ async fn serve(
         access,
         load,
         local_load,
+        challenges: (challenge_listener, answers),
     } = served;
     let (sampler, sampling) = Sampler::start(backend.clone());
     let serving = watch::Sender::new(());
@@ -254,7 +263,18 @@ async fn serve(
         |load: &Arc<Load>| middleware::from_fn_with_state(load.clone(), connection::bodies::gather);
     let guard = middleware::from_fn_with_state(access, access::guard);
     let open = routes.clone().layer(gather(&local_load));
-    let guarded = routes.layer(gather(&load)).layer(guard);
+    // An authority has no token, and asks for a name that need not be one of the dashboard's.
+    let challenges = answers.map(acme::router).unwrap_or_default();
+    let guarded = routes
+        .layer(gather(&load))
+        .layer(guard)
+        .merge(challenges.clone());
+    let by_challenge = challenge_listener.and_then(|listener| {
+        let listener = tokio::net::TcpListener::from_std(listener);
+        let report = |error| tracing::error!(%error, "ACME cannot be answered over HTTP");
+        let listener = WebListener::Tcp(listener.map_err(report).ok()?);
+        Some(Connections::start(listener, load.clone(), challenges))
+    });
     let listener = listener.map(tokio::net::TcpListener::from_std).transpose();
     let by_address = match listener {
         Ok(listener) => listener
@@ -283,7 +303,7 @@ async fn serve(
     sampling.abort();
     // Ends the streams of changes.
     drop(serving);
-    for connections in by_address.into_iter().chain(by_https) {
+    for connections in [by_address, by_https, by_challenge].into_iter().flatten() {
         connections.end(DRAIN).await;
     }
     if let Some((connections, file)) = local {

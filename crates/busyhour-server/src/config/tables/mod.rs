@@ -2,6 +2,7 @@
 //! worker pool.
 
 pub(in crate::config) mod accounts;
+pub(in crate::config) mod acme;
 pub(in crate::config) mod certificates;
 pub(in crate::config) mod hints;
 pub(in crate::config) mod lists;

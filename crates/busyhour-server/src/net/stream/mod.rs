@@ -100,5 +100,5 @@ mod web_socket;
 pub use connection::{Connection, Ending, Heard};
 pub use policy::{StreamOptions, StreamPolicy};
 pub use streams::{StreamMessage, Streams};
-pub use tls::{Authorities, Certificate, CertificateError, CertificateFiles};
+pub use tls::{Authorities, Certificate, CertificateError, CertificateFiles, answers_only};
 pub use web_socket::{CloseCode, FrameEvent, NotOrigins, Origins};

@@ -23,12 +23,16 @@ pub trait CertificatesApi: Send + Sync {
     ///
     /// Which file cannot be used, and why. What was read before is still shown.
     fn reload(&self) -> Result<(), String>;
+
+    /// Orders a certificate by ACME now; `false` if none is ordered at all.
+    fn renew(&self) -> bool;
 }
 
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
         .route("/api/certificates", get(certificates))
         .route("/api/certificates/reload", post(reload))
+        .route("/api/certificates/renew", post(renew))
         .with_state(backend)
 }
 
@@ -45,6 +49,13 @@ async fn certificates(State(backend): State<Arc<dyn Backend>>) -> Json<Certifica
         certificates: backend.stats().certificates,
         problem: backend.certificates().and_then(|it| it.problem()),
     })
+}
+
+async fn renew(State(backend): State<Arc<dyn Backend>>) -> Response {
+    match backend.certificates().is_some_and(|it| it.renew()) {
+        true => StatusCode::ACCEPTED.into_response(),
+        false => (StatusCode::NOT_FOUND, "acme.directory is off\n").into_response(),
+    }
 }
 
 async fn reload(State(backend): State<Arc<dyn Backend>>) -> Response {

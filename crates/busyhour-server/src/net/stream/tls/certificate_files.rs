@@ -2,7 +2,11 @@
 
 use super::{CertificateError, chain_of, private_key, subject::names_in};
 use crate::server::CertificateStats;
-use rustls::{crypto::ring, pki_types::CertificateDer, sign::CertifiedKey};
+use rustls::{
+    crypto::ring,
+    pki_types::{CertificateDer, UnixTime},
+    sign::CertifiedKey,
+};
 use sha2::{Digest, Sha256};
 use std::{
     fmt::Write,
@@ -67,6 +71,27 @@ impl CertificateFiles {
         match (chain, key) {
             (Ok(_), Ok(_)) => self.read().err().into_iter().collect(),
             (chain, key) => chain.err().into_iter().chain(key.err()).collect(),
+        }
+    }
+
+    /// Whether the certificate is for all of these names, is valid now, and has its key. Returns
+    /// from when until when it is valid, in seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check_for(&self, names: &[String]) -> Result<(i64, i64), String> {
+        let read = self.read().map_err(|error| error.to_string())?;
+        let own = read.own.cert.first().map(names_in).unwrap_or_default();
+        let is_there = |name: &&String| own.iter().any(|it| it.eq_ignore_ascii_case(name));
+        if let Some(missing) = names.iter().find(|name| !is_there(name)) {
+            return Err(format!("it is not for {missing}"));
+        }
+        let (from, until) = (read.subject.not_before, read.subject.not_after);
+        let now = UnixTime::now().as_secs() as i64;
+        match (from - CLOCKS_DIFFER..until).contains(&now) {
+            true => Ok((from, until)),
+            false => Err("it is not valid now".to_owned()),
         }
     }
 
@@ -145,6 +170,9 @@ impl CertificateSubject {
         })
     }
 }
+
+/// The clock of an authority may be so many seconds ahead.
+const CLOCKS_DIFFER: i64 = 300;
 
 /// Whether each certificate was issued by the one after it (RFC 5246 §7.4.2).
 fn check_chain(chain: &[CertificateDer<'_>]) -> Result<(), String> {

@@ -10,7 +10,7 @@ pub use authorities::Authorities;
 pub use certificate_files::CertificateFiles;
 pub(super) use expected::session_with;
 
-use crate::server::CertificateStats;
+use crate::{net::ChallengeAnswers, server::CertificateStats};
 use busyhour_sip::Transport;
 use certificate_files::LoadedCertificate;
 use rustls::{
@@ -19,12 +19,12 @@ use rustls::{
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
     server::{
-        WebPkiClientVerifier,
+        ResolvesServerCert, WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
     sign::CertifiedKey,
 };
-use server_names::ServerNames;
+use server_names::{ChallengeNames, ServerNames};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -96,6 +96,24 @@ impl Certificate {
         files: &[CertificateFiles],
         asks_clients: bool,
     ) -> Result<Self, CertificateError> {
+        Self::read_with(files, asks_clients, None)
+    }
+
+    /// As [`read_all`](Self::read_all); over HTTPS an authority that looks whether a name is ours
+    /// by TLS (RFC 8737) gets its answer.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    ///
+    /// # Panics
+    ///
+    /// The same.
+    pub fn read_with(
+        files: &[CertificateFiles],
+        asks_clients: bool,
+        answers: Option<&ChallengeAnswers>,
+    ) -> Result<Self, CertificateError> {
         let all: Vec<_> = files
             .iter()
             .map(CertificateFiles::read)
@@ -107,8 +125,10 @@ impl Certificate {
         let names = Arc::new(ServerNames::new(&all).expect("one certificate at least"));
         let server = server_config(names.clone(), clients);
         let browsers = server_config(names.clone(), WebPkiClientVerifier::no_client_auth());
-        let mut https = browsers.clone();
-        https.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let https = match answers {
+            Some(answers) => challenge_config(Some(names.clone()), answers),
+            None => https_config(browsers.clone(), &[HTTP]),
+        };
         Ok(Self {
             server: Arc::new(server),
             browsers: Arc::new(browsers),
@@ -147,10 +167,33 @@ impl Certificate {
     }
 }
 
+/// How HTTPS is encrypted while there is no certificate yet: an authority gets its answer, and
+/// nobody else is served.
+pub fn answers_only(answers: &ChallengeAnswers) -> Arc<ServerConfig> {
+    Arc::new(challenge_config(None, answers))
+}
+
+fn challenge_config(names: Option<Arc<ServerNames>>, answers: &ChallengeAnswers) -> ServerConfig {
+    let resolver = ChallengeNames::new(names, answers.clone());
+    let nobody = WebPkiClientVerifier::no_client_auth();
+    https_config(server_config(Arc::new(resolver), nobody), &[HTTP, ACME])
+}
+
+fn https_config(mut config: ServerConfig, protocols: &[&[u8]]) -> ServerConfig {
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    config
+}
+
+const HTTP: &[u8] = b"http/1.1";
+const ACME: &[u8] = b"acme-tls/1";
+
 /// # Panics
 ///
 /// Never: the versions are those of the provider.
-fn server_config(names: Arc<ServerNames>, clients: Arc<dyn ClientCertVerifier>) -> ServerConfig {
+fn server_config(
+    names: Arc<dyn ResolvesServerCert>,
+    clients: Arc<dyn ClientCertVerifier>,
+) -> ServerConfig {
     let provider = Arc::new(ring::default_provider());
     let versions =
         ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

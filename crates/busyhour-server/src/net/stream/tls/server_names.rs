@@ -1,6 +1,7 @@
 //! Which certificate a peer is shown: that of the name it asks for (RFC 6066 §3).
 
 use super::certificate_files::LoadedCertificate;
+use crate::net::ChallengeAnswers;
 use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
@@ -54,6 +55,35 @@ impl ResolvesServerCert for ServerNames {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let named = hello.server_name().and_then(|name| self.find(name));
         Some(named.unwrap_or(&self.default).clone())
+    }
+}
+
+/// As [`ServerNames`], and what an authority is shown that looks whether a name is ours (RFC 8737
+/// §3).
+pub(super) struct ChallengeNames {
+    names: Option<Arc<ServerNames>>,
+    answers: ChallengeAnswers,
+}
+
+impl ChallengeNames {
+    pub(super) fn new(names: Option<Arc<ServerNames>>, answers: ChallengeAnswers) -> Self {
+        Self { names, answers }
+    }
+}
+
+impl ResolvesServerCert for ChallengeNames {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let mut protocols = hello.alpn().into_iter().flatten();
+        match (protocols.next(), protocols.next()) {
+            (Some(super::ACME), None) => self.answers.certificate(hello.server_name()?),
+            _ => self.names.as_ref()?.resolve(hello),
+        }
+    }
+}
+
+impl Debug for ChallengeNames {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.names.fmt(f)
     }
 }
 

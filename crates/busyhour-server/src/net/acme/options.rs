@@ -1,0 +1,28 @@
+use std::path::PathBuf;
+
+/// From whom to get which certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcmeOptions {
+    /// The authority's directory.
+    pub directory: String,
+    /// The names that the certificate is for.
+    pub names: Vec<String>,
+    /// Where the authority writes to a person.
+    pub contact: Option<String>,
+    /// How the authority finds that the names are ours.
+    pub challenge: AcmeChallenge,
+    /// The account's key and the certificate are kept here.
+    pub folder: PathBuf,
+    /// Who vouches for the authority's own server; without it, those whom this machine believes.
+    pub authorities: Option<PathBuf>,
+}
+
+/// How an authority finds that a name is ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AcmeChallenge {
+    /// It reads a text over HTTP from port 80 (RFC 8555 §8.3).
+    #[default]
+    Http01,
+    /// It is shown a certificate over TLS on port 443 (RFC 8737).
+    TlsAlpn01,
+}
