@@ -495,14 +495,22 @@ fn a_storm_that_is_refused_says_what_to_do_and_measures_nothing() {
     };
     let (sip, iax2) = (server.sip.to_string(), server.iax2.to_string());
     let to_iax2 = ["--protocol", "iax2", "--target", &iax2];
-    for words in [&["--target", &*sip][..], &to_iax2] {
-        let (table, advice) = storm(words);
-        assert!(!table.contains("0 µs"), "{table}");
-        assert!(advice.contains("2 of 2 registrations failed"), "{advice}");
-        assert!(
-            advice.contains("--sip-auth open") && advice.contains("--auth"),
-            "{advice}"
-        );
+    // A database that is not the server's: its accounts cannot be made.
+    let elsewhere = place.path("elsewhere.db");
+    let to_sip = ["--target", &*sip];
+    let apart = ["--store-path", elsewhere.to_str().unwrap()];
+    let (table, advice) = storm(&[to_sip, apart].concat());
+    assert_eq!(table, "");
+    assert!(advice.contains("give --auth USER:PASSWORD"), "{advice}");
+    assert!(!advice.contains("still there"), "{advice}");
+    let (table, advice) = storm(&to_iax2);
+    assert!(!table.contains("0 µs"), "{table}");
+    assert!(advice.contains("2 of 2 registrations failed"), "{advice}");
+    assert!(
+        advice.contains("--sip-auth open") && advice.contains("--auth"),
+        "{advice}"
+    );
+    for words in [&to_sip[..], &to_iax2] {
         let with = [words, &["--auth", "nobody:x", "--json"]].concat();
         let (json, advice) = storm(&with);
         let report: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -71,14 +71,15 @@ impl<'p> TrialAccounts<'p> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(Failure::running)?;
         let password: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        // Nothing is made, and so nothing removed, where the database cannot be opened.
+        let mut store = place.open().map_err(|failure| {
+            failure.and("the server asks for passwords: give --auth USER:PASSWORD, or --config FILE so that its accounts are found")
+        })?;
         let made = Self {
             place,
             users: numbers.map(|number| format!("{PREFIX}{number}")).collect(),
             password,
         };
-        let mut store = place.open().map_err(|failure| {
-            failure.and("the server asks for passwords: give --auth USER:PASSWORD, or --config FILE so that its accounts are found")
-        })?;
         let count = made.users.len();
         console::print_error(format_args!(
             "the server asks for passwords, so {count} accounts {PREFIX}… are made in database {} until the end",
