@@ -208,8 +208,8 @@ fn every_option_of_the_help_is_in_the_reference() {
         "{help}"
     );
     let reference = include_str!("../../../docs/busyhour.md");
-    // What every command takes stands before the sections.
-    let (every_command, _) = reference.split_once("\n## ").expect("sections");
+    // What every command takes stands before the commands.
+    let (every_command, _) = reference.split_once("\n## serve\n").expect("a command");
     let (_, section) = reference.split_once("\n## digest\n").expect("a section");
     let section = section
         .split("\n## ")
