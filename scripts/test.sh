@@ -45,8 +45,7 @@ side_steps() {
   # In the target folder of the lints, whose results it shares: not before they are done.
   beside documentation env RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps || return 1
   beside benchmarks benchmarks || return 1
-  # It links the program once more from what is built, so not while the tests are built.
-  beside packages scripts/fresh.sh --packages --server
+  beside packages scripts/fresh.sh --packages
 }
 
 models() { # every loom model, in its own target folder because the whole tree is built differently
