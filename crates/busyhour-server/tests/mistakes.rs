@@ -203,10 +203,10 @@ fn an_import_names_every_line_with_mistakes() {
         "devices.csv: line 9: user `f2` is given twice",
     ];
     assert_lines(&import("devices.csv", csv), &expected);
-    let columns = import("columns.csv", "user,pasword,realm\na,x,y\n");
+    let columns = import("columns.csv", "user,pasword,relm\na,x,y\n");
     assert_lines(
         &columns,
-        &["columns.csv: line 1: unknown columns: pasword, realm; there are"],
+        &["columns.csv: line 1: unknown columns: pasword, relm; there are"],
     );
     let json = "[\n  {\"user\": \"a b\", \"password\": \"x\"},\n  {\"user\": \"b\",\n   \
         \"pasword\": \"secret\"},\n  {\"user\": \"c\", \"password\": \"x\", \"iax2\": \"secret\"},\n  \

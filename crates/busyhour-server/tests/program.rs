@@ -443,14 +443,8 @@ fn storm_of(line: &str, server: &ServerProcess) -> Command {
         }
     }
     let target = if is_iax2 { server.iax2 } else { server.sip };
-    command.args([
-        "--devices",
-        "20",
-        "--over",
-        "20ms",
-        "--target",
-        &target.to_string(),
-    ]);
+    command.args(["--devices", "20", "--over", "20ms"]);
+    command.arg("--target").arg(target.to_string());
     command
 }
 
@@ -545,7 +539,7 @@ fn a_mistake_in_the_arguments_reads_as_a_sentence() {
         (&["device", "add"][..], format!("{missing}<USER>; ")),
         (&["device", "show"], format!("{missing}<USER>; ")),
         (&["device", "remove"], format!("{missing}<USER>...; ")),
-        (&["device", "import"], format!("{missing}<FILE>; ")),
+        (&["device", "import"], format!("{missing}<FILE>...; ")),
         (&["token"], format!("{missing}<NAME>; ")),
         (&["token", "remove"], format!("{missing}<NAME>; ")),
         (&["digest"], format!("{missing}<ARCHIVE>; ")),

@@ -70,7 +70,8 @@ static void it_grows_is_bounded_and_alerts(void) {
   long pushed = 0;
   bh_result result;
   while ((result = bh_pool_push(pool, waits, counted(), drop_counted)) == BH_OK) pushed++;
-  CHECK(result == BH_FULL && pushed >= 200 && pushed <= 210);
+  /* What a worker moves from one queue to another, at most half of a queue, is counted in neither. */
+  CHECK(result == BH_FULL && pushed >= 200 && pushed <= 310);
   await(&ran, 4); /* each of them is inside a task, so nothing moves */
   bh_pool_stats stats;
   OK(bh_pool_get_stats(pool, &stats));

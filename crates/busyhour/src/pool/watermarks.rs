@@ -168,15 +168,26 @@ impl Shared {
         }
     }
 
-    /// Runs what takes work out of a queue and puts it into another one.
+    /// Runs what takes work out of a queue and puts it into one of the running
+    /// worker's. A push counts without what is on its way, and may be the last of a
+    /// burst, so the worker looks afterwards.
     #[inline]
-    pub(super) fn while_moving<R>(&self, run: impl FnOnce() -> R) -> R {
+    pub(super) fn while_moving<R>(
+        &self,
+        own_len: impl FnOnce() -> usize,
+        run: impl FnOnce() -> R,
+    ) -> R {
         let Some(marks) = &self.marks else {
             return run();
         };
         marks.moves.begin();
-        let _end = EndOfMove(&marks.moves);
-        run()
+        let end = EndOfMove(&marks.moves);
+        let moved = run();
+        drop(end);
+        if !marks.is_high() && own_len() >= marks.share {
+            self.look_at(marks);
+        }
+        moved
     }
 
     /// Whether somebody could not count what waits since the last call.

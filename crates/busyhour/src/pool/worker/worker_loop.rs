@@ -80,10 +80,15 @@ impl<'a> WorkerLoop<'a> {
         let inject_queue = &self.current.worker.inject_queue;
         if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.fifo_len() < CHUNK_LEN
         {
-            (self.shared).while_moving(|| self.take_over(inject_queue.take()));
+            self.while_moving(|| self.take_over(inject_queue.take()));
         } else if inject_queue.token_len() > 0 {
-            (self.shared).while_moving(|| self.take_over(inject_queue.take_tokens()));
+            self.while_moving(|| self.take_over(inject_queue.take_tokens()));
         }
+    }
+
+    fn while_moving<R>(&self, run: impl FnOnce() -> R) -> R {
+        let worker = &self.current.worker;
+        self.shared.while_moving(|| worker.waiting_len(), run)
     }
 
     fn take_over(&self, batch: WorkBatch) {
@@ -102,7 +107,7 @@ impl<'a> WorkerLoop<'a> {
         let own_number = self.current.worker.number;
         for worker in self.shared.workers.iter() {
             if worker.number != own_number && self.rescue.finds_stuck(worker) {
-                self.shared.while_moving(|| self.relieve(worker));
+                self.while_moving(|| self.relieve(worker));
             }
         }
     }
@@ -179,7 +184,7 @@ impl<'a> WorkerLoop<'a> {
             return false;
         }
         self.has_searched_queue.set(true);
-        self.shared.while_moving(|| self.move_from(victim))
+        self.while_moving(|| self.move_from(victim))
     }
 
     fn move_from(&self, victim: &Worker) -> bool {
