@@ -123,8 +123,9 @@ fn one_can_go_back_by_one_version() {
         (now - 1, 2, 2)
     );
     assert_eq!(
-        older.left_out, [""; 0],
-        "nothing that this test wrote is new"
+        older.left_out,
+        ["account.aliases", "account.watchers"],
+        "the version before has no such columns"
     );
     // It has exactly the tables that the version before made; going forth again loses nothing.
     let connection = Connection::open(place.path("older.db")).unwrap();
