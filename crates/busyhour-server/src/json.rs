@@ -76,6 +76,7 @@ fn wish(wanted: &str) -> &str {
         "a boolean" => "true or false",
         "a sequence" => "an array",
         number if is_whole(number) => "a whole number",
+        "a map" => "an object",
         other if other.starts_with("struct") => "an object",
         other => other,
     }
