@@ -3,7 +3,9 @@
 //!
 //! From a resource to the lamps that show it:
 //!
-//!     topic ─► ResourceFeed ─► each ListHub that has the resource ─► its watchers
+//! ```text
+//! topic ─► ResourceFeed ─► each ListHub that has the resource ─► its watchers
+//! ```
 //!
 //! A hub is a list with what its watchers share: watchers of equal lists have one hub. So a
 //! change costs what the lists are that have the resource, and their watchers: not what is on
