@@ -3,7 +3,7 @@
 use busyhour::buffer::Buffer;
 
 /// There is no buffer for a NOTIFY. It is owed still, and tried again at
-/// [`Subscription::deadline`].
+/// `Subscription::deadline`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no buffer for a NOTIFY")]
 pub struct NoBuffer;
