@@ -115,7 +115,7 @@ impl Site {
             .arg("-config")
             .arg(configuration)
             .env("PEBBLE_VA_NOSLEEP", "1")
-            .env("PEBBLE_WFE_NONCEREJECT", "20")
+            .env("PEBBLE_WFE_NONCEREJECT", "5")
             // It looks again at each order whether a name is ours.
             .env("PEBBLE_AUTHZREUSE", "0")
             .stdout(log.try_clone().unwrap())

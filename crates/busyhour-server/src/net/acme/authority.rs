@@ -157,6 +157,8 @@ impl From<Error> for OrderError {
         let kind = match &error {
             Error::Api(problem) => match problem.r#type.as_deref() {
                 Some(kind) if kind.ends_with(":rateLimited") => OrderErrorKind::RateLimited,
+                // RFC 8555, 6.5: to be tried again, and the library did so a few times already.
+                Some(kind) if kind.ends_with(":badNonce") => OrderErrorKind::Unreachable,
                 _ if problem.status.is_some_and(|status| status >= 500) => {
                     OrderErrorKind::Unreachable
                 }
