@@ -52,6 +52,20 @@ struct WatermarkState {
     raised: u64,
 }
 
+impl WatermarkState {
+    /// What the hooks do not know yet. Who takes it tells it, however late.
+    fn next_to_tell(&mut self) -> Option<PoolAlert> {
+        self.is_telling = self.told_high != self.is_high;
+        self.told_high = self.is_high;
+        let mark = match self.is_high {
+            true => Watermark::High,
+            false => Watermark::Low,
+        };
+        let queued_len = self.queued_len;
+        self.is_telling.then_some(PoolAlert { mark, queued_len })
+    }
+}
+
 impl PoolWatermarks {
     /// `queue_count` is the number of queues that the pool has in all slots.
     pub(super) fn new(builder: &TaskPoolBuilder, queue_count: usize) -> Option<Self> {
@@ -90,17 +104,14 @@ impl PoolWatermarks {
         lock(&self.state).raised
     }
 
-    /// Counts what waits and notes a crossing; returns whether the caller must
-    /// call the hooks. Work on its way is in no queue, so nothing ends an alert
-    /// meanwhile.
-    fn look(&self, queued_len: impl Fn() -> usize) -> bool {
+    /// Counts what waits and notes a crossing; returns what the caller must tell
+    /// the hooks, unless another thread calls them now. Work on its way is in no
+    /// queue, so nothing ends an alert meanwhile.
+    fn look(&self, queued_len: impl Fn() -> usize) -> Option<PoolAlert> {
         let mut state = lock(&self.state);
-        let counted = match state.is_high {
-            false => Some(queued_len()),
-            true => self.moves.count_at_rest(queued_len),
-        };
-        let Some(queued_len) = counted else {
-            return false;
+        let queued_len = match state.is_high {
+            false => queued_len(),
+            true => self.moves.count_at_rest(queued_len)?,
         };
         state.queued_len = queued_len;
         let is_crossed = match state.is_high {
@@ -108,26 +119,21 @@ impl PoolWatermarks {
             true => state.queued_len <= self.low,
         };
         if !is_crossed {
-            return false;
+            return None;
         }
         state.is_high = !state.is_high;
         state.raised += u64::from(state.is_high);
         self.is_high.store(state.is_high, Ordering::Relaxed);
-        !std::mem::replace(&mut state.is_telling, true)
+        if state.is_telling {
+            return None;
+        }
+        state.next_to_tell()
     }
 
-    /// What the hooks are to be told; the caller repeats this until there is
+    /// What the hooks are to be told next; the caller repeats this until there is
     /// nothing, so that hooks never run concurrently.
     fn next_to_tell(&self) -> Option<PoolAlert> {
-        let mut state = lock(&self.state);
-        state.is_telling = state.told_high != state.is_high;
-        state.told_high = state.is_high;
-        let mark = match state.is_high {
-            true => Watermark::High,
-            false => Watermark::Low,
-        };
-        let queued_len = state.queued_len;
-        state.is_telling.then_some(PoolAlert { mark, queued_len })
+        lock(&self.state).next_to_tell()
     }
 
     /// The hooks, whose drop is foreign code.
@@ -199,13 +205,12 @@ impl Shared {
     /// Notes and tells a crossing, if there is one.
     #[cold]
     pub(super) fn look_at(&self, marks: &PoolWatermarks) {
-        if !marks.look(|| self.queued_len()) {
-            return;
-        }
-        while let Some(alert) = marks.next_to_tell() {
+        let mut next = marks.look(|| self.queued_len());
+        while let Some(alert) = next {
             for hook in &marks.hooks {
                 self.isolate(|| hook(&alert));
             }
+            next = marks.next_to_tell();
         }
     }
 }
