@@ -13,6 +13,7 @@ mod parts;
 mod reexports;
 mod rules;
 mod seeds;
+mod server_part_rules;
 mod server_parts;
 mod source;
 mod tidy;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     reexports::known_paths,
-    rules::{SERVER_PARTS, ServerPart, TEST_FILES},
+    rules::TEST_FILES,
+    server_part_rules::{SERVER_PARTS, ServerPart},
     tidy::Tree,
 };
 

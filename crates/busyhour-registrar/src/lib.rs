@@ -7,6 +7,7 @@
 #![doc(test(attr(deny(warnings))))]
 
 mod registrar;
+pub mod upstream;
 pub mod watch;
 
 pub use registrar::*;

@@ -227,3 +227,30 @@ fn an_import_names_every_line_with_mistakes() {
     );
     assert!(!place.path("busyhour.db").exists());
 }
+
+#[test]
+fn a_registrar_behind_is_checked() {
+    let place = Place::new();
+    let text = "[[registrar]]\nname = \"pbx\"\naddress = \"192.0.2.12:5060\"\n\
+        [[registrar]]\nname = \"p b\"\naddress = \"192.0.2.12:5060\"\n\
+        [[registrar]]\nname = \"short\"\naddress = \"192.0.2.12:5060\"\nexpires_seconds = 60\n\
+        [[registrar]]\nname = \"fast\"\naddress = \"192.0.2.12:5060\"\nper_second = 0\n\
+        [[registrar]]\nname = \"half\"\naddress = \"192.0.2.12:5060\"\nuser = \"trunk\"\n\
+        [[registrar]]\nname = \"named\"\naddress = \"pbx.example.com\"\n\
+        [[registrar]]\nname = \"known\"\naddress = \"192.0.2.13:5060\"\n\
+        [[peer]]\nname = \"known\"\naddresses = [\"192.0.2.13\"]\nmay_call = true\n";
+    let file = place.file("bad.toml", text);
+    let found = mistakes(busyhour().arg("check-config").arg(&file));
+    assert_lines(
+        &found,
+        &[
+            "4:1: registrar: name: give 1 to 64 letters",
+            "7:1: registrar: expires_seconds: give 300 to 604800",
+            "11:1: registrar: per_second: give 1 to 10000",
+            "15:1: registrar: give both user and password_file, or neither",
+            "19:1: registrar: address: `pbx.example.com`: give an IP address and port",
+            "1:1: registrar `pbx`: its calls would be refused: give a [[peer]] with addresses = \
+             [\"192.0.2.12\"] and may_call = true",
+        ],
+    );
+}

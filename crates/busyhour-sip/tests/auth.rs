@@ -41,6 +41,26 @@ fn credentials(algorithm: Algorithm, password: &str, counted: bool) -> String {
     }
 }
 
+#[test]
+fn a_hash_answers_the_challenge_of_its_realm_and_of_no_other() {
+    let server = server();
+    let challenge = server.challenges(NOW, HERE, 5, false).next();
+    let challenge = challenge.expect("offered").to_string();
+    let challenge = DigestChallenge::parse(&challenge).flatten();
+    let challenge = challenge.expect("digest");
+    let plain = Secret::plaintext("wonder");
+    let hashed = Secret::hashes_of("alice", "example.org", "wonder");
+    let answer = |secret, hashed_for| {
+        let answer = Answer::of_secret(&challenge, "alice", (secret, hashed_for), METHOD, URI);
+        answer.map(|answer| answer.counted(3, "abc").to_string())
+    };
+    let known = answer(&hashed, "example.org");
+    assert!(known.is_some());
+    assert_eq!(known, answer(&plain, "example.org"));
+    assert_eq!(known, answer(&plain, "example.net"));
+    assert_eq!(answer(&hashed, "example.net"), None);
+}
+
 fn judge(text: &str, secret: Option<&Secret>) -> AuthOutcome {
     let credentials = DigestCredentials::parse(text)
         .flatten()

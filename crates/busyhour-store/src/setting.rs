@@ -13,6 +13,9 @@ pub enum SettingKind {
     Mailbox,
     /// The devices of a hint, by its extension.
     Hint,
+    /// What a registrar behind the server may have, by the registrar's name, `|` and the address
+    /// of record.
+    Registration,
     /// Where changes are posted to, by its name.
     Webhook,
     /// The entries of a list of resources, by its name.
@@ -27,10 +30,11 @@ pub enum SettingKind {
 
 impl SettingKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Mailbox,
         Self::Hint,
         Self::Webhook,
+        Self::Registration,
         Self::List,
         Self::Token,
         Self::Domain,
@@ -43,6 +47,7 @@ impl SettingKind {
             Self::Mailbox => "mailbox",
             Self::Hint => "hint",
             Self::Webhook => "webhook",
+            Self::Registration => "registration",
             Self::List => "list",
             Self::Token => "token",
             Self::Domain => "domain",

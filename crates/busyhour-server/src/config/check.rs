@@ -1,7 +1,7 @@
 use super::{Auth, Loaded, Problem, SettingOrigin, Sip};
 use crate::{
     net::{AcmeChallenge, Authorities, Certificate, CertificateError},
-    server::{PeerConfig, PeerMistake, peer_mistakes},
+    server::{PeerConfig, PeerMistake, RegistrarConfig, peer_mistakes},
 };
 use busyhour_proxy::dns::HopName;
 use busyhour_registrar::Domains;
@@ -38,6 +38,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     problems.extend(hints(loaded));
     problems.extend(lists(loaded));
     problems.extend(peers(loaded));
+    problems.extend(registrars(loaded));
     problems.extend(store_url(loaded));
     problems.extend(acme(loaded));
     problems
@@ -108,6 +109,31 @@ fn peers(loaded: &Loaded) -> Vec<Problem> {
         problems.extend(needs.map(|it| Problem::new(origin.clone(), it)));
     }
     problems
+}
+
+/// A registrar calls by the contacts that it was told, so it has to be a peer that may do so.
+fn registrars(loaded: &Loaded) -> impl Iterator<Item = Problem> {
+    let config = &loaded.config;
+    let may_call = |registrar: &RegistrarConfig| {
+        let mut callers = config.peers.iter().filter(|peer| peer.may_call);
+        callers.any(|peer| {
+            let mut addresses = peer.targets().map(|(_, address)| address.ip());
+            addresses.any(|ip| ip == registrar.address.ip()) || peer.names().next().is_some()
+        })
+    };
+    let silent = config.registrars.iter().zip(&loaded.registrars);
+    let silent = silent.filter(move |(registrar, _)| !may_call(registrar));
+    silent.map(|(registrar, origin)| {
+        let RegistrarConfig { name, address, .. } = registrar;
+        Problem::new(
+            origin.clone(),
+            format!(
+                "registrar `{name}`: its calls would be refused: give a [[peer]] with \
+                 addresses = [\"{}\"] and may_call = true",
+                address.ip()
+            ),
+        )
+    })
 }
 
 /// What connections to a peer need, and is not there.

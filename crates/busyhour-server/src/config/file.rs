@@ -3,7 +3,7 @@ use super::{
     tables::{
         accounts, certificates, domains,
         entry::{Reported, TableEntry},
-        hints, lists, peers, push, tokens, webhooks,
+        hints, lists, peers, push, registrars, tokens, webhooks,
     },
 };
 use std::{collections::HashSet, ops::Range};
@@ -57,6 +57,7 @@ impl Reader<'_> {
                 "certificate" => self.certificates(value),
                 "peer" => self.peers(value),
                 "push" => self.push(value),
+                "registrar" => self.registrars(value),
                 "webhook" => self.webhooks(value),
                 section if is_section(section) => self.section(section, value),
                 unknown => self.unknown("section", unknown, name.span(), &sections()),
@@ -157,6 +158,16 @@ impl Reader<'_> {
     fn push(&mut self, value: &Spanned<DeValue<'_>>) {
         for (_, push) in self.entries("push", push::FIELDS, value, push::read) {
             self.loaded.config.push.push(push);
+        }
+    }
+
+    fn registrars(&mut self, value: &Spanned<DeValue<'_>>) {
+        let mut names = HashSet::new();
+        let read = |entry: &mut TableEntry<'_>| registrars::read(entry, &mut names);
+        for (span, it) in self.entries("registrar", registrars::FIELDS, value, read) {
+            self.loaded.config.registrars.push(it);
+            let origin = self.origin(span);
+            self.loaded.registrars.push(origin);
         }
     }
 
@@ -267,6 +278,7 @@ fn sections() -> Vec<&'static str> {
         "hint",
         "peer",
         "push",
+        "registrar",
         "token",
         "webhook",
         "domain",

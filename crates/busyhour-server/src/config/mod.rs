@@ -46,7 +46,8 @@ pub use tables::http_client::HttpClientSettings;
 use crate::net::{CertificateFiles, Origins};
 use crate::server::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, HintConfig, Limits, ListConfig,
-    MediaConfig, PeerConfig, PushConfig, ServerConfig, TenantConfig, WebhookConfig,
+    MediaConfig, PeerConfig, PushConfig, RegistrarConfig, ServerConfig, TenantConfig,
+    WebhookConfig,
 };
 use crate::web::Token;
 use busyhour_iax2::CallTokens;
@@ -99,6 +100,8 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// Other servers and gateways that are trusted: each `[[peer]]`.
     pub peers: Vec<PeerConfig>,
+    /// Servers behind this one: each `[[registrar]]`.
+    pub registrars: Vec<RegistrarConfig>,
     /// Services that wake telephones: each `[[push]]`.
     pub push: Vec<PushConfig>,
     /// Where changes are posted to: each `[[webhook]]`.
@@ -370,6 +373,8 @@ pub struct Loaded {
     lists: Vec<(WrittenList, SettingOrigin)>,
     /// The place of each peer.
     peers: Vec<SettingOrigin>,
+    /// The place of each registrar.
+    registrars: Vec<SettingOrigin>,
     /// The file's text is unknown, so that relations between its settings cannot be
     /// checked.
     is_unread: bool,
@@ -463,6 +468,7 @@ impl Config {
             certificates: Vec::new(),
             lists: Vec::new(),
             peers: Vec::new(),
+            registrars: Vec::new(),
             is_unread: text.is_err(),
             invalid: BTreeSet::new(),
             warnings: Vec::new(),
@@ -518,6 +524,7 @@ impl Config {
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             peers: self.peers.clone(),
             hints: self.hints.clone(),
+            registrars: self.registrars.clone(),
             push: self.push.clone(),
             webhooks: self.webhooks.clone(),
             lists: self.lists.clone(),

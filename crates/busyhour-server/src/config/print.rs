@@ -20,6 +20,7 @@ pub(super) fn print(loaded: &Loaded) -> String {
     certificates(&mut out, loaded);
     peers(&mut out, loaded);
     push(&mut out, loaded);
+    registrars(&mut out, loaded);
     webhooks(&mut out, loaded);
     domains(&mut out, loaded);
     out
@@ -180,6 +181,34 @@ fn peers(out: &mut String, loaded: &Loaded) {
     }
 }
 
+fn registrars(out: &mut String, loaded: &Loaded) {
+    if loaded.config.registrars.is_empty() {
+        out.push_str(NO_REGISTRARS);
+    }
+    for registrar in &loaded.config.registrars {
+        let domains: Vec<_> = registrar
+            .domains
+            .iter()
+            .map(|domain| quote(domain))
+            .collect();
+        let _ = write!(
+            out,
+            "\n[[registrar]]\nname = {}\naddress = {}\ndomains = [{}]\nexpires_seconds = {}\n\
+             keep_seconds = {}\nper_second = {}\n",
+            quote(&registrar.name),
+            quote(&registrar.address.to_string()),
+            domains.join(", "),
+            registrar.expires.as_secs(),
+            registrar.keep.as_secs(),
+            registrar.rate,
+        );
+        if let Some((user, _)) = &registrar.credentials {
+            let user = quote(user);
+            let _ = writeln!(out, "# user = {user}, password_file = (not shown)");
+        }
+    }
+}
+
 /// The files with keys are read once, and not shown.
 fn push(out: &mut String, loaded: &Loaded) {
     if loaded.config.push.is_empty() {
@@ -318,6 +347,19 @@ const NO_PUSH: &str = "
 # wait_seconds = 20                # how long a call waits for a telephone
 # timeout_seconds = 5              # how long a request to the service may take
 # per_hour = 60                    # pushes to one telephone
+";
+const NO_REGISTRARS: &str = "
+# Servers behind this one, at which each address of record with a telephone is registered once:
+#
+# [[registrar]]
+# name = \"pbx\"
+# address = \"192.0.2.12:5060\"       # over UDP; a [[peer]] with may_call lets it call them
+# domains = [\"example.com\"]         # whose addresses it has; without it, all
+# expires_seconds = 3600             # the lifetime to ask for
+# keep_seconds = 3600                # how long telephones stay registered while it does not answer
+# per_second = 100                  # requests to it, but for retransmissions
+# user = \"trunk\"                    # credentials for all; without them, those of each account
+# password_file = \"...\"
 ";
 const NO_WEBHOOKS: &str = "
 # URLs that changes are posted to:

@@ -11,6 +11,7 @@ use super::{
         logins::{self, Logins},
         nonces::Nonces,
     },
+    behind::upstream::Upstream,
     call::call_log::CallLog,
     call::calls::{CallBounds, Calls, SHARDS as CALL_SHARDS, ServerEdge},
     call::permit::CallRoom,
@@ -156,6 +157,14 @@ pub(super) fn assemble(
         log: log.clone(),
         load: load.clone(),
         push,
+        upstream: Arc::new(Upstream::new(
+            &runtime,
+            &config.registrars,
+            (config.limits.devices_max, secrets.table_seeds[0]),
+            config.advertised.clone(),
+            (clock.clone(), responder.clone()),
+            (persistence.clone(), accounts.clone()),
+        )),
         calls: OnceLock::new(),
     });
     let lookups = Arc::new(Lookups::new(

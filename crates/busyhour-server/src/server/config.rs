@@ -2,7 +2,7 @@
 
 use super::{
     Accounts, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient, NoResolver, PeerConfig,
-    PushConfig, Resolver, TenantConfig, WebhookConfig,
+    PushConfig, RegistrarConfig, Resolver, TenantConfig, WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
 use busyhour_media::{MediaWish, RelayConfig};
@@ -60,6 +60,8 @@ pub struct ServerConfig {
     pub resolver: Arc<dyn Resolver>,
     /// Extensions that stand for devices.
     pub hints: Vec<HintConfig>,
+    /// Servers behind this one, at which addresses of record are registered.
+    pub registrars: Vec<RegistrarConfig>,
     /// Services that wake telephones.
     pub push: Vec<PushConfig>,
     /// Where changes are posted to, by name.
@@ -101,6 +103,7 @@ impl Default for ServerConfig {
             peers: Vec::new(),
             resolver: Arc::new(NoResolver),
             hints: Vec::new(),
+            registrars: Vec::new(),
             push: Vec::new(),
             webhooks: Vec::new(),
             lists: Vec::new(),

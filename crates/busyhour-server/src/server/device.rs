@@ -337,6 +337,9 @@ impl Device {
     ) -> Result<Option<(RegistrationDraft, Vec<BindingChange>)>, Refusal> {
         let at = context.clock.moment();
         let (registration, update) = self.update(context, bindings, message, inbound.flow, at)?;
+        if update.tally.added + update.tally.refreshed > 0 {
+            context.upstream.check(&self.aor)?;
+        }
         let caps = context.push.capabilities(registration.wish.uris());
         let caps = caps.map_err(|_unknown| Refusal::PushNotSupported)?;
         let answer = context.responder.write_contacts(inbound.flow, |out| {

@@ -46,6 +46,7 @@ mod capture;
 mod media;
 mod change;
 mod watcher;
+mod behind;
 mod webhook;
 mod settings;
 mod tenant;
@@ -55,6 +56,7 @@ mod stats;
 pub use access::accounts::{Accounts, NoAccounts};
 pub use access::failures::FailureView;
 pub use access::provision::AccountError;
+pub use behind::{RegistrarConfig, RegistrarMistake, RegistrarView, UpstreamStats};
 pub use busyhour_media::{MediaStats, MediaWish, RelayConfig};
 pub use busyhour_proxy::dialogs::CallOutcome;
 pub use call::view::CallView;
@@ -404,6 +406,11 @@ impl Server {
     /// the extension `after`.
     pub fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
         self.core.hints.list(after, limit)
+    }
+
+    /// The servers behind this one, and what they have.
+    pub fn registrars(&self) -> Vec<RegistrarView> {
+        self.core.devices.upstream.list()
     }
 
     /// The webhooks in the order of their names, and how they go.

@@ -95,7 +95,9 @@ impl Core {
         for tenant in core.tenants.all() {
             core.bound_tenant(&tenant.config.name);
         }
+        core.restore_registrations(&contents);
         core.devices.restore_bindings(bindings);
+        core.devices.upstream.end_restore();
         core.sweep_transactions()?;
         core.devices.start_probing(&core.runtime)?;
         core.peers.start_probing(&core.runtime)?;
@@ -121,6 +123,17 @@ impl Core {
         Ok(core)
     }
 
+    /// What registrars behind were told; before the telephones, whose contacts they are.
+    fn restore_registrations(&self, contents: &Contents) {
+        for ((kind, name), value) in &contents.settings {
+            if *kind == SettingKind::Registration
+                && let Err(reason) = self.devices.upstream.restore(name, value)
+            {
+                tracing::warn!(name, reason, "what a registrar was told is forgotten");
+            }
+        }
+    }
+
     /// Restores what was set over HTTP. Settings that are not possible any more,
     /// because the configuration has changed, stay in the store and have no effect.
     fn restore_settings(self: &Arc<Self>, contents: &Contents) {
@@ -130,7 +143,10 @@ impl Core {
                 SettingKind::Hint => self.hints.restore(name, value),
                 SettingKind::Webhook => self.webhooks.restore(name, value),
                 SettingKind::List => self.watching.lists.restore(name, value),
-                SettingKind::Token | SettingKind::Domain | SettingKind::Server => Ok(()),
+                SettingKind::Registration
+                | SettingKind::Token
+                | SettingKind::Domain
+                | SettingKind::Server => Ok(()),
             };
             if let Err(reason) = restored {
                 tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");

@@ -18,8 +18,8 @@ pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
-    CertificateStats, HttpClientStats, MediaStats, NetworkStats, PushStats, WebhookStats,
-    core::Core, peer::view::PeerStats, tenant::tenant_view::TenantStats,
+    CertificateStats, HttpClientStats, MediaStats, NetworkStats, PushStats, UpstreamStats,
+    WebhookStats, core::Core, peer::view::PeerStats, tenant::tenant_view::TenantStats,
 };
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
@@ -82,6 +82,8 @@ pub struct ServerStats {
     pub http: HttpStats,
     /// Where changes are posted to.
     pub webhooks: WebhookStats,
+    /// Servers behind this one, and what they were told.
+    pub upstream: UpstreamStats,
     /// Telephones that were woken.
     pub push: PushStats,
     /// Requests to other servers over HTTP.
@@ -110,7 +112,7 @@ impl ServerStats {
 
     /// The limits that all clients share: if one grows, somebody may have been refused
     /// who did nothing unusual, so the service is degraded.
-    pub fn limits_of_all(&self) -> [(&'static str, u64); 19] {
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 20] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
         [
@@ -159,6 +161,10 @@ impl ServerStats {
             (
                 "the records of changes that wait for their number",
                 self.changes.not_numbered,
+            ),
+            (
+                "the addresses at a registrar behind",
+                self.upstream.refused_full,
             ),
         ]
     }
@@ -589,6 +595,7 @@ impl Core {
             graphite: GraphiteStats::default(),
             http: HttpStats::default(),
             webhooks: self.webhooks.stats(),
+            upstream: self.devices.upstream.stats(),
             push: self.devices.push.stats(),
             http_client: self.config.http.stats(),
             queues: self.queue_kind_stats(),

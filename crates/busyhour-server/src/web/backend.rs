@@ -1,7 +1,7 @@
 use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
-    CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RelayView,
-    RemovalListener, Server, ServerStats,
+    CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RegistrarView,
+    RelayView, RemovalListener, Server, ServerStats,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
@@ -73,6 +73,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Each media relay.
     fn relays(&self) -> Vec<RelayView> {
+        Vec::new()
+    }
+
+    /// The servers behind this one.
+    fn registrars(&self) -> Vec<RegistrarView> {
         Vec::new()
     }
 
@@ -163,6 +168,10 @@ impl Backend for Server {
 
     fn relays(&self) -> Vec<RelayView> {
         self.relays()
+    }
+
+    fn registrars(&self) -> Vec<RegistrarView> {
+        self.registrars()
     }
 
     fn changes(&self, request: ChangeRequest) -> Option<ChangeReader> {

@@ -13,6 +13,7 @@ mod iax2;
 mod lists;
 mod logins;
 mod queue;
+mod registrar;
 mod streams;
 mod subscriptions;
 mod transactions;

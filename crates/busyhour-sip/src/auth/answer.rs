@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::digest::{self, Request};
-use super::{Algorithm, HexDigest};
+use super::{Algorithm, HexDigest, Secret};
 use crate::sip::DigestChallenge;
 
 /// The value of an Authorization header; its text is the value.
@@ -37,6 +37,29 @@ impl<'a> Answer<'a> {
             challenge: *challenge,
             algorithm,
             ha1,
+            username,
+            method,
+            uri,
+            counted: None,
+        })
+    }
+
+    /// As [`new`](Self::new), from what a server keeps of the password. Hashes are good for the
+    /// realm that they were made for, and give `None` for a challenge of another one.
+    pub fn of_secret(
+        challenge: &DigestChallenge<'a>,
+        username: &'a str,
+        (secret, hashed_for): (&Secret, &str),
+        method: &'a str,
+        uri: &'a str,
+    ) -> Option<Self> {
+        let algorithm = Algorithm::from_name(challenge.algorithm)?;
+        let is_good = secret.password().is_some() || challenge.realm == hashed_for;
+        let ha1 = secret.ha1(algorithm, username, challenge.realm);
+        Some(Self {
+            challenge: *challenge,
+            algorithm,
+            ha1: ha1.filter(|_| is_good)?,
             username,
             method,
             uri,

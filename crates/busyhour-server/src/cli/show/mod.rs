@@ -38,6 +38,9 @@ enum What {
     /// Other servers and gateways that are trusted, and which of their addresses are up
     #[command(after_help = subjects::PEERS.help())]
     Peers(List),
+    /// Servers behind this one, at which addresses of record are registered
+    #[command(after_help = subjects::REGISTRARS.help())]
+    Registrars(List),
     /// Webhooks: where changes are posted to, and how that goes
     #[command(after_help = subjects::WEBHOOKS.help())]
     Webhooks(List),
@@ -125,6 +128,7 @@ impl Show {
             What::Calls(list) => list.run(&subjects::CALLS, ""),
             What::CallRecords(records) => records.run(),
             What::Peers(list) => list.run(&subjects::PEERS, ""),
+            What::Registrars(list) => list.run(&subjects::REGISTRARS, ""),
             What::Webhooks(list) => list.run(&subjects::WEBHOOKS, ""),
             What::Tenants(list) => list.run(&subjects::TENANTS, ""),
             What::Certificates(list) => list.run(&subjects::CERTIFICATES, ""),

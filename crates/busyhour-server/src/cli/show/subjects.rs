@@ -231,6 +231,27 @@ pub(super) const PEERS: Subject = Subject {
     none: "no peers; the configuration lists them as [[peer]]",
 };
 
+pub(super) const REGISTRARS: Subject = Subject {
+    routes: &[route("/api/registrars", "registrars")],
+    columns: &[
+        column("name", "the registrar"),
+        column("address", "where it is"),
+        column("state", "up, or away if three requests were not answered"),
+        column("told_count", "addresses of record that it has, or may have"),
+        column(
+            "failing_count",
+            "those with a telephone that it has refused or not answered about",
+        ),
+        column("pending_count", "requests that wait for its answer"),
+        column("sent", "REGISTER requests to it, without retransmissions"),
+        column("answered", "its final answers"),
+        column("refused", "refusals among them"),
+        column("next_in_ns", "time until the next request"),
+    ],
+    sort: "name",
+    none: "no registrars; the configuration lists them as [[registrar]]",
+};
+
 pub(super) const WEBHOOKS: Subject = Subject {
     routes: &[route("/api/webhooks", "webhooks")],
     columns: &[

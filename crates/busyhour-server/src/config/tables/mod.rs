@@ -8,6 +8,7 @@ pub(in crate::config) mod hints;
 pub(in crate::config) mod lists;
 pub(in crate::config) mod peers;
 pub(in crate::config) mod push;
+pub(in crate::config) mod registrars;
 pub(in crate::config) mod tokens;
 pub(in crate::config) mod webhooks;
 pub(in crate::config) mod domains;

@@ -400,7 +400,7 @@ impl Core {
         let called = called.ok_or(Refusal::UnsupportedScheme)?;
         // Never a relay for strangers: requests go to our own devices, and those of our users
         // to the peers that the operator has chosen.
-        let is_ours = self.domains.contain(&called.host);
+        let is_ours = self.is_called_here(request.flow, called);
         let abroad = self.peers.of_domain(called, is_ours);
         if routing.next_route().is_some() || !is_ours && abroad.is_none() {
             return Err(NOT_SERVED.into());
@@ -433,7 +433,7 @@ impl Core {
         called: &SipUri<'_>,
         peer: &TrustedPeer,
     ) -> Result<Way, Refusal> {
-        let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
+        let aor = self.called_address(request.flow, called)?;
         let located = self.locate(request, &aor, called)?;
         peer.counters.calls_from.increment();
         self.responder.heard_at(request.flow);

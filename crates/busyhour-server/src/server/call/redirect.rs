@@ -2,8 +2,8 @@
 
 use super::target::{callable, percent_encoded};
 use crate::server::{core::Core, peer::trusted_peer::TrustedPeer, sip::receive::Request};
-use busyhour_registrar::{CONTACTS_LEN_MAX, Contact, Refusal, address_of_record};
-use busyhour_sip::{HeaderName, Quality, SipUri, Status, Uri};
+use busyhour_registrar::{CONTACTS_LEN_MAX, Contact, Refusal};
+use busyhour_sip::{HeaderName, Quality, SipUri, Status};
 
 impl Core {
     /// Answers an INVITE with the contacts of the called user (RFC 3261 §21.3.3). Nothing is
@@ -14,7 +14,7 @@ impl Core {
         called: &SipUri<'_>,
         peer: &TrustedPeer,
     ) -> Result<(), Refusal> {
-        let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
+        let aor = self.called_address(request.flow, called)?;
         let bindings = self.bindings_at(&aor);
         let mut contacts =
             callable(&bindings, called).map_err(|reason| self.unavailable(&aor, reason))?;

@@ -1,6 +1,7 @@
 //! Where a request for a device goes: its contacts, by their preference.
 
 use crate::server::{
+    core::Core,
     load::shares::Holder,
     peer::trusted_peer::TrustedPeer,
     push::pushes::{Sleeper, Waking},
@@ -9,7 +10,7 @@ use busyhour::bus::Name;
 use busyhour_proxy::{
     Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party, dns::HopName,
 };
-use busyhour_registrar::{Binding, Contact, Lease, numeric_address};
+use busyhour_registrar::{Binding, Contact, Lease, Refusal, address_of_record, numeric_address};
 use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
 use std::{cmp::Reverse, net::SocketAddr, time::Duration};
 
@@ -22,6 +23,26 @@ pub(super) struct Located {
     pub(super) asleep: Option<Box<Asleep>>,
     /// They are not known before DNS has answered.
     pub(super) lookup: Option<Box<NameLookup>>,
+}
+
+impl Core {
+    /// Whether a request is for a user of ours: its URI has a domain of ours, or it is the contact
+    /// that a registrar behind was told.
+    pub(super) fn is_called_here(&self, flow: Flow, called: &SipUri<'_>) -> bool {
+        self.domains.contain(&called.host) || self.devices.upstream.called(flow, called).is_some()
+    }
+
+    /// The address of record that is called.
+    pub(super) fn called_address(
+        &self,
+        flow: Flow,
+        called: &SipUri<'_>,
+    ) -> Result<String, Refusal> {
+        match self.devices.upstream.called(flow, called) {
+            Some(aor) => Ok(aor),
+            None => Ok(address_of_record(&Uri::Sip(*called), &self.domains)?),
+        }
+    }
 }
 
 /// What has to be looked up for a request, and for whom.

@@ -9,10 +9,10 @@ use super::{
     Device, compositor::Compositor, devices::Devices, flows::Flows, state_topics::StateTopics,
 };
 use crate::server::{
-    access::account_policy::AccountPolicy, change::changes::Changes, iax2::calls::Iax2Calls,
-    load::load_control::LoadControl, persistence::Persistence, push::pushes::Pushes,
-    server_clock::ServerClock, settings::mailboxes::Mailboxes, sip::responder::Responder,
-    stats::registration_log::RegistrationLog,
+    access::account_policy::AccountPolicy, behind::upstream::Upstream, change::changes::Changes,
+    iax2::calls::Iax2Calls, load::load_control::LoadControl, persistence::Persistence,
+    push::pushes::Pushes, server_clock::ServerClock, settings::mailboxes::Mailboxes,
+    sip::responder::Responder, stats::registration_log::RegistrationLog,
 };
 use busyhour_sip::Flow;
 use std::sync::{Arc, OnceLock};
@@ -34,6 +34,7 @@ pub(in crate::server) struct DeviceContext {
     pub(in crate::server) log: Arc<RegistrationLog>,
     pub(in crate::server) load: Arc<LoadControl>,
     pub(in crate::server) push: Arc<Pushes>,
+    pub(in crate::server) upstream: Arc<Upstream>,
     /// Who is told that a device is not reached over a flow any more. Called under no
     /// lock.
     pub(in crate::server) calls: OnceLock<FlowEnded>,

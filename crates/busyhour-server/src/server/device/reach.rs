@@ -70,6 +70,14 @@ impl Device {
         for flow in of(before).filter(|flow| of(next).all(|new| new != *flow)) {
             context.flows.leave(flow, self);
         }
+        if context.upstream.is_used() {
+            // A lease that has run out is still in `before`.
+            let had = before.all().any(|one| !one.lease.removed && is_sip(one));
+            let has = next.active(context.clock.now()).any(is_sip);
+            if had != has {
+                context.upstream.changed(&self.aor, has);
+            }
+        }
         if context.push.is_used() {
             let active: Vec<_> = next.active(context.clock.now()).cloned().collect();
             context.push.registered(&self.aor, &active);
@@ -103,6 +111,11 @@ impl Device {
         self.tell_registration(context, state, Some(event));
         self.publish(context, state);
     }
+}
+
+/// What a registrar behind sends here cannot go to an IAX2 telephone.
+fn is_sip(binding: &Binding) -> bool {
+    binding.contact.uri().starts_with("sip")
 }
 
 /// The flows that contacts depend on: live connections, and addresses that are probed.

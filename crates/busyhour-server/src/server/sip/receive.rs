@@ -97,7 +97,9 @@ impl Core {
         if self.devices.flows.is_probing() && answers_options(message) {
             return self.devices.flows.counters.probes_answered.increment();
         }
-        if self.peers.answered(message, status) {
+        if self.peers.answered(message, status)
+            || self.devices.upstream.answered(message, status, flow)
+        {
             return;
         }
         let Some((tag, cseq)) = notify_of(message) else {

@@ -175,6 +175,7 @@ impl Core {
             &self.iax2.kind,
             &self.calls.kind,
             &self.changes.kind,
+            &self.devices.upstream.kind,
         ];
         let pool = self.runtime.pool().stats();
         let pool = pool.high_watermark.map(|high_watermark| QueueKindStats {
@@ -195,7 +196,7 @@ impl Core {
         kinds.filter(|kind| kind.high_watermark > 0).collect()
     }
 
-    fn listings(&self) -> [SerializerListing; 8] {
+    fn listings(&self) -> [SerializerListing; 9] {
         let devices = &self.devices.table;
         [
             devices.strand_queues(),
@@ -206,6 +207,7 @@ impl Core {
             self.iax2.queues(),
             self.calls.queues(),
             self.changes.queues(),
+            self.devices.upstream.queues(),
         ]
     }
 

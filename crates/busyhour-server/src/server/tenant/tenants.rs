@@ -239,6 +239,14 @@ impl Tenants {
         self.find(&tenant.name)
     }
 
+    /// The realm that the account of an address of record is in.
+    pub(in crate::server) fn realm_of(&self, aor: &str) -> String {
+        let tenant = self.of_aor(aor);
+        let own = tenant.as_ref().and_then(|tenant| tenant.authenticator());
+        let realm = own.or(self.authenticator.as_ref());
+        realm.map_or_else(String::new, |it| it.realm().to_owned())
+    }
+
     /// The domain that challenges for this realm, if it has accounts of its own.
     pub(in crate::server) fn of_realm(&self, realm: &str) -> Option<Arc<TenantState>> {
         let tenant = self.domains.tenant_of_realm(realm)?;

@@ -4,7 +4,8 @@
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
     server::{
-        ALL_QUEUES, CallView, CertificateStats, PeerView, QueueView, RelayView, ServerStats, nanos,
+        ALL_QUEUES, CallView, CertificateStats, PeerView, QueueView, RegistrarView, RelayView,
+        ServerStats, nanos,
     },
     web::Backend,
 };
@@ -29,6 +30,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         .route("/api/queues", get(queues))
         .route("/api/calls", get(calls))
         .route("/api/peers", get(peers))
+        .route("/api/registrars", get(registrars))
         .route("/api/media", get(media))
         .route("/api/timers", get(timers))
         .route("/api/topics", get(topics))
@@ -96,6 +98,16 @@ struct RelayList {
 async fn media(State(backend): LiveState) -> Json<RelayList> {
     let media = backend.relays();
     Json(RelayList { media })
+}
+
+#[derive(Serialize)]
+struct RegistrarList {
+    registrars: Vec<RegistrarView>,
+}
+
+async fn registrars(State(backend): LiveState) -> Json<RegistrarList> {
+    let registrars = backend.registrars();
+    Json(RegistrarList { registrars })
 }
 
 #[derive(Serialize)]

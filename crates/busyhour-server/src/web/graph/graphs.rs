@@ -311,6 +311,10 @@ impl Backend for Charted {
         self.backend.accounts()
     }
 
+    fn registrars(&self) -> Vec<crate::server::RegistrarView> {
+        self.backend.registrars()
+    }
+
     fn webhooks(&self) -> Option<&dyn WebhooksApi> {
         self.backend.webhooks()
     }

@@ -1,0 +1,143 @@
+//! The parts of the server, and who uses whom. If the design changes, edit this file and the
+//! README of `server`.
+
+/// A part of the server: the files at and below a module, with the state of one owner.
+pub struct ServerPart {
+    /// Its type.
+    pub name: &'static str,
+    /// Below `server`; the longest one that fits a file is the file's part.
+    pub module: &'static str,
+    /// The other parts that it uses, all of which come before it.
+    pub uses: &'static [&'static str],
+}
+
+/// The parts of the server, in the order of their table in the README of `server`. None of
+/// them may use the whole server, `Core`.
+pub const SERVER_PARTS: &[ServerPart] = &[
+    part("ServerClock", "server_clock", &[]),
+    part("Changes", "change", &["ServerClock"]),
+    part("Persistence", "persistence", &["ServerClock"]),
+    part("MessageTap", "capture::message_tap", &[]),
+    part("Responder", "sip::responder", &["MessageTap"]),
+    part("Lookups", "dns::lookups", &["ServerClock"]),
+    part(
+        "Peers",
+        "peer::peers",
+        &["ServerClock", "Responder", "Lookups"],
+    ),
+    part("LoadControl", "load::load_control", &[]),
+    part("Tenants", "tenant::tenants", &[]),
+    part("AccountPolicy", "access::account_policy", &["Tenants"]),
+    part("RegistrationLog", "stats::registration_log", &[]),
+    part(
+        "Upstream",
+        "behind::upstream",
+        &["ServerClock", "Persistence", "Responder", "AccountPolicy"],
+    ),
+    part(
+        "Mailboxes",
+        "settings::mailboxes",
+        &["Changes", "Persistence", "AccountPolicy"],
+    ),
+    part("Iax2Calls", "iax2::calls", &["ServerClock", "Responder"]),
+    part(
+        "Compositor",
+        "device::compositor",
+        &["ServerClock", "Persistence", "Responder", "Mailboxes"],
+    ),
+    part("Pushes", "push::pushes", &["ServerClock"]),
+    part(
+        "DeviceContext",
+        "device",
+        &[
+            "ServerClock",
+            "Changes",
+            "Persistence",
+            "Responder",
+            "LoadControl",
+            "AccountPolicy",
+            "RegistrationLog",
+            "Mailboxes",
+            "Iax2Calls",
+            "Compositor",
+            "Pushes",
+            "Upstream",
+        ],
+    ),
+    part("CallLog", "call::call_log", &["ServerClock", "Persistence"]),
+    part(
+        "RelaySet",
+        "media::relay_set",
+        &["ServerClock", "Responder"],
+    ),
+    part(
+        "Calls",
+        "call::calls",
+        &[
+            "ServerClock",
+            "Changes",
+            "Responder",
+            "Lookups",
+            "Peers",
+            "Pushes",
+            "DeviceContext",
+            "CallLog",
+            "RelaySet",
+        ],
+    ),
+    part(
+        "Admission",
+        "access::admission",
+        &[
+            "ServerClock",
+            "Responder",
+            "Tenants",
+            "AccountPolicy",
+            "RegistrationLog",
+            "Mailboxes",
+        ],
+    ),
+    part("Watchers", "watcher::watchers", &["Responder"]),
+    part("ListFeeds", "watcher::list_feeds", &[]),
+    part(
+        "Hints",
+        "settings::hints",
+        &[
+            "Changes",
+            "Persistence",
+            "DeviceContext",
+            "Watchers",
+            "ListFeeds",
+        ],
+    ),
+    part("Lists", "settings::lists", &["Persistence", "Watchers"]),
+    part(
+        "Webhooks",
+        "webhook",
+        &["ServerClock", "Changes", "Persistence"],
+    ),
+    part(
+        "WatcherContext",
+        "watcher::watcher_context",
+        &[
+            "ServerClock",
+            "Persistence",
+            "Responder",
+            "AccountPolicy",
+            "Mailboxes",
+            "DeviceContext",
+            "Watchers",
+            "ListFeeds",
+            "Hints",
+            "Lists",
+        ],
+    ),
+];
+
+const fn part(
+    name: &'static str,
+    module: &'static str,
+    uses: &'static [&'static str],
+) -> ServerPart {
+    ServerPart { name, module, uses }
+}
