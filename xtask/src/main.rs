@@ -6,6 +6,7 @@ use std::{
 };
 
 mod crates;
+mod forbidden_words;
 mod header;
 mod invariants;
 mod named_tests;

@@ -11,14 +11,15 @@ use ignore::WalkBuilder;
 
 use crate::{
     crates::{check_crates, listed},
+    forbidden_words::FORBIDDEN_WORDS,
     header::check_header,
     invariants::check_invariants,
     named_tests::check_named_tests,
     parts::check_parts,
     reexports::{Modules, known_paths},
     rules::{
-        COMPONENTS, FILE_LINES_MAX, FORBIDDEN_WORDS, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers,
-        TEST_FILES, UNSAFE_FILES,
+        COMPONENTS, FILE_LINES_MAX, FUNCTION_LINES_MEDIAN_MAX, LAYERS, Layers, TEST_FILES,
+        UNSAFE_FILES,
     },
     seeds::check_seeds,
     server_parts::check_server_parts,

@@ -66,6 +66,7 @@ pub mod task;
 pub mod run_queue;
 pub mod pool;
 pub mod serializer;
+pub mod keyed;
 pub mod bus;
 pub mod timer;
 pub mod heap;

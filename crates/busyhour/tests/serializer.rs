@@ -38,6 +38,34 @@ fn record(
     serializer.push(move || list.lock().unwrap().push(number))
 }
 
+/// Tasks with the state and tasks without it have one order; a panic leaves the
+/// state as it was.
+#[test]
+fn a_state_belongs_to_the_tasks_of_its_serializer() {
+    let pool = TaskPool::builder().workers(2).build().unwrap();
+    let plain = pool.serializer("stateful").build().unwrap();
+    let stateful = plain.clone().with_state(Vec::new());
+    for number in 0..1_000 {
+        stateful.push(move |seen| seen.push(number)).unwrap();
+    }
+    plain.push_wait(|| ()).unwrap();
+    let lost = stateful.push_wait(|seen| {
+        seen.clear();
+        panic!("on purpose")
+    });
+    assert_eq!(lost, Err::<(), _>(WaitError::Panicked));
+    assert_eq!(stateful.push_wait(|seen| seen.len()), Ok(0));
+    let witness = Arc::new(());
+    let held = stateful
+        .serializer()
+        .clone()
+        .with_state(Arc::clone(&witness));
+    held.push(|_| ()).unwrap();
+    drop(held);
+    plain.push_wait(|| ()).unwrap();
+    assert_eq!(Arc::strong_count(&witness), 1);
+}
+
 #[test]
 fn each_producers_order_is_kept_and_tasks_never_overlap() {
     let pool = pool(3);

@@ -33,6 +33,7 @@ mod group;
 mod id;
 mod overload;
 mod alert_group;
+mod stateful;
 mod suspension;
 mod wait;
 
@@ -50,6 +51,7 @@ pub use builder::{SerializerBuildError, SerializerBuilder};
 pub use group::ShutdownGroup;
 pub use id::SerializerId;
 pub use overload::{QueueAlert, QueueAlertHook};
+pub use stateful::StatefulSerializer;
 pub use suspension::Suspension;
 pub use template::SerializerTemplate;
 

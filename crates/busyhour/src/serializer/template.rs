@@ -60,6 +60,10 @@ impl SerializerTemplate {
         &self.template.name
     }
 
+    pub(crate) fn pool(&self) -> &TaskPool {
+        &self.template.pool
+    }
+
     /// A new serializer of this kind.
     pub fn ephemeral(&self) -> Serializer {
         let template = &self.template;

@@ -4,6 +4,7 @@
 mod buffer;
 mod bus;
 mod histogram;
+mod keyed;
 mod pool;
 mod serializer;
 mod timer;
@@ -11,6 +12,7 @@ mod timer;
 pub use buffer::BufferStats;
 pub use bus::{SubscriptionFilter, SubscriptionStats, TopicStats};
 pub use histogram::Histogram;
+pub use keyed::KeyedStats;
 pub use pool::{PoolStats, WorkerStats};
 pub use serializer::{SerializerGroupStats, SerializerStats};
 pub use timer::{TimerLabelStats, TimerStats};

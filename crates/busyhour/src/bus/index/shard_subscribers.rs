@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// if they asked for one.
 pub(in crate::bus) struct ShardSubscribers<E: Event> {
     everything: Vec<ShardSubscriber<E>>,
-    keyed: HashTable<Keyed<E>>,
+    keyed: HashTable<KeyListeners<E>>,
     /// In the order in which they were first used.
     attributes: Vec<Attributed<E>>,
     /// The number of all subscribers.
@@ -30,7 +30,7 @@ pub(in crate::bus) struct ShardSubscribers<E: Event> {
 }
 
 /// The subscribers of one key, which they share. Two lists may have equal keys.
-struct Keyed<E: Event> {
+struct KeyListeners<E: Event> {
     hash: u64,
     key: Arc<E::Key>,
     /// The tenure of the slot that was last found to hold the key; 0 for none.
@@ -38,7 +38,7 @@ struct Keyed<E: Event> {
     listeners: Vec<ShardSubscriber<E>>,
 }
 
-impl<E: Event> Keyed<E> {
+impl<E: Event> KeyListeners<E> {
     fn is(&self, hash: u64, key: &Arc<E::Key>) -> bool {
         self.hash == hash && Arc::ptr_eq(&self.key, key)
     }
@@ -106,12 +106,12 @@ impl<E: Event> ShardSubscribers<E> {
     }
 
     fn place_of(&mut self, hash: u64, key: &Arc<E::Key>) -> &mut Vec<ShardSubscriber<E>> {
-        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
+        let same_key = |keyed: &KeyListeners<E>| keyed.is(hash, key);
         let keyed = match self.keyed.entry(hash, same_key, |keyed| keyed.hash) {
             Entry::Occupied(keyed) => keyed.into_mut(),
             Entry::Vacant(vacancy) => {
                 let (key, listeners) = (Arc::clone(key), Vec::new());
-                let keyed = Keyed {
+                let keyed = KeyListeners {
                     hash,
                     key,
                     born: 0,
@@ -163,7 +163,7 @@ impl<E: Event> ShardSubscribers<E> {
     }
 
     fn remove_key(&mut self, hash: u64, key: &Arc<E::Key>) {
-        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
+        let same_key = |keyed: &KeyListeners<E>| keyed.is(hash, key);
         if let Ok(keyed) = self.keyed.find_entry(hash, same_key) {
             keyed.remove();
         }
@@ -181,7 +181,7 @@ impl<E: Event> ShardSubscribers<E> {
         let Some((hash, key)) = subscriber.key() else {
             return Some(&mut self.everything);
         };
-        let same_key = |keyed: &Keyed<E>| keyed.is(hash, key);
+        let same_key = |keyed: &KeyListeners<E>| keyed.is(hash, key);
         let keyed = self.keyed.find_mut(hash, same_key)?;
         Some(&mut keyed.listeners)
     }
@@ -236,7 +236,8 @@ impl<E: Event> ShardSubscribers<E> {
         let have_room = |listeners: &[ShardSubscriber<E>]| {
             self.blocking_count == 0 || !listeners.iter().any(ShardSubscriber::is_full)
         };
-        let is_ready = |keyed: &Keyed<E>| keyed.is_born_at(place) && have_room(&keyed.listeners);
+        let is_ready =
+            |keyed: &KeyListeners<E>| keyed.is_born_at(place) && have_room(&keyed.listeners);
         let mut of_hash = self.keyed.iter_hash(place.hash);
         self.asking_count == 0
             && have_room(&self.everything)

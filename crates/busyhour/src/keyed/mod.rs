@@ -1,0 +1,226 @@
+//! A serializer for each key, made when it is needed and removed when it is
+//! idle.
+//!
+//! Tasks of one key run in the order in which they were pushed, one at a time;
+//! tasks of different keys run in parallel. A key may own a state, which its
+//! tasks get as `&mut S`. See README.md of this module for the protocol.
+//!
+//! ```
+//! use std::time::Duration;
+//! use busyhour::{keyed::Keyed, runtime::Runtime};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::builder().workers(2).build()?;
+//! let template = runtime.serializer("customer").capacity(1_000).template()?;
+//! let customers = Keyed::<String>::builder(&template, runtime.timers())
+//!     .idle_after(Duration::from_secs(60))
+//!     .max_keys(100_000)
+//!     .with_state(|_customer| 0_u32)
+//!     .on_evict(|customer, orders| println!("{customer} made {orders} orders"))
+//!     .build();
+//! for _ in 0..3 {
+//!     customers.push("alice", |orders| *orders += 1)?;
+//! }
+//! assert_eq!(customers.push_wait("alice", |orders| *orders)?, 3);
+//! assert_eq!(customers.stats().key_count, 1);
+//! # Ok(())
+//! # }
+//! ```
+
+mod builder;
+mod entry;
+mod rules;
+mod shard;
+mod table;
+
+#[cfg(all(test, shuttle))]
+mod schedules;
+
+use std::{borrow::Borrow, error::Error, fmt, future::Future, hash::Hash, sync::Arc};
+
+pub use builder::KeyedBuilder;
+
+use self::{entry::KeyEntry, table::Table};
+use crate::{
+    pool::{JoinHandle, PushError, WaitError},
+    serializer::SerializerTemplate,
+    stats::KeyedStats,
+    timer::Timers,
+};
+
+/// Serializers by key, each with a state if the keys have one; clones share
+/// them.
+///
+/// With the last handle the keys are dropped, and their states with them; what
+/// was pushed before still runs. [`on_evict`](KeyedBuilder::on_evict) is not
+/// called then: call [`evict_all`](Self::evict_all) before.
+#[doc(alias("actor registry", "sharding", "keyed executor", "striped"))]
+pub struct Keyed<K, S = ()> {
+    table: Arc<Table<K, S>>,
+}
+
+/// Why a push by key was refused. The task did not run and will not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyedError<E: Error + 'static> {
+    /// The key is new, and [`max_keys`](KeyedBuilder::max_keys) are there.
+    #[error("{0}")]
+    TooManyKeys(TooManyKeys),
+    /// The serializer of the key refused it.
+    #[error(transparent)]
+    Serializer(E),
+}
+
+/// A new key was refused: as many as may be are there, and those that are idle
+/// are being removed or could not be found at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{max} keys are in use, which is the limit; raise max_keys, or push again later")]
+pub struct TooManyKeys {
+    /// The limit.
+    pub max: usize,
+}
+
+impl<K> Keyed<K>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+{
+    /// Options of new keys. `template` has those of each key's serializer;
+    /// `timers` find the idle ones.
+    pub fn builder(template: &SerializerTemplate, timers: &Timers) -> KeyedBuilder<K> {
+        KeyedBuilder::new(template, timers)
+    }
+}
+
+impl<K, S> Keyed<K, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: Send + 'static,
+{
+    /// Queues `f` behind everything pushed before for this key; see
+    /// [`Serializer::push`](crate::serializer::Serializer::push).
+    ///
+    /// The key's `Hash`, `Eq` and `ToOwned` run here, under no lock; `ToOwned`
+    /// only if the key is new.
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`].
+    pub fn push<Q>(
+        &self,
+        key: &Q,
+        f: impl FnOnce(&mut S) + Send + 'static,
+    ) -> Result<(), KeyedError<PushError>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
+        let serializer = in_use.serializer().clone();
+        let pushed = serializer.push(move || in_use.run(f));
+        pushed.map_err(KeyedError::Serializer)
+    }
+
+    /// Queues `f` and waits for its result; see
+    /// [`Serializer::push_wait`](crate::serializer::Serializer::push_wait).
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`].
+    pub fn push_wait<Q, R, F>(&self, key: &Q, f: F) -> Result<R, KeyedError<WaitError>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
+        let serializer = in_use.serializer().clone();
+        let result = serializer.push_wait(move || in_use.run(f));
+        result.map_err(KeyedError::Serializer)
+    }
+
+    /// Runs a future whose polls are tasks of this key; see
+    /// [`Serializer::spawn`](crate::serializer::Serializer::spawn). The key
+    /// stays until the future ends. Other tasks of the key run between two
+    /// polls, so the future does not get the state.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyKeys`]; the future is dropped.
+    pub fn spawn<Q, F>(&self, key: &Q, future: F) -> Result<JoinHandle<F::Output>, TooManyKeys>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let in_use = self.table.enter(key)?;
+        let serializer = in_use.serializer().clone();
+        Ok(serializer.spawn(async move {
+            let _in_use = in_use;
+            future.await
+        }))
+    }
+
+    /// Whether the key is there: its serializer, and its state if a task has
+    /// run.
+    pub fn contains<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.table.find(key).is_some()
+    }
+
+    /// Evicts a key behind what was pushed before: its state is handed to
+    /// [`on_evict`](KeyedBuilder::on_evict). What is pushed later gets a new
+    /// state. `false` if the key is not there.
+    pub fn evict<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let found = self.table.find(key);
+        found.is_some_and(|entry| entry.evict_soon())
+    }
+
+    /// [Evicts](Self::evict) all keys; returns how many. Looks at each key.
+    pub fn evict_all(&self) -> usize {
+        let entries = self.table.entries();
+        entries
+            .map(KeyEntry::evict_soon)
+            .filter(|is_pushed| *is_pushed)
+            .count()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What there is now, and what has been done.
+    pub fn stats(&self) -> KeyedStats {
+        self.table.stats()
+    }
+}
+
+impl<K, S> Clone for Keyed<K, S> {
+    fn clone(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+        }
+    }
+}
+
+impl<K, S> fmt::Debug for Keyed<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyed")
+            .field("key_count", &self.table.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+use std::{sync::Weak, time::Duration};
+
+use super::{TooManyKeys, table::Table};
+use crate::{
+    stats::KeyedStats,
+    sync::runtime::atomic::{AtomicU64, AtomicUsize, Ordering},
+    timer::Timers,
+};
+
+pub(super) type Init<K, S> = Box<dyn Fn(&K) -> S + Send + Sync>;
+pub(super) type OnEvict<K, S> = Box<dyn Fn(&K, S) + Send + Sync>;
+
+/// What all keys share: what is done with a state, the limits, the counters.
+/// The keys lead here, and not to the table, so that it can end before them.
+pub(super) struct Rules<K, S> {
+    pub(super) init: Init<K, S>,
+    pub(super) on_evict: Option<OnEvict<K, S>>,
+    pub(super) idle_after: Option<Duration>,
+    pub(super) max_keys: usize,
+    pub(super) timers: Timers,
+    pub(super) table: Weak<Table<K, S>>,
+    key_count: AtomicUsize,
+    created: AtomicU64,
+    evicted: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl<K, S> Rules<K, S> {
+    pub(super) fn new(
+        options: (Init<K, S>, Option<OnEvict<K, S>>),
+        limits: (Option<Duration>, usize),
+        timers: Timers,
+        table: Weak<Table<K, S>>,
+    ) -> Self {
+        Self {
+            init: options.0,
+            on_evict: options.1,
+            idle_after: limits.0,
+            max_keys: limits.1,
+            timers,
+            table,
+            key_count: AtomicUsize::new(0),
+            created: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn key_count(&self) -> usize {
+        self.key_count.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place for a new key, which the caller gives back unless the key
+    /// is created.
+    pub(super) fn reserve(&self) -> Result<Reservation<'_, K, S>, TooManyKeys> {
+        let max = self.max_keys;
+        let more = |count| (count < max).then_some(count + 1);
+        let reserved = (self.key_count).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        match reserved {
+            Ok(_) => Ok(Reservation(self)),
+            Err(_) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Err(TooManyKeys { max })
+            }
+        }
+    }
+
+    /// Whether so many keys are there that idle ones are evicted before their
+    /// time, so that new ones find room.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.key_count() > self.max_keys - (self.max_keys / 8)
+    }
+
+    pub(super) fn count_evicted(&self) {
+        self.evicted.fetch_add(1, Ordering::Relaxed);
+        self.key_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats(&self) -> KeyedStats {
+        KeyedStats {
+            key_count: self.key_count() as u64,
+            created: self.created.load(Ordering::Relaxed),
+            evicted: self.evicted.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A place for a key that is not there yet.
+pub(super) struct Reservation<'a, K, S>(&'a Rules<K, S>);
+
+impl<K, S> Reservation<'_, K, S> {
+    /// The key is there.
+    pub(super) fn fulfil(self) {
+        self.0.created.fetch_add(1, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+impl<K, S> Drop for Reservation<'_, K, S> {
+    fn drop(&mut self) {
+        self.0.key_count.fetch_sub(1, Ordering::Relaxed);
+    }
+}

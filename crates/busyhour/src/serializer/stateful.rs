@@ -1,0 +1,126 @@
+use std::{fmt, sync::Arc};
+
+use super::Serializer;
+use crate::{
+    pool::{PushError, WaitError},
+    sync::{Mutex, try_lock},
+    task::Rejected,
+};
+
+/// A serializer with a state of its own: each task gets it as `&mut S`. Clones
+/// share both.
+///
+/// The tasks run one at a time, so no task waits for the state, and the user's
+/// code needs no lock. The state is dropped with the last handle and the last
+/// task, on the thread that drops them.
+///
+/// A task that panics leaves the state as it was at that moment; the next task
+/// gets it like that.
+///
+/// ```
+/// use busyhour::pool::TaskPool;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = TaskPool::builder().workers(2).build()?;
+/// let account = pool.serializer("account").build()?.with_state(0_i64);
+/// for amount in [100, -30, 5] {
+///     account.push(move |balance| *balance += amount)?;
+/// }
+/// assert_eq!(account.push_wait(|balance| *balance)?, 75);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias("actor", "agent", "GenServer"))]
+pub struct StatefulSerializer<S> {
+    serializer: Serializer,
+    state: Arc<Mutex<S>>,
+}
+
+impl Serializer {
+    /// This serializer with a state that the tasks pushed through the result
+    /// get as `&mut S`. Other handles of the serializer stay as they are, and
+    /// their tasks run in the same order.
+    pub fn with_state<S: Send + 'static>(self, state: S) -> StatefulSerializer<S> {
+        StatefulSerializer {
+            serializer: self,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+}
+
+impl<S: Send + 'static> StatefulSerializer<S> {
+    /// The serializer without the state.
+    pub fn serializer(&self) -> &Serializer {
+        &self.serializer
+    }
+
+    /// See [`Serializer::push`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Serializer::push`].
+    pub fn push(&self, f: impl FnOnce(&mut S) + Send + 'static) -> Result<(), PushError> {
+        self.serializer.push(self.task(f))
+    }
+
+    /// See [`Serializer::try_push`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Serializer::try_push`].
+    pub fn try_push(&self, f: impl FnOnce(&mut S) + Send + 'static) -> Result<(), Rejected> {
+        self.serializer.try_push(self.task(f))
+    }
+
+    /// See [`Serializer::push_keyed`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Serializer::push_keyed`].
+    pub fn push_keyed(
+        &self,
+        key: u64,
+        f: impl FnOnce(&mut S) + Send + 'static,
+    ) -> Result<(), PushError> {
+        self.serializer.push_keyed(key, self.task(f))
+    }
+
+    /// See [`Serializer::push_wait`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Serializer::push_wait`].
+    pub fn push_wait<R, F>(&self, f: F) -> Result<R, WaitError>
+    where
+        F: FnOnce(&mut S) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.serializer.push_wait(self.task(f))
+    }
+
+    fn task<R>(&self, f: impl FnOnce(&mut S) -> R + Send + 'static) -> impl FnOnce() -> R + 'static
+    where
+        S: Send,
+    {
+        let state = Arc::clone(&self.state);
+        // Never waits: only tasks of this serializer take it, one at a time.
+        move || f(&mut try_lock(&state).expect("tasks of a serializer run one at a time"))
+    }
+}
+
+impl<S> Clone for StatefulSerializer<S> {
+    fn clone(&self) -> Self {
+        Self {
+            serializer: self.serializer.clone(),
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+impl<S> fmt::Debug for StatefulSerializer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatefulSerializer")
+            .field("serializer", &self.serializer)
+            .finish_non_exhaustive()
+    }
+}

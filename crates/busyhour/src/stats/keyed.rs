@@ -1,0 +1,14 @@
+use serde::Serialize;
+
+/// Statistics of a [`Keyed`](crate::keyed::Keyed).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct KeyedStats {
+    /// Keys that there are.
+    pub key_count: u64,
+    /// Keys that were made.
+    pub created: u64,
+    /// Keys that were evicted.
+    pub evicted: u64,
+    /// Pushes that were refused because there were too many keys.
+    pub refused: u64,
+}
