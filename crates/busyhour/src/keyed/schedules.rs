@@ -4,7 +4,7 @@ use super::Keyed;
 use crate::{
     clock::{Clock, UnixTime},
     pool::TaskPool,
-    sync::{Mutex, lock, scheduled::explore, thread},
+    sync::{Mutex, lock, scheduled::explore},
     timer::Timers,
 };
 use std::{sync::Arc, time::Duration};
@@ -13,10 +13,10 @@ use std::{sync::Arc, time::Duration};
 /// one, a state that begins again without what was saved.
 #[test]
 fn shuttle_a_push_meets_the_eviction_of_its_key() {
-    const PUSHES: u32 = 3;
-    explore(2_000, || {
+    const PUSHES: u32 = 2;
+    explore(20_000, || {
         let clock = Clock::simulated(UnixTime::default());
-        let pool = TaskPool::builder().workers(2).clock(clock.clone());
+        let pool = TaskPool::builder().workers(1).clock(clock.clone());
         let pool = pool.build().unwrap();
         let timers = Timers::builder().clock(clock).build();
         let template = pool.serializer("key").template().unwrap();
@@ -26,18 +26,14 @@ fn shuttle_a_push_meets_the_eviction_of_its_key() {
             .with_state(move |_| *lock(&loading))
             .on_evict(move |_, count| *lock(&saving) = count)
             .build();
-        let evicting = keyed.clone();
-        let evictor = thread::spawn(move || {
-            (0..PUSHES).for_each(|_| _ = evicting.evict(&1));
-        });
         for number in 0..PUSHES {
             let step = move |count: &mut u32| {
                 assert_eq!(*count, number, "the state before task {number}");
                 *count += 1;
             };
             keyed.push(&1, step).unwrap();
+            keyed.evict(&1);
         }
-        evictor.join().unwrap();
         assert_eq!(keyed.push_wait(&1, |count| *count), Ok(PUSHES));
         assert!(pool.shutdown(Duration::MAX).is_clean());
         let stats = keyed.stats();

@@ -17,9 +17,12 @@ use crate::{
     sync::{CachePadded, Mutex, lock},
 };
 
+/// A cache line of its own for each.
+type LockedShard<K, S> = CachePadded<Mutex<KeyShard<K, S>>>;
+
 /// The keys.
 pub(super) struct Table<K, S> {
-    shards: Box<[CachePadded<Mutex<KeyShard<K, S>>>]>,
+    shards: Box<[LockedShard<K, S>]>,
     hasher: FixedState,
     template: SerializerTemplate,
     rules: Arc<Rules<K, S>>,
