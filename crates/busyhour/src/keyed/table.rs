@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// A cache line of its own for each.
-type LockedShard<K, S> = CachePadded<Mutex<KeyShard<K, S>>>;
+type KeyShardLock<K, S> = CachePadded<Mutex<KeyShard<K, S>>>;
 
 /// The keys.
 pub(super) struct Table<K, S> {
-    shards: Box<[LockedShard<K, S>]>,
+    shards: Box<[KeyShardLock<K, S>]>,
     hasher: FixedState,
     template: SerializerTemplate,
     rules: Arc<Rules<K, S>>,
