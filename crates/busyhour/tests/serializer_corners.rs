@@ -2,14 +2,18 @@
 //! inherited by a wait, conflation among many keys.
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
 
 use busyhour::{
     clock::{Clock, UnixTime},
-    pool::TaskPool,
+    pool::{PushError, TaskPool},
     run_queue::{Class, Priority},
     runtime::Runtime,
     serializer::{ShutdownGroup, Watermark},
@@ -220,4 +224,51 @@ fn a_heavy_entity_keeps_no_light_one_waiting_for_long() {
     waits.sort_unstable();
     let p99 = waits[waits.len() * 99 / 100];
     assert!(p99 <= Duration::from_millis(3), "{p99:?}");
+}
+
+/// Of every kind of what may wait: the last handle of a simulated pool drops it, once.
+#[test]
+fn a_simulated_pool_drops_what_waits_with_its_last_handle() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let task = |ran: Arc<AtomicUsize>| {
+        let counted = Counted(Arc::clone(&dropped));
+        move || {
+            ran.fetch_add(1, Ordering::Relaxed);
+            drop(counted);
+        }
+    };
+    let ran = Arc::new(AtomicUsize::new(0));
+    let pool = TaskPool::simulated(5, Clock::simulated(UnixTime::from_secs(0)));
+    let (named, ephemeral) = (pool.serializer("calls").build().unwrap(), pool.ephemeral());
+    let suspended = pool.ephemeral();
+    let suspension = suspended.suspend();
+    for serializer in [&named, &ephemeral, &suspended] {
+        for _ in 0..3 {
+            serializer.push(task(ran.clone())).unwrap();
+        }
+    }
+    // It also leads to itself.
+    let (own, counted) = (named.clone(), task(ran.clone()));
+    named.push(move || _ = own.push(counted)).unwrap();
+    pool.push(task(ran.clone())).unwrap();
+    let counted = task(ran.clone());
+    let join = pool.spawn_as(Class::default(), async move { counted() });
+
+    let other_handle = pool.clone();
+    drop((pool, suspension, suspended, ephemeral));
+    assert_eq!(dropped.load(Ordering::Relaxed), 0, "a handle is left");
+    assert!(other_handle.step(), "and runs what waits");
+    let before = ran.load(Ordering::Relaxed);
+    drop(other_handle);
+    assert_eq!(ran.load(Ordering::Relaxed), before, "nobody can run it");
+    assert_eq!(dropped.load(Ordering::Relaxed), 12);
+    assert_eq!(named.push(|| ()), Err(PushError::ShutDown));
+    assert!(join.wait().is_err());
 }

@@ -89,6 +89,10 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 /// When the last handle is dropped (each serializer holds one), queued tasks
 /// still run; then the workers end in the background. Use
 /// [`shutdown`](Self::shutdown) to wait for the end and to get a report.
+///
+/// In a simulation only who has a handle can run anything. So there the last
+/// one ends the pool at once, serializers hold none, and what is queued is
+/// dropped.
 #[doc(alias("ThreadPool", "taskpool", "ast_taskpool", "thread_pool", "Executor"))]
 #[derive(Clone)]
 pub struct TaskPool {
@@ -96,11 +100,17 @@ pub struct TaskPool {
 }
 
 /// Seals the pool when the last handle is dropped.
-struct PoolHandle(Arc<Shared>);
+struct PoolHandle {
+    shared: Arc<Shared>,
+    /// False for what only leads to a simulated pool.
+    keeps_pool: bool,
+}
 
 impl Drop for PoolHandle {
     fn drop(&mut self) {
-        self.0.end_without_handle();
+        if self.keeps_pool {
+            self.shared.end_without_handle();
+        }
     }
 }
 
@@ -127,13 +137,32 @@ impl TaskPool {
     }
 
     fn from_shared(shared: Arc<Shared>) -> Self {
+        Self::from_handle(PoolHandle {
+            shared,
+            keeps_pool: true,
+        })
+    }
+
+    fn from_handle(handle: PoolHandle) -> Self {
         Self {
-            handle: Arc::new(PoolHandle(shared)),
+            handle: Arc::new(handle),
+        }
+    }
+
+    /// The handle that a serializer holds. A queue of a simulated pool holds
+    /// serializers, and nobody takes them out: there it must not keep the pool.
+    pub(crate) fn for_serializer(self) -> Self {
+        match self.shared().is_simulated() {
+            false => self,
+            true => Self::from_handle(PoolHandle {
+                shared: Arc::clone(self.shared()),
+                keeps_pool: false,
+            }),
         }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.handle.0
+        &self.handle.shared
     }
 
     /// Runs `f` on a worker at some later time.
@@ -359,11 +388,11 @@ impl Executor for TaskPool {
 /// another box around it.
 impl Executor for PoolHandle {
     fn execute(&self, task: Task) -> Result<(), Rejected> {
-        self.0.submission().push(task, false)
+        self.shared.submission().push(task, false)
     }
 
     fn execute_unbounded(&self, task: Task) -> Result<(), Rejected> {
-        self.0.submission().push(task, true)
+        self.shared.submission().push(task, true)
     }
 
     fn blocking(&self, wait: &mut dyn FnMut()) {
@@ -371,9 +400,9 @@ impl Executor for PoolHandle {
     }
 
     fn assist(&self) -> HelpOutcome {
-        if self.0.step() {
+        if self.shared.step() {
             HelpOutcome::Helped
-        } else if self.0.is_simulated() || self.0.is_sealed() {
+        } else if self.shared.is_simulated() || self.shared.is_sealed() {
             HelpOutcome::WouldDeadlock
         } else {
             HelpOutcome::Wait
@@ -381,19 +410,19 @@ impl Executor for PoolHandle {
     }
 
     fn name(&self) -> String {
-        self.0.name.clone()
+        self.shared.name.clone()
     }
 
     fn now(&self) -> Option<Instant> {
-        Some(self.0.clock.now())
+        Some(self.shared.clock.now())
     }
 
     fn register(&self, deliveries: Weak<dyn Deliveries>) -> bool {
-        self.0.subscriptions.register(deliveries, 0, || false)
+        self.shared.subscriptions.register(deliveries, 0, || false)
     }
 
     fn unregister(&self, deliveries: *const ()) {
-        self.0.subscriptions.unregister(deliveries);
+        self.shared.subscriptions.unregister(deliveries);
     }
 }
 

@@ -47,7 +47,7 @@ impl Core {
         let sched_state = pool.shared().new_sched_state(class);
         let core = Arc::new(Self {
             share: ShareCell::new::<Self>(sched_state),
-            pool,
+            pool: pool.for_serializer(),
             named_state: named_state.map(Box::new),
             state: SpinLock::new(SerializerState::new(bound, has_marks)),
         });
