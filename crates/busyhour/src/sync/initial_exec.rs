@@ -56,6 +56,39 @@ mod kind;
 
 pub(crate) use kind::*;
 
+/// [`zeroed_thread_local`] for what loom's models run, whose threads are no
+/// threads of the system.
+#[cfg(not(loom))]
+pub(crate) use zeroed_thread_local as modelled_zeroed_thread_local;
+
+/// [`thread_local_with_drop`] for what loom's models run.
+#[cfg(not(loom))]
+pub(crate) use thread_local_with_drop as modelled_thread_local_with_drop;
+
+#[cfg(loom)]
+macro_rules! modelled_zeroed_thread_local {
+    ($(#[$doc:meta])* static $name:ident: $type:ty;) => {
+        $crate::sync::thread_local! {
+            $(#[$doc])*
+            static $name: $type = $crate::sync::zero();
+        }
+    };
+}
+#[cfg(loom)]
+pub(crate) use modelled_zeroed_thread_local;
+
+#[cfg(loom)]
+macro_rules! modelled_thread_local_with_drop {
+    ($(#[$doc:meta])* static $name:ident / $place:ident: $type:ty = $value:expr;) => {
+        $crate::sync::thread_local! {
+            $(#[$doc])*
+            static $name: $type = $value;
+        }
+    };
+}
+#[cfg(loom)]
+pub(crate) use modelled_thread_local_with_drop;
+
 use crate::clock::Instant;
 use std::cell::Cell;
 
@@ -77,6 +110,10 @@ unsafe impl BeginsAsZero for Cell<usize> {}
 unsafe impl BeginsAsZero for Cell<Instant> {}
 // SAFETY: as above.
 unsafe impl<T> BeginsAsZero for Cell<*const T> {}
+// SAFETY: as above, of both.
+unsafe impl BeginsAsZero for Cell<(u64, bool)> {}
+// SAFETY: as above, of each.
+unsafe impl<T: BeginsAsZero, const N: usize> BeginsAsZero for [T; N] {}
 
 /// The running thread's own value, which stays on its thread: it cannot be sent.
 /// Where a closure with the value would be a function of its own, this is not.

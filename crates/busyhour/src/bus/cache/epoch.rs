@@ -9,9 +9,9 @@
 use crate::sync::{
     CachePadded, Mutex,
     atomic::{AtomicU64, Ordering, fence},
-    lazy_static, lock, store_sequential_u64, thread_local, try_lock,
+    lazy_static, lock, modelled_thread_local_with_drop, store_sequential_u64, try_lock,
 };
-use std::{marker::PhantomData, sync::Arc};
+use std::{cell::OnceCell, marker::PhantomData, sync::Arc};
 
 /// The epoch, and all threads that may be reading.
 pub(in crate::bus) struct Epochs {
@@ -129,7 +129,10 @@ pub(super) fn epochs() -> &'static Epochs {
 #[inline(always)]
 pub(in crate::bus) fn pinned<R>(read: impl FnOnce(&Pin<'_>) -> R) -> R {
     let mut read = Some(read);
-    let run = |reader: &Registered| Some(read.take()?(&epochs().pin(&reader.0)));
+    let run = |reader: &OnceCell<Registered>| {
+        let reader = reader.get_or_init(Registered::new);
+        Some(read.take()?(&epochs().pin(&reader.0)))
+    };
     let done = THREAD.try_with(run).ok().flatten();
     match (done, read) {
         (Some(result), _) => result,
@@ -157,6 +160,6 @@ impl Drop for Registered {
     }
 }
 
-thread_local! {
-    static THREAD: Registered = Registered::new();
+modelled_thread_local_with_drop! {
+    static THREAD / THREAD_PLACE: OnceCell<Registered> = OnceCell::new();
 }

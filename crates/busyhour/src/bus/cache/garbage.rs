@@ -1,5 +1,5 @@
 use super::epoch::Epochs;
-use crate::{bus::panics::Panics, sync::thread_local};
+use crate::{bus::panics::Panics, sync::modelled_zeroed_thread_local};
 use std::{cell::Cell, collections::VecDeque, mem};
 
 /// What was replaced in a table and may still have readers.
@@ -221,10 +221,8 @@ impl Drop for Dropping {
     }
 }
 
-thread_local! {
-    // Loom's thread-local macro has no const initialiser.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static GOING_ON: Cell<bool> = Cell::new(false);
+modelled_zeroed_thread_local! {
+    static GOING_ON: Cell<bool>;
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,7 +6,7 @@ use crate::{
         nodes::{Basis, Folded, Folding, NodeId},
         panics::Panics,
     },
-    sync::runtime::thread_local,
+    sync::zeroed_thread_local,
 };
 use std::{cell::Cell, mem};
 
@@ -290,11 +290,11 @@ impl Drop for Asking {
 /// The depth to which nested questions are tracked.
 const DEPTH_MAX: usize = 8;
 
-thread_local! {
+zeroed_thread_local! {
     /// The number of nested questions that this thread is answering.
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    static DEPTH: Cell<usize>;
     /// The topic of each, and whether it was changed meanwhile.
-    static ASKED: [Cell<(u64, bool)>; DEPTH_MAX] = const { [const { Cell::new((0, false)) }; DEPTH_MAX] };
+    static ASKED: [Cell<(u64, bool)>; DEPTH_MAX];
 }
 
 /// Only changes by the same thread count; those of other threads are no reason

@@ -194,7 +194,7 @@ macro_rules! thread_local_with_drop {
         }
         $(#[$doc])*
         const $name: $crate::sync::OwnedKey<$type> = {
-            std::thread_local! {
+            $crate::sync::runtime::thread_local! {
                 static STORED: $crate::sync::Owned<$type> =
                     // SAFETY: it is the place of the key below.
                     const { unsafe { $crate::sync::Owned::new($value, $place.finder()) } };
