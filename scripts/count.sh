@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# usage: scripts/count.sh timer|buffer|bus|pool
+# usage: scripts/count.sh timer|buffer|bus|pool|c|c-shared [WAY...]
 #
 # Instructions of one use of the timer service, of pinned buffers, of a topic or of a pool, for each way that
-# examples/{timer,buffer,bus,pool}_cost.rs knows: the difference of two runs divided by that of their counts, so that
+# examples/{timer,buffer,bus,pool}_cost.rs knows, or of calls from C to libbusyhour.a (c) or libbusyhour.so (c-shared), for each
+# way that crates/busyhour-capi/tests/c/cost.c knows: the difference of two runs divided by that of their counts, so that
 # nothing but the use itself (less the loop around it, where the program knows `nothing`) is in it. It is the same
 # however busy the machine is. `add-run` is 64 timers, a buffer has 1 KiB, a topic 1,000 keys, a pool one worker. For a
-# topic also the accesses of a publish that miss a cache of 2 MiB at a million keys. Needs valgrind.
+# topic also the accesses of a publish that miss a cache of 2 MiB at a million keys. In C, `version` is a call that does
+nothing, and `push` and `ping-pong` have some clock readings in them, a few instructions more or less. Needs valgrind.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -17,13 +19,36 @@ main() {
     buffer) ways=(nothing pin-unpin find-unpin alloc-clone-drop) few=1000 many=101000 ;;
     bus) ways=(idle cached fold-one-node fold-two-nodes subscriber by-key-1 by-key-1000 lookup) few=1000 many=101000 keys=1000 ;;
     pool) ways=(push push-outside ping-pong serializer-outside) few=1000 many=101000 ;;
+    c | c-shared)
+      ways=(nothing version pin-unpin find-unpin queue-add-cancel timer-add-cancel publish-idle publish-cached lookup push ping-pong)
+      few=1000 many=101000 ;;
     *) sed -n '2{s/^# //;p}' "$0" >&2; exit 2 ;;
   esac
+  [ $# -le 1 ] || ways=("${@:2}")
   command -v valgrind >/dev/null || { echo "count: valgrind is missing: scripts/install-deps.sh test" >&2; exit 1; }
-  cargo build --quiet --release --package busyhour --example "${what}_cost"
-  program=target/release/examples/${what}_cost
+  case "$what" in
+    c*) build_c ;;
+    *) cargo build --quiet --release --package busyhour --example "${what}_cost"
+      program=target/release/examples/${what}_cost ;;
+  esac
   instructions
   [ "$what" != bus ] || misses
+}
+
+# The library as it is installed, and a program as distributions build them.
+build_c() {
+  local target=bench/engines/busyhour-c/target folder=target/count
+  local archive=$target/release/libbusyhour_capi.a
+  local compile=(cc -O2 -D_GNU_SOURCE -Icrates/busyhour-capi/include crates/busyhour-capi/tests/c/cost.c -pthread)
+  program=$folder/cost-$what
+  cargo rustc --quiet --release --package busyhour-capi --lib --crate-type staticlib --target-dir "$target"
+  mkdir -p "$folder"
+  if [ "$what" = c ]; then
+    "${compile[@]}" -o "$program" "$archive" -ldl -lm
+  else
+    scripts/link-capi.sh "$archive" "$folder"
+    "${compile[@]}" -o "$program" -L"$folder" -Wl,-rpath,'$ORIGIN' -lbusyhour
+  fi
 }
 
 instructions() {

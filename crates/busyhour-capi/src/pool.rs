@@ -89,7 +89,7 @@ pub extern "C" fn bh_pool_push(
     let data = Data::new(data, drop);
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
-        Ok(live(pool, "pool")?.pool.try_push(move || run.call())?)
+        Ok(live(pool, "pool")?.pool.push(move || run.call())?)
     })
 }
 
