@@ -384,7 +384,9 @@ typedef struct bh_pool_options {
   uint64_t growth_threshold;
   // How long a worker above the minimum may be idle; default 20 s, `UINT64_MAX`: for ever.
   uint64_t idle_timeout_ns;
-  // How many plain tasks may wait; default 2^20.
+  // How many plain tasks may wait; default 2^20. A push counts those of all workers only if the one that it goes to has its
+  // share of them, so that while workers take tasks from each other more may wait, but never twice as many and 256 for each
+  // worker that is about to take some.
   uint64_t capacity;
   // How a push from outside chooses a worker: a `bh_selector`.
   uint32_t selector;

@@ -33,7 +33,9 @@ pub struct bh_pool_options {
     pub growth_threshold: u64,
     /// How long a worker above the minimum may be idle; default 20 s, `UINT64_MAX`: for ever.
     pub idle_timeout_ns: u64,
-    /// How many plain tasks may wait; default 2^20.
+    /// How many plain tasks may wait; default 2^20. A push counts those of all workers only if the one that it goes to has its
+    /// share of them, so that while workers take tasks from each other more may wait, but never twice as many and 256 for each
+    /// worker that is about to take some.
     pub capacity: u64,
     /// How a push from outside chooses a worker: a `bh_selector`.
     pub selector: u32,

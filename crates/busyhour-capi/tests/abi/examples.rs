@@ -2,7 +2,7 @@
 
 use crate::{
     library::{CRATE, scratch},
-    program::{check_with, compile_file, run, under_valgrind},
+    program::{check, compile_file},
 };
 use std::fs;
 
@@ -27,7 +27,7 @@ fn what_the_unit_tests_of_asterisk_ask_for_holds() {
     let memory_may_be_out = "-Wl,--wrap=malloc,--wrap=calloc";
     let mut files: Vec<&str> = files.iter().map(String::as_str).collect();
     files.push(memory_may_be_out);
-    check_with("asterisk.c", &files, &files);
+    check("asterisk.c", &files);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_group_of_libdispatch_notifies_once() {
     assert_eq!(printed, "90\n");
 }
 
-/// Compiles the first program in this language on a page and runs it under valgrind; returns what it printed.
+/// Compiles the first program in this language on a page and runs it; returns what it printed.
 fn run_example(page: &str, language: &str) -> String {
     let text = fs::read_to_string(format!("{CRATE}/{page}")).unwrap();
     let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
@@ -68,6 +68,6 @@ fn run_example(page: &str, language: &str) -> String {
     let name = page.rsplit('/').next().unwrap().replace(".md", "");
     let source = scratch("example").join(format!("{name}.{language}"));
     fs::write(&source, example).unwrap();
-    let output = run(&mut under_valgrind(&compile_file(&source), &[]));
+    let output = compile_file(&source, &[]).run(&[]);
     String::from_utf8(output.stdout).unwrap()
 }

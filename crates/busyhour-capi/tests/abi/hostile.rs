@@ -1,28 +1,26 @@
 //! Callbacks that free their own handle, cancel themselves, shut down, throw and fork.
 
-use crate::program::{bounded, compile, compile_sanitized, run, under_valgrind};
+use crate::{
+    library::{CRATE, scratch},
+    program::{Checked, compile, run},
+};
 use std::{
+    collections::BTreeSet,
+    fs::{self, File},
     os::unix::process::ExitStatusExt,
-    path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 const SOURCE: &str = "hostile.cpp";
 
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| compile(SOURCE))
-}
-
-fn sanitized() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| compile_sanitized(SOURCE))
+fn program() -> &'static Checked {
+    static PROGRAM: OnceLock<Checked> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile(SOURCE, &[]))
 }
 
 /// Each mode in a process of its own, which the program forks.
 fn check(modes: &[&str]) {
-    run(&mut under_valgrind(program(), modes));
-    run(&mut bounded(sanitized(), modes));
+    program().run(modes);
 }
 
 #[test]
@@ -63,10 +61,9 @@ fn what_the_library_refuses_of_a_callback_is_freed_once() {
 
 #[test]
 fn a_child_that_forked_is_refused_and_one_that_forked_before_is_not() {
-    run(&mut under_valgrind(program(), &["fork-before-a-pool"]));
+    check(&["fork-before-a-pool"]);
     // What the threads had is lost in the child, which frees none of it.
-    let mut valgrind = bounded(Path::new("valgrind"), &["--quiet", "--error-exitcode=99"]);
-    run(valgrind.arg(program()).arg("fork-with-a-pool"));
+    run(&mut program().command_without_leaks(&["fork-with-a-pool"]));
 }
 
 /// The process ends with a message: unwinding further would skip destructors of the library.
@@ -77,7 +74,7 @@ fn an_exception_that_leaves_a_callback_ends_the_process() {
         "throw-in-run-due",
         "throw-from-destructor",
     ] {
-        let output = bounded(program(), &[mode]).output().unwrap();
+        let output = program().command(&[mode]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.signal(), Some(6), "{mode}: {said}");
         assert!(
@@ -86,4 +83,64 @@ fn an_exception_that_leaves_a_callback_ends_the_process() {
         );
         assert!(output.stdout.is_empty(), "{mode}: it was caught");
     }
+}
+
+/// Every callback that the header has, in every mode.
+#[test]
+fn every_callback_may_throw_fork_free_cancel_and_shut_down() {
+    let program = compile("hostile_matrix.cpp", &[]);
+    let listed = run(&mut program.command_without_leaks(&["list"])).stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let scenarios: BTreeSet<&str> = listed.lines().collect();
+    let callbacks = callbacks_of_the_header();
+    let callbacks: BTreeSet<&str> = callbacks.iter().map(String::as_str).collect();
+    assert_eq!(scenarios, callbacks);
+    assert!(callbacks.len() > 60, "{callbacks:?}");
+
+    let list = scratch("hostile").join("callbacks");
+    let lines: Vec<&str> = scenarios.into_iter().collect();
+    fs::write(&list, lines.join("\n")).unwrap();
+    for mode in ["throw", "fork", "free", "cancel", "shut-down"] {
+        run(program
+            .command(&["run", mode])
+            .stdin(File::open(&list).unwrap()));
+    }
+}
+
+/// `FUNCTION PARAMETER` or `OPTIONS FIELD` of each pointer to a function in `busyhour.h`.
+fn callbacks_of_the_header() -> Vec<String> {
+    let header = fs::read_to_string(format!("{CRATE}/include/busyhour.h")).unwrap();
+    let code: Vec<&str> = header
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect();
+    let code = code.join(" ");
+    let mut found = Vec::new();
+    for statement in code.split_inclusive([';', '{', '}']) {
+        let words: Vec<&str> = statement
+            .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .filter(|word| !word.is_empty())
+            .collect();
+        found.push((statement, words));
+    }
+    let mut owner = "";
+    let mut callbacks = Vec::new();
+    for (statement, words) in found {
+        match words.as_slice() {
+            ["typedef", "struct", name] if statement.ends_with('{') => owner = name,
+            [kind, name] if kind.ends_with("_fn") && !statement.contains('(') => {
+                callbacks.push(format!("{owner} {name}"));
+            }
+            _ if statement.contains('(') && !statement.contains("(*") => {
+                let function = words
+                    .iter()
+                    .find(|word| statement.contains(&format!("{word}(")));
+                for pair in words.windows(2).filter(|pair| pair[0].ends_with("_fn")) {
+                    callbacks.push(format!("{} {}", function.unwrap(), pair[1]));
+                }
+            }
+            _ => {}
+        }
+    }
+    callbacks
 }

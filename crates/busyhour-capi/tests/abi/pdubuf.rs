@@ -2,7 +2,7 @@
 
 use crate::{
     library::{CRATE, archive, scratch},
-    program::{bounded, compile_with, run},
+    program::{bounded, compile_plain, run},
 };
 use std::{
     fs,
@@ -60,7 +60,7 @@ fn same(program: &Path, arguments: &[&str]) -> String {
 
 #[test]
 fn the_functions_answer_as_those_of_libpcp() {
-    let program = compile_with("pdubuf.c", &["-l:libpcp.so.3"]);
+    let program = compile_plain("pdubuf.c", &["-l:libpcp.so.3"]);
     let said = same(&program, &[]);
     assert!(said.contains("beyond the end 0, before the start 0, the last integer 1"));
     assert!(said.ends_with("the child ended with 0, the parent unpins 1\n"));
@@ -89,7 +89,7 @@ fn the_tools_of_pcp_print_the_same() {
 
 #[test]
 fn eight_threads_that_fetch_read_the_same() {
-    let program = compile_with("fetch.c", &["-lpcp"]);
+    let program = compile_plain("fetch.c", &["-lpcp"]);
     let names = names("t");
     let mut arguments = vec![pcp_archive()];
     arguments.extend(names.lines());

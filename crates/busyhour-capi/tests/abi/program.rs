@@ -2,43 +2,98 @@
 
 use crate::library::{CRATE, folder, scratch};
 use std::{
+    env,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
-/// Compiles a program of `tests/c`, with warnings as errors.
-pub fn compile(source: &str) -> PathBuf {
-    compile_file(&Path::new(CRATE).join("tests/c").join(source))
+/// Compiles a program of `tests/c` as [`check_file`] runs it, with warnings as errors, and with further files, libraries or
+/// options.
+pub fn compile(source: &str, more: &[&str]) -> Checked {
+    compile_file(&Path::new(CRATE).join("tests/c").join(source), more)
 }
 
-/// Compiles a C or C++ file, with warnings as errors.
-pub fn compile_file(source: &Path) -> PathBuf {
-    compile_into("bin", source, &["-O1"])
+/// The same of any C or C++ file.
+pub fn compile_file(source: &Path, more: &[&str]) -> Checked {
+    let checker = match env::var_os("BUSYHOUR_TEST_VALGRIND") {
+        Some(_) => Checker::Valgrind,
+        None => Checker::Sanitizers,
+    };
+    let (folder, flags): (_, &[&str]) = match checker {
+        Checker::Valgrind => ("valgrind", &["-O1"]),
+        // It is not optimised, which would take the compiler twice as long and hide faults from the sanitizers.
+        Checker::Sanitizers => (
+            "sanitized",
+            &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+        ),
+    };
+    let flags: Vec<&str> = flags.iter().chain(more).copied().collect();
+    let program = compile_into(folder, source, &flags);
+    Checked { program, checker }
 }
 
-/// A program of `tests/c` with further files or libraries.
-pub fn compile_with(source: &str, more: &[&str]) -> PathBuf {
+/// A program of `tests/c` as programs are built elsewhere.
+pub fn compile_plain(source: &str, more: &[&str]) -> PathBuf {
     let flags: Vec<&str> = ["-O1"].iter().chain(more).copied().collect();
-    compile_into(
-        "bin",
-        &Path::new(CRATE).join("tests/c").join(source),
-        &flags,
-    )
-}
-
-/// With AddressSanitizer and UBSan, which see the stack and the globals of the program, as valgrind does not.
-pub fn compile_sanitized(source: &str) -> PathBuf {
-    compile_sanitized_with(source, &[])
-}
-
-/// The same, with further files, libraries or options. It is not optimised, which would take the compiler twice as long and
-/// hide faults from the sanitizers.
-pub fn compile_sanitized_with(source: &str, more: &[&str]) -> PathBuf {
     let source = Path::new(CRATE).join("tests/c").join(source);
-    let mut flags = vec!["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    flags.extend(more);
-    compile_into("sanitized", &source, &flags)
+    compile_into("bin", &source, &flags)
 }
+
+/// A program whose memory is checked as it runs.
+pub struct Checked {
+    program: PathBuf,
+    checker: Checker,
+}
+
+/// What checks it. Valgrind sees every access of the library too, and takes thirty times as long: `scripts/valgrind-capi.sh`
+/// runs these tests with it. The sanitizers see the stack and the globals of the program, as valgrind does not, and every
+/// memory that is freed twice or never.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checker {
+    Sanitizers,
+    Valgrind,
+}
+
+impl Checked {
+    /// The command that runs it; the program's faults end it with a code that is not 0.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        self.command_with(arguments, &["--leak-check=full"])
+    }
+
+    /// The same for a program that forks: a child frees nothing of what the threads had.
+    pub fn command_without_leaks(&self, arguments: &[&str]) -> Command {
+        self.command_with(arguments, &["--leak-check=no"])
+    }
+
+    fn command_with(&self, arguments: &[&str], leaks: &[&str]) -> Command {
+        if self.checker == Checker::Sanitizers {
+            let mut command = bounded(&self.program, arguments);
+            command.env("ASAN_OPTIONS", FILLS_WHAT_IS_FREED);
+            return command;
+        }
+        let mut valgrind = bounded(Path::new("valgrind"), &["--quiet", "--error-exitcode=99"]);
+        valgrind
+            .env("BUSYHOUR_TEST_DIVISOR", "5")
+            .arg("--num-callers=30")
+            .args(leaks)
+            .args([
+                "--show-leak-kinds=definite",
+                "--errors-for-leak-kinds=definite",
+            ])
+            .arg(&self.program)
+            .args(arguments);
+        valgrind
+    }
+
+    /// Runs it; it must end with code 0.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        run(&mut self.command(arguments))
+    }
+}
+
+/// AddressSanitizer keeps what is freed for a while. The library is compiled without it, and so does not find there what it
+/// needs, if it looks.
+pub const FILLS_WHAT_IS_FREED: &str = "max_free_fill_size=4096:free_fill_byte=221";
 
 fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
@@ -70,42 +125,20 @@ fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// Compiles a program, and runs it under valgrind and with the sanitizers; it must end with code 0.
-pub fn check(source: &str) {
-    check_with(source, &[], &[]);
+/// Compiles a program of `tests/c`, and runs it; it must end with code 0.
+pub fn check(source: &str, more: &[&str]) {
+    compile(source, more).run(&[]);
 }
 
-/// The same, with further files or options for each of the two.
-pub fn check_with(source: &str, plain: &[&str], sanitized: &[&str]) {
-    run(&mut under_valgrind(&compile_with(source, plain), &[]));
-    run(&mut bounded(
-        &compile_sanitized_with(source, sanitized),
-        &[],
-    ));
-}
-
-/// A program that is ended, and fails, if it hangs.
+/// A program that is ended, and fails, if it hangs. The time decides nothing else: none of them takes a twentieth of it, and a
+/// machine may do twenty times as much beside it.
 pub fn bounded(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command
-        .args(["--kill-after=5", "120"])
+        .args(["--kill-after=5", "1200"])
         .arg(program)
         .args(arguments);
     command
-}
-
-pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
-    let mut valgrind = bounded(Path::new("valgrind"), &["--quiet", "--error-exitcode=99"]);
-    valgrind
-        .env("BUSYHOUR_TEST_DIVISOR", "5")
-        .args(["--leak-check=full", "--num-callers=30"])
-        .args([
-            "--show-leak-kinds=definite",
-            "--errors-for-leak-kinds=definite",
-        ])
-        .arg(program)
-        .args(arguments);
-    valgrind
 }
 
 /// Runs a command, which must succeed.

@@ -36,6 +36,8 @@
   } while (0)
 
 #define SECONDS(count) ((uint64_t)(count) * 1000000000u)
+/* Of a wait that ends: a busy machine may take its time. */
+#define LONG SECONDS(1000)
 
 /* Data of callbacks: how many are alive, and how many ran. */
 static atomic_long alive, ran;
@@ -61,11 +63,11 @@ static inline int rounds(int count) {
   return divisor ? count / atoi(divisor) : count;
 }
 
-/* Waits until a number has a value; a test that waits for ever is ended by who runs it. */
+/* Waits until a number has a value, or so long that it never will. */
 static inline void await(atomic_long *number, long value) {
   for (long spin = 0; atomic_load(number) != value; spin++) {
-    if (spin > 600000) {
-      fprintf(stderr, "waited a minute for %ld, got %ld\n", value, atomic_load(number));
+    if (spin > 6000000) {
+      fprintf(stderr, "waited ten minutes for %ld, got %ld\n", value, atomic_load(number));
       exit(1);
     }
     usleep(100);

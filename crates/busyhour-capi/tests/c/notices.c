@@ -292,19 +292,19 @@ static void the_other_options(void) {
   OK(bh_runtime_new(&options, &runtime));
   OK(bh_runtime_snapshot(runtime, &snapshot));
   CHECK(snapshot.pool.worker_count == 1);
-  OK(bh_runtime_shutdown(runtime, SECONDS(60), NULL));
+  OK(bh_runtime_shutdown(runtime, LONG, NULL));
   bh_runtime_free(runtime);
   workers.sorted_again = 4;
   IS(BH_INVALID, bh_runtime_new(&options, &runtime));
   bh_timers *timers;
   bh_timers_stats stats;
   OK(bh_timers_new(NULL, &timers));
-  IS(BH_NOT_FOUND, bh_timers_stop_driver(timers, SECONDS(60)));
+  IS(BH_NOT_FOUND, bh_timers_stop_driver(timers, LONG));
   OK(bh_timers_spawn_driver(timers));
   atomic_store(&ran, 0);
   OK(bh_timers_after(timers, 1, NULL, count_run, counted(), drop_counted, NULL));
   await(&ran, 1);
-  OK(bh_timers_stop_driver(timers, SECONDS(60)));
+  OK(bh_timers_stop_driver(timers, LONG));
   OK(bh_timers_after(timers, 1, NULL, count_run, counted(), drop_counted, NULL));
   /* Nobody else delivers it. */
   for (size_t count = 0; count == 0;) OK(bh_timers_run_due(timers, &count));

@@ -56,7 +56,7 @@ static void every_task_ends_with_its_result(void) {
   OK(bh_pool_spawn(pool, wakes_itself, new_walk(STEPS), drop_walk, NULL)); /* nobody waits */
   await(&alive, 0);
   bh_serializer_free(serializer);
-  OK(bh_pool_shutdown(pool, SECONDS(60), NULL));
+  OK(bh_pool_shutdown(pool, LONG, NULL));
   bh_join *late;
   OK(bh_pool_spawn(pool, wakes_itself, new_walk(1), drop_walk, &late));
   IS(BH_DROPPED, bh_join_wait(late, NULL));
@@ -109,7 +109,7 @@ static void another_thread_wakes_it(void) {
   IS(BH_DROPPED, bh_join_wait(join, NULL));
   bh_join_free(NULL);
   bh_waker_free(NULL);
-  OK(bh_pool_shutdown(pool, SECONDS(60), NULL));
+  OK(bh_pool_shutdown(pool, LONG, NULL));
   bh_pool_free(pool);
 }
 
@@ -253,7 +253,7 @@ static void a_task_that_still_runs_is_named(void) {
   CHECK(strcmp(left.text, "stuck: 1 unfinished; ") == 0);
   atomic_store(&hold, 0);
   await(&alive, 0);
-  OK(bh_pool_shutdown(pool, SECONDS(60), NULL));
+  OK(bh_pool_shutdown(pool, LONG, NULL));
   bh_serializer_free(stuck);
   bh_pool_free(pool);
 }

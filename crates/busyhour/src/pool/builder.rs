@@ -189,6 +189,14 @@ impl TaskPoolBuilder {
 
     /// How many plain tasks may wait in the pool; default 2^20, about a
     /// million.
+    ///
+    /// A push counts those of all workers only if the one that it goes to has
+    /// its share (the capacity divided by the maximum of workers), since the
+    /// count of each worker is another cache line. A worker without tasks takes
+    /// some from another, which then has room for a share again; what is on
+    /// its way is counted nowhere. So while workers take tasks from each other
+    /// more may wait, but never twice as many and 256 for each worker that is
+    /// about to take some. While none does, the bound is exact.
     pub fn capacity(mut self, tasks: usize) -> Self {
         self.capacity = tasks;
         self
