@@ -3,6 +3,7 @@
 # races). docs/checks.md has the last results.
 # usage: scripts/sanitize.sh address|thread [TEST...]     without names: what is listed below
 #        TEST is a test program of the library, or `lib` for its unit tests
+#        scripts/sanitize.sh capi [TEST...]               the C programs of the C ABI, over a library with AddressSanitizer's checks
 #
 # The stable toolchain brings both run-time libraries; RUSTC_BOOTSTRAP=1 lets it take the flag, so no nightly is needed.
 # The tests of buffers run a tenth of their repetitions (BUSYHOUR_TEST_DIVISOR changes that).
@@ -17,9 +18,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { echo "usage: scripts/sanitize.sh address|thread [TEST...]" >&2; exit 2; }
+usage() { echo "usage: scripts/sanitize.sh address|thread|capi [TEST...]" >&2; exit 2; }
+
+# The programs are compiled by the system's compiler, and so the checks in the library report to that one's run-time library.
+capi() {
+  local host target=$PWD/target/sanitize-address
+  host=$(rustc -vV | sed -n 's/^host: //p')
+  RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer" \
+    cargo rustc --package busyhour-capi --lib --crate-type staticlib --target "$host" --target-dir "$target"
+  [ $# -gt 0 ] || set -- stations hostile examples
+  BUSYHOUR_TEST_ARCHIVE=$target/$host/debug/libbusyhour_capi.a LDFLAGS=-fsanitize=address \
+    cargo test --package busyhour-capi --test abi -- "$@"
+}
 sanitizer=${1:-}
 [ $# -eq 0 ] || shift
+if [ "$sanitizer" = capi ]; then capi "$@"; exit; fi
 arguments=()
 export RUSTC_BOOTSTRAP=1 BUSYHOUR_TEST_DIVISOR=${BUSYHOUR_TEST_DIVISOR:-10}
 case "$sanitizer" in
