@@ -72,6 +72,12 @@ fn an_answer_comes_whole_and_connections_are_kept() {
         100_000
     );
     long.answer_bytes_max -= 1;
+    let without_body = outcome(&send(&sender, long.clone())).unwrap();
+    assert_eq!(
+        (without_body.status.as_u16(), without_body.body.len()),
+        (200, 0)
+    );
+    long.needs_body = true;
     assert_eq!(
         outcome(&send(&sender, long)).unwrap_err(),
         HttpFailure::TooLong
@@ -81,7 +87,7 @@ fn an_answer_comes_whole_and_connections_are_kept() {
     assert!(received[0].header("user-agent").starts_with("busyhour/"));
     assert_eq!((received[0].connection, received[1].connection), (0, 0));
     let stats = sender.stats();
-    assert_eq!((stats.requests, stats.answered, stats.broken), (3, 2, 1));
+    assert_eq!((stats.requests, stats.answered, stats.broken), (4, 3, 1));
 }
 
 #[test]

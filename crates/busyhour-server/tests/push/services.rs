@@ -99,6 +99,16 @@ fn apple_is_asked_with_a_token_that_our_key_has_signed() {
         .expect("our signature");
     let expires: u64 = header(&request, "apns-expiration").parse().unwrap();
     assert_eq!(expires, claims["iat"].as_u64().unwrap() + 20);
+    // Too many tokens: another one would be one more.
+    world.pass(30_000);
+    call(&mut world, "busy");
+    let refused = client.end_with(device, 429, "{\"reason\":\"TooManyProviderTokenUpdates\"}");
+    world.pass(1_100);
+    let again = client.end(device, Ok(200));
+    assert_eq!(
+        header(&refused, "authorization"),
+        header(&again, "authorization")
+    );
     // The next one has the same token: Apple wants no new one for each.
     world.pass(30_000);
     call(&mut world, "c2");

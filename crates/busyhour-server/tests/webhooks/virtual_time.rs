@@ -320,6 +320,41 @@ fn what_the_receiver_dislikes_is_given_up_and_told_as_lost() {
 }
 
 #[test]
+fn a_webhook_that_is_set_again_loses_nothing_that_waits() {
+    let world = World::new(&[]);
+    let set = |entry| world.server.set_webhook("crm", entry, Box::new(|_| ()));
+    assert!(set(entry(CRM)).is_ok());
+    world.pass(Duration::ZERO);
+    world.set("alice", 1);
+    world.gather();
+    assert_eq!(world.end(CRM, Ok(200)), ["alice1"]);
+    for new in 2..=5 {
+        world.set("alice", new);
+        world.gather();
+    }
+    world.end(CRM, Ok(503));
+    // The same again changes nothing: it goes on waiting.
+    assert_eq!(set(entry(CRM)), Ok((false, None)));
+    world.gather();
+    assert!(
+        world.client.waiting().is_empty(),
+        "it begins no attempt of its own"
+    );
+    // Another address gets what the first did not take.
+    assert_eq!(set(entry(SLOW)), Ok((false, None)));
+    world.gather();
+    let mut told = world.end(SLOW, Ok(200));
+    world.gather();
+    while !world.client.waiting().is_empty() {
+        told.extend(world.end(SLOW, Ok(200)));
+        world.gather();
+    }
+    assert_eq!(told, ["alice2", "alice3", "alice4", "alice5"]);
+    let view = world.view("crm");
+    assert_eq!((view.delivered, view.failed_attempts, view.lost), (5, 1, 0));
+}
+
+#[test]
 fn a_webhook_that_is_removed_asks_nothing_more() {
     let world = World::new(&[]);
     let set = world

@@ -18,6 +18,7 @@
 mod lane;
 mod pending_request;
 mod sender;
+mod shared_lookups;
 mod trusted_roots;
 
 pub use sender::{HttpSender, HttpSenderOptions};

@@ -1,6 +1,7 @@
 use super::{
     lane::{LaneKey, Lanes},
     pending_request::{PendingRequest, RequestCounters, count},
+    shared_lookups::SharedLookups,
     trusted_roots::TrustedRoots,
 };
 use crate::server::{
@@ -8,8 +9,8 @@ use crate::server::{
 };
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{
-    Request,
-    body::Bytes,
+    Request, Response,
+    body::{Bytes, Incoming},
     header::{HeaderValue, USER_AGENT},
 };
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -30,7 +31,7 @@ use std::{
 use tokio::{
     runtime::{self, Handle},
     sync::oneshot,
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
 /// The client of this machine. Dropping it gives up the requests that are under way.
@@ -41,6 +42,8 @@ pub struct HttpSender {
     /// Begins with the first request; `None` if that was not possible.
     thread: OnceLock<Option<SenderThread>>,
 }
+
+type NamedConnector = HttpConnector<SharedLookups>;
 
 /// How a client behaves.
 #[derive(Debug, Clone)]
@@ -53,7 +56,7 @@ pub struct HttpSenderOptions {
 
 struct SenderThread {
     runtime: Handle,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<NamedConnector>, Full<Bytes>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -97,16 +100,21 @@ impl HttpClient for HttpSender {
         let client = thread.client.clone();
         thread.runtime.spawn(async move {
             let places = pending.place().map(|place| place.places.clone());
-            let answer = async {
+            let ends_at = Instant::now() + request.time_limit;
+            let head = async {
                 // The semaphore is never closed.
-                let _under_way = match &places {
+                let under_way = match &places {
                     Some(places) => places.acquire().await.ok(),
                     None => None,
                 };
-                exchange(&client, &request).await
+                (exchange(&client, &request).await, under_way)
             };
-            let outcome = timeout(request.time_limit, answer).await;
-            pending.end(outcome.unwrap_or(Err(HttpFailure::Late)));
+            let outcome = match timeout_at(ends_at, head).await {
+                Ok((Ok(answer), _under_way)) => whole(answer, &request, ends_at).await,
+                Ok((Err(failure), _)) => Err(failure),
+                Err(_) => Err(HttpFailure::Late),
+            };
+            pending.end(outcome);
         });
         Ok(())
     }
@@ -134,7 +142,7 @@ impl SenderThread {
             .enable_all()
             .build()?;
         let tls = options.roots.client_config().map_err(io::Error::other)?;
-        let mut connector = HttpConnector::new();
+        let mut connector = HttpConnector::new_with_resolver(SharedLookups::default());
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(CONNECT_LIMIT));
         connector.set_nodelay(true);
@@ -186,10 +194,11 @@ impl Default for HttpSenderOptions {
     }
 }
 
+/// Until the head of the answer is there.
 async fn exchange(
-    client: &Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: &Client<HttpsConnector<NamedConnector>, Full<Bytes>>,
     request: &HttpRequest,
-) -> Result<HttpAnswer, HttpFailure> {
+) -> Result<Response<Incoming>, HttpFailure> {
     let mut sent = Request::new(Full::new(request.body.clone()));
     *sent.method_mut() = request.method.clone();
     *sent.uri_mut() = request.url.uri().clone();
@@ -198,23 +207,42 @@ async fn exchange(
     headers
         .entry(USER_AGENT)
         .or_insert(HeaderValue::from_static(AGENT));
-    let answer = client.request(sent).await.map_err(|error| {
+    client.request(sent).await.map_err(|error| {
         let cause = cause(&error);
         match error.is_connect() {
             true => HttpFailure::Connect(cause),
             false => HttpFailure::Broken(cause),
         }
-    })?;
+    })
+}
+
+/// The answer with its body. What was done is said by the status, so a body that nobody needs is not
+/// waited for.
+async fn whole(
+    answer: Response<Incoming>,
+    request: &HttpRequest,
+    ends_at: Instant,
+) -> Result<HttpAnswer, HttpFailure> {
     let (head, body) = answer.into_parts();
-    let body = Limited::new(body, request.answer_bytes_max).collect().await;
-    let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-        true => HttpFailure::TooLong,
-        false => HttpFailure::Broken(cause(error.as_ref())),
-    })?;
+    let ends_at = match request.needs_body {
+        true => ends_at,
+        false => Instant::now() + UNNEEDED_BODY_LIMIT,
+    };
+    let body = Limited::new(body, request.answer_bytes_max).collect();
+    let body = match timeout_at(ends_at, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(HttpFailure::TooLong),
+        Ok(Err(error)) => Err(HttpFailure::Broken(cause(error.as_ref()))),
+        Err(_) => Err(HttpFailure::Late),
+    };
+    let body = match request.needs_body {
+        true => body?,
+        false => body.unwrap_or_default(),
+    };
     Ok(HttpAnswer {
         status: head.status,
         headers: head.headers,
-        body: body.to_bytes(),
+        body,
     })
 }
 
@@ -228,8 +256,10 @@ fn cause(error: &(dyn Error + 'static)) -> String {
 }
 
 const THREAD: &str = "bh-http-out";
-/// Names that are looked up at a time.
-const LOOKUP_THREADS: usize = 2;
+/// Names that are looked up at a time, each once: as many hosts as a configuration has.
+const LOOKUP_THREADS: usize = 64;
+/// A connection whose body takes longer is not used again.
+const UNNEEDED_BODY_LIMIT: Duration = Duration::from_secs(1);
 /// For one address of a host; a request may give up earlier.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// A connection that nobody needs is closed.

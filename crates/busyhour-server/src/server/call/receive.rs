@@ -601,7 +601,7 @@ impl Core {
             return Ok(());
         };
         let found = std::mem::take(&mut asleep.found);
-        match self.devices.push.admit(found, holder) {
+        match self.devices.push.admit(&asleep.device, found, holder) {
             Ok((wakings, late)) => {
                 asleep.wakings = wakings;
                 located.targets.late = late;

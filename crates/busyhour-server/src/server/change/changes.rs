@@ -3,6 +3,7 @@
 use super::{
     element::{ChangeKind, EVENT},
     history::{Change, ChangeHistory},
+    reader::ChangeId,
     record::{is_gone, tells_the_same},
     source::ChangeSource,
 };
@@ -240,6 +241,11 @@ impl Changes {
     /// How many changes got no number so far.
     pub(super) fn missed(&self) -> u64 {
         self.counters.not_numbered.get()
+    }
+
+    /// The place of the last change.
+    pub(in crate::server) fn position(&self) -> ChangeId {
+        ChangeId::new(self.run(), self.published())
     }
 
     /// The number of the last change that is in the cache; later ones may be there, too.

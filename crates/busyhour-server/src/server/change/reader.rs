@@ -318,6 +318,10 @@ impl Drop for ChangeReader {
 }
 
 impl ChangeId {
+    pub(super) fn new(run: u64, number: u64) -> Self {
+        Self { run, number }
+    }
+
     /// `None` for what no server has written.
     fn read(text: &str) -> Option<Self> {
         let (run, number) = text.split_once('-')?;

@@ -8,7 +8,7 @@ pub struct HttpAnswer {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The whole body.
+    /// The whole body; empty if it did not come whole and the request does not need it.
     pub body: Bytes,
 }
 

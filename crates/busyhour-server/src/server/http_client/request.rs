@@ -19,6 +19,9 @@ pub struct HttpRequest {
     pub time_limit: Duration,
     /// The longest body of an answer.
     pub answer_bytes_max: usize,
+    /// Whether a status without a whole body says nothing. Otherwise a body that is too long, late or
+    /// broken is left out of the answer.
+    pub needs_body: bool,
 }
 
 /// What requests are for: those of one purpose never wait for those of another.
@@ -43,6 +46,7 @@ impl HttpRequest {
             body: Bytes::new(),
             time_limit: Duration::from_secs(10),
             answer_bytes_max: 64 << 10,
+            needs_body: false,
         }
     }
 }

@@ -13,6 +13,8 @@ mod access_token;
 mod push_config;
 mod push_request;
 mod push_target;
+mod service_token;
+mod wake_budgets;
 
 pub use push_config::{AppleKey, PushConfig, PushMistake, PushService, ServiceAccount};
 pub use pushes::PushStats;

@@ -149,6 +149,15 @@ impl PartialEq for PushConfig {
 }
 
 impl PushService {
+    /// How old a token must be before the service wants another: Apple refuses more than one in
+    /// twenty minutes.
+    pub(super) fn token_age_min(&self) -> Duration {
+        match self {
+            Self::Apns(_) => Duration::from_secs(20 * 60),
+            Self::Webhook(_) | Self::Fcm(_) => Duration::ZERO,
+        }
+    }
+
     /// As the configuration names it.
     pub fn name(&self) -> &'static str {
         match self {

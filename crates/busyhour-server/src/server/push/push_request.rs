@@ -45,6 +45,7 @@ pub(super) fn token_request(account: &ServiceAccount, unix_seconds: u64) -> Opti
     let form = HeaderValue::from_static("application/x-www-form-urlencoded");
     request.headers.insert(CONTENT_TYPE, form);
     request.body = access_token::request_to_google(account, unix_seconds)?.into();
+    request.needs_body = true;
     Some(request)
 }
 
@@ -86,6 +87,10 @@ pub(super) fn wake_request(
             }}),
         ),
         PushService::Apns(_) => {
+            // The telephone says it, and it becomes a part of the path.
+            if !target.prid.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+                return None;
+            }
             let mut body = told;
             body["aps"] = json!({"content-available": 1});
             (format!("/3/device/{}", target.prid), body)
@@ -159,7 +164,10 @@ impl PushVerdict {
         let needs_token = match service {
             PushService::Webhook(_) => false,
             PushService::Fcm(_) => status == StatusCode::UNAUTHORIZED,
-            PushService::Apns(_) => text.contains("ProviderToken"),
+            // 429 TooManyProviderTokenUpdates is none of these: it wants fewer tokens.
+            PushService::Apns(_) => {
+                status == StatusCode::FORBIDDEN && text.contains("ProviderToken")
+            }
         };
         let said = format!("answered {status}");
         match () {

@@ -5,6 +5,8 @@ use super::{
     push_config::{PushConfig, PushService},
     push_request::{PushVerdict, WakeReason, token_in, token_request, wake_request},
     push_target::{PushTarget, provider_of},
+    service_token::ServiceToken,
+    wake_budgets::{MayWake, WakeBudgets, WokenFor},
 };
 use crate::server::{
     HttpAnswer, HttpClient, HttpFailure, HttpRequest,
@@ -41,6 +43,7 @@ pub(in crate::server) struct Pushes {
     http: Arc<dyn HttpClient>,
     /// Calls that may wait.
     room: Arc<Shares>,
+    budgets: WakeBudgets,
     state: Mutex<PushesInner>,
     neighbours: OnceLock<PushNeighbours>,
     counters: PushCounters,
@@ -82,8 +85,8 @@ pub(in crate::server) struct Sleeper {
 #[derive(Debug)]
 pub(in crate::server) struct Waking {
     sleeper: Sleeper,
-    /// It was not woken just now for another call.
-    is_needed: bool,
+    /// For whom; `None` if it was woken just now for another call.
+    woken_for: Option<Holder>,
     place: WaitingPlace,
 }
 
@@ -91,13 +94,12 @@ struct WaitingPlace(Arc<Shares>, Holder);
 
 struct WakingService {
     config: PushConfig,
-    token: Mutex<Option<(String, Instant)>>,
+    token: ServiceToken,
 }
 
 #[derive(Default)]
 struct PushesInner {
     waiting: HashMap<Name, Vec<Waiter>>,
-    wakes: HashMap<PushTarget, WakeBudget>,
     refreshes: HashMap<BindingId, (Instant, TimerHandle)>,
 }
 
@@ -105,13 +107,6 @@ struct Waiter {
     call: WaitingCall,
     target: PushTarget,
     _place: WaitingPlace,
-}
-
-/// How often one telephone was woken.
-struct WakeBudget {
-    since: Instant,
-    count: u32,
-    last: Instant,
 }
 
 #[derive(Default)]
@@ -168,7 +163,7 @@ impl Pushes {
     ) -> Self {
         let service = |config: &PushConfig| WakingService {
             config: config.clone(),
-            token: Mutex::new(None),
+            token: ServiceToken::default(),
         };
         Self {
             services: configs.iter().map(service).collect(),
@@ -177,6 +172,7 @@ impl Pushes {
             clock,
             http,
             room: Arc::new(room),
+            budgets: WakeBudgets::new(),
             state: Mutex::default(),
             neighbours: OnceLock::new(),
             counters: PushCounters::default(),
@@ -249,10 +245,11 @@ impl Pushes {
         (awake, asleep)
     }
 
-    /// Those that may be woken for a call of this holder, and how long it waits for them; or why
-    /// none may.
+    /// Those of an address that may be woken for a call of this holder, and how long it waits for
+    /// them; or why none may. None is woken before [`begin`](Self::begin).
     pub(in crate::server) fn admit(
         &self,
+        aor: &Name,
         asleep: Vec<Sleeper>,
         holder: Holder,
     ) -> Result<(Vec<Waking>, Option<Late>), &'static str> {
@@ -267,17 +264,18 @@ impl Pushes {
             }
             let place = WaitingPlace(self.room.clone(), holder);
             let hourly_max = self.services[sleeper.service].config.hourly_max;
-            match self.lock().may_wake(&sleeper.target, hourly_max, now) {
-                Some(is_needed) => admitted.push(Waking {
-                    sleeper,
-                    is_needed,
-                    place,
-                }),
-                None => {
-                    self.counters.limited.increment();
-                    refused = Some("Woken Too Often");
-                }
+            let caller = WokenFor::Caller(holder);
+            let may = (self.budgets).look(aor, &sleeper.target, caller, (hourly_max, now));
+            if may == MayWake::TooOften {
+                self.counters.limited.increment();
+                refused = Some("Woken Too Often");
+                continue;
             }
+            admitted.push(Waking {
+                sleeper,
+                woken_for: (may == MayWake::Yes).then_some(holder),
+                place,
+            });
         }
         let waits = admitted.iter();
         let waits = waits.map(|it| self.services[it.sleeper.service].config.wait);
@@ -303,7 +301,7 @@ impl Pushes {
         let mut longest = Duration::ZERO;
         for Waking {
             sleeper,
-            is_needed,
+            woken_for,
             place,
         } in wakings
         {
@@ -323,7 +321,9 @@ impl Pushes {
                 aor: aor.as_str().to_owned(),
                 call_id: call_id.to_owned(),
             };
-            if is_needed {
+            if let Some(holder) = woken_for {
+                let caller = WokenFor::Caller(holder);
+                (self.budgets).spend(aor, &sleeper.target, caller, self.clock.now());
                 self.spawn_wake(sleeper, reason);
             }
         }
@@ -415,11 +415,11 @@ impl Pushes {
             return;
         }
         let hourly_max = self.services[sleeper.service].config.hourly_max;
-        let may = self
-            .lock()
-            .may_wake(&sleeper.target, hourly_max, self.clock.now());
-        match may {
-            Some(true) => {
+        let (name, now) = (Name::new(aor), self.clock.now());
+        let target = &sleeper.target;
+        match (self.budgets).look(&name, target, WokenFor::Refresh, (hourly_max, now)) {
+            MayWake::Yes => {
+                (self.budgets).spend(&name, target, WokenFor::Refresh, now);
                 self.counters.refreshes.increment();
                 let reason = WakeReason {
                     kind: "refresh",
@@ -428,8 +428,8 @@ impl Pushes {
                 };
                 self.spawn_wake(sleeper, reason);
             }
-            Some(false) => {}
-            None => self.counters.limited.increment(),
+            MayWake::NotNeeded => {}
+            MayWake::TooOften => self.counters.limited.increment(),
         }
     }
 
@@ -478,23 +478,29 @@ impl Pushes {
         let outcome = self.post(request).await;
         let verdict = PushVerdict::of(&service.config.service, &outcome);
         if verdict == PushVerdict::NewToken {
-            *lock(&service.token) = None;
+            let youngest = service.config.service.token_age_min();
+            let now = self.clock.now();
+            service.token.refused(&token, now, youngest).await;
         }
         verdict
     }
 
     /// What says to a service who we are; nothing for a webhook.
     async fn token(&self, service: &WakingService) -> Result<String, String> {
-        let now = self.clock.now();
-        let kept = lock(&service.token).clone();
-        if let Some((token, _)) = kept.filter(|(_, until)| *until > now) {
-            return Ok(token);
+        if matches!(service.config.service, PushService::Webhook(_)) {
+            return Ok(String::new());
         }
-        let (token, life) = match &service.config.service {
-            PushService::Webhook(_) => return Ok(String::new()),
+        let make = self.new_token(&service.config.service);
+        service.token.get(self.clock.now(), make).await
+    }
+
+    /// With how long it is good.
+    async fn new_token(&self, service: &PushService) -> Result<(String, Duration), String> {
+        match service {
+            PushService::Webhook(_) => Ok((String::new(), Duration::ZERO)),
             PushService::Apns(key) => {
                 let token = access_token::of_apple(key, self.unix_seconds());
-                (token.ok_or("the key signs nothing")?, APPLE_TOKEN_LIFE)
+                Ok((token.ok_or("the key signs nothing")?, APPLE_TOKEN_LIFE))
             }
             PushService::Fcm(account) => {
                 let request = token_request(account, self.unix_seconds());
@@ -503,11 +509,9 @@ impl Pushes {
                 let token = token_in(&answer);
                 let (token, seconds) =
                     token.ok_or_else(|| format!("no token: {}", answer.status))?;
-                (token, Duration::from_secs(seconds.saturating_sub(60)))
+                Ok((token, Duration::from_secs(seconds.saturating_sub(60))))
             }
-        };
-        *lock(&service.token) = Some((token.clone(), now + life));
-        Ok(token)
+        }
     }
 
     async fn post(&self, request: HttpRequest) -> Result<HttpAnswer, HttpFailure> {
@@ -584,7 +588,7 @@ impl Pushes {
 
     /// Taken under the lock of a device; no lock is taken under it.
     fn lock(&self) -> MutexGuard<'_, PushesInner> {
-        lock(&self.state)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -593,35 +597,6 @@ impl Pushes {
 pub(in crate::server) struct UnknownService;
 
 impl PushesInner {
-    /// Whether a telephone is to be woken now; `Some(false)` if it was just now. `None` if that
-    /// would be too often.
-    fn may_wake(&mut self, target: &PushTarget, hourly_max: u32, now: Instant) -> Option<bool> {
-        if self.wakes.len() >= WAKES_MAX && !self.wakes.contains_key(target) {
-            self.wakes.retain(|_, wake| now - wake.since < HOUR);
-            if self.wakes.len() >= WAKES_MAX {
-                return None;
-            }
-        }
-        let new = || WakeBudget {
-            since: now,
-            count: 0,
-            last: Instant::ZERO,
-        };
-        let wake = self.wakes.entry(target.clone()).or_insert_with(new);
-        if now - wake.since >= HOUR {
-            *wake = new();
-        }
-        if wake.count > 0 && now - wake.last < JUST_NOW {
-            return Some(false);
-        }
-        if wake.count >= hourly_max {
-            return None;
-        }
-        wake.count += 1;
-        wake.last = now;
-        Some(true)
-    }
-
     fn take(&mut self, aor: &Name, is_wanted: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
         let Some(waiting) = self.waiting.get_mut(aor) else {
             return Vec::new();
@@ -654,21 +629,12 @@ fn is_awake(binding: &Binding, now: Instant) -> bool {
     contact.is_reachable() && (contact.transport().is_reliable() || registered_ago < AWAKE_FOR)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 const NOT_WOKEN: &str = "Device Did Not Wake Up";
 /// After a registration over datagrams a telephone is believed to be awake.
 const AWAKE_FOR: Duration = Duration::from_secs(10);
-/// A telephone that was woken so lately is on its way.
-const JUST_NOW: Duration = Duration::from_secs(5);
 /// Before the end of its registration a telephone is woken to refresh it; what `sip.pnsreg` says.
 const REFRESHED_BEFORE: Duration = Duration::from_secs(120);
-const HOUR: Duration = Duration::from_secs(3600);
-/// Telephones whose wakings are counted.
-const WAKES_MAX: usize = 65_536;
 const ATTEMPTS_MAX: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Apple wants no token that is older than an hour, and no new one within 20 minutes.
+/// Apple wants no token that is older than an hour.
 const APPLE_TOKEN_LIFE: Duration = Duration::from_secs(45 * 60);

@@ -1,6 +1,6 @@
 //! The body of one request: events in their order, as one JSON object.
 
-use crate::server::{ChangeEvent, HttpUrl};
+use crate::server::{ChangeEvent, ChangeId, HttpUrl};
 use hyper::body::Bytes;
 use std::fmt::Write;
 
@@ -8,6 +8,8 @@ use std::fmt::Write;
 #[derive(Debug, Clone)]
 pub(super) struct Batch {
     pub(super) id: String,
+    /// Up to where the changes are told with it; `None` if it has none.
+    pub(super) position: Option<ChangeId>,
     pub(super) body: Bytes,
     pub(super) event_count: u64,
 }
@@ -15,6 +17,7 @@ pub(super) struct Batch {
 /// A batch that is being gathered.
 pub(super) struct BatchBuilder {
     body: String,
+    position: Option<ChangeId>,
     event_count: u64,
 }
 
@@ -23,6 +26,7 @@ impl BatchBuilder {
         // A name needs no escape.
         Self {
             body: format!("{{\"webhook\":\"{webhook}\",\"events\":["),
+            position: None,
             event_count: 0,
         }
     }
@@ -43,6 +47,9 @@ impl BatchBuilder {
             ChangeEvent::Lost(count) => format!("{{\"type\":\"lost\",\"count\":{count}}}"),
         };
         self.push_text(&written);
+        if let ChangeEvent::Live(id) | ChangeEvent::Changed(id, _) = event {
+            self.position = Some(*id);
+        }
     }
 
     fn push_text(&mut self, event: &str) {
@@ -65,6 +72,7 @@ impl BatchBuilder {
         let _ = write!(self.body, "]}}");
         Batch {
             id,
+            position: self.position,
             body: self.body.into(),
             event_count: self.event_count,
         }

@@ -8,8 +8,8 @@ use super::{
     webhook_config::WebhookConfig,
 };
 use crate::server::{
-    ChangeEvent, ChangeReader, ChangeRequest, HttpAnswer, HttpClient, HttpFailure, HttpPurpose,
-    HttpRequest, change::changes::Changes, nanos, server_clock::ServerClock,
+    ChangeEvent, ChangeId, ChangeReader, ChangeRequest, HttpAnswer, HttpClient, HttpFailure,
+    HttpPurpose, HttpRequest, change::changes::Changes, nanos, server_clock::ServerClock,
 };
 use busyhour::{clock::Instant, timer::Timers};
 use hyper::{
@@ -49,9 +49,11 @@ pub(super) struct Delivery {
     progress: Mutex<DeliveryProgress>,
 }
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct DeliveryProgress {
     phase: DeliveryPhase,
+    /// Up to where the changes were taken, or given up.
+    position: Option<ChangeId>,
     /// The number of the last change that it has given, or left out.
     seen: u64,
     delivered: u64,
@@ -90,6 +92,35 @@ impl Delivery {
         }
     }
 
+    /// Whether it works, and with exactly this.
+    pub(super) fn has(&self, config: &WebhookConfig) -> bool {
+        let is_gone = matches!(self.progress().phase, DeliveryPhase::Gone);
+        !is_gone && self.config.entry == config.entry
+    }
+
+    /// From now on it is told what changes; what waits for the one that it replaces is told first.
+    pub(super) fn begin_to_read(&self, before: Option<&Self>) -> ChangeReader {
+        let goes_on = |before: &&Self| {
+            let is_gone = matches!(before.progress().phase, DeliveryPhase::Gone);
+            !is_gone && (before.config.entry.snapshot || !self.config.entry.snapshot)
+        };
+        if let Some(before) = before.filter(goes_on) {
+            let taken = before.progress().clone();
+            *self.progress() = DeliveryProgress {
+                phase: DeliveryPhase::Idle,
+                ..taken
+            };
+        }
+        let position = self.progress().position;
+        if position.is_some() {
+            return self.read_from(position);
+        }
+        if !self.config.entry.snapshot {
+            self.progress().position = Some(self.context.changes.position());
+        }
+        self.read_from(None)
+    }
+
     /// Posts what changes, until the task is dropped or the receiver wants nothing more.
     pub(super) async fn run(self: Arc<Self>, mut reader: ChangeReader, seed: u64) {
         let mut backoff = Backoff::new(seed);
@@ -97,7 +128,11 @@ impl Delivery {
         while let Some((batch, has_lost)) = self.gather(&mut reader, lost_batch).await {
             lost_batch = 0;
             backoff.reset();
-            match self.deliver(&batch, &mut backoff).await {
+            let verdict = self.deliver(&batch, &mut backoff).await;
+            if batch.position.is_some() {
+                self.progress().position = batch.position;
+            }
+            match verdict {
                 Verdict::Gone => {
                     self.lose(batch.event_count);
                     self.progress().phase = DeliveryPhase::Gone;
@@ -113,18 +148,17 @@ impl Delivery {
                 }
             }
             if self.config.entry.snapshot && (has_lost || lost_batch > 0) {
-                reader = self.read();
+                reader = self.read_from(None);
             }
         }
     }
 
-    /// From now on it is told what changes.
-    pub(super) fn read(&self) -> ChangeReader {
+    fn read_from(&self, position: Option<ChangeId>) -> ChangeReader {
         self.context.changes.read(ChangeRequest {
             name: format!("webhook {}", self.name),
             filter: self.config.filter.clone(),
             wants_snapshot: self.config.entry.snapshot,
-            last_id: None,
+            last_id: position.map(|position| position.to_string()),
         })
     }
 

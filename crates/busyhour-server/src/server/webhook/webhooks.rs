@@ -126,7 +126,11 @@ impl Webhooks {
             name: name.to_owned(),
             value,
         };
+        let is_same = before.is_some_and(|before| before.delivery.has(&config));
         self.persistence.store().commit(vec![put], done)?;
+        if is_same {
+            return Ok((false, made));
+        }
         Ok((self.begin(&mut table, name, config, false), made))
     }
 
@@ -197,15 +201,17 @@ impl Webhooks {
         config: WebhookConfig,
         is_configured: bool,
     ) -> bool {
-        let is_new = !self.end(table, name);
+        let before = table.get(name).map(|it| it.delivery.clone());
         let seed = random_key(&self.runtime).map_or(0, |key| key.iter().fold(0, mixed));
         let delivery = Delivery::new(name, config, is_configured, self.context.clone());
         let delivery = Arc::new(delivery);
-        let reader = delivery.read();
+        // Before the one that it replaces ends, so that what changes meanwhile is kept.
+        let reader = delivery.begin_to_read(before.as_deref());
+        self.end(table, name);
         let task = delivery.clone().run(reader, seed);
         let task = self.runtime.pool().spawn(task);
         table.insert(name.to_owned(), Running { delivery, task });
-        is_new
+        before.is_none()
     }
 
     fn end(&self, table: &mut BTreeMap<String, Running>, name: &str) -> bool {
