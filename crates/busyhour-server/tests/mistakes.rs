@@ -254,3 +254,27 @@ fn a_registrar_behind_is_checked() {
         ],
     );
 }
+
+#[test]
+fn the_domain_of_an_account_has_accounts_of_its_own() {
+    let place = Place::new();
+    let text = "[sip]\ndomains = \"example.com\"\n[[domain]]\nname = \"a.example\"\n\
+        [[account]]\nuser = \"alice\"\ndomain = \"a.example\"\npassword = \"x\"\n\
+        [[account]]\nuser = \"alice\"\npassword = \"x\"\n\
+        [[account]]\nuser = \"alice\"\ndomain = \"a.example\"\npassword = \"x\"\n\
+        [[account]]\nuser = \"bob\"\ndomain = \"B example\"\npassword = \"x\"\n\
+        [[account]]\nuser = \"bob\"\ndomain = \"b.example\"\npassword = \"x\"\n\
+        [[account]]\nuser = \"carol\"\ndomain = \"example.com\"\npassword = \"x\"\n";
+    let file = place.file("bad.toml", text);
+    let found = mistakes(busyhour().arg("check-config").arg(&file));
+    assert_lines(
+        &found,
+        &[
+            "12:1: account: user `alice@a.example` already exists",
+            "16:1: account: domain: `B example`: give a host name in lower case",
+            "20:1: account `bob`: domain `b.example`: there is no [[domain]] with name = \"b.example\"",
+            "24:1: account `carol`: domain `example.com`: it has the accounts of the server: leave \
+             domain out",
+        ],
+    );
+}

@@ -35,6 +35,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     let wrong = wrong.chain(workers(loaded));
     let wrong = wrong.filter(|(lower, upper)| is_valid(lower) && is_valid(upper));
     problems.extend(wrong.map(|(lower, upper)| order(loaded, lower, upper)));
+    problems.extend(accounts(loaded));
     problems.extend(hints(loaded));
     problems.extend(lists(loaded));
     problems.extend(peers(loaded));
@@ -57,6 +58,26 @@ fn workers(loaded: &Loaded) -> impl Iterator<Item = (&'static str, &'static str)
         (low? > high?).then_some((lower, upper))
     };
     pairs.into_iter().filter_map(wrong)
+}
+
+/// The domain of an account has accounts of its own.
+fn accounts(loaded: &Loaded) -> impl Iterator<Item = Problem> {
+    let own = loaded.config.server().domains();
+    let mistake = move |name: &str| {
+        let (user, domain) = name.rsplit_once('@')?;
+        let mut tenants = loaded.config.tenants.iter();
+        let mut hosts = own.hosts().iter();
+        let reason = if hosts.any(|host| host.eq_ignore_ascii_case(domain)) {
+            "it has the accounts of the server: leave domain out".to_owned()
+        } else if tenants.any(|tenant| tenant.name == domain) {
+            return None;
+        } else {
+            format!("there is no [[domain]] with name = \"{domain}\"")
+        };
+        Some(format!("account `{user}`: domain `{domain}`: {reason}"))
+    };
+    let all = loaded.accounts.iter();
+    all.filter_map(move |(name, origin)| Some(Problem::new(origin.clone(), mistake(name)?)))
 }
 
 /// If a hint is invalid, the server does not start.

@@ -100,7 +100,11 @@ impl Reader<'_> {
     fn accounts(&mut self, value: &Spanned<DeValue<'_>>) {
         let mut users = HashSet::new();
         let read = |entry: &mut TableEntry<'_>| accounts::read(entry, &mut users);
-        for (_, account) in self.entries("account", accounts::FIELDS, value, read) {
+        for (span, account) in self.entries("account", accounts::FIELDS, value, read) {
+            if account.user.contains('@') {
+                let origin = self.origin(span);
+                self.loaded.accounts.push((account.user.clone(), origin));
+            }
             // `read` has checked that no earlier account has this user.
             let _ = self.loaded.config.accounts.add(account);
         }

@@ -365,6 +365,8 @@ pub struct Loaded {
     /// The path of each setting and its origin; an absent setting has the embedded
     /// default.
     pub origins: BTreeMap<&'static str, SettingOrigin>,
+    /// The accounts of domains, and the place of each.
+    accounts: Vec<(String, SettingOrigin)>,
     /// Each hint as it was written, and its place.
     hints: Vec<(WrittenHint, SettingOrigin)>,
     /// The place of each certificate.
@@ -464,6 +466,7 @@ impl Config {
         let mut loaded = Loaded {
             config: Self::default(),
             origins: BTreeMap::new(),
+            accounts: Vec::new(),
             hints: Vec::new(),
             certificates: Vec::new(),
             lists: Vec::new(),

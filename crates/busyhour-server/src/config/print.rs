@@ -61,8 +61,14 @@ fn accounts(out: &mut String, loaded: &Loaded) {
     }
     for user in loaded.config.accounts.users() {
         let mailbox = loaded.config.accounts.mailbox(user);
-        let user = quote(user);
-        let _ = write!(out, "\n[[account]]\nuser = {user}\n{MASKED}\n");
+        let (user, domain) = match user.rsplit_once('@') {
+            Some((user, domain)) => (user, Some(domain)),
+            None => (user, None),
+        };
+        let _ = write!(out, "\n[[account]]\nuser = {}\n{MASKED}\n", quote(user));
+        if let Some(domain) = domain {
+            let _ = writeln!(out, "domain = {}", quote(domain));
+        }
         if let Some(mailbox) = mailbox {
             let _ = writeln!(out, "mailbox = {}", quote(mailbox));
         }
@@ -287,6 +293,7 @@ const NO_ACCOUNTS: &str = "
 # user = \"alice\"
 # password = \"something long\"
 # mailbox = \"alice\"
+# domain = \"customer.example\"       # of a [[domain]] with accounts of its own
 #
 # Numbered accounts that share a password, for load tests: device1 to device12000.
 #

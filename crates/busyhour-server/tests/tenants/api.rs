@@ -1,26 +1,32 @@
 //! Tokens for one domain: they see and change that alone.
 
 use crate::{
-    support::{Place, wait_until},
+    support::{Place, ServerProcess, wait_until},
     telephone::{Api, Telephone},
     users::{DOMAINS, run},
 };
 use serde_json::json;
 
-#[test]
-fn a_token_of_a_domain_sees_and_changes_that_alone() {
-    let place = Place::new();
-    let server = place.server(DOMAINS);
+/// One for all domains, and one for `a.example`.
+fn tokens(place: &Place, server: &ServerProcess) -> (Api, Api) {
     let make = |name: &str, more: &[&str]| {
         let add = ["token", "add", name, "--scope", "write", "--json"];
-        let (done, said) = run(&place, &[&add, more].concat(), "");
+        let (done, said) = run(place, &[&add, more].concat(), "");
         assert!(done, "{said}");
         let made: serde_json::Value = serde_json::from_str(&said).unwrap();
-        Api::new(&server, made["token"].as_str().unwrap())
+        Api::new(server, made["token"].as_str().unwrap())
     };
     let all = make("all", &[]);
     let of_a = make("of-a", &["--domain", "a.example"]);
     wait_until(|| of_a.get("/api/accounts").0 == 200, || server.log());
+    (all, of_a)
+}
+
+#[test]
+fn a_token_of_a_domain_sees_and_changes_that_alone() {
+    let place = Place::new();
+    let server = place.server(DOMAINS);
+    let (all, of_a) = tokens(&place, &server);
     let secret = json!({"password": "secret"});
     wait_until(
         || all.put("/api/accounts/bob@b.example", &secret).0 < 300,
@@ -89,13 +95,7 @@ fn a_token_of_a_domain_sees_and_changes_that_alone() {
         assert_eq!(users(of_a.get(path), kind, field), [own], "{path}");
         assert_eq!(users(all.get(path), kind, field).len(), 2, "{path}");
     }
-    for path in [
-        "/api/stats",
-        "/api/changes",
-        "/api/call-records",
-        "/metrics",
-        "/",
-    ] {
+    for path in ["/api/stats", "/api/call-records", "/metrics", "/"] {
         assert_eq!(of_a.get(path).0, 403, "{path}");
     }
     for path in [
@@ -107,4 +107,28 @@ fn a_token_of_a_domain_sees_and_changes_that_alone() {
     assert_eq!(of_a.delete("/api/bindings/sip:alice@a.example"), 200);
     assert_eq!(of_a.delete("/api/accounts/alice@a.example"), 204);
     assert_eq!(all.get("/api/accounts/bob@b.example").0, 200);
+}
+
+#[test]
+fn a_token_of_a_domain_reads_the_changes_of_that_alone() {
+    let place = Place::new();
+    let server = place.server(DOMAINS);
+    let (all, of_a) = tokens(&place, &server);
+    let secret = json!({"password": "secret"});
+    for address in ["bob@b.example", "alice@a.example"] {
+        let path = format!("/api/accounts/{address}");
+        wait_until(|| all.put(&path, &secret).0 < 300, || server.log());
+        let mailbox = format!("/api/mailboxes/{address}");
+        assert_eq!(all.put(&mailbox, &json!({"waiting": true})).0, 201);
+        assert_eq!(Telephone::new(&server, address, "secret").registers(), 200);
+    }
+    let told = |api: &Api| api.stream_until("/api/changes?snapshot=true", "event: live");
+    let (own, everything) = (told(&of_a), told(&all));
+    for name in ["\"sip:alice@a.example\"", "\"alice@a.example\""] {
+        assert!(own.contains(name), "{own}");
+    }
+    assert!(!own.contains("b.example"), "{own}");
+    for name in ["\"sip:bob@b.example\"", "\"bob@b.example\""] {
+        assert!(everything.contains(name), "{everything}");
+    }
 }

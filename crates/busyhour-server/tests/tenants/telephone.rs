@@ -7,6 +7,7 @@ use crate::support::{
 };
 use serde_json::Value;
 use std::{
+    io::{BufRead, BufReader},
     net::{SocketAddr, UdpSocket},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
@@ -175,6 +176,22 @@ impl Api {
     pub fn get(&self, path: &str) -> (u16, Value) {
         let request = self.agent.get(format!("{}{path}", self.base));
         answer(request.header("authorization", self.bearer()).call())
+    }
+
+    /// What a stream of events says until a line has `last`.
+    pub fn stream_until(&self, path: &str, last: &str) -> String {
+        let request = self.agent.get(format!("{}{path}", self.base));
+        let response = request.header("authorization", self.bearer()).call();
+        let body = response.expect("an answer").into_body();
+        let mut text = String::new();
+        for line in BufReader::new(body.into_reader()).lines() {
+            text.push_str(&line.expect("text"));
+            text.push('\n');
+            if text.contains(last) {
+                return text;
+            }
+        }
+        panic!("no {last} in {text}");
     }
 
     pub fn put(&self, path: &str, body: &Value) -> (u16, Value) {

@@ -191,3 +191,28 @@ fn a_domain_comes_and_goes_while_the_server_runs() {
     wait_until(|| alice.registers() == 404, || server.log());
     server.wait_for("/registrar/binding_count", |count| count == 0);
 }
+
+/// The same user name in the file: of the server, and of two domains.
+#[test]
+fn an_account_of_the_file_may_be_of_a_domain() {
+    let place = Place::new();
+    let of = |domain: &str| {
+        format!(
+            "[[account]]\nuser = \"alice\"\ndomain = \"{domain}\"\npassword = \"of {domain}\"\n"
+        )
+    };
+    let accounts = ["a.example", "b.example"].map(of).concat();
+    let server = place.server(&format!("{DOMAINS}{accounts}"));
+    for (address, password) in [
+        ("alice@example.com", "of the server"),
+        ("alice@a.example", "of a.example"),
+        ("alice@b.example", "of b.example"),
+    ] {
+        assert_eq!(Telephone::new(&server, address, password).registers(), 200);
+        let other = match password {
+            "of a.example" => "of b.example",
+            _ => "of a.example",
+        };
+        assert_eq!(Telephone::new(&server, address, other).registers(), 403);
+    }
+}

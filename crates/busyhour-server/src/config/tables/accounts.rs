@@ -1,7 +1,7 @@
 use super::entry::{Reported, TableEntry};
 use crate::config::secrets::credential;
 use busyhour_sip::auth::{Algorithm, HexDigest, Secret};
-use busyhour_store::{MAILBOX_RULE, check_username, is_mailbox_name};
+use busyhour_store::{MAILBOX_RULE, check_username, is_domain, is_mailbox_name};
 use std::{
     collections::{HashMap, HashSet, hash_map},
     fmt,
@@ -35,7 +35,8 @@ pub struct ConfiguredAccounts {
 /// One account, from an `[[account]]`.
 #[derive(Clone, PartialEq)]
 pub struct Account {
-    /// The user part of its address of record, and its digest user name.
+    /// The user part of its address of record, and its digest user name; `user@domain` in a domain
+    /// with accounts of its own.
     pub user: String,
     /// The password or hashes with which it authenticates.
     pub secret: Secret,
@@ -149,9 +150,17 @@ pub(in crate::config) fn read(
     entry: &mut TableEntry<'_>,
     users: &mut HashSet<String>,
 ) -> Result<Account, Reported> {
+    let domain = entry.text("domain").and_then(|domain| {
+        let checked = domain.map(host).transpose();
+        entry.check(checked)
+    });
     let user = entry
         .required("user", TableEntry::text)
         .and_then(|name| entry.check(user(name)))
+        .and_then(|user| match domain? {
+            Some(domain) => Ok(format!("{user}@{domain}")),
+            None => Ok(user),
+        })
         .and_then(|user| match users.insert(user.clone()) {
             true => Ok(user),
             false => Err(entry.mistake(format!("user `{user}` already exists"))),
@@ -234,6 +243,15 @@ fn user(name: String) -> Result<String, String> {
     check_username(&name).map(|()| name)
 }
 
+fn host(domain: String) -> Result<String, String> {
+    match is_domain(&domain) {
+        true => Ok(domain),
+        false => Err(format!(
+            "domain: `{domain}`: give a host name in lower case"
+        )),
+    }
+}
+
 fn mailbox(name: String) -> Result<String, String> {
     match is_mailbox_name(&name) {
         true => Ok(name),
@@ -265,8 +283,15 @@ fn within(field: &str, value: u64, min: u64, max: u64) -> Result<u64, String> {
     }
 }
 
-pub(in crate::config) const FIELDS: &[&str] =
-    &["user", "password", "md5", "sha256", "sha512_256", "mailbox"];
+pub(in crate::config) const FIELDS: &[&str] = &[
+    "user",
+    "domain",
+    "password",
+    "md5",
+    "sha256",
+    "sha512_256",
+    "mailbox",
+];
 pub(in crate::config) const RANGE_FIELDS: &[&str] =
     &["prefix", "first", "count", "digits", "password"];
 const NOT_BOTH: &str = "give either password or hashes (md5, sha256, sha512_256), not both";

@@ -13,6 +13,8 @@ pub struct ChangeFilter {
     patterns: Vec<RecordPattern>,
     /// What each record must have besides.
     having: RecordPattern,
+    /// Nothing is told of other domains.
+    domain: Option<Box<str>>,
 }
 
 impl ChangeFilter {
@@ -64,14 +66,46 @@ impl ChangeFilter {
             .try_fold(RecordPattern::new(), with_element)?;
         match conditions.next() {
             Some(_) => Err(format!("having: at most {CONDITIONS_MAX} conditions")),
-            None => Ok(Self { patterns, having }),
+            None => Ok(Self {
+                patterns,
+                having,
+                domain: None,
+            }),
         }
     }
 
+    /// Only what one domain may know: what becomes of its own devices, mailboxes and extensions,
+    /// and the calls that a device of its takes part in.
+    #[must_use]
+    pub fn within(mut self, domain: &str) -> Self {
+        self.domain = Some(domain.into());
+        self
+    }
+
     pub(super) fn wants(&self, record: &Record) -> bool {
+        if !self
+            .domain
+            .as_ref()
+            .is_none_or(|own| is_within(record, own))
+        {
+            return false;
+        }
         let mut patterns = self.patterns.iter();
         let is_meant = self.patterns.is_empty() || patterns.any(|pattern| pattern.matches(record));
         is_meant && self.having.matches(record)
+    }
+}
+
+/// Whether a record is about somebody of a domain.
+fn is_within(record: &Record, domain: &str) -> bool {
+    let is_own = |name: &Name| {
+        let of = name.rsplit_once('@');
+        of.is_some_and(|(_, of)| of == domain)
+    };
+    let is_party = |id| matches!(record.get(id), Some(Value::Text(device)) if is_own(device));
+    match record.sort() == ChangeKind::Call as u16 {
+        true => is_party(CALLER) || is_party(CALLEE),
+        false => is_own(record.subject()),
     }
 }
 

@@ -314,6 +314,28 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_of_a_domain_wants_what_is_of_it() {
+        let own = ChangeFilter::default().within("a.example");
+        let aor = |text: &str| Name::new(text);
+        let device = |text| device(&aor(text), true, None);
+        assert!(own.wants(&device("sip:alice@a.example")));
+        assert!(!own.wants(&device("sip:alice@b.example")));
+        assert!(!own.wants(&device("sip:a.example")));
+        assert!(
+            !own.wants(&summary()),
+            "a mailbox of the server's own realm"
+        );
+        let call = |caller: Option<&str>, callee: Option<&str>| {
+            let record = begin(ChangeKind::Call, &aor("1@a.example"), Some("began"));
+            let [caller, callee] = [caller, callee].map(|device| device.map(aor));
+            devices(record, [&caller, &callee])
+        };
+        let (alice, bob) = (Some("sip:alice@a.example"), Some("sip:bob@b.example"));
+        assert!(own.wants(&call(alice, bob)) && own.wants(&call(bob, alice)));
+        assert!(!own.wants(&call(bob, None)) && !own.wants(&call(None, None)));
+    }
+
+    #[test]
     fn a_filter_wants_by_kind_user_and_elements() {
         let wants = |kind: &str, user: &str, having: &str| {
             let given = |text: &'static str| Some(text).filter(|text| !text.is_empty());

@@ -10,6 +10,7 @@ use crate::{
             load::{Load, Overuse},
             places::Reservation,
         },
+        domain_scope::DomainScope,
     },
 };
 use axum::{
@@ -71,6 +72,7 @@ pub(in crate::web) fn router(
 async fn changes(
     State(shared): State<ChangesState>,
     Extension(ClientAddress(peer)): Extension<ClientAddress>,
+    scope: DomainScope,
     Query(query): Query<ChangesQuery>,
     headers: HeaderMap,
 ) -> Response {
@@ -80,6 +82,10 @@ async fn changes(
     let filter = match ChangeFilter::read(kind.as_deref(), user.as_deref(), having.as_deref()) {
         Ok(filter) => filter,
         Err(reason) => return (StatusCode::BAD_REQUEST, reason + "\n").into_response(),
+    };
+    let filter = match scope.domain() {
+        Some(domain) => filter.within(domain),
+        None => filter,
     };
     let Ok(place) = shared.load.events.take(peer.ip(), 1) else {
         return bodies::refuse(&shared.load, Overuse::Events);
