@@ -16,13 +16,14 @@ folder=${1:-target/dist}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)
 machine=$(uname -m)
 BUSYHOUR_COMMIT=$(git rev-parse --short=10 HEAD)
-export BUSYHOUR_COMMIT
+export BUSYHOUR_COMMIT TELEPHONE=target/telephone
 [ -z "$(git status --porcelain --untracked-files=no)" ] || echo "dist: what is not committed goes in as well, and --version does not say so" >&2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 rm -rf "$folder"
 mkdir -p "$folder"
+scripts/telephone.sh "$TELEPHONE"
 cargo build --quiet --locked --release --package busyhour-server
 scripts/deb-server.sh "$folder" target/release/busyhour
 scripts/rpm-server.sh "$folder" target/release/busyhour

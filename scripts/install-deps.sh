@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Busyhour needs from Debian's packages, and only what is missing.
-# usage: scripts/install-deps.sh GROUP...     groups: build test peers fresh dist
+# usage: scripts/install-deps.sh GROUP...     groups: build test browser peers fresh dist
 set -euo pipefail
 
 build=(build-essential pkg-config)
@@ -8,22 +8,24 @@ test=(sip-tester sipsak sngrep baresip-core linphone-cli twinkle-console faketim
   pcp python3-pcp python3-requests tshark bzip2 xz-utils zstd iaxmodem valgrind postgresql nats-server pebble fail2ban
   abigail-tools cmake libpcp3-dev python3-cffi kamailio kamailio-presence-modules
   kamailio-tls-modules kamailio-sqlite-modules kamailio-postgres-modules prometheus
-  dnsmasq-base rtpengine-daemon)
+  dnsmasq-base rtpengine-daemon iproute2 nftables)
+browser=(chromium chromium-driver)
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
   libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
   pcp)
 dist=(dpkg-dev rpm python3)
 fresh=(mmdebstrap debian-archive-keyring systemd-container lintian skopeo umoci curl iproute2 "${dist[@]}")
 
-packages=()
+packages=() needs_npm=""
 for group in "$@"; do
   case "$group" in
     build) packages+=("${build[@]}") ;;
     test) packages+=("${test[@]}") ;;
+    browser) packages+=("${browser[@]}") needs_npm=yes ;;
     peers) packages+=("${peers[@]}") ;;
-    dist) packages+=("${dist[@]}") ;;
+    dist) packages+=("${dist[@]}") needs_npm=yes ;;
     fresh) packages+=("${fresh[@]}") ;;
-    *) echo "install-deps: no group '$group'; the groups are: build test peers fresh dist" >&2; exit 2 ;;
+    *) echo "install-deps: no group '$group'; the groups are: build test browser peers fresh dist" >&2; exit 2 ;;
   esac
 done
 
@@ -31,6 +33,9 @@ command -v cargo >/dev/null || {
   echo "install-deps: cargo is missing; install the stable Rust toolchain (1.93 or later) first" >&2
   exit 1
 }
+
+# Node.js from elsewhere brings npm with it, and Debian's npm does not go with that.
+[ -z "$needs_npm" ] || command -v npm >/dev/null || packages+=(nodejs npm)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes what `busyhour` is made of, in the format CycloneDX 1.5: each crate with version, licence, checksum and what it needs.
+"""Writes what `busyhour` is made of, in the format CycloneDX 1.5: each crate with version, licence, checksum and what it needs,
+and the packages of npm in the client of its telephone page.
 
 usage: scripts/sbom.py [FILE]     standard output without FILE
 
 Only what ends up in the program: no test, no build script's own crates, no other platform. The same commit gives the same
 text.
 """
+import base64
 import json
 import subprocess
 import sys
@@ -32,7 +34,8 @@ def main():
             "timestamp": last_commit_time(),
             "component": component(packages[program], locked, "application"),
         },
-        "components": [component(packages[id], locked, "library") for id in in_order(inside - {program}, packages)],
+        "components": [component(packages[id], locked, "library") for id in in_order(inside - {program}, packages)]
+        + telephone_components(),
         "dependencies": [
             {"ref": reference(packages[id]), "dependsOn": [reference(packages[need]) for need in in_order(needs[id], packages)]}
             for id in in_order(inside, packages)
@@ -89,6 +92,26 @@ def component(package, locked, kind):
     if checksum:
         made["hashes"] = [{"alg": "SHA-256", "content": checksum}]
     return made
+
+
+def telephone_components():
+    """What scripts/telephone.sh bundles, but not what it bundles with."""
+    with open("scripts/telephone/package-lock.json") as file:
+        packages = json.load(file)["packages"]
+    bundled = {path.split("node_modules/")[-1]: package for path, package in packages.items() if path and not package.get("dev")}
+    return [
+        {
+            "type": "library",
+            "bom-ref": f"pkg:npm/{name}@{package['version']}",
+            "name": name,
+            "version": package["version"],
+            "purl": f"pkg:npm/{name}@{package['version']}",
+            "description": "in the client of the telephone page (http.telephone)",
+            "licenses": [{"expression": package["license"]}],
+            "hashes": [{"alg": "SHA-512", "content": base64.b64decode(package["integrity"].removeprefix("sha512-")).hex()}],
+        }
+        for name, package in sorted(bundled.items())
+    ]
 
 
 def last_commit_time():

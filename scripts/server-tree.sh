@@ -3,6 +3,7 @@
 # usage: scripts/server-tree.sh FOLDER PROGRAM
 #
 # FOLDER becomes the root of the tree. PROGRAM is a built `busyhour`; it writes its own man pages and completions.
+# TELEPHONE is a folder that scripts/telephone.sh made; without it the tree has no client for the telephone page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 2 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
@@ -22,6 +23,11 @@ put 640 packaging/busyhour.toml /etc/busyhour/busyhour.toml
 put 644 packaging/fail2ban/busyhour.conf /etc/fail2ban/filter.d/busyhour.conf
 put 644 packaging/monitoring/alerts.yml /usr/share/busyhour/alerts.yml
 put 644 packaging/monitoring/grafana-dashboard.json /usr/share/busyhour/grafana-dashboard.json
+if [ -n "${TELEPHONE:-}" ]; then
+  for file in jssip.js jssip.LICENSES; do
+    put 644 "$TELEPHONE/$file" "/usr/share/busyhour/telephone/$file"
+  done
+fi
 for document in README.md docs/busyhour.md docs/lamps.md docs/limits.md docs/asterisk.md; do
   put 644 "$document" "/usr/share/doc/busyhour/$(basename "$document")"
 done

@@ -68,6 +68,11 @@ fn a_server_without_a_certificate_gets_one_over_http_and_keeps_it() {
     );
     assert_eq!(shown(tls).unwrap(), second);
     assert!(server.log().contains("tried again in so many seconds"));
+    let again = post(&server, "/api/certificates/renew");
+    assert!(
+        again.starts_with("HTTP/1.1 429 "),
+        "the third in a moment: {again}"
+    );
 }
 
 #[test]
@@ -83,10 +88,36 @@ fn a_server_shows_over_tls_that_a_name_is_its_own() {
     assert_eq!(shown(https), shown(tls));
 }
 
+#[test]
+fn a_program_of_the_operator_shows_in_dns_that_a_name_is_ours() {
+    let site = Site::start("dns-01");
+    let server = site.server();
+    let tls = address(&server, "sip-tls");
+    wait_until(
+        || issuer(tls).is_some_and(|it| it.contains("Pebble")),
+        || server.log(),
+    );
+    // Nobody answered over HTTP: the record was there, and is there no more.
+    let said = || fs::read_to_string(site.place.path("hook.log")).unwrap_or_default();
+    wait_until(|| said().contains("remove"), said);
+    let said = said();
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    let value = lines[0].strip_prefix("present _acme-challenge.localhost ");
+    let value = value.expect("the record's name");
+    assert_eq!(value.len(), 43, "a SHA-256 in base64url: {value}");
+    assert_eq!(
+        lines[1],
+        format!("remove _acme-challenge.localhost {value}")
+    );
+}
+
 /// A Pebble, and where the server that it looks at has its files.
 struct Site {
     place: Place,
     pebble: Child,
+    /// Answers for DNS, and is told what by a program.
+    dns: Child,
     directory: String,
     challenge: &'static str,
     http_port: u16,
@@ -111,9 +142,24 @@ impl Site {
         }});
         let configuration = place.file("pebble.json", &configuration.to_string());
         let log = fs::File::create(place.path("pebble.log")).unwrap();
+        let [dns_port, told_port] = [(); 2].map(|()| free_port());
+        let dns = Command::new("/usr/bin/pebble-challtestsrv")
+            .args(["-http01", "", "-https01", "", "-tlsalpn01", ""])
+            .args(["-dns01", &format!("127.0.0.1:{dns_port}")])
+            .args(["-management", &format!("127.0.0.1:{told_port}")])
+            .stdout(log.try_clone().unwrap())
+            .stderr(log.try_clone().unwrap())
+            .spawn()
+            .expect("pebble-challtestsrv, which Debian's pebble has");
+        let hook = HOOK
+            .replace("LOG", &place.path("hook.log").display().to_string())
+            .replace("PORT", &told_port.to_string());
+        let hook = place.file("dns-hook", &hook);
+        fs::set_permissions(hook, fs::Permissions::from_mode(0o755)).unwrap();
         let pebble = Command::new(pebble())
             .arg("-config")
             .arg(configuration)
+            .arg(format!("-dnsserver=127.0.0.1:{dns_port}"))
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_WFE_NONCEREJECT", "5")
             // It looks again at each order whether a name is ours.
@@ -129,6 +175,7 @@ impl Site {
         Self {
             place,
             pebble,
+            dns,
             directory: format!("https://localhost:{port}/dir"),
             challenge,
             http_port,
@@ -151,12 +198,13 @@ impl Site {
              [http]\ntls_listen = \"127.0.0.1:{}\"\n\
              [acme]\ndirectory = {:?}\nnames = [\"localhost\"]\nchallenge = {:?}\n\
              listen = \"127.0.0.1:{http_port}\"\nfolder = {:?}\nauthorities = {:?}\n\
-             {TOKEN}",
+             dns_hook = {:?}\n{TOKEN}",
             self.tls_port,
             self.directory,
             self.challenge,
             self.place.path("acme"),
             self.place.path("authority.pem"),
+            self.place.path("dns-hook"),
         );
         let mut command = self.place.serve();
         command
@@ -168,10 +216,22 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let _ = self.pebble.kill();
-        let _ = self.pebble.wait();
+        for child in [&mut self.pebble, &mut self.dns] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
+
+/// Tells the server of DNS by an HTTP request, as bash can write one.
+const HOOK: &str = r#"#!/bin/bash
+echo "$@" >>LOG
+case $1 in present) path=set-txt ;; *) path=clear-txt ;; esac
+body="{\"host\":\"$2.\",\"value\":\"$3\"}"
+exec 3<>/dev/tcp/127.0.0.1/PORT
+printf 'POST /%s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s' "$path" ${#body} "$body" >&3
+grep -q ' 200 ' <&3
+"#;
 
 /// The authority's program, which `scripts/install-deps.sh` installs.
 fn pebble() -> PathBuf {

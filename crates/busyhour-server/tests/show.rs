@@ -424,3 +424,27 @@ fn a_configuration_names_the_server_that_is_asked() {
     let ended = asked(&["device", "unregister", "alice@127.0.0.1"]);
     assert!(ended.contains("1 contact removed"), "{ended}");
 }
+
+#[test]
+fn lists_are_shown_with_how_long_they_are() {
+    let place = Place::new();
+    let lists = "[[list]]\nname = \"panel\"\ntitle = \"First floor\"\nentries = [\"a\", \"b\"]\n\
+                 [[list]]\nname = \"door\"\nentries = [\"a\"]\n";
+    let server = place.server(&format!("{OPEN}domains = [\"example.com\"]\n{lists}"));
+    let rows = rows(&place, &["lists"]);
+    let of = |index: usize, name: &str| rows[index][name].clone();
+    assert_eq!(
+        (of(0, "name"), of(0, "entry_count")),
+        ("panel".into(), 2.into())
+    );
+    assert_eq!(
+        (of(0, "title"), of(1, "name")),
+        ("First floor".into(), "door".into())
+    );
+    let table = good(&place, &["lists"]);
+    assert!(
+        table.contains("First floor") && table.contains("true"),
+        "{table}"
+    );
+    drop(server);
+}

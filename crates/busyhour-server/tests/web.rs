@@ -90,6 +90,7 @@ fn binding(number: usize) -> BindingView {
         transport: "udp",
         source: "192.0.2.1:5060".into(),
         reachable: true,
+        reach: "reachable",
         expires_in_seconds: 60,
         user_agent: "\"<phone>\"".into(),
     }
@@ -111,6 +112,7 @@ fn fixture() -> Fixture {
     let options = WebOptions {
         tls: None,
         certificates: None,
+        telephone: None,
         challenges: None,
         address: Some(address),
         socket: None,

@@ -1,6 +1,6 @@
 //! The bindings of one address of record.
 
-use super::{Binding, BindingId, Contact, EndedBinding, Lease, Now};
+use super::{Binding, BindingId, Contact, EndedBinding, Lease, Now, Reach};
 use busyhour::clock::Instant;
 use busyhour_sip::Flow;
 use std::time::Duration;
@@ -35,7 +35,8 @@ pub enum Restored {
 
 impl Bindings {
     /// Restores a stored binding; call it in the order of the ids. A binding over a
-    /// connection is unreachable: its connection ended with the process.
+    /// connection is unreachable: its connection ended with the process. All others are
+    /// unverified: the device may have gone meanwhile, or its address belong to another.
     ///
     /// If two bindings have the same contact, the one with the lower id had ended
     /// before the other began; otherwise the other would have been a refresh of it. Its
@@ -46,9 +47,13 @@ impl Bindings {
             return Restored::Over;
         }
         let is_cut = contact.transport().is_reliable() && contact.depends_on_flow();
+        let reach = match is_cut {
+            true => Reach::Unreachable,
+            false => Reach::Unverified,
+        };
         let restored = Binding {
             id,
-            contact: contact.with_reachable(!is_cut),
+            contact: contact.with_reach(reach),
             lease,
             expires_at: at.now + remaining,
         };
@@ -79,24 +84,26 @@ impl Bindings {
             .filter(|binding| binding.contact.is_reachable())
     }
 
-    /// Marks the bindings of this flow as reachable or unreachable; returns whether
-    /// that changes something.
+    /// Notes what is known of the bindings of this flow, and returns what was known before of
+    /// those where that is another; `None` if nothing changes.
     ///
     /// The bindings stay: a registration over another flow makes the contact reachable
     /// again, and until then the lease shows that the device intends to return.
-    pub fn set_reachable(&mut self, flow: Flow, is_reachable: bool) -> bool {
-        let mut is_changed = false;
+    pub fn set_reach(&mut self, flow: Flow, reach: Reach) -> Option<Reach> {
+        let mut before = None;
         for binding in &mut self.list {
             let contact = &mut binding.contact;
-            if contact.is_reachable() != is_reachable
-                && contact.flow() == flow
-                && contact.depends_on_flow()
-            {
-                *contact = contact.with_reachable(is_reachable);
-                is_changed |= !binding.lease.removed;
+            let was = contact.reach();
+            if was != reach && contact.flow() == flow && contact.depends_on_flow() {
+                *contact = contact.with_reach(reach);
+                // What watchers see counts more.
+                let is_seen = was.is_believed() != reach.is_believed();
+                if !binding.lease.removed && (before.is_none() || is_seen) {
+                    before = Some(was);
+                }
             }
         }
-        is_changed
+        before
     }
 
     /// Whether nothing is left, not even a removed lease.

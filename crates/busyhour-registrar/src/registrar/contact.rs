@@ -1,6 +1,10 @@
 //! The part of a binding that a refresh leaves alone, in one piece of memory.
 
-use super::address::{listens_apart, listens_at};
+mod reach;
+
+pub use reach::Reach;
+
+use super::address::{datagram_address, listens_apart, listens_at};
 use busyhour_sip::{Flow, Transport};
 use std::{
     fmt::{self, Debug, Formatter},
@@ -136,43 +140,83 @@ impl Contact {
         transport(Reader(&self.0).byte())
     }
 
-    /// Whether messages probably reach the device: its connection has not ended, and it
-    /// does not leave probes unanswered. This is not stored.
-    pub fn is_reachable(&self) -> bool {
-        Reader(&self.0).byte() & UNREACHABLE == 0
+    /// What is known of whether messages reach the device. This is not stored.
+    pub fn reach(&self) -> Reach {
+        match Reader(&self.0).byte() & (UNREACHABLE | UNVERIFIED) {
+            0 => Reach::Reachable,
+            UNVERIFIED => Reach::Unverified,
+            _ => Reach::Unreachable,
+        }
     }
 
-    /// The same contact, reachable or not.
+    /// Whether messages probably reach the device: nothing says otherwise.
+    pub fn is_reachable(&self) -> bool {
+        self.reach().is_believed()
+    }
+
+    /// The same contact with another reach.
     ///
     /// ```
-    /// # use busyhour_registrar::{Contact, ContactParts};
+    /// # use busyhour_registrar::{Contact, ContactParts, Reach};
     /// # use busyhour_sip::Flow;
     /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
     /// # let (uri, parameters, call_id, path, user_agent) = ("sip:a@192.0.2.7", "", "c", "", "");
     /// # let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
     /// let contact = Contact::new(parts);
-    /// assert!(contact.is_reachable() && !contact.with_reachable(false).is_reachable());
-    /// assert_eq!(contact.with_reachable(false).with_reachable(true), contact);
+    /// assert!(contact.is_reachable() && !contact.with_reach(Reach::Unreachable).is_reachable());
+    /// let unverified = contact.with_reach(Reach::Unverified);
+    /// assert!(unverified.is_reachable() && unverified != contact);
+    /// assert_eq!(unverified.with_reach(Reach::Reachable), contact);
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
-    pub fn with_reachable(&self, is_reachable: bool) -> Self {
-        if self.is_reachable() == is_reachable {
+    pub fn with_reach(&self, reach: Reach) -> Self {
+        if self.reach() == reach {
             return self.clone();
         }
         let mut bytes = self.0.to_vec();
         if let Some(kind) = bytes.first_mut() {
-            *kind ^= UNREACHABLE;
+            *kind &= !(UNREACHABLE | UNVERIFIED);
+            *kind |= match reach {
+                Reach::Reachable => 0,
+                Reach::Unverified => UNVERIFIED,
+                Reach::Unreachable => UNREACHABLE,
+            };
         }
         Self(bytes.into())
+    }
+
+    /// Whether an address translation stands before the device: it registered over datagrams from
+    /// another address than its contact names, and is reached over that flow. The translation
+    /// forgets the flow if nothing goes over it.
+    ///
+    /// ```
+    /// # use busyhour_registrar::{Contact, ContactParts};
+    /// # use busyhour_sip::Flow;
+    /// # let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
+    /// # let (parameters, call_id, path, user_agent) = ("", "c", "", "");
+    /// let is_translated = |uri| {
+    ///     let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow };
+    ///     Contact::new(parts).is_translated()
+    /// };
+    /// assert!(is_translated("sip:a@192.168.1.5:5060"));
+    /// assert!(!is_translated("sip:a@192.0.2.7:40000") && !is_translated("sip:a@192.0.2.8"));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn is_translated(&self) -> bool {
+        let (flow, [uri, ..]) = self.head_and_texts();
+        let source = (flow.remote.ip().to_canonical(), flow.remote.port());
+        !flow.transport.is_reliable()
+            && datagram_address(text(uri)).is_some_and(|named| named != source)
+            && self.depends_on_flow()
     }
 
     /// Whether the device is reached over this flow. If it registered through a proxy
     /// with a Path, the flow belongs to the proxy. Over datagrams the device may listen
     /// on another port than it sends from, or register another device. Over a
-    /// connection the device depends on the connection, unless it names another port of
-    /// the same address and does not ask to keep the flow (RFC 5626): then it listens
-    /// on that port, and many such phones close their connection as soon as they have
-    /// registered.
+    /// connection the device depends on the connection, unless it is one of TCP, and the device
+    /// names another port of the same address and does not ask to keep the flow (RFC 5626): then it
+    /// listens on that port, and many such phones close their connection as soon as they have
+    /// registered. Over TLS nobody connects to a telephone, since it cannot prove who it is.
     ///
     /// ```
     /// # use busyhour_registrar::{Contact, ContactParts};
@@ -193,13 +237,17 @@ impl Contact {
     /// };
     /// assert!(!over_tcp("sip:a@192.0.2.7:5060", ""));
     /// assert!(over_tcp("sip:a@192.0.2.7:5060;ob", "") && over_tcp("sip:a@10.0.0.5:5060", ""));
+    /// let tls = Flow { transport: Transport::Tls, ..flow };
+    /// let uri = "sip:a@192.0.2.7:5061;transport=tls";
+    /// let parts = ContactParts { uri, parameters, q_milli: None, call_id, path, user_agent, flow: tls };
+    /// assert!(Contact::new(parts).depends_on_flow());
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn depends_on_flow(&self) -> bool {
         let (flow, [uri, _, _, path, _]) = self.head_and_texts();
         let depends = match flow.transport.is_reliable() {
             true => {
-                flow.transport.is_web_socket()
+                flow.transport != Transport::Tcp
                     || !listens_apart(text(uri), flow.remote)
                     || self.flow_key().is_some()
             }
@@ -365,6 +413,7 @@ const REMOTE_V6: u8 = 8;
 const LOCAL_V6: u8 = 16;
 const UNREACHABLE: u8 = 32;
 const WEB_SOCKET: u8 = 64;
+const UNVERIFIED: u8 = 128;
 const V4_LEN: usize = 6;
 const V6_LEN: usize = 26;
 /// Enough for all but the longest texts.

@@ -25,13 +25,13 @@ pub use advertised::{Advertised, NotAdvertised, NotSubnet, Subnet};
 pub use answer::{ALLOW_EVENTS, CONTACTS_LEN_MAX, DATAGRAM_LEN_MAX, write_answer, write_refusal};
 pub use binding::{Binding, BindingChange, BindingId, EndedBinding, Lease, Now};
 pub use bindings::{Bindings, Expired, REMOVED_FOR, Restored};
-pub use contact::{Contact, ContactParts};
+pub use contact::{Contact, ContactParts, Reach};
 pub use date::HttpDate;
 pub use domain::{Domains, Tenant, UserNames};
 pub use iax2::Iax2Registration;
 pub use outbound::{Extensions, FLOW_TIMER_S, FlowKey, SILENCE_MAX};
 pub use policy::{RegistrationPolicy, granted_seconds, seconds};
-pub use probes::{Probe, Probes};
+pub use probes::{Pace, Probe, Probes};
 pub use refusal::Refusal;
 pub(crate) use registration::check_require_beside;
 pub use registration::{

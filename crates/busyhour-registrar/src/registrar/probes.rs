@@ -6,6 +6,9 @@
 //! within half an interval is not probed. An unanswered probe is repeated twice, two
 //! seconds apart; after the third one the flow is down, and is probed once in each
 //! interval until something arrives.
+//!
+//! A flow of a restored contact has not been heard yet. It is asked at its own moment of a
+//! time that is given for all of them, however recently it was added.
 
 use busyhour::{
     clock::Instant,
@@ -19,12 +22,12 @@ use std::{collections::HashMap, time::Duration};
 /// ```
 /// use busyhour::clock::Instant;
 /// use busyhour_sip::Flow;
-/// use busyhour_registrar::{Probe, Probes};
+/// use busyhour_registrar::{Pace, Probe, Probes};
 /// use std::time::Duration;
 ///
 /// let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
-/// let mut probes = Probes::new(Duration::from_secs(60));
-/// probes.watch(flow, 0, Instant::ZERO);
+/// let mut probes = Probes::default();
+/// probes.watch(flow, 0, Pace::every(Duration::from_secs(60)), Instant::ZERO);
 /// let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
 /// assert_eq!(probes.poll(at(59)), None, "its moment has not come");
 /// assert_eq!(probes.poll(at(60)), Some(Probe::Ask(flow)));
@@ -34,11 +37,19 @@ use std::{collections::HashMap, time::Duration};
 /// assert!(probes.heard(&flow, at(70)), "it is back");
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Probes {
-    interval: Duration,
     flows: HashMap<Flow, Probed>,
     moments: TimerQueue<Flow>,
+}
+
+/// How often a flow is probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Once in so long; `None`: only until it has been heard.
+    pub every: Option<Duration>,
+    /// Nothing was heard on it yet, and it is asked within this time.
+    pub verify_within: Option<Duration>,
 }
 
 /// What is to be done.
@@ -53,55 +64,65 @@ pub enum Probe {
 #[derive(Debug)]
 struct Probed {
     hash: u64,
-    heard_at: Instant,
+    every: Option<Duration>,
+    /// `None` if nothing was heard since it is watched, nor right before.
+    heard_at: Option<Instant>,
     /// Questions that were not answered.
     asked: u8,
     is_down: bool,
-    moment: QueueHandle,
+    moment: Option<QueueHandle>,
+}
+
+impl Pace {
+    /// Once in an interval; shorter ones than an answer may take count as that.
+    pub fn every(interval: Duration) -> Self {
+        Self {
+            every: Some(interval.max(RETRY)),
+            verify_within: None,
+        }
+    }
 }
 
 impl Probes {
-    /// Without flows; each flow will be probed once in `interval`, which must not be
-    /// zero.
-    pub fn new(interval: Duration) -> Self {
-        Self {
-            interval: interval.max(RETRY),
-            flows: HashMap::new(),
-            moments: TimerQueue::new(),
-        }
-    }
-
-    /// Adds a flow, on which something arrived just now.
-    pub fn watch(&mut self, flow: Flow, hash: u64, now: Instant) {
+    /// Adds a flow, on which something arrived just now unless its pace says otherwise. One that
+    /// is watched already keeps its pace.
+    pub fn watch(&mut self, flow: Flow, hash: u64, pace: Pace, now: Instant) {
         if self.flows.contains_key(&flow) {
             return;
         }
-        let moment = self.moments.add(self.next_moment(hash, now), flow);
+        let every = pace.every.map(|every| every.max(RETRY));
+        let first = match pace.verify_within {
+            Some(within) => Some(now + part(within, hash)),
+            None => every.map(|every| next_moment(every, hash, now)),
+        };
         let probed = Probed {
             hash,
-            heard_at: now,
+            every,
+            heard_at: pace.verify_within.is_none().then_some(now),
             asked: 0,
             is_down: false,
-            moment,
+            moment: first.map(|at| self.moments.add(at, flow)),
         };
         self.flows.insert(flow, probed);
     }
 
     /// From now on does not.
     pub fn forget(&mut self, flow: &Flow) {
-        if let Some(probed) = self.flows.remove(flow) {
-            self.moments.cancel(probed.moment);
+        let moment = self.flows.remove(flow).and_then(|probed| probed.moment);
+        if let Some(moment) = moment {
+            self.moments.cancel(moment);
         }
     }
 
-    /// Notes that something arrived on this flow; returns whether the flow was down.
+    /// Notes that something arrived on this flow; returns whether that is news: the flow was down,
+    /// or had never been heard.
     pub fn heard(&mut self, flow: &Flow, now: Instant) -> bool {
         let Some(probed) = self.flows.get_mut(flow) else {
             return false;
         };
-        probed.heard_at = now;
+        let is_first = probed.heard_at.replace(now).is_none();
         probed.asked = 0;
-        std::mem::take(&mut probed.is_down)
+        std::mem::take(&mut probed.is_down) || is_first
     }
 
     /// The next action that is due; call again until there is none.
@@ -110,34 +131,15 @@ impl Probes {
             let Some(probed) = self.flows.get_mut(&flow) else {
                 continue;
             };
-            let is_fresh = probed.asked == 0 && now - probed.heard_at < self.interval / 2;
-            let probe = match probed.asked {
-                _ if is_fresh => None,
-                // A flow that is down is probed once, and may answer within the whole
-                // interval.
-                ATTEMPTS.. if probed.is_down => {
-                    probed.asked = ATTEMPTS;
-                    Some(Probe::Ask(flow))
-                }
-                ATTEMPTS.. => {
-                    probed.is_down = true;
-                    Some(Probe::Down(flow))
-                }
-                _ => {
-                    probed.asked += 1;
-                    Some(Probe::Ask(flow))
-                }
-            };
+            let probe = probed.next(flow, now);
             let waits = matches!(probe, Some(Probe::Ask(_))) && !probed.is_down;
-            let hash = probed.hash;
-            let next = match waits {
-                true => now + RETRY,
-                false => self.next_moment(hash, now),
+            let next = match (waits, probed.every) {
+                (true, _) => Some(now + RETRY),
+                (false, Some(every)) => Some(next_moment(every, probed.hash, now)),
+                // It was verified, or it was not: it is not asked again.
+                (false, None) => None,
             };
-            let moment = self.moments.add(next, flow);
-            if let Some(probed) = self.flows.get_mut(&flow) {
-                probed.moment = moment;
-            }
+            probed.moment = next.map(|at| self.moments.add(at, flow));
             if probe.is_some() {
                 return probe;
             }
@@ -145,13 +147,59 @@ impl Probes {
         None
     }
 
-    /// The next moment of a flow after `now`.
-    fn next_moment(&self, hash: u64, now: Instant) -> Instant {
-        let interval_ns = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
-        let phase = hash % interval_ns;
-        let into = (now.as_nanos() % interval_ns + interval_ns - phase) % interval_ns;
-        now + Duration::from_nanos(interval_ns - into)
+    /// How many flows are watched.
+    pub fn len(&self) -> usize {
+        self.flows.len()
     }
+
+    /// Whether none is watched.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+}
+
+impl Probed {
+    /// What its moment brings.
+    fn next(&mut self, flow: Flow, now: Instant) -> Option<Probe> {
+        if self.asked == 0 && self.is_fresh(now) {
+            return None;
+        }
+        if self.asked < ATTEMPTS {
+            self.asked += 1;
+            return Some(Probe::Ask(flow));
+        }
+        // A flow that is down is probed once, and may answer within the whole interval.
+        if self.is_down {
+            return Some(Probe::Ask(flow));
+        }
+        self.is_down = true;
+        Some(Probe::Down(flow))
+    }
+
+    /// Whether what was heard makes a question needless.
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.heard_at
+            .is_some_and(|heard_at| self.every.is_none_or(|every| now - heard_at < every / 2))
+    }
+}
+
+/// The next moment of a flow after `now`.
+fn next_moment(every: Duration, hash: u64, now: Instant) -> Instant {
+    let interval_ns = nanoseconds(every);
+    let phase = hash % interval_ns;
+    let into = (now.as_nanos() % interval_ns + interval_ns - phase) % interval_ns;
+    now + Duration::from_nanos(interval_ns - into)
+}
+
+/// A part of this time, by the hash.
+fn part(whole: Duration, hash: u64) -> Duration {
+    Duration::from_nanos(hash % nanoseconds(whole))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos())
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 const ATTEMPTS: u8 = 3;

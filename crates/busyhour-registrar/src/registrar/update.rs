@@ -1,7 +1,7 @@
 //! Applying a registration: the rules of RFC 3261 §10.3, step 7, all or nothing.
 
 use super::{
-    Binding, BindingChange, BindingId, Bindings, Contact, ContactParts, ContactRequest, Now,
+    Binding, BindingChange, BindingId, Bindings, Contact, ContactParts, ContactRequest, Now, Reach,
     Refusal, Registration, RegistrationPolicy, RequestedContact,
     answer::{CONTACTS_LEN_MAX, contact_len},
     binding::Grant,
@@ -210,7 +210,7 @@ impl Draft<'_, '_> {
         let unchanged = self.describes(wish, &old.contact);
         let contact = match unchanged {
             // A device that registers can be reached.
-            true => old.contact.with_reachable(true),
+            true => old.contact.with_reach(Reach::Reachable),
             false => self.contact(wish)?,
         };
         let old = &self.list[index];

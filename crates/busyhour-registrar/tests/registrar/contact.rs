@@ -2,7 +2,7 @@
 //! for.
 
 use super::{PHONE, Registrar, active};
-use busyhour_registrar::{Advertised, Binding, Bindings, Contact, ContactParts, Restored};
+use busyhour_registrar::{Advertised, Binding, Bindings, Contact, ContactParts, Reach, Restored};
 use busyhour_sip::{Flow, Transport};
 use std::net::SocketAddr;
 
@@ -90,13 +90,13 @@ fn only_contacts_that_depend_on_the_flow_are_lost_with_it() {
         connection: 1,
         ..flow
     };
-    assert!(!registrar.bindings.set_reachable(other, false));
-    assert!(!registrar.bindings.set_reachable(flow, true), "it is");
-    assert!(registrar.bindings.set_reachable(flow, false));
-    assert!(
-        !registrar.bindings.set_reachable(flow, false),
-        "a contact is lost only once"
-    );
+    let mut set_reach = |flow, reach| registrar.bindings.set_reach(flow, reach);
+    assert_eq!(set_reach(other, Reach::Unreachable), None);
+    assert_eq!(set_reach(flow, Reach::Reachable), None, "it is");
+    let before = Some(Reach::Reachable);
+    assert_eq!(set_reach(flow, Reach::Unreachable), before);
+    let again = set_reach(flow, Reach::Unreachable);
+    assert_eq!(again, None, "a contact is lost only once");
     assert_eq!(
         reachable(&registrar.bindings, &registrar),
         ["sip:b@192.0.2.1:5070"]
@@ -109,9 +109,76 @@ fn only_contacts_that_depend_on_the_flow_are_lost_with_it() {
     );
     assert_eq!(reachable(&registrar.bindings, &registrar).len(), 2);
     registrar.accept(3, "Contact: <sip:a@192.0.2.1:5062>;expires=0");
-    assert!(
-        !registrar.bindings.set_reachable(flow, false),
-        "the contact was removed before"
+    let removed = registrar.bindings.set_reach(flow, Reach::Unreachable);
+    assert_eq!(removed, None, "the contact was removed before");
+}
+
+#[test]
+fn with_its_connection_a_contact_ends_unless_something_brings_it_back() {
+    let mut registrar = over_tcp();
+    let flow = registrar.flow();
+    let plain = "<sip:a@192.0.2.1:5062>";
+    let listens = "<sip:b@192.0.2.1:5070>";
+    let woken = "<sip:c@10.0.0.5;pn-provider=acme;pn-prid=7>";
+    registrar.accept(1, &format!("Contact: {plain}, {listens}, {woken}"));
+    let other = Flow {
+        connection: 1,
+        ..flow
+    };
+    let kept = registrar.bindings.remove_cut_off(other, registrar.at);
+    assert_eq!((kept.tally.removed, kept.changes.len()), (0, 0));
+    let update = registrar.bindings.remove_cut_off(flow, registrar.at);
+    assert_eq!((update.tally.removed, update.changes.len()), (1, 1));
+    let left: Vec<_> = update.bindings.active(registrar.at.now).collect();
+    let left: Vec<_> = left.iter().map(|binding| binding.contact.uri()).collect();
+    assert_eq!(left.len(), 2);
+    assert!(!left.contains(&"sip:a@192.0.2.1:5062"), "{left:?}");
+    // The device's next registration brings it back, but not a duplicate of the last.
+    registrar.bindings = update.bindings;
+    registrar.accept(1, &format!("Contact: {plain}, {listens}, {woken}"));
+    assert_eq!(registrar.active_count(), 2);
+    registrar.accept(2, &format!("Contact: {plain}"));
+    assert_eq!(registrar.active_count(), 3);
+
+    let mut registrar = over_tcp();
+    let outbound = format!("Contact: {plain};{PHONE};reg-id=1\r\nSupported: outbound");
+    registrar.accept(1, &outbound);
+    let update = registrar
+        .bindings
+        .remove_cut_off(registrar.flow(), registrar.at);
+    assert_eq!(update.tally.removed, 0, "it comes back under its key");
+}
+
+#[test]
+fn a_restored_contact_is_unverified_until_it_is_heard_or_registers() {
+    let mut registrar = Registrar::default();
+    let contact = "Contact: <sip:a@192.0.2.1:5062>";
+    registrar.accept(1, contact);
+    let flow = registrar.flow();
+    let restored = || {
+        let mut restored = Bindings::default();
+        let Binding {
+            id, contact, lease, ..
+        } = active(&registrar).remove(0);
+        restored.restore(id, contact, lease, registrar.at);
+        restored
+    };
+    let reach = |bindings: &Bindings| bindings.all().next().unwrap().contact.reach();
+    assert_eq!(reach(&restored()), Reach::Unverified);
+    assert_eq!(reachable(&restored(), &registrar).len(), 1, "calls try it");
+    let mut heard = restored();
+    let before = heard.set_reach(flow, Reach::Reachable);
+    assert_eq!(before, Some(Reach::Unverified));
+    let mut silent = restored();
+    let before = silent.set_reach(flow, Reach::Unreachable);
+    assert_eq!(before, Some(Reach::Unverified));
+    assert!(reachable(&silent, &registrar).is_empty());
+    registrar.bindings = restored();
+    registrar.accept(2, contact);
+    assert_eq!(reach(&registrar.bindings), Reach::Reachable);
+    assert_eq!(
+        registrar.tally.returned, 0,
+        "nobody was told that it had gone"
     );
 }
 

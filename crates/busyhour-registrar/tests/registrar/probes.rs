@@ -1,7 +1,7 @@
 //! Which devices are probed, and when.
 
 use busyhour::clock::Instant;
-use busyhour_registrar::{Probe, Probes};
+use busyhour_registrar::{Pace, Probe, Probes};
 use busyhour_sip::Flow;
 use std::time::Duration;
 
@@ -65,9 +65,9 @@ fn a_device_that_sent_something_within_half_an_interval_is_not_probed() {
 #[test]
 fn each_flow_is_probed_at_its_own_moment_of_the_interval() {
     let (early, late) = (flow(1), flow(2));
-    let mut probes = Probes::new(INTERVAL);
-    probes.watch(early, 15_000_000_000, at(20));
-    probes.watch(late, (5 * 60 + 40) * 1_000_000_000, at(40));
+    let mut probes = Probes::default();
+    probes.watch(early, 15_000_000_000, PACE, at(20));
+    probes.watch(late, (5 * 60 + 40) * 1_000_000_000, PACE, at(40));
     assert_eq!(
         probes.poll(at(74)),
         None,
@@ -92,14 +92,14 @@ fn each_flow_is_probed_at_its_own_moment_of_the_interval() {
 fn a_flow_added_twice_is_probed_once_and_a_removed_one_not_at_all() {
     let flow = flow(1);
     let mut probes = watched(flow, 0);
-    probes.watch(flow, 30_000_000_000, at(1));
+    probes.watch(flow, 30_000_000_000, PACE, at(1));
     assert_eq!(probes.poll(at(59)), None, "its first moment counts");
     assert_eq!(probes.poll(at(60)), Some(Probe::Ask(flow)));
     assert_eq!(probes.poll(at(60)), None);
     probes.forget(&flow);
     assert_eq!(probes.poll(at(62)), None);
     assert!(!probes.heard(&flow, at(63)));
-    probes.watch(flow, 0, at(64));
+    probes.watch(flow, 0, PACE, at(64));
     assert_eq!(
         probes.poll(at(119)),
         None,
@@ -111,15 +111,57 @@ fn a_flow_added_twice_is_probed_once_and_a_removed_one_not_at_all() {
 #[test]
 fn no_interval_is_shorter_than_an_answer_may_take() {
     let flow = flow(1);
-    let mut probes = Probes::new(Duration::from_millis(1));
-    probes.watch(flow, 0, at(0));
+    let mut probes = Probes::default();
+    let hasty = Pace {
+        every: Some(Duration::from_millis(1)),
+        verify_within: None,
+    };
+    probes.watch(flow, 0, hasty, at(0));
     assert_eq!(probes.poll(at(1)), None);
     assert_eq!(probes.poll(at(2)), Some(Probe::Ask(flow)));
 }
 
+#[test]
+fn a_restored_flow_is_asked_at_its_moment_of_the_given_time_and_then_left_alone() {
+    let (answers, silent, registers) = (flow(1), flow(2), flow(3));
+    let mut probes = Probes::default();
+    for (flow, second) in [(answers, 10), (silent, 20), (registers, 30)] {
+        let hash = second * 1_000_000_000;
+        probes.watch(flow, hash, VERIFY, at(100));
+    }
+    assert_eq!(probes.poll(at(109)), None);
+    assert_eq!(probes.poll(at(110)), Some(Probe::Ask(answers)));
+    assert!(probes.heard(&answers, at(111)), "the first sign of life");
+    assert!(!probes.heard(&answers, at(111)));
+    assert_eq!(probes.poll(at(112)), None, "it is verified");
+    for second in [120, 122, 124] {
+        assert_eq!(probes.poll(at(second)), Some(Probe::Ask(silent)));
+    }
+    assert_eq!(probes.poll(at(126)), Some(Probe::Down(silent)));
+    assert!(probes.heard(&registers, at(126)));
+    assert_eq!(probes.poll(at(10_000)), None, "and nobody is asked again");
+    assert!(probes.heard(&silent, at(10_001)), "it is back");
+}
+
+#[test]
+fn a_restored_flow_with_an_interval_is_probed_like_the_others_once_it_was_heard() {
+    let flow = flow(1);
+    let mut probes = Probes::default();
+    let pace = Pace {
+        every: PACE.every,
+        ..VERIFY
+    };
+    probes.watch(flow, 10_000_000_000, pace, at(0));
+    assert_eq!(probes.poll(at(10)), Some(Probe::Ask(flow)));
+    assert!(probes.heard(&flow, at(11)));
+    assert_eq!(probes.poll(at(12)), None, "it has answered");
+    assert_eq!(probes.poll(at(69)), None);
+    assert_eq!(probes.poll(at(70)), Some(Probe::Ask(flow)));
+}
+
 fn watched(flow: Flow, hash: u64) -> Probes {
-    let mut probes = Probes::new(INTERVAL);
-    probes.watch(flow, hash, at(0));
+    let mut probes = Probes::default();
+    probes.watch(flow, hash, PACE, at(0));
     probes
 }
 
@@ -132,4 +174,11 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-const INTERVAL: Duration = Duration::from_secs(60);
+const VERIFY: Pace = Pace {
+    every: None,
+    verify_within: Some(Duration::from_secs(60)),
+};
+const PACE: Pace = Pace {
+    every: Some(Duration::from_secs(60)),
+    verify_within: None,
+};

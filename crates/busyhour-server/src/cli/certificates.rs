@@ -8,7 +8,7 @@ use crate::{
         CertificateFiles, ChallengeAnswers, Sockets, acme_files, answers_only,
     },
     server::PeerConfig,
-    web::{CertificatesApi, WebTls},
+    web::{CertificatesApi, RenewError, WebTls},
 };
 use busyhour::{runtime::Runtime, timer::AddError};
 use rustls::ServerConfig;
@@ -225,9 +225,9 @@ impl CertificatesApi for Certificates {
         self.lock().problem.clone().or_else(of_acme)
     }
 
-    fn renew(&self) -> bool {
-        let client = self.acme.get();
-        client.map(AcmeClient::renew).is_some()
+    fn renew(&self) -> Result<(), RenewError> {
+        let client = self.acme.get().ok_or(RenewError::Off)?;
+        client.renew().map_err(RenewError::TooOften)
     }
 
     fn reload(&self) -> Result<(), String> {

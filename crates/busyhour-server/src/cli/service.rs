@@ -13,12 +13,13 @@ use crate::{
     },
     server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig},
     web::{
-        Access, Archives, CertificatesApi, ChallengeTexts, Graphs, LocalSocket, PmcdSource, Web,
-        WebOptions, WebTls, default_socket,
+        Access, Archives, CertificatesApi, ChallengeTexts, Graphs, LocalSocket, PmcdSource,
+        Telephone, Web, WebOptions, WebTls, default_socket,
     },
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
 use busyhour_graphite::Source;
+use busyhour_sip::Transport;
 use busyhour_store::{
     MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store, masked,
 };
@@ -85,6 +86,7 @@ impl Service {
         let service = Self {
             web: start_web(
                 &config,
+                telephone(&config, &network)?,
                 (&server, &runtime),
                 access.clone(),
                 (web_tls, certificates.clone()),
@@ -350,8 +352,19 @@ fn build_runtime(options: &config::Runtime) -> Result<Runtime, Failure> {
     builder.build().map_err(Failure::running)
 }
 
+/// The telephone for browsers, which is told the ports in use.
+fn telephone(config: &Config, network: &Sockets) -> Result<Option<Telephone>, Failure> {
+    let Some(folder) = &config.http.telephone else {
+        return Ok(None);
+    };
+    let read = Telephone::read(folder).map_err(Failure::running)?;
+    let at = |transport| network.streams.addresses(transport).collect();
+    Ok(Some(read.at(at(Transport::Ws), at(Transport::Wss))))
+}
+
 fn start_web(
     config: &Config,
+    telephone: Option<Telephone>,
     (server, runtime): (&Server, &Runtime),
     access: Arc<Access>,
     (tls, certificates): (WebTls, Arc<Certificates>),
@@ -373,6 +386,7 @@ fn start_web(
             (config.acme.listen, texts)
         }),
         certificates: Some(certificates),
+        telephone,
         socket,
         connections_max: config.http.max_connections,
         connections_per_source_max: config.http.max_connections_per_source,

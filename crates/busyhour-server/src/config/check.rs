@@ -2,6 +2,7 @@ use super::{Auth, Loaded, Problem, SettingOrigin, Sip};
 use crate::{
     net::{AcmeChallenge, Authorities, Certificate, CertificateError},
     server::{PeerConfig, PeerMistake, RegistrarConfig, peer_mistakes},
+    web::Telephone,
 };
 use busyhour_proxy::dns::HopName;
 use busyhour_registrar::Domains;
@@ -207,7 +208,22 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     let mut problems: Vec<_> = own.chain(authorities).collect();
     problems.extend(other_certificates(loaded));
     problems.extend(http_authorities(loaded));
+    problems.extend(telephone(loaded));
     problems
+}
+
+/// Checks that the client of the telephone is there, and that it has an address to speak to.
+fn telephone(loaded: &Loaded) -> Option<Problem> {
+    let folder = loaded.config.http.telephone.as_deref()?;
+    let sip = &loaded.config.sip;
+    let problem = match Telephone::read(folder) {
+        Err(problem) => problem,
+        Ok(_) if sip.ws.is_empty() && sip.wss.is_empty() => TELEPHONE_WITHOUT_SIP.to_owned(),
+        Ok(_) => return None,
+    };
+    let origin = loaded.origins.get("http.telephone").cloned();
+    let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
+    Some(Problem::new(origin, problem))
 }
 
 fn http_authorities(loaded: &Loaded) -> Option<Problem> {
@@ -260,6 +276,10 @@ fn acme(loaded: &Loaded) -> Vec<Problem> {
         (
             needs_tls,
             "acme.challenge = tls-alpn-01 needs http.tls_listen",
+        ),
+        (
+            acme.challenge == AcmeChallenge::Dns01 && acme.dns_hook.is_none(),
+            "acme.challenge = dns-01 needs acme.dns_hook",
         ),
         (
             !acme.directory.as_ref().is_some_and(is_https),
@@ -335,6 +355,8 @@ const TLS_KEY: &str = "sip.tls_key";
 const WORKERS_MIN: &str = "runtime.min_workers";
 const WORKERS: &str = "runtime.workers";
 const WORKERS_MAX: &str = "runtime.max_workers";
+const TELEPHONE_WITHOUT_SIP: &str =
+    "http.telephone needs sip.ws or sip.wss, where its page speaks SIP";
 const SIP_MIN: &str = "sip.min_expires_seconds";
 const SIP_DEFAULT: &str = "sip.default_expires_seconds";
 const SIP_MAX: &str = "sip.max_expires_seconds";

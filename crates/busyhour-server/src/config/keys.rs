@@ -1,4 +1,5 @@
 mod acme;
+mod http;
 mod http_client;
 mod limits;
 pub(in crate::config) mod media;
@@ -10,8 +11,8 @@ use super::{
         AUTO, DEFAULT, OFF, SYSTEM, address_or, addresses, addresses_or, advertised_or, algorithms,
         auth, call_tokens, dns_servers, durability, format, hosts, join, join_or, level,
         milliseconds, path_or, pcp_name, pmcd_or, put, realm, seconds, session_interval,
-        show_advertised_or, show_or, show_path_or, show_socket_place, show_stream_listen,
-        socket_place, stream_listen, text_or, url_or, user_or, users_or, workers,
+        show_advertised_or, show_or, show_path_or, show_stream_listen, stream_listen, text_or,
+        url_or, user_or, users_or, workers,
     },
 };
 use busyhour_store::masked;
@@ -23,6 +24,8 @@ const PARTS: &[&[SettingKey]] = &[
     PROTOCOLS,
     limits::LIMITS,
     media::MEDIA,
+    CAPTURE,
+    http::HTTP,
     OPERATION,
     http_client::HTTP_CLIENT,
     acme::ACME,
@@ -161,6 +164,20 @@ const PROTOCOLS: &[SettingKey] = &[
         help: "Time between two probes (OPTIONS, POKE) of a silent device on UDP or IAX2; 0 turns probes off",
         assign: |config, text| put(&mut config.sip.probe_seconds, text.parse().ok()),
         show: |config| config.sip.probe_seconds.to_string(),
+    },
+    SettingKey {
+        path: "sip.nat_probe_seconds",
+        allowed: whole(0, 86_400, "seconds"),
+        help: "The same for devices behind an address translation, which forgets a silent one; 0 leaves it to sip.probe_seconds",
+        assign: |config, text| put(&mut config.sip.nat_probe_seconds, text.parse().ok()),
+        show: |config| config.sip.nat_probe_seconds.to_string(),
+    },
+    SettingKey {
+        path: "sip.verify_seconds",
+        allowed: whole(0, 86_400, "seconds"),
+        help: "Time after a start within which each restored contact on UDP or IAX2 is asked once whether it is still there; 0 asks none",
+        assign: |config, text| put(&mut config.sip.verify_seconds, text.parse().ok()),
+        show: |config| config.sip.verify_seconds.to_string(),
     },
     SettingKey {
         path: "sip.domains",
@@ -353,8 +370,8 @@ const PROTOCOLS: &[SettingKey] = &[
     },
 ];
 
-/// How it is run and watched.
-const OPERATION: &[SettingKey] = &[
+/// Where copies of messages go.
+const CAPTURE: &[SettingKey] = &[
     SettingKey {
         path: "hep.server",
         allowed: Allowed::Text("an IP address and port such as 192.0.2.9:9060, or off"),
@@ -382,53 +399,10 @@ const OPERATION: &[SettingKey] = &[
                 .map_or(OFF.into(), |_| MASKED.into())
         },
     },
-    SettingKey {
-        path: "http.listen",
-        allowed: Allowed::Text("an IP address and port such as 127.0.0.1:8080, or off"),
-        help: "Address for the dashboard, the HTTP API and the metrics, or off",
-        assign: |config, text| put(&mut config.http.listen, address_or(OFF, text)),
-        show: |config| show_or(OFF, config.http.listen.as_ref()),
-    },
-    SettingKey {
-        path: "http.tls_listen",
-        allowed: Allowed::Text("an IP address and port such as 0.0.0.0:8443, or off"),
-        help: "Address for the same over HTTPS, with the certificates of sip.tls_certificate and [[certificate]], or off",
-        assign: |config, text| put(&mut config.http.tls_listen, address_or(OFF, text)),
-        show: |config| show_or(OFF, config.http.tls_listen.as_ref()),
-    },
-    SettingKey {
-        path: "http.max_connections",
-        allowed: whole(1, 65_536, "connections"),
-        help: "HTTP connections at a time; on further ones the server answers /healthz, and 503 to everything else",
-        assign: |config, text| put(&mut config.http.max_connections, text.parse().ok()),
-        show: |config| config.http.max_connections.to_string(),
-    },
-    SettingKey {
-        path: "http.max_connections_per_source",
-        allowed: whole(1, 65_536, "connections"),
-        help: "HTTP connections from one IPv4 address or IPv6 network of 64 bits; a reverse proxy needs more, since it is one source for all its users",
-        assign: |config, text| {
-            put(
-                &mut config.http.max_connections_per_source,
-                text.parse().ok(),
-            )
-        },
-        show: |config| config.http.max_connections_per_source.to_string(),
-    },
-    SettingKey {
-        path: "http.hosts",
-        allowed: Allowed::Hosts,
-        help: "Names that the Host header of a request may have, besides IP addresses and localhost",
-        assign: |config, text| put(&mut config.http.hosts, hosts(text)),
-        show: |config| config.http.hosts.join(","),
-    },
-    SettingKey {
-        path: "http.socket",
-        allowed: Allowed::Text("the path of a socket, auto, or off"),
-        help: "Local socket for `busyhour show`, on which the server's user needs no token; auto puts it into the user's run-time folder",
-        assign: |config, text| put(&mut config.http.socket, socket_place(text)),
-        show: |config| show_socket_place(&config.http.socket),
-    },
+];
+
+/// How it is run and watched.
+const OPERATION: &[SettingKey] = &[
     SettingKey {
         path: "graphite.archives",
         allowed: Allowed::Text("the path of a folder, or off"),

@@ -186,6 +186,10 @@ pub struct Sip {
     pub unanswered_seconds: u32,
     /// How often silent devices are probed, in seconds; 0 is never.
     pub probe_seconds: u32,
+    /// The same behind an address translation; 0 is as for the others.
+    pub nat_probe_seconds: u32,
+    /// Within how many seconds restored contacts are asked; 0 is never.
+    pub verify_seconds: u32,
     /// Connections at a time.
     pub connections_max: usize,
     /// Connections at a time from one IP address.
@@ -261,6 +265,8 @@ pub struct Http {
     pub hosts: Vec<String>,
     /// The local socket for `busyhour show`.
     pub socket: SocketPlace,
+    /// The folder with the client of the telephone for browsers; `None`: no telephone.
+    pub telephone: Option<PathBuf>,
 }
 
 /// Where the local socket is.
@@ -525,6 +531,8 @@ impl Config {
             capture: self.hep.capture(),
             media: self.media.clone(),
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
+            nat_probe_interval: Duration::from_secs(self.sip.nat_probe_seconds.into()),
+            verify_within: Duration::from_secs(self.sip.verify_seconds.into()),
             peers: self.peers.clone(),
             hints: self.hints.clone(),
             registrars: self.registrars.clone(),
@@ -602,6 +610,8 @@ impl Default for Sip {
             keepalive_seconds: 120,
             unanswered_seconds: 30,
             probe_seconds: 0,
+            nat_probe_seconds: 30,
+            verify_seconds: 60,
             connections_max: 16_384,
             connections_per_source_max: 1024,
             handshakes_max: 1024,
@@ -651,6 +661,7 @@ impl Default for Http {
             max_connections_per_source: 100,
             hosts: Vec::new(),
             socket: SocketPlace::Auto,
+            telephone: None,
         }
     }
 }

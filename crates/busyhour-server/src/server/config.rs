@@ -47,6 +47,12 @@ pub struct ServerConfig {
     /// How often a silent device that registered over datagrams is probed; zero turns
     /// probes off.
     pub probe_interval: Duration,
+    /// The same for a device behind an address translation; zero leaves it to
+    /// `probe_interval`.
+    pub nat_probe_interval: Duration,
+    /// Within which time after the start the devices of restored contacts over datagrams are
+    /// asked whether they are still there; zero: they are not.
+    pub verify_within: Duration,
     /// Calls between devices.
     pub calls: CallConfig,
     /// Who gets copies of messages.
@@ -97,6 +103,8 @@ impl Default for ServerConfig {
             registration: RegistrationPolicy::default(),
             watch: WatchPolicy::default(),
             probe_interval: Duration::ZERO,
+            nat_probe_interval: Duration::ZERO,
+            verify_within: Duration::ZERO,
             calls: CallConfig::default(),
             capture: CaptureConfig::default(),
             media: MediaConfig::default(),

@@ -60,7 +60,8 @@ use busyhour::{
 };
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
-    Binding, BindingChange, Bindings, Now, Refusal, Registration, SILENCE_MAX, Tally, Update,
+    Binding, BindingChange, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX, Tally,
+    Update,
     watch::{DeviceDialogs, MessageSummary, Publications, Published},
     write_answer,
 };
@@ -531,7 +532,7 @@ impl Device {
             // The end of its connection would not be reported any more, and unreachable
             // contacts are in no flow.
             context.flows.leave(flow, self);
-            self.set_reachable(context, state, flow, false);
+            self.set_reach(context, state, flow, Reach::Unreachable);
         }
     }
 

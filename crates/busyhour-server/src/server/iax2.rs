@@ -29,7 +29,7 @@ impl Core {
             return traffic.dropped_shutdown.increment();
         }
         self.devices.note_life(flow);
-        if self.devices.flows.is_probing()
+        if self.devices.flows.may_probe()
             && let Some(ack) = ack_of_pong(datagram)
         {
             self.devices.flows.counters.probes_answered.increment();

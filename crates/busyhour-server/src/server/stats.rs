@@ -375,7 +375,7 @@ pub struct RegistrarStats {
     pub added: u64,
     /// Bindings refreshed.
     pub refreshed: u64,
-    /// Bindings removed by their device.
+    /// Bindings removed by their device or an operator, or that ended with their connection.
     pub removed: u64,
     /// Bindings that ran out.
     pub expired: u64,
@@ -390,6 +390,10 @@ pub struct RegistrarStats {
     pub flow_count: u64,
     /// Times when contacts of a device could no longer be reached.
     pub unreachable: u64,
+    /// Restored contacts whose device was heard again.
+    pub verified: u64,
+    /// Of the removed bindings: those that ended with their connection.
+    pub cut_off: u64,
     /// Probes of silent devices.
     pub probed: u64,
     /// Answers to that.
@@ -654,6 +658,8 @@ impl Core {
             restored: counters.restored.get(),
             flow_count: self.devices.flows.len(),
             unreachable: flows.unreachable.get(),
+            verified: flows.verified.get(),
+            cut_off: flows.cut_off.get(),
             probed: flows.probed.get(),
             probes_answered: flows.probes_answered.get(),
             challenged: admission.challenged.get(),

@@ -19,6 +19,7 @@
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
 //! | `/metrics/pcp` | the same for the Performance Co-Pilot's `pmdaopenmetrics` |
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](busyhour_graphite) |
+//! | `/telephone/` | a telephone for browsers, with the setting `http.telephone`; needs no token |
 //! | `/healthz` | 200 while the server serves, 503 with the reason otherwise |
 //!
 //! All of it is also served on a [local socket](LocalSocket), without tokens.
@@ -42,12 +43,13 @@ mod pcp_metrics;
 mod page;
 mod graph;
 mod local_socket;
+mod telephone;
 
 pub use access::Access;
 pub use acme::ChallengeTexts;
 pub use api::accounts::AccountsApi;
 pub use api::bindings::{BindingPage, BindingView};
-pub use api::certificates::CertificatesApi;
+pub use api::certificates::{CertificatesApi, RenewError};
 pub use api::settings_api::SettingsApi;
 pub use api::tenants::TenantsApi;
 pub use api::webhooks::WebhooksApi;
@@ -58,6 +60,7 @@ pub use graph::graphs::{GraphOptions, Graphs};
 pub use graph::pmcd_address::PmcdAddress;
 pub use graph::pmcd_source::PmcdSource;
 pub use local_socket::{LocalSocket, default_socket, socket_folders};
+pub use telephone::Telephone;
 pub use token::{Scope, Token};
 
 use axum::middleware;
@@ -101,6 +104,8 @@ pub struct WebOptions {
     pub challenges: Option<(Option<SocketAddr>, ChallengeTexts)>,
     /// The certificates, which can be read again.
     pub certificates: Option<Arc<dyn CertificatesApi>>,
+    /// The telephone for browsers, if it is served.
+    pub telephone: Option<Telephone>,
     /// The local socket, if any.
     pub socket: Option<LocalSocket>,
     /// Connections at a time.
@@ -162,6 +167,7 @@ impl Web {
             load,
             local_load,
             challenges: (challenge_listener, answers),
+            telephone: options.telephone,
         };
         let thread = std::thread::Builder::new()
             .name(THREAD.into())
@@ -213,6 +219,7 @@ struct Served {
     load: Arc<Load>,
     local_load: Arc<Load>,
     challenges: (Option<TcpListener>, Option<ChallengeTexts>),
+    telephone: Option<Telephone>,
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -234,6 +241,7 @@ async fn serve(
         load,
         local_load,
         challenges: (challenge_listener, answers),
+        telephone,
     } = served;
     let (sampler, sampling) = Sampler::start(backend.clone());
     let serving = watch::Sender::new(());
@@ -241,7 +249,7 @@ async fn serve(
         .api()
         .map(api::setting_routes::router)
         .unwrap_or_default();
-    let routes = routes::router(backend.clone(), sampler, load.clone())
+    let routes = routes::router(backend.clone(), sampler, load.clone(), telephone.is_some())
         .merge(api::accounts::router(backend.clone()))
         .merge(api::tenants::router(backend.clone()))
         .merge(api::bindings::router(backend.clone()))
@@ -268,6 +276,12 @@ async fn serve(
     let guarded = routes
         .layer(gather(&load))
         .layer(guard)
+        .merge(
+            telephone
+                .as_ref()
+                .map(Telephone::router)
+                .unwrap_or_default(),
+        )
         .merge(challenges.clone());
     let by_challenge = challenge_listener.and_then(|listener| {
         let listener = tokio::net::TcpListener::from_std(listener);

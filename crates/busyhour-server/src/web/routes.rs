@@ -27,10 +27,16 @@ struct RouterState {
     backend: Arc<dyn Backend>,
     sampler: Arc<Sampler>,
     load: Arc<Load>,
+    has_telephone: bool,
 }
 
 /// All routes.
-pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc<Load>) -> Router {
+pub(super) fn router(
+    backend: Arc<dyn Backend>,
+    sampler: Arc<Sampler>,
+    load: Arc<Load>,
+    has_telephone: bool,
+) -> Router {
     Router::new()
         .route("/", get(dashboard))
         .route("/api/stats", get(stats))
@@ -42,16 +48,17 @@ pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc
             backend,
             sampler,
             load,
+            has_telephone,
         })
 }
 
-async fn dashboard() -> impl IntoResponse {
+async fn dashboard(State(shared): State<RouterState>) -> impl IntoResponse {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, page::SECURITY_POLICY),
         (header::CACHE_CONTROL, "no-cache"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    (headers, Html(page::html()))
+    (headers, Html(page::html(shared.has_telephone)))
 }
 
 async fn stats(State(shared): State<RouterState>) -> impl IntoResponse {

@@ -38,6 +38,7 @@ impl Host {
         let options = WebOptions {
             tls: None,
             certificates: None,
+            telephone: None,
             challenges: None,
             address: Some("127.0.0.1:0".parse().unwrap()),
             socket: None,

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acme;
 mod bystander;
 mod calls;
 mod devices;

@@ -232,6 +232,76 @@ fn the_media_of_a_call_goes_through_a_relay_from_the_offer_to_the_end() {
     server.wait_for_log("media relay does not answer");
 }
 
+/// Each branch has a leg of its own at the relay, and the one that answers keeps it.
+#[test]
+fn of_two_telephones_that_ring_the_one_that_answers_is_heard() {
+    let (relay, place) = (Rtpengine::start(43_300..43_400), Place::new());
+    let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
+    let server = server(&place, &media);
+    let mut alice = Telephone::new(&server, 2, "alice");
+    let (desk, mobile) = (
+        Telephone::new(&server, 3, "bob"),
+        Telephone::new(&server, 4, "bob"),
+    );
+    let invite = alice.invite("bob", &alice.description());
+    alice.phone.send(&invite);
+    let to_desk = desk.hear_until("INVITE ");
+    let to_mobile = mobile.hear_until("INVITE ");
+    assert_ne!(audio_of(&to_desk), audio_of(&to_mobile), "a leg for each");
+    // Early media of one, which does not answer.
+    desk.respond(&to_desk, "183 Session Progress", &desk.description());
+    let early = alice.hear_until("SIP/2.0 183 ");
+    is_heard(&desk, audio_of(&to_desk), &alice, 1);
+    is_heard(&alice, audio_of(&early), &desk, 2);
+    mobile.respond(&to_mobile, "200 OK", &mobile.description());
+    let answer = alice.hear_until("SIP/2.0 200 ");
+    let cancel = desk.hear_until("CANCEL ");
+    desk.respond(&cancel, "200 OK", "");
+    desk.respond(&to_desk, "487 Request Terminated", "");
+    let cseq = header(&answer, "CSeq").unwrap();
+    let cseq = cseq.split(' ').next().unwrap().parse().unwrap();
+    alice.phone.send(&alice.within("ACK", cseq, &answer));
+    mobile.hear_until("ACK ");
+    is_heard(&alice, audio_of(&answer), &mobile, 3);
+    is_heard(&mobile, audio_of(&to_mobile), &alice, 4);
+    assert_eq!(relay.calls(), 1);
+    alice.phone.send(&alice.within("BYE", 51, &answer));
+    let bye = mobile.hear_until("BYE ");
+    mobile.respond(&bye, "200 OK", "");
+    wait_until(|| relay.calls() == 0, || "the call stays".to_owned());
+}
+
+/// RFC 3311: another offer without an INVITE.
+#[test]
+fn a_telephone_moves_its_media_by_an_update() {
+    let (relay, place) = (Rtpengine::start(43_400..43_500), Place::new());
+    let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
+    let server = server(&place, &media);
+    let mut alice = Telephone::new(&server, 2, "alice");
+    let bob = Telephone::new(&server, 3, "bob");
+    let (offered, answer) = call(&mut alice, &bob);
+    is_heard(&bob, audio_of(&offered), &alice, 1);
+    alice.media = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let moved = alice.description().replace("o=- 1 1 ", "o=- 1 2 ");
+    let update = with_description(&alice.within("UPDATE", 50, &answer), &moved);
+    alice.phone.send(&update);
+    let offered = bob.hear_until("UPDATE ");
+    assert_eq!(
+        audio_of(&offered).ip().to_string(),
+        "127.0.0.1",
+        "the relay's"
+    );
+    bob.respond(&offered, "200 OK", &bob.description());
+    let told = alice.hear_until("SIP/2.0 200 ");
+    is_heard(&bob, audio_of(&offered), &alice, 2);
+    is_heard(&alice, audio_of(&told), &bob, 3);
+    assert_eq!(relay.calls(), 1, "it is the same call");
+    alice.phone.send(&alice.within("BYE", 51, &answer));
+    let bye = bob.hear_until("BYE ");
+    bob.respond(&bye, "200 OK", "");
+    wait_until(|| relay.calls() == 0, || "the call stays".to_owned());
+}
+
 #[test]
 fn a_call_that_is_refused_or_cancelled_leaves_nothing_at_the_relay() {
     let (relay, place) = (Rtpengine::start(43_100..43_200), Place::new());

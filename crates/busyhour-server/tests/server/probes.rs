@@ -2,6 +2,7 @@
 
 use crate::{Fixture, exchange::ok, local, open_config, register, register_as, subscribe};
 use busyhour_iax2::CallTokens;
+use busyhour_registrar::Reach;
 use busyhour_server::server::ServerConfig;
 use busyhour_sip::Flow;
 use std::{net::SocketAddr, time::Duration};
@@ -142,6 +143,121 @@ fn a_flow_without_a_local_address_of_its_own_is_not_followed() {
     let registrar = server.stats().registrar;
     assert_eq!((registrar.binding_count, registrar.flow_count), (1, 0));
     assert_eq!((registrar.probed, registrar.unreachable), (0, 0));
+}
+
+#[test]
+fn a_device_behind_an_address_translation_is_probed_more_often() {
+    let mut server = Fixture::with(ServerConfig {
+        nat_probe_interval: Duration::from_secs(30),
+        ..open_config()
+    });
+    let source = ([192, 0, 2, 9], 40_000).into();
+    for (user, host) in [
+        ("inside", "192.168.1.5:5060"),
+        ("outside", "192.0.2.9:40000"),
+    ] {
+        let contact = format!("Contact: <sip:{user}@{host}>;expires=3600");
+        server.receive_as(source, &register_as(user, 1, &contact));
+    }
+    server.settle();
+    server.sent();
+    let mut asked = 0;
+    for _ in 0..120 {
+        server.pass(1);
+        for question in of(&server.sent(), "OPTIONS ") {
+            assert!(question.starts_with("OPTIONS sip:inside@192.168.1.5:5060 "));
+            asked += 1;
+            server.receive_as(source, &ok(question));
+        }
+    }
+    assert!((3..=4).contains(&asked), "{asked}");
+    let registrar = server.stats().registrar;
+    assert_eq!((registrar.flow_count, registrar.unreachable), (1, 0));
+}
+
+#[test]
+fn restored_contacts_are_asked_once_and_believed_when_they_answer() {
+    const DEVICES: u8 = 60;
+    let mut server = Fixture::open();
+    let place = |number: u8| SocketAddr::from(([10, 0, 0, number], 5060));
+    for number in 0..DEVICES {
+        let contact = format!("Contact: <sip:d@{}>;expires=3600", place(number));
+        server.receive_as(
+            place(number),
+            &register_as(&format!("d{number}"), 1, &contact),
+        );
+    }
+    server.settle();
+    server.restart(ServerConfig {
+        verify_within: Duration::from_secs(60),
+        ..open_config()
+    });
+    server.receive_as(
+        lamp(),
+        &subscribe(1, "", "Event: presence").replace("alice", "d0"),
+    );
+    server.settle();
+    let reaches = |server: &Fixture| {
+        let page = server.server.bindings(None, 100).bindings;
+        page.iter().map(|one| one.binding.contact.reach()).collect()
+    };
+    let all: Vec<Reach> = reaches(&server);
+    assert_eq!(all, [Reach::Unverified; DEVICES as usize]);
+    // d0 does not answer, d1 registers, and the others answer.
+    let contact = format!("Contact: <sip:d@{}>;expires=3600", place(1));
+    server.receive_as(place(1), &register_as("d1", 2, &contact));
+    server.settle();
+    let (mut asked, mut told, mut most) = (0, Vec::new(), 0);
+    for _ in 0..90 {
+        server.pass(1);
+        let sent: Vec<_> = server.sent.take_all();
+        let mut at_once = 0;
+        for (flow, message) in sent {
+            let message = String::from_utf8(message.to_vec()).unwrap();
+            if message.starts_with("NOTIFY ") {
+                server.receive_as(lamp(), &ok(&message));
+                told.push(message);
+            } else if message.starts_with("OPTIONS ") {
+                at_once += 1;
+                if flow.remote != place(0) {
+                    server.receive_as(flow.remote, &ok(&message));
+                }
+            }
+        }
+        asked += at_once;
+        most = most.max(at_once);
+    }
+    assert_eq!(
+        asked,
+        usize::from(DEVICES) - 2 + 3,
+        "d0 is asked three times"
+    );
+    assert!(most < 8, "{most} in one second, where one is even");
+    assert!(
+        told[0].contains("<basic>open</basic>"),
+        "calls try it: {told:?}"
+    );
+    assert!(
+        told.last().unwrap().contains("<basic>closed</basic>"),
+        "{told:?}"
+    );
+    let all: Vec<Reach> = reaches(&server);
+    let lost = all.iter().filter(|reach| **reach == Reach::Unreachable);
+    assert_eq!(lost.count(), 1);
+    let found = all.iter().filter(|reach| **reach == Reach::Reachable);
+    assert_eq!(found.count(), usize::from(DEVICES) - 1);
+    let registrar = server.stats().registrar;
+    assert_eq!(registrar.verified, u64::from(DEVICES) - 2);
+    assert_eq!(registrar.unreachable, 1);
+    // It is still there, and nobody else is watched any more.
+    assert_eq!(registrar.flow_count, 1);
+    server.receive_as(place(0), "\r\n\r\n");
+    assert_eq!(server.stats().registrar.flow_count, 0);
+    assert!(
+        reaches(&server)
+            .iter()
+            .all(|reach: &Reach| reach.is_believed())
+    );
 }
 
 impl Fixture {

@@ -30,9 +30,7 @@ fn watchers_are_notified_when_a_connection_ends_and_when_its_device_registers_ag
 
     drop(phone);
     assert!(told(&mut lamp).contains("<basic>closed</basic>"));
-    let page = fixture.server.bindings(None, 10);
-    assert_eq!(page.bindings.len(), 1, "its lease continues");
-    assert!(!is_reachable(&page.bindings[0]));
+    wait_until(&fixture, <[_]>::is_empty);
 
     let mut phone = fixture.client();
     phone.send(register("alice", "TCP", 2).as_bytes());
@@ -40,6 +38,39 @@ fn watchers_are_notified_when_a_connection_ends_and_when_its_device_registers_ag
     assert!(told(&mut lamp).contains("<basic>open</basic>"));
     let stats = fixture.server.stats().registrar;
     assert_eq!((stats.unreachable, stats.binding_count), (1, 1));
+    assert_eq!((stats.cut_off, stats.removed), (1, 1));
+}
+
+/// RFC 5626 §4.5: it registers its flow again, under the same key.
+#[test]
+fn a_flow_of_an_instance_outlives_its_connection() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    for cseq in 1..=3 {
+        let mut phone = fixture.client();
+        phone.send(outbound("alice", cseq).as_bytes());
+        assert!(phone.message().starts_with("SIP/2.0 200 OK\r\n"));
+        drop(phone);
+        wait_until(&fixture, |page| page.iter().all(|one| !is_reachable(one)));
+        assert_eq!(fixture.server.bindings(None, 10).bindings.len(), 1);
+    }
+    let stats = fixture.server.stats().registrar;
+    assert_eq!((stats.unreachable, stats.cut_off, stats.added), (3, 0, 1));
+}
+
+/// A page in a browser has another contact each time that it is loaded.
+#[test]
+fn a_device_that_comes_back_with_other_contacts_does_not_use_up_its_room() {
+    let fixture = Fixture::new(StreamPolicy::default());
+    for load in 1..=50 {
+        let mut phone = fixture.client();
+        let contact = format!("Contact: <sip:load{load}@");
+        let register = register("alice", "TCP", load).replace("Contact: <sip:alice@", &contact);
+        phone.send(register.as_bytes());
+        let answer = phone.message();
+        assert!(answer.starts_with("SIP/2.0 200 OK\r\n"), "{answer}");
+        drop(phone);
+        wait_until(&fixture, <[_]>::is_empty);
+    }
 }
 
 #[test]
@@ -55,11 +86,10 @@ fn a_device_that_has_moved_to_another_connection_survives_the_end_of_the_first()
     old.send(register("bob", "TCP", 1).as_bytes());
     assert!(old.message().starts_with("SIP/2.0 200 OK\r\n"));
     drop(old);
-    wait_until(&fixture, |page| page.iter().any(|one| !is_reachable(one)));
+    wait_until(&fixture, |page| page.len() == 1);
     let page = fixture.server.bindings(None, 10).bindings;
-    let reachable: Vec<_> = page.iter().filter(|one| is_reachable(one)).collect();
-    assert_eq!(reachable.len(), 1);
-    assert_eq!(&*reachable[0].aor, "sip:alice@example.com");
+    assert!(is_reachable(&page[0]));
+    assert_eq!(&*page[0].aor, "sip:alice@example.com");
 }
 
 #[test]
@@ -77,14 +107,11 @@ fn all_devices_of_a_connection_are_lost_with_it_but_not_those_behind_a_path() {
     proxy.send(behind.as_bytes());
     assert!(proxy.message().starts_with("SIP/2.0 200 OK\r\n"));
     drop(proxy);
-    wait_until(&fixture, |page| {
-        page.iter().filter(|one| !is_reachable(one)).count() == DEVICES
-    });
-    let page = fixture.server.bindings(None, 2 * DEVICES).bindings;
-    let behind = page
-        .iter()
-        .find(|one| &*one.aor == "sip:behind@example.com");
-    assert!(is_reachable(behind.expect("bound")));
+    wait_until(&fixture, |page| page.len() == 1);
+    let page = fixture.server.bindings(None, 10).bindings;
+    assert_eq!(&*page[0].aor, "sip:behind@example.com");
+    assert!(is_reachable(&page[0]));
+    assert_eq!(fixture.server.stats().registrar.cut_off, DEVICES as u64);
 }
 
 /// A phone that listens and closes its connection after registering is still
@@ -106,12 +133,10 @@ fn a_device_that_listens_on_its_source_address_survives_the_end_of_its_connectio
         assert!(phone.message().starts_with("SIP/2.0 200 OK\r\n"));
     }
     drop(phone);
-    wait_until(&fixture, |page| {
-        page.iter().filter(|one| !is_reachable(one)).count() == 2
-    });
+    wait_until(&fixture, |page| page.len() == 1);
     let page = fixture.server.bindings(None, 10).bindings;
-    let reachable: Vec<_> = page.iter().filter(|one| is_reachable(one)).collect();
-    assert_eq!(&*reachable[0].aor, "sip:alice@example.com");
+    assert!(is_reachable(&page[0]));
+    assert_eq!(&*page[0].aor, "sip:alice@example.com");
 }
 
 /// RFC 5626 §4.4.1: a device that was given a Flow-Timer and sends nothing is
@@ -129,19 +154,10 @@ fn a_device_with_a_flow_timer_that_sends_nothing_is_unreachable() {
         ..StreamOptions::default()
     };
     let fixture = Fixture::over(options, |streams| Arc::new(Hasty(streams)));
-    let outbound = |user: &str| {
-        let key = ";+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\";reg-id=1";
-        let register = register(user, "TCP", 1);
-        let register = register.replace("transport=tcp>", &format!("transport=tcp;ob>{key}"));
-        register.replace(
-            "Content-Length",
-            "Supported: outbound, path\r\nContent-Length",
-        )
-    };
     let (mut silent, mut pings, mut plain) = (fixture.client(), fixture.client(), fixture.client());
     for (phone, request) in [
-        (&mut silent, outbound("alice")),
-        (&mut pings, outbound("bob")),
+        (&mut silent, outbound("alice", 1)),
+        (&mut pings, outbound("bob", 1)),
         (&mut plain, register("carol", "TCP", 1)),
     ] {
         phone.send(request.as_bytes());
@@ -191,6 +207,17 @@ impl Network for Hasty {
         );
         self.0.expect_keepalives(flow, Duration::from_secs(2));
     }
+}
+
+/// A REGISTER of a flow of an instance.
+fn outbound(user: &str, cseq: u32) -> String {
+    let key = ";+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\";reg-id=1";
+    let register = register(user, "TCP", cseq);
+    let register = register.replace("transport=tcp>", &format!("transport=tcp;ob>{key}"));
+    register.replace(
+        "Content-Length",
+        "Supported: outbound, path\r\nContent-Length",
+    )
 }
 
 /// Returns the next NOTIFY and answers it.

@@ -10,6 +10,8 @@
 mod support;
 
 mod baresip;
+mod browser;
+mod browsing;
 mod calling;
 mod forking;
 mod lamp;

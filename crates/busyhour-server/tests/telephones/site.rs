@@ -18,6 +18,11 @@ pub struct Site {
 
 impl Site {
     pub fn start() -> Self {
+        Self::with("", "")
+    }
+
+    /// One whose configuration has more: settings of `[sip]`, and other sections.
+    pub fn with(sip: &str, sections: &str) -> Self {
         let place = Place::new();
         let made = generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
         let certificate = place.file("certificate.pem", &made.cert.pem());
@@ -25,7 +30,7 @@ impl Site {
         let server = place.server(&format!(
             "{CONFIGURATION}[sip]\nalgorithms = [\"MD5\"]\ndomains = [\"example.com\"]\n\
              min_expires_seconds = 1\ntls = \"127.0.0.1:0\"\n\
-             tls_certificate = \"{}\"\ntls_key = \"{}\"\n",
+             tls_certificate = \"{}\"\ntls_key = \"{}\"\n{sip}\n{sections}",
             certificate.display(),
             key.display()
         ));

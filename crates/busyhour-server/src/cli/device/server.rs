@@ -75,7 +75,7 @@ pub(super) struct Registered {
     aor: String,
     contact: String,
     source: String,
-    reachable: bool,
+    reach: String,
     expires_in_seconds: u64,
 }
 
@@ -87,12 +87,12 @@ impl Registered {
             contact,
             source,
             expires_in_seconds,
-            ..
+            reach,
         } = self;
-        let reach = if self.reachable {
-            ""
-        } else {
-            ", cannot be reached"
+        let reach = match reach.as_str() {
+            "unreachable" => ", cannot be reached",
+            "unverified" => ", not heard since the server started",
+            _ => "",
         };
         format!("{aor} at {contact} from {source}, {expires_in_seconds} s left{reach}")
     }

@@ -50,6 +50,9 @@ enum What {
     /// Certificates that peers are shown over TLS, and until when they are valid
     #[command(after_help = subjects::CERTIFICATES.help())]
     Certificates(List),
+    /// Lists of resources that watchers subscribe to by one URI
+    #[command(after_help = subjects::LISTS.help())]
+    Lists(List),
     /// The media relays, and whether they answer
     #[command(after_help = subjects::MEDIA.help())]
     Media(List),
@@ -132,6 +135,7 @@ impl Show {
             What::Webhooks(list) => list.run(&subjects::WEBHOOKS, ""),
             What::Tenants(list) => list.run(&subjects::TENANTS, ""),
             What::Certificates(list) => list.run(&subjects::CERTIFICATES, ""),
+            What::Lists(list) => list.run(&subjects::LISTS, ""),
             What::Media(list) => list.run(&subjects::MEDIA, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
             What::Topics(list) => list.run(&subjects::TOPICS, ""),

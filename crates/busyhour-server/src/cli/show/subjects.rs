@@ -275,6 +275,24 @@ pub(super) const WEBHOOKS: Subject = Subject {
     none: "no webhooks; the configuration lists them as [[webhook]], and PUT /api/webhooks/NAME sets one",
 };
 
+pub(super) const LISTS: Subject = Subject {
+    routes: &[route("/api/lists", "lists")],
+    columns: &[
+        column(
+            "name",
+            "the user part of the URI that watchers subscribe to",
+        ),
+        column("entry_count", "how many resources and other lists it has"),
+        column("title", "what telephones show of it"),
+        column(
+            "configured",
+            "true: of the configuration; false: set over HTTP",
+        ),
+    ],
+    sort: "entry_count",
+    none: "no lists; see [[list]] and PUT /api/lists/NAME",
+};
+
 pub(super) const TENANTS: Subject = Subject {
     routes: &[route("/api/tenants", "tenants")],
     columns: &[
@@ -502,7 +520,10 @@ pub(super) const DEVICE: Subject = Subject {
         column("aor", "the address of record"),
         column("contact", "the contact URI"),
         column("source", "where it came from"),
-        column("reachable", "whether messages reach it"),
+        column(
+            "reach",
+            "whether messages reach it: reachable, unverified since the start, or unreachable",
+        ),
         smallest_first("expires_in_seconds", "time until the binding runs out"),
         column("user_agent", "the User-Agent"),
         column("transport", "the transport of what failed"),

@@ -29,12 +29,13 @@ pub(super) const ACME: &[SettingKey] = &[
     },
     SettingKey {
         path: "acme.challenge",
-        allowed: Allowed::OneOf(&["http-01", "tls-alpn-01"]),
-        help: "How the authority finds that the names are ours: over HTTP at port 80, or over TLS at port 443 (http.tls_listen)",
+        allowed: Allowed::OneOf(&["http-01", "tls-alpn-01", "dns-01"]),
+        help: "How the authority finds that the names are ours: over HTTP at port 80, over TLS at port 443 (http.tls_listen), or in DNS (acme.dns_hook)",
         assign: |config, text| {
             let challenge = match text {
                 "http-01" => Some(AcmeChallenge::Http01),
                 "tls-alpn-01" => Some(AcmeChallenge::TlsAlpn01),
+                "dns-01" => Some(AcmeChallenge::Dns01),
                 _ => None,
             };
             put(&mut config.acme.challenge, challenge)
@@ -42,7 +43,15 @@ pub(super) const ACME: &[SettingKey] = &[
         show: |config| match config.acme.challenge {
             AcmeChallenge::Http01 => "http-01".into(),
             AcmeChallenge::TlsAlpn01 => "tls-alpn-01".into(),
+            AcmeChallenge::Dns01 => "dns-01".into(),
         },
+    },
+    SettingKey {
+        path: "acme.dns_hook",
+        allowed: Allowed::Text("the path of a program, or off"),
+        help: "Run as `PROGRAM present NAME VALUE` to put a TXT record into DNS for dns-01, and as `PROGRAM remove NAME VALUE` afterwards",
+        assign: |config, text| put(&mut config.acme.dns_hook, path_or(OFF, text)),
+        show: |config| show_path_or(OFF, config.acme.dns_hook.as_ref()),
     },
     SettingKey {
         path: "acme.listen",

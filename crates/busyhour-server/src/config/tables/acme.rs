@@ -12,6 +12,8 @@ pub struct AcmeSettings {
     pub contact: Option<String>,
     /// How the authority finds that the names are ours.
     pub challenge: AcmeChallenge,
+    /// The program that puts records into DNS.
+    pub dns_hook: Option<PathBuf>,
     /// Where it is answered over HTTP, beside `http.listen`.
     pub listen: Option<SocketAddr>,
     /// Where the account's key and the certificate are kept.
@@ -28,6 +30,7 @@ impl AcmeSettings {
             names: self.names.clone(),
             contact: self.contact.clone(),
             challenge: self.challenge,
+            dns_hook: self.dns_hook.clone(),
             folder: self.folder.clone()?,
             authorities: self.authorities.clone(),
         })

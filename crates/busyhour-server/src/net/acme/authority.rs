@@ -2,6 +2,7 @@
 
 use super::{
     AcmeChallenge, AcmeOptions, ChallengeAnswers,
+    dns_hook::DnsRecords,
     renewal::OrderErrorKind,
     storage::{
         account_path, certificate_path, certificate_text, files, has_account_at_authority, replace,
@@ -38,7 +39,9 @@ pub(super) async fn order(
     let names = options.names.iter().cloned();
     let identifiers: Vec<_> = names.map(Identifier::Dns).collect();
     let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
-    answer(&mut order, options.challenge, answers).await?;
+    // They are removed when the order is over, or given up.
+    let mut records = DnsRecords::new(options.dns_hook.as_deref());
+    answer(&mut order, options.challenge, answers, &mut records).await?;
     let (key, chain) = finish(&mut order).await?;
     keep(options, &key, &chain)
 }
@@ -76,10 +79,12 @@ async fn answer(
     order: &mut Order,
     challenge: AcmeChallenge,
     answers: &ChallengeAnswers,
+    records: &mut DnsRecords<'_>,
 ) -> Result<(), OrderError> {
     let kind = match challenge {
         AcmeChallenge::Http01 => ChallengeType::Http01,
         AcmeChallenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        AcmeChallenge::Dns01 => ChallengeType::Dns01,
     };
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -101,6 +106,7 @@ async fn answer(
                 let made = answers.put_digest(&name, proof.digest().as_ref());
                 made.map_err(here)?;
             }
+            AcmeChallenge::Dns01 => records.put(&name, &proof.dns_value()).map_err(here)?,
         }
         offered.set_ready().await?;
     }

@@ -4,11 +4,14 @@ use super::{
     AcmeOptions, ChallengeAnswers,
     authority::{OrderError, order},
     renewal::Renewal,
-    storage::{acme_files, has_certificate_of_authority},
+    requested::RequestedOrders,
+    storage::{acme_files, has_certificate_of_authority, replace, requested_path, write_beside},
 };
 use std::{
+    fs,
     hash::{BuildHasher, RandomState},
     io,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
@@ -21,6 +24,7 @@ use std::{
 /// nothing is lost with it.
 pub struct AcmeClient {
     wake: SyncSender<()>,
+    requested_path: PathBuf,
     state: Arc<Mutex<ClientState>>,
 }
 
@@ -44,6 +48,7 @@ impl AcmeClient {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let requested_path = requested_path(&options);
         let (wake, woken) = mpsc::sync_channel(1);
         let state = Arc::new(Mutex::new(ClientState::default()));
         let orders = Orders {
@@ -55,13 +60,33 @@ impl AcmeClient {
         };
         let thread = thread::Builder::new().name(THREAD.into());
         drop(thread.spawn(move || orders.run(&woken, &renewed))?);
-        Ok(Self { wake, state })
+        Ok(Self {
+            wake,
+            requested_path,
+            state,
+        })
     }
 
-    /// Orders now, whatever the time.
-    pub fn renew(&self) {
+    /// Orders now, whatever the time; twice in four days, also across restarts.
+    ///
+    /// # Errors
+    ///
+    /// How long until it may be asked for again.
+    pub fn renew(&self) -> Result<(), Duration> {
+        let _one_at_a_time = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = &self.requested_path;
+        let kept = fs::read_to_string(path).unwrap_or_default();
+        let mut requested = RequestedOrders::of_text(&kept);
+        requested.take(now())?;
+        let written = write_beside(path, &requested.text());
+        let written = written.and_then(|beside| replace(&beside, path));
+        if let Err(error) = written {
+            // Without a folder there is no certificate either.
+            tracing::warn!(%error, path = %path.display(), "an order by request cannot be counted");
+        }
         // If one waits already, that is enough.
         let _ = self.wake.try_send(());
+        Ok(())
     }
 
     /// Why there is no new certificate.
@@ -143,9 +168,13 @@ fn until_due(options: &AcmeOptions, chance: f64) -> Duration {
     else {
         return Duration::ZERO;
     };
+    Renewal::due_in(not_before, not_after, now() as i64, chance)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs() as i64);
-    Renewal::due_in(not_before, not_after, now, chance)
+    now.map_or(0, |now| now.as_secs())
 }
 
 /// A number from 0 to below 1.

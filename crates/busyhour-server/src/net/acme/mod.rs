@@ -12,8 +12,10 @@
 mod answers;
 mod authority;
 mod client;
+mod dns_hook;
 mod options;
 mod renewal;
+mod requested;
 mod storage;
 
 pub use answers::ChallengeAnswers;

@@ -11,6 +11,8 @@ pub struct AcmeOptions {
     pub contact: Option<String>,
     /// How the authority finds that the names are ours.
     pub challenge: AcmeChallenge,
+    /// The program that puts records into DNS, for dns-01.
+    pub dns_hook: Option<PathBuf>,
     /// The account's key and the certificate are kept here.
     pub folder: PathBuf,
     /// Who vouches for the authority's own server; without it, those whom this machine believes.
@@ -25,4 +27,6 @@ pub enum AcmeChallenge {
     Http01,
     /// It is shown a certificate over TLS on port 443 (RFC 8737).
     TlsAlpn01,
+    /// It finds a record in DNS, which a program of the operator puts there (RFC 8555 §8.4).
+    Dns01,
 }

@@ -34,6 +34,11 @@ pub(super) fn account_path(options: &AcmeOptions) -> PathBuf {
     options.folder.join("account.json")
 }
 
+/// When somebody asked for an order.
+pub(super) fn requested_path(options: &AcmeOptions) -> PathBuf {
+    options.folder.join("requested")
+}
+
 /// The certificate's file: first from whom it is, which readers of PEM skip, then the key and the
 /// chain.
 pub(super) fn certificate_text(options: &AcmeOptions, key: &str, chain: &str) -> String {
@@ -113,6 +118,7 @@ mod tests {
             names: Vec::new(),
             contact: None,
             challenge: AcmeChallenge::Http01,
+            dns_hook: None,
             folder: folder.path().join("acme"),
             authorities: None,
         };

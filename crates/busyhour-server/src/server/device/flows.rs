@@ -18,14 +18,17 @@ use busyhour::{
     timer::AddError,
 };
 use busyhour_iax2::frames::{Command, Frame, FullFrame, Kind};
-use busyhour_registrar::{Advertised, Probe, Probes};
+use busyhour_registrar::{Advertised, Contact, Pace, Probe, Probes, Reach};
 use busyhour_sip::Flow;
 use foldhash::quality::FixedState;
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     hash::BuildHasher,
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -34,15 +37,27 @@ pub(in crate::server) struct Flows {
     pub(in crate::server) counters: FlowCounters,
     shards: Box<[Mutex<FlowShard>]>,
     hasher: FixedState,
-    is_probing: bool,
+    probing: Probing,
+    /// Flows that are probed, so that nobody looks for one where there is none.
+    probed_count: AtomicUsize,
     /// The addresses that probes come from.
     advertised: Advertised,
 }
 
+#[derive(Default)]
 struct FlowShard {
     table: HashMap<Flow, FlowDevices>,
-    /// Flows of datagrams that are probed; `None` if probes are off.
-    probes: Option<Probes>,
+    /// Flows of datagrams that are probed.
+    probes: Probes,
+}
+
+/// Who is probed, and how often; zero is never.
+struct Probing {
+    interval: Duration,
+    /// Behind an address translation.
+    nat_interval: Duration,
+    /// After a restart.
+    verify_within: Duration,
 }
 
 /// The devices of one flow: nearly always one, and a hundred thousand behind a proxy.
@@ -65,30 +80,38 @@ enum Told {
 }
 
 impl Flows {
-    /// Without an interval there are no probes, and flows of datagrams are not stored.
     pub(in crate::server) fn new(config: &ServerConfig, seed: u64) -> Self {
-        let interval = config.probe_interval;
-        let is_probing = !interval.is_zero();
-        let shard = || FlowShard {
-            table: HashMap::new(),
-            probes: is_probing.then(|| Probes::new(interval)),
-        };
         Self {
             counters: FlowCounters::default(),
-            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: FixedState::with_seed(seed),
-            is_probing,
+            probing: Probing {
+                interval: config.probe_interval,
+                nat_interval: config.nat_probe_interval,
+                verify_within: config.verify_within,
+            },
+            probed_count: AtomicUsize::new(0),
             advertised: config.advertised.clone(),
         }
     }
 
-    /// Whether devices are asked that are silent.
-    pub(in crate::server) fn is_probing(&self) -> bool {
-        self.is_probing
+    /// Whether devices may be asked.
+    pub(in crate::server) fn may_probe(&self) -> bool {
+        self.probing.may_probe()
     }
 
-    /// From now on the device is reached over this flow.
-    pub(in crate::server) fn enter(&self, flow: Flow, device: &Arc<Device>, now: Instant) {
+    /// How often the device of a contact over datagrams is asked; `None` if it is not.
+    pub(super) fn pace(&self, contact: &Contact) -> Option<Pace> {
+        self.probing.pace(contact)
+    }
+
+    /// From now on the device is reached over this flow, and asked in this pace.
+    pub(in crate::server) fn enter(
+        &self,
+        (flow, pace): (Flow, Option<Pace>),
+        device: &Arc<Device>,
+        now: Instant,
+    ) {
         let hash = self.hasher.hash_one(flow);
         let mut shard = self.shard(hash);
         let (place, weak) = (place(device), Arc::downgrade(device));
@@ -96,11 +119,18 @@ impl Flows {
             Entry::Vacant(vacant) => drop(vacant.insert(FlowDevices::One(place, weak))),
             Entry::Occupied(mut devices) => devices.get_mut().insert(place, weak),
         }
-        if let Some(probes) = &mut shard.probes
-            && !flow.transport.is_reliable()
-        {
-            probes.watch(flow, hash, now);
+        if let Some(pace) = pace {
+            self.count_probed(&mut shard, |probes| probes.watch(flow, hash, pace, now));
         }
+    }
+
+    /// Changes the probes of a shard, and counts how many there are then.
+    fn count_probed(&self, shard: &mut FlowShard, change: impl FnOnce(&mut Probes)) {
+        let before = shard.probes.len();
+        change(&mut shard.probes);
+        let after = shard.probes.len();
+        self.probed_count
+            .fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// From now on it is not.
@@ -111,9 +141,7 @@ impl Flows {
         };
         if devices.remove(place(device)) {
             shard.table.remove(&flow);
-            if let Some(probes) = &mut shard.probes {
-                probes.forget(&flow);
-            }
+            self.count_probed(&mut shard, |probes| probes.forget(&flow));
         }
     }
 
@@ -123,20 +151,20 @@ impl Flows {
         lens.sum()
     }
 
-    /// Notes that something arrived on a flow; returns whether the flow was down.
+    /// Notes that something arrived on a flow; returns whether that is news.
     fn heard(&self, flow: &Flow, now: Instant) -> bool {
+        // A flow that enters at this moment was heard right before, or is asked later.
+        if self.probed_count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
         let mut shard = self.shard(self.hasher.hash_one(flow));
-        let probes = shard.probes.as_mut();
-        probes.is_some_and(|probes| probes.heard(flow, now))
+        shard.probes.heard(flow, now)
     }
 
     /// The due actions of a shard, a limited number at a time.
     fn poll(&self, index: usize, now: Instant) -> Vec<Probe> {
         let mut shard = lock(&self.shards[index]);
-        let Some(probes) = &mut shard.probes else {
-            return Vec::new();
-        };
-        std::iter::from_fn(|| probes.poll(now))
+        std::iter::from_fn(|| shard.probes.poll(now))
             .take(PROBES_AT_ONCE)
             .collect()
     }
@@ -161,17 +189,17 @@ impl Flows {
 
 impl DeviceContext {
     /// A connection has ended: the contacts that were registered over it are
-    /// unreachable.
+    /// unreachable, and those that cannot come back end.
     pub(in crate::server) fn flow_failed(self: &Arc<Self>, flow: Flow) {
         if let Some(devices) = self.flows.end(flow) {
-            self.reach(flow, false, Told::Former(devices));
+            self.reach(flow, Reach::Unreachable, Told::Former(devices));
         }
     }
 
     /// A datagram came: the device at the other end is there.
     pub(in crate::server) fn note_life(self: &Arc<Self>, flow: Flow) {
-        if self.flows.is_probing() && self.flows.heard(&flow, self.clock.now()) {
-            self.reach(flow, true, Told::Present(None));
+        if self.flows.heard(&flow, self.clock.now()) {
+            self.reach(flow, Reach::Reachable, Told::Present(None));
         }
     }
 
@@ -180,7 +208,7 @@ impl DeviceContext {
         self: &Arc<Self>,
         runtime: &Runtime,
     ) -> Result<(), AddError> {
-        if !self.flows.is_probing() {
+        if !self.flows.may_probe() {
             return Ok(());
         }
         let context: Weak<Self> = Arc::downgrade(self);
@@ -200,7 +228,7 @@ impl DeviceContext {
         for probe in self.flows.poll(index, self.clock.now()) {
             match probe {
                 Probe::Ask(flow) => self.ask(flow),
-                Probe::Down(flow) => self.reach(flow, false, Told::Present(None)),
+                Probe::Down(flow) => self.reach(flow, Reach::Unreachable, Told::Present(None)),
             }
         }
     }
@@ -232,7 +260,7 @@ impl DeviceContext {
 
     /// Tells some devices and leaves the others for the next turn: a proxy may have
     /// registered a hundred thousand devices over one connection.
-    fn reach(self: &Arc<Self>, flow: Flow, is_reachable: bool, mut told: Told) {
+    fn reach(self: &Arc<Self>, flow: Flow, reach: Reach, mut told: Told) {
         let context = Arc::downgrade(self);
         let tell = move || {
             let Some(context) = context.upgrade() else {
@@ -243,21 +271,56 @@ impl DeviceContext {
                 Told::Present(place) => context.flows.some_behind(&flow, *place),
             };
             for device in devices {
-                device.reach(&context, flow, is_reachable);
-                if !is_reachable && let Some(calls) = context.calls.get() {
-                    calls(&device, flow);
+                device.reach(&context, flow, reach);
+                if !reach.is_believed() {
+                    context.lose(&device, flow);
                 }
             }
             if let Told::Present(place) = &mut told {
                 *place = last;
             }
             if last.is_some() {
-                context.reach(flow, is_reachable, told);
+                context.reach(flow, reach, told);
             }
         };
         // It takes no more only when the server ends.
         let tell = Task::labelled(&"devices of a flow", tell);
         let _ = self.table.expiry_serializer().execute(tell);
+    }
+
+    /// Nothing goes over this flow to the device any more.
+    fn lose(self: &Arc<Self>, device: &Arc<Device>, flow: Flow) {
+        if let Some(calls) = self.calls.get() {
+            calls(device, flow);
+        }
+        if flow.transport.is_reliable() {
+            self.end_cut_off(device, flow);
+        }
+    }
+}
+
+impl Probing {
+    fn may_probe(&self) -> bool {
+        let all = [self.interval, self.nat_interval, self.verify_within];
+        all.iter().any(|it| !it.is_zero())
+    }
+
+    fn pace(&self, contact: &Contact) -> Option<Pace> {
+        let nat_interval = match contact.is_translated() {
+            true => self.nat_interval,
+            false => Duration::ZERO,
+        };
+        let reach = contact.reach();
+        let is_new = reach == Reach::Unverified && !self.verify_within.is_zero();
+        let verify_within = is_new.then_some(self.verify_within);
+        let intervals = [self.interval, nat_interval].into_iter();
+        let every = intervals.filter(|it| !it.is_zero()).min();
+        // One that did not answer may still be heard.
+        let is_lost = reach == Reach::Unreachable && self.may_probe();
+        (every.is_some() || is_new || is_lost).then_some(Pace {
+            every,
+            verify_within,
+        })
     }
 }
 

@@ -1,15 +1,18 @@
 //! Over which connections a device is reached, and what happens to its contacts when
 //! one ends.
 //!
-//! A contact whose connection has ended stays registered, and its watchers learn that
-//! it is unreachable. The device registers again over its next connection (RFC 5626
-//! §4.5), which makes the contact reachable again.
+//! A contact whose connection has ended is unreachable, and its watchers learn it. A flow of
+//! an instance stays registered: the device registers it again over its next connection (RFC 5626
+//! §4.5), which makes the contact reachable again; so does that of a telephone that a service
+//! wakes. Any other contact ends, since a device that comes back brings another one.
 
 use super::device_context::DeviceContext;
 use super::{Device, DeviceInner};
-use crate::server::change::record::RegistrationEvent;
+use crate::server::{change::record::RegistrationEvent, device::flows::Flows};
 use busyhour::clock::Instant;
-use busyhour_registrar::{Binding, BindingId, Bindings, Contact, Lease, Now, Restored};
+use busyhour_registrar::{
+    Binding, BindingId, Bindings, Contact, Lease, Now, Pace, Reach, Restored,
+};
 use busyhour_sip::Flow;
 use std::sync::Arc;
 
@@ -30,10 +33,15 @@ impl Device {
         restored
     }
 
-    /// Marks the contacts of a flow as reachable or unreachable.
-    pub(in crate::server) fn reach(&self, context: &DeviceContext, flow: Flow, is_reachable: bool) {
+    /// Notes what is known of the contacts of a flow.
+    pub(in crate::server) fn reach(
+        self: &Arc<Self>,
+        context: &DeviceContext,
+        flow: Flow,
+        reach: Reach,
+    ) {
         let mut state = self.lock();
-        self.set_reachable(context, &mut state, flow, is_reachable);
+        self.set_reach(context, &mut state, flow, reach);
     }
 
     /// A contact that is reached over this flow.
@@ -63,12 +71,15 @@ impl Device {
         before: &Bindings,
         next: &Bindings,
     ) {
-        let of = |bindings| flows(bindings, context.flows.is_probing());
-        for flow in of(next).filter(|flow| of(before).all(|old| old != *flow)) {
-            context.flows.enter(flow, self, context.clock.now());
+        let of = |bindings| flows(bindings, &context.flows).collect::<Vec<_>>();
+        let (old, new) = (of(before), of(next));
+        let is_in = |list: &[(Flow, _)], flow| list.iter().any(|(other, _)| *other == flow);
+        for (flow, pace) in new.iter().filter(|(flow, _)| !is_in(&old, *flow)) {
+            let now = context.clock.now();
+            context.flows.enter((*flow, *pace), self, now);
         }
-        for flow in of(before).filter(|flow| of(next).all(|new| new != *flow)) {
-            context.flows.leave(flow, self);
+        for (flow, _) in old.iter().filter(|(flow, _)| !is_in(&new, *flow)) {
+            context.flows.leave(*flow, self);
         }
         if context.upstream.is_used() {
             // A lease that has run out is still in `before`.
@@ -84,32 +95,40 @@ impl Device {
         }
     }
 
-    /// Watchers are notified at once. A pending change was computed from the earlier
-    /// bindings, so it is updated as well.
-    pub(super) fn set_reachable(
-        &self,
+    /// Watchers are notified at once of what they see. A pending change was computed from the
+    /// earlier bindings, so it is updated as well.
+    pub(super) fn set_reach(
+        self: &Arc<Self>,
         context: &DeviceContext,
         state: &mut DeviceInner,
         flow: Flow,
-        is_reachable: bool,
+        reach: Reach,
     ) {
         if let Some(pending) = &mut state.pending
             && let Some(bindings) = pending.draft.bindings_mut()
         {
-            bindings.set_reachable(flow, is_reachable);
+            bindings.set_reach(flow, reach);
         }
-        if !state.bindings.set_reachable(flow, is_reachable) {
+        let before = state.bindings.clone();
+        let Some(was) = state.bindings.set_reach(flow, reach) else {
             return;
+        };
+        // What was watched only until it was verified is not watched any more.
+        self.follow_flows(context, &before, &state.bindings);
+        let counters = &context.flows.counters;
+        match (was, reach) {
+            (Reach::Unverified, Reach::Reachable) => counters.verified.increment(),
+            (_, Reach::Unreachable) => counters.unreachable.increment(),
+            _ => {}
         }
-        if !is_reachable {
-            context.flows.counters.unreachable.increment();
-        }
-        let event = match is_reachable {
+        let event = match reach.is_believed() {
             true => RegistrationEvent::Reachable,
             false => RegistrationEvent::Unreachable,
         };
         self.tell_registration(context, state, Some(event));
-        self.publish(context, state);
+        if was.is_believed() != reach.is_believed() {
+            self.publish(context, state);
+        }
     }
 }
 
@@ -118,18 +137,25 @@ fn is_sip(binding: &Binding) -> bool {
     binding.contact.uri().starts_with("sip")
 }
 
-/// The flows that contacts depend on: live connections, and addresses that are probed.
-/// Older versions stored flows with an unspecified local address; nothing ever arrives
+/// The flows that contacts depend on: live connections, and addresses that are probed, with their
+/// pace. Older versions stored flows with an unspecified local address; nothing ever arrives
 /// on such a flow, so no contact depends on it.
-fn flows(bindings: &Bindings, is_probing: bool) -> impl Iterator<Item = Flow> + '_ {
-    let depends = move |binding: &&Binding| {
+fn flows<'b>(
+    bindings: &'b Bindings,
+    flows: &'b Flows,
+) -> impl Iterator<Item = (Flow, Option<Pace>)> + 'b {
+    let depends = move |binding: &Binding| {
         let contact = &binding.contact;
+        let pace = match contact.transport().is_reliable() {
+            true => None,
+            false => flows.pace(contact),
+        };
         let matters = match contact.transport().is_reliable() {
             true => contact.is_reachable(),
-            false => is_probing && !binding.lease.removed,
+            false => pace.is_some() && !binding.lease.removed,
         };
-        matters && contact.depends_on_flow()
+        (matters && contact.depends_on_flow()).then(|| (contact.flow(), pace))
     };
-    let flows = bindings.all().filter(depends).map(|b| b.contact.flow());
-    flows.filter(|flow| !flow.local.ip().is_unspecified())
+    let found = bindings.all().filter_map(depends);
+    found.filter(|(flow, _)| !flow.local.ip().is_unspecified())
 }

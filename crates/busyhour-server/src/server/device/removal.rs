@@ -1,4 +1,5 @@
-//! Contacts that an operator takes away, in turn with the device's registrations.
+//! Contacts that an operator takes away, or that end with their connection, in turn with the
+//! device's registrations.
 
 use super::{
     Device, DeviceInner, Pending, device_context::DeviceContext, device_request::DeviceRequest,
@@ -9,7 +10,8 @@ use busyhour::{
     clock::Instant,
     task::{Executor, Task},
 };
-use busyhour_registrar::{Bindings, Update};
+use busyhour_registrar::{Bindings, Now, Update};
+use busyhour_sip::Flow;
 use busyhour_store::Change;
 use std::{
     fmt::{self, Debug, Formatter},
@@ -34,20 +36,42 @@ pub type RemovalListener = Arc<dyn Fn(Result<u64, RemovalError>) + Send + Sync>;
 
 /// A removal on its way to its device.
 pub(in crate::server) struct Removal {
-    /// The URI of the contact; all of them without one.
-    pub(in crate::server) contact: Option<Box<str>>,
+    pub(in crate::server) what: Removed,
     pub(in crate::server) arrived_at: Instant,
     /// Of the device.
     pub(in crate::server) hash: u64,
     pub(in crate::server) listener: RemovalListener,
 }
 
+/// Which contacts are removed, and why.
+#[derive(Debug, Clone)]
+pub(in crate::server) enum Removed {
+    /// An operator takes this contact, or all of them.
+    ByOperator(Option<Box<str>>),
+    /// This connection has ended, and nothing brings them back.
+    CutOff(Flow),
+}
+
+impl Removed {
+    fn from(&self, bindings: &Bindings, at: Now) -> Update {
+        match self {
+            Self::ByOperator(contact) => bindings.remove(contact.as_deref(), at),
+            Self::CutOff(flow) => bindings.remove_cut_off(*flow, at),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::ByOperator(_) => "an operator removed it",
+            Self::CutOff(_) => "its connection ended",
+        }
+    }
+}
+
 impl Debug for Removal {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Removal");
-        fields
-            .field("contact", &self.contact)
-            .finish_non_exhaustive()
+        fields.field("what", &self.what).finish_non_exhaustive()
     }
 }
 
@@ -61,7 +85,7 @@ impl Device {
         let at = context.clock.moment();
         let Update {
             bindings, changes, ..
-        } = state.bindings.remove(removal.contact.as_deref(), at);
+        } = removal.what.from(&state.bindings, at);
         let draft = Draft::Removal(RemovalDraft {
             bindings,
             count: changes.len() as u64,
@@ -69,6 +93,12 @@ impl Device {
         let changes = changes.into_iter().map(Change::from).collect();
         let pending = Pending::new(DeviceRequest::Remove(removal), draft);
         self.commit(context, state, pending, changes);
+    }
+
+    /// Whether the end of this connection ends one of its contacts.
+    fn has_cut_off(&self, flow: Flow, at: Now) -> bool {
+        let update = self.lock().bindings.remove_cut_off(flow, at);
+        update.tally.removed > 0
     }
 
     /// The listener is told after the watchers.
@@ -85,8 +115,12 @@ impl Device {
         self.hold(context, state, draft.bindings);
         if let Some(flow) = flow.filter(|_| draft.count > 0) {
             context.log.counters.removed.add(draft.count);
+            if let Removed::CutOff(_) = removal.what {
+                context.flows.counters.cut_off.add(draft.count);
+            }
             let left = state.bindings.active(now).count();
-            context.log.ended(&self.aor, flow, left, REASON);
+            let reason = removal.what.reason();
+            context.log.ended(&self.aor, flow, left, reason);
             self.tell_registration(context, state, Some(RegistrationEvent::Deactivated));
             self.publish_registration(context, state, true);
         }
@@ -109,7 +143,7 @@ impl DeviceContext {
     ) {
         let device = self.table.find(aor);
         let removal = Removal {
-            contact: contact.map(Into::into),
+            what: Removed::ByOperator(contact.map(Into::into)),
             arrived_at: self.clock.now(),
             hash: self.table.hash(aor),
             listener,
@@ -120,6 +154,21 @@ impl DeviceContext {
         }
     }
 
+    /// Ends the contacts of a device that were reached over a connection which is gone, if nothing
+    /// brings them back. If too much waits for the device, they stay, as unreachable ones.
+    pub(super) fn end_cut_off(self: &Arc<Self>, device: &Arc<Device>, flow: Flow) {
+        if !device.has_cut_off(flow, self.clock.moment()) {
+            return;
+        }
+        let removal = Removal {
+            what: Removed::CutOff(flow),
+            arrived_at: self.clock.now(),
+            hash: device.hash(),
+            listener: Arc::new(|_| ()),
+        };
+        self.push_to_device(device, DeviceRequest::Remove(removal.into()));
+    }
+
     /// Tells the listener, in a turn of its own: it is called under no lock.
     pub(super) fn conclude_removal(&self, removal: &Removal, outcome: Result<u64, RemovalError>) {
         let listener = removal.listener.clone();
@@ -128,5 +177,3 @@ impl DeviceContext {
         let _ = self.table.strand(removal.hash).execute_unbounded(task);
     }
 }
-
-const REASON: &str = "an operator removed it";

@@ -94,7 +94,7 @@ impl Core {
     /// A response answers a probe, one of our NOTIFYs, or a request that we forwarded.
     fn response(&self, message: &mut Message<'_>, status: u16, flow: Flow, datagram: &Buffer) {
         let traffic = &self.responder.traffic;
-        if self.devices.flows.is_probing() && answers_options(message) {
+        if self.devices.flows.may_probe() && answers_options(message) {
             return self.devices.flows.counters.probes_answered.increment();
         }
         if self.peers.answered(message, status)

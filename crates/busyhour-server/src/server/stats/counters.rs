@@ -67,6 +67,8 @@ pub(in crate::server) struct RegistrarCounters {
 #[derive(Debug, Default)]
 pub(in crate::server) struct FlowCounters {
     pub(in crate::server) unreachable: Counter,
+    pub(in crate::server) verified: Counter,
+    pub(in crate::server) cut_off: Counter,
     pub(in crate::server) probed: Counter,
     pub(in crate::server) probes_answered: Counter,
 }

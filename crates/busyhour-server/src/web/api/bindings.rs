@@ -50,6 +50,8 @@ pub struct BindingView {
     pub source: String,
     /// Whether messages reach the device, as far as the server knows.
     pub reachable: bool,
+    /// `reachable`; `unverified` after a restart, until the device was heard; `unreachable`.
+    pub reach: &'static str,
     /// Seconds until it runs out.
     pub expires_in_seconds: u64,
     /// The device's User-Agent.
@@ -81,6 +83,7 @@ impl BindingView {
             transport: contact.flow.transport.parameter(),
             source: contact.flow.remote.to_string(),
             reachable: binding.contact.is_reachable(),
+            reach: binding.contact.reach().name(),
             expires_in_seconds: (binding.expires_at - now).as_secs(),
             user_agent: contact.user_agent.to_string(),
         }

@@ -4,12 +4,12 @@ use crate::{server::CertificateStats, web::Backend};
 use axum::{
     Json, Router,
     extract::State,
-    http::StatusCode,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use serde::Serialize;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// What can be done with the certificates of the server.
 pub trait CertificatesApi: Send + Sync {
@@ -24,8 +24,21 @@ pub trait CertificatesApi: Send + Sync {
     /// Which file cannot be used, and why. What was read before is still shown.
     fn reload(&self) -> Result<(), String>;
 
-    /// Orders a certificate by ACME now; `false` if none is ordered at all.
-    fn renew(&self) -> bool;
+    /// Orders a certificate by ACME now.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn renew(&self) -> Result<(), RenewError>;
+}
+
+/// Why no certificate is ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenewError {
+    /// None is ordered at all.
+    Off,
+    /// It was asked for too often: the authority counts orders. How long until it may be again.
+    TooOften(Duration),
 }
 
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
@@ -52,9 +65,14 @@ async fn certificates(State(backend): State<Arc<dyn Backend>>) -> Json<Certifica
 }
 
 async fn renew(State(backend): State<Arc<dyn Backend>>) -> Response {
-    match backend.certificates().is_some_and(|it| it.renew()) {
-        true => StatusCode::ACCEPTED.into_response(),
-        false => (StatusCode::NOT_FOUND, "acme.directory is off\n").into_response(),
+    let renewed = backend.certificates().map(|it| it.renew());
+    match renewed.unwrap_or(Err(RenewError::Off)) {
+        Ok(()) => StatusCode::ACCEPTED.into_response(),
+        Err(RenewError::Off) => (StatusCode::NOT_FOUND, "acme.directory is off\n").into_response(),
+        Err(RenewError::TooOften(rest)) => {
+            let after = [(header::RETRY_AFTER, rest.as_secs().to_string())];
+            (StatusCode::TOO_MANY_REQUESTS, after, TOO_OFTEN).into_response()
+        }
     }
 }
 
@@ -68,3 +86,6 @@ async fn reload(State(backend): State<Arc<dyn Backend>>) -> Response {
         Err(problem) => (StatusCode::CONFLICT, format!("{problem}\n")).into_response(),
     }
 }
+
+const TOO_OFTEN: &str = "two certificates were ordered on request in the last four days, and the \
+    authority gives few a week; by itself the server orders one when it is time\n";

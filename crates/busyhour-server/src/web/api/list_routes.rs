@@ -34,6 +34,7 @@ struct ListBody<'l> {
     name: &'l str,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'l str>,
+    entry_count: usize,
     entries: &'l [ListEntry],
     configured: bool,
 }
@@ -107,6 +108,7 @@ impl<'l> ListBody<'l> {
         Self {
             name: &list.name,
             title: list.title.as_deref(),
+            entry_count: list.entries.len(),
             entries: &list.entries,
             configured: list.is_configured,
         }

@@ -3,9 +3,10 @@
 
 use std::sync::LazyLock;
 
-/// The whole page.
-pub(super) fn html() -> &'static str {
-    &HTML
+/// The whole page, with a link to the telephone for browsers if that is served.
+pub(super) fn html(has_telephone: bool) -> String {
+    let link = if has_telephone { TELEPHONE } else { "" };
+    HTML.replace("<!--telephone-->", link)
 }
 
 /// Forbids everything from elsewhere, even if someone could inject content into the
@@ -21,17 +22,20 @@ static HTML: LazyLock<String> = LazyLock::new(|| {
         .replace("{version}", env!("CARGO_PKG_VERSION"))
 });
 
+const TELEPHONE: &str = "<a href=\"/telephone/\">telephone</a>";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_page_is_complete_and_loads_nothing_else() {
-        for missing in ["/*style*/", "/*script*/", "{version}"] {
-            assert!(!html().contains(missing), "{missing}");
+        let html = html(true);
+        for missing in ["/*style*/", "/*script*/", "{version}", "<!--telephone-->"] {
+            assert!(!html.contains(missing), "{missing}");
         }
         for foreign in ["http://", "https://", "src=", "@import", "stylesheet"] {
-            assert!(!html().contains(foreign), "{foreign}");
+            assert!(!html.contains(foreign), "{foreign}");
         }
     }
 }
