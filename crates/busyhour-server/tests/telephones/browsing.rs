@@ -5,7 +5,7 @@ use crate::{
     baresip::{Baresip, Speaker},
     browser::Browser,
     site::Site,
-    support::rtpengine::Rtpengine,
+    support::{rtpengine::Rtpengine, wait_until},
 };
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn a_browser_and_a_desk_telephone_call_and_hear_each_other() {
         browser.press("unregister");
         browser.wait_for("registration", "none");
     }
-    assert_eq!(relay.calls(), 0);
+    wait_until(|| relay.calls() == 0, || site.server.log());
     assert_eq!(site.server.stat("/network/streams/web_sockets_refused"), 0);
 }
 
