@@ -144,7 +144,16 @@ impl Site {
         let log = fs::File::create(place.path("pebble.log")).unwrap();
         let [dns_port, told_port] = [(); 2].map(|()| free_port());
         let dns = Command::new("/usr/bin/pebble-challtestsrv")
-            .args(["-http01", "", "-https01", "", "-tlsalpn01", ""])
+            .args([
+                "-http01",
+                "",
+                "-https01",
+                "",
+                "-tlsalpn01",
+                "",
+                "-defaultIPv6",
+                "",
+            ])
             .args(["-dns01", &format!("127.0.0.1:{dns_port}")])
             .args(["-management", &format!("127.0.0.1:{told_port}")])
             .stdout(log.try_clone().unwrap())

@@ -76,29 +76,6 @@ fn the_next_call_needs_no_notify_of_a_call_that_was_over_before_one() {
     assert_eq!(of("lamps_told") + of("lamps_skipped"), 3 * of("calls"));
 }
 
-/// One subscription to a list has all lamps, and tells of each change alone.
-#[test]
-fn the_lamps_of_one_list_show_the_calls() {
-    let place = Place::new();
-    let entries: Vec<_> = (0..40)
-        .map(|number| format!("\"device{number}\""))
-        .collect();
-    let list = format!(
-        "[[list]]\nname = \"panel\"\nentries = [{}]\n",
-        entries.join(", ")
-    );
-    let server = place.server(&format!("{CONFIGURATION}{list}"));
-    let report = storm(&server, "--rate 40 --watchers 1 --watch-list panel");
-    let of = |name: &str| report[name].as_u64().expect("a count");
-    assert_eq!((of("calls"), of("answered")), (40, 40));
-    assert_eq!(
-        (of("lamps"), of("lamps_wrong"), of("lamps_stale")),
-        (40, 0, 0)
-    );
-    assert_eq!(of("lamps_told") + of("lamps_skipped"), 120);
-    assert_eq!(server.stat("/watch/watcher_count"), 1);
-}
-
 #[test]
 fn callers_give_up_while_it_rings_and_the_lamps_show_it() {
     let place = Place::new();

@@ -443,7 +443,7 @@ fn lists_are_shown_with_how_long_they_are() {
     );
     let table = good(&place, &["lists"]);
     assert!(
-        table.contains("First floor") && table.contains("true"),
+        table.contains("First floor") && table.contains("yes"),
         "{table}"
     );
     drop(server);

@@ -2,10 +2,10 @@
 //! acknowledged.
 
 use crate::{
-    client::{Context, Credentials, DEAD_AFTER, NEVER, REALM, SECOND, Transaction, response},
+    client::{Context, Credentials, DEAD_AFTER, NEVER, REALM, SECOND, Transaction},
     knowledge::Knowledge,
 };
-use busyhour_sip::{Contacts, HeaderName, Message, Method};
+use busyhour_sip::{Contacts, HeaderName, Message};
 use std::net::SocketAddr;
 
 pub struct Device {
@@ -92,9 +92,6 @@ impl Device {
     }
 
     pub fn receive(&mut self, message: &Message<'_>, context: &mut Context<'_>) {
-        if message.method() == Some(Method::Options) {
-            return context.sent.push(response(message, "200 OK"));
-        }
         let answered = |pending: &mut Pending| pending.transaction.is_answered_by(message);
         let Some(pending) = self.pending.take_if(answered) else {
             return;
