@@ -157,9 +157,11 @@ impl Host {
     }
 }
 
+/// The devices answer no OPTIONS.
 fn configuration(device_count: u32) -> String {
     format!(
         "[sip]\nalgorithms = [\"MD5\"]\ndomains = [\"{REALM}\"]\nmax_expires_seconds = 86400\n\
+         nat_probe_seconds = 0\nverify_seconds = 0\n\
          [watch]\nmin_expires_seconds = 1\n\
          [[account_range]]\nprefix = \"device\"\ncount = {device_count}\npassword = \"{PASSWORD}\"\n"
     )

@@ -37,7 +37,7 @@ pub(in crate::server) struct Flows {
     pub(in crate::server) counters: FlowCounters,
     shards: Box<[Mutex<FlowShard>]>,
     hasher: FixedState,
-    probing: Probing,
+    probing: ProbePolicy,
     /// Flows that are probed, so that nobody looks for one where there is none.
     probed_count: AtomicUsize,
     /// The addresses that probes come from.
@@ -52,7 +52,7 @@ struct FlowShard {
 }
 
 /// Who is probed, and how often; zero is never.
-struct Probing {
+struct ProbePolicy {
     interval: Duration,
     /// Behind an address translation.
     nat_interval: Duration,
@@ -85,7 +85,7 @@ impl Flows {
             counters: FlowCounters::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: FixedState::with_seed(seed),
-            probing: Probing {
+            probing: ProbePolicy {
                 interval: config.probe_interval,
                 nat_interval: config.nat_probe_interval,
                 verify_within: config.verify_within,
@@ -299,7 +299,7 @@ impl DeviceContext {
     }
 }
 
-impl Probing {
+impl ProbePolicy {
     fn may_probe(&self) -> bool {
         let all = [self.interval, self.nat_interval, self.verify_within];
         all.iter().any(|it| !it.is_zero())

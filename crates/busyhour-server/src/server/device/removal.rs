@@ -36,7 +36,7 @@ pub type RemovalListener = Arc<dyn Fn(Result<u64, RemovalError>) + Send + Sync>;
 
 /// A removal on its way to its device.
 pub(in crate::server) struct Removal {
-    pub(in crate::server) what: Removed,
+    pub(in crate::server) what: RemovedContacts,
     pub(in crate::server) arrived_at: Instant,
     /// Of the device.
     pub(in crate::server) hash: u64,
@@ -45,14 +45,14 @@ pub(in crate::server) struct Removal {
 
 /// Which contacts are removed, and why.
 #[derive(Debug, Clone)]
-pub(in crate::server) enum Removed {
+pub(in crate::server) enum RemovedContacts {
     /// An operator takes this contact, or all of them.
     ByOperator(Option<Box<str>>),
     /// This connection has ended, and nothing brings them back.
     CutOff(Flow),
 }
 
-impl Removed {
+impl RemovedContacts {
     fn from(&self, bindings: &Bindings, at: Now) -> Update {
         match self {
             Self::ByOperator(contact) => bindings.remove(contact.as_deref(), at),
@@ -115,7 +115,7 @@ impl Device {
         self.hold(context, state, draft.bindings);
         if let Some(flow) = flow.filter(|_| draft.count > 0) {
             context.log.counters.removed.add(draft.count);
-            if let Removed::CutOff(_) = removal.what {
+            if let RemovedContacts::CutOff(_) = removal.what {
                 context.flows.counters.cut_off.add(draft.count);
             }
             let left = state.bindings.active(now).count();
@@ -143,7 +143,7 @@ impl DeviceContext {
     ) {
         let device = self.table.find(aor);
         let removal = Removal {
-            what: Removed::ByOperator(contact.map(Into::into)),
+            what: RemovedContacts::ByOperator(contact.map(Into::into)),
             arrived_at: self.clock.now(),
             hash: self.table.hash(aor),
             listener,
@@ -161,7 +161,7 @@ impl DeviceContext {
             return;
         }
         let removal = Removal {
-            what: Removed::CutOff(flow),
+            what: RemovedContacts::CutOff(flow),
             arrived_at: self.clock.now(),
             hash: device.hash(),
             listener: Arc::new(|_| ()),
