@@ -7,7 +7,7 @@
 # nothing but the use itself (less the loop around it, where the program knows `nothing`) is in it. It is the same
 # however busy the machine is. `add-run` is 64 timers, a buffer has 1 KiB, a topic 1,000 keys, a pool one worker. For a
 # topic also the accesses of a publish that miss a cache of 2 MiB at a million keys. In C, `version` is a call that does
-nothing, and `push` and `ping-pong` have some clock readings in them, a few instructions more or less. Needs valgrind.
+# nothing, and `push` and `ping-pong` have some clock readings in them, a few instructions more or less. Needs valgrind.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ main() {
     timer) ways=(nothing add-cancel add-run run-again sleep-wake) few=1000 many=11000 ;;
     buffer) ways=(nothing pin-unpin find-unpin alloc-clone-drop) few=1000 many=101000 ;;
     bus) ways=(idle cached fold-one-node fold-two-nodes subscriber by-key-1 by-key-1000 lookup) few=1000 many=101000 keys=1000 ;;
-    pool) ways=(push push-outside ping-pong serializer-outside) few=1000 many=101000 ;;
+    pool) ways=(push requeue push-outside ping-pong serializer-outside) few=1000 many=101000 ;;
     c | c-shared)
       ways=(nothing version pin-unpin find-unpin queue-add-cancel timer-add-cancel publish-idle publish-cached lookup push ping-pong)
       few=1000 many=101000 ;;

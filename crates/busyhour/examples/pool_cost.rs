@@ -12,7 +12,12 @@ use busyhour::{
 use std::{
     env,
     process::exit,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::sleep,
+    time::Duration,
 };
 
 fn main() {
@@ -22,6 +27,7 @@ fn main() {
     let count = count.unwrap_or_else(|| refuse("COUNT is a number"));
     let repeat = match way.as_str() {
         "push" => push,
+        "requeue" => requeue,
         "push-outside" => push_outside,
         "ping-pong" => ping_pong,
         "serializer-outside" => serializer_outside,
@@ -50,6 +56,25 @@ fn push_next(pool: TaskPool, left: u64, ended: Sender<()>) {
     let next = pool.clone();
     let pushed = pool.push(move || push_next(next, left - 1, ended));
     pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+}
+
+/// The same as a program does it that keeps its pool and its counts for good.
+fn requeue(pool: &TaskPool, count: u64) {
+    static LEFT: AtomicU64 = AtomicU64::new(0);
+    static ENDED: AtomicBool = AtomicBool::new(false);
+    fn again(pool: &'static TaskPool) {
+        if LEFT.fetch_sub(1, Ordering::Relaxed) <= 1 {
+            return ENDED.store(true, Ordering::Release);
+        }
+        let pushed = pool.push(move || again(pool));
+        pushed.unwrap_or_else(|why| refuse(&why.to_string()));
+    }
+
+    LEFT.store(count, Ordering::Relaxed);
+    again(Box::leak(Box::new(pool.clone())));
+    while !ENDED.load(Ordering::Acquire) {
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// The main thread pushes all tasks, then the worker runs them.
@@ -105,7 +130,7 @@ fn hold(pool: &TaskPool) -> Sender<()> {
 
 fn end(pool: &TaskPool, go: Sender<()>) {
     drop(go);
-    let _report = pool.shutdown(std::time::Duration::from_secs(60));
+    let _report = pool.shutdown(Duration::from_secs(60));
 }
 
 fn refuse(why: &str) -> ! {

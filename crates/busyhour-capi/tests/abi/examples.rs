@@ -4,7 +4,7 @@ use crate::{
     library::{CRATE, scratch},
     program::{check, compile_file},
 };
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 #[test]
 fn the_example_of_the_readme_runs() {
@@ -58,6 +58,33 @@ fn a_session_on_a_strand_closes_itself() {
 fn a_group_of_libdispatch_notifies_once() {
     let printed = run_example("../../docs/coming-from/libdispatch.md", "c");
     assert_eq!(printed, "90\n");
+}
+
+/// Also those that no program on a page uses.
+#[test]
+fn every_name_on_the_pages_is_in_the_header() {
+    let read = |path: &str| fs::read_to_string(format!("{CRATE}/{path}")).unwrap();
+    let names = |text: &str| -> BTreeSet<String> {
+        let is_letter = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let words = text.split(|letter| !is_letter(letter));
+        let ours = words.filter(|word| word.starts_with("bh_") || word.starts_with("BH_"));
+        // `bh_timers_…` stands for several.
+        ours.filter(|word| !word.ends_with('_'))
+            .map(str::to_owned)
+            .collect()
+    };
+    let header = names(&read("include/busyhour.h"));
+    let pages = fs::read_dir(format!("{CRATE}/../../docs/coming-from")).unwrap();
+    let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
+    let mut named = names(&read("README.md"));
+    let mut count = 0;
+    for page in pages {
+        named.extend(names(&page));
+        count += 1;
+    }
+    assert!(count >= 6 && named.len() > 100, "{count} pages, {named:?}");
+    let unknown: Vec<_> = named.difference(&header).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 /// Compiles the first program in this language on a page and runs it; returns what it printed.
