@@ -71,10 +71,11 @@ impl Checked {
             command.env("ASAN_OPTIONS", FILLS_WHAT_IS_FREED);
             return command;
         }
-        let mut valgrind = bounded(Path::new("valgrind"), &["--quiet", "--error-exitcode=99"]);
+        let seconds = 30 * HANG_SECONDS;
+        let mut valgrind = ended_after(seconds, Path::new("valgrind"), &["--quiet"]);
         valgrind
             .env("BUSYHOUR_TEST_DIVISOR", "5")
-            .arg("--num-callers=30")
+            .args(["--error-exitcode=99", "--num-callers=30"])
             .args(leaks)
             .args([
                 "--show-leak-kinds=definite",
@@ -133,9 +134,15 @@ pub fn check(source: &str, more: &[&str]) {
 /// A program that is ended, and fails, if it hangs. The time decides nothing else: none of them takes a twentieth of it, and a
 /// machine may do twenty times as much beside it.
 pub fn bounded(program: &Path, arguments: &[&str]) -> Command {
+    ended_after(HANG_SECONDS, program, arguments)
+}
+
+const HANG_SECONDS: u32 = 1200;
+
+fn ended_after(seconds: u32, program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command
-        .args(["--kill-after=5", "1200"])
+        .args(["--kill-after=5", &seconds.to_string()])
         .arg(program)
         .args(arguments);
     command
