@@ -202,7 +202,7 @@ const PROXY: Layers = Layers {
         arrow("transaction", &[]),
         arrow("routing", &[]),
         arrow("proxy", &["transaction", "routing"]),
-        arrow("dialogs", &[]),
+        arrow("dialogs", &["routing"]),
         arrow("dns", &[]),
     ],
 };

@@ -16,7 +16,7 @@ const CALLS: usize = 20_000;
 /// 20,000 calls of 2,000 devices at once, answered and acknowledged, with names of a usual
 /// length: the table, its indexes and timers, and the names of the devices.
 #[test]
-fn a_call_takes_less_than_1400_bytes() {
+fn a_call_takes_less_than_1000_bytes() {
     let mut dialogs = Dialogs::new(1, 0, policy());
     let mut out = DialogActions::default();
     let up = measure(|| {
@@ -31,7 +31,7 @@ fn a_call_takes_less_than_1400_bytes() {
         up.count_current / CALLS as i64
     );
     assert_eq!(dialogs.len(), CALLS);
-    assert!(each <= 1_408, "{each} bytes");
+    assert!(each < 1_000, "{each} bytes");
     let down = measure(|| {
         for number in 0..CALLS {
             hang_up(&mut dialogs, number, &mut out);

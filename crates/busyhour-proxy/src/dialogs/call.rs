@@ -5,15 +5,13 @@ use std::{net::IpAddr, sync::Arc};
 use busyhour::{bus::Name, clock::Instant};
 use busyhour_registrar::{
     Now,
-    watch::{
-        DialogChange, DialogDirection, DialogEnd, DialogIdentity, DialogInfo, DialogState,
-        DialogStep,
-    },
+    watch::{CallNames, DialogChange, DialogEnd, DialogInfo, DialogState, DialogStep},
 };
 use busyhour_sip::sdp::MediaDirection;
 
 use super::dialog::Dialog;
-use super::party::{Party, Role};
+use super::kept_party::KeptParty;
+use super::party::Role;
 use super::policy::DialogPolicy;
 use super::record::{CallRecord, LiveCall, flow_text};
 use super::side::News;
@@ -24,17 +22,15 @@ use super::{DialogActions, ReplacedDialog};
 pub(super) struct Call {
     /// Of the Call-ID.
     pub hash: u64,
-    pub call_id: Arc<str>,
-    pub caller_tag: Arc<str>,
+    /// Call-ID, the caller's tag, From and To; a URI too long to keep is absent.
+    pub names: Arc<CallNames>,
     /// CSeq of the INVITE.
     pub cseq: u32,
-    pub caller: Party,
+    pub caller: KeptParty,
     /// The source that it counts for; a peer is its own.
     pub source: Option<IpAddr>,
     /// The account or peer that it counts for.
     pub account: Option<Name>,
-    /// From and To, by role; a URI too long to keep is absent.
-    pub identities: [Option<DialogIdentity>; 2],
     pub offer: Option<MediaDirection>,
     pub branches: Vec<Branch>,
     pub dialogs: Vec<Dialog>,
@@ -62,7 +58,7 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct Branch {
     pub number: u32,
-    pub callee: Party,
+    pub callee: KeptParty,
     /// It has failed: it rings no more. A late 2xx of it is believed if it is forwarded.
     pub is_over: bool,
 }
@@ -109,15 +105,15 @@ impl Call {
     /// The index of the dialog with these tags of a request or response, and the side that
     /// sent the request.
     pub fn find_within(&self, from_tag: &str, to_tag: &str) -> Option<(usize, Role)> {
-        let (sender, callee_tag) = match *self.caller_tag == *from_tag {
+        let (sender, callee_tag) = match self.names.caller_tag() == from_tag {
             true => (Role::Caller, to_tag),
-            false if *self.caller_tag == *to_tag => (Role::Callee, from_tag),
+            false if self.names.caller_tag() == to_tag => (Role::Callee, from_tag),
             false => return None,
         };
         Some((self.find(callee_tag)?, sender))
     }
 
-    pub fn party<'c>(&'c self, dialog: &'c Dialog, role: Role) -> Option<&'c Party> {
+    pub fn party<'c>(&'c self, dialog: &'c Dialog, role: Role) -> Option<&'c KeptParty> {
         match role {
             Role::Caller => Some(&self.caller),
             Role::Callee => dialog.callee.as_ref(),
@@ -186,19 +182,13 @@ impl Call {
     }
 
     fn info(&self, dialog: &Dialog, role: Role, state: DialogState) -> DialogInfo {
-        let tags = [Some(self.caller_tag.clone()), dialog.callee_tag.clone()];
         DialogInfo {
-            call_id: self.call_id.clone(),
-            local_tag: tags[role as usize].clone(),
-            remote_tag: tags[role.other() as usize].clone(),
-            direction: match role {
-                Role::Caller => DialogDirection::Initiator,
-                Role::Callee => DialogDirection::Recipient,
-            },
+            names: self.names.clone(),
+            callee_tag: dialog.callee_tag.clone(),
+            direction: role.direction(),
             state,
             is_local_hold: dialog.exchange.holds(role),
             is_remote_hold: dialog.exchange.holds(role.other()),
-            remote: self.identities[role.other() as usize].clone(),
         }
     }
 
@@ -223,9 +213,7 @@ impl Call {
         let tried = || self.branches.last().map(|branch| &branch.callee);
         let (end, ended_by) = self.last_end.unwrap_or((DialogEnd::Timeout, None));
         CallRecord {
-            call_id: self.call_id.clone(),
-            caller: self.uri(Role::Caller),
-            callee: self.uri(Role::Callee),
+            names: self.names.clone(),
             caller_device: self.caller.device.clone(),
             answered_by: callee.and_then(|callee| callee.device.clone()),
             began: self.began.unix,
@@ -240,8 +228,8 @@ impl Call {
             },
             end,
             ended_by,
-            caller_flow: flow_text(self.caller.flow),
-            callee_flow: callee.or_else(tried).map(|callee| flow_text(callee.flow)),
+            caller_flow: flow_text(self.caller.flow()),
+            callee_flow: callee.or_else(tried).map(|callee| flow_text(callee.flow())),
         }
     }
 
@@ -251,25 +239,18 @@ impl Call {
         let furthest = live.max_by_key(|dialog| dialog.state())?;
         let callee = furthest.callee.as_ref();
         Some(LiveCall {
-            call_id: self.call_id.clone(),
-            caller: self.uri(Role::Caller),
-            callee: self.uri(Role::Callee),
+            names: self.names.clone(),
             caller_device: self.caller.device.clone(),
             callee_device: callee.and_then(|callee| callee.device.clone()),
             state: furthest.state()?,
             since: furthest.since,
-            caller_flow: self.caller.flow,
-            callee_flow: callee.map(|callee| callee.flow),
+            caller_flow: self.caller.flow(),
+            callee_flow: callee.map(KeptParty::flow),
             has_record_to_come: !self.has_record,
         })
     }
 
     fn answered_dialog(&self) -> Option<&Dialog> {
         self.dialogs.iter().find(|dialog| dialog.is_confirmed)
-    }
-
-    fn uri(&self, role: Role) -> Arc<str> {
-        let identity = self.identities[role as usize].as_ref();
-        identity.map_or_else(|| "".into(), |identity| identity.uri.clone())
     }
 }

@@ -7,7 +7,8 @@ use busyhour_registrar::watch::{DialogEnd, DialogState};
 use busyhour_sip::sdp::MediaDirection;
 
 use super::hold::Exchange;
-use super::party::{Party, Role};
+use super::kept_party::KeptParty;
+use super::party::Role;
 use super::policy::DialogPolicy;
 use super::side::{ProbeStage, Side, Stage};
 
@@ -20,7 +21,7 @@ pub(super) struct Dialog {
     pub callee_tag: Option<Arc<str>>,
     /// The branch on which its first response came.
     pub branch: Option<u32>,
-    pub callee: Option<Party>,
+    pub callee: Option<KeptParty>,
     pub exchange: Exchange,
     /// The description in a provisional response, which a 2xx may leave out.
     pub early_answer: Option<MediaDirection>,
@@ -42,7 +43,7 @@ pub(super) struct Dialog {
 
 impl Dialog {
     /// A dialog whose caller waits for the first response.
-    pub fn begin(id: u64, contact: Option<Arc<str>>, now: Instant) -> Self {
+    pub fn begin(id: u64, contact: Option<Box<str>>, now: Instant) -> Self {
         Self {
             id,
             version: 0,

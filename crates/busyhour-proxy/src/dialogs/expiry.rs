@@ -1,5 +1,7 @@
 //! What happens when nothing is heard of a call: so no lamp sticks.
 
+use std::sync::Arc;
+
 use busyhour::{clock::Instant, timer::QueueHandle};
 use busyhour_registrar::watch::{DialogEnd, DialogState};
 
@@ -129,12 +131,12 @@ fn expire_ringing(dialog: &mut Dialog, now: Instant) -> bool {
 /// The request for a device that can be asked.
 fn probe(call: &Call, index: usize, role: Role, key: QueueHandle) -> Option<Probe> {
     let dialog = &call.dialogs[index];
-    let uri = dialog.side(role).contact.clone()?;
+    let uri = dialog.side(role).contact.as_deref()?.into();
     let party = call.party(dialog, role)?;
-    let tags = [call.caller_tag.clone(), dialog.callee_tag.clone()?];
+    let tags: [Arc<str>; 2] = [call.names.caller_tag().into(), dialog.callee_tag.clone()?];
     let address = |role: Role| {
-        let identity = call.identities[role as usize].as_ref()?;
-        Some((identity.uri.clone(), tags[role as usize].clone()))
+        let identity = call.names.identity(role.direction())?;
+        Some((identity.uri.into(), tags[role as usize].clone()))
     };
     Some(Probe {
         id: ProbeId {
@@ -143,9 +145,9 @@ fn probe(call: &Call, index: usize, role: Role, key: QueueHandle) -> Option<Prob
             role,
         },
         device: party.device.clone()?,
-        flow: party.flow,
+        flow: party.flow(),
         uri,
-        call_id: call.call_id.clone(),
+        call_id: call.names.call_id().into(),
         to: address(role)?,
         from: address(role.other())?,
     })

@@ -2,6 +2,7 @@
 
 mod policy;
 mod party;
+mod kept_party;
 mod route_token;
 mod side;
 mod hold;

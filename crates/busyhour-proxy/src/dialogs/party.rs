@@ -1,6 +1,7 @@
 //! Who takes part in a call.
 
 use busyhour::bus::Name;
+use busyhour_registrar::watch::DialogDirection;
 use busyhour_sip::Flow;
 
 /// A side of a call: a device of ours, or a peer, which is another server or gateway that is
@@ -60,10 +61,10 @@ impl Party {
 }
 
 /// Who sends a request, as the table knows its dialog.
-#[derive(Debug, Clone, Copy)]
-pub struct KnownSender<'d> {
+#[derive(Debug, Clone)]
+pub struct KnownSender {
     /// The side.
-    pub party: &'d Party,
+    pub party: Party,
     /// The table [adopted](super::Dialogs::adopt) the dialog: its sides have tokens for its names,
     /// and somebody else may have such tokens as well.
     pub is_adopted: bool,
@@ -81,6 +82,14 @@ pub enum Role {
 impl Role {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Caller, Self::Callee];
+
+    /// The side in the words of RFC 4235.
+    pub(super) fn direction(self) -> DialogDirection {
+        match self {
+            Self::Caller => DialogDirection::Initiator,
+            Self::Callee => DialogDirection::Recipient,
+        }
+    }
 
     /// The opposite side.
     pub fn other(self) -> Self {

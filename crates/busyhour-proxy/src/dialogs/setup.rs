@@ -5,12 +5,13 @@ use std::sync::Arc;
 use busyhour::{bus::Name, clock::Instant, timer::QueueHandle};
 use busyhour_registrar::{
     Now,
-    watch::{DialogEnd, DialogIdentity, DialogState},
+    watch::{CallNames, DialogEnd, DialogIdentity, DialogState},
 };
 use busyhour_sip::{Address, Contacts, Message, sdp::MediaDirection, session::Replaces, unescape};
 
 use super::call::{Branch, Call, Setup};
 use super::dialog::Dialog;
+use super::kept_party::KeptParty;
 use super::party::{Party, Role};
 use super::session_timer;
 use super::table::{Dialogs, kept, source_of_call};
@@ -27,10 +28,10 @@ pub struct CallHandle {
     pass: u16,
 }
 
-/// The names in an INVITE that are kept.
-struct Names {
-    call_id: Arc<str>,
-    caller_tag: Arc<str>,
+/// The names in an INVITE by which it is found.
+struct InviteName<'m> {
+    call_id: &'m str,
+    caller_tag: &'m str,
     cseq: u32,
 }
 
@@ -47,15 +48,16 @@ impl Dialogs {
         account: Option<&Name>,
         out: &mut DialogActions,
     ) -> Option<CallHandle> {
-        let Some(names) = Names::of(request) else {
+        let Some(name) = InviteName::of(request) else {
             self.stats.untracked_malformed += 1;
             return None;
         };
-        if let Some(key) = self.find_invite(&names.call_id, &names.caller_tag) {
+        if let Some(key) = self.find_invite(name.call_id, name.caller_tag) {
             let call = self.calls.get_mut(key)?;
-            let (is_peer, is_caller) = (caller.peer.is_some(), call.caller.is_same_sender(&caller));
+            let is_caller = call.caller.get().is_same_sender(&caller);
+            let is_peer = caller.peer.is_some();
             // By way of a peer, or of a server that leaves the proof of who calls as it is.
-            if call.cseq == names.cseq && call.is_pending() && (is_peer || is_caller) {
+            if call.cseq == name.cseq && call.is_pending() && (is_peer || is_caller) {
                 return Some(self.spiral(key));
             }
             if !is_caller {
@@ -70,7 +72,7 @@ impl Dialogs {
         if !self.admits(&caller, account.as_ref()) {
             return None;
         }
-        let call = self.begin(at, request, names, caller, account);
+        let call = self.begin(at, request, name, caller, account)?;
         let key = self.insert(call);
         self.stats.begun += 1;
         let begun = self.calls.get(key).and_then(|call| call.live());
@@ -94,7 +96,7 @@ impl Dialogs {
         entry.branches.reserve_exact(1);
         entry.branches.push(Branch {
             number,
-            callee,
+            callee: callee.into(),
             is_over: false,
         });
         if let Some(device) = device {
@@ -173,25 +175,25 @@ impl Dialogs {
         &mut self,
         at: Now,
         request: &Message<'_>,
-        names: Names,
+        name: InviteName<'_>,
         caller: Party,
         account: Option<Name>,
-    ) -> Call {
+    ) -> Option<Call> {
+        let parties = [request.from().ok(), request.to().ok()];
+        let names = kept_names(name.call_id, name.caller_tag, parties)?;
         let offer = MediaDirection::of(request);
         let mut dialog = Dialog::begin(self.next_id(), None, at.now);
-        dialog.exchange.request(Role::Caller, names.cseq, offer);
+        dialog.exchange.request(Role::Caller, name.cseq, offer);
         let mut call = Call {
-            hash: self.hash(&names.call_id),
-            identities: identities_of(request),
+            hash: self.hash(name.call_id),
+            names,
             replaces: replaces_of(request),
             source: source_of_call(&caller),
             account,
             setup: Setup::Pending(at.now + self.policy.setup_max),
             dialogs: vec![dialog],
-            call_id: names.call_id,
-            caller_tag: names.caller_tag,
-            cseq: names.cseq,
-            caller,
+            cseq: name.cseq,
+            caller: caller.into(),
             offer,
             branches: Vec::new(),
             is_cancelled: false,
@@ -206,7 +208,7 @@ impl Dialogs {
             lingers_until: None,
         };
         take_contact(&mut call, 0, Role::Caller, request);
-        call
+        Some(call)
     }
 
     /// The INVITE came back by another way, and its caller is who sent it first.
@@ -303,7 +305,7 @@ impl Dialogs {
             out.calls.extend(call.live().map(CallEvent::Answered));
         }
         let answered_by = call.dialogs[index].callee.as_ref();
-        let by = answered_by.cloned();
+        let by = answered_by.map(KeptParty::get);
         let replaced = call.replaces.take().map(|replaced| *replaced);
         out.replaced
             .extend(replaced.map(|replaced| ReplacedDialog { by, ..replaced }));
@@ -401,12 +403,16 @@ impl CallHandle {
     }
 }
 
-impl Names {
-    fn of(request: &Message<'_>) -> Option<Self> {
+impl<'m> InviteName<'m> {
+    /// `None` if it has none, or they are too long to keep.
+    fn of(request: &Message<'m>) -> Option<Self> {
+        let call_id = request.call_id().ok()?;
+        let caller_tag = request.from().ok()?.tag()?;
+        let is_short = call_id.len() <= CALL_ID_LEN_MAX && caller_tag.len() <= TAG_LEN_MAX;
         Some(Self {
-            call_id: kept(request.call_id().ok()?, CALL_ID_LEN_MAX)?,
-            caller_tag: kept(request.from().ok()?.tag()?, TAG_LEN_MAX)?,
-            cseq: request.cseq().ok()?.number,
+            call_id,
+            caller_tag,
+            cseq: request.cseq().ok().filter(|_| is_short)?.number,
         })
     }
 }
@@ -438,7 +444,9 @@ pub(super) fn take_contact(call: &mut Call, index: usize, role: Role, message: &
     let is_ours = call.device(&call.dialogs[index], role).is_some();
     // Who cannot be named cannot be asked.
     if is_ours
-        && call.identities.iter().all(Option::is_some)
+        && Role::ALL
+            .into_iter()
+            .all(|role| call.names.identity(role.direction()).is_some())
         && let Some(contact) = contact_of(message)
     {
         call.dialogs[index].side_mut(role).contact = Some(contact);
@@ -446,29 +454,39 @@ pub(super) fn take_contact(call: &mut Call, index: usize, role: Role, message: &
 }
 
 /// The URI of the first Contact, if it is not too long.
-fn contact_of(message: &Message<'_>) -> Option<Arc<str>> {
+fn contact_of(message: &Message<'_>) -> Option<Box<str>> {
     let Ok(Contacts::List(mut contacts)) = message.contacts() else {
         return None;
     };
     let contact = contacts.next()?.ok()?;
-    kept(contact.address.uri_text, URI_LEN_MAX)
+    let uri = contact.address.uri_text;
+    (uri.len() <= URI_LEN_MAX).then(|| uri.into())
 }
 
 fn tag_of(response: &Message<'_>) -> Option<Arc<str>> {
     kept(response.to().ok()?.tag()?, TAG_LEN_MAX)
 }
 
-/// From and To.
-pub(super) fn identities_of(message: &Message<'_>) -> [Option<DialogIdentity>; 2] {
-    let identity = |address: Address<'_>| {
-        let display = unescape(address.display);
-        Some(DialogIdentity {
-            uri: kept(address.uri_text, URI_LEN_MAX)?,
-            display: kept(&display, DISPLAY_LEN_MAX).unwrap_or_else(|| "".into()),
-        })
+/// The names of a call that are kept; `parties` are the caller's address and the called one.
+/// `None` if the Call-ID or the tag is too long.
+pub(super) fn kept_names(
+    call_id: &str,
+    caller_tag: &str,
+    parties: [Option<Address<'_>>; 2],
+) -> Option<Arc<CallNames>> {
+    let is_short = call_id.len() <= CALL_ID_LEN_MAX && caller_tag.len() <= TAG_LEN_MAX;
+    let displays = parties.each_ref().map(|address| {
+        let display = address.as_ref().map(|address| unescape(address.display));
+        display.filter(|display| display.len() <= DISPLAY_LEN_MAX)
+    });
+    let identity = |side: usize| {
+        let uri = parties[side].as_ref()?.uri_text;
+        let display = displays[side].as_deref().unwrap_or("");
+        (uri.len() <= URI_LEN_MAX).then_some(DialogIdentity { display, uri })
     };
-    let both = [message.from(), message.to()];
-    both.map(|address| address.ok().and_then(identity))
+    let identities = [identity(0), identity(1)];
+    let names = is_short.then(|| CallNames::new(call_id, caller_tag, identities))?;
+    names.map(Arc::new)
 }
 
 fn replaces_of(request: &Message<'_>) -> Option<Box<ReplacedDialog>> {

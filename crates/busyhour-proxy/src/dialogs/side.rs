@@ -1,7 +1,5 @@
 //! One side of a dialog: how far it is, and whether its device is still there.
 
-use std::sync::Arc;
-
 use busyhour::clock::Instant;
 use busyhour_registrar::watch::{DialogEnd, DialogState};
 
@@ -10,7 +8,7 @@ use busyhour_registrar::watch::{DialogEnd, DialogState};
 pub(super) struct Side {
     stage: Stage,
     /// Where its requests go (RFC 3261 §12.1).
-    pub contact: Option<Arc<str>>,
+    pub contact: Option<Box<str>>,
     pub probe: ProbeStage,
     /// Watchers know of it.
     is_told: bool,
@@ -45,7 +43,7 @@ pub(super) enum News {
 }
 
 impl Side {
-    pub fn new(stage: Stage, contact: Option<Arc<str>>) -> Self {
+    pub fn new(stage: Stage, contact: Option<Box<str>>) -> Self {
         Self {
             is_changed: stage != Stage::Unseen,
             stage,

@@ -13,6 +13,7 @@ use hashbrown::HashTable;
 
 use super::call::Call;
 use super::dialog::Dialog;
+use super::kept_party::KeptParty;
 use super::party::{KnownSender, Party, Role};
 use super::policy::DialogPolicy;
 use super::record::LiveCall;
@@ -29,7 +30,8 @@ pub struct Dialogs {
     pub(super) calls: TimerQueue<Box<Call>>,
     /// The same by their Call-ID.
     by_call_id: HashTable<QueueHandle>,
-    by_device: HashMap<Name, Vec<QueueHandle>, FixedState>,
+    /// The same by each device that takes part, once for each of its branches.
+    by_device: HashTable<(Name, QueueHandle)>,
     sources: HashMap<IpAddr, usize, FixedState>,
     /// Calls by the account or peer that makes them.
     accounts: HashMap<Name, usize, FixedState>,
@@ -59,7 +61,7 @@ impl Dialogs {
             policy,
             calls: TimerQueue::new(),
             by_call_id: HashTable::new(),
-            by_device: HashMap::with_hasher(hasher.clone()),
+            by_device: HashTable::new(),
             sources: HashMap::with_hasher(hasher.clone()),
             accounts: HashMap::with_hasher(hasher.clone()),
             lingering: 0,
@@ -101,12 +103,12 @@ impl Dialogs {
     }
 
     /// Who sends a request with these names, if its dialog is known.
-    pub fn sender(&self, request: &Message<'_>) -> Option<KnownSender<'_>> {
+    pub fn sender(&self, request: &Message<'_>) -> Option<KnownSender> {
         let (handle, index, sender) = self.find_dialog(DialogName::of(request)?)?;
         let call = self.calls.get(handle)?;
         let party = call.party(call.dialogs.get(index)?, sender)?;
         Some(KnownSender {
-            party,
+            party: party.get(),
             is_adopted: call.is_adopted,
         })
     }
@@ -118,7 +120,7 @@ impl Dialogs {
         let call = self.calls.get(handle)?;
         let dialog = call.dialogs.get(index)?;
         let callee = call.party(dialog, Role::Callee)?;
-        let parties = [call.caller.clone(), callee.clone()];
+        let parties = [call.caller.get(), callee.get()];
         dialog.is_confirmed.then_some((parties, sender))
     }
 
@@ -132,11 +134,11 @@ impl Dialogs {
     /// as media goes another way: so it is asked about them after
     /// [`flow_grace`](DialogPolicy::flow_grace), unless a message of it comes before.
     pub fn flow_ended(&mut self, now: Instant, ended: EndedFlow<'_>) {
-        let Some(handles) = self.by_device.get(ended.device) else {
-            return;
-        };
         let due = now + self.policy.flow_grace;
-        for handle in handles.clone() {
+        let entries = self.by_device.iter_hash(self.hasher.hash_one(ended.device));
+        let of_device = entries.filter(|(device, _)| device == ended.device);
+        let handles: Vec<_> = of_device.map(|(_, handle)| *handle).collect();
+        for handle in handles {
             if let Some(call) = self.calls.get_mut(handle) {
                 ask_soon(call, ended, due);
             }
@@ -155,7 +157,7 @@ impl Dialogs {
 
     /// The call that this INVITE began, or this caller's last one with the Call-ID.
     pub(super) fn find_invite(&self, call_id: &str, caller_tag: &str) -> Option<QueueHandle> {
-        self.find(call_id, |call| *call.caller_tag == *caller_tag)
+        self.find(call_id, |call| call.names.caller_tag() == caller_tag)
     }
 
     /// The call and the index of the dialog of this name, with the side that sent the
@@ -170,7 +172,7 @@ impl Dialogs {
     fn find(&self, call_id: &str, is_it: impl Fn(&Call) -> bool) -> Option<QueueHandle> {
         let is_it = |handle: &QueueHandle| {
             let call = self.calls.get(*handle);
-            call.is_some_and(|call| *call.call_id == *call_id && is_it(call))
+            call.is_some_and(|call| call.names.call_id() == call_id && is_it(call))
         };
         self.by_call_id.find(self.hash(call_id), is_it).copied()
     }
@@ -211,8 +213,11 @@ impl Dialogs {
 
     /// The device takes part in the call, once more.
     pub(super) fn index(&mut self, device: &Name, handle: QueueHandle) {
-        let handles = self.by_device.entry(device.clone()).or_default();
-        handles.push(handle);
+        let hasher = &self.hasher;
+        let rehash = |(device, _): &(Name, QueueHandle)| hasher.hash_one(device);
+        let hash = hasher.hash_one(device);
+        self.by_device
+            .insert_unique(hash, (device.clone(), handle), rehash);
     }
 
     /// After each event of a call: tells what has changed, writes the record when it is
@@ -296,14 +301,10 @@ impl Dialogs {
     }
 
     fn unindex(&mut self, device: &Name, handle: QueueHandle) {
-        let Some(handles) = self.by_device.get_mut(device) else {
-            return;
-        };
-        if let Some(index) = handles.iter().position(|entry| *entry == handle) {
-            handles.swap_remove(index);
-        }
-        if handles.is_empty() {
-            self.by_device.remove(device);
+        let is_it = |entry: &(Name, QueueHandle)| entry.1 == handle && entry.0 == *device;
+        let hash = self.hasher.hash_one(device);
+        if let Ok(entry) = self.by_device.find_entry(hash, is_it) {
+            entry.remove();
         }
     }
 
@@ -337,9 +338,9 @@ fn ask_soon(call: &mut Call, ended: EndedFlow<'_>, due: Instant) {
     } = call;
     for dialog in dialogs.iter_mut() {
         let Dialog { callee, .. } = dialog;
-        let has_it = |party: &Party| {
+        let has_it = |party: &KeptParty| {
             party.device.as_ref() == Some(ended.device)
-                && ended.flow.is_none_or(|flow| party.flow == flow)
+                && ended.flow.is_none_or(|flow| party.flow() == flow)
         };
         let hit = [has_it(caller), callee.as_ref().is_some_and(has_it)];
         for (role, hit) in Role::ALL.into_iter().zip(hit) {

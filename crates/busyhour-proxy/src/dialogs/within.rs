@@ -13,9 +13,9 @@ use super::call::{Branch, Call, Setup};
 use super::dialog::Dialog;
 use super::party::{Party, Role};
 use super::session_timer;
-use super::setup::{identities_of, take_contact};
+use super::setup::{kept_names, take_contact};
 use super::table::{DialogName, Dialogs, kept, source_of_call};
-use super::{CALL_ID_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX};
+use super::{DialogActions, ReplacedDialog, TAG_LEN_MAX};
 
 /// A request within a dialog that the table follows, for its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,8 @@ impl Dialogs {
             && !(replaced.early_only && call.dialogs[index].is_confirmed)
             && Role::ALL.into_iter().any(|role| {
                 let party = call.party(&call.dialogs[index], role);
-                (replaced.by.as_ref()).is_some_and(|by| party.is_some_and(|it| it.is_same(by)))
+                (replaced.by.as_ref())
+                    .is_some_and(|by| party.is_some_and(|it| it.get().is_same(by)))
             })
         {
             call.end(index, [DialogEnd::Replaced; 2], None, None);
@@ -214,14 +215,14 @@ impl Dialogs {
         sender: Role,
     ) -> Option<Call> {
         let [caller, callee] = parties;
-        let (mut tags, mut identities) = ([name.from_tag, name.to_tag], identities_of(response));
+        let mut tags = [name.from_tag, name.to_tag];
+        let mut addresses = [response.from().ok(), response.to().ok()];
         if sender == Role::Callee {
             tags.reverse();
-            identities.reverse();
+            addresses.reverse();
         }
-        let [caller_tag, callee_tag] = tags.map(|tag| kept(tag, TAG_LEN_MAX));
-        let (caller_tag, callee_tag) = (caller_tag?, callee_tag?);
-        let call_id = kept(name.call_id, CALL_ID_LEN_MAX)?;
+        let callee_tag = kept(tags[1], TAG_LEN_MAX)?;
+        let names = kept_names(name.call_id, tags[0], addresses)?;
         // Nobody proves itself within a dialog: the call was counted when it began. A peer
         // counts by its name.
         let account = caller.peer.clone();
@@ -230,7 +231,7 @@ impl Dialogs {
         }
         let mut dialog = Dialog::begin(self.next_id(), None, at.now);
         dialog.callee_tag = Some(callee_tag);
-        dialog.callee = Some(callee.clone());
+        dialog.callee = Some(callee.clone().into());
         (dialog.is_acked, dialog.is_confirmed) = (true, true);
         dialog.advance(DialogState::Confirmed, at.now);
         dialog.set_session(session_timer::agreed(response), at.now);
@@ -238,18 +239,16 @@ impl Dialogs {
             dialog.exchange.adopt(sender, answer);
         }
         let mut call = Call {
-            hash: self.hash(&call_id),
+            hash: self.hash(name.call_id),
             source: source_of_call(&caller),
             account,
-            call_id,
-            caller_tag,
+            names,
             cseq: 0,
-            caller,
-            identities,
+            caller: caller.into(),
             offer: None,
             branches: vec![Branch {
                 number: 0,
-                callee,
+                callee: callee.into(),
                 is_over: true,
             }],
             dialogs: vec![dialog],
@@ -313,8 +312,8 @@ fn follow(call: &mut Call, index: usize, sender: Role, flow: Flow) {
         Role::Caller => Some(&mut call.caller),
         Role::Callee => call.dialogs[index].callee.as_mut(),
     };
-    if let Some(party) = party.filter(|party| party.name().is_some()) {
-        party.flow = flow;
+    if let Some(party) = party.filter(|party| party.has_name()) {
+        party.set_flow(flow);
     }
 }
 

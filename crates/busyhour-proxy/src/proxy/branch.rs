@@ -1,15 +1,17 @@
 //! One branch of a request: a client transaction, and the CANCEL that may follow it.
 
-use crate::transaction::{ClientTransaction, NonInviteClient, TransactionTimers};
+use crate::{
+    routing::CompactFlow,
+    transaction::{ClientTransaction, NonInviteClient, TransactionTimers},
+};
 use busyhour::{buffer::Buffer, clock::Instant};
-use busyhour_sip::Flow;
 use std::borrow::Cow;
 
 /// A request that was sent to one target.
 #[derive(Debug)]
 pub(super) struct ClientBranch {
     pub label: u64,
-    pub flow: Flow,
+    pub flow: CompactFlow,
     pub is_registered: bool,
     /// Its target, and which way to it this is.
     pub target: u32,
@@ -38,8 +40,16 @@ pub(super) enum Cancel {
     /// It is sent when a provisional response comes (RFC 3261 §9.1); with the value of
     /// Reason.
     Wanted(Option<Cow<'static, str>>),
-    Sent(NonInviteClient, Buffer),
+    /// Seldom, so it takes memory of its own.
+    Sent(Box<SentCancel>),
     Over,
+}
+
+/// A CANCEL that was sent.
+#[derive(Debug)]
+pub(super) struct SentCancel {
+    pub client: NonInviteClient,
+    pub message: Buffer,
 }
 
 impl ClientBranch {
@@ -65,8 +75,8 @@ impl ClientBranch {
     /// A response to its CANCEL came; a final one ends the CANCEL, not the branch.
     pub fn cancel_answered(&mut self, now: Instant, status: u16, timers: &TransactionTimers) {
         match &mut self.cancel {
-            Cancel::Sent(client, _) if status < 200 => {
-                let _ = client.receive(now, status, timers);
+            Cancel::Sent(sent) if status < 200 => {
+                let _ = sent.client.receive(now, status, timers);
             }
             Cancel::Sent(..) => self.cancel = Cancel::Over,
             _ => {}
@@ -75,7 +85,7 @@ impl ClientBranch {
 
     pub fn next_due(&self) -> Instant {
         let cancel = match &self.cancel {
-            Cancel::Sent(client, _) => client.next_due(),
+            Cancel::Sent(sent) => sent.client.next_due(),
             _ => Instant::FAR_FUTURE,
         };
         let own = self.client.next_due().min(cancel);
@@ -84,7 +94,7 @@ impl ClientBranch {
 
     pub fn held_bytes(&self) -> usize {
         let cancel = match &self.cancel {
-            Cancel::Sent(_, message) => message.len(),
+            Cancel::Sent(sent) => sent.message.len(),
             _ => 0,
         };
         cancel + self.resend.as_ref().map_or(0, |message| message.len())

@@ -2,7 +2,7 @@
 
 use super::{
     Edge, EventKind,
-    branch::{Cancel, ClientBranch},
+    branch::{Cancel, ClientBranch, SentCancel},
     context::Context,
     work::Work,
 };
@@ -106,19 +106,22 @@ impl<P> Context<P> {
         let reasons = reason.as_slice();
         let cancel = request.and_then(|it| work.shared.write(|out| it.write_cancel(reasons, out)));
         let timers = work.shared.policy.timers;
-        let is_reliable = branch.flow.transport.is_reliable();
+        let is_reliable = branch.flow.get().transport.is_reliable();
         branch.timer_c = Instant::FAR_FUTURE;
         branch.gives_up_at = work.now + timers.lifetime();
         branch.cancel = match cancel.clone() {
             Some(cancel) => {
                 let client = NonInviteClient::start(work.now, is_reliable, &timers);
-                Cancel::Sent(client, cancel)
+                Cancel::Sent(Box::new(SentCancel {
+                    client,
+                    message: cancel,
+                }))
             }
             None => Cancel::Over,
         };
         if let Some(cancel) = cancel {
             work.shared.stats.cancels_sent += 1;
-            work.send(branch.flow, cancel);
+            work.send(branch.flow.get(), cancel);
         }
     }
 
@@ -129,15 +132,15 @@ impl<P> Context<P> {
         let Some(branch) = self.branches.get_mut(usize::from(number)) else {
             return;
         };
-        let Cancel::Sent(client, message) = &mut branch.cancel else {
+        let Cancel::Sent(sent) = &mut branch.cancel else {
             return;
         };
-        match client.expire(work.now, &timers) {
+        match sent.client.expire(work.now, &timers) {
             Timeout::Nothing => {}
             Timeout::Retransmit => {
                 work.shared.stats.retransmitted += 1;
-                let message = message.clone();
-                work.send(branch.flow, message);
+                let message = sent.message.clone();
+                work.send(branch.flow.get(), message);
             }
             Timeout::TimedOut | Timeout::Ended => branch.cancel = Cancel::Over,
         }

@@ -8,7 +8,7 @@ use super::{
     work::{Answer, Work},
 };
 use crate::{
-    routing::RouteRest,
+    routing::{CompactFlow, RouteRest},
     transaction::{ServerTimeout, ServerTransaction},
 };
 use busyhour::{buffer::Buffer, clock::Instant, timer::QueueHandle};
@@ -25,7 +25,7 @@ pub(super) struct Context<P> {
     pub data: P,
     pub began_at: Instant,
     /// Where responses go.
-    pub upstream: Flow,
+    pub upstream: CompactFlow,
     pub server: ServerTransaction,
     /// What answers a retransmission.
     pub last_response: Option<Buffer>,
@@ -148,7 +148,7 @@ impl<P> Context<P> {
     /// Sends the last response again, if the transaction does so.
     pub fn repeat_response<E: Edge<Data = P>>(&self, work: &mut Work<'_, E>) {
         if let Some(response) = self.last_response.clone().filter(|_| self.server.repeats()) {
-            work.send(self.upstream, response);
+            work.send(self.upstream.get(), response);
         }
     }
 
@@ -183,10 +183,10 @@ impl<P> Context<P> {
         }
         self.last_response = response.clone().filter(|_| self.server.repeats());
         if let Some(response) = response {
-            work.send(self.upstream, response);
+            work.send(self.upstream.get(), response);
         }
     }
 }
 
 // An answered call costs this until its transactions have ended.
-const _: () = assert!(size_of::<Context<()>>() + size_of::<ClientBranch>() <= 512);
+const _: () = assert!(size_of::<Context<()>>() + size_of::<ClientBranch>() <= 384);

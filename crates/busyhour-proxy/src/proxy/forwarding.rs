@@ -223,7 +223,7 @@ impl<P> Context<P> {
         let resend = (is_invite || !is_reliable).then(|| message.clone());
         ClientBranch {
             label,
-            flow: hop.flow,
+            flow: hop.flow.into(),
             is_registered: hop.is_registered,
             target: attempt.target as u32,
             hop: attempt.hop as u32,
@@ -257,7 +257,7 @@ impl<P> Context<P> {
         };
         let transaction = self.id;
         work.out.send(Outbound {
-            flow: branch.flow,
+            flow: branch.flow.get(),
             datagram,
             may_connect: !branch.is_registered,
             branch: branch.is_pending().then_some(BranchId {

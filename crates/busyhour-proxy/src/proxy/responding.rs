@@ -249,7 +249,8 @@ impl<P> Context<P> {
     /// (RFC 3261 §18.2.2).
     pub fn connection_ended<E: Edge<Data = P>>(&mut self, flow: Flow, work: &mut Work<'_, E>) {
         for number in 0..self.branches.len() {
-            let is_lost = |branch: &ClientBranch| branch.flow == flow && !branch.has_provisional;
+            let is_lost =
+                |branch: &ClientBranch| branch.flow.get() == flow && !branch.has_provisional;
             if self.branches.get(number).is_some_and(is_lost) {
                 self.transport_error(number as u16, work);
             }

@@ -354,7 +354,7 @@ impl<E: Edge> Proxy<E> {
             let sent = context.branches.get(usize::from(branch.number));
             let may_answer = |sent| self.shared.edge.may_answer(sent, inbound.flow);
             self.shared.branch_nonce(context.id, branch.number) == branch.nonce
-                && sent.is_some_and(|sent| may_answer(sent.flow))
+                && sent.is_some_and(|sent| may_answer(sent.flow.get()))
         };
         let is_known = context.is_some_and(|context| is_it(context))
             && self.step(now, branch.slot, out, |context, work| {
@@ -382,7 +382,7 @@ impl<E: Edge> Proxy<E> {
         let context = context.filter(|context| context.id == branch.transaction);
         let branch = context.and_then(|it| it.branches.get_mut(usize::from(branch.number)));
         if let Some(branch) = branch {
-            branch.flow = flow;
+            branch.flow = flow.into();
             self.shared.note_flow(flow, slot);
         }
     }
@@ -469,9 +469,11 @@ impl<E: Edge> Proxy<E> {
         };
         self.timers.cancel(context.timer);
         self.shared.stats.branch_count -= context.branches.len() as u64;
-        for branch in context.branches.iter().filter(|it| it.flow.connection != 0) {
-            let entry = (branch.flow.connection, slot);
-            self.shared.connections.remove(&entry);
+        for branch in &context.branches {
+            let connection = branch.flow.get().connection;
+            if connection != 0 {
+                self.shared.connections.remove(&(connection, slot));
+            }
         }
         if let Ok(entry) = self.keys.find_entry(context.key as u64, |it| *it == slot) {
             entry.remove();
@@ -502,7 +504,7 @@ impl<E: Edge> Proxy<E> {
             key,
             data,
             began_at: now,
-            upstream: answer_flow(message, flow),
+            upstream: answer_flow(message, flow).into(),
             server: ServerTransaction::start(now, is_invite, is_reliable, &timers),
             last_response: None,
             pending: Some(Box::new(Pending::new(inbound, routing, ring_due))),

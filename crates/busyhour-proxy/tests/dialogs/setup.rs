@@ -40,24 +40,24 @@ fn each_side_is_told_who_the_other_one_is() {
     rig.talk();
     let (alice, bob) = (rig.infos("alice").remove(0), rig.infos("bob").remove(0));
     assert_eq!(
-        (&*alice.call_id, alice.direction),
+        (alice.names.call_id(), alice.direction),
         ("c1", DialogDirection::Initiator)
     );
     assert_eq!(bob.direction, DialogDirection::Recipient);
     let tags = |info: &busyhour_registrar::watch::DialogInfo| {
         (
-            info.local_tag.clone().unwrap(),
-            info.remote_tag.clone().unwrap(),
+            info.local_tag().unwrap().to_owned(),
+            info.remote_tag().unwrap().to_owned(),
         )
     };
     assert_eq!(tags(&alice), ("a".into(), "b".into()));
     assert_eq!(tags(&bob), ("b".into(), "a".into()));
-    let remote = bob.remote.unwrap();
+    let remote = bob.remote().unwrap();
     assert_eq!(
-        (&*remote.display, &*remote.uri),
+        (remote.display, remote.uri),
         ("alice", "sip:alice@example.com")
     );
-    assert_eq!(&*alice.remote.unwrap().uri, "sip:bob@example.com");
+    assert_eq!(alice.remote().unwrap().uri, "sip:bob@example.com");
 }
 
 /// RFC 4235 §3.7.1: a provisional response without a tag makes it proceeding. A 100 says
@@ -141,7 +141,7 @@ fn who_rang_and_lost_is_idle() {
     rig.response(call, 0, 180, AB.to_tag("b"));
     rig.response(call, 0, 487, AB.to_tag("b"));
     assert_eq!(rig.line("bob"), LineState::Idle);
-    assert_eq!(&*rig.infos("carol").remove(0).local_tag.unwrap(), "c");
+    assert_eq!(rig.infos("carol")[0].local_tag(), Some("c"));
 }
 
 /// RFC 3261 §13.2.2.4: a second 2xx is a dialog of its own, until the caller hangs it up.
@@ -524,7 +524,7 @@ fn a_record_says_what_became_of_a_call() {
     rig.within("BYE", 1, ABT.reversed(), "");
     let record = rig.records.remove(0);
     assert_eq!(
-        (&*record.caller, &*record.callee),
+        (record.caller(), record.callee()),
         ("sip:alice@example.com", "sip:bob@example.com")
     );
     assert_eq!(

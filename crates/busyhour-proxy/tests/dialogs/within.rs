@@ -190,7 +190,7 @@ fn a_successful_refresh_tells_of_a_call_of_an_earlier_process() {
         );
         let alice = rig.infos("alice").remove(0);
         assert_eq!(
-            (alice.local_tag.as_deref(), alice.direction.as_str()),
+            (alice.local_tag(), alice.direction.as_str()),
             (Some("a"), "initiator")
         );
         adopt(&mut rig, 200, "UPDATE", names, sender);

@@ -11,14 +11,15 @@
 
 use crate::watch::{DialogChange, DialogInfo, DialogStep, Document, LineState, Published};
 use busyhour::bus::Name;
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 /// The dialogs of a device that the proxy carries now.
 #[derive(Debug, Default)]
 pub struct DeviceDialogs {
+    /// Most devices have one at a time, and nobody keeps room for more.
     live: Vec<LiveDialog>,
-    /// Call-IDs of the last dialogs that ended by a message.
-    ended: VecDeque<Arc<str>>,
+    /// Call-IDs of the last dialogs that ended by a message, the oldest one first.
+    ended: Vec<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -43,13 +44,19 @@ impl DeviceDialogs {
                 differs
             }
             (None, DialogStep::Is(info)) => {
+                if self.live.is_empty() {
+                    self.live.reserve_exact(1);
+                }
                 self.live.push(LiveDialog { id, version, info });
                 true
             }
             (Some(index), DialogStep::Ended { end, .. }) => {
                 let dialog = self.live.remove(index);
+                if self.live.is_empty() {
+                    self.live = Vec::new();
+                }
                 if end.is_certain() {
-                    self.remember(dialog.info.call_id);
+                    self.remember(dialog.info.names.call_id());
                 }
                 true
             }
@@ -108,15 +115,15 @@ impl DeviceDialogs {
 
     fn knows(&self, call_id: &str) -> bool {
         let mut live = self.live.iter();
-        live.any(|dialog| *dialog.info.call_id == *call_id)
+        live.any(|dialog| dialog.info.names.call_id() == call_id)
             || self.ended.iter().any(|ended| **ended == *call_id)
     }
 
-    fn remember(&mut self, call_id: Arc<str>) {
+    fn remember(&mut self, call_id: &str) {
         if self.ended.len() >= ENDED_MAX {
-            self.ended.pop_front();
+            self.ended.remove(0);
         }
-        self.ended.push_back(call_id);
+        self.ended.push(call_id.into());
     }
 }
 

@@ -19,8 +19,9 @@ mod device_dialogs;
 mod compositor;
 mod notifier;
 
+pub use body::call_names::{CallNames, DialogIdentity};
 pub use body::dialog_element::{
-    DialogChange, DialogDirection, DialogEnd, DialogIdentity, DialogInfo, DialogState, DialogStep,
+    DialogChange, DialogDirection, DialogEnd, DialogInfo, DialogState, DialogStep,
 };
 pub use body::document::{Document, Unreadable};
 pub use body::elements::Elements;

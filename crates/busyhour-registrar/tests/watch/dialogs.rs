@@ -2,8 +2,8 @@
 
 use busyhour::bus::Name;
 use busyhour_registrar::watch::{
-    DeviceDialogs, DeviceState, DialogChange, DialogDirection, DialogEnd, DialogIdentity,
-    DialogInfo, DialogState, DialogStep, Document, LineState, Package, Published,
+    CallNames, DeviceDialogs, DeviceState, DialogChange, DialogDirection, DialogEnd,
+    DialogIdentity, DialogInfo, DialogState, DialogStep, Document, LineState, Package, Published,
 };
 use std::sync::Arc;
 
@@ -269,18 +269,22 @@ fn ended(end: DialogEnd) -> DialogStep {
 }
 
 fn info(call_id: &str, state: DialogState, direction: DialogDirection) -> DialogInfo {
+    let identity = DialogIdentity {
+        display: "B & co",
+        uri: "sip:b@x",
+    };
+    let (tags, sides) = match direction {
+        INITIATOR => (["l", "r"], [None, Some(identity)]),
+        RECIPIENT => (["r", "l"], [Some(identity), None]),
+    };
+    let names = CallNames::new(call_id, tags[0], sides).expect("short");
     DialogInfo {
-        call_id: call_id.into(),
-        local_tag: Some("l".into()),
-        remote_tag: Some("r".into()),
+        names: names.into(),
+        callee_tag: Some(tags[1].into()),
         direction,
         state,
         is_local_hold: false,
         is_remote_hold: false,
-        remote: Some(DialogIdentity {
-            display: "B & co".into(),
-            uri: "sip:b@x".into(),
-        }),
     }
 }
 

@@ -8,27 +8,22 @@ use busyhour::{
     bus::Name,
     clock::{Instant, UnixTime},
 };
-use busyhour_registrar::watch::{DialogEnd, DialogState};
+use busyhour_registrar::watch::{CallNames, DialogDirection, DialogEnd, DialogState};
 use busyhour_sip::{Flow, Message, push_socket_address};
 
 pub use outcome::CallOutcome;
 
 use super::{
-    CALL_ID_LEN_MAX,
     party::{Party, Role},
-    setup::identities_of,
-    table::kept,
+    setup::kept_names,
 };
 
 /// A call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecord {
-    /// Its Call-ID.
-    pub call_id: Arc<str>,
-    /// The URI in From; empty if it is longer than [`URI_LEN_MAX`](super::URI_LEN_MAX).
-    pub caller: Arc<str>,
-    /// The URI in To; empty if it is longer.
-    pub callee: Arc<str>,
+    /// Its Call-ID, From and To; a URI is absent if it is longer than
+    /// [`URI_LEN_MAX`](super::URI_LEN_MAX).
+    pub names: Arc<CallNames>,
     /// The device that called.
     pub caller_device: Option<Name>,
     /// The device that answered first.
@@ -67,15 +62,11 @@ impl CallRecord {
         caller: Option<&Party>,
         (flow, status): (Flow, u16),
     ) -> Option<Self> {
-        let identities = identities_of(request);
-        let uri = |role: Role| {
-            let identity = identities[role as usize].as_ref();
-            identity.map_or_else(|| "".into(), |identity| identity.uri.clone())
-        };
+        let call_id = request.call_id().ok()?;
+        // Its tag is of no use, since it has no dialog.
+        let names = kept_names(call_id, "", [request.from().ok(), request.to().ok()])?;
         Some(Self {
-            call_id: kept(request.call_id().ok()?, CALL_ID_LEN_MAX)?,
-            caller: uri(Role::Caller),
-            callee: uri(Role::Callee),
+            names,
             caller_device: caller.and_then(|party| party.device.clone()),
             answered_by: None,
             began: at,
@@ -96,17 +87,35 @@ impl CallRecord {
     pub fn outcome(&self) -> CallOutcome {
         CallOutcome::of(self)
     }
+
+    /// The URI in From; empty if it is absent.
+    pub fn caller(&self) -> &str {
+        self.names.uri(DialogDirection::Initiator)
+    }
+
+    /// The URI in To; empty if it is absent.
+    pub fn callee(&self) -> &str {
+        self.names.uri(DialogDirection::Recipient)
+    }
+}
+
+impl LiveCall {
+    /// The URI in From; empty if it is absent.
+    pub fn caller(&self) -> &str {
+        self.names.uri(DialogDirection::Initiator)
+    }
+
+    /// The URI in To; empty if it is absent.
+    pub fn callee(&self) -> &str {
+        self.names.uri(DialogDirection::Recipient)
+    }
 }
 
 /// A call that lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveCall {
-    /// Its Call-ID.
-    pub call_id: Arc<str>,
-    /// The URI in From.
-    pub caller: Arc<str>,
-    /// The URI in To.
-    pub callee: Arc<str>,
+    /// Its Call-ID, From and To, as in [`CallRecord`].
+    pub names: Arc<CallNames>,
     /// The device that calls.
     pub caller_device: Option<Name>,
     /// The device that answered, or the first one that rings.

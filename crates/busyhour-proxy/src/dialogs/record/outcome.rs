@@ -80,14 +80,15 @@ impl CallOutcome {
 mod tests {
     use super::*;
     use busyhour::clock::UnixTime;
+    use busyhour_registrar::watch::CallNames;
     use std::time::Duration;
 
     fn outcome(status: u16, end: DialogEnd, rang: bool, answered: bool) -> CallOutcome {
         let at = |is_so: bool| is_so.then_some(UnixTime::from_secs(2));
         let record = CallRecord {
-            call_id: "call".into(),
-            caller: "sip:alice@example.com".into(),
-            callee: "sip:bob@example.com".into(),
+            names: CallNames::new("call", "a", [None; 2])
+                .expect("short")
+                .into(),
             caller_device: None,
             answered_by: None,
             began: UnixTime::from_secs(1),

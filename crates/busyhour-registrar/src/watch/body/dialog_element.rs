@@ -3,7 +3,11 @@
 
 use crate::watch::{
     Document, Elements, LineState,
-    body::{elements::OWNER, xml::Escaped},
+    body::{
+        call_names::{CallNames, DialogIdentity},
+        elements::OWNER,
+        xml::Escaped,
+    },
 };
 use busyhour::bus::Name;
 use std::{
@@ -14,12 +18,10 @@ use std::{
 /// A dialog from the side of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DialogInfo {
-    /// Its Call-ID.
-    pub call_id: Arc<str>,
-    /// The tag of the device, where it has one by now.
-    pub local_tag: Option<Arc<str>>,
-    /// The tag of the other side, where it has one by now.
-    pub remote_tag: Option<Arc<str>>,
+    /// Its Call-ID, the caller's tag, and who the sides are.
+    pub names: Arc<CallNames>,
+    /// The tag of the called side, where it has one by now.
+    pub callee_tag: Option<Arc<str>>,
     /// Who called.
     pub direction: DialogDirection,
     /// How far it is.
@@ -28,17 +30,6 @@ pub struct DialogInfo {
     pub is_local_hold: bool,
     /// The other side has the device on hold.
     pub is_remote_hold: bool,
-    /// Who the other side is, where that is known.
-    pub remote: Option<DialogIdentity>,
-}
-
-/// Who a side of a dialog is (RFC 4235 §4.1.6.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DialogIdentity {
-    /// The display name; empty if it has none.
-    pub display: Arc<str>,
-    /// The URI of From or To.
-    pub uri: Arc<str>,
 }
 
 /// Whether the device began the dialog (RFC 4235 §4.1).
@@ -150,9 +141,39 @@ impl DialogDirection {
             Self::Recipient => "recipient",
         }
     }
+
+    /// That of the other side.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Initiator => Self::Recipient,
+            Self::Recipient => Self::Initiator,
+        }
+    }
 }
 
 impl DialogInfo {
+    /// The tag of the device, where it has one by now.
+    pub fn local_tag(&self) -> Option<&str> {
+        self.tag(self.direction)
+    }
+
+    /// The tag of the other side, where it has one by now.
+    pub fn remote_tag(&self) -> Option<&str> {
+        self.tag(self.direction.other())
+    }
+
+    /// Who the other side is, where that is known.
+    pub fn remote(&self) -> Option<DialogIdentity<'_>> {
+        self.names.identity(self.direction.other())
+    }
+
+    fn tag(&self, side: DialogDirection) -> Option<&str> {
+        match side {
+            DialogDirection::Initiator => Some(self.names.caller_tag()),
+            DialogDirection::Recipient => self.callee_tag.as_deref(),
+        }
+    }
+
     /// What it means for the line: the same as if the device had published it.
     pub fn line(&self) -> LineState {
         match (self.state, self.direction) {
@@ -200,8 +221,8 @@ impl Display for Element<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let info = self.info;
         write!(f, "<dialog id=\"{OWNER}{}\"", self.id)?;
-        write!(f, " call-id=\"{}\"", Escaped(&info.call_id))?;
-        let tags = [("local", &info.local_tag), ("remote", &info.remote_tag)];
+        write!(f, " call-id=\"{}\"", Escaped(info.names.call_id()))?;
+        let tags = [("local", info.local_tag()), ("remote", info.remote_tag())];
         for (side, tag) in tags {
             if let Some(tag) = tag {
                 write!(f, " {side}-tag=\"{}\"", Escaped(tag))?;
@@ -229,14 +250,14 @@ impl Element<'_> {
     }
 
     fn remote(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Some(remote) = &self.info.remote else {
+        let Some(remote) = self.info.remote() else {
             return Ok(());
         };
         f.write_str("<remote><identity")?;
         if !remote.display.is_empty() {
-            write!(f, " display=\"{}\"", Escaped(&remote.display))?;
+            write!(f, " display=\"{}\"", Escaped(remote.display))?;
         }
-        let uri = Escaped(&remote.uri);
+        let uri = Escaped(remote.uri);
         write!(f, ">{uri}</identity><target uri=\"{uri}\"")?;
         match self.info.is_remote_hold {
             true => f.write_str("><param pname=\"+sip.rendering\" pval=\"no\"/></target></remote>"),

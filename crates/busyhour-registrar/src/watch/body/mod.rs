@@ -9,6 +9,7 @@ pub(in crate::watch) mod elements;
 pub(in crate::watch) mod state;
 pub(in crate::watch) mod package;
 pub(in crate::watch) mod pidf;
+pub(in crate::watch) mod call_names;
 pub(in crate::watch) mod dialog_info;
 pub(in crate::watch) mod dialog_element;
 pub(in crate::watch) mod reginfo;

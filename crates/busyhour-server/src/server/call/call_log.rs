@@ -284,9 +284,9 @@ impl State {
 fn row(id: u64, record: &CallRecord) -> CallRecordRow {
     CallRecordRow {
         id,
-        call_id: record.call_id[..].into(),
-        from: record.caller[..].into(),
-        to: record.callee[..].into(),
+        call_id: record.names.call_id().into(),
+        from: record.caller().into(),
+        to: record.callee().into(),
         caller: record.caller_device.as_deref().map(Into::into),
         answered_by: record.answered_by.as_deref().map(Into::into),
         began_at_ns: record.began.as_nanos(),

@@ -381,9 +381,7 @@ impl Calls {
         if let Some(permit) = proxy.data_mut(transaction) {
             permit.tracking = tracking;
             permit.is_believed = self.peers.believes(&sender);
-            permit.caller = Some(caller);
-            permit.sender = Some(sender);
-            permit.called = located.called;
+            permit.set_parties(caller, sender, located.called);
         }
         match located.lookup {
             None => proxy.forward(at.now, transaction, located.targets, &mut out.proxy),

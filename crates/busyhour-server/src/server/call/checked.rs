@@ -61,7 +61,7 @@ impl Checked<'_, '_> {
     /// The tokens may be valid and be given to somebody else than who has the dialog: whoever
     /// knows a Call-ID and a tag gets tokens for them by a call of his own. `known` is who sends
     /// in the dialog of these tags.
-    pub(super) fn standing(&self, known: Option<KnownSender<'_>>) -> Standing {
+    pub(super) fn standing(&self, known: Option<KnownSender>) -> Standing {
         match (&self.parties, known) {
             (Parties::Within(parties, sender), Some(known))
                 if !known.party.is_same_sender(&parties[*sender as usize]) =>

@@ -128,7 +128,7 @@ impl Edge for ServerEdge {
             RouteToken { role, party }
         };
         let callee = side(Role::Callee, permit.called(label), to);
-        let caller = side(Role::Caller, permit.caller.as_ref(), from);
+        let caller = side(Role::Caller, permit.caller(), from);
         self.put_uri(scheme, &callee, dialog, out);
         out.push_str(", ");
         self.put_uri(scheme, &caller, dialog, out);
@@ -148,7 +148,7 @@ impl Edge for ServerEdge {
 
     fn passes_identity_back(&self, response: &Message<'_>, permit: &Permit, label: u64) -> bool {
         let peers = &self.0.peers;
-        let is_told = || permit.sender.as_ref().is_some_and(|to| peers.believes(to));
+        let is_told = || permit.sender().is_some_and(|to| peers.believes(to));
         let is_believed = permit
             .called(label)
             .is_some_and(|from| peers.believes(from));

@@ -76,7 +76,7 @@ impl Calls {
         };
         self.step_in(index, None, |state, out| {
             if let Some(permit) = state.proxy.data_mut(transaction) {
-                permit.called = [party].into();
+                permit.set_called([party].into());
             }
             let now = self.clock.now();
             state

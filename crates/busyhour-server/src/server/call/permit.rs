@@ -9,55 +9,92 @@ use std::sync::Arc;
 /// forgets the request.
 pub(in crate::server) struct Permit {
     pub(super) tracking: Tracking,
-    /// Who calls, once that is known.
-    pub(super) caller: Option<Party>,
-    /// Who sent it: the caller, or within a dialog either side.
-    pub(super) sender: Option<Party>,
+    /// Who takes part, as long as that matters.
+    parties: Option<Box<PermitParties>>,
     /// What the sender asserts of itself is believed.
     pub(super) is_believed: bool,
-    /// Who is called, by the labels of the targets.
-    pub(super) called: Box<[Party]>,
     /// Its final response was sent.
     is_finished: bool,
-    /// The memory of its messages.
-    memory: Place,
-    _transaction: Place,
+    place: Place,
+}
+
+/// Who takes part in a request.
+#[derive(Default)]
+struct PermitParties {
+    /// Who calls, once that is known.
+    caller: Option<Party>,
+    /// Who sent it: the caller, or within a dialog either side.
+    sender: Option<Party>,
+    /// Who is called, by the labels of the targets.
+    called: Box<[Party]>,
 }
 
 /// Room for requests: a bound for their number, and one for the memory of their messages.
-pub(in crate::server) struct CallRoom {
-    places: Arc<Shares>,
-    memory: Arc<Shares>,
+pub(in crate::server) struct CallRoom(Arc<RoomShares>);
+
+struct RoomShares {
+    places: Shares,
+    memory: Shares,
 }
 
-/// A part of a bounded resource, given back when it is dropped.
+/// The room of one request, given back when it is dropped.
 struct Place {
-    shares: Arc<Shares>,
+    shares: Arc<RoomShares>,
     holder: Holder,
-    amount: u64,
+    /// The memory of its messages.
+    bytes: u64,
 }
 
 impl Permit {
-    fn new(transaction: Place, memory: Place) -> Self {
+    fn new(place: Place) -> Self {
         Self {
             tracking: Tracking::None,
-            caller: None,
-            sender: None,
+            parties: None,
             is_believed: false,
-            called: Box::default(),
             is_finished: false,
-            memory,
-            _transaction: transaction,
+            place,
         }
+    }
+
+    /// Says who takes part; the order of `called` is that of the labels of the targets.
+    pub(super) fn set_parties(&mut self, caller: Party, sender: Party, called: Box<[Party]>) {
+        self.parties = Some(Box::new(PermitParties {
+            caller: Some(caller),
+            sender: Some(sender),
+            called,
+        }));
+    }
+
+    /// Says who is called, in the place of those before.
+    pub(super) fn set_called(&mut self, called: Box<[Party]>) {
+        self.parties.get_or_insert_default().called = called;
+    }
+
+    /// Who calls, once that is known.
+    pub(super) fn caller(&self) -> Option<&Party> {
+        self.parties.as_ref()?.caller.as_ref()
+    }
+
+    /// Who sent it: the caller, or within a dialog either side.
+    pub(super) fn sender(&self) -> Option<&Party> {
+        self.parties.as_ref()?.sender.as_ref()
+    }
+
+    /// Who is called, by the labels of the targets.
+    pub(super) fn all_called(&self) -> &[Party] {
+        let parties = self.parties.as_ref();
+        parties.map_or(&[], |parties| &parties.called)
     }
 
     /// Something happened to it, and it keeps so many bytes now. Once its final response was
     /// sent, it is charged for them alone: they are for retransmissions, and fewer as soon as
-    /// the branches that lost have ended, too.
+    /// the branches that lost have ended, too. It goes nowhere else then, and of who takes part
+    /// only a peer matters: what it says of itself may be passed on with a late 2xx.
     pub(super) fn note(&mut self, is_final: bool, held_bytes: u64) {
         self.is_finished |= is_final;
         if self.is_finished {
-            self.memory.resize(held_bytes);
+            self.place.resize(held_bytes);
+            self.parties.take_if(|parties| !parties.have_peer());
         }
     }
 
@@ -69,16 +106,25 @@ impl Permit {
 
     /// The called side of the way to the target with this label.
     pub(super) fn called(&self, label: u64) -> Option<&Party> {
-        self.called.get(usize::try_from(label).ok()?)
+        self.all_called().get(usize::try_from(label).ok()?)
+    }
+}
+
+impl PermitParties {
+    fn have_peer(&self) -> bool {
+        let Self {
+            caller,
+            sender,
+            called,
+        } = self;
+        let mut all = caller.iter().chain(sender).chain(called);
+        all.any(|party| party.peer.is_some())
     }
 }
 
 impl CallRoom {
     pub(in crate::server) fn new(places: Shares, memory: Shares) -> Self {
-        Self {
-            places: Arc::new(places),
-            memory: Arc::new(memory),
-        }
+        Self(Arc::new(RoomShares { places, memory }))
     }
 
     /// Room for one request, whose messages have so many bytes.
@@ -87,46 +133,45 @@ impl CallRoom {
     ///
     /// Why there is none.
     pub(super) fn take(&self, holder: Holder, bytes: u64) -> Result<Permit, Excess> {
-        let place = Place::take(&self.places, holder, 1)?;
-        Ok(Permit::new(
-            place,
-            Place::take(&self.memory, holder, bytes)?,
-        ))
+        let RoomShares { places, memory } = &*self.0;
+        places.take(holder, 1)?;
+        if let Err(excess) = memory.take(holder, bytes) {
+            places.give_back(holder, 1);
+            return Err(excess);
+        }
+        Ok(Permit::new(Place {
+            shares: self.0.clone(),
+            holder,
+            bytes,
+        }))
     }
 
     /// The memory of messages, by holder.
     pub(in crate::server) fn memory(&self) -> &Shares {
-        &self.memory
+        &self.0.memory
     }
 
     /// The memory of all messages.
     pub(super) fn charged_bytes(&self) -> u64 {
-        self.memory.used()
+        self.0.memory.used()
     }
 }
 
 impl Place {
-    fn take(shares: &Arc<Shares>, holder: Holder, amount: u64) -> Result<Self, Excess> {
-        shares.take(holder, amount)?;
-        Ok(Self {
-            shares: shares.clone(),
-            holder,
-            amount,
-        })
-    }
-
-    /// Takes or gives back what it differs by.
-    fn resize(&mut self, amount: u64) {
-        match amount.checked_sub(self.amount) {
-            Some(more) => self.shares.take_anyway(self.holder, more),
-            None => self.shares.give_back(self.holder, self.amount - amount),
+    /// Takes or gives back the memory that it differs by.
+    fn resize(&mut self, bytes: u64) {
+        let memory = &self.shares.memory;
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => memory.take_anyway(self.holder, more),
+            None => memory.give_back(self.holder, self.bytes - bytes),
         }
-        self.amount = amount;
+        self.bytes = bytes;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.shares.give_back(self.holder, self.amount);
+        self.shares.memory.give_back(self.holder, self.bytes);
+        self.shares.places.give_back(self.holder, 1);
     }
 }

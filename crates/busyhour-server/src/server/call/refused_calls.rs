@@ -53,7 +53,7 @@ impl RefusedCalls {
 
     /// Whether the same INVITE was recorded just now.
     pub(super) fn is_repeated(&self, record: &CallRecord, cseq: u32) -> bool {
-        let names = (&record.call_id, &record.caller, cseq, record.status);
+        let names = (record.names.call_id(), record.caller(), cseq, record.status);
         let hash = self.hasher.hash_one(names);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = last.contains(&hash);

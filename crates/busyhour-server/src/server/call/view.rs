@@ -35,9 +35,9 @@ impl CallView {
             format!("{transport}/{}-{}", flow.local, flow.remote)
         };
         Self {
-            call_id: call.call_id.to_string(),
-            from: call.caller.to_string(),
-            to: call.callee.to_string(),
+            call_id: call.names.call_id().to_owned(),
+            from: call.caller().to_owned(),
+            to: call.callee().to_owned(),
             caller: call.caller_device.as_ref().map(ToString::to_string),
             callee: call.callee_device.as_ref().map(ToString::to_string),
             state: call.state.as_str(),

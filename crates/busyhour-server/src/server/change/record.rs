@@ -167,16 +167,20 @@ pub(in crate::server) fn hint(
 
 /// A call that lasts: with `event` it has just become so.
 pub(in crate::server) fn live_call(call: &LiveCall, event: Option<&'static str>) -> Record {
-    let record = begin(ChangeKind::Call, &Name::new(&call.call_id), event);
+    let record = begin(ChangeKind::Call, &Name::new(call.names.call_id()), event);
     let record = record.with(STATE, text(call.state.as_str()));
-    let record = parties(record, [&call.caller, &call.callee]);
+    let record = parties(record, [call.caller(), call.callee()]);
     devices(record, [&call.caller_device, &call.callee_device])
 }
 
 /// A call that has ended.
 pub(in crate::server) fn ended_call(call: &CallRecord) -> Record {
-    let record = begin(ChangeKind::Call, &Name::new(&call.call_id), Some("ended"));
-    let record = parties(gone(record), [&call.caller, &call.callee]);
+    let record = begin(
+        ChangeKind::Call,
+        &Name::new(call.names.call_id()),
+        Some("ended"),
+    );
+    let record = parties(gone(record), [call.caller(), call.callee()]);
     let mut record = devices(record, [&call.caller_device, &call.answered_by]);
     record.set(END, text(call.end.as_str()));
     if call.status > 0 {

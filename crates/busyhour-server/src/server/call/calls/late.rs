@@ -55,9 +55,9 @@ impl Calls {
             let Some(permit) = state.proxy.data_mut(call.transaction) else {
                 return;
             };
-            target.label = permit.called.len() as u64;
-            let all = permit.called.iter().chain(&called).cloned();
-            permit.called = all.collect();
+            target.label = permit.all_called().len() as u64;
+            let all = permit.all_called().iter().chain(&called).cloned();
+            permit.set_called(all.collect());
             state
                 .proxy
                 .add_late(now, call.transaction, target, &mut out.proxy);

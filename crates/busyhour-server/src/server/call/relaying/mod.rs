@@ -117,7 +117,12 @@ impl Calls {
         let relays = self.relays.relays();
         for event in &out.dialogs.calls {
             if let CallEvent::Ended(record) = event {
-                media.ended(self.clock.now(), &record.call_id, relays, &mut out.media);
+                media.ended(
+                    self.clock.now(),
+                    record.names.call_id(),
+                    relays,
+                    &mut out.media,
+                );
             }
         }
     }
@@ -160,7 +165,7 @@ impl Calls {
         let Some(permit) = permit else {
             return self.relays.wish();
         };
-        let parties = permit.caller.iter().chain(&permit.called);
+        let parties = permit.caller().into_iter().chain(permit.all_called());
         let wishes = parties.filter_map(|party| Some(self.peers.of(party)?.config().media));
         let mut wish = None;
         for of_peer in wishes {
