@@ -83,6 +83,13 @@ impl ClientBranch {
         }
     }
 
+    /// If it has answered an INVITE and nothing else is kept: when its transaction ends.
+    pub fn answered_until(&self) -> Option<Instant> {
+        let is_bare = self.resend.is_none() && matches!(self.cancel, Cancel::Over);
+        let until = self.client.accepted_until();
+        until.filter(|_| self.is_done && is_bare)
+    }
+
     pub fn next_due(&self) -> Instant {
         let cancel = match &self.cancel {
             Cancel::Sent(sent) => sent.client.next_due(),

@@ -98,6 +98,12 @@ impl<P> Context<P> {
             .fold(self.server.next_due(), Instant::min)
     }
 
+    /// If the INVITE was answered and nothing else is kept: when its server transaction ends.
+    pub fn answered_until(&self) -> Option<Instant> {
+        let is_bare = self.pending.is_none() && self.last_response.is_none();
+        self.server.accepted_until().filter(|_| is_bare)
+    }
+
     /// Bytes of messages that it holds.
     pub fn count_bytes(&self) -> usize {
         let pending = self.pending.as_ref();
@@ -187,6 +193,3 @@ impl<P> Context<P> {
         }
     }
 }
-
-// An answered call costs this until its transactions have ended.
-const _: () = assert!(size_of::<Context<()>>() + size_of::<ClientBranch>() <= 384);

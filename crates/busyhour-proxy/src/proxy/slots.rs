@@ -48,6 +48,13 @@ impl<T> Slots<T> {
         self.places.get_mut(slot as usize)?.as_mut()
     }
 
+    /// Puts another value in the place of one, made of it.
+    pub fn change(&mut self, slot: u32, change: impl FnOnce(T) -> T) {
+        if let Some(place) = self.places.get_mut(slot as usize) {
+            *place = place.take().map(change);
+        }
+    }
+
     pub fn remove(&mut self, slot: u32) -> Option<T> {
         let value = self.places.get_mut(slot as usize)?.take()?;
         self.free.push(slot);

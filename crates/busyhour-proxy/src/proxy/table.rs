@@ -1,7 +1,10 @@
 //! The table of response contexts: what comes in, and what is due.
 
+mod kept_context;
 mod late;
+mod request_key;
 
+use self::{kept_context::KeptContext, request_key::request_key};
 use super::{
     Actions, Answer, BranchId, Edge, EventKind, NextHop, Policy, ProxyStats, TargetSet,
     TransactionId,
@@ -21,20 +24,17 @@ use busyhour::{
     clock::Instant,
     timer::TimerQueue,
 };
-use busyhour_sip::{Flow, HeaderName, Host, Message, Method, Start, Status};
+use busyhour_sip::{Flow, Message, Method, Start, Status};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use std::{
-    fmt,
-    hash::{BuildHasher, Hasher},
-};
+use std::{fmt, hash::BuildHasher};
 
 /// A proxy's requests; pure. A server may have several tables, if all messages of a
 /// Call-ID always go to the same one.
 ///
 /// `E` says how the proxy names itself, and what is kept with each request.
 pub struct Proxy<E: Edge> {
-    contexts: Slots<Box<Context<E::Data>>>,
+    contexts: Slots<KeptContext<E::Data>>,
     /// Slots by [`Context::key`].
     keys: HashTable<u32>,
     timers: TimerQueue<u32>,
@@ -115,8 +115,8 @@ impl<E: Edge> Proxy<E> {
     /// [`drop_ended`](Self::drop_ended) or the next message, for the events of its last step.
     pub fn data(&self, transaction: TransactionId) -> Option<&E::Data> {
         let context = self.contexts.get(transaction.slot);
-        match context.filter(|context| context.id == transaction) {
-            Some(context) => Some(&context.data),
+        match context.filter(|context| context.id() == transaction) {
+            Some(context) => Some(context.data()),
             None => {
                 let mut ended = self.ended.iter();
                 ended.find_map(|(id, data)| (*id == transaction).then_some(data))
@@ -127,8 +127,8 @@ impl<E: Edge> Proxy<E> {
     /// Bytes of messages that a request holds now.
     pub fn held_bytes(&self, transaction: TransactionId) -> usize {
         let context = self.contexts.get(transaction.slot);
-        let context = context.filter(|context| context.id == transaction);
-        context.map_or(0, |context| context.held_bytes)
+        let context = context.filter(|context| context.id() == transaction);
+        context.map_or(0, KeptContext::held_bytes)
     }
 
     /// Drops what was kept with requests that have ended; the next message does so as well.
@@ -145,13 +145,13 @@ impl<E: Edge> Proxy<E> {
 
     fn is_known(&self, transaction: TransactionId) -> bool {
         let context = self.contexts.get(transaction.slot);
-        context.is_some_and(|context| context.id == transaction)
+        context.is_some_and(|context| context.id() == transaction)
     }
 
     /// The same, to change.
     pub fn data_mut(&mut self, transaction: TransactionId) -> Option<&mut E::Data> {
         let context = self.contexts.get_mut(transaction.slot)?;
-        (context.id == transaction).then_some(&mut context.data)
+        (context.id() == transaction).then_some(context.data_mut())
     }
 
     /// Everything counted so far.
@@ -350,13 +350,13 @@ impl<E: Edge> Proxy<E> {
             status,
         };
         let context = self.contexts.get(branch.slot);
-        let is_it = |context: &Context<E::Data>| {
-            let sent = context.branches.get(usize::from(branch.number));
+        let is_it = |context: &KeptContext<E::Data>| {
+            let sent = context.branch_flow(branch.number);
             let may_answer = |sent| self.shared.edge.may_answer(sent, inbound.flow);
-            self.shared.branch_nonce(context.id, branch.number) == branch.nonce
-                && sent.is_some_and(|sent| may_answer(sent.flow.get()))
+            self.shared.branch_nonce(context.id(), branch.number) == branch.nonce
+                && sent.is_some_and(may_answer)
         };
-        let is_known = context.is_some_and(|context| is_it(context))
+        let is_known = context.is_some_and(is_it)
             && self.step(now, branch.slot, out, |context, work| {
                 context.receive_response(response, work)
             });
@@ -378,10 +378,12 @@ impl<E: Edge> Proxy<E> {
     /// anything is sent on the flow, so that its end is not missed.
     pub fn connected(&mut self, branch: BranchId, flow: Flow) {
         let slot = branch.transaction.slot;
-        let context = self.contexts.get_mut(slot);
-        let context = context.filter(|context| context.id == branch.transaction);
-        let branch = context.and_then(|it| it.branches.get_mut(usize::from(branch.number)));
-        if let Some(branch) = branch {
+        // Nothing connects for one that was answered.
+        let context = match self.contexts.get_mut(slot) {
+            Some(KeptContext::Whole(context)) if context.id == branch.transaction => context,
+            _ => return,
+        };
+        if let Some(branch) = context.branches.get_mut(usize::from(branch.number)) {
             branch.flow = flow.into();
             self.shared.note_flow(flow, slot);
         }
@@ -433,7 +435,8 @@ impl<E: Edge> Proxy<E> {
         out: &mut Actions,
         run: impl FnOnce(&mut Context<E::Data>, &mut Work<'_, E>) -> T,
     ) -> T {
-        let Some(context) = self.contexts.get_mut(slot) else {
+        self.contexts.change(slot, KeptContext::opened);
+        let Some(KeptContext::Whole(context)) = self.contexts.get_mut(slot) else {
             return T::default();
         };
         let mut work = Work {
@@ -459,12 +462,14 @@ impl<E: Edge> Proxy<E> {
                 work.note(EventKind::Shrunk);
             }
             self.timers.reschedule(context.timer, context.next_due());
+            self.contexts.change(slot, KeptContext::settled);
         }
         result
     }
 
     fn remove(&mut self, slot: u32) {
-        let Some(context) = self.contexts.remove(slot) else {
+        let context = self.contexts.remove(slot).map(KeptContext::opened);
+        let Some(KeptContext::Whole(context)) = context else {
             return;
         };
         self.timers.cancel(context.timer);
@@ -516,15 +521,15 @@ impl<E: Edge> Proxy<E> {
             held_bytes: 0,
             timer: self.timers.add(ring_due, slot),
         };
-        self.contexts.insert(Box::new(context));
+        self.contexts.insert(KeptContext::new(context));
         let contexts = &self.contexts;
-        let hash = |slot: &u32| contexts.get(*slot).map_or(0, |it| it.key as u64);
+        let hash = |slot: &u32| contexts.get(*slot).map_or(0, |it| it.key() as u64);
         self.keys.insert_unique(key as u64, slot, hash);
         id
     }
 
     fn find(&self, key: u128) -> Option<u32> {
-        let is_it = |slot: &u32| self.contexts.get(*slot).is_some_and(|it| it.key == key);
+        let is_it = |slot: &u32| self.contexts.get(*slot).is_some_and(|it| it.key() == key);
         self.keys.find(key as u64, is_it).copied()
     }
 
@@ -550,7 +555,7 @@ impl<E: Edge> Proxy<E> {
     /// An ACK with the branch of its INVITE. After a 2xx it is none of ours.
     fn acknowledge(&mut self, now: Instant, slot: u32, out: &mut Actions) -> Received {
         let context = self.contexts.get(slot);
-        let was_accepted = context.is_some_and(|it| (200..300).contains(&it.final_status));
+        let was_accepted = context.is_some_and(|it| (200..300).contains(&it.final_status()));
         if was_accepted {
             return Received::New;
         }
@@ -578,14 +583,8 @@ impl<E: Edge> Proxy<E> {
         }
     }
 
-    /// A keyed hash of everything that makes a request the same request (RFC 3261
-    /// §17.2.3), long enough that two never share it. ACK and CANCEL have that of their
-    /// INVITE.
     fn key(&self, request: &Message<'_>) -> u128 {
-        let mut states = Two(self.key_hashers.each_ref().map(BuildHasher::build_hasher));
-        hash_request(request, &mut states);
-        let [low, high] = states.0.map(|state| state.finish());
-        u128::from(high) << 64 | u128::from(low)
+        request_key(request, &self.key_hashers)
     }
 }
 
@@ -633,57 +632,6 @@ impl TransactionId {
         // Not the nonce itself: who knows that could forge responses.
         let hash = FixedState::with_seed(self.nonce).hash_one(self.slot);
         format!("bh{hash:016x}")
-    }
-}
-
-/// Two hashes of the same.
-struct Two<H>([H; 2]);
-
-impl<H: Hasher> Two<H> {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.iter_mut().for_each(|state| state.write(bytes));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0.iter_mut().for_each(|state| state.write_u32(number));
-    }
-}
-
-fn hash_request(request: &Message<'_>, state: &mut Two<impl Hasher>) {
-    let branch = request.via().ok().and_then(|via| {
-        hash_host(&via.host, state);
-        state.write_u32(via.port.map_or(0, |port| u32::from(port) + 1));
-        via.branch()
-    });
-    match branch.filter(|branch| branch.starts_with("z9hG4bK")) {
-        Some(branch) => state.write(branch.as_bytes()),
-        // RFC 2543: all that does not differ between a request and its ACK.
-        None => {
-            let via = request.header(HeaderName::Via).unwrap_or("");
-            state.write(via.as_bytes());
-            if let Start::Request { uri, .. } = request.start() {
-                state.write(uri.as_bytes());
-            }
-        }
-    }
-    for name in [HeaderName::CallId, HeaderName::From] {
-        state.write(&[0xff]);
-        state.write(request.header(name).unwrap_or("").as_bytes());
-    }
-    state.write_u32(request.cseq().map_or(0, |cseq| cseq.number));
-    match request.method() {
-        Some(Method::Ack | Method::Cancel | Method::Invite) | None => state.write(b"INVITE"),
-        Some(method) => state.write(method.as_str().as_bytes()),
-    }
-}
-
-fn hash_host(host: &Host<'_>, state: &mut Two<impl Hasher>) {
-    match host {
-        Host::Name(name) => name
-            .bytes()
-            .for_each(|it| state.write(&[it.to_ascii_lowercase()])),
-        Host::V4(address) => state.write(&address.octets()),
-        Host::V6(address) => state.write(&address.octets()),
     }
 }
 

@@ -53,6 +53,19 @@ impl ClientTransaction {
         }
     }
 
+    /// An INVITE that was answered by a 2xx, until then.
+    pub fn accepted(ends_at: Instant) -> Self {
+        Self::Invite(InviteClient::accepted(ends_at))
+    }
+
+    /// Until when it is an INVITE that was answered by a 2xx.
+    pub fn accepted_until(&self) -> Option<Instant> {
+        match self {
+            Self::Invite(client) => client.accepted_until(),
+            Self::NonInvite(_) => None,
+        }
+    }
+
     pub fn receive(
         &mut self,
         now: Instant,

@@ -44,6 +44,21 @@ impl InviteClient {
         }
     }
 
+    /// One that has received a 2xx; what its transport is does not matter any more.
+    pub fn accepted(ends_at: Instant) -> Self {
+        Self {
+            state: InviteClientState::Accepted,
+            is_reliable: false,
+            retransmission: Retransmission::NEVER,
+            ends_at,
+        }
+    }
+
+    /// Until when it is one that has received a 2xx.
+    pub fn accepted_until(&self) -> Option<Instant> {
+        (self.state == InviteClientState::Accepted).then_some(self.ends_at)
+    }
+
     pub fn receive(
         &mut self,
         now: Instant,

@@ -36,6 +36,21 @@ impl InviteServer {
         }
     }
 
+    /// One that has sent a 2xx; what its transport is does not matter any more.
+    pub fn accepted(ends_at: Instant) -> Self {
+        Self {
+            state: InviteServerState::Accepted,
+            is_reliable: false,
+            retransmission: Retransmission::NEVER,
+            ends_at,
+        }
+    }
+
+    /// Until when it is one that has sent a 2xx.
+    pub fn accepted_until(&self) -> Option<Instant> {
+        (self.state == InviteServerState::Accepted).then_some(self.ends_at)
+    }
+
     /// Whether a response of this status is sent.
     pub fn respond(&mut self, now: Instant, status: u16, timers: &TransactionTimers) -> bool {
         use InviteServerState as State;

@@ -38,6 +38,19 @@ impl ServerTransaction {
         }
     }
 
+    /// An INVITE that was answered by a 2xx, until then.
+    pub fn accepted(ends_at: Instant) -> Self {
+        Self::Invite(InviteServer::accepted(ends_at))
+    }
+
+    /// Until when it is an INVITE that was answered by a 2xx.
+    pub fn accepted_until(&self) -> Option<Instant> {
+        match self {
+            Self::Invite(server) => server.accepted_until(),
+            Self::NonInvite(_) => None,
+        }
+    }
+
     pub fn is_invite(&self) -> bool {
         matches!(self, Self::Invite(_))
     }

@@ -16,7 +16,15 @@ use std::sync::Arc;
 /// The dialogs of a device that the proxy carries now.
 #[derive(Debug, Default)]
 pub struct DeviceDialogs {
-    /// Most devices have one at a time, and nobody keeps room for more.
+    /// The one that began first. Most devices have no other, and take no memory for more.
+    first: Option<LiveDialog>,
+    more: Option<Box<MoreDialogs>>,
+}
+
+/// What a device has besides one dialog.
+#[derive(Debug, Default)]
+struct MoreDialogs {
+    /// The other dialogs, in the order in which they began.
     live: Vec<LiveDialog>,
     /// Call-IDs of the last dialogs that ended by a message, the oldest one first.
     ended: Vec<Box<str>>,
@@ -34,28 +42,20 @@ impl DeviceDialogs {
     /// must come in the order in which they were made; one that came before does nothing.
     pub fn apply(&mut self, change: DialogChange) -> bool {
         let (id, version) = (change.id, change.version);
-        let found = self.live.iter().position(|dialog| dialog.id == id);
-        match (found, change.step) {
-            (Some(index), _) if self.live[index].version >= version => false,
-            (Some(index), DialogStep::Is(info)) => {
-                let dialog = &mut self.live[index];
+        match (self.find_mut(id), change.step) {
+            (Some(dialog), _) if dialog.version >= version => false,
+            (Some(dialog), DialogStep::Is(info)) => {
                 let differs = dialog.info != info;
                 (dialog.version, dialog.info) = (version, info);
                 differs
             }
             (None, DialogStep::Is(info)) => {
-                if self.live.is_empty() {
-                    self.live.reserve_exact(1);
-                }
-                self.live.push(LiveDialog { id, version, info });
+                self.add(LiveDialog { id, version, info });
                 true
             }
-            (Some(index), DialogStep::Ended { end, .. }) => {
-                let dialog = self.live.remove(index);
-                if self.live.is_empty() {
-                    self.live = Vec::new();
-                }
-                if end.is_certain() {
+            (Some(_), DialogStep::Ended { end, .. }) => {
+                let ended = self.remove(id).filter(|_| end.is_certain());
+                if let Some(dialog) = ended {
                     self.remember(dialog.info.names.call_id());
                 }
                 true
@@ -66,18 +66,20 @@ impl DeviceDialogs {
 
     /// The dialogs, each with its id, in the order in which they began.
     pub fn live(&self) -> impl Iterator<Item = (u64, &DialogInfo)> + Clone {
-        self.live.iter().map(|dialog| (dialog.id, &dialog.info))
+        let others = self.more.iter().flat_map(|more| &more.live);
+        let all = self.first.iter().chain(others);
+        all.map(|dialog| (dialog.id, &dialog.info))
     }
 
     /// What they do together; `None` if there are none.
     pub fn line(&self) -> Option<LineState> {
         let lines = self.live().map(|(_, info)| info.line());
-        (!self.live.is_empty()).then(|| LineState::aggregate(lines))
+        self.first.is_some().then(|| LineState::aggregate(lines))
     }
 
     /// Whether nothing is known: no dialog, and none that ended.
     pub fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.ended.is_empty()
+        self.first.is_none() && self.ended().is_empty()
     }
 
     /// What watchers are told: what the device publishes, without the dialogs that the
@@ -87,12 +89,12 @@ impl DeviceDialogs {
         device: &Name,
         published: Option<Arc<[Published]>>,
     ) -> Option<Arc<[Published]>> {
-        if self.live.is_empty() && (self.ended.is_empty() || published.is_none()) {
+        if self.first.is_none() && (self.ended().is_empty() || published.is_none()) {
             return published;
         }
         let published = published.iter().flat_map(|published| published.iter());
         let mut told: Vec<_> = published.map(|one| self.without_known(one)).collect();
-        if !self.live.is_empty() {
+        if self.first.is_some() {
             told.push(Published {
                 number: NUMBER,
                 document: Arc::new(Document::of_dialogs(device, self.live())),
@@ -103,7 +105,7 @@ impl DeviceDialogs {
 
     fn without_known(&self, published: &Published) -> Published {
         let keeps = |call_id: Option<&str>, _is_over| match call_id {
-            None => self.live.is_empty(),
+            None => self.first.is_none(),
             Some(call_id) => !self.knows(call_id),
         };
         let document = published.document.with_dialogs(keeps);
@@ -114,16 +116,45 @@ impl DeviceDialogs {
     }
 
     fn knows(&self, call_id: &str) -> bool {
-        let mut live = self.live.iter();
-        live.any(|dialog| dialog.info.names.call_id() == call_id)
-            || self.ended.iter().any(|ended| **ended == *call_id)
+        self.live().any(|(_, info)| info.names.call_id() == call_id)
+            || self.ended().iter().any(|ended| **ended == *call_id)
+    }
+
+    fn find_mut(&mut self, id: u64) -> Option<&mut LiveDialog> {
+        let others = self.more.iter_mut().flat_map(|more| &mut more.live);
+        let mut all = self.first.iter_mut().chain(others);
+        all.find(|dialog| dialog.id == id)
+    }
+
+    fn add(&mut self, dialog: LiveDialog) {
+        match &self.first {
+            None => self.first = Some(dialog),
+            Some(_) => self.more.get_or_insert_default().live.push(dialog),
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<LiveDialog> {
+        let others = self.more.as_mut().map(|more| &mut more.live);
+        if self.first.as_ref().is_some_and(|first| first.id == id) {
+            let next = others.filter(|others| !others.is_empty());
+            let next = next.map(|others| others.remove(0));
+            return std::mem::replace(&mut self.first, next);
+        }
+        let others = others?;
+        let index = others.iter().position(|dialog| dialog.id == id)?;
+        Some(others.remove(index))
+    }
+
+    fn ended(&self) -> &[Box<str>] {
+        self.more.as_ref().map_or(&[], |more| &more.ended)
     }
 
     fn remember(&mut self, call_id: &str) {
-        if self.ended.len() >= ENDED_MAX {
-            self.ended.remove(0);
+        let ended = &mut self.more.get_or_insert_default().ended;
+        if ended.len() >= ENDED_MAX {
+            ended.remove(0);
         }
-        self.ended.push(call_id.into());
+        ended.push(call_id.into());
     }
 }
 

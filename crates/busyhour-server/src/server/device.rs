@@ -46,6 +46,7 @@ mod draft;
 use self::{
     device_context::DeviceContext,
     device_request::{DeviceRequest, Iax2InboundRequest},
+    dialogs::rare::{MoreRare, Rare},
     draft::{Answer, Draft, RegistrationDraft},
 };
 use super::{
@@ -62,17 +63,14 @@ use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
     Binding, BindingChange, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX, Tally,
     Update,
-    watch::{DeviceDialogs, MessageSummary, Publications, Published},
+    watch::{MessageSummary, Publications, Published},
     write_answer,
 };
 use busyhour_sip::{Flow, Message};
 use busyhour_store::{Change, CommitError};
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, Mutex, MutexGuard, Weak,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, Weak,
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 /// A device by its address of record.
@@ -103,15 +101,6 @@ struct DeviceInner {
     contacts_charged: u32,
     /// Not in the table any more: whoever holds it has to look the device up again.
     is_retired: bool,
-}
-
-#[derive(Default)]
-struct Rare {
-    publications: Publications,
-    /// The dialogs that the proxy carries.
-    dialogs: DeviceDialogs,
-    /// Requests behind the one that is pending.
-    waiting: VecDeque<DeviceRequest>,
 }
 
 /// A change on its way to the disk.
@@ -232,7 +221,7 @@ impl Device {
             self.register(&context, &mut state, device_request);
             return self.finish_transition(&context, &mut state);
         }
-        let waiting = &mut state.rare().waiting;
+        let waiting = &mut state.more_rare().waiting;
         match waiting.len() < context.table.queue_len_max {
             true => waiting.push_back(device_request),
             false => context.drop_request(&device_request),
@@ -472,7 +461,7 @@ impl Device {
             let Some(device_request) = state
                 .rare
                 .as_mut()
-                .and_then(|rare| rare.waiting.pop_front())
+                .and_then(|rare| rare.more.as_mut()?.waiting.pop_front())
             else {
                 break;
             };
@@ -563,7 +552,7 @@ impl Device {
         }
         self.expire(context, state);
         self.settle_contacts(context, state);
-        state.rare.take_if(|rare| rare.is_empty());
+        state.tidy();
         if state.has_subscribers && !context.topics.has_subscribers(&self.aor) {
             state.has_subscribers = false;
             let _ = context.topics.states.remove(&self.name());
@@ -632,30 +621,36 @@ impl DeviceInner {
         self.rare.get_or_insert_default()
     }
 
+    fn more_rare(&mut self) -> &mut MoreRare {
+        self.rare().more.get_or_insert_default()
+    }
+
+    fn publications(&self) -> Option<&Publications> {
+        Some(&self.rare.as_ref()?.more.as_ref()?.publications)
+    }
+
+    /// Frees the memory of what is not there any more.
+    fn tidy(&mut self) {
+        self.rare.iter_mut().for_each(|rare| rare.tidy());
+        self.rare.take_if(|rare| rare.is_empty());
+    }
+
     /// What watchers are told of what is published.
     fn told(&self, name: &Name) -> Option<Arc<[Published]>> {
         let rare = self.rare.as_ref()?;
-        rare.dialogs.told(name, rare.publications.told())
+        let published = self.publications().and_then(Publications::told);
+        rare.dialogs.told(name, published)
     }
 
     /// What is published of the mailbox.
     fn messages(&self) -> Option<Arc<MessageSummary>> {
-        self.rare.as_ref()?.publications.messages()
+        self.publications()?.messages()
     }
 
     fn next_expiry(&self) -> Option<Instant> {
-        let rare = self.rare.as_ref();
-        let published = rare.and_then(|rare| rare.publications.next_expiry());
+        let published = self.publications().and_then(Publications::next_expiry);
         let ends = [self.bindings.next_expiry(), published];
         ends.into_iter().flatten().min()
-    }
-}
-
-impl Rare {
-    fn is_empty(&self) -> bool {
-        // What is known of ended dialogs is for publications that come late.
-        let is_quiet = self.dialogs.live().next().is_none();
-        self.waiting.is_empty() && self.publications.is_empty() && is_quiet
     }
 }
 

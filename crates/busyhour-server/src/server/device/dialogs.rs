@@ -1,5 +1,7 @@
 //! The dialogs of a device that the proxy carries.
 
+pub(super) mod rare;
+
 use super::{Device, device_context::DeviceContext};
 use busyhour::{bus::Name, clock::Instant};
 use busyhour_registrar::watch::DialogChange;

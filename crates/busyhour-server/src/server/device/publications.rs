@@ -22,7 +22,7 @@ impl Device {
     ) {
         let message = inbound.message();
         let name = self.name();
-        let publications = &state.rare().publications;
+        let publications = &state.more_rare().publications;
         let draft = context
             .compositor
             .plan(&name, self.holder, publications, &message, &inbound);
@@ -53,7 +53,7 @@ impl Device {
         draft: PublicationDraft,
     ) {
         let step = draft.plan.granted.step;
-        state.rare().publications.apply(draft.plan);
+        state.more_rare().publications.apply(draft.plan);
         context.compositor.count(step, self.holder);
         if let Some(place) = draft.place {
             place.take_up();
@@ -79,7 +79,7 @@ impl Device {
         let package = stored.package();
         let now = context.clock.now();
         state
-            .rare()
+            .more_rare()
             .publications
             .put_back(stored, row, expires_at, now);
         self.tell(context, &state, package);
@@ -102,10 +102,11 @@ impl Device {
         state: &mut DeviceInner,
         is_revoked: bool,
     ) {
-        let Some(rare) = &mut state.rare else {
+        let more = state.rare.as_mut().and_then(|rare| rare.more.as_mut());
+        let Some(more) = more else {
             return;
         };
-        let ended = rare.publications.expire(end_of_life(context, is_revoked));
+        let ended = more.publications.expire(end_of_life(context, is_revoked));
         context
             .compositor
             .count_ended(self.holder, ended.packages.len(), is_revoked);

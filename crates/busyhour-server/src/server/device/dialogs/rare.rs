@@ -1,0 +1,41 @@
+//! What few devices have, and those seldom.
+
+use crate::server::device::device_request::DeviceRequest;
+use busyhour_registrar::watch::{DeviceDialogs, Publications};
+use std::collections::VecDeque;
+
+/// Memory that an idle device does not take.
+#[derive(Default)]
+pub(in crate::server::device) struct Rare {
+    /// The dialogs that the proxy carries.
+    pub(in crate::server::device) dialogs: DeviceDialogs,
+    /// What a device in a call seldom has as well.
+    pub(in crate::server::device) more: Option<Box<MoreRare>>,
+}
+
+/// What is rarer than a call.
+#[derive(Default)]
+pub(in crate::server::device) struct MoreRare {
+    pub(in crate::server::device) publications: Publications,
+    /// Requests behind the one that is pending.
+    pub(in crate::server::device) waiting: VecDeque<DeviceRequest>,
+}
+
+impl Rare {
+    /// Frees the memory of what is not there any more.
+    pub(in crate::server::device) fn tidy(&mut self) {
+        self.more.take_if(|more| more.is_empty());
+    }
+
+    pub(in crate::server::device) fn is_empty(&self) -> bool {
+        // What is known of ended dialogs is for publications that come late.
+        let is_quiet = self.dialogs.live().next().is_none();
+        self.more.is_none() && is_quiet
+    }
+}
+
+impl MoreRare {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.publications.is_empty()
+    }
+}
