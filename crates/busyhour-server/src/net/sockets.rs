@@ -185,6 +185,10 @@ impl Network for Sockets {
         self.streams.expect_certificate(target);
     }
 
+    fn flow_to_domain(&self, flow: Flow, domain: &str) -> Option<Flow> {
+        self.streams.flow_to_domain(flow, domain)
+    }
+
     fn connect(&self, flow: Flow) -> Result<Flow, SendError> {
         self.streams.connect(flow)
     }

@@ -82,6 +82,14 @@ pub trait Network: Send + Sync {
     /// configuration says of the address stays.
     fn expect_certificate(&self, _target: TlsTarget) {}
 
+    /// The flow over TLS to a server that DNS names for a domain: that of a connection which is
+    /// there, or which [`connect`](Self::connect) makes. Only a server with a certificate for the
+    /// domain is spoken to (RFC 5922 §7.3), also where other domains have the same address.
+    /// `None` if there is no TLS.
+    fn flow_to_domain(&self, _flow: Flow, _domain: &str) -> Option<Flow> {
+        None
+    }
+
     /// A connection to the remote address of `flow` over its transport: one that this side has
     /// made before, or a new one; only the number of the connection differs in its flow. What is
     /// sent before it stands waits. Its end, even before it stood, is reported to
@@ -90,7 +98,8 @@ pub trait Network: Send + Sync {
     /// # Errors
     ///
     /// When the last attempts failed a moment ago, when there is no room for one more, and for
-    /// TLS when nobody has said whose certificate is expected there.
+    /// TLS when nobody has said whose certificate is expected there, or when the connection that
+    /// a flow to a domain names has ended.
     fn connect(&self, _flow: Flow) -> Result<Flow, SendError> {
         Err(SendError::FlowFailed)
     }

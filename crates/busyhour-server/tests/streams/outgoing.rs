@@ -339,6 +339,62 @@ fn an_address_rests_after_a_failure_and_a_host_has_sixteen() {
     site.end();
 }
 
+/// Each domain has a connection of its own to the address that it shares with another one, and
+/// what shows the certificate of the other is not spoken to (RFC 5922 §7.3).
+#[test]
+fn a_connection_to_a_domain_is_not_used_for_another_one_at_the_same_address() {
+    let (authority, gateway) = (Authority::new(), Gateway::at(8));
+    let site = Site::new(
+        Vec::new(),
+        authority.vouch(dns("localhost")),
+        Some(&authority),
+    );
+    let streams = &site.network.streams;
+    let ours = site.address(Transport::Tls);
+    let flow = Flow {
+        transport: Transport::Tls,
+        ..Flow::udp(ours, gateway.address())
+    };
+    let to = |domain: &str| streams.flow_to_domain(flow, domain).expect("TLS");
+    let one = to("one.example");
+    assert_eq!(to("one.example"), one);
+    assert_eq!(streams.connect(one), Ok(one));
+    let certificate = authority.vouch(dns("one.example"));
+    let mut first = gateway.accept_tls(&certificate, &authority);
+    let datagram = |text: &str| site.runtime.buffers().copy_from(text.as_bytes()).unwrap();
+    let options = "OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n";
+    streams.send(one, datagram(options)).expect("a connection");
+    assert_eq!(first.message(), options);
+
+    let two = to("two.example");
+    assert_ne!(two, one);
+    assert_eq!(streams.connect(two), Ok(two));
+    let mut second = gateway.accept_tls(&certificate, &authority);
+    let _ = streams.send(two, datagram(options));
+    assert_eq!(second.next(), None, "its certificate is for another domain");
+    while streams.stream_stats().connect_failures == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(streams.connect(two), Err(SendError::FlowFailed));
+    assert_eq!(
+        streams.connect(to("two.example")),
+        Err(SendError::FlowFailed)
+    );
+    assert_eq!(streams.connect(one), Ok(one));
+
+    drop(first);
+    while streams.connect(one).is_ok() {
+        std::thread::yield_now();
+    }
+    let again = to("one.example");
+    assert_ne!(again, one, "a number is that of one connection");
+    // It rests, since nothing had come on the last one.
+    while streams.connect(again) != Ok(again) {
+        std::thread::yield_now();
+    }
+    site.end();
+}
+
 /// Where somebody asks for connections without an end, others and the trunks still get theirs.
 #[test]
 fn one_source_takes_a_part_of_the_connections_and_none_of_those_of_peers() {

@@ -29,7 +29,7 @@ pub type Made = CertifiedKey<KeyPair>;
 pub type Connection = Client<StreamOwned<ClientConnection, TcpStream>>;
 
 pub struct Site {
-    runtime: Runtime,
+    pub runtime: Runtime,
     pub network: Arc<Sockets>,
     pub server: Server,
     pub made: Made,

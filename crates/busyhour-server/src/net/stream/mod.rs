@@ -83,6 +83,7 @@
 mod connection;
 mod counters;
 mod directory;
+mod domain_flows;
 mod engine;
 mod listener;
 mod liveness;

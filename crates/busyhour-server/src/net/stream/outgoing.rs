@@ -1,12 +1,12 @@
 use super::{
-    directory::ConnectionDirectory, engine::EngineShared, liveness::watch_over, outbox::Outbox,
-    peer::Peer, tls::session_with,
+    directory::ConnectionDirectory, domain_flows::DomainFlows, engine::EngineShared,
+    liveness::watch_over, outbox::Outbox, peer::Peer, tls::session_with,
 };
 use crate::{
     net::stats::add,
     server::{SendError, TlsTarget},
 };
-use busyhour::clock::Instant;
+use busyhour::clock::{Clock, Instant};
 use busyhour_sip::{Flow, Transport, source_of};
 use nix::{
     errno::Errno,
@@ -22,7 +22,8 @@ use std::{
     time::Duration,
 };
 
-/// The connections that this side makes, by where they go: one for each address.
+/// The connections that this side makes, by where they go: one for each address, and over TLS
+/// to servers that DNS names for domains, one for each domain.
 ///
 /// Whoever wants to send makes the connection; the engine takes it over at its next turn, and
 /// reports its end. An address to which a connection could not be made, or on which nothing came,
@@ -35,13 +36,23 @@ pub(super) struct OutgoingConnections {
     pub(super) wake: EventFd,
     /// Those of the configuration.
     targets: Vec<TlsTarget>,
-    /// Those that DNS led to, the last ones last.
+    /// Those that DNS led to by a name of the configuration, the last ones last.
     located: Mutex<Vec<TlsTarget>>,
+    /// Those that DNS led to by other names.
+    domain_flows: DomainFlows,
     /// To these there is always room.
     reserved: HashSet<SocketAddr>,
 }
 
-type Destination = (Transport, SocketAddr);
+/// Where a connection goes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Destination {
+    pub(super) transport: Transport,
+    pub(super) remote: SocketAddr,
+    /// The domain whose certificate is expected there; without one, what is known of the address
+    /// says it.
+    pub(super) domain: Option<Arc<str>>,
+}
 
 /// What is known of one destination.
 struct Attempts {
@@ -64,6 +75,7 @@ impl OutgoingConnections {
             wake: EventFd::from_value_and_flags(0, flags)?,
             targets,
             located: Mutex::default(),
+            domain_flows: DomainFlows::default(),
             reserved: reserved.into_iter().collect(),
         })
     }
@@ -71,14 +83,21 @@ impl OutgoingConnections {
     /// See [`Network::connect`](crate::server::Network::connect).
     pub(super) fn connect(
         &self,
-        now: Instant,
+        clock: &Clock,
         flow: Flow,
         shared: &EngineShared,
     ) -> Result<Flow, SendError> {
         if flow.transport.is_web_socket() {
             return Err(SendError::FlowFailed);
         }
-        let destination = (flow.transport, flow.remote);
+        let destination = match flow.connection {
+            0 => Destination::of(flow),
+            number => match self.domain_flows.destination(number) {
+                Some(destination) => destination,
+                None => return standing(flow, shared),
+            },
+        };
+        let now = clock.now();
         let mut table = lock(&self.table);
         let known = table.get(&destination);
         if let Some(live) = known.and_then(Attempts::live) {
@@ -87,17 +106,27 @@ impl OutgoingConnections {
         if known.is_some_and(|known| now < known.retry_at) {
             return Err(SendError::FlowFailed);
         }
+        let had_connection = known.is_some_and(|known| known.peer.is_some());
         if known.is_none() && !self.has_room(&mut table, flow.remote, shared, now) {
             add(&shared.counters.connects_refused, 1);
             return Err(SendError::Full);
         }
+        let (flow, domain) = match &destination.domain {
+            // A number is that of one connection, and the engine has not ended the last one yet.
+            Some(domain) if had_connection => {
+                self.domain_flows.ended(flow.connection);
+                let next = self.flow_to_domain(flow, domain, shared);
+                (next, Some(domain.clone()))
+            }
+            domain => (flow, domain.clone()),
+        };
         let attempts = table.entry(destination).or_insert(Attempts {
             peer: None,
             failures: 0,
             retry_at: now,
         });
         add(&shared.counters.connects, 1);
-        match self.make(flow, shared) {
+        match self.make(clock, (flow, domain), shared) {
             Ok(peer) => {
                 let flow = peer.flow;
                 attempts.peer = Some(peer);
@@ -109,6 +138,21 @@ impl OutgoingConnections {
                 attempts.fail(now);
                 Err(SendError::FlowFailed)
             }
+        }
+    }
+
+    /// See [`Network::flow_to_domain`](crate::server::Network::flow_to_domain).
+    pub(super) fn flow_to_domain(&self, flow: Flow, domain: &str, shared: &EngineShared) -> Flow {
+        let destination = Destination {
+            domain: Some(domain.into()),
+            ..Destination::of(flow)
+        };
+        let number = self
+            .domain_flows
+            .number(destination, || shared.next_token());
+        Flow {
+            connection: number,
+            ..flow
         }
     }
 
@@ -139,7 +183,11 @@ impl OutgoingConnections {
 
     /// A connection has ended; over a sound one something came.
     pub(super) fn ended(&self, now: Instant, peer: &Arc<Peer>, was_sound: bool) {
-        let destination = (peer.flow.transport, peer.flow.remote);
+        self.domain_flows.ended(peer.flow.connection);
+        let destination = Destination {
+            domain: peer.domain.clone(),
+            ..Destination::of(peer.flow)
+        };
         let mut table = lock(&self.table);
         let attempts = table.get_mut(&destination);
         let is_it = |attempts: &&mut Attempts| {
@@ -167,7 +215,7 @@ impl OutgoingConnections {
         let of_source_max = (count_max / OF_SOURCE_PART).max(OF_HOST_MAX);
         let is_full = |table: &HashMap<Destination, Attempts>| {
             let (mut count, mut of_source, mut of_host) = (0, 0, 0);
-            let others = table.keys().map(|(_, it)| it);
+            let others = table.keys().map(|it| &it.remote);
             for other in others.filter(|it| !self.reserved.contains(it)) {
                 count += 1;
                 of_source += usize::from(source_of(other.ip()) == source_of(remote.ip()));
@@ -184,21 +232,36 @@ impl OutgoingConnections {
         !is_full(table)
     }
 
-    fn make(&self, flow: Flow, shared: &EngineShared) -> io::Result<Arc<Peer>> {
+    fn make(
+        &self,
+        clock: &Clock,
+        (flow, domain): (Flow, Option<Arc<str>>),
+        shared: &EngineShared,
+    ) -> io::Result<Arc<Peer>> {
         let tls = match flow.transport {
-            Transport::Tls => Some(self.session(flow.remote, shared)?),
+            Transport::Tls => Some(self.session(flow.remote, domain.as_deref(), shared)?),
             _ => None,
         };
         let socket = begin(flow)?;
         watch_over(&socket, &shared.policy)?;
         let token = shared.next_token();
         let flow = Flow {
-            connection: connection_number(token),
+            connection: match flow.connection {
+                0 => connection_number(token),
+                chosen => chosen,
+            },
             ..flow
         };
         let outbox = Outbox::new(&shared.policy, Arc::default(), shared.waiting_bytes.clone());
-        let watching = (shared.epoll.clone(), shared.counters.clone());
-        let peer = Arc::new(Peer::outgoing(flow, token, socket, tls, watching, outbox));
+        let watching = (shared.epoll.clone(), shared.counters.clone(), clock.clone());
+        let peer = Arc::new(Peer::outgoing(
+            (flow, domain),
+            token,
+            socket,
+            tls,
+            watching,
+            outbox,
+        ));
         // The engine must know it when the kernel reports something of it.
         shared.directory.insert(peer.clone());
         lock(&self.made).push(peer.clone());
@@ -212,14 +275,36 @@ impl OutgoingConnections {
         Ok(peer)
     }
 
-    fn session(&self, remote: SocketAddr, shared: &EngineShared) -> io::Result<Box<TlsConnection>> {
-        let target = self.target_at(remote);
+    fn session(
+        &self,
+        remote: SocketAddr,
+        domain: Option<&str>,
+        shared: &EngineShared,
+    ) -> io::Result<Box<TlsConnection>> {
+        let target = match domain {
+            Some(domain) => Some(TlsTarget {
+                address: remote,
+                fingerprints: Vec::new(),
+                names: vec![domain.to_owned()],
+            }),
+            None => self.target_at(remote),
+        };
         let target =
             target.ok_or_else(|| io::Error::other("whose certificate is not configured"))?;
         let identity = &shared.identity;
         let session = session_with(&target, identity.authorities(), identity.own());
         let session = session.map_err(io::Error::other)?;
         Ok(Box::new(session.into()))
+    }
+}
+
+impl Destination {
+    fn of(flow: Flow) -> Self {
+        Self {
+            transport: flow.transport,
+            remote: flow.remote,
+            domain: None,
+        }
     }
 }
 
@@ -248,6 +333,13 @@ fn begin(flow: Flow) -> io::Result<TcpStream> {
         other => other?,
     }
     Ok(socket.into())
+}
+
+/// A connection whose destination is known no more, if it still stands.
+fn standing(flow: Flow, shared: &EngineShared) -> Result<Flow, SendError> {
+    let peer = shared.directory.find(&flow);
+    let peer = peer.filter(|peer| !peer.is_closed());
+    peer.map(|peer| peer.flow).ok_or(SendError::FlowFailed)
 }
 
 fn withdraw(directory: &ConnectionDirectory, peer: &Arc<Peer>) {

@@ -9,7 +9,10 @@ use crate::{
     net::stats::add,
     server::{SendError, ShownCertificate},
 };
-use busyhour::buffer::Buffer;
+use busyhour::{
+    buffer::Buffer,
+    clock::{Clock, Instant},
+};
 use busyhour_sip::Flow;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use rustls::{Connection as TlsConnection, pki_types::CertificateDer};
@@ -21,7 +24,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The other end of one connection: its socket, and what goes out on it.
@@ -31,6 +34,7 @@ pub(super) struct Peer {
     socket: TcpStream,
     epoll: Arc<Epoll>,
     counters: Arc<ConnectionCounters>,
+    clock: Clock,
     /// Something was accepted of it.
     is_known: AtomicBool,
     /// The silence in seconds that the client was told; 0 if it was not told any.
@@ -39,6 +43,8 @@ pub(super) struct Peer {
     turn_bytes: AtomicUsize,
     /// This side has made it.
     pub(super) is_outgoing: bool,
+    /// The domain for which this side has made it.
+    pub(super) domain: Option<Arc<str>>,
     /// What its certificate says, once somebody has asked after the handshake.
     shown: OnceLock<Option<Arc<ShownCertificate>>>,
     channel: Mutex<Channel>,
@@ -68,6 +74,9 @@ pub(super) struct WaitingOutput {
     pub(super) age: Duration,
 }
 
+/// Who watches the socket, what counts, and the time.
+pub(super) type Watching = (Arc<Epoll>, Arc<ConnectionCounters>, Clock);
+
 /// Whether all has left.
 #[derive(PartialEq)]
 enum Flushed {
@@ -81,7 +90,7 @@ impl Peer {
         token: u64,
         socket: TcpStream,
         tls: Option<Box<TlsConnection>>,
-        (epoll, counters): (Arc<Epoll>, Arc<ConnectionCounters>),
+        (epoll, counters, clock): Watching,
         outbox: Outbox,
     ) -> Self {
         Self {
@@ -90,10 +99,12 @@ impl Peer {
             socket,
             epoll,
             counters,
+            clock,
             is_known: AtomicBool::new(false),
             silence_s_max: AtomicU32::new(0),
             turn_bytes: AtomicUsize::new(0),
             is_outgoing: false,
+            domain: None,
             shown: OnceLock::new(),
             channel: Mutex::new(Channel {
                 outbox,
@@ -108,21 +119,23 @@ impl Peer {
         }
     }
 
-    /// One that this side makes: it waits for the other side to take it. It is trusted.
+    /// One that this side makes, maybe for a domain: it waits for the other side to take it. It
+    /// is trusted.
     pub(super) fn outgoing(
-        flow: Flow,
+        (flow, domain): (Flow, Option<Arc<str>>),
         token: u64,
         socket: TcpStream,
         tls: Option<Box<TlsConnection>>,
-        watching: (Arc<Epoll>, Arc<ConnectionCounters>),
+        watching: Watching,
         outbox: Outbox,
     ) -> Self {
         let mut peer = Self::new(flow, token, socket, tls, watching, outbox);
-        peer.is_outgoing = true;
+        (peer.is_outgoing, peer.domain) = (true, domain);
         peer.mark_trusted();
+        let now = peer.clock.now();
         let channel = peer.channel.get_mut();
         let channel = channel.unwrap_or_else(PoisonError::into_inner);
-        (channel.is_connecting, channel.waits_since) = (true, Some(Instant::now()));
+        (channel.is_connecting, channel.waits_since) = (true, Some(now));
         peer
     }
 
@@ -146,7 +159,7 @@ impl Peer {
         (len > 0).then(|| WaitingOutput {
             len: len as u64,
             bytes: bytes as u64,
-            age: since.map_or(Duration::ZERO, |since| since.elapsed()),
+            age: since.map_or(Duration::ZERO, |since| self.clock.now() - since),
         })
     }
 
@@ -434,7 +447,7 @@ impl Peer {
     /// Asks the kernel to say when there is room, or no longer.
     fn wait(&self, channel: &mut Channel, waits: bool) {
         if channel.waits_since.is_some() != waits {
-            channel.waits_since = waits.then(Instant::now);
+            channel.waits_since = waits.then(|| self.clock.now());
             self.watch_for(channel);
         }
     }

@@ -225,11 +225,16 @@ impl Network for Streams {
         self.shared.outgoing.expect_certificate(target);
     }
 
+    fn flow_to_domain(&self, flow: Flow, domain: &str) -> Option<Flow> {
+        let outgoing = &self.shared.outgoing;
+        Some(outgoing.flow_to_domain(flow, domain, &self.shared))
+    }
+
     fn connect(&self, flow: Flow) -> Result<Flow, SendError> {
         let clock = self.clock.get();
         let clock = clock.filter(|_| lock(&self.thread).is_some());
-        let now = clock.ok_or(SendError::NoSocket)?.now();
-        self.shared.outgoing.connect(now, flow, &self.shared)
+        let clock = clock.ok_or(SendError::NoSocket)?;
+        self.shared.outgoing.connect(clock, flow, &self.shared)
     }
 
     fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {

@@ -5,11 +5,11 @@ use super::{
     calls::{Calls, SHARDS},
     target::NameLookup,
 };
-use crate::server::device::Device;
+use crate::server::{device::Device, peer::peers::party_of_domain};
 use busyhour::bus::Name;
 use busyhour_proxy::{
     Answer, Outbound, Target, TransactionId,
-    dialogs::{EndedFlow, Party},
+    dialogs::EndedFlow,
     dns::{NotLocated, Servers},
 };
 use busyhour_registrar::Refusal;
@@ -59,14 +59,15 @@ impl Calls {
         };
         let peer = self.peers.named(&lookup.peer);
         let hops = peer.and_then(|peer| {
-            let hops = self.peers.hops_to(peer, &servers, lookup.is_named)?;
+            let domain = (&*lookup.domain, lookup.is_named);
+            let hops = self.peers.hops_to(peer, &servers, domain)?;
             Some((peer, hops))
         });
         let Some((peer, hops)) = hops else {
             let forbidden = Refusal::Forbidden("No Server That May Be Called");
             return self.answer(index, transaction, forbidden.status(), forbidden.reason());
         };
-        let party = Party::peer(peer.name().clone(), hops.first().flow);
+        let party = party_of_domain(peer, &lookup.domain, hops.first().flow);
         let target = Target {
             uri: lookup.uri.clone(),
             hops,
@@ -140,10 +141,18 @@ impl Calls {
     /// it goes to an address over one (RFC 3261 §18.1.1). `None` if none can be made.
     pub(super) fn connected(&self, index: usize, outbound: &Outbound) -> Option<Flow> {
         let flow = outbound.flow;
-        if !flow.transport.is_reliable() || flow.connection != 0 || !outbound.may_connect {
+        if !flow.transport.is_reliable() || !outbound.may_connect {
             return Some(flow);
         }
-        let made = self.responder.network().connect(flow).ok()?;
+        let made = match (self.responder.network().connect(flow), flow.connection) {
+            (Ok(made), _) => made,
+            (Err(_), 0) => return None,
+            // It stands, or sending on it says that it has ended.
+            (Err(_), _) => return Some(flow),
+        };
+        if made == flow {
+            return Some(flow);
+        }
         if let Some(branch) = outbound.branch {
             self.shards[index].lock().proxy.connected(branch, made);
         }

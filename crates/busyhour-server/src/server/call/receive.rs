@@ -5,7 +5,7 @@ use super::{
     checked::{Begin, Checked, Parties},
     edge::dialog_name,
     refused_calls::Caller,
-    target::{Asleep, Located, NameLookup, Unavailable},
+    target::{Asleep, Located, NameLookup, Unavailable, domain_of},
 };
 use crate::server::{
     core::Core,
@@ -248,8 +248,8 @@ impl Core {
                 if attempt == Attempt::First && self.waits_for_dns(request, peer, next) {
                     return Ok(None);
                 }
-                let hops = self.peers.hops_within(peer, to.flow, next);
-                Located::peer(peer, None, hops)
+                let hops = self.peers.hops_within(peer, to, next);
+                Located::peer(peer, to.clone(), None, hops)
             }
             None => {
                 let bindings = to.device.as_ref().map(|device| self.bindings_at(device));
@@ -528,6 +528,7 @@ impl Core {
     ) -> Result<Located, Refusal> {
         let name = HopName::of_uri(called).ok_or(NOT_SERVED)?;
         Ok(Located::after(NameLookup {
+            domain: domain_of(called, &name),
             name,
             peer: peer.name().clone(),
             is_named: self.peers.is_named(peer, called),
@@ -545,7 +546,8 @@ impl Core {
             Unreachable::NoSocket => Refusal::Unavailable("No Socket For Peer"),
             Unreachable::NotLocated => Refusal::Unavailable("DNS Does Not Know Peer"),
         })?;
-        Ok(Located::peer(peer, peer.uri_for(called), hops))
+        let party = Party::peer(peer.name().clone(), hops.first().flow);
+        Ok(Located::peer(peer, party, peer.uri_for(called), hops))
     }
 
     /// The contacts of the called device, and those of the voicemail behind them.

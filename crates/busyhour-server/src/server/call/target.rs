@@ -11,7 +11,7 @@ use busyhour_proxy::{
     Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party, dns::HopName,
 };
 use busyhour_registrar::{Binding, Contact, Lease, Refusal, address_of_record, numeric_address};
-use busyhour_sip::{Flow, Scheme, SipUri, Transport, Uri};
+use busyhour_sip::{Flow, Host, Scheme, SipUri, Transport, Uri};
 use std::{cmp::Reverse, net::SocketAddr, time::Duration};
 
 /// The targets of a request, with the device and the flow of each by its label.
@@ -49,6 +49,8 @@ impl Core {
 #[derive(Debug)]
 pub(super) struct NameLookup {
     pub(super) name: HopName,
+    /// Over TLS its servers show that they are of this domain.
+    pub(super) domain: Box<str>,
     /// To which calls for it go.
     pub(super) peer: Name,
     /// The operator has named the domain.
@@ -143,8 +145,13 @@ impl Located {
         }
     }
 
-    /// These ways to a peer, one after the other.
-    pub(super) fn peer(peer: &TrustedPeer, uri: Option<Box<str>>, hops: Hops) -> Self {
+    /// These ways to a peer, one after the other; the first one is where `party` is.
+    pub(super) fn peer(
+        peer: &TrustedPeer,
+        party: Party,
+        uri: Option<Box<str>>,
+        hops: Hops,
+    ) -> Self {
         let flow = hops.first().flow;
         let target = Target {
             uri,
@@ -155,7 +162,7 @@ impl Located {
         };
         Self {
             targets: target.into(),
-            called: [Party::peer(peer.name().clone(), flow)].into(),
+            called: [Party { flow, ..party }].into(),
             lookup: None,
             asleep: None,
         }
@@ -366,6 +373,15 @@ fn listener_of(contact: &Contact) -> Option<NextHop> {
         connection: 0,
         ..flow
     }))
+}
+
+/// Of which domain a server has to be that DNS names. `maddr` says where the domain is, and not
+/// that it is another one.
+pub(super) fn domain_of(called: &SipUri<'_>, name: &HopName) -> Box<str> {
+    match called.host {
+        Host::Name(host) => host.to_ascii_lowercase().into(),
+        Host::V4(_) | Host::V6(_) => name.host.clone(),
+    }
 }
 
 fn is_same_host(remote: SocketAddr, flow: Flow) -> bool {

@@ -130,8 +130,10 @@ impl Peers {
         self.named(name)
     }
 
-    pub(in crate::server) fn named(&self, name: &Name) -> Option<&TrustedPeer> {
-        self.peers.iter().find(|peer| peer.name() == name)
+    /// The peer with this name, or for a domain of it.
+    pub(in crate::server) fn named(&self, name: &str) -> Option<&TrustedPeer> {
+        let name = name.split_once(DOMAIN_MARK).map_or(name, |(peer, _)| peer);
+        self.peers.iter().find(|peer| &**peer.name() == name)
     }
 
     /// Whether what a side of a dialog asserts of itself is believed.
@@ -200,11 +202,14 @@ impl Peers {
     /// The ways to servers that DNS names for a domain whose calls go to this peer. Strangers say
     /// what their DNS says: so it does not lead to another peer, which may trust us; and of
     /// domains that the operator has not named, only to public addresses.
+    ///
+    /// Over TLS they have to show a certificate for `domain`, not for the host that SRV names
+    /// (RFC 5922 §4).
     pub(in crate::server) fn hops_to(
         &self,
         peer: &TrustedPeer,
         servers: &Servers,
-        is_named: bool,
+        (domain, is_named): (&str, bool),
     ) -> Option<Hops> {
         let is_allowed = |ip: IpAddr| {
             let mut others = self.peers.iter().filter(|it| it.name() != peer.name());
@@ -212,7 +217,8 @@ impl Peers {
         };
         let order = self.lookups.order(servers).into_iter();
         let allowed = order.filter(|(_, address)| is_allowed(address.ip()));
-        let mut flows = allowed.filter_map(|(over, address)| self.flow_to(over, address));
+        let flow_to = |(over, address)| self.flow_to_server(over, address, Some(domain));
+        let mut flows = allowed.filter_map(flow_to).take(WAYS_MAX);
         let mut hops = Hops::from(NextHop::resolved(flows.next()?));
         flows.for_each(|flow| hops.push(NextHop::resolved(flow)));
         peer.counters.calls_to.increment();
@@ -224,8 +230,14 @@ impl Peers {
     /// where its last request came from; then its other addresses. A UDP address of the dialog's
     /// own route is better than the source of a request, which may be a port that nobody listens
     /// to.
-    pub(in crate::server) fn hops_within(&self, peer: &TrustedPeer, to: Flow, next: &str) -> Hops {
-        let named = self.flow_named(peer, to, next);
+    pub(in crate::server) fn hops_within(
+        &self,
+        peer: &TrustedPeer,
+        party: &Party,
+        next: &str,
+    ) -> Hops {
+        let (to, domain) = (party.flow, domain_of(party));
+        let named = self.flow_named(peer, (to, domain), next);
         let connection = peer.last_connection().map(NextHop::registered);
         let others = peer.ways().into_iter().filter_map(|(transport, remote)| {
             let is_known = |flow: Flow| (flow.transport, flow.remote) == (transport, remote);
@@ -241,7 +253,12 @@ impl Peers {
         };
         let named = named.map(NextHop::resolved);
         let last = Some(NextHop::registered(to));
-        let more = named.into_iter().chain(last).chain(connection);
+        // The connection of the dialog may have ended.
+        let again = domain.filter(|_| to.transport == Transport::Tls);
+        let again = again.and_then(|_| self.flow_to_server(to.transport, to.remote, domain));
+        let again = again.map(NextHop::resolved);
+        let more = named.into_iter().chain(last).chain(again);
+        let more = more.chain(connection);
         let mut known = vec![first.flow];
         let mut hops = Hops::from(first);
         for way in more.chain(others) {
@@ -254,7 +271,12 @@ impl Peers {
     }
 
     /// The flow to the address that a Route or Contact of the peer names, if the peer is there.
-    fn flow_named(&self, peer: &TrustedPeer, to: Flow, next: &str) -> Option<Flow> {
+    fn flow_named(
+        &self,
+        peer: &TrustedPeer,
+        (to, domain): (Flow, Option<&str>),
+        next: &str,
+    ) -> Option<Flow> {
         let (transport, remote) = match numeric_address(next) {
             Some(address) => address,
             None => self.known_address(peer, next)?,
@@ -267,7 +289,7 @@ impl Peers {
         let is_same = to.transport == transport && to.remote.is_ipv4() == remote.is_ipv4();
         match is_same && transport == Transport::Udp {
             true => Some(Flow::udp(to.local, remote)),
-            false => self.flow_to(transport, remote),
+            false => self.flow_to_server(transport, remote, domain),
         }
     }
 
@@ -287,6 +309,20 @@ impl Peers {
         let (name, transports) = (hop_name(next)?, self.transports(peer));
         let is_known = self.lookups.known(&name, transports).is_some();
         (!is_known).then_some((name, transports))
+    }
+
+    /// As [`flow_to`](Self::flow_to); over TLS to a server of this domain.
+    fn flow_to_server(
+        &self,
+        transport: Transport,
+        remote: SocketAddr,
+        domain: Option<&str>,
+    ) -> Option<Flow> {
+        let flow = self.flow_to(transport, remote)?;
+        match domain.filter(|_| transport == Transport::Tls) {
+            Some(domain) => self.responder.network().flow_to_domain(flow, domain),
+            None => Some(flow),
+        }
     }
 
     /// The flow from the best address of ours; a connection has to be made.
@@ -478,14 +514,13 @@ impl Peers {
         }
     }
 
-    /// Over which transports servers of any domain are reached: over TLS, what is expected at an
-    /// address can be of one domain alone.
+    /// Over which transports servers of any domain are reached.
     pub(in crate::server) fn transports_of_domains(&self) -> Transports {
         let network = self.responder.network();
         Transports {
             udp: network.speaks(Transport::Udp),
             tcp: network.speaks(Transport::Tcp),
-            tls: false,
+            tls: network.speaks(Transport::Tls),
         }
     }
 
@@ -541,6 +576,18 @@ impl Peers {
     }
 }
 
+/// The side of a dialog that is a server of a domain, to which DNS led by `lookup` of this peer.
+/// The domain is in the dialog's route, so that whose certificate is expected needs no memory.
+pub(in crate::server) fn party_of_domain(peer: &TrustedPeer, domain: &str, flow: Flow) -> Party {
+    let name = [peer.name(), domain].join(DOMAIN_MARK);
+    Party::peer(Name::new(&name), flow)
+}
+
+fn domain_of(party: &Party) -> Option<&str> {
+    let (_, domain) = party.peer.as_ref()?.split_once(DOMAIN_MARK)?;
+    Some(domain)
+}
+
 fn hop_name(uri: &str) -> Option<HopName> {
     let uri = Uri::parse(uri)?;
     HopName::of_uri(uri.as_sip()?)
@@ -574,6 +621,10 @@ fn probe_names(rest: &str) -> Option<(usize, u64)> {
     Some((peer, u64::from_str_radix(number, 16).ok()?))
 }
 
+/// Between the name of a peer, which cannot have it, and a domain.
+const DOMAIN_MARK: &str = "/";
+/// A domain that names more servers is not tried at all of them.
+const WAYS_MAX: usize = 16;
 /// Begins the branch of each probe.
 const BRANCH: &str = "z9hG4bKpeer";
 const FIRST_PROBES_APART: Duration = Duration::from_millis(20);

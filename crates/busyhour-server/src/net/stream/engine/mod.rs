@@ -364,7 +364,11 @@ impl Engine {
             connection: connection_number(token),
         };
         let shakes_hands = tls.is_some();
-        let shared = (self.shared.epoll.clone(), self.shared.counters.clone());
+        let shared = (
+            self.shared.epoll.clone(),
+            self.shared.counters.clone(),
+            self.clock.clone(),
+        );
         let waiting_bytes = self.sources.waiting_bytes(remote);
         let all_waiting_bytes = self.shared.waiting_bytes.clone();
         let outbox = Outbox::new(policy, waiting_bytes.clone(), all_waiting_bytes);
