@@ -1,8 +1,9 @@
 //! What an authority reads that looks whether a name is ours (ACME's http-01, RFC 8555 §8.3).
 
+use super::parameters::PathName;
 use axum::{
     Router,
-    extract::{Path, State},
+    extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
@@ -18,7 +19,7 @@ pub(super) fn router(texts: ChallengeTexts) -> Router {
         .with_state(texts)
 }
 
-async fn text(State(texts): State<ChallengeTexts>, Path(token): Path<String>) -> Response {
+async fn text(State(texts): State<ChallengeTexts>, PathName(token): PathName) -> Response {
     match texts(&token) {
         Some(text) => ([(header::CONTENT_TYPE, "application/octet-stream")], text).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),

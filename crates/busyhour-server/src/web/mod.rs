@@ -29,6 +29,7 @@
 //! decides which requests are allowed.
 
 mod domain_scope;
+mod parameters;
 mod access;
 mod acme;
 mod token;

@@ -64,8 +64,19 @@ impl CallRecordRow {
     /// assert_eq!(row.users(), ["alice", "bob", ""]);
     /// ```
     pub fn users(&self) -> [&str; 3] {
+        self.addresses().map(user_of)
+    }
+
+    /// Their addresses: of devices of ours the address of record, else the URI as it came.
+    ///
+    /// ```
+    /// # use busyhour_store::CallRecordRow;
+    /// let row = CallRecordRow { from: "sip:0123@provider.example;user=phone".into(), ..CallRecordRow::default() };
+    /// assert_eq!(row.addresses(), ["sip:0123@provider.example;user=phone", "", ""]);
+    /// ```
+    pub fn addresses(&self) -> [&str; 3] {
         let caller = self.caller.as_deref().unwrap_or(&self.from);
         let answered_by = self.answered_by.as_deref().unwrap_or_default();
-        [caller, &self.to, answered_by].map(user_of)
+        [caller, &self.to, answered_by]
     }
 }

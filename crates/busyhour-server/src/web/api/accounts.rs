@@ -4,7 +4,11 @@ use super::{
     paging::{BODY_BYTES_MAX, Page, PageQuery},
     pending_commit::{self, PendingCommit, Rejection, completion},
 };
-use crate::web::{Backend, domain_scope::DomainScope};
+use crate::web::{
+    Backend,
+    domain_scope::DomainScope,
+    parameters::{Parameters, PathName},
+};
 use crate::{
     json,
     server::{AccountError, FailureView, Server},
@@ -12,7 +16,7 @@ use crate::{
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, Query, State},
+    extract::{DefaultBodyLimit, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
@@ -76,7 +80,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
 async fn list(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
-    Query(query): Query<PageQuery>,
+    Parameters(query): Parameters<PageQuery>,
 ) -> Response {
     #[derive(Serialize)]
     struct AccountList {
@@ -96,7 +100,7 @@ async fn list(
     Json(Page { list, next }).into_response()
 }
 
-async fn show(State(backend): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
+async fn show(State(backend): State<Arc<dyn Backend>>, PathName(user): PathName) -> Response {
     #[derive(Serialize)]
     struct Shown {
         #[serde(flatten)]
@@ -115,7 +119,7 @@ async fn show(State(backend): State<Arc<dyn Backend>>, Path(user): Path<String>)
 async fn put(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
-    Path(user): Path<String>,
+    PathName(user): PathName,
     body: Bytes,
 ) -> Response {
     let entry = match serde_json::from_slice::<AccountEntry>(&body) {
@@ -151,7 +155,7 @@ async fn put(
     }
 }
 
-async fn remove(State(backend): State<Arc<dyn Backend>>, Path(user): Path<String>) -> Response {
+async fn remove(State(backend): State<Arc<dyn Backend>>, PathName(user): PathName) -> Response {
     let Some(api) = backend.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };

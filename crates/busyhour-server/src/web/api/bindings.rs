@@ -4,11 +4,15 @@
 use super::paging::user_part;
 use crate::{
     server::{Listed, Listing},
-    web::{Backend, domain_scope::DomainScope},
+    web::{
+        Backend,
+        domain_scope::DomainScope,
+        parameters::{Parameters, PathName},
+    },
 };
 use axum::{
     Json, Router,
-    extract::{Path, Query, State},
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
@@ -109,7 +113,7 @@ struct ListQuery {
 async fn list(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
-    Query(query): Query<ListQuery>,
+    Parameters(query): Parameters<ListQuery>,
 ) -> Response {
     let covered = |mut page: BindingPage| {
         page.bindings.retain(|one| scope.covers(&one.aor));
@@ -120,6 +124,8 @@ async fn list(
         let address = address.then(|| backend.address_of_record(&user)).flatten();
         let found = match address {
             Some(aor) => backend.bindings_at(&aor),
+            // An address of another server.
+            None if user.contains('@') => BindingPage::default(),
             None => backend.bindings_of(user_part(&user)),
         };
         return covered(found);
@@ -135,7 +141,7 @@ async fn list(
 async fn show(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
-    Path(name): Path<String>,
+    PathName(name): PathName,
 ) -> Response {
     let aor = backend.address_of_record(&name);
     let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {
@@ -158,8 +164,8 @@ struct RemoveQuery {
 async fn remove(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
-    Path(name): Path<String>,
-    Query(query): Query<RemoveQuery>,
+    PathName(name): PathName,
+    Parameters(query): Parameters<RemoveQuery>,
 ) -> Response {
     #[derive(Serialize)]
     struct Removed {

@@ -11,11 +11,12 @@ use crate::{
             places::Reservation,
         },
         domain_scope::DomainScope,
+        parameters::Parameters,
     },
 };
 use axum::{
     Extension, Router,
-    extract::{Query, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
     response::{
         IntoResponse, Response, Sse,
@@ -73,7 +74,7 @@ async fn changes(
     State(shared): State<ChangesState>,
     Extension(ClientAddress(peer)): Extension<ClientAddress>,
     scope: DomainScope,
-    Query(query): Query<ChangesQuery>,
+    Parameters(query): Parameters<ChangesQuery>,
     headers: HeaderMap,
 ) -> Response {
     let ChangesQuery {

@@ -3,10 +3,10 @@
 
 use super::paging::{limit, user_part};
 use crate::server::FailureView;
-use crate::web::{Backend, domain_scope::DomainScope};
+use crate::web::{Backend, domain_scope::DomainScope, parameters::Parameters};
 use axum::{
     Json, Router,
-    extract::{Query, State},
+    extract::State,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -31,7 +31,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
 async fn list(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
-    Query(query): Query<FailureQuery>,
+    Parameters(query): Parameters<FailureQuery>,
 ) -> Response {
     #[derive(Serialize)]
     struct FailureList {
@@ -41,7 +41,9 @@ async fn list(
         Ok(limit) => {
             let user = query.user.as_deref();
             let mut failures = backend.failures(user, limit);
-            if let (true, Some(user)) = (failures.is_empty(), user) {
+            if let Some(user) =
+                user.filter(|user| failures.is_empty() && !is_of_tenant(&*backend, user))
+            {
                 failures = backend.failures(Some(user_part(user)), limit);
             }
             failures.retain(|failure| scope.covers(&failure.user));
@@ -49,4 +51,12 @@ async fn list(
         }
         Err(rejection) => rejection.into_response(),
     }
+}
+
+/// Whether an address is of a domain with accounts of its own: their names have the domain.
+fn is_of_tenant(backend: &dyn Backend, user: &str) -> bool {
+    let aor = backend.address_of_record(user);
+    let domain = aor.as_deref().and_then(|aor| aor.rsplit_once('@'));
+    let tenants = domain.and_then(|(_, domain)| Some((backend.tenants()?, domain)));
+    tenants.is_some_and(|(tenants, domain)| tenants.find(domain).is_some())
 }

@@ -6,11 +6,14 @@ use super::{
     setting_routes::{SharedSettings, bad_body, refuse, removed, set_status},
     settings_api::SettingsApi,
 };
-use crate::server::{ListConfig, ListRefusal, ListView};
+use crate::{
+    server::{ListConfig, ListRefusal, ListView},
+    web::parameters::{Parameters, PathName},
+};
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, Query, State},
+    extract::{DefaultBodyLimit, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
@@ -47,7 +50,7 @@ struct ListRequest {
     entries: Vec<String>,
 }
 
-async fn lists(State(api): SharedSettings, Query(query): Query<PageQuery>) -> Response {
+async fn lists(State(api): SharedSettings, Parameters(query): Parameters<PageQuery>) -> Response {
     #[derive(Serialize)]
     struct ListPage<'l> {
         lists: Vec<ListBody<'l>>,
@@ -64,14 +67,14 @@ async fn lists(State(api): SharedSettings, Query(query): Query<PageQuery>) -> Re
     Json(Page { list, next }).into_response()
 }
 
-async fn list(State(api): SharedSettings, Path(name): Path<String>) -> Response {
+async fn list(State(api): SharedSettings, PathName(name): PathName) -> Response {
     match api.list(&name) {
         Some(list) => Json(ListBody::of(&list)).into_response(),
         None => no_list(&name),
     }
 }
 
-async fn put_list(State(api): SharedSettings, Path(name): Path<String>, body: Bytes) -> Response {
+async fn put_list(State(api): SharedSettings, PathName(name): PathName, body: Bytes) -> Response {
     let wanted: ListRequest = match serde_json::from_slice(&body) {
         Ok(wanted) => wanted,
         Err(error) => return bad_body(&error),
@@ -94,7 +97,7 @@ async fn put_list(State(api): SharedSettings, Path(name): Path<String>, body: By
     }
 }
 
-async fn delete_list(State(api): SharedSettings, Path(name): Path<String>) -> Response {
+async fn delete_list(State(api): SharedSettings, PathName(name): PathName) -> Response {
     let (done, result) = completion();
     match api.remove_list(&name, done) {
         Ok(true) => removed(result).await,

@@ -7,13 +7,12 @@ use crate::{
         ALL_QUEUES, CallView, CertificateStats, PeerView, QueueView, RegistrarView, RelayView,
         ServerStats, nanos,
     },
-    web::Backend,
+    web::{
+        Backend,
+        parameters::{NoParameters, Parameters},
+    },
 };
-use axum::{
-    Json, Router,
-    extract::{Query, State},
-    routing::get,
-};
+use axum::{Json, Router, extract::State, routing::get};
 use busyhour::{
     buffer::{BufferPool, LiveBuffer},
     runtime::Runtime,
@@ -56,7 +55,7 @@ struct QueueList {
     queues: Vec<QueueView>,
 }
 
-async fn queues(State(backend): LiveState) -> Json<QueueList> {
+async fn queues(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<QueueList> {
     let queues = backend.queues();
     Json(QueueList { queues })
 }
@@ -71,7 +70,7 @@ struct CallList {
 
 async fn calls(
     State(backend): LiveState,
-    Query(query): Query<LiveQuery>,
+    Parameters(query): Parameters<LiveQuery>,
 ) -> Result<Json<CallList>, Rejection> {
     let calls = backend.calls(limit(query.limit)?);
     let call_count = backend.stats().calls.dialogs.call_count;
@@ -84,7 +83,7 @@ struct PeerList {
     peers: Vec<PeerView>,
 }
 
-async fn peers(State(backend): LiveState) -> Json<PeerList> {
+async fn peers(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<PeerList> {
     let peers = backend.peers();
     Json(PeerList { peers })
 }
@@ -95,7 +94,7 @@ struct RelayList {
     media: Vec<RelayView>,
 }
 
-async fn media(State(backend): LiveState) -> Json<RelayList> {
+async fn media(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<RelayList> {
     let media = backend.relays();
     Json(RelayList { media })
 }
@@ -132,7 +131,7 @@ struct TimerView {
 /// However many timers there are, only as many as were asked for are kept.
 async fn timers(
     State(backend): LiveState,
-    Query(query): Query<LiveQuery>,
+    Parameters(query): Parameters<LiveQuery>,
 ) -> Result<Json<TimerList>, Rejection> {
     let limit = limit(query.limit)?;
     let mut first = BinaryHeap::new();
@@ -173,7 +172,7 @@ struct TopicList {
     topics: Vec<TopicStats>,
 }
 
-async fn topics(State(backend): LiveState) -> Json<TopicList> {
+async fn topics(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<TopicList> {
     let topics = backend.stats().runtime.topics;
     Json(TopicList { topics })
 }
@@ -188,7 +187,7 @@ struct SubscriptionList {
 
 async fn subscriptions(
     State(backend): LiveState,
-    Query(query): Query<LiveQuery>,
+    Parameters(query): Parameters<LiveQuery>,
 ) -> Result<Json<SubscriptionList>, Rejection> {
     let limit = limit(query.limit)?;
     let runtime = backend.runtime();
@@ -242,7 +241,7 @@ struct LiveBufferView {
     trace: Option<String>,
 }
 
-async fn buffers(State(backend): LiveState) -> Json<BufferList> {
+async fn buffers(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<BufferList> {
     let Some(runtime) = backend.runtime() else {
         return Json(BufferList::default());
     };
@@ -327,7 +326,7 @@ struct WorkerList {
     workers: Vec<WorkerStats>,
 }
 
-async fn workers(State(backend): LiveState) -> Json<WorkerList> {
+async fn workers(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<WorkerList> {
     let runtime = backend.runtime();
     let workers = runtime.map_or(Vec::new(), |runtime| runtime.pool().worker_stats());
     Json(WorkerList { workers })
@@ -338,7 +337,7 @@ struct StoreList {
     stores: Vec<StoreStats>,
 }
 
-async fn stores(State(backend): LiveState) -> Json<StoreList> {
+async fn stores(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<StoreList> {
     let stores = vec![backend.stats().store];
     Json(StoreList { stores })
 }
@@ -363,7 +362,7 @@ struct AlertView {
     concerns: &'static str,
 }
 
-async fn alerts(State(backend): LiveState) -> Json<AlertList> {
+async fn alerts(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<AlertList> {
     let stats = backend.stats();
     let mut alerts = reached(&stats);
     alerts.extend(long_queues(&stats, backend.queues()));

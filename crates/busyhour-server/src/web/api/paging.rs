@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The requested page.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::web) struct PageQuery {
     pub(in crate::web) after: Option<String>,
     limit: Option<usize>,
@@ -44,8 +45,8 @@ const PAGE_LEN_MAX: usize = 100_000;
 /// The longest body of a PUT: an account with the most hints is shorter.
 pub(in crate::web) const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The user of an address of record, or the text itself, if it is a user: `alice` of
-/// `sip:alice@example.com`.
+/// The user of an address, or the text itself, if it is a user: `alice` of
+/// `sip:alice@example.com`. Of several domains each may have such a user.
 pub(in crate::web) fn user_part(text: &str) -> &str {
     let address = ["sip:", "sips:"]
         .into_iter()

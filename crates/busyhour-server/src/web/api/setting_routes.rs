@@ -9,12 +9,15 @@ use super::{
 use crate::{
     json,
     server::{HintConfig, HintRefusal, HintView, MailboxRefusal},
-    web::domain_scope::DomainScope,
+    web::{
+        domain_scope::DomainScope,
+        parameters::{Parameters, PathName},
+    },
 };
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, Query, State},
+    extract::{DefaultBodyLimit, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
@@ -66,7 +69,7 @@ struct HintRequest {
 async fn mailboxes(
     State(api): SharedSettings,
     scope: DomainScope,
-    Query(query): Query<PageQuery>,
+    Parameters(query): Parameters<PageQuery>,
 ) -> Response {
     #[derive(Serialize)]
     struct MailboxList<'m> {
@@ -84,14 +87,14 @@ async fn mailboxes(
     Json(Page { list, next }).into_response()
 }
 
-async fn mailbox(State(api): SharedSettings, Path(id): Path<String>) -> Response {
+async fn mailbox(State(api): SharedSettings, PathName(id): PathName) -> Response {
     match api.mailbox(&id) {
         Some(mailbox) => Json(MailboxBody::of(&mailbox)).into_response(),
         None => no_mailbox(&id),
     }
 }
 
-async fn put_mailbox(State(api): SharedSettings, Path(id): Path<String>, body: Bytes) -> Response {
+async fn put_mailbox(State(api): SharedSettings, PathName(id): PathName, body: Bytes) -> Response {
     let summary = match serde_json::from_slice(&body) {
         Ok(summary) => summary,
         Err(error) => return bad_body(&error),
@@ -111,7 +114,7 @@ async fn put_mailbox(State(api): SharedSettings, Path(id): Path<String>, body: B
     }
 }
 
-async fn delete_mailbox(State(api): SharedSettings, Path(id): Path<String>) -> Response {
+async fn delete_mailbox(State(api): SharedSettings, PathName(id): PathName) -> Response {
     let (done, result) = completion();
     match api.remove_mailbox(&id, done) {
         Ok(true) => removed(result).await,
@@ -123,7 +126,7 @@ async fn delete_mailbox(State(api): SharedSettings, Path(id): Path<String>) -> R
 async fn hints(
     State(api): SharedSettings,
     scope: DomainScope,
-    Query(query): Query<PageQuery>,
+    Parameters(query): Parameters<PageQuery>,
 ) -> Response {
     #[derive(Serialize)]
     struct HintList<'h> {
@@ -141,7 +144,7 @@ async fn hints(
     Json(Page { list, next }).into_response()
 }
 
-async fn hint(State(api): SharedSettings, Path(extension): Path<String>) -> Response {
+async fn hint(State(api): SharedSettings, PathName(extension): PathName) -> Response {
     match api.hint(&extension) {
         Some(hint) => Json(HintBody::of(&hint)).into_response(),
         None => no_hint(&extension),
@@ -151,7 +154,7 @@ async fn hint(State(api): SharedSettings, Path(extension): Path<String>) -> Resp
 async fn put_hint(
     State(api): SharedSettings,
     scope: DomainScope,
-    Path(extension): Path<String>,
+    PathName(extension): PathName,
     body: Bytes,
 ) -> Response {
     let wanted: HintRequest = match serde_json::from_slice(&body) {
@@ -178,7 +181,7 @@ async fn put_hint(
     }
 }
 
-async fn delete_hint(State(api): SharedSettings, Path(extension): Path<String>) -> Response {
+async fn delete_hint(State(api): SharedSettings, PathName(extension): PathName) -> Response {
     let (done, result) = completion();
     match api.remove_hint(&extension, done) {
         Ok(true) => removed(result).await,

@@ -7,12 +7,12 @@ use super::{
 use crate::{
     json,
     server::{Server, TenantConfig, TenantRefusal, TenantView},
-    web::{Backend, domain_scope::DomainScope},
+    web::{Backend, domain_scope::DomainScope, parameters::PathName},
 };
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, State},
+    extract::{DefaultBodyLimit, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
@@ -88,14 +88,14 @@ async fn list(State(backend): Shared, scope: DomainScope) -> Response {
     Json(TenantList { tenants }).into_response()
 }
 
-async fn show(State(backend): Shared, Path(name): Path<String>) -> Response {
+async fn show(State(backend): Shared, PathName(name): PathName) -> Response {
     match backend.tenants().and_then(|api| api.find(&name)) {
         Some(tenant) => Json(tenant).into_response(),
         None => unknown(&name),
     }
 }
 
-async fn put(State(backend): Shared, Path(name): Path<String>, body: Bytes) -> Response {
+async fn put(State(backend): Shared, PathName(name): PathName, body: Bytes) -> Response {
     let config = match serde_json::from_slice::<TenantConfig>(&body) {
         Ok(config) if config.name.is_empty() || config.name == name => {
             TenantConfig { name, ..config }
@@ -127,7 +127,7 @@ async fn put(State(backend): Shared, Path(name): Path<String>, body: Bytes) -> R
     }
 }
 
-async fn remove(State(backend): Shared, Path(name): Path<String>) -> Response {
+async fn remove(State(backend): Shared, PathName(name): PathName) -> Response {
     let Some(api) = backend.tenants() else {
         return StatusCode::NOT_FOUND.into_response();
     };

@@ -10,12 +10,13 @@ use crate::{
             connections::ClientAddress,
             load::{Load, Overuse},
         },
+        parameters::Parameters,
     },
 };
 use axum::{
     Extension, Router,
     body::Body,
-    extract::{Query, State},
+    extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
@@ -52,7 +53,7 @@ struct TraceNotice {
 async fn trace(
     State((backend, load)): State<(Arc<dyn Backend>, Arc<Load>)>,
     Extension(ClientAddress(peer)): Extension<ClientAddress>,
-    Query(query): Query<TraceQuery>,
+    Parameters(query): Parameters<TraceQuery>,
 ) -> Result<Response, Rejection> {
     let has_bodies = match query.bodies.as_deref() {
         None | Some("yes") => true,

@@ -7,12 +7,15 @@ use super::{
 use crate::{
     json,
     server::{Server, WebhookEntry, WebhookRefusal, WebhookTestResult, WebhookView},
-    web::Backend,
+    web::{
+        Backend,
+        parameters::{NoParameters, Parameters, PathName},
+    },
 };
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, State},
+    extract::{DefaultBodyLimit, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -92,21 +95,21 @@ struct WebhookBody {
     secret: Option<String>,
 }
 
-async fn list(State(backend): WebhookState) -> Json<WebhookList> {
+async fn list(State(backend): WebhookState, _: Parameters<NoParameters>) -> Json<WebhookList> {
     let webhooks = backend.webhooks().map(WebhooksApi::list);
     Json(WebhookList {
         webhooks: webhooks.unwrap_or_default(),
     })
 }
 
-async fn show(State(backend): WebhookState, Path(name): Path<String>) -> Response {
+async fn show(State(backend): WebhookState, PathName(name): PathName) -> Response {
     match find(&*backend, &name) {
         Some(webhook) => Json(webhook).into_response(),
         None => unknown(&name),
     }
 }
 
-async fn put(State(backend): WebhookState, Path(name): Path<String>, body: Bytes) -> Response {
+async fn put(State(backend): WebhookState, PathName(name): PathName, body: Bytes) -> Response {
     let entry: WebhookEntry = match serde_json::from_slice(&body) {
         Ok(entry) => entry,
         Err(error) => {
@@ -133,7 +136,7 @@ async fn put(State(backend): WebhookState, Path(name): Path<String>, body: Bytes
     (status, Json(WebhookBody { webhook, secret })).into_response()
 }
 
-async fn remove(State(backend): WebhookState, Path(name): Path<String>) -> Response {
+async fn remove(State(backend): WebhookState, PathName(name): PathName) -> Response {
     let Some(api) = backend.webhooks() else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -153,7 +156,7 @@ async fn removed(result: PendingCommit) -> Response {
 }
 
 /// The result is the answer; it says itself whether the receiver has taken the test.
-async fn test(State(backend): WebhookState, Path(name): Path<String>) -> Response {
+async fn test(State(backend): WebhookState, PathName(name): PathName) -> Response {
     let (told, result) = oneshot::channel();
     let is_known = backend.webhooks().is_some_and(|api| {
         // The client may be gone.
