@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::server::{Authentication, Limits, Network, SendError};
     use busyhour::buffer::Buffer;
-    use busyhour_store::MemoryStore;
+    use busyhour_store::{MemoryStore, Store};
 
     struct Nowhere;
 
@@ -91,6 +91,14 @@ mod tests {
     impl Core {
         /// One in virtual time that sends nowhere, with room for so many devices.
         pub(in crate::server) fn simulated(runtime: &Runtime, devices_max: usize) -> Arc<Self> {
+            Self::simulated_with(runtime, devices_max, Box::new(MemoryStore::new()))
+        }
+
+        pub(in crate::server) fn simulated_with(
+            runtime: &Runtime,
+            devices_max: usize,
+            store: Box<dyn Store>,
+        ) -> Arc<Self> {
             let config = ServerConfig {
                 domains: vec!["example.com".to_owned()],
                 authentication: Authentication::Open,
@@ -100,7 +108,6 @@ mod tests {
                 },
                 ..ServerConfig::default()
             };
-            let store = Box::new(MemoryStore::new());
             Self::start(runtime.clone(), config, Arc::new(Nowhere), store).expect("a server")
         }
     }

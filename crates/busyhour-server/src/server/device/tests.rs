@@ -1,11 +1,12 @@
-use super::*;
+use super::{removal::RemovalError, *};
 use crate::server::{
     core::Core,
     sip::transactions::{Begun, Repeated},
 };
 use busyhour::{bus::Delivery, runtime::Runtime};
 use busyhour_registrar::watch::RegistrationState;
-use std::net::SocketAddr;
+use busyhour_store::{DiskBehaviour, SimulatedDisk};
+use std::{net::SocketAddr, time::Duration};
 
 #[test]
 fn many_new_watchers_of_a_registration_do_not_fill_the_queue() {
@@ -110,4 +111,75 @@ fn a_long_registration_beyond_its_share_leaves_no_device() {
     runtime.simulation().expect("virtual").run_until_idle();
     assert!(core.stats().traffic.refused_share > 0);
     assert_eq!(core.devices.table.len(), 0);
+}
+
+/// A third of the commits fail: those removals say so and leave every contact.
+#[test]
+fn a_removal_that_the_store_does_not_take_leaves_all_contacts() {
+    let runtime = Runtime::simulated(1);
+    let behaviour = DiskBehaviour {
+        failures_per_mille: 333,
+        ..DiskBehaviour::default()
+    };
+    let disk = SimulatedDisk::new(1, behaviour);
+    let store = Box::new(disk.open(runtime.clock().clone()));
+    let core = Core::simulated_with(&runtime, 10, store);
+    let settle = || {
+        runtime.simulation().expect("virtual").run_until_idle();
+        while let Some(due) = disk.next_due() {
+            let clock = runtime.clock().as_virtual().expect("virtual");
+            clock.advance_to(due);
+            disk.run_due();
+            runtime.simulation().expect("virtual").run_until_idle();
+        }
+    };
+    let aor = "sip:alice@example.com";
+    let address = SocketAddr::from(([192, 0, 2, 7], 5060));
+    let mut cseq = 0;
+    let mut register = || {
+        cseq += 1;
+        let text = format!(
+            "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK{cseq}\r\n\
+             From: <{aor}>;tag=1\r\nTo: <{aor}>\r\nCall-ID: 1\r\nCSeq: {cseq} REGISTER\r\n\
+             Contact: <sip:alice@192.0.2.7>, <sip:alice@192.0.2.8>\r\nContent-Length: 0\r\n\r\n"
+        );
+        let datagram = runtime.buffers().copy_from(text.as_bytes()).expect("room");
+        core.receive(Flow::udp(address, address), &datagram);
+        settle();
+    };
+    let bound = || core.devices.bindings_at(aor).bindings.len();
+    let (mut removed, mut failed) = (0, 0);
+    for _ in 0..60 {
+        while bound() < 2 {
+            register();
+        }
+        let told: Arc<Mutex<Vec<Result<u64, RemovalError>>>> = Arc::default();
+        let ear = told.clone();
+        let listener = Arc::new(move |outcome| ear.lock().unwrap().push(outcome));
+        core.devices
+            .remove_bindings(aor, Some("sip:alice@192.0.2.8"), listener);
+        settle();
+        match (told.lock().unwrap().as_slice(), bound()) {
+            ([Ok(1)], 1) => removed += 1,
+            ([Err(RemovalError::Store)], 2) => failed += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(
+        removed > 10 && failed > 10,
+        "{removed} removed, {failed} failed"
+    );
+
+    // A closed store takes nothing.
+    while bound() < 2 {
+        register();
+    }
+    core.devices.persistence.store().close(Duration::ZERO);
+    let told: Arc<Mutex<Vec<Result<u64, RemovalError>>>> = Arc::default();
+    let ear = told.clone();
+    let listener = Arc::new(move |outcome| ear.lock().unwrap().push(outcome));
+    core.devices.remove_bindings(aor, None, listener);
+    settle();
+    assert_eq!(*told.lock().unwrap(), [Err(RemovalError::Store)]);
+    assert_eq!(bound(), 2);
 }
