@@ -279,7 +279,9 @@ fn sections() -> Vec<&'static str> {
     sections.extend([
         "account",
         "account_range",
+        "certificate",
         "hint",
+        "list",
         "peer",
         "push",
         "registrar",
@@ -375,5 +377,28 @@ mod tests {
         );
         let found = problems("[[account]]\nuser = \"alice\"\n");
         assert!(found.starts_with("f.toml:1:1: account: "), "{found}");
+    }
+
+    #[test]
+    fn every_mistake_of_an_entry_is_told_at_once() {
+        let told = problems(
+            "[[webhook]]\nname = \"a b\"\nurl = \"ftp://x\"\nkinds = [\"nothing\"]\nbatch = 0\n\
+             timeout_seconds = \"x\"\ngive_up_seconds = 0\n\n[[push]]\nprovider = \"p\"\n\
+             service = \"none\"\nwait_seconds = 61\nper_hour = 0\n",
+        );
+        for mistake in [
+            "webhook: name: ",
+            "webhook: url: ",
+            "`nothing`",
+            "webhook: batch: ",
+            "webhook: timeout_seconds: ",
+            "webhook: give_up_seconds: ",
+            "push: service: ",
+            "push: url is missing",
+            "push: wait_seconds: ",
+            "push: per_hour: ",
+        ] {
+            assert!(told.contains(mistake), "{mistake}\n{told}");
+        }
     }
 }

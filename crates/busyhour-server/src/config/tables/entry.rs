@@ -111,6 +111,16 @@ impl<'e> TableEntry<'e> {
         Reported
     }
 
+    /// # Errors
+    ///
+    /// If a mistake was found.
+    pub(in crate::config) fn sound(&self) -> Result<(), Reported> {
+        match self.mistakes.is_empty() {
+            true => Ok(()),
+            false => Err(Reported),
+        }
+    }
+
     pub(in crate::config) fn into_mistakes(self) -> Vec<Mistake> {
         self.mistakes
     }

@@ -3,7 +3,7 @@ use super::{
     webhooks::secret_of,
 };
 use crate::server::{AppleKey, PushConfig, PushService, ServiceAccount, WebhookSecret};
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 /// Reads a `[[push]]`, and the files with its keys.
 pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PushConfig, Reported> {
@@ -12,40 +12,48 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PushConfig, 
     let url = entry.text("url");
     let [wait, timeout, hourly] =
         ["wait_seconds", "timeout_seconds", "per_hour"].map(|field| entry.whole(field));
-    let (provider, name) = (provider?, service?);
-    let service = service_of(entry, &name)?;
-    let default = match &service {
-        PushService::Webhook(_) => None,
-        PushService::Fcm(_) => Some(GOOGLE),
-        PushService::Apns(_) => Some(APPLE),
+    let wait = within(entry, wait, "wait_seconds", 1..=60);
+    let timeout = within(entry, timeout, "timeout_seconds", 1..=30);
+    let hourly = within(entry, hourly, "per_hour", 1..=3600);
+    let default = match service.as_deref() {
+        Ok("fcm") => Some(GOOGLE),
+        Ok("apns") => Some(APPLE),
+        _ => None,
     };
-    let url = match url?.or(default.map(str::to_owned)) {
-        Some(url) => url,
-        None => return Err(entry.mistake("url is missing")),
-    };
-    let parsed = url
-        .parse()
-        .map_err(|mistake| format!("url: `{url}`: {mistake}"));
-    let mut config = PushConfig::new(&provider, service, entry.check(parsed)?);
-    let mut within = |given: Option<u64>, field: &str, range: std::ops::RangeInclusive<u64>| {
-        let (min, max) = (*range.start(), *range.end());
-        match given {
-            Some(value) if !range.contains(&value) => {
-                Err(entry.mistake(format!("{field}: give {min} to {max}")))
-            }
-            other => Ok(other),
+    let service = service.and_then(|name| service_of(entry, &name));
+    let url = url.and_then(|url| match url.or(default.map(str::to_owned)) {
+        Some(url) => {
+            let parsed = url.parse();
+            entry.check(parsed.map_err(|mistake| format!("url: `{url}`: {mistake}")))
         }
-    };
-    if let Some(seconds) = within(wait?, "wait_seconds", 1..=60)? {
+        None => Err(entry.mistake("url is missing")),
+    });
+    let mut config = PushConfig::new(&provider?, service?, url?);
+    if let Some(seconds) = wait? {
         config.wait = Duration::from_secs(seconds);
     }
-    if let Some(seconds) = within(timeout?, "timeout_seconds", 1..=30)? {
+    if let Some(seconds) = timeout? {
         config.time_limit = Duration::from_secs(seconds);
     }
-    if let Some(count) = within(hourly?, "per_hour", 1..=3600)? {
+    if let Some(count) = hourly? {
         config.hourly_max = count as u32;
     }
     Ok(config)
+}
+
+fn within(
+    entry: &mut TableEntry<'_>,
+    given: Result<Option<u64>, Reported>,
+    field: &str,
+    range: RangeInclusive<u64>,
+) -> Result<Option<u64>, Reported> {
+    let (min, max) = (*range.start(), *range.end());
+    match given? {
+        Some(value) if !range.contains(&value) => {
+            Err(entry.mistake(format!("{field}: give {min} to {max}")))
+        }
+        other => Ok(other),
+    }
 }
 
 fn service_of(entry: &mut TableEntry<'_>, name: &str) -> Result<PushService, Reported> {
@@ -63,10 +71,10 @@ fn service_of(entry: &mut TableEntry<'_>, name: &str) -> Result<PushService, Rep
             Ok(PushService::Fcm(Arc::new(entry.check(account)?)))
         }
         "apns" => {
-            let pem = entry.required("key_file", secret_of)?;
-            let team_id = entry.required("team_id", TableEntry::text)?;
-            let key_id = entry.required("key_id", TableEntry::text)?;
-            let key = AppleKey::read(&pem, &team_id, &key_id);
+            let pem = entry.required("key_file", secret_of);
+            let [team_id, key_id] =
+                ["team_id", "key_id"].map(|field| entry.required(field, TableEntry::text));
+            let key = AppleKey::read(&pem?, &team_id?, &key_id?);
             let key = key.map_err(|mistake| format!("key_file: {mistake}"));
             Ok(PushService::Apns(Arc::new(entry.check(key)?)))
         }

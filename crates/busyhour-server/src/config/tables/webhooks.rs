@@ -20,26 +20,33 @@ pub(in crate::config) fn read(
     let batch_milliseconds = entry.whole("batch_milliseconds");
     let timeout_seconds = entry.whole("timeout_seconds");
     let give_up_seconds = entry.whole("give_up_seconds");
-    let name = name?;
+    let number =
+        |given: Result<Option<u64>, Reported>, default| given.ok().flatten().unwrap_or(default);
+    // A field that has its mistake already stands for a valid one, so that the others are checked.
     let written = WebhookEntry {
-        url: url?,
-        kinds: kinds?.unwrap_or_default(),
-        user: user?,
-        having: having?.unwrap_or_default(),
-        snapshot: snapshot?.unwrap_or(default.snapshot),
-        secret: secret?,
-        authorization: authorization?,
-        batch: batch?.map_or(default.batch, |count| count as usize),
-        batch_milliseconds: batch_milliseconds?.unwrap_or(default.batch_milliseconds),
-        timeout_seconds: timeout_seconds?.unwrap_or(default.timeout_seconds),
-        give_up_seconds: give_up_seconds?.unwrap_or(default.give_up_seconds),
+        url: url.unwrap_or(ANY_URL.to_owned()),
+        kinds: kinds.ok().flatten().unwrap_or_default(),
+        user: user.ok().flatten(),
+        having: having.ok().flatten().unwrap_or_default(),
+        snapshot: snapshot.ok().flatten().unwrap_or(default.snapshot),
+        secret: secret.ok().flatten(),
+        authorization: authorization.ok().flatten(),
+        batch: number(batch, default.batch as u64) as usize,
+        batch_milliseconds: number(batch_milliseconds, default.batch_milliseconds),
+        timeout_seconds: number(timeout_seconds, default.timeout_seconds),
+        give_up_seconds: number(give_up_seconds, default.give_up_seconds),
     };
-    let checked = written.check(&name).map_err(|mistake| mistake.to_string());
-    let config = entry.check(checked)?;
-    match names.insert(name.clone()) {
-        true => Ok((name, config)),
-        false => Err(entry.mistake(format!("name: there are two webhooks `{name}`"))),
+    let name = name.ok();
+    for mistake in written.mistakes(name.as_deref().unwrap_or(ANY_NAME)) {
+        entry.mistake(mistake.to_string());
     }
+    if let Some(name) = name.iter().find(|name| !names.insert((*name).clone())) {
+        entry.mistake(format!("name: there are two webhooks `{name}`"));
+    }
+    entry.sound()?;
+    let name = name.unwrap_or_default();
+    let checked = written.check(&name).map_err(|mistake| mistake.to_string());
+    Ok((name, entry.check(checked)?))
 }
 
 /// What stands in the file that a field names, without the end of its line.
@@ -73,3 +80,7 @@ pub(in crate::config) const FIELDS: &[&str] = &[
     "timeout_seconds",
     "give_up_seconds",
 ];
+
+/// Stand for those that are missing.
+const ANY_URL: &str = "https://localhost/";
+const ANY_NAME: &str = "webhook";

@@ -96,13 +96,29 @@ impl WebhookEntry {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// The first of its [mistakes](Self::mistakes).
     pub fn check(self, name: &str) -> Result<WebhookConfig, WebhookMistake> {
-        if !is_name(name) {
-            return Err(WebhookMistake::Name);
+        if let Some(first) = self.mistakes(name).into_iter().next() {
+            return Err(first);
         }
         let url = self.url.parse();
-        let url = url.map_err(|mistake| WebhookMistake::Url(self.url.clone(), mistake))?;
+        Ok(WebhookConfig {
+            url: url.map_err(|mistake| WebhookMistake::Url(self.url.clone(), mistake))?,
+            filter: self.filter().map_err(WebhookMistake::Filter)?,
+            secret: self.secret.as_deref().map(WebhookSecret::read),
+            entry: self,
+        })
+    }
+
+    /// All that is wrong.
+    pub fn mistakes(&self, name: &str) -> Vec<WebhookMistake> {
+        let mut mistakes = Vec::new();
+        if !is_name(name) {
+            mistakes.push(WebhookMistake::Name);
+        }
+        if let Err(mistake) = self.url.parse::<HttpUrl>() {
+            mistakes.push(WebhookMistake::Url(self.url.clone(), mistake));
+        }
         let ranges = [
             ("batch", self.batch as u64, 1, 1000),
             ("batch_milliseconds", self.batch_milliseconds, 0, 60_000),
@@ -111,28 +127,27 @@ impl WebhookEntry {
         ];
         for (field, value, min, max) in ranges {
             if !(min..=max).contains(&value) {
-                return Err(WebhookMistake::Range { field, min, max });
+                mistakes.push(WebhookMistake::Range { field, min, max });
             }
         }
-        let joined = |texts: &[String]| (!texts.is_empty()).then(|| texts.join(","));
-        let (kinds, having) = (joined(&self.kinds), joined(&self.having));
-        let filter = ChangeFilter::read(kinds.as_deref(), self.user.as_deref(), having.as_deref());
+        mistakes.extend(self.filter().err().map(WebhookMistake::Filter));
         let is_short = |secret: &String| secret.trim().len() < SECRET_LEN_MIN;
         if self.secret.as_ref().is_some_and(is_short) {
-            return Err(WebhookMistake::Secret("secret: give 16 characters or more"));
+            mistakes.push(WebhookMistake::Secret("secret: give 16 characters or more"));
         }
         let is_header = |text: &String| text.parse::<hyper::header::HeaderValue>().is_ok();
         if !self.authorization.as_ref().is_none_or(is_header) {
-            return Err(WebhookMistake::Secret(
+            mistakes.push(WebhookMistake::Secret(
                 "authorization: give one line of text",
             ));
         }
-        Ok(WebhookConfig {
-            url,
-            filter: filter.map_err(WebhookMistake::Filter)?,
-            secret: self.secret.as_deref().map(WebhookSecret::read),
-            entry: self,
-        })
+        mistakes
+    }
+
+    fn filter(&self) -> Result<ChangeFilter, String> {
+        let joined = |texts: &[String]| (!texts.is_empty()).then(|| texts.join(","));
+        let (kinds, having) = (joined(&self.kinds), joined(&self.having));
+        ChangeFilter::read(kinds.as_deref(), self.user.as_deref(), having.as_deref())
     }
 }
 
