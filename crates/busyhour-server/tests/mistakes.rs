@@ -213,7 +213,7 @@ fn an_import_names_every_line_with_mistakes() {
         {\"user\": \"d\", \"password\": \"x\"}, 3\n]";
     let expected = [
         "devices.json: line 2: `a b` is not a user name",
-        "devices.json: line 3: unknown field `pasword`; there are: user, password",
+        "devices.json: line 4: unknown field `pasword`; there are: user, password",
         "devices.json: line 5: found a text where true or false belongs",
         "devices.json: line 6: found another number where an object belongs",
     ];

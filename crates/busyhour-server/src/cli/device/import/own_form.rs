@@ -4,10 +4,13 @@ use super::{super::export::NOBODY, foreign_account::ForeignAccount};
 use crate::json;
 use busyhour_store::AccountEntry;
 use clap::ValueEnum;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::value::RawValue;
 use std::{
-    fs,
+    fmt, fs,
     io::{self, Read},
     path::Path,
 };
@@ -186,12 +189,55 @@ struct Element {
 }
 
 impl<'de> Deserialize<'de> for Element {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = serde_json::Map::deserialize(deserializer)?;
-        let realm = fields.remove("realm");
-        let realm = realm.and_then(|realm| realm.as_str().map(str::to_owned));
-        let entry = serde_json::from_value(fields.into()).map_err(serde::de::Error::custom)?;
-        Ok(Self { realm, entry })
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ElementVisitor)
+    }
+}
+
+struct ElementVisitor;
+
+impl<'de> Visitor<'de> for ElementVisitor {
+    type Value = Element;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Element, M::Error> {
+        let mut realm = None;
+        let fields = MapAccessDeserializer::new(WithoutRealm {
+            map,
+            realm: &mut realm,
+        });
+        let entry = AccountEntry::deserialize(fields)?;
+        Ok(Element { realm, entry })
+    }
+}
+
+/// The fields of an element as they are read, so that a mistake has the place of its field.
+struct WithoutRealm<'r, M> {
+    map: M,
+    realm: &'r mut Option<String>,
+}
+
+impl<'de, M: MapAccess<'de>> MapAccess<'de> for WithoutRealm<'_, M> {
+    type Error = M::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, M::Error> {
+        while let Some(key) = self.map.next_key::<String>()? {
+            if key != "realm" {
+                return seed.deserialize(key.into_deserializer()).map(Some);
+            }
+            *self.realm = self.map.next_value()?;
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, M::Error> {
+        self.map.next_value_seed(seed)
     }
 }
 
