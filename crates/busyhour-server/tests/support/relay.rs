@@ -54,8 +54,7 @@ struct State {
     is_over: bool,
     /// Whether there is a server.
     is_open: bool,
-    /// Of each line.
-    faults: Vec<Faults>,
+    faults: Faults,
     random: Random,
     fates: Fates,
     /// Datagrams on their way, by their time of arrival.
@@ -91,7 +90,7 @@ impl Relay {
         let state = State {
             is_over: false,
             is_open: false,
-            faults: vec![faults; clients],
+            faults,
             random,
             fates: Fates::default(),
             air: BinaryHeap::new(),
@@ -135,12 +134,7 @@ impl Relay {
 
     /// From now on these faults happen.
     pub fn set_faults(&self, faults: Faults) {
-        self.shared.lock().faults.fill(faults);
-    }
-
-    /// The same between one client and the server alone.
-    pub fn set_faults_of(&self, client: usize, faults: Faults) {
-        self.shared.lock().faults[client] = faults;
+        self.shared.lock().faults = faults;
     }
 
     pub fn fates(&self) -> Fates {
@@ -221,7 +215,7 @@ impl Shared {
 
 impl State {
     fn enqueue(&mut self, line: usize, is_to_server: bool, bytes: &[u8]) {
-        let faults = self.faults[line];
+        let faults = self.faults;
         if self.random.below(100) < faults.lost_percent {
             self.fates.lost += 1;
             return;

@@ -136,6 +136,13 @@ impl Sipp {
         }
     }
 
+    /// Whether its scenario is not over yet; fails with sipp's output if it has ended before that.
+    pub fn is_running(&mut self) -> bool {
+        self.assert_not_failed();
+        let ended = self.child.try_wait();
+        ended.expect("the process is a child of the test").is_none()
+    }
+
     fn report(&self) -> String {
         format!("{}\n{}", self.read("err"), self.read("screen"))
     }
