@@ -205,9 +205,9 @@ fn records(
 /// An address of ours as its address of record, others as they are: a user at a host.
 fn canonical(backend: &dyn Backend, address: &str) -> String {
     let plain = || {
-        let schemes = ["sip:", "sips:"].into_iter();
-        let rest = schemes.filter_map(|scheme| address.strip_prefix(scheme));
-        let rest = rest.last().unwrap_or(address);
+        let mut schemes = ["sip:", "sips:"].into_iter();
+        let rest = schemes.find_map(|scheme| address.strip_prefix(scheme));
+        let rest = rest.unwrap_or(address);
         let end = rest.find([';', '?']).unwrap_or(rest.len());
         format!("sip:{}", &rest[..end])
     };
