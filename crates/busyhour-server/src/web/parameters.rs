@@ -18,12 +18,10 @@ pub(super) struct NoParameters {}
 /// The name in the path of a request.
 pub(super) struct PathName(pub(super) String);
 
-type Rejection = (StatusCode, String);
-
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> {
-    type Rejection = Rejection;
+    type Rejection = (StatusCode, String);
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Rejection> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         let read = Query::try_from_uri(&parts.uri);
         let read = read.map(|Query(parameters)| Self(parameters));
         read.map_err(|rejection| {
@@ -34,9 +32,9 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for PathName {
-    type Rejection = Rejection;
+    type Rejection = (StatusCode, String);
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let read = Path::from_request_parts(parts, state).await;
         let read = read.map(|Path(name)| Self(name));
         read.map_err(|_| {

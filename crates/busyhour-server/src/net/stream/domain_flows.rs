@@ -12,10 +12,10 @@ use std::{
 ///
 /// If it is full, the oldest is forgotten; nothing new goes there before DNS is asked again.
 #[derive(Default)]
-pub(super) struct DomainFlows(Mutex<Table>);
+pub(super) struct DomainFlows(Mutex<FlowTable>);
 
 #[derive(Default)]
-struct Table {
+struct FlowTable {
     numbers: HashMap<Destination, u32>,
     destinations: HashMap<u32, Destination>,
     /// In the order in which they were chosen; some are gone.
@@ -51,7 +51,7 @@ impl DomainFlows {
         table.forget(number);
         // Its place among the others is found again only when it is the oldest.
         if table.chosen.len() > 2 * FLOWS_MAX {
-            let Table {
+            let FlowTable {
                 chosen,
                 destinations,
                 ..
@@ -60,12 +60,12 @@ impl DomainFlows {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, FlowTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl FlowTable {
     fn forget_oldest(&mut self) {
         if let Some(oldest) = self.chosen.pop_front() {
             self.forget(oldest);
