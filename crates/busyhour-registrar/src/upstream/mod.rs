@@ -20,7 +20,8 @@
 //! **A registrar that is away, or that has forgotten all.** Three requests without an answer, and
 //! it is away: one request at a time asks for it. When it answers again, everything is told anew.
 //! While it answers, it is asked twice a minute which contacts it has of one address. If ours is
-//! not among them, it has started anew, and everything is told again. All of this keeps to the
+//! not among them, that address is told again, and another one is asked about at once. If it has
+//! neither, it has started anew, and everything is told again. All of this keeps to the
 //! number of requests a second that the policy has.
 
 mod table;

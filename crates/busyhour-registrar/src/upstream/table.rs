@@ -31,6 +31,8 @@ pub struct UpstreamTable {
     /// The pace: no request leaves before.
     next_send_at: Instant,
     next_query_at: Instant,
+    /// Queries, one after the other, that it answered without our contact.
+    missing: u32,
     /// Its answers list the contacts that it has.
     is_listing: bool,
     /// Nothing is sent before all telephones are restored.
@@ -57,6 +59,7 @@ impl UpstreamTable {
             pending: HashMap::new(),
             next_send_at: Instant::ZERO,
             next_query_at: Instant::ZERO,
+            missing: 0,
             is_listing: false,
             is_restoring: true,
             silences: 0,
@@ -244,7 +247,12 @@ impl UpstreamTable {
         let request = self.take_pending(&aor)?;
         match (request.ask, answer.status) {
             (UpstreamAsk::Query, 200..300) if !answer.is_listed => self.forgotten(now, &aor, steps),
-            (UpstreamAsk::Query, _) => self.resume(now, &aor, &request),
+            (UpstreamAsk::Query, status) => {
+                if (200..300).contains(&status) {
+                    self.missing = 0;
+                }
+                self.resume(now, &aor, &request);
+            }
             (UpstreamAsk::End, 200..300) => self.ended(now, &aor, steps),
             (UpstreamAsk::Register(asked_s), 200..300) => {
                 self.is_listing |= answer.is_listed;
@@ -469,8 +477,16 @@ impl UpstreamTable {
             entry.doubt(now);
         }
         self.plan(aor, now);
-        steps.push(UpstreamStep::Forgotten);
-        self.tell_all(now);
+        // One contact may be lost by other means, a second one at the same time is not.
+        self.missing += 1;
+        let is_all = self.missing >= MISSING_MAX;
+        steps.push(UpstreamStep::Forgotten { is_all });
+        if is_all {
+            self.missing = 0;
+            self.tell_all(now);
+        } else {
+            self.next_query_at = now;
+        }
     }
 
     /// What was planned before a query goes on.
@@ -657,6 +673,8 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 const REMEMBERED: Duration = Duration::from_secs(60);
 const TELL_ALL_WITHIN: Duration = Duration::from_secs(30);
 const QUERY_PERIOD: Duration = Duration::from_secs(30);
+/// So many addresses of which it has none, and it has forgotten all.
+const MISSING_MAX: u32 = 2;
 /// Addresses of which one is asked about.
 const QUERY_CANDIDATES: usize = 64;
 /// A week.

@@ -66,8 +66,11 @@ pub enum UpstreamStep {
     Away,
     /// It was away, and is back: everything is told again.
     Back,
-    /// It has forgotten what it was told: everything is told again.
-    Forgotten,
+    /// It has not the contact of an address any more that it has accepted, so that one is told again.
+    Forgotten {
+        /// That is so of two addresses: everything is told again.
+        is_all: bool,
+    },
 }
 
 /// A final answer of the registrar.

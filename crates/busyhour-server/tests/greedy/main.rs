@@ -17,6 +17,7 @@ mod queue;
 mod registrar;
 mod streams;
 mod subscriptions;
+mod tenants;
 mod transactions;
 mod unproven;
 

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::server::{
     access::account_policy::AccountPolicy,
+    expiry_timer::{ExpiryOptions, ExpiryTimer},
     nanos,
     persistence::Persistence,
     server_clock::ServerClock,
@@ -19,7 +20,7 @@ use crate::server::{
 };
 use busyhour::{
     buffer::Buffer,
-    clock::{Instant, UnixTime},
+    clock::UnixTime,
     runtime::Runtime,
     serializer::Serializer,
     task::{Executor, Task},
@@ -74,7 +75,7 @@ struct RegistrarInner {
     table: UpstreamTable,
     /// Requests that wait for their answer.
     requests: HashMap<u64, WaitingRequest>,
-    alarm: Option<Instant>,
+    alarm: ExpiryTimer,
 }
 
 /// A request on its way.
@@ -124,7 +125,7 @@ impl Upstream {
                 state: Mutex::new(RegistrarInner {
                     table: UpstreamTable::new(policy, seed.wrapping_add(index as u64)),
                     requests: HashMap::new(),
-                    alarm: None,
+                    alarm: ExpiryTimer::default(),
                 }),
                 has_refusals: AtomicBool::new(false),
                 is_poll_waiting: AtomicBool::new(false),
@@ -355,24 +356,20 @@ impl Upstream {
 
     fn set_alarm(self: &Arc<Self>, index: usize) {
         let registrar = &self.registrars[index];
-        let now = self.clock.now();
         let mut state = registrar.lock();
-        let alarm = state.alarm.filter(|alarm| *alarm > now);
-        let is_earlier = |due: &Instant| alarm.is_none_or(|alarm| alarm > *due);
-        let Some(due) = state.table.next_deadline().filter(is_earlier) else {
+        state.alarm.fired(self.clock.now());
+        let Some(due) = state.table.next_deadline() else {
             return;
         };
-        state.alarm = Some(due);
-        drop(state);
         let upstream = Arc::downgrade(self);
-        let timer = self.runtime.timers().timer().label("registrar");
-        let rings = move || {
+        let ring = move || {
             if let Some(upstream) = upstream.upgrade() {
                 upstream.poll(index);
             }
         };
+        let (timers, serializer) = (self.runtime.timers(), &registrar.serializer);
         // Without a timer the next change of a telephone does it.
-        let _ = timer.after(due - now).on(&registrar.serializer).run(rings);
+        let _ = state.alarm.set(due, ALARM, timers, serializer, ring);
     }
 
     /// The registrar has answered. Runs on the serializer.
@@ -460,11 +457,16 @@ impl Upstream {
                 UpstreamStep::Back => {
                     tracing::info!(registrar = name, "a registrar behind answers again");
                 }
-                UpstreamStep::Forgotten => {
+                UpstreamStep::Forgotten { is_all } => {
                     counters.forgot.increment();
+                    let then = match is_all {
+                        true => "everything is told again",
+                        false => "another address is asked about",
+                    };
                     tracing::warn!(
                         registrar = name,
-                        "a registrar behind has forgotten what it was told"
+                        then,
+                        "a registrar behind has lost a contact that it had accepted"
                     );
                 }
             }
@@ -658,6 +660,10 @@ fn read_row(value: &str) -> Option<UpstreamRow> {
 /// Requests to one registrar that wait for their answer.
 const PENDING_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_secs(60);
+const ALARM: ExpiryOptions = ExpiryOptions {
+    label: "registrar",
+    slack: Duration::from_millis(10),
+};
 const OPTIONS: KindOptions = KindOptions {
     name: "registrar",
     low: 256,

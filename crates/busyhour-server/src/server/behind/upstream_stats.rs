@@ -25,7 +25,7 @@ pub struct UpstreamStats {
     pub refused: u64,
     /// Times when one of them did not answer any more.
     pub went_away: u64,
-    /// Times when one of them had forgotten what it was told.
+    /// Contacts that one of them had accepted, and did not have when it was asked.
     pub forgot: u64,
     /// Telephones refused because of a server behind.
     pub telephones_refused: u64,
