@@ -43,7 +43,7 @@ impl Backend for StandIn {
         stats
     }
 
-    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
+    fn bindings(&self, after: Option<&str>, limit: usize, _: Option<&str>) -> BindingPage {
         let first = after.map_or(0, |after| after[1..].parse::<usize>().unwrap() + 1);
         let last = (first + limit).min(5);
         BindingPage {

@@ -91,6 +91,7 @@ pub use settings::hints::{HintConfig, HintRefusal};
 pub use settings::lists::{ListConfig, ListRefusal, ListView};
 pub use settings::mailboxes::MailboxRefusal;
 pub use start::StartError;
+pub(crate) use stats::listing::is_of_domain;
 pub use stats::listing::{Listed, Listing, NamedPage};
 pub(crate) use stats::nanos;
 pub use stats::queues::{ALL_QUEUES, QueueView};
@@ -292,9 +293,9 @@ impl Server {
 
     /// Valid bindings in the order of their addresses of record, beginning after
     /// the address of record `after`: as many as make up `limit`, and then the
-    /// rest of the last one's.
-    pub fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
-        self.core.devices.bindings(after, limit)
+    /// rest of the last one's. With `domain`, only those of one.
+    pub fn bindings(&self, after: Option<&str>, limit: usize, domain: Option<&str>) -> Listing {
+        self.core.devices.bindings(after, limit, domain)
     }
 
     /// Valid bindings of every address of record of `user`.
@@ -358,9 +359,14 @@ impl Server {
     }
 
     /// At most `limit` mailboxes in the order of their names, beginning after
-    /// the name `after`.
-    pub fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
-        self.core.mailboxes.list(after, limit)
+    /// the name `after`; with `domain`, only those of one.
+    pub fn mailboxes(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<Mailbox> {
+        self.core.mailboxes.list(after, limit, domain)
     }
 
     /// Registrations of a user that failed lately, the last one first.
@@ -403,9 +409,14 @@ impl Server {
     }
 
     /// At most `limit` hints in the order of their extensions, beginning after
-    /// the extension `after`.
-    pub fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
-        self.core.hints.list(after, limit)
+    /// the extension `after`; with `domain`, only those of one.
+    pub fn hints(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<HintView> {
+        self.core.hints.list(after, limit, domain)
     }
 
     /// The servers behind this one, and what they have.

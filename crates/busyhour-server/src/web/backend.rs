@@ -14,8 +14,8 @@ pub trait Backend: Send + Sync + 'static {
     fn stats(&self) -> ServerStats;
 
     /// At least `limit` bindings, if there are as many, sorted by address of record,
-    /// beginning after the address of record `after`.
-    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage;
+    /// beginning after the address of record `after`; only those of `domain`, if given.
+    fn bindings(&self, after: Option<&str>, limit: usize, domain: Option<&str>) -> BindingPage;
 
     /// All bindings of the addresses of record of `user`.
     fn bindings_of(&self, _user: &str) -> BindingPage {
@@ -126,8 +126,8 @@ impl Backend for Server {
         self.stats()
     }
 
-    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
-        self.bindings(after, limit).into()
+    fn bindings(&self, after: Option<&str>, limit: usize, domain: Option<&str>) -> BindingPage {
+        self.bindings(after, limit, domain).into()
     }
 
     fn bindings_of(&self, user: &str) -> BindingPage {

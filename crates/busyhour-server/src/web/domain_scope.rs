@@ -3,6 +3,7 @@
 //! A token for one domain reaches only the paths that know domains. The guard refuses all
 //! others, and names of other domains in a path; lists leave out what is of other domains.
 
+use crate::server::is_of_domain;
 use axum::{
     extract::FromRequestParts,
     http::{StatusCode, request::Parts},
@@ -24,9 +25,7 @@ impl DomainScope {
 
     /// Whether a name of an account, mailbox or extension is of the domain.
     pub(super) fn covers(&self, name: &str) -> bool {
-        let of = name.rsplit_once('@').map(|(_, domain)| domain);
-        let domain = of.map(|domain| domain.split([';', '?', ':']).next().unwrap_or(domain));
-        self.domain().is_none_or(|own| domain == Some(own))
+        self.domain().is_none_or(|own| is_of_domain(name, own))
     }
 
     /// Checks the names in a body. A name without a domain is of the domain of the path.

@@ -266,9 +266,9 @@ fn an_invalid_hint_is_refused_with_its_reason() {
     );
     assert_eq!(set("101", &["bob"]), Ok(true));
     assert_eq!(set("102", &["bob"]), Err(HintRefusal::Full(2)));
-    let page = world.server.hints(None, 1);
+    let page = world.server.hints(None, 1, None);
     assert_eq!(page.items[0].extension, "100");
-    let page = world.server.hints(page.next.as_deref(), 1);
+    let page = world.server.hints(page.next.as_deref(), 1, None);
     assert_eq!((page.items[0].extension.as_str(), page.next), ("101", None));
 }
 

@@ -228,9 +228,9 @@ fn names_counts_and_numbers_of_mailboxes_have_bounds() {
     assert_eq!(set("a", voice(1, 0)), Ok(true));
     assert_eq!(set("c", voice(1, 0)), Err(MailboxRefusal::Full(2)));
     assert_eq!(set("a", voice(2, 0)), Ok(false));
-    let page = world.server.mailboxes(None, 1);
+    let page = world.server.mailboxes(None, 1, None);
     assert_eq!(page.items[0].id, "a");
-    let page = world.server.mailboxes(page.next.as_deref(), 1);
+    let page = world.server.mailboxes(page.next.as_deref(), 1, None);
     assert_eq!((page.items[0].id.as_str(), page.next), ("b", None));
     assert_eq!(world.stats().mailbox.refused, 4);
 }

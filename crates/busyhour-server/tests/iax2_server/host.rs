@@ -140,7 +140,7 @@ impl Host {
 
     /// The contacts of every device, in the order of their addresses of record.
     pub fn contacts(&self) -> Vec<String> {
-        let bindings = self.server.bindings(None, usize::MAX).bindings;
+        let bindings = self.server.bindings(None, usize::MAX, None).bindings;
         let uris = bindings
             .iter()
             .map(|listed| listed.binding.contact.uri().to_owned());

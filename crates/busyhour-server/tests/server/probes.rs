@@ -198,7 +198,7 @@ fn restored_contacts_are_asked_once_and_believed_when_they_answer() {
     );
     server.settle();
     let reaches = |server: &Fixture| {
-        let page = server.server.bindings(None, 100).bindings;
+        let page = server.server.bindings(None, 100, None).bindings;
         page.iter().map(|one| one.binding.contact.reach()).collect()
     };
     let all: Vec<Reach> = reaches(&server);

@@ -51,7 +51,7 @@ fn a_flow_of_an_instance_outlives_its_connection() {
         assert!(phone.message().starts_with("SIP/2.0 200 OK\r\n"));
         drop(phone);
         wait_until(&fixture, |page| page.iter().all(|one| !is_reachable(one)));
-        assert_eq!(fixture.server.bindings(None, 10).bindings.len(), 1);
+        assert_eq!(fixture.server.bindings(None, 10, None).bindings.len(), 1);
     }
     let stats = fixture.server.stats().registrar;
     assert_eq!((stats.unreachable, stats.cut_off, stats.added), (3, 0, 1));
@@ -87,7 +87,7 @@ fn a_device_that_has_moved_to_another_connection_survives_the_end_of_the_first()
     assert!(old.message().starts_with("SIP/2.0 200 OK\r\n"));
     drop(old);
     wait_until(&fixture, |page| page.len() == 1);
-    let page = fixture.server.bindings(None, 10).bindings;
+    let page = fixture.server.bindings(None, 10, None).bindings;
     assert!(is_reachable(&page[0]));
     assert_eq!(&*page[0].aor, "sip:alice@example.com");
 }
@@ -108,7 +108,7 @@ fn all_devices_of_a_connection_are_lost_with_it_but_not_those_behind_a_path() {
     assert!(proxy.message().starts_with("SIP/2.0 200 OK\r\n"));
     drop(proxy);
     wait_until(&fixture, |page| page.len() == 1);
-    let page = fixture.server.bindings(None, 10).bindings;
+    let page = fixture.server.bindings(None, 10, None).bindings;
     assert_eq!(&*page[0].aor, "sip:behind@example.com");
     assert!(is_reachable(&page[0]));
     assert_eq!(fixture.server.stats().registrar.cut_off, DEVICES as u64);
@@ -134,7 +134,7 @@ fn a_device_that_listens_on_its_source_address_survives_the_end_of_its_connectio
     }
     drop(phone);
     wait_until(&fixture, |page| page.len() == 1);
-    let page = fixture.server.bindings(None, 10).bindings;
+    let page = fixture.server.bindings(None, 10, None).bindings;
     assert!(is_reachable(&page[0]));
     assert_eq!(&*page[0].aor, "sip:alice@example.com");
 }
@@ -171,7 +171,7 @@ fn a_device_with_a_flow_timer_that_sends_nothing_is_unreachable() {
         assert_eq!(pings.bytes(2), b"\r\n");
         page.iter().any(|one| !is_reachable(one))
     });
-    let page = fixture.server.bindings(None, 10).bindings;
+    let page = fixture.server.bindings(None, 10, None).bindings;
     let lost: Vec<_> = page.iter().filter(|one| !is_reachable(one)).collect();
     assert_eq!(lost.len(), 1);
     assert_eq!(&*lost[0].aor, "sip:alice@example.com");
@@ -229,7 +229,7 @@ fn told(lamp: &mut Client<TcpStream>) -> String {
 }
 
 fn wait_until(fixture: &Fixture, mut wanted: impl FnMut(&[Listed]) -> bool) {
-    while !wanted(&fixture.server.bindings(None, 10_000).bindings) {
+    while !wanted(&fixture.server.bindings(None, 10_000, None).bindings) {
         thread::yield_now();
     }
 }

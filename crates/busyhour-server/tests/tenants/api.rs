@@ -95,6 +95,23 @@ fn a_token_of_a_domain_sees_and_changes_that_alone() {
         assert_eq!(users(of_a.get(path), kind, field), [own], "{path}");
         assert_eq!(users(all.get(path), kind, field).len(), 2, "{path}");
     }
+    for kind in ["accounts", "bindings", "hints", "mailboxes", "failures"] {
+        let (mut path, mut pages) = (format!("/api/{kind}?limit=1"), Vec::new());
+        for _ in 0..3 {
+            let (status, page) = of_a.get(&path);
+            let text = page.to_string();
+            assert!(
+                status == 200 && !text.contains("b.example"),
+                "{path}: {text}"
+            );
+            let next = page["next"].as_str().map(str::to_owned);
+            pages.push(page);
+            let Some(next) = next else { break };
+            path = format!("/api/{kind}?limit=1&after={next}");
+        }
+        let listed = |page: &serde_json::Value| page[kind].as_array().map_or(0, Vec::len);
+        assert_eq!(pages.iter().map(listed).sum::<usize>(), 1, "{pages:?}");
+    }
     for path in ["/api/stats", "/api/call-records", "/metrics", "/"] {
         assert_eq!(of_a.get(path).0, 403, "{path}");
     }

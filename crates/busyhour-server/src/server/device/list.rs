@@ -1,16 +1,24 @@
 //! Lists what devices have registered.
 
 use super::{Device, device_context::DeviceContext};
-use crate::server::stats::listing::{Listed, Listing};
+use crate::server::stats::listing::{Listed, Listing, is_of_domain};
 use busyhour_registrar::{Domains, address_of_record, user_of};
 use busyhour_sip::Uri;
 use std::sync::Arc;
 
 impl DeviceContext {
     /// Visits every device, whatever the limit: meant for operators, not for routing.
-    pub(in crate::server) fn bindings(&self, after: Option<&str>, limit: usize) -> Listing {
+    pub(in crate::server) fn bindings(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> Listing {
         let mut devices = self.table.all();
-        devices.retain(|device| after.is_none_or(|after| device.aor() > after));
+        devices.retain(|device| {
+            after.is_none_or(|after| device.aor() > after)
+                && domain.is_none_or(|domain| is_of_domain(device.aor(), domain))
+        });
         devices.sort_unstable_by(|one, other| one.aor().cmp(other.aor()));
         self.page(&devices, limit)
     }

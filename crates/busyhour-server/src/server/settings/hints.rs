@@ -391,9 +391,16 @@ impl Hints {
         hint.map(|hint| hint.view())
     }
 
-    pub(in crate::server) fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
+    pub(in crate::server) fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<HintView> {
         let table = self.lock();
-        NamedPage::of(&table.hints, after, limit, |_, hint| Some(hint.view()))
+        NamedPage::of(&table.hints, after, limit, domain, |_, hint| {
+            Some(hint.view())
+        })
     }
 
     /// Tells the states of the next extensions behind this one to those who read changes;

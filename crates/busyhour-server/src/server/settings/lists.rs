@@ -294,7 +294,9 @@ impl Lists {
         let table = self.snapshot();
         let named = table.iter().map(|(name, list)| (Name::new(name), list));
         let named: BTreeMap<_, _> = named.collect();
-        NamedPage::of(&named, after, limit, |name, list| Some(list.view(name)))
+        NamedPage::of(&named, after, limit, None, |name, list| {
+            Some(list.view(name))
+        })
     }
 
     pub(in crate::server) fn stats(&self) -> ListStats {

@@ -237,8 +237,13 @@ impl Mailboxes {
         self.tell(table, id);
     }
 
-    pub(in crate::server) fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
-        NamedPage::of(&self.lock().slots, after, limit, |id, slot| {
+    pub(in crate::server) fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<Mailbox> {
+        NamedPage::of(&self.lock().slots, after, limit, domain, |id, slot| {
             slot.mailbox(id)
         })
     }

@@ -35,15 +35,19 @@ pub struct NamedPage<T> {
 }
 
 impl<T> NamedPage<T> {
-    /// At most `limit` of those behind the name `after`, as `view` shows them.
+    /// At most `limit` of those behind the name `after`, as `view` shows them; with `domain`, only
+    /// those of one.
     pub(in crate::server) fn of<V>(
         named: &BTreeMap<Name, V>,
         after: Option<&str>,
         limit: usize,
+        domain: Option<&str>,
         view: impl Fn(&Name, &V) -> Option<T>,
     ) -> Self {
         let begin = after.map_or(Bound::Unbounded, |after| Bound::Excluded(Name::new(after)));
-        let mut rest = named.range((begin, Bound::Unbounded));
+        let rest = named.range((begin, Bound::Unbounded));
+        let mut rest = rest
+            .filter(|(name, _)| domain.is_none_or(|domain| is_of_domain(name.as_str(), domain)));
         let page: Vec<_> = rest.by_ref().take(limit).collect();
         let is_last = rest.next().is_none();
         let last = page.last().filter(|_| !is_last);
@@ -55,4 +59,10 @@ impl<T> NamedPage<T> {
                 .collect(),
         }
     }
+}
+
+/// Whether an address of record, or the name of an account, a mailbox or a hint, is of a domain.
+pub(crate) fn is_of_domain(name: &str, domain: &str) -> bool {
+    let host = name.rsplit_once('@').map(|(_, host)| host);
+    host.and_then(|host| host.split([';', '?', ':']).next()) == Some(domain)
 }

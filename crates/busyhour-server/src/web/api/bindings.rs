@@ -135,7 +135,8 @@ async fn list(
         let message = format!("limit: give a whole number from 1 to {PAGE_LEN_MAX}\n");
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
-    covered(backend.bindings(query.after.as_deref(), limit))
+    let page = backend.bindings(query.after.as_deref(), limit, scope.domain());
+    Json(page).into_response()
 }
 
 async fn show(

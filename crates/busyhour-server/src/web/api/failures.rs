@@ -40,13 +40,15 @@ async fn list(
     match limit(query.limit) {
         Ok(limit) => {
             let user = query.user.as_deref();
-            let mut failures = backend.failures(user, limit);
-            if let Some(user) =
-                user.filter(|user| failures.is_empty() && !is_of_tenant(&*backend, user))
-            {
-                failures = backend.failures(Some(user_part(user)), limit);
+            // Those of other domains do not count.
+            let read_max = scope.domain().map_or(limit, |_| usize::MAX);
+            let mut failures = backend.failures(user, read_max);
+            let of_home = user.filter(|user| !is_of_tenant(&*backend, user));
+            if let (true, Some(user)) = (failures.is_empty(), of_home) {
+                failures = backend.failures(Some(user_part(user)), read_max);
             }
             failures.retain(|failure| scope.covers(&failure.user));
+            failures.truncate(limit);
             Json(FailureList { failures }).into_response()
         }
         Err(rejection) => rejection.into_response(),

@@ -79,9 +79,8 @@ async fn mailboxes(
         Ok(limit) => limit,
         Err(rejection) => return rejection.into_response(),
     };
-    let page = api.mailboxes(query.after.as_deref(), limit);
-    let items = page.items.iter().filter(|one| scope.covers(&one.id));
-    let mailboxes = items.map(MailboxBody::of).collect();
+    let page = api.mailboxes(query.after.as_deref(), limit, scope.domain());
+    let mailboxes = page.items.iter().map(MailboxBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
     let list = MailboxList { mailboxes };
     Json(Page { list, next }).into_response()
@@ -136,9 +135,8 @@ async fn hints(
         Ok(limit) => limit,
         Err(rejection) => return rejection.into_response(),
     };
-    let page = api.hints(query.after.as_deref(), limit);
-    let items = page.items.iter().filter(|one| scope.covers(&one.extension));
-    let hints = items.map(HintBody::of).collect();
+    let page = api.hints(query.after.as_deref(), limit, scope.domain());
+    let hints = page.items.iter().map(HintBody::of).collect();
     let next = page.next.map(|next| next.as_str().to_owned());
     let list = HintList { hints };
     Json(Page { list, next }).into_response()

@@ -13,8 +13,13 @@ pub trait SettingsApi: Send + Sync {
     /// The message counts of a mailbox.
     fn mailbox(&self, id: &str) -> Option<Mailbox>;
 
-    /// At most `limit` mailboxes behind the name `after`.
-    fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox>;
+    /// At most `limit` mailboxes behind the name `after`; only those of `domain`, if given.
+    fn mailboxes(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<Mailbox>;
 
     /// Sets the message counts of a mailbox. Returns whether it is new.
     fn set_mailbox(
@@ -30,8 +35,9 @@ pub trait SettingsApi: Send + Sync {
     /// A hint.
     fn hint(&self, extension: &str) -> Option<HintView>;
 
-    /// At most `limit` hints behind the extension `after`.
-    fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView>;
+    /// At most `limit` hints behind the extension `after`; only those of `domain`, if given.
+    fn hints(&self, after: Option<&str>, limit: usize, domain: Option<&str>)
+    -> NamedPage<HintView>;
 
     /// Sets the devices of an extension. Returns whether the hint is new.
     fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal>;
@@ -57,8 +63,13 @@ impl SettingsApi for Server {
         self.mailbox(id)
     }
 
-    fn mailboxes(&self, after: Option<&str>, limit: usize) -> NamedPage<Mailbox> {
-        self.mailboxes(after, limit)
+    fn mailboxes(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<Mailbox> {
+        self.mailboxes(after, limit, domain)
     }
 
     fn set_mailbox(
@@ -78,8 +89,13 @@ impl SettingsApi for Server {
         self.hint(extension)
     }
 
-    fn hints(&self, after: Option<&str>, limit: usize) -> NamedPage<HintView> {
-        self.hints(after, limit)
+    fn hints(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<HintView> {
+        self.hints(after, limit, domain)
     }
 
     fn set_hint(&self, hint: &HintConfig, done: Completion) -> Result<bool, HintRefusal> {

@@ -233,8 +233,8 @@ impl Backend for Charted {
         }
     }
 
-    fn bindings(&self, after: Option<&str>, limit: usize) -> BindingPage {
-        self.backend.bindings(after, limit)
+    fn bindings(&self, after: Option<&str>, limit: usize, domain: Option<&str>) -> BindingPage {
+        self.backend.bindings(after, limit, domain)
     }
 
     fn bindings_of(&self, user: &str) -> BindingPage {
