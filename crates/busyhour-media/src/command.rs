@@ -108,11 +108,16 @@ fn framed(cookie: &str, value: &Value<'_>) -> Vec<u8> {
     bytes
 }
 
+/// The cookie of a reply, as far as it is one.
+pub(crate) fn cookie_of(datagram: &[u8]) -> Option<&str> {
+    let space = datagram.iter().position(|byte| *byte == b' ')?;
+    std::str::from_utf8(datagram.get(..space)?).ok()
+}
+
 /// The cookie and what was answered; `None` if it is no reply.
 pub(crate) fn read(datagram: &[u8]) -> Option<(&str, Result<Reply, NotBencode>)> {
-    let space = datagram.iter().position(|byte| *byte == b' ')?;
-    let cookie = std::str::from_utf8(datagram.get(..space)?).ok()?;
-    let reply = Value::read(datagram.get(space + 1..)?);
+    let cookie = cookie_of(datagram)?;
+    let reply = Value::read(datagram.get(cookie.len() + 1..)?);
     Some((cookie, reply.map(|value| reply_of(&value))))
 }
 

@@ -28,6 +28,8 @@ pub struct Passing<'p, 'a> {
     pub cause: Option<&'p str>,
     /// Whether its call is to use a relay.
     pub wish: MediaWish,
+    /// The end of its call will be told; otherwise an INVITE begins to use none.
+    pub is_followed: bool,
 }
 
 /// What becomes of a message that is about to leave.

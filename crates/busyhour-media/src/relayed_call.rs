@@ -20,6 +20,8 @@ pub(crate) struct Call<T> {
     pub waiting: Vec<Waiting<T>>,
     /// The sides that have shown to be browsers.
     pub web_tags: Vec<Box<str>>,
+    /// Those that were called on a branch that uses no relay, and so their dialogs.
+    pub direct_tags: Vec<Box<str>>,
     pub used_at: Instant,
     /// The relay has answered something.
     pub is_begun: bool,
@@ -30,6 +32,8 @@ pub(crate) struct Call<T> {
 pub(crate) struct Offered {
     pub cseq: u32,
     pub tag: Box<str>,
+    /// Of the INVITE that began the call: responses on other branches answer another offer.
+    pub branch: Option<Box<str>>,
 }
 
 /// A message that is held.
@@ -68,11 +72,16 @@ impl<T> Call<T> {
         let (from, to) = (message.from().ok()?, message.to().ok()?);
         let (from_tag, to_tag) = (from.tag()?, to.tag());
         let cseq = message.cseq().ok()?.number;
-        let has_offered = |tag: &str| {
-            let mut offers = self.offers.iter();
-            offers.any(|offer| offer.cseq == cseq && &*offer.tag == tag)
-        };
         let is_request = message.method().is_some();
+        if let (false, Some(to_tag), true) = (is_request, to_tag, self.has_offered(cseq, from_tag))
+        {
+            self.note_direct(cseq, to_tag, passing.cause);
+        }
+        let is_direct = |tag: &str| self.direct_tags.iter().any(|direct| &**direct == tag);
+        if is_direct(from_tag) || to_tag.is_some_and(is_direct) {
+            return None;
+        }
+        let has_offered = |tag: &str| self.has_offered(cseq, tag);
         let (kind, offerer, other, branch) = match (message.method(), to_tag) {
             (Some(Method::Ack | Method::Prack), Some(to_tag)) if has_offered(to_tag) => {
                 (Kind::Answer, to_tag, Some(from_tag), None)
@@ -111,14 +120,42 @@ impl<T> Call<T> {
         })
     }
 
-    pub fn note_offer(&mut self, cseq: u32, tag: &str) {
+    pub fn note_offer(&mut self, cseq: u32, names: &Names<'_>) {
         self.offers.push_back(Offered {
             cseq,
-            tag: tag.into(),
+            tag: names.from_tag.into(),
+            branch: names.branch.map(Box::from),
         });
-        if self.offers.len() > DONE_MAX {
+        if self.offers.len() > OFFERS_MAX {
             self.offers.pop_front();
         }
+    }
+
+    fn has_offered(&self, cseq: u32, tag: &str) -> bool {
+        let mut offers = self.offers.iter();
+        offers.any(|offer| offer.cseq == cseq && &*offer.tag == tag)
+    }
+
+    /// A response to the INVITE that began the call came on this branch: if no offer left there
+    /// by way of the relay, who sends it has that of the caller, and is to get its answer.
+    fn note_direct(&mut self, cseq: u32, tag: &str, branch: Option<&str>) {
+        let mut offers = self.offers.iter().filter(|offer| offer.cseq == cseq);
+        let is_relayed =
+            offers.any(|offer| offer.branch.is_none() || offer.branch.as_deref() == branch);
+        let is_known = self.direct_tags.iter().any(|direct| &**direct == tag);
+        if !is_relayed && !is_known && self.direct_tags.len() < TAGS_MAX {
+            self.direct_tags.push(tag.into());
+        }
+    }
+
+    /// Whether this branch is one of several that use the relay; then it is no more.
+    pub fn forget_branch(&mut self, branch: &str) -> bool {
+        let is_it = |offer: &Offered| offer.branch.as_deref() == Some(branch);
+        let branches = self.offers.iter().filter(|offer| offer.branch.is_some());
+        let is_forked = branches.count() > 1;
+        let place = self.offers.iter().position(is_it).filter(|_| is_forked);
+        let is_done = self.done.iter().any(|(key, _)| &**key == branch);
+        place.and_then(|place| self.offers.remove(place)).is_some() && is_done
     }
 
     /// A message without a description waits only behind one that goes the same way.
@@ -163,6 +200,8 @@ pub(crate) fn own_branch<'a>(message: &Message<'a>) -> Option<&'a str> {
 
 /// Messages of a call that are kept for their retransmissions.
 pub(crate) const DONE_MAX: usize = 8;
-const TAGS_MAX: usize = 8;
+/// Offers of a call whose answers are known: of as many branches as a fork may have.
+const OFFERS_MAX: usize = 32;
+const TAGS_MAX: usize = 32;
 /// Messages of a call that wait behind others.
 const WAITING_MAX: usize = 32;

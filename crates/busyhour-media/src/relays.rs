@@ -157,6 +157,11 @@ impl Relays {
         self.relays.is_empty()
     }
 
+    /// Whether one of them is at this address.
+    pub fn contains(&self, address: SocketAddr) -> bool {
+        self.relays.iter().any(|it| it.config.address == address)
+    }
+
     /// All of them.
     pub fn states(&self) -> Vec<RelayState> {
         self.relays.iter().map(Relay::state).collect()

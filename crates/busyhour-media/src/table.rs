@@ -24,7 +24,7 @@ pub struct MediaTable<T> {
     shard: u16,
     last_question: u64,
     calls: HashMap<Box<str>, Call<T>>,
-    calls_max: usize,
+    calls_max: u64,
     questions: HashMap<u64, Question>,
     due: BTreeSet<(Instant, u64)>,
     /// Without a relay a call is refused, and does not leave with its description.
@@ -48,14 +48,14 @@ struct Question {
 }
 
 impl<T> MediaTable<T> {
-    /// An empty one with this number, and room for so many calls. Whether a call is refused that
+    /// An empty one with this number. All tables of the same relays have room for so many calls. Whether a call is refused that
     /// needs a relay when none answers.
     pub fn new(shard: u16, calls_max: usize, refuses: bool) -> Self {
         Self {
             shard,
             last_question: 0,
             calls: HashMap::new(),
-            calls_max,
+            calls_max: calls_max as u64,
             questions: HashMap::new(),
             due: BTreeSet::new(),
             refuses,
@@ -71,8 +71,8 @@ impl<T> MediaTable<T> {
     /// assert_eq!(MediaTable::<()>::shard_of(b"p1 d6:result4:ponge"), None);
     /// ```
     pub fn shard_of(reply: &[u8]) -> Option<u16> {
-        let (cookie, _) = command::read(reply)?;
-        u16::from_str_radix(cookie.split_once('_')?.0, 16).ok()
+        let (shard, _) = command::cookie_of(reply)?.split_once('_')?;
+        u16::from_str_radix(shard, 16).ok()
     }
 
     /// Takes a message that is about to leave.
@@ -93,7 +93,7 @@ impl<T> MediaTable<T> {
         let Some(call_id) = message.header(HeaderName::CallId) else {
             return Verdict::Pass(ticket);
         };
-        if !self.calls.contains_key(call_id) && !self.begin(now, call_id, passing, relays) {
+        if !self.calls.contains_key(call_id) && !self.begin(now, call_id, passing, relays, out) {
             return Verdict::Pass(ticket);
         }
         let Some(call) = self.calls.get_mut(call_id) else {
@@ -125,7 +125,7 @@ impl<T> MediaTable<T> {
         };
         let datagram = rewrite.write(&format!("{:x}_{number:x}", self.shard));
         if role.kind == Kind::Offer {
-            call.note_offer(role.cseq, role.names.from_tag);
+            call.note_offer(role.cseq, &role.names);
         }
         call.waiting.push(Waiting {
             to: passing.to,
@@ -224,7 +224,7 @@ impl<T> MediaTable<T> {
         let from = response.from();
         let tag = from.as_ref().ok().and_then(|from| from.tag());
         let is_initial = response.to().is_ok_and(|to| to.tag().is_some());
-        if let (Some(call), Some(from_tag), true) = (self.calls.get(call_id), tag, is_initial) {
+        if let (Some(call), Some(from_tag), true) = (self.calls.get_mut(call_id), tag, is_initial) {
             let names = Names {
                 call_id,
                 from_tag,
@@ -233,7 +233,7 @@ impl<T> MediaTable<T> {
             };
             let relay = call.relay;
             // Only that of a forked offer; the last one ends with its call.
-            if call.done.iter().any(|(key, _)| &**key == branch) && call.done.len() > 1 {
+            if call.forget_branch(branch) {
                 self.delete(now, relay, names, relays, out);
             }
         }
@@ -277,6 +277,7 @@ impl<T> MediaTable<T> {
         call_id: &str,
         passing: Passing<'_, '_>,
         relays: &Relays,
+        out: &mut MediaActions<T>,
     ) -> bool {
         let message = passing.message;
         let is_wanted = match passing.wish {
@@ -294,21 +295,22 @@ impl<T> MediaTable<T> {
         let Some(from_tag) = tag.filter(|_| is_wanted) else {
             return false;
         };
-        if self.calls.len() >= self.calls_max {
-            self.calls
-                .retain(|_, call| now < call.used_at + CALL_AGE_MAX);
+        let is_full = || relays.counters.call_count.load(Ordering::Relaxed) >= self.calls_max;
+        if is_full() {
+            self.end_old(now, relays, out);
         }
-        let is_full = self.calls.len() >= self.calls_max;
+        let is_left_out = !passing.is_followed || is_full();
         let Some(relay) = relays.choose(call_id, &[]).or_else(|| {
             // The question tells how it fails.
             (!relays.is_empty()).then_some(0)
         }) else {
             return false;
         };
-        if is_full {
+        if is_left_out {
             MediaCounters::add(&relays.counters.left_out);
             return false;
         }
+        self.forget_deletes(call_id);
         relays.got_call(relay);
         MediaCounters::add(&relays.counters.calls);
         MediaCounters::add(&relays.counters.call_count);
@@ -319,11 +321,34 @@ impl<T> MediaTable<T> {
             done: VecDeque::new(),
             waiting: Vec::new(),
             web_tags: Vec::new(),
+            direct_tags: Vec::new(),
             used_at: now,
             is_begun: false,
         };
         self.calls.insert(call_id.into(), call);
         true
+    }
+
+    /// Ends calls that nobody has used for so long that their end was not told.
+    fn end_old(&mut self, now: Instant, relays: &Relays, out: &mut MediaActions<T>) {
+        let calls = self.calls.iter();
+        let old = calls.filter(|(_, call)| now >= call.used_at + CALL_AGE_MAX);
+        let old: Vec<_> = old.map(|(call_id, _)| call_id.clone()).collect();
+        for call_id in old {
+            self.ended(now, &call_id, relays, out);
+        }
+    }
+
+    /// A call begins again: a delete of the one before that is sent again would end this one.
+    fn forget_deletes(&mut self, call_id: &str) {
+        let due = &mut self.due;
+        self.questions.retain(|number, question| {
+            let is_it = question.kind == Kind::Delete && &*question.call_id == call_id;
+            if is_it {
+                due.remove(&(question.due_at, *number));
+            }
+            !is_it
+        });
     }
 
     fn ask(

@@ -46,6 +46,7 @@ impl Site {
             to,
             cause,
             wish: self.wish,
+            is_followed: true,
         };
         self.table
             .passing(self.now, passing, ticket, &self.relays, &mut self.out)
@@ -388,9 +389,107 @@ fn relays_share_calls_by_their_weights() {
             to: to(Transport::Udp, 1),
             cause: None,
             wish: MediaWish::Auto,
+            is_followed: true,
         };
         table.passing(Instant::ZERO, passing, number, &relays, &mut out);
     }
     let calls: Vec<_> = relays.states().iter().map(|it| it.calls).collect();
     assert!((150..350).contains(&calls[0]), "{calls:?}");
+}
+
+#[test]
+fn the_answer_of_a_branch_without_a_relay_is_none_for_the_relay() {
+    let mut site = Site::new(1, true);
+    let (browser, phone) = (to(Transport::Ws, 1), to(Transport::Udp, 2));
+    let (direct, relayed) = (invite("z9hG4bKb1", WEB), invite("z9hG4bKb2", WEB));
+    assert_eq!(site.pass(&direct, browser, None, 1), Verdict::Pass(1));
+    assert_eq!(site.pass(&relayed, phone, None, 2), Verdict::Held);
+    site.answer();
+    site.ready();
+    let progress = response("183 Session Progress", "phone", PLAIN);
+    let held = site.pass(&progress, browser, Some("z9hG4bKb2"), 3);
+    assert_eq!(held, Verdict::Held);
+    site.answer();
+    site.ready();
+    let ok = response("200 OK", "browser", WEB);
+    let passed = site.pass(&ok, browser, Some("z9hG4bKb1"), 4);
+    assert_eq!(passed, Verdict::Pass(4));
+    // So does what follows in its dialog.
+    let vias = "Via: SIP/2.0/WS 192.0.2.1;branch=z9hG4bKb3\r\n";
+    let tag = ";tag=browser";
+    let again = message("INVITE sip:b@x SIP/2.0", vias, tag, "2 INVITE", WEB);
+    assert_eq!(site.pass(&again, browser, None, 5), Verdict::Pass(5));
+    assert!(site.out.commands.is_empty());
+}
+
+#[test]
+fn a_delete_that_was_lost_does_not_end_the_call_that_begins_again() {
+    let mut site = Site::new(1, true);
+    let phone = to(Transport::Udp, 1);
+    site.pass(&invite("z9hG4bKb1", WEB), phone, None, 1);
+    site.answer();
+    site.ready();
+    site.table.ended(site.now, "c", &site.relays, &mut site.out);
+    site.command();
+    site.pass(&invite("z9hG4bKb2", WEB), phone, None, 2);
+    site.answer();
+    site.ready();
+    for wait in [250, 500, 1000] {
+        site.later(wait);
+    }
+    assert!(site.out.commands.is_empty(), "{:?}", site.out.commands);
+    assert_eq!(site.table.next_deadline(), None);
+}
+
+#[test]
+fn a_branch_that_rang_with_media_is_no_fork() {
+    let mut site = Site::new(1, true);
+    let (phone, browser) = (to(Transport::Udp, 1), to(Transport::Ws, 2));
+    site.pass(&invite("z9hG4bKb1", WEB), phone, None, 1);
+    site.answer();
+    let progress = response("183 Session Progress", "b", PLAIN);
+    site.pass(&progress, browser, Some("z9hG4bKb1"), 2);
+    site.answer();
+    let busy = response("486 Busy Here", "b", "");
+    let busy = Message::parse(busy.as_bytes()).unwrap();
+    site.table
+        .branch_failed(site.now, &busy, "z9hG4bKb1", &site.relays, &mut site.out);
+    assert!(site.out.commands.is_empty(), "{:?}", site.out.commands);
+    site.table.ended(site.now, "c", &site.relays, &mut site.out);
+    let (relay, cookie, _) = site.command();
+    site.reply(relay, &cookie, &[("result", "ok")]);
+    assert_eq!(site.relays.counters.stats().errors, 0);
+}
+
+#[test]
+fn calls_that_nobody_ends_make_room_and_those_that_nobody_would_end_get_none() {
+    let mut site = Site::new(1, true);
+    site.table = MediaTable::new(5, 1, true);
+    let phone = to(Transport::Udp, 1);
+    site.pass(&invite("z9hG4bKb1", WEB), phone, None, 1);
+    site.answer();
+    site.ready();
+    let other = invite("z9hG4bKb2", WEB).replace("Call-ID: c", "Call-ID: d");
+    assert_eq!(site.pass(&other, phone, None, 2), Verdict::Pass(2));
+    assert_eq!(site.relays.counters.stats().left_out, 1);
+    site.later(86_400_000);
+    assert_eq!(site.pass(&other, phone, None, 3), Verdict::Held);
+    let stats = site.relays.counters.stats();
+    assert_eq!((stats.calls, stats.call_count), (2, 1));
+    let (_, delete) = site.out.commands.remove(0);
+    assert!(String::from_utf8_lossy(&delete).contains("6:delete"));
+    let message = Message::parse(other.as_bytes()).unwrap();
+    let passing = Passing {
+        datagram: other.as_bytes(),
+        message: &message,
+        to: phone,
+        cause: None,
+        wish: MediaWish::Always,
+        is_followed: false,
+    };
+    site.table.ended(site.now, "d", &site.relays, &mut site.out);
+    let verdict = site
+        .table
+        .passing(site.now, passing, 4, &site.relays, &mut site.out);
+    assert_eq!(verdict, Verdict::Pass(4));
 }

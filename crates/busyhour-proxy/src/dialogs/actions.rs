@@ -19,6 +19,9 @@ pub struct DialogActions {
     pub changes: Vec<DialogChange>,
     /// Calls that began, were answered or ended.
     pub calls: Vec<CallEvent>,
+    /// Call-IDs of which no call lasts any more: also those of calls that are only known since
+    /// a request within their dialog, and so have no [`CallEvent`].
+    pub ended: Vec<Arc<str>>,
     /// Requests to send in place of a party, to learn whether it still knows a dialog.
     pub probes: Vec<Probe>,
     /// Dialogs whose place another one has taken: for the table of their Call-ID.
@@ -75,6 +78,7 @@ impl DialogActions {
     pub fn clear(&mut self) {
         self.changes.clear();
         self.calls.clear();
+        self.ended.clear();
         self.probes.clear();
         self.replaced.clear();
     }
@@ -83,6 +87,7 @@ impl DialogActions {
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
             && self.calls.is_empty()
+            && self.ended.is_empty()
             && self.probes.is_empty()
             && self.replaced.is_empty()
     }

@@ -102,6 +102,12 @@ impl Dialogs {
         self.calls.iter().filter_map(|(_, call)| call.live())
     }
 
+    /// Whether a call with this Call-ID has not ended: [`DialogActions::ended`] will name it.
+    pub fn lasts(&self, call_id: &str) -> bool {
+        let lasts = |call: &Call| call.lingers_until.is_none();
+        self.find(call_id, lasts).is_some()
+    }
+
     /// Who sends a request with these names, if its dialog is known.
     pub fn sender(&self, request: &Message<'_>) -> Option<KnownSender> {
         let (handle, index, sender) = self.find_dialog(DialogName::of(request)?)?;
@@ -248,7 +254,11 @@ impl Dialogs {
             }
         }
         let (source, account) = holders(call);
+        let call_id = call.call_id.clone();
         self.release(source, account.as_ref());
+        if !self.lasts(&call_id) {
+            out.ended.push(call_id);
+        }
         self.lingering += 1;
         if self.lingering > self.policy.lingering_max {
             self.stats.lingering_evicted += 1;

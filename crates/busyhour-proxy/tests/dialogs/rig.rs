@@ -1,6 +1,6 @@
 //! A table with its devices, and messages as text.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use busyhour::{
     bus::Name,
@@ -24,6 +24,8 @@ pub struct Rig {
     pub out: DialogActions,
     pub progressed: Vec<LiveCall>,
     pub records: Vec<CallRecord>,
+    /// Call-IDs whose calls have ended.
+    pub ended: Vec<Arc<str>>,
     pub probes: Vec<Probe>,
     pub changes: Vec<DialogChange>,
     devices: BTreeMap<Name, DeviceDialogs>,
@@ -53,6 +55,7 @@ impl Rig {
             out: DialogActions::default(),
             progressed: Vec::new(),
             records: Vec::new(),
+            ended: Vec::new(),
             probes: Vec::new(),
             changes: Vec::new(),
             devices: BTreeMap::new(),
@@ -232,6 +235,7 @@ impl Rig {
             self.dialogs.replace(self.now, &replaced, &mut self.out);
         }
         self.probes.append(&mut self.out.probes);
+        self.ended.append(&mut self.out.ended);
         for event in std::mem::take(&mut self.out.calls) {
             match event {
                 CallEvent::Began(call) | CallEvent::Answered(call) => self.progressed.push(call),

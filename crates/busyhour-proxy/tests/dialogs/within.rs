@@ -201,6 +201,7 @@ fn a_successful_refresh_tells_of_a_call_of_an_earlier_process() {
             (LineState::Idle, LineState::Idle)
         );
         assert!(rig.records.is_empty(), "nobody saw its beginning");
+        assert_eq!(rig.ended.len(), 1, "but it has ended");
     }
 }
 

@@ -35,7 +35,7 @@ use crate::server::{
 };
 use busyhour::{runtime::Runtime, serializer::Serializer, timer::Timers};
 use busyhour_proxy::{
-    Begun, BranchId, EventKind, Inbound, LoopDetection, Policy, Proxy, Received, RequestRefusal,
+    Begun, EventKind, Inbound, LoopDetection, Policy, Proxy, Received, RequestRefusal,
     TransactionId,
     dialogs::{CallEvent, DialogPolicy, Dialogs, Party, ProbeOutcome, Role, RouteTokens},
 };
@@ -108,7 +108,7 @@ pub(super) struct ShardInner {
     pub(super) proxy: Proxy<ServerEdge>,
     pub(super) dialogs: Dialogs,
     probing: Probing,
-    media: ShardMedia,
+    pub(super) media: ShardMedia,
     expiry_timer: ExpiryTimer,
 }
 
@@ -375,6 +375,10 @@ impl Calls {
                         None => Tracking::Unknown(Box::new((parties, sender))),
                     },
                 };
+                if let (Tracking::Unknown(_), Some(Method::Bye)) = (&tracking, message.method()) {
+                    let call_id = message.call_id().ok();
+                    out.dialogs.ended.extend(call_id.map(Arc::from));
+                }
                 (tracking, caller, party)
             }
         };
@@ -478,9 +482,7 @@ impl Calls {
             state.dialogs.set_others(others);
             let result = act(&mut state, out);
             self.conclude(&mut state, message, out);
-            let ShardInner { proxy, media, .. } = &mut *state;
-            let permit = |branch: BranchId| proxy.data(branch.transaction());
-            self.hold_for_relays(media, permit, message, out);
+            self.hold_for_relays(&mut state, message, out);
             let after = state.dialogs.len();
             match after >= before {
                 true => all.fetch_add(after - before, Ordering::Relaxed),
@@ -523,7 +525,6 @@ impl Calls {
             }
         }
         proxy.drop_ended();
-        self.end_relayed(media, out);
         for change in out.dialogs.changes.drain(..) {
             self.devices.apply_dialog(change);
         }
@@ -541,6 +542,7 @@ impl Calls {
             let outcome = ProbeOutcome::Answered(Status::OK.code());
             dialogs.probed(now, probe, outcome, &mut out.dialogs);
         }
+        self.end_relayed(media, out);
         if !out.dialogs.calls.is_empty() {
             self.tell_calls(&mut out.dialogs.calls);
         }

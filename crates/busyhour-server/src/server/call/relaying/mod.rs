@@ -1,14 +1,15 @@
 //! Messages of calls on their way out: those with a session description may need a media relay.
 
 use super::{
-    calls::{Calls, SHARDS},
+    calls::{Calls, SHARDS, ShardInner},
     permit::Permit,
     step_actions::StepActions,
+    tracking::Tracking,
 };
 use busyhour_media::{
     Description, MediaTable, MediaWish, Obstacle, Outcome, Passing, Ready, Verdict,
 };
-use busyhour_proxy::{BranchId, Outbound, dialogs::CallEvent};
+use busyhour_proxy::{BranchId, Outbound, dialogs::Dialogs};
 use busyhour_sip::{HeaderName, Message, Method};
 use std::{hash::BuildHasher, net::SocketAddr, sync::Arc};
 
@@ -60,10 +61,9 @@ impl Calls {
     }
 
     /// Holds what needs a relay; the rest leaves. `cause` is the message that has led to it.
-    pub(super) fn hold_for_relays<'p>(
+    pub(super) fn hold_for_relays(
         &self,
-        media: &mut ShardMedia,
-        permit: impl Fn(BranchId) -> Option<&'p Permit>,
+        state: &mut ShardInner,
         cause: Option<&Message<'_>>,
         out: &mut StepActions,
     ) {
@@ -71,6 +71,12 @@ impl Calls {
         if relays.is_empty() {
             return self.tell_obstacles(cause, out);
         }
+        let ShardInner {
+            proxy,
+            dialogs,
+            media,
+            ..
+        } = state;
         let now = self.clock.now();
         let branch = cause.filter(|cause| cause.status().is_some());
         let branch = branch.and_then(|cause| cause.via().ok()?.branch());
@@ -80,13 +86,15 @@ impl Calls {
                 out.leaving.push(outbound);
                 continue;
             };
-            let permit = outbound.branch.and_then(&permit);
+            let branch_sent = outbound.branch.map(BranchId::transaction);
+            let permit = branch_sent.and_then(|transaction| proxy.data(transaction));
             let passing = Passing {
                 datagram: &datagram,
                 message: &message,
                 to: outbound.flow,
                 cause: branch,
                 wish: self.wish(permit),
+                is_followed: is_followed(&message, permit, dialogs),
             };
             let verdict = media.passing(now, passing, outbound, relays, &mut out.media);
             if let Verdict::Pass(outbound) = verdict {
@@ -115,15 +123,8 @@ impl Calls {
     /// Calls that have ended need their relay no more.
     pub(super) fn end_relayed(&self, media: &mut ShardMedia, out: &mut StepActions) {
         let relays = self.relays.relays();
-        for event in &out.dialogs.calls {
-            if let CallEvent::Ended(record) = event {
-                media.ended(
-                    self.clock.now(),
-                    record.names.call_id(),
-                    relays,
-                    &mut out.media,
-                );
-            }
+        for call_id in out.dialogs.ended.drain(..) {
+            media.ended(self.clock.now(), &call_id, relays, &mut out.media);
         }
     }
 
@@ -146,9 +147,9 @@ impl Calls {
         }
     }
 
-    /// A relay has answered.
+    /// A relay has answered, or somebody else has sent something to the relays' socket.
     pub(in crate::server) fn relay_replied(self: &Arc<Self>, from: SocketAddr, reply: &[u8]) {
-        if self.relays.take_pong(from, reply) {
+        if !self.relays.relays().contains(from) || self.relays.take_pong(from, reply) {
             return;
         }
         if let Some(shard) = ShardMedia::shard_of(reply) {
@@ -209,4 +210,13 @@ impl Calls {
             }
         }
     }
+}
+
+/// Whether the end of the call of an INVITE will be told: its dialog is known, or a 2xx will
+/// make it known.
+fn is_followed(message: &Message<'_>, permit: Option<&Permit>, dialogs: &Dialogs) -> bool {
+    let is_unknown = permit.is_some_and(|permit| matches!(permit.tracking, Tracking::Unknown(_)));
+    let call_id = message.call_id();
+    message.method() == Some(Method::Invite)
+        && (is_unknown || call_id.is_ok_and(|call_id| dialogs.lasts(call_id)))
 }
