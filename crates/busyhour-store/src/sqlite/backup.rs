@@ -4,13 +4,16 @@
 //! A copy is made in one transaction, so it has each of the server's batches whole or not at all. It is checked, and is on
 //! the disk, before it gets its name; a name that exists is never taken.
 
-use super::{StoreError, lock::DatabaseLock, make_file, schema, sqlite_error};
+use super::{
+    StoreError,
+    lock::DatabaseLock,
+    part::{Part, keep_as, path_error, sync_folder},
+    schema, sqlite_error,
+};
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
 use std::{
-    fs::{self, File},
-    io,
-    os::unix::fs::{MetadataExt, chown},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -73,17 +76,17 @@ pub fn back_up(
     }
     refuse_existing(target)?;
     let part = Part::beside(target)?;
-    copy(database, &part.0)?;
+    copy(database, part.path())?;
     if backup_for == BackupFor::This {
-        let backup = describe(&part.0)?;
+        let backup = describe(part.path())?;
         part.becomes(target)?;
         return Ok(backup);
     }
     let older = Part::beside(&target.with_added_extension("older"))?;
-    let left_out = rewrite(&part.0, &older.0)?;
+    let left_out = rewrite(part.path(), older.path())?;
     let backup = Backup {
         left_out,
-        ..describe(&older.0)?
+        ..describe(older.path())?
     };
     older.becomes(target)?;
     Ok(backup)
@@ -99,52 +102,23 @@ pub fn back_up(
 pub fn restore(backup: &Path, database: &Path, replace: bool) -> Result<Backup, StoreError> {
     let described = describe(backup)?;
     let lock = DatabaseLock::acquire(database)?;
-    give_to_owner_of_folder(&lock_path(database))?;
+    lock.give_to_owner_of_folder()?;
     if !replace {
         refuse_existing(database)?;
     }
     let part = Part::beside(database)?;
-    copy(backup, &part.0)?;
-    count_lost_runs(&part.0)?;
-    give_to_owner_of_folder(&part.0)?;
-    if database.exists() {
-        set_aside(database)?;
+    copy(backup, part.path())?;
+    count_lost_runs(part.path())?;
+    part.give_to_owner_of_folder()?;
+    match database.exists() {
+        true => {
+            keep_aside(database)?;
+            part.replaces(database)?;
+        }
+        false => part.becomes(database)?,
     }
-    part.becomes(database)?;
     drop(lock);
     Ok(described)
-}
-
-/// A file that has its contents before it has its name. It goes when it gets none.
-struct Part(PathBuf);
-
-impl Part {
-    fn beside(target: &Path) -> Result<Self, StoreError> {
-        let path = target.with_added_extension("part");
-        // Left over from a run that was killed.
-        let _ = fs::remove_file(&path);
-        make_file(&path)?;
-        Ok(Self(path))
-    }
-
-    fn becomes(self, target: &Path) -> Result<(), StoreError> {
-        let folder = match target.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let named = File::open(&self.0)
-            .and_then(|file| file.sync_all())
-            // Unlike a rename, this fails if somebody has made the file meanwhile.
-            .and_then(|()| fs::hard_link(&self.0, target))
-            .and_then(|()| File::open(folder)?.sync_all());
-        named.map_err(|source| path_error(target, source))
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 /// SQLite writes what one transaction sees, without holes, into the empty file.
@@ -234,38 +208,33 @@ fn count_lost_runs(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves the database and what SQLite has beside it to other names.
-fn set_aside(database: &Path) -> Result<(), StoreError> {
+/// Keeps the database under another name as well, and moves what SQLite has beside it there: at
+/// each moment the database is there with all that was committed.
+fn keep_aside(database: &Path) -> Result<(), StoreError> {
+    // A damaged one may not allow it; then its parts belong together under the other name.
+    let _ = checkpoint(database);
     let free = (1..).map(|number: u32| match number {
         1 => database.with_added_extension("replaced"),
         _ => database.with_added_extension(format!("replaced-{number}")),
     });
     let mut free = free.filter(|path| !path.exists());
     let kept = free.next().unwrap_or_else(|| database.to_owned());
-    for suffix in ["", "-wal", "-shm"] {
+    keep_as(database, &kept).map_err(|source| path_error(&kept, source))?;
+    for suffix in ["-wal", "-shm"] {
         let (from, to) = (with_suffix(database, suffix), with_suffix(&kept, suffix));
         match fs::rename(&from, &to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => moved.map_err(|source| path_error(&from, source))?,
         }
     }
-    Ok(())
+    sync_folder(database).map_err(|source| path_error(database, source))
 }
 
-/// Root puts back what the server's user must write.
-fn give_to_owner_of_folder(path: &Path) -> Result<(), StoreError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let given = fs::metadata(folder).and_then(|folder| {
-        let file = fs::metadata(path)?;
-        match file.uid() == folder.uid() {
-            true => Ok(()),
-            false => chown(path, Some(folder.uid()), Some(folder.gid())),
-        }
-    });
-    given.map_err(|source| path_error(path, source))
+/// Takes what was committed from the log beside the database into it.
+fn checkpoint(database: &Path) -> rusqlite::Result<()> {
+    let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.busy_timeout(super::BUSY_TIMEOUT)?;
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
 fn refuse_existing(path: &Path) -> Result<(), StoreError> {
@@ -277,22 +246,44 @@ fn refuse_existing(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn lock_path(database: &Path) -> PathBuf {
-    with_suffix(database, ".lock")
-}
-
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()
 }
 
-fn path_error(path: &Path, source: io::Error) -> StoreError {
-    StoreError::Path {
-        path: path.to_owned(),
-        source,
-    }
-}
-
 /// More than anybody starts a server between two copies.
 const RUNS_SKIPPED: i64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_is_kept_aside_is_still_there_with_what_was_committed() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let database = folder.path().join("busyhour.db");
+        let open = Connection::open(&database).unwrap();
+        let write = "PRAGMA journal_mode = WAL; CREATE TABLE account (user); \
+                     INSERT INTO account VALUES ('alice')";
+        open.execute_batch(write).unwrap();
+        // As after a process that was killed: the row is in the log.
+        std::mem::forget(open);
+        keep_aside(&database).unwrap();
+        let rows = |path: &Path| {
+            let connection = open_to_read(path).unwrap();
+            let count = "SELECT count(*) FROM account";
+            connection
+                .query_row(count, [], |row| row.get::<_, i64>(0))
+                .unwrap()
+        };
+        assert_eq!(rows(&database), 1);
+        let part = Part::beside(&database).unwrap();
+        let new = Connection::open(part.path()).unwrap();
+        new.execute_batch("CREATE TABLE account (user)").unwrap();
+        drop(new);
+        part.replaces(&database).unwrap();
+        assert_eq!(rows(&database), 0);
+        assert_eq!(rows(&folder.path().join("busyhour.db.replaced")), 1);
+    }
+}

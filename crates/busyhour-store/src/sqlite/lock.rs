@@ -10,7 +10,8 @@
 //! new one. So the first server checks the file with those of the database: if it is
 //! missing, it creates it again, and if there is another file, it stops writing.
 
-use super::{StoreError, files::FileId};
+use super::{StoreError, files::FileId, part};
+use rustix::{fs::OFlags, io::Errno};
 use std::{
     fs::{self, File, OpenOptions, Permissions, TryLockError},
     io,
@@ -22,7 +23,7 @@ use std::{
 pub(super) struct DatabaseLock {
     path: PathBuf,
     id: FileId,
-    _file: File,
+    file: File,
 }
 
 impl DatabaseLock {
@@ -42,10 +43,15 @@ impl DatabaseLock {
             let id = FileId::of(&file.metadata().map_err(wrap)?);
             // Somebody may have deleted it between the two steps.
             if FileId::at(&path).is_ok_and(|found| found == id) {
-                let (path, _file) = (path, file);
-                return Ok(Self { path, id, _file });
+                return Ok(Self { path, id, file });
             }
         }
+    }
+
+    /// Root locks what the server's user must open.
+    pub(super) fn give_to_owner_of_folder(&self) -> Result<(), StoreError> {
+        let given = part::give_to_owner_of_folder(&self.file, &self.path);
+        given.map_err(|source| part::path_error(&self.path, source))
     }
 
     /// Whether the path still leads to the locked file; a deleted file is created
@@ -73,7 +79,7 @@ impl DatabaseLock {
         })?;
         let path = self.path.display();
         tracing::warn!(%path, "the lock file was deleted while the server runs; it was created again");
-        (self.id, self._file) = (id, file);
+        (self.id, self.file) = (id, file);
         Ok(())
     }
 
@@ -85,14 +91,24 @@ impl DatabaseLock {
 fn open(path: &Path, is_new: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(MODE);
-    let file = match is_new {
-        true => options.create_new(true).open(path)?,
-        false => options.create(true).truncate(false).open(path)?,
+    // It may be root who opens it: what a link leads to is nobody's lock.
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    match is_new {
+        true => options.create_new(true),
+        false => options.create(true).truncate(false),
     };
+    let file = options.open(path).map_err(explain)?;
     if file.metadata()?.permissions().mode() & 0o777 != MODE {
         file.set_permissions(Permissions::from_mode(MODE))?;
     }
     Ok(file)
+}
+
+fn explain(error: io::Error) -> io::Error {
+    match error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        true => io::Error::other("it is a symbolic link; remove it"),
+        false => error,
+    }
 }
 
 fn lock_path(database: &Path) -> PathBuf {

@@ -7,6 +7,7 @@ mod files;
 mod load;
 mod location_view;
 mod lock;
+mod part;
 mod schema;
 mod writer;
 

@@ -238,3 +238,21 @@ fn a_backup_that_cannot_be_used_changes_nothing() {
         assert_eq!(place.store().load().unwrap().bindings.len(), 500);
     }
 }
+
+#[test]
+fn a_lock_that_is_a_link_is_refused_and_what_it_leads_to_stays_as_it_was() {
+    let place = Place::new();
+    drop(place.store());
+    let copy = place.path("copy.db");
+    back_up(&place.path("busyhour.db"), &copy, BackupFor::This).unwrap();
+    let (lock, other) = (place.path("busyhour.db.lock"), place.path("other"));
+    fs::remove_file(&lock).unwrap();
+    fs::write(&other, "of somebody else").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
+    std::os::unix::fs::symlink(&other, &lock).unwrap();
+    let refused = restore(&copy, &place.path("busyhour.db"), true).unwrap_err();
+    assert!(refused.to_string().contains("symbolic link"), "{refused}");
+    let mode = fs::metadata(&other).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+    assert!(!place.path("busyhour.db.replaced").exists());
+}
