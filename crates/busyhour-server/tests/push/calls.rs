@@ -42,12 +42,17 @@ impl Sleeping {
 
     fn register(&mut self, phone: Phone, cseq: u32, parameters: &str) -> String {
         let Phone { user, address, .. } = phone;
-        let to = format!("<sip:{user}@example.com>");
         let contact = format!("Contact: <sip:{user}@{address}{parameters}>\r\n");
+        self.register_with(phone, cseq, &contact)
+    }
+
+    fn register_with(&mut self, phone: Phone, cseq: u32, contact: &str) -> String {
+        let Phone { user, address, .. } = phone;
+        let to = format!("<sip:{user}@example.com>");
         let id = format!("register-{address}");
         let request = self
             .world
-            .request(phone, "REGISTER", "sip:example.com", &to, &id, &contact);
+            .request(phone, "REGISTER", "sip:example.com", &to, &id, contact);
         let request = request.replace("CSeq: 1 ", &format!("CSeq: {cseq} "));
         self.world.ask(phone, &request)
     }
@@ -251,4 +256,22 @@ fn a_sleeping_telephone_is_woken_before_its_registration_ends_also_after_a_resta
     sleeping.world.pass(1_000_000);
     assert!(sleeping.client.waiting().is_empty(), "it has refreshed");
     assert_eq!(sleeping.world.server.stats().push.refreshes, 1);
+}
+
+#[test]
+fn nobody_is_to_be_woken_for_contacts_that_are_gone() {
+    let mut sleeping = Sleeping::awake(PN);
+    let planned = |sleeping: &Sleeping| sleeping.world.server.stats().push.refresh_count;
+    let timers = sleeping.world.runtime.stats().timers.pending_count;
+    for round in 0..10 {
+        let first = sleeping.register(BOB, 20 + 2 * round, PN);
+        assert!(first.starts_with("SIP/2.0 200 "), "{first}");
+        assert_eq!(planned(&sleeping), 1);
+        let all = "Contact: *\r\nExpires: 0\r\n";
+        let gone = sleeping.register_with(BOB, 21 + 2 * round, all);
+        assert!(gone.starts_with("SIP/2.0 200 "), "{gone}");
+        assert_eq!(planned(&sleeping), 0);
+    }
+    sleeping.world.pass(60_000);
+    assert!(sleeping.world.runtime.stats().timers.pending_count <= timers);
 }

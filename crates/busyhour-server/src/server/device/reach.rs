@@ -91,7 +91,8 @@ impl Device {
         }
         if context.push.is_used() {
             let active: Vec<_> = next.active(context.clock.now()).cloned().collect();
-            context.push.registered(&self.aor, &active);
+            let before = before.all().map(|one| one.id);
+            context.push.registered(&self.aor, before, &active);
         }
     }
 

@@ -151,6 +151,8 @@ pub struct PushStats {
     pub unsupported: u64,
     /// Telephones that calls wait for now.
     pub waiting_count: u64,
+    /// Contacts whose telephones will be woken before their registrations end.
+    pub refresh_count: u64,
 }
 
 impl Pushes {
@@ -338,8 +340,17 @@ impl Pushes {
         });
     }
 
-    /// The contacts of an address of record have changed. Called under the lock of its device.
-    pub(in crate::server) fn registered(self: &Arc<Self>, aor: &str, bindings: &[Binding]) {
+    /// The contacts of an address of record have changed; before, it had those of these ids. Called
+    /// under the lock of its device.
+    pub(in crate::server) fn registered(
+        self: &Arc<Self>,
+        aor: &str,
+        before: impl Iterator<Item = BindingId>,
+        bindings: &[Binding],
+    ) {
+        let sleeps = |one: &Binding| PushTarget::of(&one.contact).is_some();
+        let stays = |id: &BindingId| bindings.iter().any(|one| one.id == *id && sleeps(one));
+        self.forget_refreshes(before.filter(|id| !stays(id)));
         let mut news = Vec::new();
         for binding in bindings {
             let Some(target) = PushTarget::of(&binding.contact) else {
@@ -404,6 +415,17 @@ impl Pushes {
         match timer {
             Ok(timer) => drop(state.refreshes.insert(id, (expires_at, timer))),
             Err(_) => drop(state.refreshes.remove(&id)),
+        }
+    }
+
+    /// These contacts are gone, so nobody has to be woken for them.
+    fn forget_refreshes(&self, gone: impl Iterator<Item = BindingId>) {
+        for id in gone {
+            let planned = self.lock().refreshes.remove(&id);
+            if let Some((_, timer)) = planned {
+                // One that runs already sees that the binding is gone.
+                let _ = self.timers.cancel(&timer);
+            }
         }
     }
 
@@ -560,7 +582,7 @@ impl Pushes {
     }
 
     pub(in crate::server) fn stats(&self) -> PushStats {
-        let counters = &self.counters;
+        let (counters, state) = (&self.counters, self.lock());
         PushStats {
             sent: counters.sent.get(),
             accepted: counters.accepted.get(),
@@ -573,7 +595,8 @@ impl Pushes {
             woken: counters.woken.get(),
             not_woken: counters.not_woken.get(),
             unsupported: counters.unsupported.get(),
-            waiting_count: self.lock().waiting.values().map(|it| it.len() as u64).sum(),
+            waiting_count: state.waiting.values().map(|it| it.len() as u64).sum(),
+            refresh_count: state.refreshes.len() as u64,
         }
     }
 
