@@ -19,6 +19,9 @@ name = \"a.example\"
 [[domain]]
 name = \"b.example\"
 watchers = [\"boss@a.example\", \"@example.com\"]
+[[list]]
+name = \"panel\"
+entries = [\"user1\"]
 [[token]]
 name = \"test\"
 scope = \"write\"
@@ -74,4 +77,18 @@ fn only_the_own_domain_and_listed_accounts_watch() {
         || server.stat("/watch/watcher_count") == 5,
         || server.get("/api/stats"),
     );
+}
+
+#[test]
+fn only_the_own_domain_is_shown_who_is_on_a_list() {
+    let place = Place::new();
+    let server = place.server(LISTS);
+    let api = Api::new(&server, "secret");
+    let secret = json!({"password": "secret"});
+    assert_eq!(api.put("/api/accounts/alice@a.example", &secret).0, 201);
+    let alice = Telephone::new(&server, "alice@a.example", "secret");
+    let user1 = Telephone::new(&server, "user1@example.com", "secret");
+    let event = "presence\r\nSupported: eventlist";
+    assert_eq!(alice.subscribe(event, "panel@example.com"), 403);
+    assert_eq!(user1.subscribe(event, "panel@example.com"), 200);
 }

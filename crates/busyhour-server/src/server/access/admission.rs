@@ -227,17 +227,25 @@ impl Admission {
         }
     }
 
-    /// Whether the sender may subscribe to a list: whoever shows who it is. What it may see of
-    /// the resources is judged one by one. `None` when it was challenged, and so answered.
+    /// Whether the sender may subscribe to the list of this name, as to an account of that name, or
+    /// to one that it brings, without a name: whoever shows who it is. What it may see of the
+    /// resources is judged one by one. `None` when it was challenged, and so answered.
     pub(in crate::server) fn admit_list_subscription<'a>(
         &self,
         request: &Request<'a>,
+        list: Option<&str>,
     ) -> Result<Option<Sender<'a>>, Refusal> {
         let tenant = self.tenant_of_sender(request, AS_SERVER);
         match self.prove(request, AS_SERVER, tenant.as_deref())? {
             Proof::Open => Ok(Some(Sender(None))),
             Proof::Challenged { .. } => Ok(None),
-            Proof::Of(prover) => Ok(Some(Sender(Some(prover)))),
+            Proof::Of(prover) => {
+                // Its entries, also those that the sender may not watch, are named to it.
+                if list.is_some_and(|list| !self.accounts.may_watch(prover.account(), list)) {
+                    return Err(Refusal::Forbidden("Not A Watcher"));
+                }
+                Ok(Some(Sender(Some(prover))))
+            }
         }
     }
 

@@ -62,7 +62,12 @@ impl Core {
         wanted: WantedList,
     ) -> Result<(), Refusal> {
         let Request { message, flow, .. } = *request;
-        let Some(sender) = self.admission.admit_list_subscription(request)? else {
+        let address = address_of_record(&Uri::Sip(*uri), &self.domains);
+        let list = match (&wanted, &address) {
+            (WantedList::Known, Ok(address)) => Some(self.accounts.account_of(address)),
+            _ => None,
+        };
+        let Some(sender) = self.admission.admit_list_subscription(request, list)? else {
             return Ok(());
         };
         let subscribe = Subscribe::read(message, &self.config.watch, flow)?;
@@ -79,7 +84,6 @@ impl Core {
             WantedList::Known => None,
             WantedList::Brought(entries) => Some(Arc::from(entries)),
         };
-        let address = address_of_record(&Uri::Sip(*uri), &self.domains);
         // A list that is brought may be sent to the server as such, without a user.
         let address = match recipients {
             Some(_) => address.unwrap_or_else(|_| uri.text.to_owned()),

@@ -143,7 +143,11 @@ impl Core {
             .as_ref()
             .map_or("", |device| self.accounts.account_of(device));
         let admitted = match watcher.as_ref().is_some_and(|watcher| watcher.is_of_list()) {
-            true => self.admission.admit_list_subscription(request)?,
+            true => {
+                let lists = self.watching.lists.snapshot();
+                let list = Some(watched).filter(|list| lists.contains_key(*list));
+                self.admission.admit_list_subscription(request, list)?
+            }
             false => self.admission.admit_subscription(request, watched)?,
         };
         let Some(sender) = admitted else {

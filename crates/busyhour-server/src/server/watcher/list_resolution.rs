@@ -71,7 +71,7 @@ impl WatcherContext {
         account: Option<&str>,
     ) -> ResourceStanding {
         let user = self.accounts.account_of(resource);
-        if self.address_of(resource).is_none() || !self.knows(user) {
+        if self.address_of(resource).is_none() {
             return ResourceStanding::NotFound;
         }
         let own = account.map(|account| self.accounts.account_of_login(account));
@@ -79,6 +79,8 @@ impl WatcherContext {
         match (package, own) {
             (Package::MessageSummary, Some(own)) if !is_its_own(own) => ResourceStanding::Rejected,
             (_, Some(own)) if !self.accounts.may_watch(own, user) => ResourceStanding::Rejected,
+            // Only who may watch it learns whether there is such an account.
+            _ if !self.knows(user) => ResourceStanding::NotFound,
             _ => ResourceStanding::Watched,
         }
     }
