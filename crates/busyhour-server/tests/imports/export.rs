@@ -52,3 +52,24 @@ fn an_export_is_imported_as_it_was() {
         ],
     );
 }
+
+#[test]
+fn a_file_with_mistakes_adds_no_domains() {
+    let world = World::new();
+    let subscribers = |folder: &str, rows: &str| {
+        let text = format!("username,domain,password,ha1,ha1b\n{rows}");
+        world.file(&format!("{folder}/subscriber.csv"), &text)
+    };
+    // Whether both are the same account is known once the domain is.
+    let twice = subscribers("twice", "alice,c.example,one,,\nalice,C.example,two,,\n");
+    let add = ["import", "--create", "--add-domains", &twice];
+    let (done, said) = world.device(&add);
+    assert!(!done && said.contains("is given twice"), "{said}");
+    let bob = subscribers("bob", "bob,c.example,of bob,,\n");
+    let (_, said) = world.device(&["import", &bob]);
+    assert!(said.contains("busyhour domain add c.example"), "{said}");
+    let (done, said) = world.device(&[&add[..], &["--skip-invalid"]].concat());
+    assert!(done, "{said}");
+    let (done, said) = world.device(&["import", &bob]);
+    assert!(done, "{said}");
+}

@@ -91,7 +91,8 @@ struct ImportOutcome {
     changed: usize,
     unchanged: usize,
     mistakes: Vec<String>,
-    domains: Vec<String>,
+    /// Those that are new.
+    domains: Vec<TenantConfig>,
 }
 
 impl Import {
@@ -206,12 +207,13 @@ impl Import {
         }
     }
 
-    /// Sets up the domains that accounts name and that are not known; returns their names.
+    /// The domains that accounts name and that are not known: `target` knows them from now on, and
+    /// they are not stored yet.
     fn add_domains(
         &self,
         found: &[ForeignAccount],
         target: &mut AccountStore,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<TenantConfig>, Failure> {
         let mut realms: HashMap<String, Option<String>> = HashMap::new();
         for account in found {
             let domain = account.domain.as_deref().or(self.domain.as_deref());
@@ -248,13 +250,8 @@ impl Import {
                 )));
             }
             target.check_domain(&config, false)?;
-            if !self.dry_run {
-                let row = serde_json::to_string(&config).map_err(Failure::running)?;
-                let put = target.admin.put_setting(SettingKind::Domain, &name, &row);
-                put.map_err(Failure::running)?;
-            }
-            target.learn(config);
-            added.push(name);
+            target.learn(config.clone());
+            added.push(config);
         }
         Ok(added)
     }
@@ -296,6 +293,13 @@ impl Import {
     }
 
     fn put(&self, target: &mut AccountStore, outcome: &ImportOutcome) -> Result<(), Failure> {
+        for config in &outcome.domains {
+            let row = serde_json::to_string(config).map_err(Failure::running)?;
+            let put = target
+                .admin
+                .put_setting(SettingKind::Domain, &config.name, &row);
+            put.map_err(Failure::running)?;
+        }
         let bar = bar(outcome.accounts.len() as u64);
         for group in outcome.accounts.chunks(GROUP_LEN) {
             // A running server can write between two groups.
@@ -321,17 +325,18 @@ impl Import {
             unchanged,
             ..
         } = outcome;
+        let domains: Vec<_> = outcome.domains.iter().map(|one| &one.name).collect();
         if self.json {
             return say(serde_json::json!({
                 "devices": count, "realm": realm, "store": store,
                 "dry_run": self.dry_run, "seconds": seconds,
                 "added": added, "changed": changed, "unchanged": unchanged,
-                "skipped": outcome.mistakes.len(), "domains": outcome.domains,
+                "skipped": outcome.mistakes.len(), "domains": domains,
                 "changes": outcome.changes,
             }));
         }
         if self.dry_run {
-            for domain in &outcome.domains {
+            for domain in domains {
                 say(format_args!("+ domain {domain}"))?;
             }
             for change in &outcome.changes {
