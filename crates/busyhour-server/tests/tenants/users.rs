@@ -216,3 +216,42 @@ fn an_account_of_the_file_may_be_of_a_domain() {
         assert_eq!(Telephone::new(&server, address, other).registers(), 403);
     }
 }
+
+/// What a block of the recipe for many customers says, of each of this kind.
+fn blocks_of_recipe(kind: &str) -> Vec<String> {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/book/src/recipes/customers.md"
+    );
+    let text = std::fs::read_to_string(page).expect("the page");
+    let begin = format!("```{kind}\n");
+    let parts = text.split(&begin).skip(1);
+    parts
+        .map(|part| part.split("```").next().unwrap_or("").to_owned())
+        .collect()
+}
+
+#[test]
+fn the_recipe_for_many_customers_keeps_them_apart() {
+    let place = Place::new();
+    let server = place.server(&blocks_of_recipe("toml").concat());
+    let devices = place.file("devices.csv", "user,password\nalice,of two\n");
+    for line in blocks_of_recipe("sh").concat().lines() {
+        let line = line.replace(" --config /etc/busyhour/busyhour.toml", "");
+        let line = line.replace("devices.csv", &devices.display().to_string());
+        let words: Vec<&str> = line.split(' ').skip(1).collect();
+        let (done, said) = run(&place, &words, "of one");
+        assert!(done, "{line}: {said}");
+    }
+    let one = Telephone::new(&server, "alice@one.example.com", "of one");
+    let two = Telephone::new(&server, "alice@two.example.com", "of two");
+    wait_until(
+        || one.registers() == 200 && two.registers() == 200,
+        || server.log(),
+    );
+    for login in ["alice", "alice@one.example.com"] {
+        let thief = Telephone::new(&server, "alice@two.example.com", "of one");
+        assert_eq!(thief.logging_in_as(login).registers(), 403, "{login}");
+    }
+    assert_eq!(one.subscribe("presence", "alice@two.example.com"), 403);
+}
