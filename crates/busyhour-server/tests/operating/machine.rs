@@ -112,6 +112,21 @@ fn the_doctor_knows_a_newer_database_and_an_old_certificate() {
             .contains("days ago"),
         "{found}"
     );
+    // So is one of several, and what listens beside SIP.
+    let other = format!(
+        "\n[[certificate]]\ncertificate = \"{}\"\nkey = \"{}\"\nnames = [\"localhost\"]\n",
+        certificate.display(),
+        key.display()
+    );
+    let (code, found) = doctor(&place, &with_store(&place, &format!("{quiet}{other}")));
+    assert_eq!(code, 1, "{found}");
+    assert_eq!(found["certificate"]["verdict"], "problem", "{found}");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ws = format!("[sip]\nws = \"{}\"\n", taken.local_addr().unwrap());
+    let ws = quiet.replace("[sip]\n", &ws);
+    let (code, found) = doctor(&place, &with_store(&place, &ws));
+    assert_eq!(code, 1, "{found}");
+    assert_eq!(found["sockets"]["verdict"], "problem", "{found}");
     std::fs::write(
         place.path("busyhour.db"),
         "no database at all, but long enough to be read",

@@ -7,7 +7,7 @@ use crate::{
         service::{database, store_name},
     },
     config::{Config, Durability, Loaded},
-    net::Certificate,
+    net::{Certificate, CertificateFiles, acme_files},
 };
 use busyhour_store::StoreError;
 use nix::sys::resource::{Resource, getrlimit};
@@ -33,7 +33,7 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
         files(config),
         memory(config),
     ];
-    findings.extend(certificate(config));
+    findings.extend(certificates(config));
     findings
 }
 
@@ -148,20 +148,27 @@ fn memory(config: &Config) -> Finding {
     }
 }
 
-fn certificate(config: &Config) -> Option<Finding> {
-    let (certificate, key) = (
-        config.sip.tls_certificate.as_ref()?,
-        config.sip.tls_key.as_ref()?,
-    );
-    let name = certificate.display();
-    if let Err(error) = Certificate::read(certificate, key) {
-        return Some(Finding::problem(
+/// Those of the files that the configuration names, and that of ACME once there is one.
+fn certificates(config: &Config) -> Vec<Finding> {
+    let by_acme = config.acme.options();
+    let by_acme = by_acme.as_ref().and_then(acme_files);
+    let named = config.certificate_files().into_iter();
+    named
+        .chain(by_acme)
+        .map(|files| certificate(&files))
+        .collect()
+}
+
+fn certificate(files: &CertificateFiles) -> Finding {
+    let name = files.certificate.display();
+    if let Err(error) = Certificate::read(&files.certificate, &files.key) {
+        return Finding::problem(
             "certificate",
             error.to_string(),
             "TLS cannot be served with it",
-        ));
+        );
     }
-    Some(match days_left(certificate) {
+    match days_left(&files.certificate) {
         Some(days) if days < 0 => Finding::problem(
             "certificate",
             format!("{name} ended {} days ago", -days),
@@ -174,7 +181,7 @@ fn certificate(config: &Config) -> Option<Finding> {
         ),
         Some(days) => Finding::good("certificate", format!("{name} is good for {days} days")),
         None => Finding::problem("certificate", format!("{name} has no certificate"), ""),
-    })
+    }
 }
 
 /// Of the first certificate of the file, the server's own.

@@ -33,7 +33,11 @@ fn sockets(config: &Config) -> Finding {
     let datagrams = sip.listen.iter().chain(&iax2.listen);
     let udp = datagrams.map(|address| ("UDP", *address, UdpSocket::bind(address).err()));
     let streams = sip.tcp_addresses().iter().chain(&sip.tls);
-    let streams = streams.chain(&config.http.listen);
+    let streams = streams.chain(&sip.ws).chain(&sip.wss);
+    let http = [config.http.tls_listen, config.acme.listen];
+    let streams = streams
+        .chain(&config.http.listen)
+        .chain(http.iter().flatten());
     let tcp = streams.map(|address| ("TCP", *address, TcpListener::bind(address).err()));
     let is_server = RunningServer::find().is_ok();
     let mut used = 0;
