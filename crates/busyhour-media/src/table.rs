@@ -295,7 +295,8 @@ impl<T> MediaTable<T> {
         let Some(from_tag) = tag.filter(|_| is_wanted) else {
             return false;
         };
-        let is_full = || relays.counters.call_count.load(Ordering::Relaxed) >= self.calls_max;
+        let (calls_max, call_count) = (self.calls_max, &relays.counters.call_count);
+        let is_full = || call_count.load(Ordering::Relaxed) >= calls_max;
         if is_full() {
             self.end_old(now, relays, out);
         }

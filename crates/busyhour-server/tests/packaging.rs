@@ -97,6 +97,9 @@ fn words(output: &Output) -> String {
 fn the_unit_runs_as_the_user_of_the_other_files() {
     let has = |line: &str| UNIT.lines().any(|one| one == line);
     assert!(has("User=busyhour") && has("Group=busyhour"), "{UNIT}");
+    // A database that comes late is waited for, and a wrong configuration is not tried again.
+    assert!(has("StartLimitIntervalSec=0") && has("Restart=on-failure"));
+    assert!(has("RestartPreventExitStatus=2") && !UNIT.contains("ExecStartPre="));
     assert!(!UNIT.contains("DynamicUser") && !UNIT.contains("ConfigurationDirectory"));
     let users = include_str!("../../../packaging/busyhour.sysusers.conf");
     assert!(users.lines().any(|line| line.starts_with("u busyhour ")));
