@@ -20,6 +20,7 @@
 mod tables;
 mod allowed;
 mod check;
+mod differences;
 mod environment;
 mod file;
 mod keys;
@@ -542,12 +543,6 @@ impl Config {
             tenants: self.tenants.clone(),
             ..ServerConfig::default()
         }
-    }
-
-    /// The settings that differ in `other`; accounts are not settings.
-    pub fn differences<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'static str> + 'a {
-        let differ = |key: &&SettingKey| key.show(self) != key.show(other);
-        KEYS.iter().filter(differ).map(|key| key.path)
     }
 }
 

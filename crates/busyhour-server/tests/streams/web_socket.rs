@@ -7,6 +7,7 @@ use crate::{
 use busyhour_server::net::{StreamOptions, StreamPolicy};
 use busyhour_sip::Transport;
 use std::{
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -187,4 +188,21 @@ fn what_is_against_the_protocol_is_told_by_its_code() {
     };
     assert_eq!(close.code, CloseCode::Size);
     fixture.wait_for(|stats| stats.closed_broken == 1);
+}
+
+#[test]
+fn who_does_not_open_it_reads_no_frame() {
+    let policy = StreamPolicy {
+        stalled: Duration::from_millis(200),
+        ..StreamPolicy::default()
+    };
+    let fixture = fixture(policy);
+    let mut slow = connect(fixture.address(Transport::Ws));
+    slow.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    let mut heard = Vec::new();
+    slow.read_to_end(&mut heard).unwrap();
+    assert_eq!(
+        heard, b"",
+        "no frame comes before the answer to the request"
+    );
 }

@@ -261,6 +261,11 @@ impl Connection {
         }
     }
 
+    /// Whether it is a WebSocket that was opened: before that, the other side reads HTTP.
+    pub fn is_open_web_socket(&self) -> bool {
+        matches!(&self.framing, Framing::WebSocket(reader) if reader.is_open())
+    }
+
     /// Why it has to end when the deadline has passed.
     pub fn ending(&self) -> Ending {
         match self.phase {

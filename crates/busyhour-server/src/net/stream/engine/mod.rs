@@ -599,7 +599,7 @@ impl Engine {
             add(&self.shared.counters.connect_failures, 1);
         }
         let peer = entry.peer.clone();
-        if peer.flow.transport.is_web_socket() {
+        if entry.connection.is_open_web_socket() {
             peer.say_close(close.code());
         }
         self.forget(entry);

@@ -77,6 +77,11 @@ impl FrameReader {
         }
     }
 
+    /// Whether the request came that opens it.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// Whether a message has begun and is not complete, with `rest` behind what was read.
     pub fn is_within(&self, rest: &[u8]) -> bool {
         self.unfinished.is_some() || !rest.is_empty()
