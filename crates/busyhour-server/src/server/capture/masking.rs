@@ -5,7 +5,14 @@ use std::borrow::Cow;
 /// A message as text, without what would let its reader authenticate or listen: responses
 /// and nonces of digest authentication (RFC 7616), keys of SRTP in SDP (RFC 4568, RFC 4567)
 /// and `k=` (RFC 4566). Without bodies, a line tells how long the body is.
+///
+/// Line ends before the message are left out, as its reader skips them (RFC 3261 §7.5): the end
+/// of the headers is the first empty line after the start line.
 pub(super) fn masked(bytes: &[u8], has_bodies: bool) -> String {
+    let mut bytes = bytes;
+    while let Some(rest) = bytes.strip_prefix(b"\r\n") {
+        bytes = rest;
+    }
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = match text.find("\r\n\r\n") {
         Some(end) => text.split_at(end + 4),
@@ -106,12 +113,13 @@ fn without_key(line: &str) -> Cow<'_, str> {
     }
 }
 
-const AUTHENTICATION: [&str; 5] = [
+const AUTHENTICATION: [&str; 6] = [
     "Authorization",
     "Proxy-Authorization",
     "WWW-Authenticate",
     "Proxy-Authenticate",
     "Authentication-Info",
+    "Proxy-Authentication-Info",
 ];
 const PARAMETERS: [&str; 5] = ["response", "nonce", "cnonce", "nextnonce", "rspauth"];
 const KEY_LINES: [&str; 3] = ["a=crypto:", "a=key-mgmt:", "k="];
@@ -133,6 +141,18 @@ mod tests {
             proxy-authorization:Digest RESPONSE=\"***\"\r\n\
             Subject: response=\"kept\"\r\n\r\nresponse=\"kept\"";
         assert_eq!(masked(message.as_bytes(), true), expected);
+    }
+
+    #[test]
+    fn line_ends_before_the_message_hide_no_secret() {
+        for ahead in ["\r\n", "\r\n\r\n", "\r\n\r\n\r\n"] {
+            let message = "REGISTER sip:x SIP/2.0\r\n\
+                Authorization: Digest response=\"s3\"\r\n\r\nbody";
+            let text = masked(format!("{ahead}{message}").as_bytes(), false);
+            let expected = "REGISTER sip:x SIP/2.0\r\n\
+                Authorization: Digest response=\"***\"\r\n\r\n[4 bytes]\r\n";
+            assert_eq!(text, expected);
+        }
     }
 
     #[test]
