@@ -182,7 +182,7 @@ impl Bench {
             let _ = proxy.receive(now, &inbound, out);
             let essentials = message.essentials().expect("valid");
             let routing = Routing::read(&message, &essentials, loops, &Us).expect("valid");
-            proxy.forward_ack(&inbound, &routing, NextHop::registered(to), out);
+            proxy.forward_ack(&inbound, &routing, &NextHop::registered(to).into(), out);
         });
         self.out.clear();
     }

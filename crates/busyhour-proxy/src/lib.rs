@@ -6,6 +6,7 @@
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
+mod keyed_hash;
 mod transaction;
 mod routing;
 mod proxy;

@@ -307,7 +307,9 @@ impl Server {
             .request(self.now, message, inbound.flow, &mut self.follows);
         let hop = NextHop::registered(parties[sender.other() as usize].flow);
         if message.method() == Some(Method::Ack) {
-            return self.proxy.forward_ack(inbound, routing, hop, &mut self.out);
+            return self
+                .proxy
+                .forward_ack(inbound, routing, &hop.into(), &mut self.out);
         }
         let caller = parties[0].clone();
         let parties = Some((parties, sender));
@@ -427,16 +429,19 @@ impl Server {
     ) {
         let (dialogs, out, now) = (&mut self.dialogs, &mut self.follows, self.now);
         match (kind, message) {
+            (EventKind::Progress { .. } | EventKind::Answered { .. }, Some(message)) => {
+                dialogs.answered(now, within, message, out);
+            }
             (
-                EventKind::Progress { .. }
-                | EventKind::Answered { .. }
-                | EventKind::Failed {
+                EventKind::Failed {
                     cause: FailureCause::Response,
                     ..
                 },
-                Some(message),
-            ) => dialogs.answered(now, within, message, out),
-            (EventKind::Failed { status, .. }, _) => dialogs.unanswered(now, within, status, out),
+                _,
+            ) => dialogs.heard(now, within),
+            (EventKind::Refused { status, .. }, _) => {
+                dialogs.unanswered(now, within, status, out);
+            }
             (EventKind::Unanswered, _) => dialogs.unanswered(now, within, 408, out),
             _ => {}
         }

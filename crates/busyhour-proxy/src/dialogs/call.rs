@@ -36,8 +36,10 @@ pub(super) struct Call {
     pub dialogs: Vec<Dialog>,
     pub setup: Setup,
     pub is_cancelled: bool,
-    /// How often the INVITE came (a spiral comes more than once).
+    /// How often the INVITE came again: a spiral, or for another user of a peer's fork.
     pub passes: u16,
+    /// How many of them, the first one too, wait for a final response.
+    pub open_passes: u16,
     pub replaces: Option<Box<ReplacedDialog>>,
     pub began: Now,
     /// The first response but 100.
@@ -129,6 +131,18 @@ impl Call {
         let callees = self.branches.iter().map(|branch| &branch.callee);
         let parties = std::iter::once(&self.caller).chain(callees);
         parties.filter_map(|party| party.device.as_ref())
+    }
+
+    /// What rings for one pass of the INVITE ends. Its caller may still be answered by another.
+    pub fn end_pass(&mut self, pass: u16, end: DialogEnd, status: u16) {
+        let is_of_pass = |dialog: &Dialog| {
+            let branch = dialog.branch.filter(|_| !dialog.is_confirmed);
+            branch.is_some_and(|branch| branch >> 16 == u32::from(pass))
+        };
+        let dialogs = self.dialogs.iter_mut();
+        for dialog in dialogs.filter(|dialog| is_of_pass(dialog)) {
+            dialog.side_mut(Role::Callee).end(end, Some(status));
+        }
     }
 
     /// All that was not answered ends: another dialog was, or none will be.

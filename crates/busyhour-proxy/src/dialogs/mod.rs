@@ -4,6 +4,7 @@ mod policy;
 mod party;
 mod kept_party;
 mod route_token;
+mod tag;
 mod side;
 mod hold;
 mod session_timer;
@@ -29,9 +30,11 @@ pub use stats::DialogStats;
 pub use table::Dialogs;
 pub use within::DialogRequest;
 
-/// The longest Call-ID of a call that is tracked, in bytes.
+/// The longest Call-ID of a call that is tracked, in bytes. Refuse an INVITE with a longer one: it
+/// would be in no list, have no record and count against no bound.
 pub const CALL_ID_LEN_MAX: usize = 256;
-/// The longest tag of a dialog that is tracked, in bytes.
+/// The longest tag of a caller that is tracked, in bytes; the same holds for it. That of a callee
+/// may be longer, and is then kept in part.
 pub const TAG_LEN_MAX: usize = 128;
 /// The longest URI that is kept of a party, in bytes; a longer one is left out.
 pub const URI_LEN_MAX: usize = 256;

@@ -15,8 +15,8 @@ pub struct Probe {
     pub id: ProbeId,
     /// The device.
     pub device: Name,
-    /// The flow of its last message. If that has ended, use a flow that the device has
-    /// registered since; without one, the outcome is [`ProbeOutcome::Silent`].
+    /// The flow of its last message. If its telephone, which [`uri`](Self::uri) names, has another
+    /// one since, use that; without one, the outcome is [`ProbeOutcome::Silent`].
     pub flow: Flow,
     /// Its Contact: the Request-URI.
     pub uri: Arc<str>,
@@ -45,11 +45,17 @@ pub enum ProbeOutcome {
 }
 
 impl Probe {
-    /// Writes the request. `via` is the value of our Via, with a branch of its own.
-    pub fn write(&self, out: &mut impl Output, via: &str) {
+    /// Writes the request. `via` is the value of our Via, with a branch of its own. The device may
+    /// have registered another Contact since, `uri`, and with it a Path, which is the `route`.
+    pub fn write(&self, out: &mut impl Output, via: &str, uri: Option<&str>, route: Option<&str>) {
         let address = |(uri, tag): &(Arc<str>, Arc<str>)| format!("<{uri}>;tag={tag}");
-        RequestBuilder::new(out, Method::Options, &self.uri)
-            .header(HeaderName::Via, via)
+        let request = RequestBuilder::new(out, Method::Options, uri.unwrap_or(&self.uri))
+            .header(HeaderName::Via, via);
+        let request = match route {
+            Some(route) => request.header(HeaderName::Route, route),
+            None => request,
+        };
+        request
             .header(HeaderName::MaxForwards, 70)
             .header(HeaderName::From, address(&self.from).as_str())
             .header(HeaderName::To, address(&self.to).as_str())

@@ -15,6 +15,7 @@ use super::kept_party::KeptParty;
 use super::party::{Party, Role};
 use super::session_timer;
 use super::table::{Dialogs, kept, source_of_call};
+use super::tag::{is_cut, kept_tag};
 use super::{
     CALL_ID_LEN_MAX, CallEvent, DISPLAY_LEN_MAX, DialogActions, ReplacedDialog, TAG_LEN_MAX,
     URI_LEN_MAX,
@@ -24,7 +25,8 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallHandle {
     key: QueueHandle,
-    /// A spiral comes more than once; the first pass is the caller's.
+    /// A spiral, or the call of a peer that forks, comes more than once; the first pass is the
+    /// caller's.
     pass: u16,
 }
 
@@ -56,9 +58,11 @@ impl Dialogs {
             let call = self.calls.get_mut(key)?;
             let is_caller = call.caller.get().is_same_sender(&caller);
             let is_peer = caller.peer.is_some();
-            // By way of a peer, or of a server that leaves the proof of who calls as it is.
-            if call.cseq == name.cseq && call.is_pending() && (is_peer || is_caller) {
-                return Some(self.spiral(key));
+            // By way of a peer, or of a server that leaves the proof of who calls as it is; or the
+            // caller is a peer that forks. What is over may be tried again.
+            let is_new = name.cseq > call.cseq || call.is_over();
+            if !is_new && (is_peer || is_caller) {
+                return Some(self.next_pass(key));
             }
             if !is_caller {
                 // Somebody else uses the names of a call.
@@ -147,7 +151,8 @@ impl Dialogs {
         }
     }
 
-    /// The caller was sent a final response other than 2xx; all that rings ends with it.
+    /// The sender of a pass was sent a final response other than 2xx: all that rings for it ends,
+    /// and with the last pass the call.
     pub fn refused(
         &mut self,
         now: Instant,
@@ -155,10 +160,15 @@ impl Dialogs {
         status: u16,
         out: &mut DialogActions,
     ) {
-        let entry = self.calls.get_mut(call.key).filter(|_| call.pass == 0);
+        let entry = self.calls.get_mut(call.key);
         let Some(entry) = entry.filter(|entry| entry.is_pending()) else {
             return;
         };
+        entry.open_passes = entry.open_passes.saturating_sub(1);
+        if entry.open_passes > 0 {
+            entry.end_pass(call.pass, end_of(status), status);
+            return self.settle(call.key, now, out);
+        }
         let (end, by) = match (entry.is_cancelled, end_of(status)) {
             (true, _) => (DialogEnd::Cancelled, Some(Role::Caller)),
             (false, DialogEnd::Rejected) => (DialogEnd::Rejected, Some(Role::Callee)),
@@ -198,6 +208,7 @@ impl Dialogs {
             branches: Vec::new(),
             is_cancelled: false,
             passes: 0,
+            open_passes: 1,
             began: at,
             heard: None,
             rang: None,
@@ -211,20 +222,22 @@ impl Dialogs {
         Some(call)
     }
 
-    /// The INVITE came back by another way, and its caller is who sent it first.
-    fn spiral(&mut self, key: QueueHandle) -> CallHandle {
+    /// The INVITE came once more: back by another way, or for another user from a peer that forks.
+    /// Its caller is who sent it first.
+    fn next_pass(&mut self, key: QueueHandle) -> CallHandle {
         self.stats.spirals += 1;
         let Some(call) = self.calls.get_mut(key) else {
             return CallHandle { key, pass: 0 };
         };
         call.passes = call.passes.saturating_add(1);
+        call.open_passes = call.open_passes.saturating_add(1);
         CallHandle {
             key,
             pass: call.passes,
         }
     }
 
-    /// The caller tries again with the same Call-ID, so what was there is over.
+    /// The caller tries again with the same Call-ID and a higher CSeq, so what was there is over.
     fn give_up(&mut self, key: QueueHandle, now: Instant, out: &mut DialogActions) {
         if let Some(call) = self.calls.get_mut(key) {
             if call.is_pending() {
@@ -275,9 +288,8 @@ impl Dialogs {
         response: &Message<'_>,
         out: &mut DialogActions,
     ) {
-        let Some(tag) = tag_of(response) else {
-            return;
-        };
+        // Without a tag, it is a server of RFC 2543.
+        let tag = tag_of(response).unwrap_or_else(|| "".into());
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
@@ -352,6 +364,10 @@ impl Dialogs {
         let dialog = &mut call.dialogs[index];
         (dialog.branch, dialog.callee_tag) = (Some(number), tag);
         dialog.callee.get_or_insert(callee);
+        if dialog.callee_tag.as_deref().is_some_and(is_cut) {
+            // Who cannot be named cannot be asked.
+            dialog.side_mut(Role::Caller).contact = None;
+        }
         dialog.touch();
         Some(index)
     }
@@ -407,7 +423,8 @@ impl<'m> InviteName<'m> {
     /// `None` if it has none, or they are too long to keep.
     fn of(request: &Message<'m>) -> Option<Self> {
         let call_id = request.call_id().ok()?;
-        let caller_tag = request.from().ok()?.tag()?;
+        // Clients of RFC 2543 have none.
+        let caller_tag = request.from().ok()?.tag().unwrap_or("");
         let is_short = call_id.len() <= CALL_ID_LEN_MAX && caller_tag.len() <= TAG_LEN_MAX;
         Some(Self {
             call_id,
@@ -441,7 +458,9 @@ fn end_of(status: u16) -> DialogEnd {
 
 /// A device of ours is asked where its Contact says.
 pub(super) fn take_contact(call: &mut Call, index: usize, role: Role, message: &Message<'_>) {
-    let is_ours = call.device(&call.dialogs[index], role).is_some();
+    let dialog = &call.dialogs[index];
+    let is_named = !dialog.callee_tag.as_deref().is_some_and(is_cut);
+    let is_ours = is_named && call.device(dialog, role).is_some();
     // Who cannot be named cannot be asked.
     if is_ours
         && Role::ALL
@@ -464,7 +483,7 @@ fn contact_of(message: &Message<'_>) -> Option<Box<str>> {
 }
 
 fn tag_of(response: &Message<'_>) -> Option<Arc<str>> {
-    kept(response.to().ok()?.tag()?, TAG_LEN_MAX)
+    Some(kept_tag(response.to().ok()?.tag()?).into())
 }
 
 /// The names of a call that are kept; `parties` are the caller's address and the called one.
@@ -494,8 +513,8 @@ fn replaces_of(request: &Message<'_>) -> Option<Box<ReplacedDialog>> {
     Some(Box::new(ReplacedDialog {
         call_id: kept(replaces.call_id, CALL_ID_LEN_MAX)?,
         tags: [
-            kept(replaces.to_tag, TAG_LEN_MAX)?,
-            kept(replaces.from_tag, TAG_LEN_MAX)?,
+            kept_tag(replaces.to_tag).into(),
+            kept_tag(replaces.from_tag).into(),
         ],
         early_only: replaces.early_only,
         by: None,

@@ -1,6 +1,13 @@
 //! The table of calls: finds them, bounds them, and forgets them.
 
-use std::{collections::HashMap, hash::BuildHasher, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+    hash::BuildHasher,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use busyhour::{
     bus::Name,
@@ -19,6 +26,7 @@ use super::policy::DialogPolicy;
 use super::record::LiveCall;
 use super::side::ProbeStage;
 use super::stats::DialogStats;
+use super::tag::kept_tag;
 use super::{CallEvent, DialogActions, EndedFlow};
 
 /// The dialogs that pass through a proxy; pure. A server may have several tables, if each
@@ -35,7 +43,8 @@ pub struct Dialogs {
     sources: HashMap<IpAddr, usize, FixedState>,
     /// Calls by the account or peer that makes them.
     accounts: HashMap<Name, usize, FixedState>,
-    lingering: usize,
+    /// Calls that have ended, the oldest first.
+    lingering: VecDeque<QueueHandle>,
     /// Calls of the other tables of this server.
     others: usize,
     number: u16,
@@ -44,12 +53,12 @@ pub struct Dialogs {
     hasher: FixedState,
 }
 
-/// The names of a dialog in a message: Call-ID and tags.
-#[derive(Debug, Clone, Copy)]
+/// The names of a dialog in a message: Call-ID and tags, as they are kept.
+#[derive(Debug, Clone)]
 pub(super) struct DialogName<'m> {
     pub call_id: &'m str,
-    pub from_tag: &'m str,
-    pub to_tag: &'m str,
+    pub from_tag: Cow<'m, str>,
+    pub to_tag: Cow<'m, str>,
 }
 
 impl Dialogs {
@@ -64,7 +73,7 @@ impl Dialogs {
             by_device: HashTable::new(),
             sources: HashMap::with_hasher(hasher.clone()),
             accounts: HashMap::with_hasher(hasher.clone()),
-            lingering: 0,
+            lingering: VecDeque::new(),
             others: 0,
             number,
             last_serial: 0,
@@ -80,7 +89,7 @@ impl Dialogs {
 
     /// Calls now, without those that have ended.
     pub fn len(&self) -> usize {
-        self.by_call_id.len() - self.lingering
+        self.by_call_id.len() - self.lingering.len()
     }
 
     /// Whether there are none.
@@ -92,7 +101,7 @@ impl Dialogs {
     pub fn stats(&self) -> DialogStats {
         DialogStats {
             call_count: self.len() as u64,
-            lingering_count: self.lingering as u64,
+            lingering_count: self.lingering.len() as u64,
             ..self.stats.clone()
         }
     }
@@ -110,7 +119,7 @@ impl Dialogs {
 
     /// Who sends a request with these names, if its dialog is known.
     pub fn sender(&self, request: &Message<'_>) -> Option<KnownSender> {
-        let (handle, index, sender) = self.find_dialog(DialogName::of(request)?)?;
+        let (handle, index, sender) = self.find_dialog(&DialogName::of(request)?)?;
         let call = self.calls.get(handle)?;
         let party = call.party(call.dialogs.get(index)?, sender)?;
         Some(KnownSender {
@@ -122,7 +131,7 @@ impl Dialogs {
     /// Both sides of the dialog of a request with these names, if it is known and was answered,
     /// and which of them sends.
     pub fn parties(&self, request: &Message<'_>) -> Option<([Party; 2], Role)> {
-        let (handle, index, sender) = self.find_dialog(DialogName::of(request)?)?;
+        let (handle, index, sender) = self.find_dialog(&DialogName::of(request)?)?;
         let call = self.calls.get(handle)?;
         let dialog = call.dialogs.get(index)?;
         let callee = call.party(dialog, Role::Callee)?;
@@ -168,8 +177,8 @@ impl Dialogs {
 
     /// The call and the index of the dialog of this name, with the side that sent the
     /// request.
-    pub(super) fn find_dialog(&self, name: DialogName<'_>) -> Option<(QueueHandle, usize, Role)> {
-        let within = |call: &Call| call.find_within(name.from_tag, name.to_tag);
+    pub(super) fn find_dialog(&self, name: &DialogName<'_>) -> Option<(QueueHandle, usize, Role)> {
+        let within = |call: &Call| call.find_within(&name.from_tag, &name.to_tag);
         let handle = self.find(name.call_id, |call| within(call).is_some())?;
         let (index, sender) = within(self.calls.get(handle)?)?;
         Some((handle, index, sender))
@@ -254,15 +263,17 @@ impl Dialogs {
             }
         }
         let (source, account) = holders(call);
-        let call_id = call.call_id.clone();
+        let call_id: Arc<str> = call.names.call_id().into();
         self.release(source, account.as_ref());
         if !self.lasts(&call_id) {
             out.ended.push(call_id);
         }
-        self.lingering += 1;
-        if self.lingering > self.policy.lingering_max {
+        self.lingering.push_back(handle);
+        if self.lingering.len() > self.policy.lingering_max
+            && let Some(oldest) = self.lingering.front().copied()
+        {
             self.stats.lingering_evicted += 1;
-            self.forget(handle);
+            self.forget(oldest);
         }
     }
 
@@ -274,7 +285,18 @@ impl Dialogs {
         call.lingers_until = None;
         let (source, account) = holders(call);
         self.count(source, account);
-        self.lingering -= 1;
+        self.stop_lingering(handle);
+    }
+
+    /// It ended last if it begins again or is given up; the oldest is forgotten first.
+    fn stop_lingering(&mut self, handle: QueueHandle) {
+        match self.lingering.back() == Some(&handle) {
+            true => drop(self.lingering.pop_back()),
+            false => {
+                let place = self.lingering.iter().position(|it| *it == handle);
+                place.and_then(|place| self.lingering.remove(place));
+            }
+        }
     }
 
     fn count(&mut self, source: Option<IpAddr>, account: Option<Name>) {
@@ -303,7 +325,7 @@ impl Dialogs {
         for device in call.devices() {
             self.unindex(device, handle);
         }
-        self.lingering -= 1;
+        self.stop_lingering(handle);
         let is_it = |entry: &QueueHandle| *entry == handle;
         if let Ok(entry) = self.by_call_id.find_entry(call.hash, is_it) {
             entry.remove();
@@ -332,12 +354,12 @@ impl Dialogs {
 }
 
 impl<'m> DialogName<'m> {
-    /// The dialog of a request within one, or of its response.
+    /// The dialog of a request within one, or of its response. A side of RFC 2543 may have no tag.
     pub fn of(message: &Message<'m>) -> Option<Self> {
         Some(Self {
             call_id: message.call_id().ok()?,
-            from_tag: message.from().ok()?.tag()?,
-            to_tag: message.to().ok()?.tag()?,
+            from_tag: kept_tag(message.from().ok()?.tag().unwrap_or("")),
+            to_tag: kept_tag(message.to().ok()?.tag().unwrap_or("")),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Requests within a dialog, and their responses.
 
-use std::time::Duration;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use busyhour::{clock::Instant, timer::QueueHandle};
 use busyhour_registrar::{
@@ -14,8 +14,8 @@ use super::dialog::Dialog;
 use super::party::{Party, Role};
 use super::session_timer;
 use super::setup::{kept_names, take_contact};
-use super::table::{DialogName, Dialogs, kept, source_of_call};
-use super::{DialogActions, ReplacedDialog, TAG_LEN_MAX};
+use super::table::{DialogName, Dialogs, source_of_call};
+use super::{DialogActions, ReplacedDialog};
 
 /// A request within a dialog that the table follows, for its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Dialogs {
         flow: Flow,
         out: &mut DialogActions,
     ) -> Option<DialogRequest> {
-        let (key, index, sender) = self.find_dialog(DialogName::of(request)?)?;
+        let (key, index, sender) = self.find_dialog(&DialogName::of(request)?)?;
         let (cseq, method) = (request.cseq().ok()?.number, request.method()?);
         let call = self.calls.get_mut(key)?;
         let dialog = call.dialogs.get_mut(index)?;
@@ -76,6 +76,14 @@ impl Dialogs {
         }
         self.settle(key, now, out);
         Some(answered)
+    }
+
+    /// Whom a request within a dialog was sent to has answered, whatever it said.
+    pub fn heard(&mut self, now: Instant, request: DialogRequest) {
+        if let Some(dialog) = self.dialog_of(request) {
+            dialog.heard(request.sender.other(), now);
+        }
+        self.reschedule(request.key, now);
     }
 
     /// A response to a request within a dialog is forwarded.
@@ -104,7 +112,7 @@ impl Dialogs {
     /// the other side refreshes the session, and without a refresh it is over (RFC 4028 §8.2).
     pub fn session_added(&mut self, now: Instant, response: &Message<'_>, interval: Duration) {
         let name = DialogName::of(response);
-        let Some((key, index, _)) = name.and_then(|name| self.find_dialog(name)) else {
+        let Some((key, index, _)) = name.and_then(|name| self.find_dialog(&name)) else {
             return;
         };
         let dialog = self.calls.get_mut(key).map(|call| &mut call.dialogs[index]);
@@ -114,8 +122,9 @@ impl Dialogs {
         self.reschedule(key, now);
     }
 
-    /// A request within a dialog ended without a response: nothing came in time (408), or
-    /// it could not be sent (503).
+    /// A request within a dialog ended without a 2xx, and no way is left for it: its sender was
+    /// sent this status, or nothing, which counts as 408. Until then, a way that fails says
+    /// nothing of the dialog.
     pub fn unanswered(
         &mut self,
         now: Instant,
@@ -145,10 +154,10 @@ impl Dialogs {
         let Some(name) = DialogName::of(response) else {
             return;
         };
-        if self.find_dialog(name).is_some() || !is_refresh_done(response) {
+        if self.find_dialog(&name).is_some() || !is_refresh_done(response) {
             return;
         }
-        let Some(call) = self.call_of(at, response, name, parties, sender) else {
+        let Some(call) = self.call_of(at, response, &name, parties, sender) else {
             return;
         };
         let key = self.insert(call);
@@ -161,10 +170,10 @@ impl Dialogs {
         let [one, other] = &replaced.tags;
         let name = DialogName {
             call_id: &replaced.call_id,
-            from_tag: one,
-            to_tag: other,
+            from_tag: Cow::Borrowed(one),
+            to_tag: Cow::Borrowed(other),
         };
-        let Some((key, index, _)) = self.find_dialog(name) else {
+        let Some((key, index, _)) = self.find_dialog(&name) else {
             return;
         };
         if let Some(call) = self.calls.get_mut(key)
@@ -210,18 +219,18 @@ impl Dialogs {
         &mut self,
         at: Now,
         response: &Message<'_>,
-        name: DialogName<'_>,
+        name: &DialogName<'_>,
         parties: [Party; 2],
         sender: Role,
     ) -> Option<Call> {
         let [caller, callee] = parties;
-        let mut tags = [name.from_tag, name.to_tag];
+        let mut tags = [&name.from_tag, &name.to_tag];
         let mut addresses = [response.from().ok(), response.to().ok()];
         if sender == Role::Callee {
             tags.reverse();
             addresses.reverse();
         }
-        let callee_tag = kept(tags[1], TAG_LEN_MAX)?;
+        let callee_tag = Arc::from(&**tags[1]);
         let names = kept_names(name.call_id, tags[0], addresses)?;
         // Nobody proves itself within a dialog: the call was counted when it began. A peer
         // counts by its name.
@@ -255,6 +264,7 @@ impl Dialogs {
             setup: Setup::Done(0),
             is_cancelled: false,
             passes: 0,
+            open_passes: 0,
             replaces: None,
             began: at,
             heard: None,

@@ -167,7 +167,7 @@ impl<P> Context<P> {
         // A 100 has no tag of ours.
         let tag = match answer.status {
             Status::TRYING => String::new(),
-            _ => self.id.tag(),
+            _ => work.shared.tag(self.id),
         };
         let written = work
             .shared

@@ -17,9 +17,9 @@ pub trait Edge {
     /// not stay on the path.
     fn put_record_route(&self, passage: &Passage<'_, '_, Self::Data>, out: &mut String);
 
-    /// Whether a response that came on `came` may answer what was sent on `sent`: from the same
-    /// address, whatever its port, unless the owner knows more addresses of the same server. The
-    /// branch, which nobody can guess, is checked besides.
+    /// Whether who sends on `came` is the other side of `sent`: from the same address, whatever its
+    /// port, unless the owner knows more addresses of the same server. Nobody else may answer a
+    /// request, though he may have seen its branch, or cancel one.
     fn may_answer(&self, sent: Flow, came: Flow) -> bool {
         let address = |flow: Flow| flow.remote.ip().to_canonical();
         address(sent) == address(came)

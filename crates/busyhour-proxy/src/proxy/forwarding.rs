@@ -2,7 +2,7 @@
 
 use super::{
     BranchId, Edge, EventKind, FailureCause, Fallback, NextHop, Occasion, Outbound, Passage,
-    Target, TargetSet,
+    Target, TargetSet, Way,
     best_response::Candidate,
     branch::{Cancel, ClientBranch},
     context::{Context, Pending},
@@ -95,8 +95,12 @@ impl<P> Context<P> {
             }
         }
         let is_invite = self.server.is_invite();
-        if let Some(pending) = self.pending.as_mut().filter(|_| is_invite) {
-            pending.ring(work.now);
+        if let Some(pending) = &mut self.pending {
+            // What happens to this group says what comes after it.
+            pending.has_rung_out = false;
+            if is_invite {
+                pending.ring(work.now);
+            }
         }
         true
     }
@@ -418,6 +422,7 @@ impl<E: Edge> Shared<E> {
         };
         self.put_record_route(&passage);
         let drops_identity = !self.edge.passes_identity(&passage);
+        let realms = self.policy.realms_in(&message);
         let (via, record_route) = (take(&mut self.via), take(&mut self.record_route));
         let edit = RequestEdit {
             via: &via,
@@ -425,45 +430,41 @@ impl<E: Edge> Shared<E> {
             max_forwards: rest.max_forwards,
             max_breadth: Some(attempt.breadth),
             record_route: &record_route,
+            realms: &realms,
             drops_identity,
             ..RequestEdit::default()
         };
         let edit = with_routes(edit, &message, uri, route, rest);
         let edit = with_session(edit, &message, self.policy.session_s);
-        let realm = take(&mut self.policy.realm);
-        let of_tenant = self.policy.realm_in(&message);
-        let edit = RequestEdit {
-            realm: of_tenant.as_deref().or(realm.as_deref()),
-            ..edit
-        };
         let written = self.write(|out| message.forward_request(&edit, out));
         (self.via, self.record_route) = (via, record_route);
-        self.policy.realm = realm;
         written
     }
 
-    /// An ACK to a 2xx, which belongs to no transaction (RFC 3261 §16.11).
+    /// An ACK to a 2xx, which belongs to no transaction (RFC 3261 §16.11). It has the credentials
+    /// of its INVITE (RFC 3261 §22.1).
     pub fn write_ack(
         &mut self,
         message: &Message<'_>,
         from: Flow,
-        to: Flow,
-        uri: &str,
+        (way, uri): (&Way, &str),
         rest: RouteRest,
         received_branch: u64,
     ) -> Option<Buffer> {
-        self.put_via(to);
+        let realms = self.policy.realms_in(message);
+        self.put_via(way.hop.flow);
         BranchParameter::write_stateless(rest.loop_hash, received_branch, &mut self.via);
         let via = take(&mut self.via);
         let edit = RequestEdit {
             via: &via,
             source: Some(from.remote),
             max_forwards: rest.max_forwards,
+            realms: &realms,
             // It has no meaning there (RFC 3325 §9.1).
             drops_identity: true,
             ..RequestEdit::default()
         };
-        let edit = with_routes(edit, message, uri, None, rest);
+        let edit = with_routes(edit, message, uri, way.route.as_deref(), rest);
         let written = self.write(|out| message.forward_request(&edit, out));
         self.via = via;
         written

@@ -23,5 +23,5 @@ pub use policy::Policy;
 pub use slots::TransactionId;
 pub use stats::ProxyStats;
 pub use table::{Begun, Inbound, Proxy, Received};
-pub use target::{Fallback, Hops, Late, NextHop, Occasion, Target, TargetSet, Way};
+pub use target::{Fallback, Hops, Late, NextHop, Occasion, Target, TargetSet, Way, as_request_uri};
 pub use work::{Answer, BranchId};

@@ -2,8 +2,8 @@
 
 use crate::transaction::TransactionTimers;
 use busyhour_registrar::Domains;
-use busyhour_sip::{HeaderName, Message};
-use std::time::Duration;
+use busyhour_sip::{HeaderName, Message, unescape};
+use std::{borrow::Cow, time::Duration};
 
 /// The bounds and times of one table.
 #[derive(Debug, Clone)]
@@ -47,15 +47,14 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The realm of ours for which the request has credentials.
-    pub(super) fn realm_in(&self, message: &Message<'_>) -> Option<Box<str>> {
-        if !self.domains.have_tenants() {
-            return None;
-        }
+    /// The realms of ours for which the request has credentials.
+    pub(super) fn realms_in(&self, message: &Message<'_>) -> Vec<Box<str>> {
         let credentials = message.credentials(HeaderName::ProxyAuthorization);
-        let mut realms = credentials.filter_map(|one| Some(one.ok()?.realm));
-        let found = realms.find(|realm| self.domains.tenant_of_realm(realm).is_some());
-        found.map(Box::from)
+        let realms = credentials.filter_map(|one| Some(unescape(one.ok()?.realm)));
+        let is_ours = |realm: &Cow<'_, str>| {
+            self.realm.as_deref() == Some(&**realm) || self.domains.tenant_of_realm(realm).is_some()
+        };
+        realms.filter(is_ours).map(Box::from).collect()
     }
 
     /// How many transactions there may be when another one begins.

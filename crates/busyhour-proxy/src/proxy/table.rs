@@ -4,18 +4,19 @@ mod kept_context;
 mod late;
 mod request_key;
 
-use self::{kept_context::KeptContext, request_key::request_key};
+use self::{kept_context::KeptContext, request_key::RequestKeys};
 use super::{
-    Actions, Answer, BranchId, Edge, EventKind, NextHop, Policy, ProxyStats, TargetSet,
-    TransactionId,
+    Actions, Answer, BranchId, Edge, EventKind, Policy, ProxyStats, TargetSet, TransactionId, Way,
     best_response::BestResponse,
     cancelling::CancelReason,
     context::{Context, Pending},
     responding::BranchResponse,
     slots::Slots,
+    target::as_request_uri,
     work::{Shared, Work},
 };
 use crate::{
+    keyed_hash::{KeyedHash, Purpose},
     routing::{BranchParameter, LoopDetection, RequestRefusal, Routing, SessionRequest},
     transaction::ServerTransaction,
 };
@@ -25,9 +26,8 @@ use busyhour::{
     timer::TimerQueue,
 };
 use busyhour_sip::{Flow, Message, Method, Start, Status};
-use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use std::{fmt, hash::BuildHasher};
+use std::fmt;
 
 /// A proxy's requests; pure. A server may have several tables, if all messages of a
 /// Call-ID always go to the same one.
@@ -40,8 +40,8 @@ pub struct Proxy<E: Edge> {
     timers: TimerQueue<u32>,
     shared: Shared<E>,
     loops: LoopDetection,
-    key_hashers: [FixedState; 2],
-    nonce_hasher: FixedState,
+    request_keys: RequestKeys,
+    nonces: KeyedHash,
     serial: u64,
     held_bytes: u64,
     /// What was kept with requests that ended, until their events are handled.
@@ -68,7 +68,7 @@ pub enum Received {
     /// It is new: check it and [begin](Proxy::begin) it. An ACK is one to a 2xx:
     /// [forward](Proxy::forward_ack) it.
     New,
-    /// A CANCEL of no known INVITE: answer 481.
+    /// A CANCEL of no known INVITE, or of one that somebody else has sent: answer 481.
     UnknownCancel,
 }
 
@@ -85,16 +85,14 @@ impl<E: Edge> Proxy<E> {
     /// An empty table. Buffers of what it sends come from `pool`. `seed` must be secret;
     /// all tables of a server need the same `loops`, and each a seed of its own.
     pub fn new(policy: Policy, edge: E, pool: BufferPool, loops: LoopDetection, seed: u64) -> Self {
-        let hasher = FixedState::with_seed(seed);
-        let part = |part: u8| FixedState::with_seed(hasher.hash_one(part));
         Self {
             contexts: Slots::new(),
             keys: HashTable::new(),
             timers: TimerQueue::new(),
-            shared: Shared::new((policy, edge), pool, part(3)),
+            shared: Shared::new((policy, edge), pool, seed),
             loops,
-            key_hashers: [part(0), part(1)],
-            nonce_hasher: part(2),
+            request_keys: RequestKeys::new(seed),
+            nonces: KeyedHash::new(seed, Purpose::Transactions),
             serial: 0,
             held_bytes: 0,
             ended: Vec::new(),
@@ -140,7 +138,13 @@ impl<E: Edge> Proxy<E> {
     /// Whether a request belongs to one that the table has, so that
     /// [`receive`](Self::receive) would absorb it or carry it out.
     pub fn knows(&self, request: &Message<'_>) -> bool {
-        self.find(self.key(request)).is_some()
+        self.find(self.request_keys.of(request)).is_some()
+    }
+
+    /// Whether the request in this slot came from the side that sends on `flow`.
+    fn is_sender(&self, slot: u32, flow: Flow) -> bool {
+        let context = self.contexts.get(slot);
+        context.is_some_and(|context| self.shared.edge.may_answer(context.upstream(), flow))
     }
 
     fn is_known(&self, transaction: TransactionId) -> bool {
@@ -172,16 +176,19 @@ impl<E: Edge> Proxy<E> {
         out: &mut Actions,
     ) -> Received {
         self.drop_ended();
-        let key = self.key(inbound.message);
+        let key = self.request_keys.of(inbound.message);
         let known = self.find(key);
+        // A forwarded INVITE shows all that names it, to whoever is called.
+        let is_sender = known.is_some_and(|slot| self.is_sender(slot, inbound.flow));
         match (inbound.message.method(), known) {
-            (Some(Method::Cancel), Some(slot)) => self.cancel(now, slot, inbound, out),
-            (Some(Method::Cancel), None) => {
+            (Some(Method::Cancel), Some(slot)) if is_sender => self.cancel(now, slot, inbound, out),
+            (Some(Method::Cancel), _) => {
                 self.shared.stats.cancels_unknown += 1;
                 Received::UnknownCancel
             }
             (_, None) => Received::New,
-            (Some(Method::Ack), Some(slot)) => self.acknowledge(now, slot, out),
+            (Some(Method::Ack), Some(slot)) if is_sender => self.acknowledge(now, slot, out),
+            (Some(Method::Ack), Some(_)) => Received::Absorbed,
             (_, Some(slot)) => {
                 self.shared.stats.retransmissions_absorbed += 1;
                 self.step(now, slot, out, |context, work| {
@@ -208,7 +215,7 @@ impl<E: Edge> Proxy<E> {
         out: &mut Actions,
     ) -> Result<Begun, RequestRefusal> {
         self.drop_ended();
-        let key = self.key(inbound.message);
+        let key = self.request_keys.of(inbound.message);
         if self.find(key).is_some() {
             return Ok(Begun::Known);
         }
@@ -293,7 +300,7 @@ impl<E: Edge> Proxy<E> {
         if message.method() == Some(Method::Ack) {
             return;
         }
-        let tag = format!("bh{:016x}", self.key(message) as u64);
+        let tag = self.shared.tag(self.request_keys.of(message));
         if let Some(datagram) = self.shared.write_refusal(message, flow, refusal, &tag) {
             let flow = answer_flow(message, flow);
             let transaction = NO_TRANSACTION;
@@ -302,19 +309,20 @@ impl<E: Edge> Proxy<E> {
         }
     }
 
-    /// Forwards the ACK of a 2xx, which is a transaction of its own and gets no response
+    /// Forwards the ACK of a 2xx on this way; it is a transaction of its own and gets no response
     /// (RFC 3261 §13.2.2.4, §16.11).
     pub fn forward_ack(
         &mut self,
         inbound: &Inbound<'_, '_>,
         routing: &Routing<'_>,
-        hop: NextHop,
+        way: &Way,
         out: &mut Actions,
     ) {
-        let received = self.loops.received_branch(inbound.message);
-        let (uri, rest) = (routing.request_uri(), routing.rest());
+        let (received, hop) = (self.loops.received_branch(inbound.message), way.hop);
+        let own_uri = way.uri.as_deref().map(as_request_uri);
+        let uri = own_uri.unwrap_or(routing.request_uri());
         let Inbound { message, flow, .. } = *inbound;
-        let ack = (self.shared).write_ack(message, flow, hop.flow, uri, rest, received);
+        let ack = (self.shared).write_ack(message, flow, (way, uri), routing.rest(), received);
         let Some(datagram) = ack else { return };
         self.shared.stats.acks_forwarded += 1;
         out.send(super::Outbound {
@@ -326,8 +334,8 @@ impl<E: Edge> Proxy<E> {
     }
 
     /// Takes a response. `false` means that it answers no request of this table: it is not
-    /// forwarded (RFC 6026 §7.3, §8.9), but may answer a request of the caller's own. It may
-    /// come from anywhere: whoever has seen the branch was sent the request.
+    /// forwarded (RFC 6026 §7.3, §8.9), but may answer a request of the caller's own. It has
+    /// the branch of the request, and comes [from where that went](Edge::may_answer).
     pub fn receive_response(
         &mut self,
         now: Instant,
@@ -499,7 +507,7 @@ impl<E: Edge> Proxy<E> {
         self.serial += 1;
         let id = TransactionId {
             slot,
-            nonce: self.nonce_hasher.hash_one(self.serial),
+            nonce: self.nonces.of(self.serial),
         };
         let timers = self.shared.policy.timers;
         let is_invite = message.method() == Some(Method::Invite);
@@ -543,7 +551,7 @@ impl<E: Edge> Proxy<E> {
         let reason = CancelReason::of(inbound.message);
         let Inbound { message, flow, .. } = *inbound;
         self.step(now, slot, out, |context, work| {
-            let (answer, tag) = (Status::OK.into(), context.id.tag());
+            let (answer, tag) = (Status::OK.into(), work.shared.tag(context.id));
             if let Some(ok) = work.shared.write_answer(message, flow, &answer, &tag) {
                 work.send(answer_flow(message, flow), ok);
             }
@@ -582,10 +590,6 @@ impl<E: Edge> Proxy<E> {
             out,
         }
     }
-
-    fn key(&self, request: &Message<'_>) -> u128 {
-        request_key(request, &self.key_hashers)
-    }
 }
 
 impl<E: Edge> fmt::Debug for Proxy<E> {
@@ -623,15 +627,6 @@ impl Pending {
             late_reason: "",
             own_reason: None,
         }
-    }
-}
-
-impl TransactionId {
-    /// The tag of our own responses.
-    pub(super) fn tag(&self) -> String {
-        // Not the nonce itself: who knows that could forge responses.
-        let hash = FixedState::with_seed(self.nonce).hash_one(self.slot);
-        format!("bh{hash:016x}")
     }
 }
 

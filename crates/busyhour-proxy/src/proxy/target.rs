@@ -115,9 +115,23 @@ impl Target {
     /// §16.6, step 2).
     pub(super) fn request_uri(&self, hop: usize) -> Option<&str> {
         let own = self.hops.get(hop).and_then(|way| way.uri.as_deref());
-        let uri = own.or(self.uri.as_deref())?;
-        Some(uri.split('?').next().unwrap_or(uri))
+        own.or(self.uri.as_deref()).map(as_request_uri)
     }
+}
+
+/// A URI without its headers, which a Request-URI does not have (RFC 3261 §19.1.1). A `?` of the
+/// user begins none.
+///
+/// ```
+/// use busyhour_proxy::as_request_uri;
+///
+/// assert_eq!(as_request_uri("sip:bob@192.0.2.7;x=1?Subject=a"), "sip:bob@192.0.2.7;x=1");
+/// assert_eq!(as_request_uri("sip:who?@192.0.2.7"), "sip:who?@192.0.2.7");
+/// ```
+pub fn as_request_uri(uri: &str) -> &str {
+    let user_end = uri.find('@').unwrap_or(0);
+    let headers = uri[user_end..].find('?').map(|at| user_end + at);
+    &uri[..headers.unwrap_or(uri.len())]
 }
 
 impl From<Target> for TargetSet {
@@ -134,6 +148,11 @@ impl Hops {
     /// The way to try first.
     pub fn first(&self) -> NextHop {
         self.first.hop
+    }
+
+    /// The same, with what a request says on it.
+    pub fn first_way(&self) -> &Way {
+        &self.first
     }
 
     /// A way to try after the others.

@@ -1,14 +1,16 @@
 //! One step of one request: the time, what is written, and where it goes.
 
 use super::{Actions, Edge, Event, EventKind, Outbound, Policy, ProxyStats, TransactionId};
-use crate::routing::{RequestRefusal, SESSION_SHORTEST_S};
+use crate::{
+    keyed_hash::{KeyedHash, Purpose},
+    routing::{RequestRefusal, SESSION_SHORTEST_S},
+};
 use busyhour::{
     buffer::{Buffer, BufferPool},
     clock::Instant,
 };
 use busyhour_sip::{Flow, HeaderName, Message, ResponseBuilder, Status};
-use foldhash::quality::FixedState;
-use std::{collections::BTreeSet, hash::BuildHasher};
+use std::{collections::BTreeSet, hash::Hash};
 
 /// A branch of a request, for [`transport_error`](super::Proxy::transport_error).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +54,8 @@ pub(super) struct Shared<E> {
     pub edge: E,
     pub stats: ProxyStats,
     pool: BufferPool,
-    branch_hasher: FixedState,
+    branches: KeyedHash,
+    tags: KeyedHash,
     /// Where messages are written before their length is known.
     scratch: Vec<u8>,
     /// The same for our Via and Record-Route.
@@ -71,12 +74,13 @@ pub(super) struct Work<'w, E> {
 }
 
 impl<E> Shared<E> {
-    pub fn new((policy, edge): (Policy, E), pool: BufferPool, branch_hasher: FixedState) -> Self {
+    pub fn new((policy, edge): (Policy, E), pool: BufferPool, seed: u64) -> Self {
         Self {
             policy,
             edge,
             pool,
-            branch_hasher,
+            branches: KeyedHash::new(seed, Purpose::Branches),
+            tags: KeyedHash::new(seed, Purpose::Tags),
             stats: ProxyStats::default(),
             scratch: Vec::new(),
             via: String::new(),
@@ -88,7 +92,13 @@ impl<E> Shared<E> {
     /// What the branch parameter of a branch has that nobody can guess. One for each branch: the
     /// telephones of a fork cannot answer for one another.
     pub fn branch_nonce(&self, id: TransactionId, number: u16) -> u64 {
-        self.branch_hasher.hash_one((id.nonce, number))
+        self.branches.of((id.nonce, number))
+    }
+
+    /// The tag of our own responses to what this names: the numbers of a transaction, or the key
+    /// of a request that has none.
+    pub fn tag(&self, name: impl Hash) -> String {
+        format!("bh{:016x}", self.tags.of(name))
     }
 
     /// A branch of the request in this slot uses the flow; datagrams have no connection.

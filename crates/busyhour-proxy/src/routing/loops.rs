@@ -1,30 +1,31 @@
 //! Loop detection (RFC 3261 §16.3 step 4 and §16.6 step 8, RFC 5393 §4.2).
 
 use super::BranchParameter;
+use crate::keyed_hash::{KeyedHash, Purpose};
 use busyhour_sip::{HeaderName, Message, Start};
-use foldhash::quality::FixedState;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::Hasher;
 
 /// Finds requests that have been here before and would take the same way again.
 ///
-/// All tables of a server need the same seed, which must stay secret.
+/// All tables of a server need the same seed, which must stay secret. Its hashes leave in each
+/// Via, of headers that the sender chooses, and tell nothing of the seed.
 #[derive(Debug, Clone)]
 pub struct LoopDetection {
-    hasher: FixedState,
+    hash: KeyedHash,
 }
 
 impl LoopDetection {
     /// Detection with this seed.
     pub fn new(seed: u64) -> Self {
         Self {
-            hasher: FixedState::with_seed(seed),
+            hash: KeyedHash::new(seed, Purpose::Loops),
         }
     }
 
     /// A hash of every field that decides where a request goes. The method is not in it:
     /// ACK and CANCEL go the way of their INVITE.
     pub(super) fn hash(&self, request: &Message<'_>) -> u64 {
-        let mut state = self.hasher.build_hasher();
+        let mut state = self.hash.start();
         if let Start::Request { uri, .. } = request.start() {
             state.write(uri.as_bytes());
         }
@@ -47,7 +48,7 @@ impl LoopDetection {
 
     /// A hash of the branch with which a request came.
     pub(crate) fn received_branch(&self, request: &Message<'_>) -> u64 {
-        let mut state = self.hasher.build_hasher();
+        let mut state = self.hash.start();
         state.write(request.header(HeaderName::Via).unwrap_or("").as_bytes());
         state.finish()
     }

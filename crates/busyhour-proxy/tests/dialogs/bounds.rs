@@ -96,10 +96,38 @@ fn too_long_names_are_untracked() {
         assert!(rig.invite(names, "").is_none());
     }
     assert_eq!(rig.dialogs.stats().untracked_malformed, 2);
-    let call = rig.invite(AB, "").expect("room");
+}
+
+/// The callee chooses its tag when the call stands: nobody can be refused for it.
+#[test]
+fn a_callee_with_a_long_tag_or_none_is_followed() {
+    let long = "x".repeat(300);
+    for tag in [&*long, ""] {
+        let mut rig = Rig::new();
+        let call = rig.invite(AB, "").expect("room");
+        rig.dialogs.forwarded(call, 0, user("bob"));
+        rig.response(call, 0, 200, AB.to_tag(tag));
+        assert_eq!(rig.line("bob"), LineState::InUse, "{tag}");
+        rig.within("ACK", 1, AB.to_tag(tag), "");
+        // Its end is seen, and not after four minutes.
+        rig.wait(600);
+        assert_eq!(rig.line("bob"), LineState::InUse, "{tag}");
+        rig.within("BYE", 2, AB.to_tag(tag), "")
+            .expect("its dialog");
+        assert_eq!(rig.line("bob"), LineState::Idle, "{tag}");
+        assert_eq!((rig.records.len(), rig.records[0].status), (1, 200));
+    }
+}
+
+#[test]
+fn a_caller_without_a_tag_is_followed() {
+    let mut rig = Rig::new();
+    let names = Names { from_tag: "", ..AB };
+    let text = request("INVITE", 1, names, "").replace(";tag=\r\n", "\r\n");
+    let call = rig.invite_text(&text, &user("alice")).expect("room");
     rig.dialogs.forwarded(call, 0, user("bob"));
-    rig.response(call, 0, 200, AB.to_tag(&long));
-    assert_eq!(rig.line("bob"), LineState::Idle);
+    rig.response(call, 0, 200, names.to_tag("b"));
+    assert_eq!(rig.line("bob"), LineState::InUse);
 }
 
 #[test]
@@ -121,6 +149,15 @@ fn ended_calls_are_remembered_for_a_while_and_only_so_many() {
     let stats = rig.dialogs.stats();
     assert_eq!((stats.lingering_count, stats.lingering_evicted), (5, 3));
     assert_eq!((rig.records.len(), stats.unanswered), (8, 8));
+    // The oldest are forgotten: the last one is known when its INVITE comes again.
+    let calls = ["7", "0"].map(|call_id| {
+        let call = rig.invite(Names { call_id, ..AB }, "").expect("room");
+        assert_eq!(rig.dialogs.stats().lingering_count, 4, "{call_id}");
+        call
+    });
+    for call in calls {
+        rig.refused(call, 486);
+    }
     rig.wait(33);
     assert_eq!(rig.dialogs.stats().lingering_count, 0);
     assert_eq!(rig.dialogs.next_deadline(), None);

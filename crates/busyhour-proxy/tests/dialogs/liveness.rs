@@ -119,7 +119,12 @@ fn a_quiet_dialog_is_probed() {
     rig.wait(15 * 60);
     assert_eq!(rig.probes.len(), 2);
     let mut text = Vec::new();
-    rig.probes[1].write(&mut text, "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKp");
+    rig.probes[1].write(
+        &mut text,
+        "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKp",
+        None,
+        None,
+    );
     let probe = Message::parse(&text).expect("sound");
     assert_eq!(probe.validate(), Ok(()));
     assert_eq!(

@@ -119,7 +119,7 @@ impl Table {
             self.dialogs.replace(self.now, &replaced, &mut self.out);
         }
         for probe in std::mem::take(&mut self.out.probes) {
-            probe.write(&mut Vec::new(), "SIP/2.0/UDP a;branch=z9hG4bKp");
+            probe.write(&mut Vec::new(), "SIP/2.0/UDP a;branch=z9hG4bKp", None, None);
             let outcome = match self.now.as_nanos() % 3 {
                 0 => ProbeOutcome::Answered(481),
                 _ => ProbeOutcome::Silent,

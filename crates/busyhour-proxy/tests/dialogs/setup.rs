@@ -371,6 +371,78 @@ fn the_refusal_of_the_second_pass_is_not_the_callers() {
     assert_eq!(rig.line("alice"), LineState::Idle);
 }
 
+/// A PBX forks a call to two of our users, with one Call-ID, tag and CSeq for both.
+#[test]
+fn the_branches_of_a_peer_that_forks_live_on_their_own() {
+    let mut rig = Rig::new();
+    let (peer, names) = (
+        user("#pbx"),
+        Names {
+            from: "+4930",
+            ..AB
+        },
+    );
+    let text = request("INVITE", 1, names, "");
+    let to_bob = rig.invite_text(&text, &peer).expect("room");
+    rig.dialogs.forwarded(to_bob, 0, user("bob"));
+    let to_carol = rig.invite_text(&text, &peer).expect("known");
+    rig.dialogs.forwarded(to_carol, 0, user("carol"));
+    rig.response(to_bob, 0, 180, names.to_tag("b"));
+    rig.response(to_carol, 0, 180, names.to_tag("c"));
+    rig.response(to_bob, 0, 486, names.to_tag("b"));
+    rig.refused(to_bob, 486);
+    assert_eq!(
+        (rig.line("bob"), rig.states("carol"), rig.records.len()),
+        (LineState::Idle, vec!["early"], 0)
+    );
+    rig.response(to_carol, 0, 200, names.to_tag("c"));
+    assert_eq!(rig.states("carol"), ["confirmed"]);
+    // A branch that comes late ends nothing.
+    let late = rig.invite_text(&text, &peer).expect("known");
+    rig.dialogs.forwarded(late, 0, user("dave"));
+    rig.refused(late, 480);
+    assert_eq!(
+        (rig.states("carol"), rig.dialogs.len()),
+        (vec!["confirmed"], 1)
+    );
+    rig.within("BYE", 9, names.to_tag("c").reversed(), "");
+    assert_eq!(rig.line("carol"), LineState::Idle);
+    assert_eq!((rig.records.len(), rig.records[0].status), (1, 200));
+}
+
+#[test]
+fn a_call_that_a_peer_forks_ends_with_its_last_branch() {
+    let mut rig = Rig::new();
+    let (peer, names) = (
+        user("#pbx"),
+        Names {
+            from: "+4930",
+            ..AB
+        },
+    );
+    let text = request("INVITE", 1, names, "");
+    let passes = ["bob", "carol"].map(|name| {
+        let pass = rig.invite_text(&text, &peer).expect("room");
+        rig.dialogs.forwarded(pass, 0, user(name));
+        rig.response(pass, 0, 180, names.to_tag(name));
+        pass
+    });
+    // Without a response to each branch: the server itself has refused.
+    rig.refused(passes[1], 480);
+    assert_eq!(
+        (rig.states("bob"), rig.line("carol")),
+        (vec!["early"], LineState::Idle)
+    );
+    rig.refused(passes[0], 486);
+    assert_eq!((rig.line("bob"), rig.dialogs.len()), (LineState::Idle, 0));
+    assert_eq!((rig.records.len(), rig.records[0].status), (1, 486));
+    // One after the other (a failure route): the next one is a call of its own.
+    let next = rig.invite_text(&text, &peer).expect("room");
+    rig.dialogs.forwarded(next, 0, user("carol"));
+    rig.response(next, 0, 180, names.to_tag("carol2"));
+    assert_eq!(rig.states("carol"), ["early"]);
+}
+
 /// Its two dialogs are two for watchers (RFC 4235 §4.1: ids are unique).
 #[test]
 fn a_device_that_calls_itself_has_two_dialogs() {

@@ -37,6 +37,37 @@ fn a_cancel_is_answered_and_goes_to_every_branch() {
     );
 }
 
+/// The forwarded INVITE shows its branch, Call-ID and From to whoever is called.
+#[test]
+fn nobody_else_cancels_a_call() {
+    let mut bench = Bench::new();
+    let forwarded = bench.call(&invite(), targets(&[&[1, 2]]));
+    bench.reply(&forwarded[0], 180);
+    let text = of_invite("CANCEL", "");
+    assert_eq!(bench.receive(bob(1), &text), Received::UnknownCancel);
+    assert!(bench.take().is_empty());
+    let ok = bench.reply(&forwarded[1], 200);
+    assert_eq!(starts(&ok)[0], "200 > 192.0.2.7:40000");
+
+    // Another port of the caller is nobody else, as with a new connection.
+    let mut bench = Bench::new();
+    bench.call(&invite(), target(1));
+    let moved = flow("192.0.2.7:40001");
+    assert_eq!(bench.receive(moved, &text), Received::Absorbed);
+}
+
+/// An ACK from elsewhere does not end the retransmissions of a refusal.
+#[test]
+fn nobody_else_acknowledges_a_refusal() {
+    let mut bench = Bench::new();
+    let forwarded = bench.call(&invite(), target(1));
+    bench.reply(&forwarded[0], 486);
+    bench.absorb(bob(1), &of_invite("ACK", ""));
+    assert_eq!(starts(&bench.pass_ms(500)), ["486 > 192.0.2.7:40000"]);
+    bench.absorb(alice(), &of_invite("ACK", ""));
+    assert!(bench.pass_ms(4_000).is_empty());
+}
+
 /// RFC 3326 §2: the caller's reason goes on.
 #[test]
 fn the_reason_of_a_cancel_is_passed() {

@@ -71,6 +71,25 @@ fn after_the_ring_time_the_next_group_rings() {
     assert_eq!(starts(&last)[1], "486 > 192.0.2.7:40000");
 }
 
+/// The first group rings out and the second one is busy: that is what the mailbox is told.
+#[test]
+fn the_last_group_says_on_which_occasion_the_mailbox_answers() {
+    let mut bench = Bench::new();
+    let set = with_mailbox(targets(&[&[1], &[2]]), &[Occasion::NoAnswer]);
+    let mut set = set;
+    let busy = Fallback {
+        on: [Occasion::Busy].into(),
+        targets: vec![target(8)],
+    };
+    set.fallbacks.push(busy);
+    let forwarded = bench.call(&invite(), set);
+    bench.reply(&forwarded[0], 180);
+    let sent = bench.pass_ms(20_000);
+    bench.reply(&forwarded[0], 487);
+    let diverted = bench.reply(&sent[1], 486);
+    assert_eq!(starts(&diverted)[1], "INVITE > 192.0.2.108:5060");
+}
+
 /// What ends a call is the best of all responses, those of cancelled telephones included,
 /// so it waits for them.
 #[test]

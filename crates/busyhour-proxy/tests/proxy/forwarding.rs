@@ -263,6 +263,44 @@ fn credentials_of_our_realm_are_not_forwarded() {
     assert!(left[0].contains("realm=\"example.net\""));
 }
 
+/// RFC 3261 §22.1: the ACK of a 2xx has the credentials of its INVITE.
+#[test]
+fn nor_are_they_with_the_ack() {
+    let credentials = "Proxy-Authorization: Digest username=\"alice\", realm=\"example.org\", \
+                       nonce=\"n\", uri=\"sip:bob@example.org\", response=\"0123\"\r\n";
+    let mut bench = Bench::with(Policy {
+        realm: Some("example.org".into()),
+        ..Policy::default()
+    });
+    bench.ack(
+        alice(),
+        &request("ACK", credentials),
+        NextHop::registered(bob(1)),
+    );
+    let acks = bench.take();
+    assert_eq!(starts(&acks), ["ACK > 192.0.2.101:5060"]);
+    assert!(lines(&acks[0].text, "Proxy-Authorization").is_empty());
+}
+
+/// A GRUU (RFC 5627) whose telephone is behind a proxy with a Path (RFC 3327).
+#[test]
+fn an_ack_goes_as_its_way_says() {
+    let mut bench = Bench::new();
+    let way = Way {
+        hop: NextHop::registered(bob(1)),
+        uri: Some("sip:bob@192.0.2.101?Subject=x".into()),
+        route: Some("<sip:edge.example.net;lr>".into()),
+    };
+    bench.ack(alice(), &request("ACK", ""), way);
+    let ack = &bench.take()[0];
+    assert!(
+        ack.text.starts_with("ACK sip:bob@192.0.2.101 SIP/2.0\r\n"),
+        "{}",
+        ack.text
+    );
+    assert_eq!(lines(&ack.text, "Route"), ["<sip:edge.example.net;lr>"]);
+}
+
 /// RFC 3261 §26.2.2: a request to a SIPS URI goes over TLS or not at all.
 #[test]
 fn a_sips_request_goes_over_tls_only() {

@@ -64,7 +64,8 @@ impl Run {
 
     fn valid(&mut self, inbound: &Inbound<'_, '_>, routing: &Routing<'_>) {
         let hop = NextHop::registered(flow(Transport::Tcp));
-        self.proxy.forward_ack(inbound, routing, hop, &mut self.out);
+        self.proxy
+            .forward_ack(inbound, routing, &hop.into(), &mut self.out);
         self.check_forwarded(inbound.message);
         if self.proxy.receive(self.now, inbound, &mut self.out) != Received::New {
             return;

@@ -50,7 +50,7 @@ use super::{
     webhook::webhooks::Webhooks,
 };
 use busyhour::{bus::Name, runtime::Runtime};
-use busyhour_proxy::{Policy, dialogs::DialogPolicy};
+use busyhour_proxy::{LoopDetection, Policy, dialogs::DialogPolicy};
 use busyhour_registrar::Domains;
 use busyhour_sip::auth::Authenticator;
 use busyhour_store::{Account, SettingRows, Store};
@@ -93,7 +93,7 @@ pub(super) fn assemble(
         buffer_bytes: runtime.buffers().stats().budget_bytes,
     };
     let secrets = Arc::new(Secrets::new(&runtime)?);
-    let holders = Holders::new(secrets.table_seeds[0]);
+    let holders = Holders::new(secrets.seed("holders"));
     let clock = Arc::new(ServerClock::new(runtime.clock().clone(), kept.steady));
     let changes = Arc::new(Changes::new(&runtime, clock.clone()));
     let waiting = bounds.phones(store.stats().queue_capacity as usize);
@@ -115,7 +115,7 @@ pub(super) fn assemble(
         &runtime,
         responder.clone(),
         clock.clone(),
-        (random_key(&runtime)?, secrets.table_seeds[0]),
+        (random_key(&runtime)?, secrets.seed("calls over IAX2")),
         &iax2::policy(config.call_tokens, is_open(&config), &config.limits),
     ));
     let topics = StateTopics::new(&runtime);
@@ -144,7 +144,7 @@ pub(super) fn assemble(
     ));
     let devices = Arc::new(DeviceContext {
         table: devices(&runtime, &bounds, &secrets, &domains),
-        flows: Flows::new(&config, secrets.table_seeds[0]),
+        flows: Flows::new(&config, secrets.seed("flows")),
         topics,
         compositor,
         changes: changes.clone(),
@@ -160,7 +160,7 @@ pub(super) fn assemble(
         upstream: Arc::new(Upstream::new(
             &runtime,
             &config.registrars,
-            (config.limits.devices_max, secrets.table_seeds[0]),
+            (config.limits.devices_max, secrets.seed("upstream")),
             config.advertised.clone(),
             (clock.clone(), responder.clone()),
             (persistence.clone(), accounts.clone()),
@@ -168,7 +168,7 @@ pub(super) fn assemble(
         calls: OnceLock::new(),
     });
     let lookups = Arc::new(Lookups::new(
-        secrets.table_seeds[0],
+        secrets.seed("lookups"),
         bounds.count(LOOKUPS_MAX),
         clock.clone(),
         config.resolver.clone(),
@@ -176,7 +176,7 @@ pub(super) fn assemble(
     let peers = Arc::new(Peers::new(
         &config.peers,
         config.advertised.clone(),
-        secrets.table_seeds[0],
+        secrets.seed("peers"),
         &holders,
         (clock.clone(), responder.clone(), lookups.clone()),
     ));
@@ -194,13 +194,17 @@ pub(super) fn assemble(
     ));
     let relays = Arc::new(RelaySet::new(
         &config.media,
-        secrets.table_seeds[0],
+        secrets.seed("relays"),
         clock.clone(),
         responder.clone(),
     ));
     let calls = Arc::new(Calls::new(
         &runtime,
-        (edge, secrets.table_seeds[0]),
+        edge,
+        (
+            secrets.seed("calls"),
+            LoopDetection::new(secrets.seed("loops")),
+        ),
         call_bounds(&config, &bounds, &domains),
         responder.clone(),
         (devices.clone(), peers.clone(), lookups.clone(), relays),
@@ -217,7 +221,7 @@ pub(super) fn assemble(
         (domains.clone(), responder.clone()),
     ));
     let lamps = bounds.phones(config.limits.list_lamps_max);
-    let list_feeds = Arc::new(ListFeeds::new(&runtime, lamps, secrets.table_seeds[0]));
+    let list_feeds = Arc::new(ListFeeds::new(&runtime, lamps, secrets.seed("lists")));
     let lists = Lists::new(&config, persistence.clone(), watchers.clone());
     let hints = Arc::new(Hints::new(
         &runtime,
@@ -306,7 +310,7 @@ fn responder(
     secrets: &Secrets,
     network: Arc<dyn Network>,
 ) -> Responder {
-    let [seed, transaction_seeds @ ..] = secrets.table_seeds;
+    let transaction_seeds = ["answers", "answers again"].map(|table| secrets.seed(table));
     let transactions_max = config.limits.transactions_max;
     let memory = TransactionMemory {
         answers: bounds.part_of_memory(ANSWERS_PART),
@@ -325,7 +329,7 @@ fn responder(
         runtime.clone(),
         (network, Arc::new(tap)),
         Transactions::new(transactions_max, memory, transaction_seeds),
-        Holders::new(seed),
+        Holders::new(secrets.seed("holders")),
         Unproven::new(config.limits.unproven_per_second),
         is_open(config),
     )
@@ -480,9 +484,9 @@ fn registration_log(
     secrets: &Secrets,
     domains: &Domains,
 ) -> RegistrationLog {
-    let holders = Holders::new(secrets.table_seeds[0]);
+    let holders = Holders::new(secrets.seed("holders"));
     let count = |bound| bounds.count(bound);
-    let table = || Failures::new(secrets.table_seeds[0], count(failures::CAPACITY));
+    let table = || Failures::new(secrets.seed("failures"), count(failures::CAPACITY));
     let failures = FailureNotes::new(
         runtime.clone(),
         holders.clone(),
@@ -510,12 +514,12 @@ fn devices(
     secrets: &Secrets,
     domains: &Domains,
 ) -> Devices {
-    let seed = secrets.table_seeds[0];
+    let holders = Holders::new(secrets.seed("holders"));
     Devices::new(
         runtime,
-        seed,
+        secrets.seed("devices"),
         bounds.phones(bounds.limits.devices_max),
-        (Holders::new(seed), domains.clone()),
+        (holders, domains.clone()),
         bounds.limits.device_queue_max,
     )
 }
@@ -537,7 +541,7 @@ impl Bounds<'_> {
     }
 
     fn logins(&self, secrets: &Secrets) -> Logins {
-        Logins::new(secrets.table_seeds[0], self.count(logins::CAPACITY))
+        Logins::new(secrets.seed("logins"), self.count(logins::CAPACITY))
     }
 
     fn nonces(&self) -> Nonces {

@@ -14,9 +14,13 @@ pub(super) struct Secrets {
     tag_key: [u8; 32],
     /// Begins the name of each request; it has the key in it.
     names: SipHasher24,
-    /// Seeds of the tables' hash functions.
-    pub(super) table_seeds: [u64; 3],
+    seed_key: [u8; 32],
 }
+
+/// Numbers that leave in messages. Whoever has seen some of them, which SipHash-2-4 makes of a
+/// secret seed, cannot tell another one.
+#[derive(Clone)]
+pub(super) struct Numbers(SipHasher24);
 
 /// The operating system gives no random numbers.
 #[derive(Debug, Error)]
@@ -25,18 +29,22 @@ pub struct RandomError(String);
 
 impl Secrets {
     pub(super) fn new(runtime: &Runtime) -> Result<Self, RandomError> {
-        let seeds = random_key(runtime)?;
-        let seed = |index: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&seeds[8 * index..8 * index + 8]);
-            u64::from_le_bytes(bytes)
-        };
+        let seed_key = random_key(runtime)?;
         let tag_key = random_key(runtime)?;
         Ok(Self {
             names: name_hasher(&tag_key),
             tag_key,
-            table_seeds: [seed(0), seed(1), seed(2)],
+            seed_key,
         })
+    }
+
+    /// The seed of a table's hash function. The hashes of tables do not hide their seeds, so each
+    /// table has its own, which tells nothing of another one.
+    pub(super) fn seed(&self, table: &str) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(self.seed_key);
+        hash.update(table);
+        first_bytes(hash)
     }
 
     /// The unguessable part of a watcher's tag.
@@ -59,6 +67,19 @@ impl Secrets {
         hash.write(&address.octets());
         hash.write(&source.port().to_le_bytes());
         hash.write(request);
+        hash.finish()
+    }
+}
+
+impl Numbers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(SipHasher24::new_with_keys(seed, 0))
+    }
+
+    /// The number in this place, the same each time.
+    pub(super) fn at(&self, place: u64) -> u64 {
+        let mut hash = self.0;
+        hash.write_u64(place);
         hash.finish()
     }
 }
@@ -98,6 +119,21 @@ pub(super) fn random_key(runtime: &Runtime) -> Result<[u8; 32], RandomError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_table_has_a_seed_of_its_own_and_each_place_a_number() {
+        let secrets = |seed| Secrets::new(&Runtime::simulated(seed)).expect("random numbers");
+        let seed = secrets(1).seed("calls");
+        assert_eq!(seed, secrets(1).seed("calls"));
+        let numbers = Numbers::new(seed);
+        let mut all = vec![seed, secrets(1).seed("peers"), secrets(2).seed("calls")];
+        all.extend([0, 1].map(|place| numbers.at(place)));
+        all.push(Numbers::new(all[1]).at(0));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
 
     #[test]
     fn the_name_of_a_request_depends_on_every_byte_the_source_and_the_key() {

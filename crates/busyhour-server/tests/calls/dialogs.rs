@@ -60,6 +60,13 @@ fn a_gruu_reaches_the_telephone_where_it_is_now() {
         world.pass(1000);
         // Behind an edge proxy now.
         world.register_with(MOVED, &format!("{parameters}\r\nPath: {EDGE}"));
+        let ack = within(&mut world, BOB, "ACK", 1, &answer, false);
+        let gruu = format!("ACK sip:alice@example.com;gr={INSTANCE} SIP/2.0");
+        let ack = ack.replacen("ACK sip:alice@192.0.2.7:5060 SIP/2.0", &gruu, 1);
+        world.send(BOB, &ack);
+        let ack = world.read_request(MOVED, "ACK");
+        assert!(ack.starts_with("ACK sip:alice@192.0.2.77:5060 "), "{ack}");
+        assert_eq!(header(&ack, "Route"), EDGE);
         let bye = within(&mut world, BOB, "BYE", 1, &answer, false);
         let gruu = format!("BYE sip:alice@example.com;gr={INSTANCE} SIP/2.0");
         let bye = bye.replacen("BYE sip:alice@192.0.2.7:5060 SIP/2.0", &gruu, 1);

@@ -447,6 +447,24 @@ fn no_domain_leads_where_its_owner_could_not_call_himself() {
         world.send(ALICE, &invite);
         world.read_status(ALICE, "403");
     }
+    // Nor does a URI that names a domain of ours to call, and another host to go to.
+    let asked = dns.asked();
+    for (parameter, call_id) in [
+        ("maddr=loopback.example", "maddr"),
+        ("transport=tcp;maddr=127.0.0.1", "maddr-address"),
+        ("MADDR=loopback.example", "maddr-upper"),
+    ] {
+        let uri = format!("sip:zoe@partner.example:6379;{parameter}");
+        let refusal = refused(&mut world, &uri, call_id);
+        assert!(
+            refusal.starts_with("SIP/2.0 403 URI Must Not Have maddr"),
+            "{refusal}"
+        );
+    }
+    let uri = "sip:9@example.com;maddr=192.0.2.99";
+    let refusal = refused(&mut world, uri, "maddr-of-peer");
+    assert!(refusal.starts_with("SIP/2.0 403 "), "{refusal}");
+    assert_eq!(dns.asked(), asked, "nothing is looked up for them");
     call_uri(&mut world, ALICE, "sip:zoe@public.example", "public");
     world.read_status(ALICE, "100");
     world.read_request(PUBLIC, "INVITE");

@@ -4,6 +4,7 @@
 #[path = "../support/exchange.rs"]
 mod exchange;
 mod dialogs;
+mod guards;
 mod lamps;
 mod log;
 mod lookups;
@@ -295,6 +296,22 @@ fn the_voicemail_takes_the_call_that_nobody_answers() {
     world.send(BOB, &respond(BOB, &invite, "487 Request Terminated"));
     world.read_request(BOB, "ACK");
     goes_to_voicemail(&mut world, 408);
+}
+
+/// The headers of a Contact's URI are not part of a Request-URI.
+#[test]
+fn a_voicemail_with_headers_in_its_contact_is_told_the_cause() {
+    let mut world = with_voicemail();
+    let to = "<sip:carol@example.com>";
+    let contact = "Contact: <sip:carol@192.0.2.9:5060?Subject=voicemail>\r\n";
+    let register = world.request(CAROL, "REGISTER", "sip:example.com", to, "again", contact);
+    let answer = world.ask(CAROL, &register);
+    assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    world.call(ALICE, "bob", "not-there");
+    world.read_status(ALICE, "100");
+    while let Some(invite) = world.try_read(CAROL) {
+        assert!(invite.contains(";cause=404 SIP/2.0"), "{invite}");
+    }
 }
 
 /// Carol knows the names of the dialog, which watchers are told, and calls bob with them, so

@@ -7,9 +7,9 @@ use crate::{
 use busyhour_server::server::{PeerConfig, ServerConfig};
 use std::time::Duration;
 
-const GATEWAY: Phone = at("192.0.2.10:5060");
+pub const GATEWAY: Phone = at("192.0.2.10:5060");
 /// Another address of the gateway.
-const SPARE: Phone = at("192.0.2.11:5060");
+pub const SPARE: Phone = at("192.0.2.11:5060");
 const PBX: Phone = at("192.0.2.12:5080");
 const CHEAP: Phone = at("192.0.2.13:5060");
 const REST: Phone = at("192.0.2.14:5060");
@@ -57,7 +57,7 @@ fn config() -> ServerConfig {
     }
 }
 
-fn world() -> World {
+pub fn world() -> World {
     let mut world = World::with(config());
     for phone in [ALICE, BOB] {
         world.register(phone);
@@ -90,7 +90,7 @@ fn call_of_gateway(world: &mut World, call_id: &str) -> String {
 
 /// Alice calls a number; the INVITE as it goes to `phone`.
 #[track_caller]
-fn call_to(world: &mut World, phone: Phone, number: &str, call_id: &str) -> String {
+pub fn call_to(world: &mut World, phone: Phone, number: &str, call_id: &str) -> String {
     world.call(ALICE, number, call_id);
     world.read_status(ALICE, "100");
     world.read_request(phone, "INVITE")
@@ -445,6 +445,9 @@ fn an_answer_that_nobody_asked_for_says_nothing() {
         SPARE,
         &respond(SPARE, &options.replace(branch, &other), "200 OK"),
     );
+    assert_eq!(states(&world)[1], Some("unknown"));
+    // Nor does one from elsewhere, though the number is right.
+    world.send(CAROL, &respond(SPARE, &options, "503 Service Unavailable"));
     assert_eq!(states(&world)[1], Some("unknown"));
     world.send(SPARE, &respond(SPARE, &options, "200 OK"));
     assert_eq!(states(&world)[1], Some("up"));

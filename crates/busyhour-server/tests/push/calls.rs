@@ -3,7 +3,7 @@ use crate::{
     scripted::ScriptedClient,
     world::{ALICE, BOB, BOB_AT_HOME, CAROL, Phone, World, respond},
 };
-use busyhour_server::server::{HttpFailure, PushConfig, PushService, ServerConfig};
+use busyhour_server::server::{CallConfig, HttpFailure, PushConfig, PushService, ServerConfig};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -274,4 +274,40 @@ fn nobody_is_to_be_woken_for_contacts_that_are_gone() {
     }
     sleeping.world.pass(60_000);
     assert!(sleeping.world.runtime.stats().timers.pending_count <= timers);
+}
+
+/// A telephone that may not be woken is one that cannot be reached.
+#[test]
+fn the_voicemail_takes_the_call_of_a_telephone_that_may_not_be_woken() {
+    let client = Arc::new(ScriptedClient::default());
+    let service = PushService::Webhook(None);
+    let push = PushConfig {
+        hourly_max: 1,
+        ..PushConfig::new("acme", service, URL.parse().unwrap())
+    };
+    let world = World::with(ServerConfig {
+        http: client.clone(),
+        push: vec![push],
+        calls: CallConfig {
+            voicemail: Some("carol".into()),
+            ..CallConfig::default()
+        },
+        ..digest_config()
+    });
+    let mut sleeping = Sleeping { world, client };
+    for phone in [ALICE, CAROL] {
+        sleeping.world.register(phone);
+    }
+    sleeping.register(BOB, 10, PN);
+    sleeping.world.pass(11_000);
+    sleeping.world.call(ALICE, "bob", "c1");
+    sleeping.asked(Ok(200));
+    // The time between two pushes, and for this one.
+    sleeping.world.pass(30_000);
+    sleeping.all(CAROL);
+    sleeping.all(ALICE);
+    sleeping.world.call(ALICE, "bob", "c2");
+    let invites = sleeping.all(CAROL);
+    let invite = invites.first().expect("a call for the voicemail");
+    assert!(invite.contains(";cause=404 SIP/2.0"), "{invite}");
 }

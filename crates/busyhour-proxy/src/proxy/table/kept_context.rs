@@ -102,6 +102,14 @@ impl<P> KeptContext<P> {
         }
     }
 
+    /// Where the request came from.
+    pub fn upstream(&self) -> Flow {
+        match self {
+            Self::Whole(context) => context.upstream.get(),
+            Self::Answered(context) => context.upstream.get(),
+        }
+    }
+
     pub fn held_bytes(&self) -> usize {
         match self {
             Self::Whole(context) => context.held_bytes,

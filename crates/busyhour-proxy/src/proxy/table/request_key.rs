@@ -1,16 +1,25 @@
-//! What tells one request from another (RFC 3261 §17.2.3).
+//! What makes a request the same request.
 
 use busyhour_sip::{HeaderName, Host, Message, Method, Start};
 use foldhash::quality::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A keyed hash of everything that makes a request the same request, long enough that two never
-/// share it. ACK and CANCEL have that of their INVITE.
-pub(super) fn request_key(request: &Message<'_>, hashers: &[FixedState; 2]) -> u128 {
-    let mut states = Two(hashers.each_ref().map(BuildHasher::build_hasher));
-    hash_request(request, &mut states);
-    let [low, high] = states.0.map(|state| state.finish());
-    u128::from(high) << 64 | u128::from(low)
+/// Hashes everything that makes a request the same request (RFC 3261 §17.2.3), long enough that
+/// two never share it. ACK and CANCEL have that of their INVITE. Nothing of it is sent.
+pub(super) struct RequestKeys([FixedState; 2]);
+
+impl RequestKeys {
+    pub fn new(seed: u64) -> Self {
+        let hasher = FixedState::with_seed(seed);
+        Self([0u8, 1].map(|part| FixedState::with_seed(hasher.hash_one(part))))
+    }
+
+    pub fn of(&self, request: &Message<'_>) -> u128 {
+        let mut states = Two(self.0.each_ref().map(BuildHasher::build_hasher));
+        hash_request(request, &mut states);
+        let [low, high] = states.0.map(|state| state.finish());
+        u128::from(high) << 64 | u128::from(low)
+    }
 }
 
 /// Two hashes of the same.

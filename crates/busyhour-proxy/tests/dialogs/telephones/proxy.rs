@@ -246,7 +246,12 @@ impl World {
     pub(super) fn probe(&mut self) {
         for probe in std::mem::take(&mut self.rig.probes) {
             let mut text = Vec::new();
-            probe.write(&mut text, "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKp");
+            probe.write(
+                &mut text,
+                "SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKp",
+                None,
+                None,
+            );
             let options = Message::parse(&text).expect("sound");
             let number = |text: &str| text[1..].parse::<u64>().expect("a number");
             let call = number(options.call_id().unwrap());

@@ -205,7 +205,7 @@ impl World {
             match (message.method(), hop) {
                 (Some(Method::Ack), Some(hop)) => {
                     self.proxy
-                        .forward_ack(&inbound, &routing, hop, &mut self.out);
+                        .forward_ack(&inbound, &routing, &hop.into(), &mut self.out);
                 }
                 (Some(Method::Ack), None) => panic!("an ACK without a way: {text}"),
                 (method, hop) => {

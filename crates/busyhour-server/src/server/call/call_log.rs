@@ -12,7 +12,7 @@ use super::super::{
     server_clock::ServerClock,
     stats::{CallOutcomeStats, CallRecordStats, counters::Counter, histogram::Histogram},
 };
-use super::refused_calls::{Caller, RefusedCalls};
+use super::refused_calls::{Caller, RefusalRecord, RefusedCalls};
 use crate::server::CallConfig;
 use busyhour::clock::Instant;
 use busyhour_proxy::dialogs::{CallOutcome, CallRecord, Party, Role};
@@ -110,15 +110,14 @@ impl CallLog {
         caller: Caller,
         party: Option<&Party>,
     ) {
-        if !self.refused.admit(caller) {
-            return self.left_out.increment();
-        }
         let at = self.clock.moment().unix;
         let record = CallRecord::refused(at, message, party, (flow, status.code()));
+        let Some(record) = record else { return };
         let cseq = message.cseq().map_or(0, |cseq| cseq.number);
-        let record = record.filter(|record| !self.refused.is_repeated(record, cseq));
-        if let Some(record) = record {
-            self.note(vec![record]);
+        match self.refused.admit(caller, &record, cseq) {
+            RefusalRecord::Written => self.note(vec![record]),
+            RefusalRecord::Repeated => {}
+            RefusalRecord::LeftOut => self.left_out.increment(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::{
     probing::Probing,
     relaying::ShardMedia,
     step_actions::{StepActions, with_actions},
+    target::way_within,
     tracking::Tracking,
     view::CallView,
 };
@@ -115,7 +116,8 @@ pub(super) struct ShardInner {
 impl Calls {
     pub(in crate::server) fn new(
         runtime: &Runtime,
-        (edge, seed): (ServerEdge, u64),
+        edge: ServerEdge,
+        (seed, loops): (u64, LoopDetection),
         bounds: CallBounds,
         responder: Arc<Responder>,
         (devices, peers, lookups, relays): (
@@ -126,7 +128,6 @@ impl Calls {
         ),
         (changes, clock, log): (Arc<Changes>, Arc<ServerClock>, Arc<CallLog>),
     ) -> Self {
-        let loops = LoopDetection::new(seed);
         let buffers = runtime.buffers();
         let pool = buffers
             .owned_by("calls")
@@ -304,11 +305,7 @@ impl Calls {
                 Err(refusal) => {
                     self.counters.refused.increment();
                     state.proxy.refuse(inbound, &refusal, &mut out.proxy);
-                    let caller = match checked.parties {
-                        Parties::Outside(caller, _) => Some(caller),
-                        Parties::Within(..) => None,
-                    };
-                    Ok(Begin::Refused(refusal.status(), caller))
+                    Ok(Begin::Refused(refusal.status(), checked.parties.caller()))
                 }
             }
         })
@@ -403,7 +400,7 @@ impl Calls {
         let Some(target) = checked.located.targets.targets.first() else {
             return;
         };
-        let (now, hop) = (self.clock.now(), target.hops.first());
+        let (now, way) = (self.clock.now(), target.hops.first_way());
         self.step(inbound.message, |state, out| {
             match checked.standing(state.dialogs.sender(inbound.message)) {
                 Standing::Stranger => return self.counters.untrusted_routes.increment(),
@@ -417,7 +414,7 @@ impl Calls {
             }
             state
                 .proxy
-                .forward_ack(inbound, routing, hop, &mut out.proxy);
+                .forward_ack(inbound, routing, way, &mut out.proxy);
         });
     }
 
@@ -436,7 +433,8 @@ impl Calls {
     pub(in crate::server) fn response(self: &Arc<Self>, inbound: &Inbound<'_, '_>) -> bool {
         let now = self.clock.now();
         self.step(inbound.message, |state, out| {
-            if let Some((probe, outcome)) = state.probing.answered(inbound.message) {
+            let answered = (state.probing).answered(inbound.message, inbound.flow, &self.edge);
+            if let Some((probe, outcome)) = answered {
                 state.dialogs.probed(now, probe, outcome, &mut out.dialogs);
                 return true;
             }
@@ -530,9 +528,10 @@ impl Calls {
         }
         let mut not_asked = Vec::new();
         for probe in out.dialogs.probes.drain(..) {
-            let flow = self.devices.flow_of(&probe.device, probe.flow, now);
-            let flow = flow.unwrap_or(probe.flow);
-            if !probing.begin(now, &probe, flow, &self.edge) {
+            let device = self.devices.table.find(&probe.device);
+            let bindings = device.map(|device| device.active_bindings(now));
+            let way = way_within(&probe.uri, probe.flow, &bindings.unwrap_or_default());
+            if !probing.begin(now, &probe, &way, &self.edge) {
                 not_asked.push(probe.id);
             }
         }

@@ -57,6 +57,16 @@ pub(super) enum Parties {
     Within([Party; 2], Role),
 }
 
+impl Parties {
+    /// The caller of a request outside of a dialog.
+    pub(super) fn caller(&self) -> Option<Party> {
+        match self {
+            Self::Outside(caller, _) => Some(caller.clone()),
+            Self::Within(..) => None,
+        }
+    }
+}
+
 impl Checked<'_, '_> {
     /// The tokens may be valid and be given to somebody else than who has the dialog: whoever
     /// knows a Call-ID and a tag gets tokens for them by a call of his own. `known` is who sends

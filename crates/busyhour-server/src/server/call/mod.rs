@@ -23,3 +23,4 @@ pub(super) mod route_key;
 mod redirect;
 mod relaying;
 mod receive;
+mod shedding;

@@ -2,20 +2,20 @@
 //! comes (RFC 3261 §17.1.2), and matched with it.
 
 use super::edge::ServerEdge;
+use crate::server::random::Numbers;
 use busyhour::clock::Instant;
 use busyhour_proxy::{
-    Edge,
+    Edge, Way, as_request_uri,
     dialogs::{Probe, ProbeId, ProbeOutcome},
 };
 use busyhour_sip::{Flow, Message};
-use foldhash::quality::FixedState;
-use std::{collections::BTreeMap, hash::BuildHasher, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 /// The probes of one shard that wait for an answer.
 pub(super) struct Probing {
     /// By a number that nobody can guess.
     waiting: BTreeMap<u64, WaitingProbe>,
-    hasher: FixedState,
+    numbers: Numbers,
     serial: u64,
 }
 
@@ -33,29 +33,31 @@ impl Probing {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             waiting: BTreeMap::new(),
-            hasher: FixedState::with_seed(seed),
+            numbers: Numbers::new(seed),
             serial: 0,
         }
     }
 
-    /// It is sent with the next expiry, at once; `false` if too many wait already.
+    /// It is sent on this way with the next expiry, at once; `false` if too many wait already.
     pub(super) fn begin(
         &mut self,
         now: Instant,
         probe: &Probe,
-        flow: Flow,
+        way: &Way,
         edge: &ServerEdge,
     ) -> bool {
         if self.waiting.len() >= WAITING_MAX {
             return false;
         }
         self.serial += 1;
-        let number = self.hasher.hash_one(self.serial);
+        let number = self.numbers.at(self.serial);
+        let flow = way.hop.flow;
         let mut via = format!("SIP/2.0/{} ", flow.transport);
         edge.put_sent_by(flow, &mut via);
         via.push_str(&format!(";rport;branch={BRANCH}{number:016x}"));
         let mut datagram = Vec::new();
-        probe.write(&mut datagram, &via);
+        let uri = way.uri.as_deref().map(as_request_uri);
+        probe.write(&mut datagram, &via, uri, way.route.as_deref());
         let waiting = WaitingProbe {
             id: probe.id,
             flow,
@@ -68,12 +70,22 @@ impl Probing {
         true
     }
 
-    /// What a final response says of the dialog, if it answers one of these probes.
-    pub(super) fn answered(&mut self, response: &Message<'_>) -> Option<(ProbeId, ProbeOutcome)> {
+    /// What a final response that came on this flow says of the dialog, if it answers one of these
+    /// probes. Nobody else than who was asked may say that a dialog has ended.
+    pub(super) fn answered(
+        &mut self,
+        response: &Message<'_>,
+        flow: Flow,
+        edge: &ServerEdge,
+    ) -> Option<(ProbeId, ProbeOutcome)> {
         let status = response.status().filter(|status| *status >= 200)?;
         let via = response.via().ok()?;
         let number = via.branch()?.strip_prefix(BRANCH)?;
         let number = u64::from_str_radix(number, 16).ok()?;
+        let asked = self.waiting.get(&number)?;
+        if !edge.may_answer(asked.flow, flow) {
+            return None;
+        }
         let waiting = self.waiting.remove(&number)?;
         Some((waiting.id, ProbeOutcome::Answered(status)))
     }

@@ -11,12 +11,12 @@ use crate::server::{
     core::Core,
     load::shares::Holder,
     peer::trusted_peer::{TrustedPeer, Unreachable},
-    sip::{receive::Request, transactions::TransactionKey},
+    sip::receive::Request,
 };
 use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_proxy::{
-    Inbound, Received, Routing,
-    dialogs::{Party, Role},
+    Inbound, Received, Routing, TargetSet,
+    dialogs::{CALL_ID_LEN_MAX, Party, Role, TAG_LEN_MAX},
     dns::HopName,
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
@@ -141,7 +141,8 @@ impl Core {
         };
         let mut way = way;
         if let Err(refusal) = self.wake(&mut way.located, way.holder) {
-            self.record_refused(request, refusal.status(), None);
+            let proven = way.parties.caller().map(|caller| (caller, way.holder));
+            self.record_refused(request, refusal.status(), proven.as_ref());
             return self.refuse_call(request, &refusal);
         }
         let (account, holder) = (way.account.as_deref(), way.holder);
@@ -179,47 +180,13 @@ impl Core {
         }
     }
 
-    fn sheds_call(&self, flow: Flow) -> bool {
-        self.load.sheds_call(flow, self.responder.network())
-    }
-
-    /// As cheap as can be: it is counted, and not logged one by one.
-    fn shed_call(&self, message: &Message<'_>, flow: Flow, transaction: TransactionKey) {
-        self.calls.counters.refused.increment();
-        let refusal = self.responder.overloaded();
-        let caller = Caller::Stranger(self.holder(flow, None));
-        self.call_log
-            .note_refused(message, (flow, refusal.status()), caller, None);
-        self.responder.refuse(message, flow, transaction, &refusal);
-    }
-
-    /// While new calls are refused, an INVITE is looked at no further than to see that it is
-    /// one: what is spent on it is taken from the calls that exist. `false` if it must be read.
-    pub(in crate::server) fn sheds_unread(&self, message: &Message<'_>, flow: Flow) -> bool {
-        if !self.load.is_shedding_calls() {
-            return false;
-        }
-        let to = message.header(HeaderName::To).unwrap_or("");
-        let mut parts = to.as_bytes().windows(3);
-        let may_be_in_dialog = parts.any(|part| part.eq_ignore_ascii_case(b"tag"));
-        let sheds = !may_be_in_dialog
-            && !self.calls_for_help(message.request_uri().ok().as_ref())
-            && !self.calls.knows(message)
-            && self.sheds_call(flow);
-        if sheds {
-            let transaction = self.responder.transactions().key(message, flow.remote);
-            self.shed_call(message, flow, transaction);
-        }
-        sheds
-    }
-
     /// Whether somebody calls for help.
     fn is_emergency(&self, request: &Request<'_>) -> bool {
         request.message.method() == Some(Method::Invite)
             && self.calls_for_help(request.essentials.request_uri.as_ref())
     }
 
-    fn calls_for_help(&self, called: Option<&Uri<'_>>) -> bool {
+    pub(super) fn calls_for_help(&self, called: Option<&Uri<'_>>) -> bool {
         let user = called.and_then(Uri::as_sip).and_then(|uri| uri.user);
         let is_it = |user: &str| self.config.calls.emergency.iter().any(|one| one == user);
         user.is_some_and(is_it)
@@ -395,6 +362,9 @@ impl Core {
         if request.message.method() == Some(Method::Ack) {
             return Err(Refusal::NoDialog.into());
         }
+        if request.message.method() == Some(Method::Invite) {
+            check_names(request)?;
+        }
         let called = Uri::parse(routing.request_uri());
         let called = called.as_ref().and_then(Uri::as_sip);
         let called = called.ok_or(Refusal::UnsupportedScheme)?;
@@ -455,6 +425,11 @@ impl Core {
         called: &SipUri<'_>,
         abroad: Option<&TrustedPeer>,
     ) -> Result<Option<Way>, Declined> {
+        // A NOTIFY tells what its sender is believed: that a telephone has to start anew, or that a
+        // message waits. Outside of a dialog nobody has asked for it (RFC 6665 §4.1.3).
+        if request.message.method() == Some(Method::Notify) {
+            return Err(Refusal::NoDialog.into());
+        }
         let from = request.message.from().map_err(Refusal::from)?;
         let caller = match address_of_record(&from.uri, &self.domains) {
             _ if is_anonymous(&from.uri) => None,
@@ -503,6 +478,12 @@ impl Core {
         account: Option<&str>,
     ) -> Result<Located, Refusal> {
         let is_authenticated = account.is_some();
+        // It would choose the next hop (RFC 3261 §19.1.1), ours or that of a peer who does as the
+        // URI says.
+        let goes_elsewhere = called.param("maddr").is_some();
+        if abroad.is_some() && is_authenticated && goes_elsewhere {
+            return Err(NO_MADDR);
+        }
         if let Some(peer) = abroad.filter(|_| is_authenticated) {
             return match peer.config().looks_up {
                 true => self.locate_domain((request, account), peer, called),
@@ -512,6 +493,9 @@ impl Core {
         let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
         let beyond = self.peers.of_user(user_of(&aor));
         match (self.locate(request, &aor, called), beyond) {
+            (Err(Refusal::NotFound), Some(_)) if is_authenticated && goes_elsewhere => {
+                Err(NO_MADDR)
+            }
             (Err(Refusal::NotFound), Some(peer)) if is_authenticated => {
                 self.locate_peer(peer, called)
             }
@@ -611,7 +595,10 @@ impl Core {
             }
             Err(reason) => {
                 located.asleep = None;
-                match located.targets.targets.is_empty() {
+                let TargetSet {
+                    targets, fallbacks, ..
+                } = &located.targets;
+                match targets.is_empty() && fallbacks.is_empty() {
                     true => Err(Refusal::Unavailable(reason)),
                     false => Ok(()),
                 }
@@ -689,6 +676,20 @@ impl From<Refusal> for Declined {
     }
 }
 
+/// A call whose names are too long to be kept would be in no list, have no record and count for
+/// nobody.
+fn check_names(request: &Request<'_>) -> Result<(), Refusal> {
+    let call_id = request.message.call_id().map_err(Refusal::from)?;
+    let tag = request.essentials.from.tag().unwrap_or("");
+    if call_id.len() > CALL_ID_LEN_MAX {
+        return Err(Refusal::BadRequest("Call-ID Too Long".into()));
+    }
+    if tag.len() > TAG_LEN_MAX {
+        return Err(Refusal::BadRequest("From Tag Too Long".into()));
+    }
+    Ok(())
+}
+
 /// A caller that does not show who it is (RFC 3323 §4.1.1.3).
 fn is_anonymous(uri: &Uri<'_>) -> bool {
     let host = uri.as_sip().map(|uri| uri.host);
@@ -696,3 +697,4 @@ fn is_anonymous(uri: &Uri<'_>) -> bool {
 }
 
 const NOT_SERVED: Refusal = Refusal::Forbidden("Domain Not Served Here");
+const NO_MADDR: Refusal = Refusal::Forbidden("URI Must Not Have maddr");

@@ -8,7 +8,8 @@ use crate::server::{
 };
 use busyhour::bus::Name;
 use busyhour_proxy::{
-    Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, dialogs::Party, dns::HopName,
+    Fallback, Hops, NextHop, Occasion, Target, TargetSet, Way, as_request_uri, dialogs::Party,
+    dns::HopName,
 };
 use busyhour_registrar::{Binding, Contact, Lease, Refusal, address_of_record, numeric_address};
 use busyhour_sip::{Flow, Host, Scheme, SipUri, Transport, Uri};
@@ -208,7 +209,9 @@ impl Located {
                 };
                 for way in told.hops.ways_mut() {
                     let uri = way.uri.take();
-                    way.uri = uri.map(|uri| format!("{uri};target={target};cause={cause}").into());
+                    let with_cause =
+                        |uri: &str| format!("{uri};target={target};cause={cause}").into();
+                    way.uri = uri.map(|uri| with_cause(as_request_uri(&uri)));
                 }
                 told
             });
@@ -300,6 +303,36 @@ pub(super) fn callable<'b>(
     match found.is_empty() {
         true => Err(Unavailable::NoInstance),
         false => Ok(found),
+    }
+}
+
+/// The way to the telephone of a dialog, which has this Contact in it and sent last on this flow,
+/// for a request of ours: other telephones of its address of record do not know the dialog. Its
+/// Path is the route (RFC 3327 §5.3).
+pub(super) fn way_within(uri: &str, flow: Flow, bindings: &[Binding]) -> Way {
+    if let Some(target) = of_instance(uri, flow, bindings) {
+        return target.hops.first_way().clone();
+    }
+    let contacts = bindings.iter().map(|binding| &binding.contact);
+    let fit: Vec<_> = contacts
+        .filter(|it| it.is_reachable() && is_sip(it))
+        .collect();
+    let has_flow = |contact: &&&Contact| [contact.flow(), hop_of(contact).flow].contains(&flow);
+    let same = || fit.iter().filter(|contact| contact.uri() == uri);
+    // A Contact may have another port with each connection. Where there is one telephone, it is it.
+    let only = || fit.first().filter(|_| fit.len() == 1);
+    let found = same().find(has_flow).or_else(|| same().next());
+    let found = found.or_else(|| fit.iter().find(has_flow)).or_else(only);
+    let Some(contact) = found else {
+        return NextHop::registered(flow).into();
+    };
+    Way {
+        hop: match has_flow(&contact) {
+            true => NextHop::registered(flow),
+            false => hop_of(contact),
+        },
+        uri: None,
+        route: (!contact.path().is_empty()).then(|| contact.path().into()),
     }
 }
 

@@ -68,17 +68,23 @@ impl Tracking {
             (Self::Call(call), EventKind::Refused { status, .. }, _) => {
                 dialogs.refused(now, *call, status, out);
             }
+            (Self::Within(request), EventKind::Answered { .. }, Some(response)) => {
+                dialogs.answered(now, *request, response, out);
+            }
+            // A way that has failed says nothing of the dialog: there may be another one.
             (
                 Self::Within(request),
-                EventKind::Answered { .. }
-                | EventKind::Failed {
+                EventKind::Failed {
                     cause: FailureCause::Response,
                     ..
                 },
-                Some(response),
-            ) => dialogs.answered(now, *request, response, out),
-            (Self::Within(request), EventKind::Failed { status, .. }, _) => {
+                _,
+            ) => dialogs.heard(now, *request),
+            (Self::Within(request), EventKind::Refused { status, .. }, _) => {
                 dialogs.unanswered(now, *request, status, out);
+            }
+            (Self::Within(request), EventKind::Unanswered, _) => {
+                dialogs.unanswered(now, *request, TIMEOUT, out);
             }
             (Self::Unknown(known), EventKind::Answered { .. }, Some(response)) => {
                 let (parties, sender) = (**known).clone();
@@ -98,3 +104,6 @@ impl Tracking {
         }
     }
 }
+
+/// What a request other than INVITE that gets no response counts as (RFC 4320 §4.2).
+const TIMEOUT: u16 = 408;

@@ -3,9 +3,7 @@
 pub(super) mod rare;
 
 use super::{Device, device_context::DeviceContext};
-use busyhour::{bus::Name, clock::Instant};
 use busyhour_registrar::watch::DialogChange;
-use busyhour_sip::Flow;
 use std::sync::Arc;
 
 impl DeviceContext {
@@ -23,24 +21,6 @@ impl DeviceContext {
                 None => return,
             };
         }
-    }
-
-    /// A flow on which a device is reached now: this one if it has it still, or else one of
-    /// its contacts'.
-    pub(in crate::server) fn flow_of(
-        &self,
-        device: &Name,
-        flow: Flow,
-        now: Instant,
-    ) -> Option<Flow> {
-        let device = self.table.find(device)?;
-        let bindings = device.active_bindings(now);
-        let mut flows = bindings
-            .iter()
-            .filter(|binding| binding.contact.is_reachable())
-            .map(|binding| binding.contact.flow());
-        let first = flows.clone().next();
-        flows.find(|one| *one == flow).or(first)
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 use crate::server::{
     dns::lookups::Lookups,
     load::shares::{Holder, Holders},
+    random::Numbers,
     server_clock::ServerClock,
     sip::{options::write_options, responder::Responder},
 };
@@ -23,9 +24,7 @@ use busyhour_proxy::{
 };
 use busyhour_registrar::{Advertised, numeric_address};
 use busyhour_sip::{Flow, Host, Message, SipUri, Transport, Uri};
-use foldhash::quality::FixedState;
 use std::{
-    hash::BuildHasher,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Weak,
@@ -42,7 +41,8 @@ pub(in crate::server) struct Peers {
     lookups: Arc<Lookups>,
     /// The addresses that probes name as ours.
     advertised: Advertised,
-    hasher: FixedState,
+    /// Of the probes.
+    numbers: Numbers,
     last_probe: AtomicU64,
     /// Whether any of them has one.
     has_certificates: bool,
@@ -69,7 +69,7 @@ impl Peers {
             responder,
             lookups,
             advertised,
-            hasher: FixedState::with_seed(seed),
+            numbers: Numbers::new(seed),
             last_probe: AtomicU64::new(0),
             has_certificates: configs.iter().any(PeerConfig::shows_certificate),
         }
@@ -356,8 +356,14 @@ impl Peers {
         }
     }
 
-    /// A response, if it answers one of the probes.
-    pub(in crate::server) fn answered(&self, response: &Message<'_>, status: u16) -> bool {
+    /// A response that came on this flow, if it answers one of the probes. Nobody else than the
+    /// peer may say that it takes no calls.
+    pub(in crate::server) fn answered(
+        &self,
+        response: &Message<'_>,
+        status: u16,
+        flow: Flow,
+    ) -> bool {
         if self.peers.is_empty() {
             return false;
         }
@@ -369,12 +375,13 @@ impl Peers {
         let Some((peer, number)) = probe_names(rest) else {
             return false;
         };
-        let peer = self.peers.get(peer).filter(|_| status >= 200);
-        let turn = peer.and_then(|peer| {
-            let turn = peer.answered(self.clock.now(), number, status)?;
-            Some((peer, turn))
-        });
-        if let Some((peer, turn)) = turn {
+        let asked = self.peers.get(peer);
+        let Some(peer) = asked.filter(|peer| peer.is_at(flow.remote.ip())) else {
+            return false;
+        };
+        let is_final = status >= 200;
+        let turn = is_final.then(|| peer.answered(self.clock.now(), number, status));
+        if let Some(turn) = turn.flatten() {
             tell(peer, &turn, "it answered OPTIONS with 503");
         }
         true
@@ -430,8 +437,8 @@ impl Peers {
         self.look_up_names();
         for (place, peer) in self.peers.iter().enumerate() {
             let number = || {
-                let serial = self.last_probe.fetch_add(1, Ordering::Relaxed);
-                self.hasher.hash_one((place, serial))
+                self.numbers
+                    .at(self.last_probe.fetch_add(1, Ordering::Relaxed))
             };
             self.refresh(peer);
             for step in peer.poll(now, number) {

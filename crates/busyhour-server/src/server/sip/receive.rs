@@ -97,7 +97,7 @@ impl Core {
         if self.devices.flows.may_probe() && answers_options(message) {
             return self.devices.flows.counters.probes_answered.increment();
         }
-        if self.peers.answered(message, status)
+        if self.peers.answered(message, status, flow)
             || self.devices.upstream.answered(message, status, flow)
         {
             return;

@@ -53,8 +53,8 @@ pub struct RequestEdit<'e> {
     pub skip_routes: usize,
     /// What becomes of the last value of Route.
     pub last_route: LastRoute<'e>,
-    /// Credentials of this realm in Proxy-Authorization are removed.
-    pub realm: Option<&'e str>,
+    /// Credentials of these realms in Proxy-Authorization are removed.
+    pub realms: &'e [Box<str>],
     /// P-Asserted-Identity is removed: the proxy does not trust the sender, or must not tell
     /// the next hop (RFC 3325 §5).
     pub drops_identity: bool,
@@ -113,7 +113,7 @@ impl<'a> Message<'a> {
         let changes = |at, name, value: &str| match name {
             HeaderName::Via => edit.source.is_some() && self.is_first(at, name),
             HeaderName::Route => routes_change,
-            HeaderName::ProxyAuthorization => is_of_realm(value, edit.realm),
+            HeaderName::ProxyAuthorization => is_of_realm(value, edit.realms),
             HeaderName::MaxForwards | HeaderName::MaxBreadth => true,
             HeaderName::PAssertedIdentity => edit.drops_identity,
             HeaderName::SessionExpires => edit.session_expires_s.is_some(),
@@ -302,11 +302,14 @@ fn put_number(name: HeaderName, number: u64, out: &mut impl Output) {
     out.put(b"\r\n");
 }
 
-/// Whether these are digest credentials of `realm`.
-fn is_of_realm(credentials: &str, realm: Option<&str>) -> bool {
-    let of_realm = |realm| {
-        let read = DigestCredentials::parse(credentials).flatten();
-        read.is_some_and(|read| unescape(read.realm) == realm)
-    };
-    realm.is_some_and(of_realm)
+/// Whether these are digest credentials of one of the realms.
+fn is_of_realm(credentials: &str, realms: &[Box<str>]) -> bool {
+    if realms.is_empty() {
+        return false;
+    }
+    let read = DigestCredentials::parse(credentials).flatten();
+    read.is_some_and(|read| {
+        let realm = unescape(read.realm);
+        realms.iter().any(|one| **one == *realm)
+    })
 }
