@@ -20,7 +20,7 @@ use busyhour_proxy::{
     dns::HopName,
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
-use busyhour_sip::{Flow, HeaderName, Host, Message, Method, SipUri, Status, Uri, source_of};
+use busyhour_sip::{Flow, Host, Message, Method, SipUri, Status, Uri, source_of};
 use std::sync::Arc;
 
 /// Why a request goes nowhere, and who sent it if he has proved it.
