@@ -197,8 +197,9 @@ const REGISTRAR: Layers = Layers {
 
 const PROXY: Layers = Layers {
     source: "crates/busyhour-proxy/src",
-    base: &[],
+    base: &["keyed_hash"],
     arrows: &[
+        arrow("keyed_hash", &[]),
         arrow("transaction", &[]),
         arrow("routing", &[]),
         arrow("proxy", &["transaction", "routing"]),

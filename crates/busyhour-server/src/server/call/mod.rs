@@ -23,4 +23,3 @@ pub(super) mod route_key;
 mod redirect;
 mod relaying;
 mod receive;
-mod shedding;

@@ -1,6 +1,8 @@
 //! Requests for the proxy, on the network's threads: checked, located and handed to their
 //! call.
 
+mod shedding;
+
 use super::{
     checked::{Begin, Checked, Parties},
     edge::dialog_name,

@@ -1,16 +1,20 @@
 //! New calls that the server refuses while it has too much to do.
 
-use super::refused_calls::Caller;
-use crate::server::{core::Core, sip::transactions::TransactionKey};
+use crate::server::{call::refused_calls::Caller, core::Core, sip::transactions::TransactionKey};
 use busyhour_sip::{Flow, HeaderName, Message, Method};
 
 impl Core {
-    pub(super) fn sheds_call(&self, flow: Flow) -> bool {
+    pub(in crate::server::call) fn sheds_call(&self, flow: Flow) -> bool {
         self.load.sheds_call(flow, self.responder.network())
     }
 
     /// As cheap as can be: it is counted, and not logged one by one.
-    pub(super) fn shed_call(&self, message: &Message<'_>, flow: Flow, transaction: TransactionKey) {
+    pub(in crate::server::call) fn shed_call(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+        transaction: TransactionKey,
+    ) {
         self.calls.counters.refused.increment();
         let refusal = self.responder.overloaded();
         if message.method() == Some(Method::Invite) {
