@@ -10,7 +10,7 @@ use busyhour_registrar::{
 use busyhour_sip::sdp::MediaDirection;
 
 use super::dialog::Dialog;
-use super::kept_party::KeptParty;
+use super::party::KeptParty;
 use super::party::Role;
 use super::policy::DialogPolicy;
 use super::record::{CallRecord, LiveCall, flow_text};

@@ -7,7 +7,7 @@ use busyhour_registrar::watch::{DialogEnd, DialogState};
 use busyhour_sip::sdp::MediaDirection;
 
 use super::hold::Exchange;
-use super::kept_party::KeptParty;
+use super::party::KeptParty;
 use super::party::Role;
 use super::policy::DialogPolicy;
 use super::side::{ProbeStage, Side, Stage};

@@ -2,7 +2,6 @@
 
 mod policy;
 mod party;
-mod kept_party;
 mod route_token;
 mod tag;
 mod side;

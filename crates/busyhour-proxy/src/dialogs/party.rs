@@ -1,8 +1,12 @@
 //! Who takes part in a call.
 
+mod kept_party;
+
 use busyhour::bus::Name;
 use busyhour_registrar::watch::DialogDirection;
 use busyhour_sip::Flow;
+
+pub(super) use kept_party::KeptParty;
 
 /// A side of a call: a device of ours, or a peer, which is another server or gateway that is
 /// known by name. One that is neither is nobody in particular, such as an anonymous caller.

@@ -11,7 +11,7 @@ use busyhour_sip::{Address, Contacts, Message, sdp::MediaDirection, session::Rep
 
 use super::call::{Branch, Call, Setup};
 use super::dialog::Dialog;
-use super::kept_party::KeptParty;
+use super::party::KeptParty;
 use super::party::{Party, Role};
 use super::session_timer;
 use super::table::{Dialogs, kept, source_of_call};

@@ -20,7 +20,7 @@ use hashbrown::HashTable;
 
 use super::call::Call;
 use super::dialog::Dialog;
-use super::kept_party::KeptParty;
+use super::party::KeptParty;
 use super::party::{KnownSender, Party, Role};
 use super::policy::DialogPolicy;
 use super::record::LiveCall;

@@ -1,12 +1,12 @@
 //! Requests for the proxy, on the network's threads: checked, located and handed to their
 //! call.
 
+mod refusing;
 mod shedding;
 
 use super::{
     checked::{Begin, Checked, Parties},
     edge::dialog_name,
-    refused_calls::Caller,
     target::{Asleep, Located, NameLookup, Unavailable, domain_of},
 };
 use crate::server::{
@@ -637,35 +637,6 @@ impl Core {
         let device = self.devices.table.find(aor);
         let bindings = device.map(|device| device.active_bindings(self.clock.now()));
         bindings.unwrap_or_default()
-    }
-
-    /// A call that the server refuses has a record as others have.
-    fn record_refused(
-        &self,
-        request: &Request<'_>,
-        status: Status,
-        proven: Option<&(Party, Holder)>,
-    ) {
-        let Request { message, flow, .. } = *request;
-        let is_new = request.essentials.to.tag().is_none();
-        if !is_new || message.method() != Some(Method::Invite) {
-            return;
-        }
-        let caller = match proven {
-            Some((_, holder)) => Caller::Proven(*holder),
-            None => Caller::Stranger(self.holder(flow, None)),
-        };
-        let party = proven.map(|(party, _)| party);
-        self.call_log
-            .note_refused(message, (flow, status), caller, party);
-    }
-
-    fn refuse_call(&self, request: &Request<'_>, refusal: &Refusal) {
-        let Request { message, flow, .. } = *request;
-        self.calls.counters.refused.increment();
-        self.log.call_refused(message, flow, refusal.reason());
-        self.responder
-            .refuse(message, flow, request.transaction, refusal);
     }
 }
 

@@ -253,7 +253,7 @@ mod tests {
             ServerStats::default()
         }
 
-        fn bindings(&self, _: Option<&str>, _: usize) -> BindingPage {
+        fn bindings(&self, _: Option<&str>, _: usize, _: Option<&str>) -> BindingPage {
             BindingPage::default()
         }
 

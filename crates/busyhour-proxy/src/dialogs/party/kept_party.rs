@@ -3,12 +3,12 @@
 use busyhour::bus::Name;
 use busyhour_sip::Flow;
 
-use super::party::Party;
+use super::Party;
 use crate::routing::CompactFlow;
 
 /// A [`Party`] in little memory.
 #[derive(Debug, Clone)]
-pub(super) struct KeptParty {
+pub(in crate::dialogs) struct KeptParty {
     pub device: Option<Name>,
     pub peer: Option<Name>,
     flow: CompactFlow,

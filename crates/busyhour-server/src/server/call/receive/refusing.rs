@@ -1,0 +1,39 @@
+//! Calls that go nowhere: the answer, the log and the record.
+
+use crate::server::{
+    call::refused_calls::Caller, core::Core, load::shares::Holder, sip::receive::Request,
+};
+use busyhour_proxy::dialogs::Party;
+use busyhour_registrar::Refusal;
+use busyhour_sip::{Method, Status};
+
+impl Core {
+    /// A call that the server refuses has a record as others have.
+    pub(super) fn record_refused(
+        &self,
+        request: &Request<'_>,
+        status: Status,
+        proven: Option<&(Party, Holder)>,
+    ) {
+        let Request { message, flow, .. } = *request;
+        let is_new = request.essentials.to.tag().is_none();
+        if !is_new || message.method() != Some(Method::Invite) {
+            return;
+        }
+        let caller = match proven {
+            Some((_, holder)) => Caller::Proven(*holder),
+            None => Caller::Stranger(self.holder(flow, None)),
+        };
+        let party = proven.map(|(party, _)| party);
+        self.call_log
+            .note_refused(message, (flow, status), caller, party);
+    }
+
+    pub(super) fn refuse_call(&self, request: &Request<'_>, refusal: &Refusal) {
+        let Request { message, flow, .. } = *request;
+        self.calls.counters.refused.increment();
+        self.log.call_refused(message, flow, refusal.reason());
+        self.responder
+            .refuse(message, flow, request.transaction, refusal);
+    }
+}
