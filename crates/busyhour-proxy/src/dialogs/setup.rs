@@ -59,9 +59,11 @@ impl Dialogs {
             let is_caller = call.caller.get().is_same_sender(&caller);
             let is_peer = caller.peer.is_some();
             // By way of a peer, or of a server that leaves the proof of who calls as it is; or the
-            // caller is a peer that forks. What is over may be tried again.
+            // caller is a peer that forks. What is over may be tried again. A device does not fork:
+            // one that begins an answered call anew has crashed.
             let is_new = name.cseq > call.cseq || call.is_over();
-            if !is_new && (is_peer || is_caller) {
+            let is_same = is_peer || (is_caller && call.is_pending());
+            if !is_new && is_same {
                 return Some(self.next_pass(key));
             }
             if !is_caller {

@@ -136,13 +136,15 @@ fn every_kind_of_change_is_told_in_order_to_those_who_asked_for_it() {
 
     let flow = register_over_tcp(&mut world, CAROL);
     world.server.flow_failed(flow);
+    world.pass(1_000);
     assert_eq!(
-        all.next_by_subject(4),
+        all.next_by_subject(5),
         [
             "device sip:carol@example.com: changed idle contact_count=1",
             "device sip:carol@example.com: changed unavailable contact_count=0 gone=true",
             "registration sip:carol@example.com: registered contact_count=1",
             "registration sip:carol@example.com: unreachable contact_count=1",
+            "registration sip:carol@example.com: deactivated contact_count=0 gone=true",
         ]
     );
 

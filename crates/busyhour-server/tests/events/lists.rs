@@ -225,7 +225,8 @@ fn each_resource_is_judged_as_if_it_were_watched_alone() {
     panel.take(&sent[1]);
     assert!(lamp(&panel, "alice").contains("Voice-Message: 2/0"));
     assert_eq!(lamp(&panel, "carol"), "terminated rejected");
-    assert_eq!(lamp(&panel, "nobody"), "terminated noresource");
+    // Who may not watch it does not learn whether it exists.
+    assert_eq!(lamp(&panel, "nobody"), "terminated rejected");
     let sent = world.subscribe_as(
         "alice",
         "all",
@@ -234,6 +235,7 @@ fn each_resource_is_judged_as_if_it_were_watched_alone() {
     panel = Panel::default();
     panel.take(&sent[1]);
     assert!(lamp(&panel, "carol").contains("presence"), "{panel:?}");
+    assert_eq!(lamp(&panel, "nobody"), "terminated noresource");
 }
 
 #[test]
