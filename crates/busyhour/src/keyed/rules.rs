@@ -50,19 +50,24 @@ impl<K, S> Rules<K, S> {
         self.key_count.load(Ordering::Relaxed)
     }
 
-    /// Takes a place for a new key, which the caller gives back unless the key
-    /// is created.
-    pub(super) fn reserve(&self) -> Result<Reservation<'_, K, S>, TooManyKeys> {
-        let max = self.max_keys;
-        let more = |count| (count < max).then_some(count + 1);
-        let reserved = (self.key_count).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        match reserved {
-            Ok(_) => Ok(Reservation(self)),
-            Err(_) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                Err(TooManyKeys { max })
-            }
+    /// Counts a new key; `false` if there are as many as may be.
+    pub(super) fn count_created(&self) -> bool {
+        let more = |count| (count < self.max_keys).then_some(count + 1);
+        let counted = (self.key_count).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if counted.is_ok() {
+            self.created.fetch_add(1, Ordering::Relaxed);
         }
+        counted.is_ok()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.key_count() >= self.max_keys
+    }
+
+    pub(super) fn refuse(&self) -> TooManyKeys {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let max = self.max_keys;
+        TooManyKeys { max }
     }
 
     /// Whether so many keys are there that idle ones are evicted before their
@@ -83,22 +88,5 @@ impl<K, S> Rules<K, S> {
             evicted: self.evicted.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
         }
-    }
-}
-
-/// A place for a key that is not there yet.
-pub(super) struct Reservation<'a, K, S>(&'a Rules<K, S>);
-
-impl<K, S> Reservation<'_, K, S> {
-    /// The key is there.
-    pub(super) fn fulfil(self) {
-        self.0.created.fetch_add(1, Ordering::Relaxed);
-        std::mem::forget(self);
-    }
-}
-
-impl<K, S> Drop for Reservation<'_, K, S> {
-    fn drop(&mut self) {
-        self.0.key_count.fetch_sub(1, Ordering::Relaxed);
     }
 }

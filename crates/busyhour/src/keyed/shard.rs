@@ -13,6 +13,15 @@ pub(super) struct KeyShard<K, S> {
     hand: usize,
 }
 
+/// What became of a new key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Insertion {
+    Done,
+    /// Another key of its hash came first; it may be the same.
+    Changed,
+    Full,
+}
+
 /// The keys of one hash. Nearly always there is one or none.
 pub(super) struct Alike<K, S> {
     first: Option<Arc<KeyEntry<K, S>>>,
@@ -57,22 +66,31 @@ impl<K, S> KeyShard<K, S> {
         entries.filter(move |entry| entry.hash == hash)
     }
 
+    /// Whether other keys have this hash than those that a key was compared with.
+    pub(super) fn has_beside(&self, alike: &Alike<K, S>, hash: u64) -> bool {
+        let is_known = |there: &Arc<_>| alike.iter().any(|known| Arc::ptr_eq(known, there));
+        !self.with_hash(hash).all(is_known)
+    }
+
     /// Adds a key whose hash no other keys have than those that it was compared
-    /// with; `false` if there are others.
+    /// with, if `count` finds room for it.
     pub(super) fn insert_beside(
         &mut self,
         alike: &Alike<K, S>,
         entry: &Arc<KeyEntry<K, S>>,
-    ) -> bool {
-        let compared = |there: &Arc<_>| alike.iter().any(|known| Arc::ptr_eq(known, there));
-        if !self.with_hash(entry.hash).all(compared) {
-            return false;
+        count: impl FnOnce() -> bool,
+    ) -> Insertion {
+        if self.has_beside(alike, entry.hash) {
+            return Insertion::Changed;
+        }
+        if !count() {
+            return Insertion::Full;
         }
         let entries = &self.entries;
         let hash_at = |&position: &usize| entries[position].hash;
         (self.positions).insert_unique(entry.hash, entries.len(), hash_at);
         self.entries.push(Arc::clone(entry));
-        true
+        Insertion::Done
     }
 
     /// `None` if it is not there.

@@ -9,7 +9,7 @@ use super::{
     TooManyKeys,
     entry::{InUse, KeyEntry},
     rules::Rules,
-    shard::{Alike, KeyShard},
+    shard::{Alike, Insertion, KeyShard},
 };
 use crate::{
     serializer::SerializerTemplate,
@@ -68,8 +68,10 @@ impl<K, S> Table<K, S> {
 
     /// Takes a key out that was evicted, whoever comes first.
     pub(super) fn remove(&self, entry: &Arc<KeyEntry<K, S>>) {
+        let mut shard = lock(self.shard(entry.hash));
         // The caller has one of its own, so no key is dropped here.
-        if lock(self.shard(entry.hash)).remove(entry).is_some() {
+        if shard.remove(entry).is_some() {
+            // Under the lock, so that who finds no key finds room for one.
             self.rules.count_evicted();
         }
     }
@@ -128,15 +130,24 @@ where
         if self.rules.is_crowded() {
             self.make_room(hash);
         }
-        let reservation = self.rules.reserve()?;
+        if self.rules.is_full() {
+            return match lock(self.shard(hash)).has_beside(alike, hash) {
+                true => Ok(None),
+                false => Err(self.rules.refuse()),
+            };
+        }
         let entry = KeyEntry::new(key, hash, self.template.ephemeral(), &self.rules);
         let entry = Arc::new(entry);
-        if !lock(self.shard(hash)).insert_beside(alike, &entry) {
-            return Ok(None);
+        let count = || self.rules.count_created();
+        let insertion = lock(self.shard(hash)).insert_beside(alike, &entry, count);
+        match insertion {
+            Insertion::Done => {
+                entry.watch();
+                Ok(Some(InUse::first(entry)))
+            }
+            Insertion::Changed => Ok(None),
+            Insertion::Full => Err(self.rules.refuse()),
         }
-        reservation.fulfil();
-        entry.watch();
-        Ok(Some(InUse::first(entry)))
     }
 
     /// Evicts more idle keys than one, so that there is room again soon. Looks at
