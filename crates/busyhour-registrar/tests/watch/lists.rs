@@ -58,9 +58,14 @@ fn a_change_that_shows_nothing_new_is_not_told() {
     lamps.set(0, LineState::Busy);
     lamps.set(1, LineState::Unavailable);
     assert!(lamps.poll());
+    assert_eq!(lamps.panel.told, 2);
+    lamps.watcher.answer(2, 200);
+    lamps.set(0, LineState::InUse);
+    lamps.set(2, LineState::Ringing);
+    assert!(lamps.poll());
     assert_eq!(
         lamps.panel.told, 1,
-        "no call and no contact are one lamp in dialog"
+        "in use and busy are one lamp in dialog"
     );
 }
 

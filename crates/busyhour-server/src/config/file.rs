@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(
             found,
             "f.toml:3:1: account: unknown field `pasword` (did you mean password?); there are: \
-             user, password, md5, sha256, sha512_256, mailbox"
+             user, domain, password, md5, sha256, sha512_256, mailbox"
         );
         let found = problems("[[account]]\nuser = \"alice\"\n");
         assert!(found.starts_with("f.toml:1:1: account: "), "{found}");

@@ -18,10 +18,13 @@ fn an_extension_follows_its_devices() {
         body(&first).contains("<state>terminated</state>"),
         "{first}"
     );
+    assert!(body(&first).contains(" contacts=\"0\"/>"), "{first}");
     assert_eq!(line(&world), LineState::Unavailable);
     world.register("alice", 600);
     assert_eq!(line(&world), LineState::Idle);
-    world.notified();
+    let idle = world.only_notify();
+    assert!(body(&idle).contains("<state>terminated</state>"), "{idle}");
+    assert!(!body(&idle).contains("contacts="), "{idle}");
     let answer = world.publish("alice", DIALOG, &dialog("early"));
     let notify = world.only_notify();
     assert!(

@@ -2,7 +2,8 @@
 //! dialogs that the device publishes, since none passes through a registrar; how
 //! many contacts it has stands in an element of our own namespace, which the
 //! schema allows behind the list. Of an extension it holds what its devices do
-//! together, as a dialog or two.
+//! together, as a dialog or two; and if none of them is registered, that element
+//! with no contacts.
 
 use crate::watch::{Document, LineState, State, Told, body::xml::Escaped};
 use busyhour::bus::Name;
@@ -19,7 +20,13 @@ pub(in crate::watch) fn write(out: &mut Vec<u8>, told: Told<'_>) {
         Escaped(told.entity)
     );
     match told.state {
-        Some(State::Extension(extension)) => write_line(out, told.entity, extension.line),
+        Some(State::Extension(extension)) => {
+            write_line(out, told.entity, extension.line);
+            // Nobody can be called there; idle looks the same without this.
+            if matches!(extension.line, LineState::Unavailable | LineState::Invalid) {
+                write_contacts(out, 0);
+            }
+        }
         Some(State::Device(device)) => {
             for published in device.published() {
                 if let Document::Dialog { dialogs, .. } = &*published.document {
