@@ -2,10 +2,10 @@
 # What `busyhour --version` tells.
 COMMIT = BUSYHOUR_COMMIT=$$(git rev-parse --short=10 HEAD 2>/dev/null)
 .DEFAULT_GOAL := help
-.PHONY: help run test install dist book peers bench storm doc tidy clean
+.PHONY: help run test install dist book peers bench storm web-dev doc tidy clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Build the server and start it with its embedded defaults
 	@scripts/install-deps.sh build
@@ -35,6 +35,9 @@ storm: ## The seed's load against a server that runs: 12,000 registrations in 60
 peers: ## Install the peers that Debian has, and build every engine of the benchmarks
 	@scripts/install-deps.sh build peers
 	@cd bench && cargo run --package versus -- build && cargo run --package versus -- check
+
+web-dev: ## Start the server with the dashboard's files read from the sources each time
+	@DASHBOARD_ASSETS=$(CURDIR)/crates/busyhour-server/src/web/page/assets cargo run --package busyhour-server -- serve
 
 bench: ## Every scenario at every size against every peer, within 18 minutes, and the page of it
 	@cd bench && { cargo run --package versus -- run all --rounds 3 --budget 18 --json target/record.json; \

@@ -9,6 +9,7 @@ PROGRAM is a built `busyhour`. What is checked: a link leads to a page and a hea
 block of toml (but for files that are named there: toml,files); each command of `busyhour` in a block of sh exists, with
 its flags.
 """
+import json
 import re
 import shlex
 import shutil
@@ -50,7 +51,9 @@ def prepare(program, folder):
         # Pages beside the book are read where they are.
         made = re.sub(r"\]\((?:\.\./)+((?:asterisk|lamps|limits|busyhour)\.md)", r"](beside/\1", made) if page.parent == folder / "src" \
             else re.sub(r"\]\((?:\.\./)+((?:asterisk|lamps|limits|busyhour)\.md)", r"](../beside/\1", made)
+        made = made.replace("](../../pictures/", "](pictures/")
         page.write_text(made)
+    shutil.copytree(ROOT / "docs/pictures", folder / "src/pictures")
     beside = folder / "src/beside"
     beside.mkdir()
     for name in ["asterisk.md", "lamps.md", "limits.md", "busyhour.md"]:
@@ -65,6 +68,8 @@ def generated(program, what):
         return events_table()
     if what == "metrics":
         return metrics_table(program)
+    if what == "api":
+        return operations(program)
     return tell(shlex.split(what.replace("busyhour", shlex.quote(program), 1)))
 
 
@@ -72,7 +77,8 @@ def tell(command, **options):
     return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
 
-def metrics_table(program):
+def asked(program, path):
+    """What a server that has just started answers to GET."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["serve", "--quiet", "--sip-listen", "127.0.0.1:0", "--iax2-listen", "off", "--http-socket", "off",
                  "--http-listen", "127.0.0.1:0", "--store-path", f"{folder}/busyhour.db"]
@@ -81,17 +87,50 @@ def metrics_table(program):
             ready = next(line for line in server.stdout if line.startswith("ready "))
             address = re.search(r"http=(\S+)", ready)[1]
             time.sleep(1.5)  # the first sample
-            with urllib.request.urlopen(f"http://{address}/metrics") as answer:
-                text = answer.read().decode()
+            with urllib.request.urlopen(f"http://{address}{path}") as answer:
+                return answer.read().decode()
         finally:
             server.terminate()
             server.wait()
-    rows = ["| metric | kind | in `/api/stats` |", "|---|---|---|"]
-    paths = dict(re.findall(r"^# HELP (\S+) (\S+) of /api/stats", text, re.M))
+
+
+def metrics_table(program):
+    text = asked(program, "/metrics")
+    rows = ["| metric | kind | in `/api/v1/stats` |", "|---|---|---|"]
+    paths = dict(re.findall(r"^# HELP (\S+) (\S+) of /api/v1/stats", text, re.M))
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M):
         ending = "_total" if kind == "counter" else ""
         rows.append(f"| `{name}{ending}` | {kind} | `{paths.get(name, '')}` |")
     return "\n".join(rows)
+
+
+def operations(program):
+    """Each operation of the HTTP interface, by what it is about."""
+    document = json.loads(asked(program, "/api/v1/openapi.json"))
+    always = {"400", "401", "403", "408", "421", "429", "503"}
+    tags, text = {}, []
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            tags.setdefault(one["tags"][0], []).append((path, method, one))
+    for tag, some in tags.items():
+        text += [f"## {tag}", ""]
+        for path, method, one in some:
+            scope = one["security"][0]["token"][0]
+            text += [f"### `{method.upper()} {path}`", "", f"{one['summary']}. Scope `{scope}`.", ""]
+            if one["parameters"]:
+                text += ["| parameter | in | what |", "|---|---|---|"]
+                for part in one["parameters"]:
+                    values = ", ".join(f"`{value}`" for value in part["schema"].get("enum", []))
+                    text.append(f"| `{part['name']}` | {part['in']} | {part['description']}{': ' if values else ''}{values} |")
+                text.append("")
+            body = one.get("requestBody")
+            if body:
+                fields = body["content"]["application/json"]["schema"].get("properties", {})
+                named = ", ".join(f"`{name}`" for name in fields)
+                text += [f"Body: a JSON object{' with ' if named else ''}{named}.", ""]
+            answers = [f"{status}: {answer['description']}" for status, answer in one["responses"].items() if status not in always]
+            text += [*(f"- {answer}" for answer in answers), ""]
+    return "\n".join(text)
 
 
 def events_table():

@@ -71,7 +71,7 @@ use_server() { # in the booted root
   [ "$before" != "$(systemctl show -p MainPID --value busyhour)" ]
   busyhour device show alice --config /etc/busyhour/busyhour.toml | grep -F alice
   grep -x 'max_contacts = 7' /etc/busyhour/busyhour.toml
-  curl -s http://127.0.0.1:8080/api/stats | grep -q '"account_count":1'
+  curl -s http://127.0.0.1:8080/api/v1/stats | grep -q '"account_count":1'
   [ "$(cat /proc/sys/net/core/rmem_max)" -ge 1 ]
   test -s /usr/share/man/man1/busyhour-serve.1.gz
   bash -c 'source /usr/share/bash-completion/completions/busyhour && complete -p busyhour'
@@ -93,7 +93,7 @@ use_server() { # in the booted root
 
   rpm --install --nodeps --excludedocs /opt/server/now/busyhour-*.rpm
   wait_for answers
-  [ "$(curl -s http://127.0.0.1:8080/api/stats | grep -o '"account_count":1')" ] # the database is still there
+  [ "$(curl -s http://127.0.0.1:8080/api/v1/stats | grep -o '"account_count":1')" ] # the database is still there
   rpm --upgrade --force --nodeps /opt/server/now/busyhour-*.rpm
   wait_for answers
   rpm --erase --nodeps busyhour
@@ -114,7 +114,7 @@ two_telephones() {
     typed "$line" || { echo "fresh: the book's command fails: $line" >&2; cat /tmp/telephone-* >&2; return 1; }
   done </tmp/commands
   wait_for sh -c 'busyhour show device alice | grep -q 127.0.0.1'
-  [ "$(curl -s http://127.0.0.1:8080/api/stats | grep -o '"device_count":2')" ]
+  [ "$(curl -s http://127.0.0.1:8080/api/v1/stats | grep -o '"device_count":2')" ]
   # A change is printed, and the first state is none: alice goes and comes again, then bob goes.
   # Each subscribes some seconds after it has registered, without a word.
   wait_for subscribed 2

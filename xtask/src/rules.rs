@@ -274,7 +274,7 @@ const SERVER: Layers = Layers {
         arrow("net", &["server"]),
         arrow("console", &[]),
         arrow("json", &[]),
-        arrow("web", &["json", "server"]),
+        arrow("web", &["json", "logs", "server"]),
         arrow("config", &["server", "net", "web"]),
         arrow("logs", &[]),
         arrow(

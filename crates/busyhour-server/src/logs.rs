@@ -1,7 +1,13 @@
-//! Log lines on standard error, for people or for machines.
+//! Log lines on standard error, for people or for machines; the last ones are kept for operators.
 
-use std::io;
-use tracing_subscriber::{filter::LevelFilter, fmt};
+pub mod recent;
+
+use recent::{KeepRecent, RecentLog};
+use std::{io, sync::Arc};
+use tracing_subscriber::{
+    Layer, filter::LevelFilter, fmt, layer::SubscriberExt, registry::Registry,
+    util::SubscriberInitExt,
+};
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,20 +21,25 @@ pub enum LineFormat {
     Json,
 }
 
-/// Sends the events of this process to standard error from now on.
+/// Sends the events of this process to standard error from now on, and keeps the last ones.
 ///
-/// The first call counts; later ones change nothing.
-pub fn start(level: LevelFilter, format: LineFormat) {
-    let lines = fmt()
-        .with_max_level(level)
+/// The first call counts; what later ones return stays empty.
+pub fn start(level: LevelFilter, format: LineFormat) -> Arc<RecentLog> {
+    let recent = Arc::new(RecentLog::default());
+    // Otherwise a reader of the log that is gone makes every line panic.
+    let lines = fmt::layer()
         .with_writer(io::stderr)
-        // Otherwise a reader of the log that is gone makes every line panic.
         .log_internal_errors(false);
-    // An error means that somebody, a test perhaps, listens already.
-    let _ = match format {
-        LineFormat::Text { is_coloured } => {
-            lines.with_ansi(is_coloured).with_target(false).try_init()
-        }
-        LineFormat::Json => lines.json().flatten_event(true).try_init(),
+    let lines: Box<dyn Layer<Registry> + Send + Sync> = match format {
+        LineFormat::Text { is_coloured } => lines.with_ansi(is_coloured).with_target(false).boxed(),
+        LineFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    let kept = KeepRecent(recent.clone());
+    // An error means that somebody, a test perhaps, listens already.
+    let _ = tracing_subscriber::registry()
+        .with(lines)
+        .with(kept)
+        .with(level)
+        .try_init();
+    recent
 }

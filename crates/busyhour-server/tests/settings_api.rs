@@ -40,6 +40,7 @@ impl Fixture {
         let tokens = vec![Token::new("test", Scope::Write, "secret")];
         let options = WebOptions {
             tls: None,
+            operator: None,
             certificates: None,
             telephone: None,
             challenges: None,

@@ -111,6 +111,7 @@ fn fixture() -> Fixture {
     let tokens = vec![Token::new("test", Scope::Write, "secret")];
     let options = WebOptions {
         tls: None,
+        operator: None,
         certificates: None,
         telephone: None,
         challenges: None,
@@ -171,7 +172,7 @@ fn the_page_is_html_that_may_load_nothing_from_elsewhere() {
     assert!(header(&page, "content-type").starts_with("text/html"));
     assert!(header(&page, "content-security-policy").starts_with("default-src 'none';"));
     let html = page.into_body().read_to_string().unwrap();
-    assert!(html.contains("id=\"cards\"") && html.contains("/api/events"));
+    assert!(html.contains("id=\"main\"") && html.contains("/assets/app.js"));
 }
 
 #[test]
@@ -283,7 +284,7 @@ fn connections_and_requests_of_http_are_among_the_queues() {
     assert_eq!(connections["capacity"], 16);
     let requests = of("http", "requests");
     assert_eq!(requests["queued_len"], 1, "this one: {requests}");
-    assert_eq!(requests["running"], "/api/queues");
+    assert_eq!(requests["running"], "/api/v1/queues");
     assert!(requests["running_for_ns"].as_u64() > Some(0));
     assert!(requests["processed"].as_u64() >= Some(2), "{requests}");
     assert_eq!(of("http", "event streams")["queued_len"], 1);

@@ -21,6 +21,7 @@ mod store;
 mod token;
 mod top;
 mod trace;
+mod trial_storm;
 mod webhook;
 
 pub use configuration::{CheckConfig, Init};

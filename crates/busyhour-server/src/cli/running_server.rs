@@ -1,6 +1,7 @@
 //! Asks a running server over HTTP: on its local socket, or at an address.
 
 use crate::web::socket_folders;
+use serde::Deserialize;
 use std::{
     fs,
     io::{self, Read, Write},
@@ -221,8 +222,18 @@ fn body_of(answer: &str) -> Result<String, String> {
             Err("it does not know this; it may be of an older version".into())
         }
         _ if body.trim().is_empty() => Err(format!("it answered {status:?}")),
-        _ => Err(body.trim().to_owned()),
+        _ => Err(detail_of(body)),
     }
+}
+
+/// The sentence of a refusal: of a problem (RFC 9457), or the text itself.
+fn detail_of(body: &str) -> String {
+    #[derive(Deserialize)]
+    struct RefusedRequest {
+        detail: String,
+    }
+    let problem = serde_json::from_str::<RefusedRequest>(body);
+    problem.map_or_else(|_| body.trim().to_owned(), |problem| problem.detail)
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -241,6 +252,9 @@ mod tests {
         assert_eq!(refused.unwrap_err(), "reading needs a token");
         let missing = body_of("HTTP/1.0 404 Not Found\r\n\r\nnothing is registered\n");
         assert_eq!(missing.unwrap_err(), "nothing is registered");
+        let problem =
+            body_of("HTTP/1.0 409 Conflict\r\n\r\n{\"status\":409,\"detail\":\"it is full\"}");
+        assert_eq!(problem.unwrap_err(), "it is full");
         let old = body_of("HTTP/1.0 404 Not Found\r\n\r\n").unwrap_err();
         assert!(old.contains("older version"), "{old}");
         let odd = body_of("SSH-2.0-x");

@@ -1,15 +1,17 @@
 use super::{
     Failure,
+    reload::ConfigSource,
     service::Service,
     signals::{Signal, Signals},
 };
 use crate::{
     config::{Config, LogFormat, LogLevel, Overrides},
-    console, logs,
+    console,
+    logs::{self, recent::RecentLog},
 };
 use clap::Args;
 use sd_notify::NotifyState;
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Run the server: register devices, notify watchers, show the dashboard
@@ -42,15 +44,19 @@ impl Serve {
             return console::print(text.trim_end()).map_err(Failure::running);
         }
         let loaded = Config::load_to_serve(config, &self.overrides)?;
-        start_logs(&loaded.config);
+        let recent_log = start_logs(&loaded.config);
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
         let mut signals = Signals::listen().map_err(Failure::running)?;
         let ending = signals.ending();
-        let service = Service::start(loaded.config, config, &ending)?;
+        let source = ConfigSource {
+            file: self.config,
+            overrides: self.overrides,
+        };
+        let service = Service::start(loaded, source, recent_log, &ending)?;
         tell_service_manager(NotifyState::Ready);
-        self.wait(&mut signals, &service);
+        wait(&mut signals, &service);
         tell_service_manager(NotifyState::Stopping);
         let stopped = service.stop();
         match ending.reason() {
@@ -58,20 +64,17 @@ impl Serve {
             None => stopped,
         }
     }
+}
 
-    /// Waits for a signal that ends the server; a signal that requests a reload is
-    /// handled here.
-    fn wait(&self, signals: &mut Signals, service: &Service) {
-        while signals.wait() == Signal::Reload {
-            match Config::load(self.config.as_deref(), &self.overrides) {
-                Ok(loaded) => service.reload(loaded.config),
-                Err(problems) => tracing::error!(%problems, "the configuration was not reloaded"),
-            }
-        }
+/// Waits for a signal that ends the server; a signal that requests a reload is handled here.
+fn wait(signals: &mut Signals, service: &Service) {
+    while signals.wait() == Signal::Reload {
+        // What is wrong is logged.
+        let _ = service.reloader.reload();
     }
 }
 
-fn start_logs(config: &Config) {
+fn start_logs(config: &Config) -> Arc<RecentLog> {
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -85,7 +88,7 @@ fn start_logs(config: &Config) {
         },
         LogFormat::Json => logs::LineFormat::Json,
     };
-    logs::start(level, format);
+    logs::start(level, format)
 }
 
 /// Does nothing unless systemd started the program and expects notifications.

@@ -2,19 +2,22 @@ use super::{
     Failure,
     announce::announce,
     certificates::{CertificatePlan, Certificates, ReadCertificates},
-    reload::Reloadable,
+    reload::{ConfigSource, Reloadable, Reloader},
+    running_server::reachable,
     signals::ShutdownTrigger,
+    trial_storm::TrialStorms,
 };
 use crate::{
-    config::{self, Config, SocketPlace, default_database},
+    config::{self, Config, Loaded, SocketPlace, default_database},
+    logs::recent::RecentLog,
     net::{
         DnsClient, HttpSender, Sockets, StreamOptions, StreamPolicy, Streams, Udp, UdpOptions,
         address_problem,
     },
     server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig},
     web::{
-        Access, Archives, CertificatesApi, ChallengeTexts, Graphs, LocalSocket, PmcdSource,
-        Telephone, Web, WebOptions, WebTls, default_socket,
+        Access, Archives, ChallengeTexts, Graphs, LocalSocket, PmcdSource, Telephone, Web,
+        WebOptions, WebTls, default_socket,
     },
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
@@ -37,11 +40,10 @@ pub(super) struct Service {
     pub(super) config: Config,
     /// Where it stands, if it was named.
     pub(super) config_file: Option<PathBuf>,
+    pub(super) reloader: Arc<Reloader>,
     pub(super) network: Arc<Sockets>,
     pub(super) web: Option<Web>,
     certificates: Arc<Certificates>,
-    accounts: Arc<Reloadable>,
-    access: Arc<Access>,
     server: Server,
     runtime: Runtime,
 }
@@ -50,10 +52,13 @@ impl Service {
     /// Opens the store, binds the addresses, serves, and prints that it is ready. If
     /// the store stops by itself, the server ends through `ending`.
     pub(super) fn start(
-        config: Config,
-        config_file: Option<&Path>,
+        loaded: Loaded,
+        source: ConfigSource,
+        recent_log: Arc<RecentLog>,
         ending: &ShutdownTrigger,
     ) -> Result<Self, Failure> {
+        let config = loaded.config.clone();
+        let config_file = source.file.clone();
         // The store comes first: a second server on the same store must be refused
         // before it takes a port.
         let store = open_store(&config.store)?;
@@ -80,23 +85,37 @@ impl Service {
         let server = Server::start(runtime.clone(), options, network.clone(), store);
         let server = server.map_err(Failure::running)?;
         let access = Access::new(config.http.hosts.clone(), config.tokens.clone());
-        let access = Arc::new(access);
+        let access = Arc::new(access.with_rate(config.http.requests_per_second));
         let stored = access.clone();
         server.watch_tokens(Box::new(move |rows| stored.replace_stored(rows)));
+        let reloader = Arc::new(Reloader {
+            loaded,
+            source,
+            recent_log,
+            accounts,
+            access: access.clone(),
+            server: server.clone(),
+            certificates: certificates.clone(),
+            storms: TrialStorms::new(
+                server.clone(),
+                network.sip.addresses().first().copied().map(reachable),
+                config.sip.domains.first().cloned(),
+                config.sip.auth == config::Auth::Digest,
+            ),
+        });
         let service = Self {
             web: start_web(
                 &config,
                 telephone(&config, &network)?,
                 (&server, &runtime),
-                access.clone(),
+                (access, reloader.clone()),
                 (web_tls, certificates.clone()),
             )?,
             config,
-            config_file: config_file.map(Path::to_owned),
+            config_file,
+            reloader,
             certificates,
             network,
-            accounts,
-            access,
             server,
             runtime,
         };
@@ -107,25 +126,6 @@ impl Service {
         service.certificates.order().map_err(Failure::running)?;
         announce(&service);
         Ok(service)
-    }
-
-    /// Applies the accounts and tokens of a reloaded configuration, and names the
-    /// settings that need a restart.
-    pub(super) fn reload(&self, config: Config) {
-        self.accounts.replace(config.accounts.clone());
-        self.server.accounts_changed();
-        self.access.replace_tokens(config.tokens.clone());
-        tracing::info!(
-            configured_accounts = config.accounts.len(),
-            stored_accounts = self.server.stored_account_count(),
-            tokens = config.tokens.len(),
-            "accounts read again"
-        );
-        // What is wrong is logged.
-        let _ = self.certificates.reload();
-        for setting in self.config.differences(&config) {
-            tracing::warn!(setting, "a changed setting needs a restart");
-        }
     }
 
     /// Shuts down within the configured time.
@@ -366,7 +366,7 @@ fn start_web(
     config: &Config,
     telephone: Option<Telephone>,
     (server, runtime): (&Server, &Runtime),
-    access: Arc<Access>,
+    (access, reloader): (Arc<Access>, Arc<Reloader>),
     (tls, certificates): (WebTls, Arc<Certificates>),
 ) -> Result<Option<Web>, Failure> {
     let socket = local_socket(&config.http.socket)?;
@@ -392,6 +392,7 @@ fn start_web(
         connections_per_source_max: config.http.max_connections_per_source,
         patience: HTTP_PATIENCE,
         access,
+        operator: Some(reloader),
     };
     let web = Web::start(options, Arc::new(server.clone()), graphs);
     web.map(Some).map_err(|error| {

@@ -267,7 +267,7 @@ From other machines every request needs a token; changes always need one:
 
   busyhour token add shop --scope write
   curl -X PUT -H \"Authorization: Bearer $TOKEN\" -d '{\"password\": \"…\"}' \\
-      http://127.0.0.1:8080/api/accounts/alice
+      http://127.0.0.1:8080/api/v1/accounts/alice
 
 A server notices the tokens of its store within about a second. It reads the tokens of its
 configuration, which `busyhour token NAME` prints, at its start and at SIGHUP.

@@ -72,7 +72,7 @@ impl TraceCommand {
         if self.no_bodies {
             query.append_pair("bodies", "no");
         }
-        let path = format!("/api/trace?{}", query.finish());
+        let path = format!("/api/v1/trace?{}", query.finish());
         let stream = server.stream(&path).map_err(Failure::running)?;
         self.follow(stream)
     }

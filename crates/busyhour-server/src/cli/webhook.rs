@@ -47,7 +47,10 @@ impl WebhookTest {
     fn run(self) -> Result<(), Failure> {
         let server = self.which.find()?;
         let name: String = form_urlencoded::byte_serialize(self.name.as_bytes()).collect();
-        let answer = server.post(&format!("/api/webhooks/{}/test", name.replace('+', "%20")));
+        let answer = server.post(&format!(
+            "/api/v1/webhooks/{}/test",
+            name.replace('+', "%20")
+        ));
         let answer = answer.map_err(Failure::running)?;
         let result: Value = serde_json::from_str(&answer).map_err(Failure::running)?;
         let round_trip = Duration::from_nanos(result["round_trip_ns"].as_u64().unwrap_or(0));

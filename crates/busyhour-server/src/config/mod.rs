@@ -261,6 +261,8 @@ pub struct Http {
     pub max_connections: usize,
     /// Connections served at once for one IP address.
     pub max_connections_per_source: usize,
+    /// Requests in a second of a token, or of a source without one.
+    pub requests_per_second: u32,
     /// Host names that requests may use for the server, beside addresses and
     /// `localhost`.
     pub hosts: Vec<String>,
@@ -654,6 +656,7 @@ impl Default for Http {
             tls_listen: None,
             max_connections: 1024,
             max_connections_per_source: 100,
+            requests_per_second: 1000,
             hosts: Vec::new(),
             socket: SocketPlace::Auto,
             telephone: None,

@@ -38,7 +38,7 @@ mod refusals;
 mod publications;
 mod publishing;
 mod reach;
-mod list;
+pub(super) mod listing;
 pub(super) mod removal;
 mod dialogs;
 mod draft;

@@ -68,6 +68,9 @@ pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
 };
+pub use device::listing::search::{
+    DeviceContact, DeviceOrder, DevicePage, DeviceQuery, DeviceReach, DeviceView,
+};
 pub use device::removal::{RemovalError, RemovalListener};
 pub use dns::{AnswerListener, NoResolver, Resolver};
 pub use http_client::{
@@ -105,6 +108,7 @@ pub use tenant::{
     tenant_refusal::TenantRefusal,
     tenant_view::{TenantStats, TenantUse, TenantView},
 };
+pub use watcher::view::{WatcherPage, WatcherView};
 pub use webhook::{
     WebhookConfig, WebhookEntry, WebhookMistake, WebhookRefusal, WebhookSecret, WebhookStats,
     WebhookTestResult, WebhookView,

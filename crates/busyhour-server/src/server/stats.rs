@@ -171,7 +171,7 @@ impl ServerStats {
 
     /// The limits that one source, account, device or connection reaches by itself:
     /// they protect the others, and the service is not degraded.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 22] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 23] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -212,6 +212,7 @@ impl ServerStats {
             ("limits.connection_queue_kib", streams.closed_unread),
             ("limits.handshakes_per_source", streams.refused_handshakes),
             ("http.max_connections_per_source", http.refused_source),
+            ("http.requests_per_second", http.rate_limited),
             ("the connections to the local socket", http.refused_local),
             (
                 "the event streams and bodies over HTTP",
@@ -238,7 +239,7 @@ impl ServerStats {
     }
 }
 
-/// The stream of changes (`/api/changes`), and those who read it.
+/// The stream of changes (`/api/v1/changes`), and those who read it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ChangeStats {
     /// Readers now.
@@ -281,6 +282,8 @@ pub struct HttpStats {
     pub forbidden: u64,
     /// For a host that is not served here (421).
     pub misdirected: u64,
+    /// Beyond `http.requests_per_second` of a token or source (429).
+    pub rate_limited: u64,
     /// Connections beyond `http.max_connections`, which are answered 503 but for
     /// `/healthz`.
     pub refused_full: u64,

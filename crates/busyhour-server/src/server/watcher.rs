@@ -11,6 +11,7 @@ mod resource_feed;
 mod list_resolution;
 pub(super) mod list_watching;
 mod durable;
+pub(super) mod view;
 
 use self::{list_hub::ListHub, list_watching::ChangedPlaces, watcher_context::WatcherContext};
 use super::{

@@ -7,8 +7,12 @@
 //!    sends this by itself, so no other page can misuse it.
 
 use super::{
-    Scope, Token, api::trace::PATH as TRACE, connection::connections::ClientAddress,
+    Scope, Token,
+    api::trace::PATH as TRACE,
+    connection::connections::ClientAddress,
     domain_scope::DomainScope,
+    page,
+    rate_limit::{RateLimit, Requester},
 };
 use crate::server::HttpStats;
 use axum::{
@@ -26,6 +30,7 @@ use std::{
         Arc, PoisonError, RwLock, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 use subtle::ConstantTimeEq;
 
@@ -37,6 +42,36 @@ pub struct Access {
     unauthorized: AtomicU64,
     forbidden: AtomicU64,
     misdirected: AtomicU64,
+    rate: Option<RateLimit>,
+    limited: AtomicU64,
+}
+
+/// Who sends a request, and what they may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Visitor {
+    /// The name of the token, if one was shown.
+    pub(super) token: Option<String>,
+    pub(super) scope: Scope,
+    pub(super) domain: Option<String>,
+}
+
+impl Visitor {
+    /// A program of the server's user, on the local socket.
+    pub(super) fn local() -> Self {
+        Self {
+            token: None,
+            scope: Scope::Write,
+            domain: None,
+        }
+    }
+
+    /// Somebody without a token, who may read at most.
+    fn stranger() -> Self {
+        Self {
+            scope: Scope::Read,
+            ..Self::local()
+        }
+    }
 }
 
 #[derive(Default)]
@@ -58,6 +93,8 @@ enum Denial {
     Forbidden,
     /// Its token is for one domain, and this is not of it.
     Elsewhere(String),
+    /// Its token or source has sent too many; it has to wait so long.
+    TooMany(Duration),
 }
 
 impl Access {
@@ -70,6 +107,15 @@ impl Access {
                 stored: Vec::new(),
             }),
             ..Self::default()
+        }
+    }
+
+    /// Lets a token, or a source without one, send so many requests in a second.
+    #[must_use]
+    pub fn with_rate(self, per_second: u32) -> Self {
+        Self {
+            rate: Some(RateLimit::new(per_second)),
+            ..self
         }
     }
 
@@ -97,34 +143,46 @@ impl Access {
             unauthorized: self.unauthorized.load(Ordering::Relaxed),
             forbidden: self.forbidden.load(Ordering::Relaxed),
             misdirected: self.misdirected.load(Ordering::Relaxed),
+            rate_limited: self.limited.load(Ordering::Relaxed),
             ..HttpStats::default()
         }
     }
 
-    /// What of the domains the request may see and change.
-    fn check(&self, request: &Request, peer: IpAddr) -> Result<DomainScope, Denial> {
+    /// Who sends the request.
+    fn check(&self, request: &Request, peer: IpAddr) -> Result<Visitor, Denial> {
         if !self.serves(request) {
             return Err(Denial::Misdirected);
         }
-        let needed = needed(request.method(), request.uri().path());
-        let is_free = needed == Scope::Read && peer.to_canonical().is_loopback();
         let path = request.uri().path();
-        let granted = self.scope(request.headers(), needed);
-        // Who shows a token of one domain sees that alone, on this machine too.
-        if (is_free || path == HEALTH)
-            && granted
-                .as_ref()
-                .is_none_or(|(_, domain)| domain.domain().is_none())
+        let needed = needed(request.method(), path);
+        let visitor = self.visitor(request.headers(), needed);
+        let holder = match visitor.as_ref().and_then(|visitor| visitor.token.clone()) {
+            Some(token) => Requester::Token(token),
+            None => Requester::Source(peer),
+        };
+        if path != HEALTH
+            && let Some(rate) = &self.rate
         {
-            return Ok(DomainScope::default());
+            rate.take(holder, Instant::now()).map_err(Denial::TooMany)?;
         }
-        match granted {
+        let is_here = peer.to_canonical().is_loopback();
+        let is_public = path == HEALTH || page::is_public(path);
+        let is_free = needed == Scope::Read && (is_here || is_public);
+        // Who shows a token of one domain sees that alone, on this machine too.
+        let is_of_domain = visitor
+            .as_ref()
+            .is_some_and(|visitor| visitor.domain.is_some());
+        if is_free && (is_public || !is_of_domain) {
+            return Ok(visitor.unwrap_or(Visitor::stranger()));
+        }
+        match visitor {
             None if shows_token(request.headers(), needed) => Err(Denial::Unknown(needed)),
             None => Err(Denial::Unauthorized(needed)),
-            Some((granted, _)) if granted < needed => Err(Denial::Forbidden),
-            Some((_, domain)) => {
-                let checked = domain.check_path(needed == Scope::Read, path);
-                checked.map(|()| domain).map_err(Denial::Elsewhere)
+            Some(visitor) if visitor.scope < needed => Err(Denial::Forbidden),
+            Some(visitor) => {
+                let scope = DomainScope::new(visitor.domain.as_deref());
+                let checked = scope.check_path(needed == Scope::Read, path);
+                checked.map(|()| visitor).map_err(Denial::Elsewhere)
             }
         }
     }
@@ -147,8 +205,8 @@ impl Access {
         })
     }
 
-    /// The scope and domain of a request's token; `None` without a valid token.
-    fn scope(&self, headers: &HeaderMap, needed: Scope) -> Option<(Scope, DomainScope)> {
+    /// Whose token a request has; `None` without a valid token.
+    fn visitor(&self, headers: &HeaderMap, needed: Scope) -> Option<Visitor> {
         let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         let (scheme, credentials) = value.split_once(' ')?;
         if scheme.eq_ignore_ascii_case("bearer") {
@@ -163,13 +221,17 @@ impl Access {
     }
 
     /// Compares with every token; the time does not depend on where they differ.
-    fn find(&self, token: &[u8]) -> Option<(Scope, DomainScope)> {
+    fn find(&self, token: &[u8]) -> Option<Visitor> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         for token in tokens.configured.iter().chain(&tokens.stored) {
             if bool::from(token.sha256.ct_eq(&hash)) {
-                found = Some((token.scope, DomainScope::new(token.domain.as_deref())));
+                found = Some(Visitor {
+                    token: Some(token.name.clone()),
+                    scope: token.scope,
+                    domain: token.domain.clone(),
+                });
             }
         }
         found
@@ -180,12 +242,19 @@ impl Access {
             Denial::Misdirected => &self.misdirected,
             Denial::Unauthorized(_) | Denial::Unknown(_) => &self.unauthorized,
             Denial::Forbidden | Denial::Elsewhere(_) => &self.forbidden,
+            Denial::TooMany(_) => &self.limited,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         match denial {
             Denial::Misdirected => (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response(),
             Denial::Forbidden => (StatusCode::FORBIDDEN, FORBIDDEN).into_response(),
             Denial::Elsewhere(reason) => (StatusCode::FORBIDDEN, reason.clone()).into_response(),
+            Denial::TooMany(wait) => {
+                // Whole seconds; a fraction is one.
+                let wait = wait.as_secs() + 1;
+                let headers = [(header::RETRY_AFTER, wait.to_string())];
+                (StatusCode::TOO_MANY_REQUESTS, headers, TOO_MANY).into_response()
+            }
             Denial::Unauthorized(needed) => unauthorized(*needed, false),
             Denial::Unknown(needed) => unauthorized(*needed, true),
         }
@@ -200,8 +269,10 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     match access.check(&request, peer.ip()) {
-        Ok(domain) => {
-            request.extensions_mut().insert(domain);
+        Ok(visitor) => {
+            let scope = DomainScope::new(visitor.domain.as_deref());
+            request.extensions_mut().insert(scope);
+            request.extensions_mut().insert(visitor);
             next.run(request).await
         }
         Err(denial) => access.deny(&denial),
@@ -209,7 +280,7 @@ pub(super) async fn guard(
 }
 
 /// Graphite's requests may be forms, although they only read.
-fn needed(method: &Method, path: &str) -> Scope {
+pub(super) fn needed(method: &Method, path: &str) -> Scope {
     let is_form = || method == Method::POST && FORMS.contains(&path.trim_end_matches('/'));
     // What devices say is private, also on this machine.
     let is_private = path == TRACE;
@@ -283,6 +354,8 @@ const BASIC: &str = "Basic realm=\"busyhour: a token as the password\"";
 const MISDIRECTED: &str =
     "the server does not serve this host name; add it to http.hosts, or use the IP address\n";
 const FORBIDDEN: &str = "this token may only read; use one of scope write\n";
+const TOO_MANY: &str = "too many requests in a second; wait as long as Retry-After says, ask for more at a time, \
+    or raise http.requests_per_second\n";
 const NO_READER: &str = "reading from another machine needs a token: \
     Authorization: Bearer TOKEN, or the token as the password of a login\n";
 const BEARER_LEN: usize = "bearer".len();
@@ -347,12 +420,13 @@ mod tests {
         assert_eq!(check(HERE, "GET", "/", &[]), Ok(()));
         assert_eq!(check("::ffff:127.0.0.1", "POST", "/render/", &[]), Ok(()));
         let denied = Err(Denial::Unauthorized(Scope::Read));
-        for path in ["/", "/api/changes"] {
+        for path in ["/metrics", "/api/v1/changes"] {
             assert_eq!(check(AWAY, "GET", path, &[]), denied);
         }
+        assert_eq!(check(AWAY, "GET", "/", &[]), Ok(()), "the page has no data");
         for good in ["Bearer reading", "bearer writing", "Basic eDpyZWFkaW5n"] {
             assert_eq!(
-                check(AWAY, "GET", "/", &[("authorization", good)]),
+                check(AWAY, "GET", "/metrics", &[("authorization", good)]),
                 Ok(()),
                 "{good}"
             );
@@ -365,7 +439,7 @@ mod tests {
             "Digest reading",
         ] {
             assert_eq!(
-                check(AWAY, "GET", "/", &[("authorization", bad)]),
+                check(AWAY, "GET", "/metrics", &[("authorization", bad)]),
                 Err(Denial::Unknown(Scope::Read)),
                 "{bad}"
             );
@@ -375,14 +449,21 @@ mod tests {
 
     #[test]
     fn changing_needs_a_token_that_may_change() {
-        let put = |value| check(HERE, "PUT", "/api/accounts/a", &[("authorization", value)]);
+        let put = |value| {
+            check(
+                HERE,
+                "PUT",
+                "/api/v1/accounts/a",
+                &[("authorization", value)],
+            )
+        };
         assert_eq!(put("Bearer writing"), Ok(()));
         assert_eq!(put("Bearer reading"), Err(Denial::Forbidden));
         let denied = Err(Denial::Unauthorized(Scope::Write));
         assert_eq!(put("Basic eDp3cml0aW5n"), denied);
         assert_eq!(put("Bearer writting"), Err(Denial::Unknown(Scope::Write)));
         assert_eq!(check(HERE, "DELETE", "/", &[]), denied);
-        assert_eq!(check(HERE, "POST", "/api/stats", &[]), denied);
+        assert_eq!(check(HERE, "POST", "/api/v1/stats", &[]), denied);
     }
 
     #[test]
@@ -400,6 +481,26 @@ mod tests {
             ..
         } = access.stats();
         assert_eq!([unauthorized, forbidden, misdirected], [1; 3]);
+    }
+
+    #[test]
+    fn too_many_requests_are_told_when_to_come_again() {
+        let access = access().with_rate(1);
+        let here = HERE.parse().unwrap();
+        let check = |path: &str| access.check(&request("GET", path, &[]), here).map(drop);
+        assert_eq!(check("/api/v1/stats"), Ok(()));
+        let Err(denial @ Denial::TooMany(_)) = check("/api/v1/stats") else {
+            panic!("no limit");
+        };
+        assert_eq!(
+            check("/healthz"),
+            Ok(()),
+            "whoever watches the server is answered"
+        );
+        let answer = access.deny(&denial);
+        assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(answer.headers()[header::RETRY_AFTER], "1");
+        assert_eq!(access.stats().rate_limited, 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
-    CallView, ChangeReader, ChangeRequest, FailureView, PeerView, QueueView, RegistrarView,
-    RelayView, RemovalListener, Server, ServerStats,
+    CallView, ChangeReader, ChangeRequest, DevicePage, DeviceQuery, FailureView, PeerView,
+    QueueView, RegistrarView, RelayView, RemovalListener, Server, ServerStats, WatcherPage,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
@@ -30,6 +30,21 @@ pub trait Backend: Send + Sync + 'static {
     /// The bindings of a canonical address of record.
     fn bindings_at(&self, _aor: &str) -> BindingPage {
         BindingPage::default()
+    }
+
+    /// Devices for operators. It may take long.
+    fn find_devices(&self, _query: &DeviceQuery) -> DevicePage {
+        DevicePage::default()
+    }
+
+    /// Watchers for operators. It may take long.
+    fn find_watchers(
+        &self,
+        _text: Option<&str>,
+        _after: Option<u64>,
+        _limit: usize,
+    ) -> WatcherPage {
+        WatcherPage::default()
     }
 
     /// Removes those of its contacts that have this URI, or all of them.
@@ -140,6 +155,14 @@ impl Backend for Server {
 
     fn bindings_at(&self, aor: &str) -> BindingPage {
         self.bindings_at(aor).into()
+    }
+
+    fn find_devices(&self, query: &DeviceQuery) -> DevicePage {
+        self.find_devices(query)
+    }
+
+    fn find_watchers(&self, text: Option<&str>, after: Option<u64>, limit: usize) -> WatcherPage {
+        self.find_watchers(text, after, limit)
     }
 
     fn remove_bindings(&self, aor: &str, contact: Option<&str>, listener: RemovalListener) {

@@ -4,6 +4,7 @@
 //! others, and names of other domains in a path; lists leave out what is of other domains.
 
 use crate::server::is_of_domain;
+use crate::web::protocol::version::ROOT;
 use axum::{
     extract::FromRequestParts,
     http::{StatusCode, request::Parts},
@@ -48,11 +49,13 @@ impl DomainScope {
         if path == "/healthz" {
             return Ok(());
         }
-        let mut parts = path.trim_end_matches('/').splitn(4, '/').skip(1);
-        let (area, kind, name) = (parts.next(), parts.next(), parts.next());
-        let is_known = area == Some("api")
-            && kind.is_some_and(|kind| LISTS.contains(&kind) || is_reading && READ.contains(&kind));
-        let name = name.map(decoded);
+        let rest = path.trim_end_matches('/').strip_prefix(ROOT);
+        let mut parts = rest.unwrap_or_default().splitn(3, '/').skip(1);
+        let (kind, name) = (parts.next(), parts.next());
+        let is_known =
+            kind.is_some_and(|kind| LISTS.contains(&kind) || is_reading && READ.contains(&kind));
+        // A command below a name is about the name.
+        let name = name.map(|name| decoded(name.split('/').next().unwrap_or(name)));
         match (kind, name) {
             _ if !is_known => Err(self.refusal(path)),
             (Some("tenants"), Some(name)) if name == domain => Ok(()),
@@ -106,7 +109,14 @@ fn hex(digit: u8) -> Option<u8> {
 /// Paths whose handlers know domains.
 const LISTS: [&str; 4] = ["accounts", "bindings", "mailboxes", "hints"];
 /// Those that may only be read.
-const READ: [&str; 3] = ["tenants", "failures", "changes"];
+const READ: [&str; 6] = [
+    "tenants",
+    "failures",
+    "changes",
+    "devices",
+    "session",
+    "openapi.json",
+];
 
 #[cfg(test)]
 mod tests {
@@ -117,36 +127,36 @@ mod tests {
         let scope = DomainScope::new(Some("a.example"));
         let reads = |path: &str| scope.check_path(true, path).is_ok();
         for path in [
-            "/api/accounts",
-            "/api/accounts/alice@a.example",
-            "/api/accounts/alice%40a.example",
-            "/api/bindings/sip:alice@a.example",
-            "/api/bindings/sip%3Aalice%40a.example%3Bgr",
-            "/api/hints/200@a.example",
-            "/api/tenants/a.example",
-            "/api/changes",
+            "/api/v1/accounts",
+            "/api/v1/accounts/alice@a.example",
+            "/api/v1/accounts/alice%40a.example",
+            "/api/v1/bindings/sip:alice@a.example",
+            "/api/v1/bindings/sip%3Aalice%40a.example%3Bgr",
+            "/api/v1/hints/200@a.example",
+            "/api/v1/tenants/a.example",
+            "/api/v1/changes",
             "/healthz",
         ] {
             assert!(reads(path), "{path}");
         }
         for path in [
-            "/api/accounts/alice",
-            "/api/accounts/alice@b.example",
-            "/api/accounts/alice@a.example@b.example",
-            "/api/tenants/b.example",
-            "/api/stats",
-            "/api/call-records",
+            "/api/v1/accounts/alice",
+            "/api/v1/accounts/alice@b.example",
+            "/api/v1/accounts/alice@a.example@b.example",
+            "/api/v1/tenants/b.example",
+            "/api/v1/stats",
+            "/api/v1/call-records",
             "/metrics",
             "/",
-            "//api/accounts",
+            "//api/v1/accounts",
             "/api",
         ] {
             assert!(!reads(path), "{path}");
         }
         let writes = |path: &str| scope.check_path(false, path).is_ok();
-        assert!(writes("/api/accounts/bob@a.example"));
-        assert!(!writes("/api/tenants/a.example"), "its own quotas");
-        assert!(!writes("/api/changes"));
+        assert!(writes("/api/v1/accounts/bob@a.example"));
+        assert!(!writes("/api/v1/tenants/a.example"), "its own quotas");
+        assert!(!writes("/api/v1/changes"));
         let names = ["bob".to_owned(), "sales@b.example".to_owned()];
         assert!(scope.check_names(&names[..1]).is_ok());
         assert!(scope.check_names(&names).is_err());

@@ -2,7 +2,7 @@
 //! statistic of a component becomes a metric, with a name that shows where it comes
 //! from.
 //!
-//! `registrar.accepted` of `/api/stats` is `busyhour_registrar_accepted_total`;
+//! `registrar.accepted` of `/api/v1/stats` is `busyhour_registrar_accepted_total`;
 //! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; times are
 //! in seconds; what exists once for each serializer or topic has its name as a label.
 
@@ -78,7 +78,7 @@ impl Families {
                     None => self.walk(path, owner, fields),
                 },
                 Value::Array(elements) => self.walk_each(path, elements),
-                // Texts are only in /api/stats; Prometheus stores numbers.
+                // Texts are only in /api/v1/stats; Prometheus stores numbers.
                 Value::String(_) | Value::Bool(_) | Value::Null => {}
             }
         }
@@ -156,7 +156,7 @@ impl HistogramSample {
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         for (name, family) in &self.0 {
-            let help = format!("{} of /api/stats", family.path);
+            let help = format!("{} of /api/v1/stats", family.path);
             let unit = family.unit.as_ref();
             let mut metric = encoder.encode_descriptor(name, &help, unit, family.kind)?;
             if let Some(histogram) = &family.histogram {
@@ -298,7 +298,7 @@ mod tests {
             "busyhour_registrar_latency_p99_seconds 0.0025",
             "busyhour_store_transaction_seconds_total 3.0",
             "busyhour_traffic_received_bytes_total 9.0",
-            "# HELP busyhour_registrar_accepted registrar.accepted of /api/stats",
+            "# HELP busyhour_registrar_accepted registrar.accepted of /api/v1/stats",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -2,20 +2,9 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `/` | the dashboard: one page, nothing loaded from elsewhere |
-//! | `/api/stats` | the snapshot as JSON |
-//! | `/api/events` | a snapshot a second as server-sent events, the last two minutes first |
-//! | `/api/changes` | registrations, devices, mailboxes, hints and calls as they change, as server-sent events |
-//! | `/api/bindings`, `/api/bindings/AOR` | registered contacts: a page at a time, looked up, removed |
-//! | `/api/failures` | registrations that failed lately, and why |
-//! | `/api/queues`, `/api/timers`, `/api/topics`, `/api/subscriptions`, `/api/buffers`, `/api/workers`, `/api/stores`, `/api/alerts` | what the server holds at this moment, for `busyhour show` |
-//! | `/api/calls`, `/api/call-records` | calls that last; records of those that ended, as JSON or CSV |
-//! | `/api/trace` | the messages of one device, live; always with a token |
-//! | `/api/tenants` | domains with settings of their own: listed, shown, put, removed |
-//! | `/api/accounts` | accounts of the store: listed, shown, put, removed |
-//! | `/api/mailboxes`, `/api/hints`, `/api/lists` | what waits in mailboxes, extensions that stand for devices, lists of resources: read, set, removed |
-//! | `/api/certificates` | what peers are shown over TLS; read again |
-//! | `/api/webhooks` | where changes are posted to: listed, put, removed, tested |
+//! | `/` | the dashboard: nothing is loaded from elsewhere |
+//! | `/api/v1/…` | the interface for programs; `openapi` lists its paths, and describes them at `/api/v1/openapi.json` |
+//! | `/api/…` | the same without a version, as it was before there were versions |
 //! | `/metrics` | the snapshot for Prometheus (OpenMetrics text) |
 //! | `/metrics/pcp` | the same for the Performance Co-Pilot's `pmdaopenmetrics` |
 //! | `/render`, `/metrics/find`, … | Graphite's interface, see [`graphite`](busyhour_graphite) |
@@ -35,10 +24,14 @@ mod acme;
 mod token;
 mod connection;
 mod backend;
+mod protocol;
+mod rate_limit;
+mod findings;
 pub(crate) mod call_record_table;
 mod routes;
 mod api;
 mod health;
+mod openapi;
 mod metrics;
 mod pcp_metrics;
 mod page;
@@ -50,10 +43,12 @@ pub use access::Access;
 pub use acme::ChallengeTexts;
 pub use api::accounts::AccountsApi;
 pub use api::bindings::{BindingPage, BindingView};
-pub use api::certificates::{CertificatesApi, RenewError};
+pub use api::operating::certificates::{CertificatesApi, RenewError};
+pub use api::operating::operator::{OperatorApi, ReloadReport, SettingView};
+pub use api::operating::storm::{StormPlan, StormRefusal, StormView};
+pub use api::operating::webhooks::WebhooksApi;
 pub use api::settings_api::SettingsApi;
 pub use api::tenants::TenantsApi;
-pub use api::webhooks::WebhooksApi;
 pub use backend::Backend;
 pub use connection::tls::WebTls;
 pub use graph::archives::Archives;
@@ -64,7 +59,7 @@ pub use local_socket::{LocalSocket, default_socket, socket_folders};
 pub use telephone::Telephone;
 pub use token::{Scope, Token};
 
-use axum::middleware;
+use axum::{Router, middleware};
 use connection::{
     connections::{Connections, WebListener},
     load::Load,
@@ -117,6 +112,8 @@ pub struct WebOptions {
     pub patience: Duration,
     /// The access rules.
     pub access: Arc<Access>,
+    /// The configuration and the log, if the program around the server has them.
+    pub operator: Option<Arc<dyn OperatorApi>>,
 }
 
 impl Web {
@@ -165,6 +162,7 @@ impl Web {
             backend,
             graphs,
             access: options.access,
+            operator: options.operator,
             load,
             local_load,
             challenges: (challenge_listener, answers),
@@ -217,6 +215,7 @@ struct Served {
     backend: Arc<dyn Backend>,
     graphs: Arc<Graphs>,
     access: Arc<Access>,
+    operator: Option<Arc<dyn OperatorApi>>,
     load: Arc<Load>,
     local_load: Arc<Load>,
     challenges: (Option<TcpListener>, Option<ChallengeTexts>),
@@ -239,6 +238,7 @@ async fn serve(
         backend,
         graphs,
         access,
+        operator,
         load,
         local_load,
         challenges: (challenge_listener, answers),
@@ -250,16 +250,26 @@ async fn serve(
         .api()
         .map(api::setting_routes::router)
         .unwrap_or_default();
-    let routes = routes::router(backend.clone(), sampler, load.clone(), telephone.is_some())
+    let routes = routes::router(backend.clone(), sampler.clone(), load.clone())
+        .merge(page::router())
+        .merge(openapi::router())
+        .merge(api::operating::storm::router(operator.clone()))
+        .merge(api::operating::operator::router(
+            backend.clone(),
+            sampler,
+            operator,
+            telephone.is_some(),
+        ))
+        .merge(api::devices::router(backend.clone()))
         .merge(api::accounts::router(backend.clone()))
         .merge(api::tenants::router(backend.clone()))
         .merge(api::bindings::router(backend.clone()))
         .merge(api::failures::router(backend.clone()))
-        .merge(api::webhooks::router(backend.clone()))
+        .merge(api::operating::webhooks::router(backend.clone()))
         .merge(api::call_records::router(backend.clone()))
         .merge(api::trace::router(backend.clone(), load.clone()))
         .merge(api::live::router(backend.clone()))
-        .merge(api::certificates::router(backend.clone()))
+        .merge(api::operating::certificates::router(backend.clone()))
         .merge(api::changes::router(
             backend,
             load.clone(),
@@ -271,19 +281,17 @@ async fn serve(
     let gather =
         |load: &Arc<Load>| middleware::from_fn_with_state(load.clone(), connection::bodies::gather);
     let guard = middleware::from_fn_with_state(access, access::guard);
-    let open = routes.clone().layer(gather(&local_load));
+    let described = |routes: Router| {
+        let tagged = routes.layer(middleware::from_fn(protocol::etag::tag));
+        protocol::version::versioned(tagged.layer(middleware::from_fn(protocol::problem::describe)))
+    };
+    let open = described(routes.clone().layer(gather(&local_load)));
     // An authority has no token, and asks for a name that need not be one of the dashboard's.
     let challenges = answers.map(acme::router).unwrap_or_default();
-    let guarded = routes
-        .layer(gather(&load))
-        .layer(guard)
-        .merge(
-            telephone
-                .as_ref()
-                .map(Telephone::router)
-                .unwrap_or_default(),
-        )
-        .merge(challenges.clone());
+    let guarded = routes.layer(gather(&load)).layer(guard);
+    let telephone = telephone.as_ref().map(Telephone::router);
+    let guarded = guarded.merge(telephone.unwrap_or_default());
+    let guarded = described(guarded.merge(challenges.clone()));
     let by_challenge = challenge_listener.and_then(|listener| {
         let listener = tokio::net::TcpListener::from_std(listener);
         let report = |error| tracing::error!(%error, "ACME cannot be answered over HTTP");

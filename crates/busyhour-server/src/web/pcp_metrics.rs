@@ -41,7 +41,7 @@ fn write_family(out: &mut String, name: &str, family: &Family) -> fmt::Result {
         _ if is_counter => "count",
         _ => "none",
     };
-    writeln!(out, "# HELP {name} {} of /api/stats", family.path())?;
+    writeln!(out, "# HELP {name} {} of /api/v1/stats", family.path())?;
     writeln!(out, "# TYPE {name} {kind}")?;
     // The third word is an identifier, which is not looked at either.
     let pcp_name = family.dotted_name();
@@ -68,7 +68,11 @@ fn write_histogram(
 ) -> fmt::Result {
     let pcp_name = family.dotted_name();
     let head = |out: &mut String, part: &str, domain: &str, units: &str| {
-        writeln!(out, "# HELP {name}_{part} {} of /api/stats", family.path())?;
+        writeln!(
+            out,
+            "# HELP {name}_{part} {} of /api/v1/stats",
+            family.path()
+        )?;
         writeln!(out, "# TYPE {name}_{part} counter")?;
         writeln!(
             out,

@@ -6,14 +6,14 @@ use super::{
         load::{Load, Overuse},
     },
     graph::sampler::{Feed, Sample, Sampler},
-    health, metrics, page, pcp_metrics,
+    health, metrics, pcp_metrics,
 };
 use axum::{
     Extension, Json, Router,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{
-        Html, IntoResponse, Response, Sse,
+        IntoResponse, Response, Sse,
         sse::{Event, KeepAlive},
     },
     routing::get,
@@ -27,20 +27,13 @@ struct RouterState {
     backend: Arc<dyn Backend>,
     sampler: Arc<Sampler>,
     load: Arc<Load>,
-    has_telephone: bool,
 }
 
 /// All routes.
-pub(super) fn router(
-    backend: Arc<dyn Backend>,
-    sampler: Arc<Sampler>,
-    load: Arc<Load>,
-    has_telephone: bool,
-) -> Router {
+pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc<Load>) -> Router {
     Router::new()
-        .route("/", get(dashboard))
-        .route("/api/stats", get(stats))
-        .route("/api/events", get(events))
+        .route("/api/v1/stats", get(stats))
+        .route("/api/v1/events", get(events))
         .route("/metrics", get(prometheus))
         .route("/metrics/pcp", get(pcp))
         .route("/healthz", get(healthz))
@@ -48,17 +41,7 @@ pub(super) fn router(
             backend,
             sampler,
             load,
-            has_telephone,
         })
-}
-
-async fn dashboard(State(shared): State<RouterState>) -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, page::SECURITY_POLICY),
-        (header::CACHE_CONTROL, "no-cache"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, Html(page::html(shared.has_telephone)))
 }
 
 async fn stats(State(shared): State<RouterState>) -> impl IntoResponse {

@@ -37,6 +37,7 @@ impl Host {
     pub fn new(runtime: &Runtime, server: &Server) -> Self {
         let options = WebOptions {
             tls: None,
+            operator: None,
             certificates: None,
             telephone: None,
             challenges: None,

@@ -63,6 +63,29 @@ fn the_event_streams_of_one_source_are_limited() {
     drop(streams);
 }
 
+#[test]
+fn the_requests_of_one_source_in_a_second_are_limited() {
+    let place = Place::new();
+    let configuration = format!("{ACCOUNTS}[http]\nrequests_per_second = 5\n");
+    let server = place.server(&configuration);
+    let answers: Vec<_> = (0..40)
+        .map(|_| ask(&server, 2, "/api/v1/session"))
+        .collect();
+    let refused = answers
+        .iter()
+        .filter(|answer| answer.starts_with("HTTP/1.1 429 "));
+    assert!(refused.clone().count() > 0, "{answers:?}");
+    assert!(
+        refused
+            .clone()
+            .all(|answer| answer.contains("retry-after: 1"))
+    );
+    assert!(ask(&server, 2, "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(ask(&server, 3, "/api/v1/session").starts_with("HTTP/1.1 200 "));
+    assert!(server.stat("/http/rate_limited") > 0);
+    bystander::is_served(&server, 4, "user1");
+}
+
 /// A proxy on this machine is one source for all users of a dashboard.
 #[test]
 fn a_proxy_may_have_a_hundred_connections_half_of_them_event_streams() {

@@ -399,7 +399,7 @@ const ELSEWHERE: &str = "; name the server's database with --config FILE, --stor
     start the server once, or create a database here: `device add` and `device import` take --create";
 
 const IN_MEMORY: &str = "store.durability is memory: such a server has no database; add accounts over \
-    HTTP (PUT /api/accounts/USER) or in its configuration, and tokens in its configuration";
+    HTTP (PUT /api/v1/accounts/USER) or in its configuration, and tokens in its configuration";
 const AFTER_HELP: &str = "\
 Examples:
   busyhour device add alice --mailbox 100    asks for the password, twice

@@ -18,7 +18,7 @@ pub(super) struct ApiServer {
     which: WhichServer,
 }
 
-/// A registration that failed, in the form of `/api/failures`.
+/// A registration that failed, in the form of `/api/v1/failures`.
 #[derive(Debug, Deserialize)]
 pub(super) struct FailedRegistration {
     pub(super) at_unix_seconds: i64,
@@ -39,12 +39,12 @@ impl ApiServer {
         self.list("bindings", user, http)
     }
 
-    /// Requests the list of a user from `/api/NAME`, of the first server that answers.
+    /// Requests the list of a user from `/api/v1/NAME`, of the first server that answers.
     fn list(&self, name: &str, user: &str, http: &Http) -> Result<serde_json::Value, String> {
         let query: String = form_urlencoded::byte_serialize(user.as_bytes()).collect();
         let mut problems = Vec::new();
         for server in self.servers(http)? {
-            match server.get(&format!("/api/{name}?user={query}")) {
+            match server.get(&format!("/api/v1/{name}?user={query}")) {
                 Ok(list) => return read(&list, name, &server),
                 Err(problem) => problems.push(problem),
             }
@@ -69,7 +69,7 @@ fn read(list: &str, name: &str, server: &RunningServer) -> Result<serde_json::Va
     Ok(list[name].clone())
 }
 
-/// A binding, in the form of `/api/bindings`.
+/// A binding, in the form of `/api/v1/bindings`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Registered {
     aor: String,

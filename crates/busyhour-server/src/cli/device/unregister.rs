@@ -50,7 +50,7 @@ impl Unregister {
         };
         let contact = self.contact.as_deref().map(escaped);
         let query = contact.map_or(String::new(), |contact| format!("?contact={contact}"));
-        format!("/api/bindings/{}{query}", escaped(&self.address))
+        format!("/api/v1/bindings/{}{query}", escaped(&self.address))
     }
 }
 

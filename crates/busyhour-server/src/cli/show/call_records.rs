@@ -88,5 +88,5 @@ impl ShowCallRecords {
     }
 }
 
-const PATH: &str = "/api/call-records";
+const PATH: &str = "/api/v1/call-records";
 const PAGE_LEN: usize = 10_000;

@@ -103,7 +103,7 @@ const fn counted(path: &'static str, list: &'static str, count: &'static str) ->
 }
 
 pub(super) const QUEUES: Subject = Subject {
-    routes: &[route("/api/queues", "queues")],
+    routes: &[route("/api/v1/queues", "queues")],
     columns: &[
         column(
             "kind",
@@ -132,7 +132,7 @@ pub(super) const QUEUES: Subject = Subject {
 };
 
 pub(super) const CALLS: Subject = Subject {
-    routes: &[counted("/api/calls", "calls", "call_count")],
+    routes: &[counted("/api/v1/calls", "calls", "call_count")],
     columns: &[
         column("from", "who calls"),
         column("to", "who is called"),
@@ -149,7 +149,7 @@ pub(super) const CALLS: Subject = Subject {
 };
 
 pub(super) const CALL_RECORDS: Subject = Subject {
-    routes: &[route("/api/call-records", "call_records")],
+    routes: &[route("/api/v1/call-records", "call_records")],
     columns: &[
         column("ended_at_ns", "when it ended"),
         column("from", "who called"),
@@ -177,7 +177,7 @@ pub(super) const CALL_RECORDS: Subject = Subject {
 };
 
 pub(super) const CERTIFICATES: Subject = Subject {
-    routes: &[route("/api/certificates", "certificates")],
+    routes: &[route("/api/v1/certificates", "certificates")],
     columns: &[
         column("name", "the first name that it is shown for"),
         smallest_first("left_seconds", "until it expires; negative once it has"),
@@ -197,7 +197,7 @@ pub(super) const CERTIFICATES: Subject = Subject {
 };
 
 pub(super) const PEERS: Subject = Subject {
-    routes: &[route("/api/peers", "peers")],
+    routes: &[route("/api/v1/peers", "peers")],
     columns: &[
         column("name", "the peer"),
         column(
@@ -232,7 +232,7 @@ pub(super) const PEERS: Subject = Subject {
 };
 
 pub(super) const REGISTRARS: Subject = Subject {
-    routes: &[route("/api/registrars", "registrars")],
+    routes: &[route("/api/v1/registrars", "registrars")],
     columns: &[
         column("name", "the registrar"),
         column("address", "where it is"),
@@ -253,7 +253,7 @@ pub(super) const REGISTRARS: Subject = Subject {
 };
 
 pub(super) const WEBHOOKS: Subject = Subject {
-    routes: &[route("/api/webhooks", "webhooks")],
+    routes: &[route("/api/v1/webhooks", "webhooks")],
     columns: &[
         column("name", "the webhook"),
         column("url", "where it posts to"),
@@ -272,11 +272,11 @@ pub(super) const WEBHOOKS: Subject = Subject {
         column("wants", "which changes it wants"),
     ],
     sort: "name",
-    none: "no webhooks; the configuration lists them as [[webhook]], and PUT /api/webhooks/NAME sets one",
+    none: "no webhooks; the configuration lists them as [[webhook]], and PUT /api/v1/webhooks/NAME sets one",
 };
 
 pub(super) const LISTS: Subject = Subject {
-    routes: &[route("/api/lists", "lists")],
+    routes: &[route("/api/v1/lists", "lists")],
     columns: &[
         column(
             "name",
@@ -290,11 +290,11 @@ pub(super) const LISTS: Subject = Subject {
         ),
     ],
     sort: "entry_count",
-    none: "no lists; see [[list]] and PUT /api/lists/NAME",
+    none: "no lists; see [[list]] and PUT /api/v1/lists/NAME",
 };
 
 pub(super) const TENANTS: Subject = Subject {
-    routes: &[route("/api/tenants", "tenants")],
+    routes: &[route("/api/v1/tenants", "tenants")],
     columns: &[
         column("name", "the domain"),
         column("account_count", "accounts in the store"),
@@ -319,7 +319,7 @@ pub(super) const TENANTS: Subject = Subject {
 };
 
 pub(super) const MEDIA: Subject = Subject {
-    routes: &[route("/api/media", "media")],
+    routes: &[route("/api/v1/media", "media")],
     columns: &[
         column("address", "where the rtpengine takes commands"),
         column("weight", "how many new calls it gets beside the others"),
@@ -335,7 +335,7 @@ pub(super) const MEDIA: Subject = Subject {
 };
 
 pub(super) const TIMERS: Subject = Subject {
-    routes: &[counted("/api/timers", "timers", "pending_count")],
+    routes: &[counted("/api/v1/timers", "timers", "pending_count")],
     columns: &[
         column("label", "the kind of timer"),
         smallest_first(
@@ -352,7 +352,7 @@ pub(super) const TIMERS: Subject = Subject {
 };
 
 pub(super) const TOPICS: Subject = Subject {
-    routes: &[route("/api/topics", "topics")],
+    routes: &[route("/api/v1/topics", "topics")],
     columns: &[
         column("name", "its name"),
         column("cached_count", "keys with a last value in the cache"),
@@ -375,7 +375,7 @@ pub(super) const TOPICS: Subject = Subject {
 
 pub(super) const SUBSCRIPTIONS: Subject = Subject {
     routes: &[counted(
-        "/api/subscriptions",
+        "/api/v1/subscriptions",
         "subscriptions",
         "subscription_count",
     )],
@@ -400,7 +400,7 @@ pub(super) const SUBSCRIPTIONS: Subject = Subject {
 };
 
 pub(super) const BUFFERS: Subject = Subject {
-    routes: &[route("/api/buffers", "owners")],
+    routes: &[route("/api/v1/buffers", "owners")],
     columns: &[
         column("owner", "who allocated them; `all` stands for all together"),
         column("live_count", "buffers in use"),
@@ -416,7 +416,7 @@ pub(super) const BUFFERS: Subject = Subject {
 };
 
 pub(super) const OLDEST_BUFFERS: Subject = Subject {
-    routes: &[route("/api/buffers", "oldest")],
+    routes: &[route("/api/v1/buffers", "oldest")],
     columns: &[
         column("owner", "who allocated it"),
         column("age_ns", "its age"),
@@ -434,7 +434,7 @@ pub(super) const OLDEST_BUFFERS: Subject = Subject {
 };
 
 pub(super) const WORKERS: Subject = Subject {
-    routes: &[route("/api/workers", "workers")],
+    routes: &[route("/api/v1/workers", "workers")],
     columns: &[
         smallest_first("number", "its number, with which its thread's name ends"),
         column("is_running", "whether it runs a task"),
@@ -458,7 +458,7 @@ pub(super) const WORKERS: Subject = Subject {
 };
 
 pub(super) const STORES: Subject = Subject {
-    routes: &[route("/api/stores", "stores")],
+    routes: &[route("/api/v1/stores", "stores")],
     columns: &[
         column("queued_len", "changes that wait for the disk"),
         column("queued_high_water", "the most that ever waited"),
@@ -481,7 +481,7 @@ pub(super) const STORES: Subject = Subject {
 };
 
 pub(super) const ALERTS: Subject = Subject {
-    routes: &[route("/api/alerts", "alerts")],
+    routes: &[route("/api/v1/alerts", "alerts")],
     columns: &[
         column("limit", "the limit that was reached"),
         column("name", "which queue or subscriber, where it is one of many"),
@@ -503,13 +503,13 @@ pub(super) const ALERTS: Subject = Subject {
 pub(super) const DEVICE: Subject = Subject {
     routes: &[
         Route {
-            path: "/api/bindings",
+            path: "/api/v1/bindings",
             list: "bindings",
             count: None,
             state: Some("registered"),
         },
         Route {
-            path: "/api/failures",
+            path: "/api/v1/failures",
             list: "failures",
             count: None,
             state: Some("failed"),

@@ -81,8 +81,8 @@ fn look(server: &RunningServer) -> Result<ServerLook, String> {
         serde_json::from_str(&body).map_err(|_| format!("{path} of another program was answered"))
     };
     Ok(ServerLook {
-        stats: json("/api/stats")?,
-        queues: json("/api/queues")?,
+        stats: json("/api/v1/stats")?,
+        queues: json("/api/v1/queues")?,
         // It may be unwell, and say so.
         health: server.get("/healthz").unwrap_or_else(|problem| problem),
     })

@@ -40,6 +40,13 @@ pub(super) const HTTP: &[SettingKey] = &[
         show: |config| config.http.max_connections_per_source.to_string(),
     },
     SettingKey {
+        path: "http.requests_per_second",
+        allowed: whole(1, 1_000_000, "requests"),
+        help: "Requests in a second of one token, or of one IPv4 address or IPv6 network of 64 bits without one; further ones are answered 429",
+        assign: |config, text| put(&mut config.http.requests_per_second, text.parse().ok()),
+        show: |config| config.http.requests_per_second.to_string(),
+    },
+    SettingKey {
         path: "http.hosts",
         allowed: Allowed::Hosts,
         help: "Names that the Host header of a request may have, besides IP addresses and localhost",

@@ -1,17 +1,15 @@
 //! Accounts over HTTP: listed, shown, put, removed.
 
 use super::{
+    body,
     paging::{BODY_BYTES_MAX, Page, PageQuery},
     pending_commit::{self, PendingCommit, Rejection, completion},
 };
+use crate::server::{AccountError, FailureView, Server};
 use crate::web::{
     Backend,
     domain_scope::DomainScope,
     parameters::{Parameters, PathName},
-};
-use crate::{
-    json,
-    server::{AccountError, FailureView, Server},
 };
 use axum::{
     Json, Router,
@@ -19,10 +17,10 @@ use axum::{
     extract::{DefaultBodyLimit, State},
     http::StatusCode,
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use busyhour_store::{AccountEntry, AccountView, Completion};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The backend for accounts: the server, or a fake in tests.
@@ -67,12 +65,13 @@ impl AccountsApi for Server {
     }
 }
 
-/// The routes below `/api/accounts`.
+/// The routes below `/api/v1/accounts`.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     let one = get(show).put(put).delete(remove);
     Router::new()
-        .route("/api/accounts", get(list))
-        .route("/api/accounts/{user}", one)
+        .route("/api/v1/accounts", get(list))
+        .route("/api/v1/accounts/{user}", one)
+        .route("/api/v1/accounts/{user}/password", post(set_password))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(backend)
 }
@@ -122,16 +121,13 @@ async fn put(
     PathName(user): PathName,
     body: Bytes,
 ) -> Response {
-    let entry = match serde_json::from_slice::<AccountEntry>(&body) {
+    let entry = match body::object::<AccountEntry>(&body) {
         Ok(entry) if entry.user.is_empty() || entry.user == user => AccountEntry { user, ..entry },
         Ok(entry) => {
             let message = format!("user: `{}` is not the `{user}` of the path\n", entry.user);
             return (StatusCode::BAD_REQUEST, message).into_response();
         }
-        Err(error) => {
-            let mistake = json::mistake_at(&error);
-            return (StatusCode::BAD_REQUEST, format!("body: {mistake}\n")).into_response();
-        }
+        Err(rejection) => return rejection.into_response(),
     };
     let names = entry.aliases.iter().chain([&entry.user]);
     if let Err(rejection) = scope.check_names(names) {
@@ -153,6 +149,75 @@ async fn put(
         (Ok(()), None) => status.into_response(),
         (Err(refusal), _) => refusal.into_response(),
     }
+}
+
+/// The password that is wanted; without one the server makes it.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct NewPassword {
+    password: Option<String>,
+}
+
+/// Everything else of the account stays as it is.
+async fn set_password(
+    State(backend): State<Arc<dyn Backend>>,
+    PathName(user): PathName,
+    body: Bytes,
+) -> Response {
+    #[derive(Serialize)]
+    struct ToldPassword {
+        user: String,
+        /// Only one that the server has made.
+        password: Option<String>,
+    }
+    let wanted = match body::object_or_nothing::<NewPassword>(&body) {
+        Ok(wanted) => wanted.password,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let found = backend
+        .accounts()
+        .and_then(|api| api.find(&user).map(|account| (api, account)));
+    let Some((api, account)) = found else {
+        return unknown(&user);
+    };
+    let made = match wanted {
+        Some(_) => None,
+        None => match random_password() {
+            Ok(password) => Some(password),
+            Err(error) => {
+                let reason = format!("no password can be made: {error}\n");
+                return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
+            }
+        },
+    };
+    let entry = AccountEntry {
+        user: account.user,
+        password: wanted.or_else(|| made.clone()),
+        iax2: account.iax2,
+        max_contacts: account.max_contacts,
+        mailbox: account.mailbox,
+        hints: account.hints,
+        aliases: account.aliases,
+        watchers: account.watchers,
+        ..AccountEntry::default()
+    };
+    let (done, result) = completion();
+    match settle(api.put(entry, done), result).await {
+        Ok(()) => Json(ToldPassword {
+            user,
+            password: made,
+        })
+        .into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// 20 letters and digits that nobody takes for one another: some 100 bits.
+fn random_password() -> Result<String, getrandom::Error> {
+    let mut random = [0; PASSWORD_LEN];
+    getrandom::fill(&mut random)?;
+    let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
+    Ok(random.iter().map(letter).collect())
 }
 
 async fn remove(State(backend): State<Arc<dyn Backend>>, PathName(user): PathName) -> Response {
@@ -188,3 +253,7 @@ fn unknown(user: &str) -> Response {
     let message = format!("there is no account `{user}` in the store\n");
     (StatusCode::NOT_FOUND, message).into_response()
 }
+
+const PASSWORD_LEN: usize = 20;
+/// 32 of them, so that each is as likely as the others.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";

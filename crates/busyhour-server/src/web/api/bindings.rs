@@ -21,8 +21,9 @@ use busyhour::clock::Instant;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use utoipa::ToSchema;
 
-/// A page of bindings, as `/api/bindings` gives it.
+/// A page of bindings, as `/api/v1/bindings` gives it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct BindingPage {
     /// The bindings; all those of an address of record are on the same page.
@@ -31,8 +32,8 @@ pub struct BindingPage {
     pub next: Option<String>,
 }
 
-/// One registered contact, as `/api/bindings` gives it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// One registered contact, as `/api/v1/bindings` gives it.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct BindingView {
     /// Canonical address of record, such as `sip:alice@example.com`.
     pub aor: String,
@@ -94,11 +95,11 @@ impl BindingView {
     }
 }
 
-/// The routes below `/api/bindings`.
+/// The routes below `/api/v1/bindings`.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
-        .route("/api/bindings", get(list))
-        .route("/api/bindings/{aor}", get(show).delete(remove))
+        .route("/api/v1/bindings", get(list))
+        .route("/api/v1/bindings/{aor}", get(show).delete(remove))
         .with_state(backend)
 }
 

@@ -1,4 +1,4 @@
-//! `/api/call-records`: records of ended calls, a page at a time, as JSON or CSV.
+//! `/api/v1/call-records`: records of ended calls, a page at a time, as JSON or CSV.
 
 use super::{
     paging::{Page, limit, user_part},
@@ -28,7 +28,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         places: Arc::new(Semaphore::new(READERS_MAX)),
     };
     Router::new()
-        .route("/api/call-records", get(call_records))
+        .route("/api/v1/call-records", get(call_records))
         .with_state(reader)
 }
 

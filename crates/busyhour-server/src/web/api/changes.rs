@@ -54,7 +54,7 @@ struct ChangesQuery {
     snapshot: bool,
 }
 
-/// The route `/api/changes`. Its streams end when the sender of `served` is dropped.
+/// The route `/api/v1/changes`. Its streams end when the sender of `served` is dropped.
 pub(in crate::web) fn router(
     backend: Arc<dyn Backend>,
     load: Arc<Load>,
@@ -66,7 +66,7 @@ pub(in crate::web) fn router(
         served,
     };
     Router::new()
-        .route("/api/changes", get(changes))
+        .route("/api/v1/changes", get(changes))
         .with_state(state)
 }
 

@@ -21,10 +21,10 @@ struct FailureQuery {
     limit: Option<usize>,
 }
 
-/// The route `/api/failures`.
+/// The route `/api/v1/failures`.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
-        .route("/api/failures", get(list))
+        .route("/api/v1/failures", get(list))
         .with_state(backend)
 }
 

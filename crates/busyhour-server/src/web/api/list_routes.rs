@@ -1,9 +1,10 @@
-//! `/api/lists`: lists of resources that watchers subscribe to by one URI.
+//! `/api/v1/lists`: lists of resources that watchers subscribe to by one URI.
 
 use super::{
+    body,
     paging::{Page, PageQuery},
     pending_commit::completion,
-    setting_routes::{SharedSettings, bad_body, refuse, removed, set_status},
+    setting_routes::{SharedSettings, refuse, removed, set_status},
     settings_api::SettingsApi,
 };
 use crate::{
@@ -24,9 +25,9 @@ use std::sync::Arc;
 
 pub(super) fn router() -> Router<Arc<dyn SettingsApi>> {
     Router::new()
-        .route("/api/lists", get(lists))
+        .route("/api/v1/lists", get(lists))
         .route(
-            "/api/lists/{name}",
+            "/api/v1/lists/{name}",
             get(list).put(put_list).delete(delete_list),
         )
         .layer(DefaultBodyLimit::max(LIST_BYTES_MAX))
@@ -75,9 +76,9 @@ async fn list(State(api): SharedSettings, PathName(name): PathName) -> Response 
 }
 
 async fn put_list(State(api): SharedSettings, PathName(name): PathName, body: Bytes) -> Response {
-    let wanted: ListRequest = match serde_json::from_slice(&body) {
+    let wanted: ListRequest = match body::object(&body) {
         Ok(wanted) => wanted,
-        Err(error) => return bad_body(&error),
+        Err(rejection) => return rejection.into_response(),
     };
     let list = ListConfig {
         name,
@@ -139,6 +140,6 @@ fn no_list(name: &str) -> Response {
 }
 
 /// Where the paths of lists begin.
-pub(in crate::web) const LISTS: &str = "/api/lists/";
+pub(in crate::web) const LISTS: &str = "/api/v1/lists/";
 /// The longest body of a PUT: 5,000 entries, each with a name to show.
 pub(in crate::web) const LIST_BYTES_MAX: usize = 1 << 20;

@@ -26,18 +26,18 @@ use std::{cmp::Reverse, collections::BinaryHeap, ptr, sync::Arc, time::Duration}
 /// The routes, each with a list.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
-        .route("/api/queues", get(queues))
-        .route("/api/calls", get(calls))
-        .route("/api/peers", get(peers))
-        .route("/api/registrars", get(registrars))
-        .route("/api/media", get(media))
-        .route("/api/timers", get(timers))
-        .route("/api/topics", get(topics))
-        .route("/api/subscriptions", get(subscriptions))
-        .route("/api/buffers", get(buffers))
-        .route("/api/workers", get(workers))
-        .route("/api/stores", get(stores))
-        .route("/api/alerts", get(alerts))
+        .route("/api/v1/queues", get(queues))
+        .route("/api/v1/calls", get(calls))
+        .route("/api/v1/peers", get(peers))
+        .route("/api/v1/registrars", get(registrars))
+        .route("/api/v1/media", get(media))
+        .route("/api/v1/timers", get(timers))
+        .route("/api/v1/topics", get(topics))
+        .route("/api/v1/subscriptions", get(subscriptions))
+        .route("/api/v1/buffers", get(buffers))
+        .route("/api/v1/workers", get(workers))
+        .route("/api/v1/stores", get(stores))
+        .route("/api/v1/alerts", get(alerts))
         .with_state(backend)
 }
 
@@ -459,7 +459,7 @@ fn slow_subscribers(subscriptions: Vec<SubscriptionStats>) -> Vec<AlertView> {
 const TAKEN_IN_MAX: usize = 3;
 const EVERYBODY: &str = "everybody";
 const ONE_CLIENT: &str = "one client";
-/// So many slow subscribers are listed; `/api/subscriptions` has all of them.
+/// So many slow subscribers are listed; `/api/v1/subscriptions` has all of them.
 const SLOW_MAX: usize = 20;
 /// Enough to tell what a message is.
 const BEGIN_CHARS_MAX: usize = 100;

@@ -1,13 +1,12 @@
-//! `/api/mailboxes`, `/api/hints`, and `/api/lists` by its own file.
+//! `/api/v1/mailboxes`, `/api/v1/hints`, and `/api/v1/lists` by its own file.
 
 use super::{
-    list_routes,
+    body, list_routes,
     paging::{BODY_BYTES_MAX, Page, PageQuery},
     pending_commit::{PendingCommit, completion},
     settings_api::SettingsApi,
 };
 use crate::{
-    json,
     server::{HintConfig, HintRefusal, HintView, MailboxRefusal},
     web::{
         domain_scope::DomainScope,
@@ -30,14 +29,14 @@ pub(super) type SharedSettings = State<Arc<dyn SettingsApi>>;
 
 pub(in crate::web) fn router(api: Arc<dyn SettingsApi>) -> Router {
     Router::new()
-        .route("/api/mailboxes", get(mailboxes))
+        .route("/api/v1/mailboxes", get(mailboxes))
         .route(
-            "/api/mailboxes/{id}",
+            "/api/v1/mailboxes/{id}",
             get(mailbox).put(put_mailbox).delete(delete_mailbox),
         )
-        .route("/api/hints", get(hints))
+        .route("/api/v1/hints", get(hints))
         .route(
-            "/api/hints/{extension}",
+            "/api/v1/hints/{extension}",
             get(hint).put(put_hint).delete(delete_hint),
         )
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -94,9 +93,9 @@ async fn mailbox(State(api): SharedSettings, PathName(id): PathName) -> Response
 }
 
 async fn put_mailbox(State(api): SharedSettings, PathName(id): PathName, body: Bytes) -> Response {
-    let summary = match serde_json::from_slice(&body) {
+    let summary = match body::object(&body) {
         Ok(summary) => summary,
-        Err(error) => return bad_body(&error),
+        Err(rejection) => return rejection.into_response(),
     };
     let (done, result) = completion();
     let is_new = match api.set_mailbox(&id, summary, done) {
@@ -155,9 +154,9 @@ async fn put_hint(
     PathName(extension): PathName,
     body: Bytes,
 ) -> Response {
-    let wanted: HintRequest = match serde_json::from_slice(&body) {
+    let wanted: HintRequest = match body::object(&body) {
         Ok(wanted) => wanted,
-        Err(error) => return bad_body(&error),
+        Err(rejection) => return rejection.into_response(),
     };
     if let Err(rejection) = scope.check_names(&wanted.devices) {
         return rejection.into_response();
@@ -234,11 +233,6 @@ fn status_of_hint(refusal: &HintRefusal) -> StatusCode {
         }
         HintRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
-}
-
-pub(super) fn bad_body(error: &serde_json::Error) -> Response {
-    let mistake = json::mistake_at(error);
-    refuse(StatusCode::BAD_REQUEST, format_args!("body: {mistake}"))
 }
 
 pub(super) fn set_status(is_new: bool) -> StatusCode {

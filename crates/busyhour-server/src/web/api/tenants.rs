@@ -1,11 +1,11 @@
-//! `/api/tenants`: domains with settings of their own, what they may have and what they have.
+//! `/api/v1/tenants`: domains with settings of their own, what they may have and what they have.
 
 use super::{
+    body,
     paging::BODY_BYTES_MAX,
     pending_commit::{self, completion},
 };
 use crate::{
-    json,
     server::{Server, TenantConfig, TenantRefusal, TenantView},
     web::{Backend, domain_scope::DomainScope, parameters::PathName},
 };
@@ -64,12 +64,12 @@ impl TenantsApi for Server {
 
 type Shared = State<Arc<dyn Backend>>;
 
-/// The routes below `/api/tenants`.
+/// The routes below `/api/v1/tenants`.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     let one = get(show).put(put).delete(remove);
     Router::new()
-        .route("/api/tenants", get(list))
-        .route("/api/tenants/{name}", one)
+        .route("/api/v1/tenants", get(list))
+        .route("/api/v1/tenants/{name}", one)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(backend)
 }
@@ -96,7 +96,7 @@ async fn show(State(backend): Shared, PathName(name): PathName) -> Response {
 }
 
 async fn put(State(backend): Shared, PathName(name): PathName, body: Bytes) -> Response {
-    let config = match serde_json::from_slice::<TenantConfig>(&body) {
+    let config = match body::object::<TenantConfig>(&body) {
         Ok(config) if config.name.is_empty() || config.name == name => {
             TenantConfig { name, ..config }
         }
@@ -104,10 +104,7 @@ async fn put(State(backend): Shared, PathName(name): PathName, body: Bytes) -> R
             let message = format!("name: `{}` is not the `{name}` of the path\n", config.name);
             return (StatusCode::BAD_REQUEST, message).into_response();
         }
-        Err(error) => {
-            let mistake = json::mistake_at(&error);
-            return (StatusCode::BAD_REQUEST, format!("body: {mistake}\n")).into_response();
-        }
+        Err(rejection) => return rejection.into_response(),
     };
     let Some(api) = backend.tenants() else {
         return StatusCode::NOT_FOUND.into_response();

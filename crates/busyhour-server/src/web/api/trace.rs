@@ -1,4 +1,4 @@
-//! `/api/trace?user=`: the messages of one device, live, one JSON object a line.
+//! `/api/v1/trace?user=`: the messages of one device, live, one JSON object a line.
 
 use super::pending_commit::Rejection;
 use crate::{
@@ -134,7 +134,7 @@ fn wrong(reason: &str) -> Rejection {
     (StatusCode::BAD_REQUEST, format!("{reason}\n"))
 }
 
-pub(in crate::web) const PATH: &str = "/api/trace";
+pub(in crate::web) const PATH: &str = "/api/v1/trace";
 /// Messages that wait for a reader who is slow; more are lost to it.
 const WAITING_MAX: usize = 1024;
 /// Lines on their way to the connection.

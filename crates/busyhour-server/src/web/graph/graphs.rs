@@ -1,4 +1,6 @@
-use crate::server::{QueueView, RemovalListener, ServerStats};
+use crate::server::{
+    DevicePage, DeviceQuery, QueueView, RemovalListener, ServerStats, WatcherPage,
+};
 use crate::web::{
     Access, AccountsApi, Backend, BindingPage, CertificatesApi, WebhooksApi,
     connection::{in_progress::InProgress, load::Load},
@@ -247,6 +249,14 @@ impl Backend for Charted {
 
     fn bindings_at(&self, aor: &str) -> BindingPage {
         self.backend.bindings_at(aor)
+    }
+
+    fn find_devices(&self, query: &DeviceQuery) -> DevicePage {
+        self.backend.find_devices(query)
+    }
+
+    fn find_watchers(&self, text: Option<&str>, after: Option<u64>, limit: usize) -> WatcherPage {
+        self.backend.find_watchers(text, after, limit)
     }
 
     fn remove_bindings(&self, aor: &str, contact: Option<&str>, listener: RemovalListener) {

@@ -1,7 +1,9 @@
 //! Lists what devices have registered.
 
-use super::{Device, device_context::DeviceContext};
-use crate::server::stats::listing::{Listed, Listing, is_of_domain};
+use crate::server::{
+    device::{Device, device_context::DeviceContext},
+    stats::listing::{Listed, Listing, is_of_domain},
+};
 use busyhour_registrar::{Domains, address_of_record, user_of};
 use busyhour_sip::Uri;
 use std::sync::Arc;

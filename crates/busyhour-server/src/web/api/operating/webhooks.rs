@@ -1,11 +1,11 @@
 //! Webhooks over HTTP: listed, put, removed, tested.
 
-use super::{
+use crate::web::api::{
+    body,
     paging::BODY_BYTES_MAX,
     pending_commit::{PendingCommit, completion, rejection},
 };
 use crate::{
-    json,
     server::{Server, WebhookEntry, WebhookRefusal, WebhookTestResult, WebhookView},
     web::{
         Backend,
@@ -69,12 +69,12 @@ impl WebhooksApi for Server {
     }
 }
 
-/// The routes below `/api/webhooks`.
+/// The routes below `/api/v1/webhooks`.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
-        .route("/api/webhooks", get(list))
-        .route("/api/webhooks/{name}", get(show).put(put).delete(remove))
-        .route("/api/webhooks/{name}/test", post(test))
+        .route("/api/v1/webhooks", get(list))
+        .route("/api/v1/webhooks/{name}", get(show).put(put).delete(remove))
+        .route("/api/v1/webhooks/{name}/test", post(test))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(backend)
 }
@@ -110,12 +110,9 @@ async fn show(State(backend): WebhookState, PathName(name): PathName) -> Respons
 }
 
 async fn put(State(backend): WebhookState, PathName(name): PathName, body: Bytes) -> Response {
-    let entry: WebhookEntry = match serde_json::from_slice(&body) {
+    let entry: WebhookEntry = match body::object(&body) {
         Ok(entry) => entry,
-        Err(error) => {
-            let mistake = json::mistake_at(&error);
-            return (StatusCode::BAD_REQUEST, format!("body: {mistake}\n")).into_response();
-        }
+        Err(rejection) => return rejection.into_response(),
     };
     let Some(api) = backend.webhooks() else {
         return StatusCode::NOT_FOUND.into_response();

@@ -1,4 +1,4 @@
-//! `/api/certificates`: what peers are shown over TLS, and reading it again.
+//! `/api/v1/certificates`: what peers are shown over TLS, and reading it again.
 
 use crate::{server::CertificateStats, web::Backend};
 use axum::{
@@ -43,9 +43,9 @@ pub enum RenewError {
 
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
     Router::new()
-        .route("/api/certificates", get(certificates))
-        .route("/api/certificates/reload", post(reload))
-        .route("/api/certificates/renew", post(renew))
+        .route("/api/v1/certificates", get(certificates))
+        .route("/api/v1/certificates/reload", post(reload))
+        .route("/api/v1/certificates/renew", post(renew))
         .with_state(backend)
 }
 
