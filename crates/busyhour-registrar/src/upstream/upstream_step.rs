@@ -15,7 +15,7 @@ pub struct UpstreamPolicy {
     /// Addresses of record.
     pub entries_max: usize,
     /// How long an address may have a telephone, and not be known to be registered there, before
-    /// [`UpstreamTable::refusal`] says so.
+    /// [`UpstreamTable::refusal`](super::UpstreamTable::refusal) says so.
     pub patience: Duration,
 }
 
