@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the pictures of README: the dashboard in Chromium, and a plot by the server itself, both of a server under load.
+# Makes the plot of README, drawn by a server under load. The dashboard's pictures are made by scripts/dashboard.py.
 # usage: scripts/pictures.sh [PROGRAM [SECONDS]]     PROGRAM: target/debug/busyhour; SECONDS of load: 60, unless told
 #
-# Needs Chromium (apt-get install chromium) and pngquant, which makes the files small.
+# Needs pngquant, which makes the file small.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:-target/debug/busyhour}") seconds=${2:-60}
@@ -17,15 +17,11 @@ sip=$(sed -n 's/.* sip-udp=\([^ ]*\).*/\1/p' "$work/ready")
 http=$(sed -n 's/.* http=\([^ ]*\).*/\1/p' "$work/ready")
 
 "$program" storm --target "$sip" --devices $((seconds * 40)) --over "${seconds}s" --watchers 200 --quiet >/dev/null
-timeout 60 chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,760 --timeout=6000 \
-  --user-data-dir="$work/chromium" --screenshot="$work/dashboard.png" "http://$http/" 2>/dev/null
 from=-$((seconds + 15))s
 curl --silent --fail --output "$work/plot.png" --get "http://$http/render" --data-urlencode "from=$from" \
   --data-urlencode 'target=alias(perSecond(busyhour.registrar.accepted),"registrations a second")' \
   --data-urlencode 'target=alias(scale(busyhour.registrar.device_count,0.01),"hundreds of devices")' \
   --data-urlencode format=png --data-urlencode width=700 --data-urlencode height=250
 mkdir -p docs/pictures
-for picture in dashboard plot; do
-  pngquant --force --quality=40-90 --output "docs/pictures/$picture.png" "$work/$picture.png"
-done
+pngquant --force --quality=40-90 --output docs/pictures/plot.png "$work/plot.png"
 ls -l docs/pictures
