@@ -160,6 +160,21 @@ fn the_last_of_so_many_keys_is_refused_while_all_are_in_use() {
     assert_eq!(stats.created, stats.evicted + stats.key_count);
 }
 
+#[test]
+fn few_keys_make_room_for_each_other() {
+    for max in 1..=9 {
+        let (runtime, keyed) = counting(None, max);
+        for key in 0..50 {
+            // At first the idle ones may be there still.
+            _ = keyed.push(&key, |_| ());
+            settle(&runtime);
+            assert_eq!(keyed.push(&key, |_| ()), Ok(()), "key {key} of {max}");
+            settle(&runtime);
+            assert!(keyed.len() <= max);
+        }
+    }
+}
+
 /// A stream of new keys does not push out the ones that are used all the time.
 #[test]
 fn keys_that_are_used_stay_while_others_come_and_go() {

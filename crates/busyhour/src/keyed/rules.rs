@@ -73,7 +73,7 @@ impl<K, S> Rules<K, S> {
     /// Whether so many keys are there that idle ones are evicted before their
     /// time, so that new ones find room.
     pub(super) fn is_crowded(&self) -> bool {
-        self.key_count() > self.max_keys - (self.max_keys / 8)
+        self.key_count() > self.max_keys - (self.max_keys / 8).max(1)
     }
 
     pub(super) fn count_evicted(&self) {
