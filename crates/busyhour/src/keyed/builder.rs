@@ -32,7 +32,8 @@ impl<K: 'static> KeyedBuilder<K> {
 
     /// Gives each key a state, which `init` makes when the first task of the key
     /// runs, as part of that task. If it panics, that task does not run, and the
-    /// next one tries again.
+    /// next one tries again. Call this before [`on_evict`](KeyedBuilder::on_evict):
+    /// a hook of keys without a state is dropped here.
     pub fn with_state<S: 'static>(
         self,
         init: impl Fn(&K) -> S + Send + Sync + 'static,
@@ -102,5 +103,4 @@ impl<K, S> fmt::Debug for KeyedBuilder<K, S> {
     }
 }
 
-/// Some 300 MB of idle keys.
 const DEFAULT_MAX_KEYS: usize = 1 << 20;

@@ -20,7 +20,6 @@ pub(super) struct Rules<K, S> {
     pub(super) timers: Timers,
     pub(super) table: Weak<Table<K, S>>,
     key_count: AtomicUsize,
-    created: AtomicU64,
     evicted: AtomicU64,
     refused: AtomicU64,
 }
@@ -40,7 +39,6 @@ impl<K, S> Rules<K, S> {
             timers,
             table,
             key_count: AtomicUsize::new(0),
-            created: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -51,13 +49,11 @@ impl<K, S> Rules<K, S> {
     }
 
     /// Counts a new key; `false` if there are as many as may be.
-    pub(super) fn count_created(&self) -> bool {
+    pub(super) fn count_key(&self) -> bool {
         let more = |count| (count < self.max_keys).then_some(count + 1);
-        let counted = (self.key_count).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        if counted.is_ok() {
-            self.created.fetch_add(1, Ordering::Relaxed);
-        }
-        counted.is_ok()
+        (self.key_count)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -82,10 +78,14 @@ impl<K, S> Rules<K, S> {
     }
 
     pub(super) fn stats(&self) -> KeyedStats {
+        let (key_count, evicted) = (
+            self.key_count() as u64,
+            self.evicted.load(Ordering::Relaxed),
+        );
         KeyedStats {
-            key_count: self.key_count() as u64,
-            created: self.created.load(Ordering::Relaxed),
-            evicted: self.evicted.load(Ordering::Relaxed),
+            key_count,
+            created: key_count + evicted,
+            evicted,
             refused: self.refused.load(Ordering::Relaxed),
         }
     }

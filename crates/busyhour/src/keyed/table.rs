@@ -138,7 +138,7 @@ where
         }
         let entry = KeyEntry::new(key, hash, self.template.ephemeral(), &self.rules);
         let entry = Arc::new(entry);
-        let count = || self.rules.count_created();
+        let count = || self.rules.count_key();
         let insertion = lock(self.shard(hash)).insert_beside(alike, &entry, count);
         match insertion {
             Insertion::Done => {
