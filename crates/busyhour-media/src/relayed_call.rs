@@ -204,4 +204,4 @@ pub(crate) const DONE_MAX: usize = 8;
 const OFFERS_MAX: usize = 32;
 const TAGS_MAX: usize = 32;
 /// Messages of a call that wait behind others.
-const WAITING_MAX: usize = 32;
+pub(crate) const WAITING_MAX: usize = 32;

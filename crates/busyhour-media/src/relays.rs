@@ -111,7 +111,7 @@ counters! {
     passed,
     /// Messages that did not leave for that reason.
     refused,
-    /// Offers whose media cannot flow from end to end, while no relay is configured or wanted.
+    /// Offers whose media cannot flow from end to end, while no relay is configured.
     obstructed,
     /// Calls without a place in the table.
     left_out,
@@ -203,7 +203,7 @@ impl Relays {
         self.relays[place].turn(false, now);
     }
 
-    /// The pings that are due, and how long until the next one. Call it every second.
+    /// The pings that are due. Call it every second.
     pub fn ping(&self, now: Instant) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut pings = Vec::new();
         for relay in &self.relays {
@@ -230,10 +230,11 @@ impl Relays {
 
     /// Takes the answer to a ping; `false` if it is no such answer.
     pub fn take_pong(&self, from: SocketAddr, datagram: &[u8], now: Instant) -> bool {
-        let Some((cookie, reply)) = command::read(datagram) else {
+        let cookie = command::cookie_of(datagram);
+        let Some(number) = cookie.and_then(|cookie| cookie.strip_prefix(PING_COOKIE)) else {
             return false;
         };
-        let Some(number) = cookie.strip_prefix(PING_COOKIE) else {
+        let Some((_, reply)) = command::read(datagram) else {
             return false;
         };
         let place = self.relays.iter().position(|it| it.config.address == from);

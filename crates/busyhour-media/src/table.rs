@@ -5,7 +5,7 @@ use crate::{
     body::with_body,
     command::{self, Kind, Names, Reply, Rewrite},
     description::body_of,
-    relayed_call::{Call, DONE_MAX, WaitState, Waiting, own_branch},
+    relayed_call::{Call, DONE_MAX, WAITING_MAX, WaitState, Waiting, own_branch},
     relays::MediaCounters,
 };
 use busyhour::clock::Instant;
@@ -48,8 +48,8 @@ struct Question {
 }
 
 impl<T> MediaTable<T> {
-    /// An empty one with this number. All tables of the same relays have room for so many calls. Whether a call is refused that
-    /// needs a relay when none answers.
+    /// An empty one with this number. `calls_max` is for all tables of these relays together;
+    /// `refuses`: whether a call that needs a relay is refused when none answers.
     pub fn new(shard: u16, calls_max: usize, refuses: bool) -> Self {
         Self {
             shard,
@@ -113,6 +113,10 @@ impl<T> MediaTable<T> {
         if call.waiting.iter().any(|waiting| waiting.key == key) {
             // A retransmission: the first one is on its way.
             return Verdict::Held;
+        }
+        if call.waiting.len() >= WAITING_MAX {
+            MediaCounters::add(&relays.counters.passed);
+            return Verdict::Pass(ticket);
         }
         let number = self.last_question + 1;
         self.last_question = number;
@@ -223,8 +227,7 @@ impl<T> MediaTable<T> {
         let call_id = response.header(HeaderName::CallId).unwrap_or("");
         let from = response.from();
         let tag = from.as_ref().ok().and_then(|from| from.tag());
-        let is_initial = response.to().is_ok_and(|to| to.tag().is_some());
-        if let (Some(call), Some(from_tag), true) = (self.calls.get_mut(call_id), tag, is_initial) {
+        if let (Some(call), Some(from_tag)) = (self.calls.get_mut(call_id), tag) {
             let names = Names {
                 call_id,
                 from_tag,
@@ -251,6 +254,8 @@ impl<T> MediaTable<T> {
             return;
         };
         relays.counters.call_count.fetch_sub(1, Ordering::Relaxed);
+        // One that is sent again would begin it anew at the relay.
+        self.forget_questions(call_id, |kind| kind != Kind::Delete);
         for waiting in call.waiting {
             let outcome = match waiting.state {
                 WaitState::Answered(outcome) => outcome,
@@ -311,7 +316,8 @@ impl<T> MediaTable<T> {
             MediaCounters::add(&relays.counters.left_out);
             return false;
         }
-        self.forget_deletes(call_id);
+        // One of the call before that is sent again would end this one.
+        self.forget_questions(call_id, |kind| kind == Kind::Delete);
         relays.got_call(relay);
         MediaCounters::add(&relays.counters.calls);
         MediaCounters::add(&relays.counters.call_count);
@@ -340,11 +346,11 @@ impl<T> MediaTable<T> {
         }
     }
 
-    /// A call begins again: a delete of the one before that is sent again would end this one.
-    fn forget_deletes(&mut self, call_id: &str) {
+    /// They are not sent again, and their answers mean nothing.
+    fn forget_questions(&mut self, call_id: &str, is_wanted: impl Fn(Kind) -> bool) {
         let due = &mut self.due;
         self.questions.retain(|number, question| {
-            let is_it = question.kind == Kind::Delete && &*question.call_id == call_id;
+            let is_it = is_wanted(question.kind) && &*question.call_id == call_id;
             if is_it {
                 due.remove(&(question.due_at, *number));
             }

@@ -493,3 +493,51 @@ fn calls_that_nobody_ends_make_room_and_those_that_nobody_would_end_get_none() {
         .passing(site.now, passing, 4, &site.relays, &mut site.out);
     assert_eq!(verdict, Verdict::Pass(4));
 }
+
+#[test]
+fn what_was_asked_for_a_call_that_has_ended_is_not_asked_again() {
+    let mut site = Site::new(1, true);
+    let offer = invite("z9hG4bK1", WEB);
+    assert_eq!(
+        site.pass(&offer, to(Transport::Udp, 5060), None, 1),
+        Verdict::Held
+    );
+    let (_, _, offered) = site.command();
+    assert_eq!(text(&Value::read(&offered).unwrap(), "command"), "offer");
+    site.table.ended(site.now, "c", &site.relays, &mut site.out);
+    assert_eq!(site.ready(), (1, "AsItCame".to_owned()));
+    let (_, _, deleted) = site.command();
+    assert_eq!(text(&Value::read(&deleted).unwrap(), "command"), "delete");
+    for _ in 0..8 {
+        site.later(250);
+        for (_, bytes) in site.out.commands.drain(..) {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            assert!(text.contains("6:delete"), "{text}");
+        }
+        assert!(
+            site.out.ready.is_empty(),
+            "it has left: {:?}",
+            site.out.ready
+        );
+    }
+}
+
+#[test]
+fn the_messages_of_a_call_that_wait_have_a_bound() {
+    let mut site = Site::new(1, true);
+    let offer = invite("z9hG4bK1", WEB);
+    site.pass(&offer, to(Transport::Udp, 5060), None, 0);
+    let begun = site.answer();
+    assert!(!begun.is_empty());
+    site.ready();
+    let mut passed = 0;
+    for ticket in 0..40 {
+        let progress = response("183 Progress", &format!("t{ticket}"), PLAIN);
+        let back = to(Transport::Ws, 5061);
+        match site.pass(&progress, back, Some("z9hG4bK1"), ticket) {
+            Verdict::Held => {}
+            Verdict::Pass(_) => passed += 1,
+        }
+    }
+    assert_eq!((site.out.commands.len(), passed), (32, 8));
+}

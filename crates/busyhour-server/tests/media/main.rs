@@ -232,6 +232,37 @@ fn the_media_of_a_call_goes_through_a_relay_from_the_offer_to_the_end() {
     server.wait_for_log("media relay does not answer");
 }
 
+/// A Call-ID is no secret: who watches a lamp is told it.
+#[test]
+fn nobody_ends_the_media_of_a_call_with_the_same_name() {
+    let (relay, place) = (Rtpengine::start(43_500..43_600), Place::new());
+    let media = format!("relays = \"{}\"\nuse = \"always\"\n", relay.address);
+    let server = server(&place, &media);
+    let mut alice = Telephone::new(&server, 2, "alice");
+    let bob = Telephone::new(&server, 3, "bob");
+    let mut carol = Telephone::new(&server, 4, "carol");
+    let (_, answer) = call(&mut alice, &bob);
+    let to_bob = audio_of(&answer);
+    is_heard(&alice, to_bob, &bob, 1);
+    let invite = carol.invite("bob", &carol.description());
+    let own = header(&invite, "Call-ID").unwrap().to_owned();
+    let same = invite.replace(&own, header(&answer, "Call-ID").unwrap());
+    carol.phone.send(&same);
+    let offered = bob.hear_until("INVITE ");
+    bob.respond(&offered, "200 OK", &bob.description());
+    let hers = carol.hear_until("SIP/2.0 200 ");
+    // A dialog that nobody knows.
+    let bye = carol
+        .within("BYE", 60, &hers)
+        .replace(";tag=t", ";tag=nobody");
+    carol.phone.send(&bye);
+    let bye = bob.hear_until("BYE ");
+    bob.respond(&bye, "481 Call/Transaction Does Not Exist", "");
+    carol.hear_until("SIP/2.0 481 ");
+    assert_eq!(server.stat("/media/call_count"), 1);
+    is_heard(&alice, to_bob, &bob, 2);
+}
+
 #[test]
 fn a_call_that_is_refused_or_cancelled_leaves_nothing_at_the_relay() {
     let (relay, place) = (Rtpengine::start(43_100..43_200), Place::new());

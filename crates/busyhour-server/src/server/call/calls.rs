@@ -373,7 +373,8 @@ impl Calls {
                     },
                 };
                 if let (Tracking::Unknown(_), Some(Method::Bye)) = (&tracking, message.method()) {
-                    let call_id = message.call_id().ok();
+                    // Another's call may have the same Call-ID.
+                    let call_id = message.call_id().ok().filter(|it| !dialogs.lasts(it));
                     out.dialogs.ended.extend(call_id.map(Arc::from));
                 }
                 (tracking, caller, party)

@@ -103,8 +103,11 @@ impl Calls {
         }
     }
 
-    /// What a relay was asked for can leave; `None` if it does not, and then which branch has
-    /// failed.
+    /// What a relay was asked for can leave.
+    ///
+    /// # Errors
+    ///
+    /// If it does not; then which branch has failed, if it was a request.
     fn released(&self, ready: Ready<Outbound>) -> Result<Outbound, Option<BranchId>> {
         let Ready { ticket, outcome } = ready;
         match outcome {
