@@ -1,6 +1,6 @@
 //! An INVITE until its final response.
 
-use busyhour_proxy::dialogs::Role;
+use busyhour_proxy::dialogs::{Party, Role};
 use busyhour_registrar::watch::{DialogDirection, DialogEnd, DialogState, LineState};
 
 use crate::rig::{AB, ABT, Names, Rig, SENDRECV, aor, request, user};
@@ -371,17 +371,20 @@ fn the_refusal_of_the_second_pass_is_not_the_callers() {
     assert_eq!(rig.line("alice"), LineState::Idle);
 }
 
+/// A caller beyond a peer.
+fn by_pbx() -> (Party, Names<'static>) {
+    let names = Names {
+        from: "+4930",
+        ..AB
+    };
+    (user("#pbx"), names)
+}
+
 /// A PBX forks a call to two of our users, with one Call-ID, tag and CSeq for both.
 #[test]
 fn the_branches_of_a_peer_that_forks_live_on_their_own() {
     let mut rig = Rig::new();
-    let (peer, names) = (
-        user("#pbx"),
-        Names {
-            from: "+4930",
-            ..AB
-        },
-    );
+    let (peer, names) = by_pbx();
     let text = request("INVITE", 1, names, "");
     let to_bob = rig.invite_text(&text, &peer).expect("room");
     rig.dialogs.forwarded(to_bob, 0, user("bob"));
@@ -413,13 +416,7 @@ fn the_branches_of_a_peer_that_forks_live_on_their_own() {
 #[test]
 fn a_call_that_a_peer_forks_ends_with_its_last_branch() {
     let mut rig = Rig::new();
-    let (peer, names) = (
-        user("#pbx"),
-        Names {
-            from: "+4930",
-            ..AB
-        },
-    );
+    let (peer, names) = by_pbx();
     let text = request("INVITE", 1, names, "");
     let passes = ["bob", "carol"].map(|name| {
         let pass = rig.invite_text(&text, &peer).expect("room");

@@ -309,9 +309,13 @@ fn a_voicemail_with_headers_in_its_contact_is_told_the_cause() {
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     world.call(ALICE, "bob", "not-there");
     world.read_status(ALICE, "100");
+    let mut invites = 0;
     while let Some(invite) = world.try_read(CAROL) {
         assert!(invite.contains(";cause=404 SIP/2.0"), "{invite}");
+        assert!(!invite.contains("?Subject"), "{invite}");
+        invites += 1;
     }
+    assert!(invites > 0, "the voicemail is not called");
 }
 
 /// Carol knows the names of the dialog, which watchers are told, and calls bob with them, so
