@@ -69,7 +69,7 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         engine: Vec<String>,
     },
-    /// Measure one scenario (or `all`)
+    /// Measure one scenario, several, or `all`
     Run(RunArgs),
     /// Print ratios from records
     Compare {
@@ -114,8 +114,9 @@ enum Command {
 
 #[derive(Args)]
 struct RunArgs {
-    /// A name of `versus list`, or `all`
-    scenario: String,
+    /// Names of `versus list`, or `all`
+    #[arg(required = true)]
+    scenario: Vec<String>,
     /// Only these engines, by name
     #[arg(long, value_delimiter = ',')]
     engine: Vec<String>,

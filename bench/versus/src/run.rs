@@ -30,10 +30,15 @@ pub struct Pace {
     pub limit: Duration,
 }
 
-/// Measures the scenario with that name, or all; writes the record after each size, and
+/// Measures the scenarios with these names, or all; writes the record after each size, and
 /// prints tables.
-pub fn run(name: &str, engines: &[String], pace: &Pace, json: Option<&Path>) -> Result<Vec<Row>> {
-    let parts = chosen(name)?;
+pub fn run(
+    names: &[String],
+    engines: &[String],
+    pace: &Pace,
+    json: Option<&Path>,
+) -> Result<Vec<Row>> {
+    let parts = chosen(names)?;
     // Everything is built before any time is measured.
     let ready: Vec<_> = parts
         .iter()
@@ -61,11 +66,10 @@ pub fn run(name: &str, engines: &[String], pace: &Pace, json: Option<&Path>) -> 
 /// Runs every engine at a tiny size for its checks only: all engines, or only
 /// those named.
 pub fn check(engines: &[String], scenarios: &[String]) -> Result<Vec<Row>> {
-    let mut parts = scenario::all().iter().collect();
-    if !scenarios.is_empty() {
-        let chosen = scenarios.iter().map(|name| chosen(name));
-        parts = chosen.collect::<Result<Vec<_>>>()?.concat();
-    }
+    let parts = match scenarios {
+        [] => scenario::all().iter().collect(),
+        names => chosen(names)?,
+    };
     let mut record = Record::new(None);
     for part in parts {
         let ready = ready_for(part.work, engines)?;
@@ -221,19 +225,24 @@ impl Record {
     }
 }
 
-/// The parts to run. The machine's own limit is first in every run, since other figures
-/// are read beside it.
-fn chosen(name: &str) -> Result<Vec<&'static Scenario>> {
-    if name == "all" {
+/// The parts to run, each once. The machine's own limit is first in every run, since other
+/// figures are read beside it.
+fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>> {
+    if names.iter().any(|name| name == "all") {
         return Ok(scenario::all().iter().collect());
     }
     let mut parts = scenario::parts(MACHINE);
-    if name != MACHINE {
-        parts.extend(scenario::parts(name));
-        if parts.len() == 1 {
+    for name in names {
+        let more = scenario::parts(name);
+        if more.is_empty() {
             let mut names: Vec<_> = scenario::all().iter().map(|part| part.name).collect();
             names.dedup();
             bail!("no scenario `{name}`; there are: all, {}", names.join(", "));
+        }
+        for part in more {
+            if parts.iter().all(|other| other.work != part.work) {
+                parts.push(part);
+            }
         }
     }
     Ok(parts)
@@ -270,9 +279,26 @@ mod tests {
         }
     }
 
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn several_scenarios_are_measured_each_once_after_the_machine() {
+        let works = |asked: &[&str]| -> Vec<_> {
+            let parts = chosen(&names(asked)).unwrap();
+            parts.iter().map(|part| part.work).collect()
+        };
+        let wanted = ["random-access", "timers", "timers-shared", "pool-external"];
+        assert_eq!(works(&["timers", "pool-external", "timers-shared"]), wanted);
+        assert_eq!(works(&[MACHINE]), [MACHINE]);
+        let unknown = chosen(&names(&["timers", "timer"])).err().unwrap();
+        assert!(unknown.to_string().starts_with("no scenario `timer`"));
+    }
+
     #[test]
     fn no_part_exceeds_the_budget_of_all() {
-        let parts = chosen("all").unwrap();
+        let parts = chosen(&names(&["all"])).unwrap();
         let end = Instant::now() + Duration::from_secs(18 * 60);
         for first in 0..parts.len() {
             let plan = pace(false).plan(parts[first], &parts[first..], Some(end));
@@ -286,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_part_that_took_longer_shortens_those_after_it() {
-        let parts = chosen("all").unwrap();
+        let parts = chosen(&names(&["all"])).unwrap();
         let cut = |seconds| {
             let end = Instant::now() + Duration::from_secs(seconds);
             pace(false).plan(parts[1], &parts[1..], Some(end)).budget
@@ -297,7 +323,7 @@ mod tests {
 
     #[test]
     fn without_a_budget_nothing_is_cut() {
-        let parts = chosen("timers").unwrap();
+        let parts = chosen(&names(&["timers"])).unwrap();
         assert_eq!(pace(false).plan(parts[0], &parts, None).cut, None);
         let end = Some(Instant::now() + QUICK_END);
         assert_eq!(pace(true).plan(parts[0], &parts, end).cut, None);
