@@ -207,7 +207,7 @@ fn thread_hooks_pair_up() {
 
 #[test]
 fn contradicting_counts_are_refused() {
-    for (minimum, workers, maximum) in [(1, 0, 1), (0, 1, 1), (2, 1, 2), (1, 3, 2)] {
+    for (minimum, workers, maximum) in [(1, 0, 1), (0, 0, 0), (2, 1, 2), (1, 3, 2)] {
         let built = TaskPool::builder()
             .minimum(minimum)
             .workers(workers)

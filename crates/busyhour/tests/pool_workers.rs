@@ -1,7 +1,11 @@
 //! Statistics of each worker.
 
 use std::{
-    sync::{Arc, Barrier, mpsc},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -135,6 +139,103 @@ fn a_worker_that_has_ended_is_not_listed() {
     assert!(left[0].number < 4);
     let simulated = TaskPool::simulated(1, busyhour::clock::Clock::simulated(Default::default()));
     assert!(simulated.worker_stats().is_empty());
+}
+
+/// A pool whose workers end at once when they are idle, down to none.
+fn pool_without_workers() -> TaskPool {
+    let builder = TaskPool::builder().workers(0).minimum(0).maximum(2);
+    builder.idle_timeout(Duration::ZERO).build().unwrap()
+}
+
+fn until_deserted(pool: &TaskPool) {
+    until(pool, |all| all.is_empty());
+    assert_eq!(pool.stats().worker_count, 0);
+}
+
+#[test]
+fn a_pool_without_workers_starts_one_for_whatever_is_pushed() {
+    let pool = pool_without_workers();
+    assert_eq!(pool.stats().worker_count, 0);
+    assert_eq!(pool.push_wait(|| 1), Ok(1));
+    until_deserted(&pool);
+    let serializer = pool.ephemeral();
+    assert_eq!(serializer.push_wait(|| 2), Ok(2));
+    until_deserted(&pool);
+    let (sender, receiver) = mpsc::channel();
+    serializer.push(move || sender.send(3).unwrap()).unwrap();
+    assert_eq!(receiver.recv(), Ok(3));
+    until_deserted(&pool);
+    assert_eq!(pool.spawn(async { 4 }).wait(), Ok(4));
+    until_deserted(&pool);
+    let mut runner = pool.inline_runner();
+    let (sender, receiver) = mpsc::channel();
+    runner.run(|| pool.push(move || sender.send(5).unwrap()).unwrap());
+    assert_eq!(receiver.recv(), Ok(5));
+    until_deserted(&pool);
+    let report = pool.shutdown(Duration::MAX);
+    assert!(report.is_clean(), "{report:?}");
+    assert!(pool.push(|| ()).is_err() && serializer.push(|| ()).is_err());
+}
+
+#[test]
+fn what_meets_the_last_worker_as_it_leaves_runs() {
+    const PUSHES: u64 = 500;
+    let pool = pool_without_workers();
+    let ran = Arc::new(AtomicU64::new(0));
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (pool, ran) = (&pool, &ran);
+            scope.spawn(move || {
+                let serializer = pool.ephemeral();
+                for push in 1..=PUSHES {
+                    let ran = Arc::clone(ran);
+                    let task = move || _ = ran.fetch_add(1, Ordering::SeqCst);
+                    match number {
+                        0 => pool.push(task).unwrap(),
+                        1 => serializer.push(task).unwrap(),
+                        _ => pool.push_wait(task).unwrap(),
+                    }
+                    if push % 3 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    let ends = Instant::now() + Duration::from_secs(30);
+    while ran.load(Ordering::SeqCst) < 3 * PUSHES {
+        assert!(Instant::now() < ends, "{:?}", pool.stats());
+        thread::yield_now();
+    }
+    until_deserted(&pool);
+}
+
+#[test]
+fn a_blocked_worker_keeps_a_stand_in_in_a_pool_that_may_have_none() {
+    let pool = pool_without_workers();
+    let (sender, receiver) = mpsc::channel();
+    let (begins, begun) = mpsc::channel();
+    let waiting = pool.clone();
+    let handle = pool.spawn(async move {
+        begins.send(()).unwrap();
+        waiting.blocking(|| receiver.recv())
+    });
+    begun.recv().unwrap();
+    // Time enough for a stand-in that leaves to leave.
+    thread::sleep(Duration::from_millis(50));
+    pool.push(move || sender.send(7).unwrap()).unwrap();
+    assert_eq!(handle.wait(), Ok(Ok(7)));
+}
+
+#[test]
+fn a_pool_without_workers_ends_with_its_last_handle() {
+    let pool = pool_without_workers();
+    let dropped = Arc::new(());
+    let kept = Arc::clone(&dropped);
+    pool.push_wait(move || drop(kept)).unwrap();
+    until_deserted(&pool);
+    drop(pool);
+    assert_eq!(Arc::strong_count(&dropped), 1);
 }
 
 /// Serializers that wait together for the only worker, which tells of itself at each of

@@ -22,7 +22,7 @@ pub enum Selector {
 pub enum PoolBuildError {
     /// The worker counts contradict each other.
     #[error(
-        "workers must satisfy 1 ≤ minimum ≤ workers ≤ maximum ≤ {limit}, got {minimum} ≤ {workers} ≤ {maximum}"
+        "workers must satisfy minimum ≤ workers ≤ maximum and 1 ≤ maximum ≤ {limit}, got {minimum} ≤ {workers} ≤ {maximum}"
     )]
     WorkerCounts {
         /// The requested minimum.
@@ -136,7 +136,25 @@ impl TaskPoolBuilder {
     }
 
     /// Minimum number of workers, kept even when idle; default: the initial
-    /// count.
+    /// count. With 0 the last worker may end, too, and the next push starts one;
+    /// then the initial count may be 0 as well. If the system refuses that
+    /// thread, the push fails with [`Reason::ShutDown`], and a serializer that
+    /// was to run drops its tasks and counts them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(0).minimum(0).maximum(2);
+    /// let pool = pool.idle_timeout(Duration::from_millis(1)).build().unwrap();
+    /// assert_eq!(pool.stats().worker_count, 0);
+    /// pool.push_wait(|| ()).unwrap();
+    /// while pool.stats().worker_count > 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// ```
+    ///
+    /// [`Reason::ShutDown`]: crate::task::Reason::ShutDown
     pub fn minimum(mut self, count: usize) -> Self {
         self.minimum = Some(count);
         self
@@ -345,10 +363,9 @@ impl WorkerCounts {
     }
 
     fn check(self) -> Result<Self, PoolBuildError> {
-        let ordered = 1 <= self.minimum
-            && self.minimum <= self.initial
+        let ordered = self.minimum <= self.initial
             && self.initial <= self.maximum
-            && self.maximum <= WORKERS_MAX;
+            && (1..=WORKERS_MAX).contains(&self.maximum);
         ordered.then_some(self).ok_or(PoolBuildError::WorkerCounts {
             minimum: self.minimum,
             workers: self.initial,

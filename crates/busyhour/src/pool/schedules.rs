@@ -62,6 +62,39 @@ fn shuttle_one_burst_raises_one_alert() {
     });
 }
 
+/// The forbidden outcome: a push meets the last worker as it leaves, and nobody
+/// runs it.
+#[test]
+fn shuttle_a_push_to_a_pool_without_workers_runs() {
+    explore(2_000, || {
+        let pool = TaskPool::builder().workers(0).minimum(0).maximum(1);
+        let pool = pool.idle_timeout(Duration::ZERO).build().unwrap();
+        let here = Arc::new((Mutex::new(0), Condvar::new()));
+        let count = |here: Arc<(Mutex<usize>, Condvar)>| {
+            move || {
+                *lock(&here.0) += 1;
+                here.1.notify_all();
+            }
+        };
+        let serializer = pool.ephemeral();
+        let other = {
+            let (serializer, task) = (serializer.clone(), count(Arc::clone(&here)));
+            thread::spawn(move || serializer.push(task).unwrap())
+        };
+        for _ in 0..2 {
+            pool.push(count(Arc::clone(&here))).unwrap();
+            thread::yield_now();
+        }
+        let mut ran = lock(&here.0);
+        while *ran < 3 {
+            ran = here.1.wait(ran).unwrap();
+        }
+        drop(ran);
+        other.join().unwrap();
+        assert!(pool.shutdown(Duration::MAX).is_clean());
+    });
+}
+
 /// The forbidden outcome: a burst meets workers that are just waking, so that
 /// no push adds one, and what waits stays behind tasks that wait for it.
 #[test]

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     run_queue::{Class, SchedState},
+    sync::runtime::thread,
     task::{Reason, Rejected, Task},
 };
 
@@ -133,8 +134,32 @@ impl<'a> Submission<'a> {
                 self.after_push(Some(number), len);
                 Ok(())
             }
+            Err(Rejected {
+                task,
+                reason: Reason::ShutDown,
+            }) => self.push_to_no_worker(task, forced),
             Err(Rejected { task, reason }) => Err(self.reject(task, reason)),
         }
+    }
+
+    /// Every inject queue is closed: the pool is sealed, or it has no worker.
+    #[cold]
+    fn push_to_no_worker(self, mut task: Task, forced: bool) -> Result<(), Rejected> {
+        while self.shared.ensure_worker() {
+            match self.shared.workers.inject(task, forced) {
+                Ok((number, len)) => {
+                    self.after_push(Some(number), len);
+                    return Ok(());
+                }
+                Err(refused) if refused.reason == Reason::Full => {
+                    return Err(self.reject(refused.task, Reason::Full));
+                }
+                // It has left again.
+                Err(refused) => task = refused.task,
+            }
+            thread::yield_now();
+        }
+        Err(self.reject(task, Reason::ShutDown))
     }
 
     /// Queues an entity that has tasks, so that a worker runs it.
@@ -163,9 +188,21 @@ impl<'a> Submission<'a> {
         }
         match self.shared.workers.inject_token(token) {
             Ok((number, len)) => self.after_push(Some(number), len),
-            // Every inject queue is closed, so the pool is sealed.
-            Err(token) => token.abandon(),
+            Err(token) => self.schedule_with_no_worker(token),
         }
+    }
+
+    /// As [`push_to_no_worker`](Self::push_to_no_worker).
+    #[cold]
+    fn schedule_with_no_worker(self, mut token: Token) {
+        while self.shared.ensure_worker() {
+            match self.shared.workers.inject_token(token) {
+                Ok((number, len)) => return self.after_push(Some(number), len),
+                Err(back) => token = back,
+            }
+            thread::yield_now();
+        }
+        token.abandon();
     }
 
     /// Begins a push to an entity that a shutdown could not find; the caller

@@ -102,12 +102,27 @@ impl WorkerSlots {
         may
     }
 
+    /// How many threads stay, with a minimum of this many that are not blocked.
+    /// A blocked worker keeps a stand-in, whatever the minimum.
+    pub(in crate::pool) fn least(&self, minimum: usize) -> usize {
+        match self.blocked_len() {
+            0 => minimum,
+            blocked => minimum.max(1) + blocked,
+        }
+    }
+
+    /// Whether no thread is there that has not decided to leave.
+    pub(in crate::pool) fn are_deserted(&self) -> bool {
+        let slots = lock(&self.slots);
+        self.len() == slots.leaving
+    }
+
     /// Whether the thread at `number` may decide to leave, so that `minimum`
     /// others stay that are not blocked.
     pub(in crate::pool) fn may_leave(&self, number: usize, minimum: usize) -> bool {
         let mut slots = lock(&self.slots);
         debug_assert_eq!(slots.states[number], SlotState::Taken);
-        let may = self.len() > minimum + self.blocked_len() + slots.leaving;
+        let may = self.len() > self.least(minimum) + slots.leaving;
         if may {
             slots.states[number] = SlotState::Leaving;
             slots.leaving += 1;
@@ -166,6 +181,29 @@ mod models {
             assert!(stands_in, "a blocked worker without a stand-in");
         });
     }
+
+    /// The forbidden outcome: an inline run leaves work to the last worker,
+    /// which leaves without having seen it.
+    #[test]
+    fn loom_work_that_is_left_to_the_last_worker_is_seen() {
+        loom::model(|| {
+            let shared = Arc::new((WorkerSlots::new(1), AtomicUsize::new(0)));
+            assert_eq!(shared.0.take_slot(), Some(0));
+            let leaver = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    let (slots, waiting) = &*shared;
+                    assert!(slots.may_leave(0, 0) && !slots.leave(0));
+                    slots.are_deserted() && waiting.load(Ordering::Relaxed) > 0
+                })
+            };
+            let (slots, waiting) = &*shared;
+            waiting.store(1, Ordering::Relaxed);
+            let starts = slots.are_deserted();
+            let starts_at_its_end = leaver.join().unwrap();
+            assert!(starts || starts_at_its_end, "nobody runs it");
+        });
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -202,6 +240,20 @@ mod tests {
         assert_eq!((slots.len(), slots.take_slot()), (3, Some(0)));
         slots.stay(1);
         assert!(slots.may_leave(1, 1), "it stayed, and may think again");
+    }
+
+    #[test]
+    fn the_last_thread_may_leave_unless_it_stands_in() {
+        let slots = full(2);
+        slots.block();
+        assert!(!slots.may_leave(0, 0), "it stands in for the blocked one");
+        slots.unblock();
+        assert!(slots.may_leave(0, 0) && !slots.are_deserted());
+        assert!(slots.may_leave(1, 0) && slots.are_deserted());
+        slots.stay(1);
+        assert!(!slots.are_deserted());
+        assert!(!slots.leave(0) && slots.may_leave(1, 0) && !slots.leave(1));
+        assert!(slots.are_deserted());
     }
 
     #[test]

@@ -188,8 +188,8 @@ impl Drop for InlineRun<'_> {
     /// inline run; seals the pool if its last handle is gone.
     fn drop(&mut self) {
         let (lifecycle, workers) = (&self.shared.lifecycle, &self.shared.workers);
-        if self.worker.waiting_len() > 0 && workers.sleepers.should_wake() {
-            workers.wake_one(None);
+        if self.worker.waiting_len() > 0 {
+            self.shared.wake_or_start_one();
         }
         self.worker.is_at_work.store(false, Ordering::SeqCst);
         fences::light();

@@ -81,6 +81,42 @@ impl Shared {
         }
     }
 
+    /// Starts as many workers as are added at a time in a pool that may have
+    /// none, if none is there or all that are there leave. `false` if the pool is sealed, or if the system
+    /// refuses the thread. See README.md, "No worker".
+    #[cold]
+    pub(in crate::pool) fn ensure_worker(&self) -> bool {
+        let (count, _growing) = self.workers.growth();
+        if self.is_sealed() {
+            return false;
+        }
+        if self.workers.slots.are_deserted() {
+            if self.start_worker().is_err() {
+                return false;
+            }
+            self.grow(count.saturating_sub(1));
+        }
+        true
+    }
+
+    /// A worker for what an inline run has left: a sleeper, or the first one of
+    /// a pool that has none.
+    pub(super) fn wake_or_start_one(&self) {
+        if self.workers.sleepers.should_wake() {
+            self.workers.wake_one(None);
+        } else if self.workers.counts.minimum == 0 {
+            self.ensure_worker();
+        }
+    }
+
+    /// After a worker has left: an inline run may have left something behind
+    /// when it saw that worker.
+    pub(super) fn look_after_the_last(&self) {
+        if self.workers.slots.are_deserted() && self.workers.any_work() {
+            self.ensure_worker();
+        }
+    }
+
     /// Adds workers for pushes that found a worker asleep or searching, and left
     /// it to that one to see what waits.
     #[cold]

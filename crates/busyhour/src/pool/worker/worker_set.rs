@@ -257,7 +257,7 @@ impl WorkerSet {
     /// Whether there are more workers than needed, apart from those that are
     /// blocked.
     pub(in crate::pool) fn has_spare(&self) -> bool {
-        self.slots.len() > self.counts.minimum + self.slots.blocked_len()
+        self.slots.len() > self.slots.least(self.counts.minimum)
     }
 
     /// After which time a sleeping worker checks whether it may end; a stand-in

@@ -380,7 +380,9 @@ struct Left<'a>(&'a Shared, usize);
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.workers[self.1].parking.thread) = None;
-        self.0.leave(self.1);
+        let Self(shared, number) = *self;
+        *lock(&shared.workers[number].parking.thread) = None;
+        shared.leave(number);
+        shared.look_after_the_last();
     }
 }
