@@ -1,24 +1,32 @@
-/* What the test programs share: checks, counted data, and random numbers from a seed. */
+/* What the test programs share, in C and in C++: checks, counted data, and random numbers from a seed. */
 #ifndef CHECK_H
 #define CHECK_H
 
 #include <busyhour.h>
 
+#ifdef __cplusplus
+#include <atomic>
+typedef std::atomic<long> atomic_long;
+#else
 #include <stdatomic.h>
 #include <stdbool.h>
+#endif
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* A failed check ends the process at once: its other threads may be in any state. */
 
 #define CHECK(condition)                                                                  \
   do {                                                                                    \
     if (!(condition)) {                                                                   \
-      char why[512];                                                                      \
-      bh_last_error(why, sizeof why);                                                     \
-      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, why); \
-      exit(1);                                                                            \
+      char why_[512] = "";                                                                \
+      bh_last_error(why_, sizeof why_);                                                   \
+      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, why_); \
+      _exit(1);                                                                           \
     }                                                                                     \
   } while (0)
 
@@ -27,11 +35,11 @@
   do {                                                                                    \
     bh_result result_ = (call);                                                           \
     if (result_ != (expected)) {                                                          \
-      char why_[512];                                                                     \
+      char why_[512] = "";                                                                \
       bh_last_error(why_, sizeof why_);                                                   \
       fprintf(stderr, "%s:%d: %s: %s (%s), expected %s\n", __FILE__, __LINE__, #call,     \
               bh_strerror(result_), why_, bh_strerror(expected));                         \
-      exit(1);                                                                            \
+      _exit(1);                                                                           \
     }                                                                                     \
   } while (0)
 
@@ -68,10 +76,16 @@ static inline void await(atomic_long *number, long value) {
   for (long spin = 0; atomic_load(number) != value; spin++) {
     if (spin > 6000000) {
       fprintf(stderr, "waited ten minutes for %ld, got %ld\n", value, atomic_load(number));
-      exit(1);
+      _exit(1);
     }
     usleep(100);
   }
+}
+
+/* Whether a child process has ended with code 0. */
+static inline bool has_ended_well(pid_t child) {
+  int status;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* xorshift64* */

@@ -1,22 +1,13 @@
 // busyhour.hpp: handles that free themselves, closures, and codes instead of exceptions.
 #include <busyhour.hpp>
 
+#include "check.h"
+
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
-
-#define CHECK(condition)                                                                                      \
-  do {                                                                                                        \
-    if (!(condition)) {                                                                                       \
-      std::fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #condition, busyhour::last_error().c_str()); \
-      std::exit(1);                                                                                           \
-    }                                                                                                         \
-  } while (0)
 
 using namespace std::chrono_literals;
 

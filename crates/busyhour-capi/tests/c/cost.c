@@ -21,7 +21,7 @@ static void nothing_later(void *data) { (void)data; }
 /* An extern call that does nothing. */
 static void version(long turn) {
   (void)turn;
-  if (!bh_version()) exit(1);
+  if (!bh_version()) _exit(1);
 }
 
 static void pin_unpin(long turn) {

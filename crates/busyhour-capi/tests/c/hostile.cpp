@@ -1,44 +1,18 @@
 // Callbacks that do what a callback should not: each mode of this program is one.
-extern "C" {
-#include <busyhour.h>
-}
+#include "check.h"
 
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
-      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      std::_Exit(1);                                                           \
-    }                                                                          \
-  } while (0)
-#define OK(call) CHECK((call) == BH_OK)
-
-static const uint64_t MINUTE = 60000000000u;
-// Of a wait that ends: a busy machine may take its time.
-static const uint64_t LONG = 1000000000000u;
 static bh_pool *pool;
 static bh_serializer *serializer;
 static bh_executor *on;
 static bh_timers *timers;
 static bh_timer timer;
-static std::atomic<int> dropped, done;
+static atomic_long dropped, done;
 
 static void count_drop(void *) { dropped++; }
-
-static void await(std::atomic<int> &number, int value) {
-  for (int spin = 0; number != value; spin++) {
-    CHECK(spin < 6000000);
-    usleep(100);
-  }
-}
 
 static void make_pool(uint32_t workers) {
   bh_pool_options options = {};
@@ -69,8 +43,8 @@ static void free_own_handle() {
   OK(bh_timers_new(nullptr, &timers));
   OK(bh_timers_spawn_driver(timers));
   OK(bh_timers_after(timers, 1000, on, frees_its_handles, nullptr, count_drop, &timer));
-  await(done, 1);
-  await(dropped, 1);
+  await(&done, 1);
+  await(&dropped, 1);
   end_pool();
 }
 
@@ -83,7 +57,7 @@ static void frees_the_pool(void *) {
 static void free_own_pool() {
   make_pool(1);
   OK(bh_pool_push(pool, frees_the_pool, nullptr, count_drop));
-  await(dropped, 1);
+  await(&dropped, 1);
   CHECK(done == 1);
   // The worker ends in the background.
   usleep(50000);
@@ -141,7 +115,7 @@ static void shut_down_inside() {
   make_pool(2);
   OK(bh_serializer_new(pool, nullptr, &serializer));
   OK(bh_serializer_push(serializer, shuts_down, nullptr, count_drop));
-  await(dropped, 1);
+  await(&dropped, 1);
   CHECK(done == 1 && bh_pool_push(pool, count_drop, nullptr, count_drop) == BH_SHUT_DOWN);
   bh_serializer_free(serializer);
   end_pool();
@@ -180,7 +154,7 @@ static void abort_itself() {
   OK(bh_serializer_suspend(serializer, &suspension));
   OK(bh_serializer_spawn(serializer, aborts_itself, nullptr, count_drop, &own));
   bh_suspension_free(suspension);
-  await(dropped, 1);
+  await(&dropped, 1);
   CHECK(done == 1);
   end_pool();
 }
@@ -362,7 +336,7 @@ static void free_in_on_earlier() {
     options.out_id = &id;
     bh_next_delay_fn never = [](void *) -> uint64_t { return 0; };
     OK(bh_timers_new(nullptr, &timers));
-    OK(bh_timers_after(timers, MINUTE, nullptr, count_drop, nullptr, nullptr, &timer));
+    OK(bh_timers_after(timers, SECONDS(60), nullptr, count_drop, nullptr, nullptr, &timer));
     OK(bh_timers_next_wait(timers, &wait));
     OK(bh_timers_on_earlier(timers, [](void *) { bh_timers_free(timers), done++; }, nullptr, nullptr));
     bh_result got = BH_OK;
@@ -564,8 +538,7 @@ static void fork_with_a_pool() {
   dropped = 0;
   pid_t child = fork();
   if (child == 0) in_the_child();
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(has_ended_well(child));
   OK(bh_pool_push_wait(pool, count_drop, nullptr, nullptr)); // the parent goes on
   OK(bh_join_wait(own, nullptr));
   use_values();
@@ -588,8 +561,7 @@ static void fork_before_a_pool() {
     end_pool();
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(has_ended_well(child));
 }
 
 int main(int, char **arguments) {

@@ -7,6 +7,7 @@
 // The test makes the list from the header, so that none is forgotten.
 #include "misbehave.hpp"
 
+#include <cstring>
 #include <iostream>
 #include <set>
 
@@ -172,7 +173,7 @@ static void timers_on_earlier() {
   uint64_t wait;
   give_up(world.timers, bh_timers_free);
   OK(bh_timers_new(nullptr, &world.timers));
-  OK(bh_timers_after(world.timers, MINUTE, nullptr, do_nothing, nullptr, nullptr, &world.timer));
+  OK(bh_timers_after(world.timers, SECONDS(60), nullptr, do_nothing, nullptr, nullptr, &world.timer));
   OK(bh_timers_next_wait(world.timers, &wait));
   OK(bh_timers_on_earlier(world.timers, call<bh_run_fn>("hook"), fresh_data(), gone("drop")));
   bh_timers_after(world.timers, 1000, nullptr, do_nothing, nullptr, nullptr, nullptr);
@@ -388,7 +389,7 @@ static void make_world() {
   OK(bh_topic_forward(world.topic, target, &world.forward));
   bh_topic_free(target);
   publish();
-  OK(bh_timers_after(world.timers, MINUTE, nullptr, do_nothing, fresh_data(), free_data, &world.timer));
+  OK(bh_timers_after(world.timers, SECONDS(60), nullptr, do_nothing, fresh_data(), free_data, &world.timer));
   OK(bh_pool_spawn(world.pool, [](const bh_waker *, uint64_t *, void *) -> int32_t { return 0; }, fresh_data(), free_data, &world.join));
   run();
 }
@@ -423,8 +424,7 @@ static void list() {
       std::fflush(stdout);
       _exit(0);
     }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(has_ended_well(child));
   }
 }
 

@@ -1,35 +1,12 @@
 // What the callbacks of hostile_matrix.cpp do: a world of one handle of each kind, and the ways to misbehave in it.
 #pragma once
 
-extern "C" {
-#include <busyhour.h>
-}
+#include "check.h"
 
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 #include <string>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
-
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
-      char why[300] = "";                                                      \
-      bh_last_error(why, sizeof why);                                          \
-      std::fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, why); \
-      std::_Exit(1);                                                           \
-    }                                                                          \
-  } while (0)
-#define OK(call) CHECK((call) == BH_OK)
-
-static const uint64_t MINUTE = 60000000000u;
-// Of a wait that ends: a busy machine may take its time.
-static const uint64_t LONG = 1000000000000u;
 
 // Frees a handle once: what it leads to may call back into `free_all`.
 template <class T> void give_up(T *&handle, void (*free)(T *)) {
@@ -147,8 +124,7 @@ static void fork_here() {
     free_all();
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  CHECK(has_ended_well(child));
 }
 
 struct Mode {
