@@ -5,6 +5,7 @@
 
 #include <busyhour.h>
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,6 +19,7 @@ int ast_sched_start_thread(struct ast_sched_context *con);
 int ast_sched_add(struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data);
 int ast_sched_add_variable(struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data, int variable);
 int ast_sched_replace(int old_id, struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data);
+int ast_sched_replace_variable(int old_id, struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data, int variable);
 int ast_sched_del(struct ast_sched_context *con, int id);
 /* Does not wait: -2 if the callback runs, which does not run again. */
 int ast_sched_del_nonrunning(struct ast_sched_context *con, int id);
@@ -26,6 +28,8 @@ int ast_sched_wait(struct ast_sched_context *con);
 int ast_sched_runq(struct ast_sched_context *con);
 long ast_sched_when(struct ast_sched_context *con, int id);
 void ast_sched_clean_by_callback(struct ast_sched_context *con, ast_sched_cb match, ast_sched_cb cleanup);
+/* Prints what waits, and what the context has done, to the standard error. */
+void ast_sched_dump(struct ast_sched_context *con);
 #define AST_SCHED_DEL(con, id)                                \
   ({                                                          \
     int deleted_ = (id) > -1 ? ast_sched_del((con), (id)) : -1; \
@@ -46,6 +50,38 @@ void ast_sched_clean_by_callback(struct ast_sched_context *con, ast_sched_cb mat
     (id) = ast_sched_add_variable((con), (when), (callback), (data), (variable));     \
   } while (0)
 #define AST_SCHED_REPLACE(id, con, when, callback, data) AST_SCHED_REPLACE_VARIABLE(id, con, when, callback, data, 0)
+/* An id that is read and written by functions. */
+#define AST_SCHED_DEL_ACCESSOR(con, object, get, set)                                   \
+  ({                                                                                    \
+    int deleted_ = get(object) > -1 ? ast_sched_del((con), get(object)) : -1;           \
+    set((object), -1);                                                                  \
+    deleted_;                                                                           \
+  })
+/* The callback may want the lock, so it is free while the deletion waits for it. */
+#define AST_SCHED_DEL_SPINLOCK(con, id, lock)                   \
+  ({                                                            \
+    int waits_for_ = (id), deleted_ = -1;                       \
+    (id) = -1;                                                  \
+    if (waits_for_ > -1) {                                      \
+      pthread_mutex_unlock(lock);                               \
+      deleted_ = ast_sched_del((con), waits_for_);              \
+      pthread_mutex_lock(lock);                                 \
+    }                                                           \
+    deleted_;                                                   \
+  })
+/* `unreference` gives up the reference of the old timer, whose data is `_data`; `reference` takes one for the new one, which
+   `on_failure` gives back. None of them if both have the same data. */
+#define AST_SCHED_REPLACE_VARIABLE_UNREF(id, con, when, callback, data, variable, unreference, on_failure, reference) \
+  do {                                                                                                                \
+    void *_data = (void *)ast_sched_find_data((con), (id));                                                           \
+    int deleted_ = (id) > -1 ? ast_sched_del((con), (id)) : -1;                                                       \
+    if (deleted_ == 0 && _data && _data != (data)) unreference;                                                       \
+    if (_data != (data)) reference;                                                                                   \
+    (id) = ast_sched_add_variable((con), (when), (callback), (data), (variable));                                     \
+    if ((id) == -1) on_failure;                                                                                       \
+  } while (0)
+#define AST_SCHED_REPLACE_UNREF(id, con, when, callback, data, unreference, on_failure, reference) \
+  AST_SCHED_REPLACE_VARIABLE_UNREF(id, con, when, callback, data, 0, unreference, on_failure, reference)
 
 /* Heap: the greatest element is on top; peek counts from 1. An element has room for an index. */
 struct ast_heap;
@@ -58,6 +94,10 @@ void *ast_heap_remove(struct ast_heap *heap, void *element);
 void *ast_heap_peek(struct ast_heap *heap, unsigned index);
 size_t ast_heap_size(struct ast_heap *heap);
 int ast_heap_verify(struct ast_heap *heap);
+/* The heap's own lock, for those who share it. */
+int ast_heap_wrlock(struct ast_heap *heap);
+int ast_heap_rdlock(struct ast_heap *heap);
+int ast_heap_unlock(struct ast_heap *heap);
 
 /* Events. */
 enum ast_event_type { AST_EVENT_ALL = 0, AST_EVENT_CUSTOM = 1, AST_EVENT_MWI = 2, AST_EVENT_DEVICE_STATE = 6, AST_EVENT_TOTAL };
@@ -84,14 +124,31 @@ int ast_event_append_ie_str(struct ast_event **event, enum ast_event_ie_type ie,
 int ast_event_append_ie_uint(struct ast_event **event, enum ast_event_ie_type ie, uint32_t number);
 int ast_event_append_ie_bitflags(struct ast_event **event, enum ast_event_ie_type ie, uint32_t flags);
 int ast_event_append_ie_raw(struct ast_event **event, enum ast_event_ie_type ie, const void *bytes, size_t len);
-/* The bytes of the event with its elements, as it is encoded. */
+/* The id of this server, as a raw element. */
+struct ast_eid { unsigned char eid[6]; };
+extern struct ast_eid ast_eid_default;
+int ast_event_append_eid(struct ast_event **event);
+/* The bytes of the event with its elements, as it is encoded, and of one without elements. */
 size_t ast_event_get_size(const struct ast_event *event);
+size_t ast_event_minimum_length(void);
 enum ast_event_type ast_event_get_type(const struct ast_event *event);
 uint32_t ast_event_get_ie_uint(const struct ast_event *event, enum ast_event_ie_type ie);
 uint32_t ast_event_get_ie_bitflags(const struct ast_event *event, enum ast_event_ie_type ie);
 const char *ast_event_get_ie_str(const struct ast_event *event, enum ast_event_ie_type ie);
 const void *ast_event_get_ie_raw(const struct ast_event *event, enum ast_event_ie_type ie);
 uint16_t ast_event_get_ie_raw_payload_len(const struct ast_event *event, enum ast_event_ie_type ie);
+/* "" and UNKNOWN for those that are not in the enumerations above; -1 for a name that none of them has. */
+const char *ast_event_get_type_name(const struct ast_event *event);
+const char *ast_event_get_ie_type_name(enum ast_event_ie_type ie);
+enum ast_event_ie_pltype ast_event_get_ie_pltype(enum ast_event_ie_type ie);
+int ast_event_str_to_ie_type(const char *name, enum ast_event_ie_type *ie);
+/* The elements of an event in the order of their numbers; -1: there is none, or no further one. */
+struct ast_event_iterator { const struct ast_event *event; size_t index; };
+int ast_event_iterator_init(struct ast_event_iterator *iterator, const struct ast_event *event);
+int ast_event_iterator_next(struct ast_event_iterator *iterator);
+enum ast_event_ie_type ast_event_iterator_get_ie_type(struct ast_event_iterator *iterator);
+uint32_t ast_event_iterator_get_ie_uint(struct ast_event_iterator *iterator);
+const char *ast_event_iterator_get_ie_str(struct ast_event_iterator *iterator);
 /* Both take the event, whatever they return. */
 int ast_event_queue(struct ast_event *event);
 int ast_event_queue_and_cache(struct ast_event *event);
@@ -156,6 +213,9 @@ struct ast_taskprocessor *ast_taskprocessor_listener_get_tps(const struct ast_ta
 struct ast_taskprocessor *ast_taskprocessor_create_with_listener(const char *name, struct ast_taskprocessor_listener *listener);
 /* Runs the next task on this thread: 1 if more wait, 0 if not. */
 int ast_taskprocessor_execute(struct ast_taskprocessor *tps);
+/* The console's `core show taskprocessors [like NAME]`, `core show taskprocessor name NAME`, `core ping taskprocessor NAME`,
+   `core reset taskprocessors` and `core reset taskprocessor NAME`: 0, or -1 for another command. */
+int ast_cli_command(int fd, const char *command);
 struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options);
 int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data);
 int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data);
@@ -182,6 +242,22 @@ struct ast_serializer_pool *ast_serializer_taskpool_create(const char *name, uns
 int ast_serializer_pool_destroy(struct ast_serializer_pool *pool);
 const char *ast_serializer_pool_name(const struct ast_serializer_pool *pool);
 struct ast_taskprocessor *ast_serializer_pool_get(struct ast_serializer_pool *pool);
+/* A thread pool is a task pool by another name. */
+struct ast_threadpool;
+struct ast_threadpool_listener;
+struct ast_threadpool_options {
+  int version, idle_timeout, auto_increment, initial_size, max_size;
+  void (*thread_start)(void), (*thread_end)(void);
+};
+#define AST_THREADPOOL_OPTIONS_VERSION 1
+/* The listener is NULL. */
+struct ast_threadpool *ast_threadpool_create(const char *name, struct ast_threadpool_listener *listener, const struct ast_threadpool_options *options);
+int ast_threadpool_push(struct ast_threadpool *pool, ast_task_fn task, void *data);
+long ast_threadpool_queue_size(struct ast_threadpool *pool);
+void ast_threadpool_shutdown(struct ast_threadpool *pool);
+struct ast_taskprocessor *ast_threadpool_serializer(const char *name, struct ast_threadpool *pool);
+struct ast_taskprocessor *ast_threadpool_serializer_get_current(void);
+struct ast_serializer_pool *ast_serializer_pool_create(const char *name, unsigned size, struct ast_threadpool *pool, int timeout);
 int ast_serializer_pool_set_alerts(struct ast_serializer_pool *pool, long high, long low);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { ELEMENTS_MAX = 16 };
 
@@ -119,6 +120,12 @@ uint32_t ast_event_get_ie_uint(const struct ast_event *event, enum ast_event_ie_
   return value;
 }
 
+struct ast_eid ast_eid_default;
+
+int ast_event_append_eid(struct ast_event **event) {
+  return ast_event_append_ie_raw(event, AST_EVENT_IE_EID, &ast_eid_default, sizeof ast_eid_default);
+}
+
 uint32_t ast_event_get_ie_bitflags(const struct ast_event *event, enum ast_event_ie_type ie) { return ast_event_get_ie_uint(event, ie); }
 
 const char *ast_event_get_ie_str(const struct ast_event *event, enum ast_event_ie_type ie) {
@@ -131,6 +138,13 @@ size_t ast_event_get_size(const struct ast_event *event) {
   size_t len = 0;
   char none;
   bh_record_encode(event->record, &none, 0, &len); /* writes the length alone, as there is no room */
+  return len;
+}
+
+size_t ast_event_minimum_length(void) {
+  struct ast_event *empty = ast_event_new(AST_EVENT_ALL, AST_EVENT_IE_END);
+  size_t len = empty ? ast_event_get_size(empty) : 0;
+  if (empty) ast_event_destroy(empty);
   return len;
 }
 
@@ -150,6 +164,76 @@ uint16_t ast_event_get_ie_raw_payload_len(const struct ast_event *event, enum as
   size_t len;
   raw(event, ie, &len);
   return (uint16_t)len;
+}
+
+const char *ast_event_get_type_name(const struct ast_event *event) {
+  switch (ast_event_get_type(event)) {
+    case AST_EVENT_ALL: return "All";
+    case AST_EVENT_CUSTOM: return "Custom";
+    case AST_EVENT_MWI: return "MWI";
+    case AST_EVENT_DEVICE_STATE: return "DeviceState";
+    default: return "";
+  }
+}
+
+static const struct { enum ast_event_ie_type ie; enum ast_event_ie_pltype type; const char *name; } ELEMENTS[] = {
+    {AST_EVENT_IE_NEWMSGS, AST_EVENT_IE_PLTYPE_UINT, "NewMessages"},
+    {AST_EVENT_IE_MAILBOX, AST_EVENT_IE_PLTYPE_STR, "Mailbox"},
+    {AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_STR, "Device"},
+    {AST_EVENT_IE_STATE, AST_EVENT_IE_PLTYPE_UINT, "State"},
+    {AST_EVENT_IE_CONTEXT, AST_EVENT_IE_PLTYPE_STR, "Context"},
+    {AST_EVENT_IE_EID, AST_EVENT_IE_PLTYPE_RAW, "EntityID"},
+    {AST_EVENT_IE_EVENT_VERSION, AST_EVENT_IE_PLTYPE_UINT, "EventVersion"},
+    {AST_EVENT_IE_CEL_EVENT_TIME_USEC, AST_EVENT_IE_PLTYPE_UINT, "CELEventTimeUSec"},
+    {AST_EVENT_IE_CEL_USEREVENT_NAME, AST_EVENT_IE_PLTYPE_STR, "CELUserEventName"},
+    {AST_EVENT_IE_CEL_CIDNAME, AST_EVENT_IE_PLTYPE_STR, "CELCIDName"},
+    {AST_EVENT_IE_CEL_AMAFLAGS, AST_EVENT_IE_PLTYPE_UINT, "CELAMAFlags"},
+};
+enum { ELEMENT_COUNT = sizeof ELEMENTS / sizeof *ELEMENTS };
+
+const char *ast_event_get_ie_type_name(enum ast_event_ie_type ie) {
+  for (int i = 0; i < ELEMENT_COUNT; i++)
+    if (ELEMENTS[i].ie == ie) return ELEMENTS[i].name;
+  return "";
+}
+
+enum ast_event_ie_pltype ast_event_get_ie_pltype(enum ast_event_ie_type ie) {
+  for (int i = 0; i < ELEMENT_COUNT; i++)
+    if (ELEMENTS[i].ie == ie) return ELEMENTS[i].type;
+  return AST_EVENT_IE_PLTYPE_UNKNOWN;
+}
+
+int ast_event_str_to_ie_type(const char *name, enum ast_event_ie_type *ie) {
+  for (int i = 0; i < ELEMENT_COUNT; i++)
+    if (strcasecmp(ELEMENTS[i].name, name) == 0) return *ie = ELEMENTS[i].ie, 0;
+  return -1;
+}
+
+static int has_element(const struct ast_event_iterator *iterator) {
+  return iterator->index < bh_record_len(iterator->event->record) ? 0 : -1;
+}
+
+int ast_event_iterator_init(struct ast_event_iterator *iterator, const struct ast_event *event) {
+  *iterator = (struct ast_event_iterator){event, 0};
+  return has_element(iterator);
+}
+
+int ast_event_iterator_next(struct ast_event_iterator *iterator) {
+  iterator->index++;
+  return has_element(iterator);
+}
+
+enum ast_event_ie_type ast_event_iterator_get_ie_type(struct ast_event_iterator *iterator) {
+  uint16_t id;
+  return bh_record_id_at(iterator->event->record, iterator->index, &id) == BH_OK ? (enum ast_event_ie_type)id : AST_EVENT_IE_END;
+}
+
+uint32_t ast_event_iterator_get_ie_uint(struct ast_event_iterator *iterator) {
+  return ast_event_get_ie_uint(iterator->event, ast_event_iterator_get_ie_type(iterator));
+}
+
+const char *ast_event_iterator_get_ie_str(struct ast_event_iterator *iterator) {
+  return ast_event_get_ie_str(iterator->event, ast_event_iterator_get_ie_type(iterator));
 }
 
 /* Hash and comparison by type, over the key elements. */

@@ -126,3 +126,11 @@ int listened_levels(struct ast_taskprocessor_listener *listener, long low, long 
   pthread_mutex_unlock(&listener->lock);
   return 0;
 }
+
+void listened_stats(struct ast_taskprocessor_listener *listener, bh_serializer_stats *stats) {
+  pthread_mutex_lock(&listener->lock);
+  *stats = (bh_serializer_stats){
+      .queued_len = bh_timer_queue_len(listener->queue), .low_watermark = (uint64_t)listener->low,
+      .high_watermark = (uint64_t)listener->high, .is_high = (uint32_t)listener->is_high, .running_for_ns = (uint64_t)listener->is_executing};
+  pthread_mutex_unlock(&listener->lock);
+}

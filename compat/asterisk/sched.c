@@ -1,6 +1,7 @@
 /* The scheduler and the heap. */
 #include "asterisk.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,26 @@ int ast_sched_replace(int old_id, struct ast_sched_context *con, int when_ms, as
   return ast_sched_add(con, when_ms, callback, data);
 }
 
+int ast_sched_replace_variable(int old_id, struct ast_sched_context *con, int when_ms, ast_sched_cb callback, const void *data, int variable) {
+  if (old_id > -1) ast_sched_del(con, old_id);
+  return ast_sched_add_variable(con, when_ms, callback, data, variable);
+}
+
+static int32_t print(const bh_pending_timer *timer, void *con) {
+  uint64_t ns = 0;
+  bh_timers_time_left(((struct ast_sched_context *)con)->timers, timer->timer, &ns);
+  fprintf(stderr, "callback %s data %#zx in %llu ms\n", timer->label, (size_t)timer->owner, (unsigned long long)(ns / 1000000));
+  return 1;
+}
+
+void ast_sched_dump(struct ast_sched_context *con) {
+  char *report;
+  bh_timers_list(con->timers, print, con);
+  if (bh_timers_report(con->timers, &report) != BH_OK) return;
+  fprintf(stderr, "%s\n", report);
+  bh_text_free(report);
+}
+
 static int32_t take_data(const bh_pending_timer *timer, void *data) {
   *(const void **)data = (const void *)(uintptr_t)timer->owner;
   return 0;
@@ -140,7 +161,7 @@ void ast_sched_clean_by_callback(struct ast_sched_context *con, ast_sched_cb mat
   free(cleaning.found);
 }
 
-struct ast_heap { bh_heap *heap; ast_heap_cmp_fn compare; ssize_t index_offset; };
+struct ast_heap { bh_heap *heap; ast_heap_cmp_fn compare; ssize_t index_offset; pthread_rwlock_t lock; };
 
 static int32_t greatest_first(const void *one, const void *other, void *data) {
   int result = ((struct ast_heap *)data)->compare((void *)one, (void *)other);
@@ -155,14 +176,15 @@ struct ast_heap *ast_heap_create(unsigned init_height, ast_heap_cmp_fn compare, 
   (void)init_height; /* it grows by itself */
   struct ast_heap *heap = malloc(sizeof *heap);
   if (!heap) return NULL;
-  *heap = (struct ast_heap){NULL, compare, index_offset};
+  *heap = (struct ast_heap){.compare = compare, .index_offset = index_offset};
+  pthread_rwlock_init(&heap->lock, NULL);
   if (bh_heap_new(greatest_first, heap, NULL, &heap->heap) == BH_OK) return heap;
-  free(heap);
-  return NULL;
+  return ast_heap_destroy(heap);
 }
 
 struct ast_heap *ast_heap_destroy(struct ast_heap *heap) {
   bh_heap_free(heap->heap);
+  pthread_rwlock_destroy(&heap->lock);
   free(heap);
   return NULL;
 }
@@ -191,3 +213,7 @@ void *ast_heap_peek(struct ast_heap *heap, unsigned index) {
 size_t ast_heap_size(struct ast_heap *heap) { return bh_heap_len(heap->heap); }
 
 int ast_heap_verify(struct ast_heap *heap) { return bh_heap_verify(heap->heap) == BH_OK ? 0 : -1; }
+
+int ast_heap_wrlock(struct ast_heap *heap) { return pthread_rwlock_wrlock(&heap->lock); }
+int ast_heap_rdlock(struct ast_heap *heap) { return pthread_rwlock_rdlock(&heap->lock); }
+int ast_heap_unlock(struct ast_heap *heap) { return pthread_rwlock_unlock(&heap->lock); }

@@ -9,8 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One that may begin without threads has no pool until something needs it. */
-struct ast_taskpool { bh_pool *pool; struct ast_taskpool_options options; char name[]; };
+struct ast_taskpool { bh_pool *pool; struct ast_taskpool_options options; };
 struct task { ast_task_fn function; ast_task_local_fn local_function; struct ast_taskprocessor *tps; void *data; };
 
 /* The part of a name before the slash, and its alerts. */
@@ -142,6 +141,22 @@ struct ast_taskprocessor *ast_taskprocessor_unreference(struct ast_taskprocessor
   return NULL;
 }
 
+void tps_each(void (*each)(struct ast_taskprocessor *tps, void *data), void *data) {
+  pthread_mutex_lock(&lock);
+  for (struct ast_taskprocessor *tps = all; tps; tps = tps->next) each(tps, data);
+  pthread_mutex_unlock(&lock);
+}
+
+void tps_stats(struct ast_taskprocessor *tps, bh_serializer_stats *stats) {
+  if (tps->listener) listened_stats(tps->listener, stats);
+  else bh_serializer_get_stats(tps->serializer, stats);
+}
+
+void tps_reset(struct ast_taskprocessor *tps, void *unused) {
+  (void)unused;
+  bh_serializer_reset_high_water(tps->serializer, NULL);
+}
+
 static void run(void *data) {
   struct task *task = data;
   if (task->function) {
@@ -262,69 +277,47 @@ static void thread_end(void *data) {
   if (pool->options.thread_end) pool->options.thread_end();
 }
 
-static int start(struct ast_taskpool *pool) {
+/* A count of workers for `bh_pool_options`, where zero is the default. */
+static uint32_t or_none(int count) { return count > 0 ? (uint32_t)count : UINT32_MAX; }
+
+struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options) {
   static const uint32_t selectors[] = {BH_SELECTOR_DEFAULT, BH_SELECTOR_LEAST_FULL, BH_SELECTOR_SEQUENTIAL};
-  const struct ast_taskpool_options *options = &pool->options;
-  int minimum = options->minimum_size > 0 ? options->minimum_size : 1;
+  struct ast_taskpool *pool;
+  if (options->version != AST_TASKPOOL_OPTIONS_VERSION || !(pool = calloc(1, sizeof *pool))) return NULL;
+  pool->options = *options;
+  /* One that does not grow has a worker. */
+  int minimum = options->minimum_size > 0 || options->auto_increment > 0 ? options->minimum_size : 1;
   int initial = options->initial_size > minimum ? options->initial_size : minimum;
+  int maximum = options->max_size > 0 ? options->max_size : 1024;
   bh_pool_options made = {
-      .size = sizeof made, .name = pool->name, .selector = selectors[options->selector],
-      .workers = (uint32_t)initial, .minimum = (uint32_t)minimum,
-      .maximum = (uint32_t)(options->max_size > initial ? options->max_size : options->max_size > 0 || initial > 1024 ? initial : 1024),
+      .size = sizeof made, .name = name, .selector = selectors[options->selector],
+      .workers = or_none(initial), .minimum = or_none(minimum), .maximum = (uint32_t)(maximum > initial ? maximum : initial),
       .auto_increment = (uint32_t)options->auto_increment, .growth_threshold = (uint64_t)options->growth_threshold,
       .idle_timeout_ns = options->idle_timeout > 0 ? (uint64_t)options->idle_timeout * 1000000000u : UINT64_MAX,
       .on_thread_start = thread_start, .on_thread_start_data = pool, .on_thread_stop = thread_end, .on_thread_stop_data = pool,
   };
-  return status(bh_pool_new(&made, &pool->pool));
-}
-
-/* Not that of names, which a thread's hook may want. */
-static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-
-static bh_pool *pool_or_none(struct ast_taskpool *pool) {
-  pthread_mutex_lock(&starting);
-  bh_pool *started = pool->pool;
-  pthread_mutex_unlock(&starting);
-  return started;
-}
-
-/* The pool, which begins now if there is none; NULL if that fails. */
-static bh_pool *pool_of(struct ast_taskpool *pool) {
-  pthread_mutex_lock(&starting);
-  if (!pool->pool && start(pool) != 0) pool->pool = NULL;
-  bh_pool *started = pool->pool;
-  pthread_mutex_unlock(&starting);
-  return started;
-}
-
-struct ast_taskpool *ast_taskpool_create(const char *name, const struct ast_taskpool_options *options) {
-  struct ast_taskpool *pool;
-  if (options->version != AST_TASKPOOL_OPTIONS_VERSION || !(pool = calloc(1, sizeof *pool + strlen(name) + 1))) return NULL;
-  pool->options = *options;
-  strcpy(pool->name, name);
-  int begins_empty = options->auto_increment > 0 && options->minimum_size <= 0 && options->initial_size <= 0;
-  if (begins_empty || start(pool) == 0) return pool;
+  if (bh_pool_new(&made, &pool->pool) == BH_OK) return pool;
   free(pool);
   return NULL;
 }
 
 int ast_taskpool_push(struct ast_taskpool *pool, ast_task_fn task, void *data) {
   struct task *kept = keep(task, data);
-  return kept ? status(bh_pool_push(pool_of(pool), run, kept, free)) : -1;
+  return kept ? status(bh_pool_push(pool->pool, run, kept, free)) : -1;
 }
 
 int ast_taskpool_push_wait(struct ast_taskpool *pool, ast_task_fn task, void *data) {
-  return status(bh_pool_push_wait(pool_of(pool), run, &(struct task){.function = task, .data = data}, NULL));
+  return status(bh_pool_push_wait(pool->pool, run, &(struct task){.function = task, .data = data}, NULL));
 }
 
 size_t ast_taskpool_taskprocessors_count(struct ast_taskpool *pool) {
   bh_pool_stats stats;
-  return bh_pool_get_stats(pool_or_none(pool), &stats) == BH_OK ? stats.worker_count : 0;
+  return bh_pool_get_stats(pool->pool, &stats) == BH_OK ? stats.worker_count : 0;
 }
 
 long ast_taskpool_queue_size(struct ast_taskpool *pool) {
   bh_pool_stats stats;
-  return bh_pool_get_stats(pool_or_none(pool), &stats) == BH_OK ? (long)stats.queued_len : 0;
+  return bh_pool_get_stats(pool->pool, &stats) == BH_OK ? (long)stats.queued_len : 0;
 }
 
 void ast_taskpool_shutdown(struct ast_taskpool *pool) {
@@ -335,9 +328,8 @@ void ast_taskpool_shutdown(struct ast_taskpool *pool) {
 }
 
 struct ast_taskprocessor *ast_taskpool_serializer_group(const char *name, struct ast_taskpool *pool, struct ast_serializer_shutdown_group *group) {
-  bh_pool *started = pool_of(pool);
   pthread_mutex_lock(&lock);
-  struct ast_taskprocessor *tps = make(started, name, group ? group->group : NULL);
+  struct ast_taskprocessor *tps = make(pool->pool, name, group ? group->group : NULL);
   pthread_mutex_unlock(&lock);
   return tps;
 }

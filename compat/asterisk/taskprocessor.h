@@ -16,6 +16,12 @@ struct ast_taskprocessor {
   struct ast_taskprocessor *next;
 };
 
+/* Calls `each` for every task processor that is referred to, of which it must not give up one or make another. */
+void tps_each(void (*each)(struct ast_taskprocessor *tps, void *data), void *data);
+/* What it holds and has done; only the length and the levels if it has a listener. */
+void tps_stats(struct ast_taskprocessor *tps, bh_serializer_stats *stats);
+void tps_reset(struct ast_taskprocessor *tps, void *unused);
+
 /* Starts the listener of a task processor, whose alerts count there. */
 int listened_begin(struct ast_taskprocessor_listener *listener, struct ast_taskprocessor *tps, atomic_uint *alerts);
 /* Tells the listener of the end, and frees it and the tasks that have not run. */
@@ -25,5 +31,6 @@ int listened_push(struct ast_taskprocessor_listener *listener, bh_run_fn run, vo
 long listened_size(struct ast_taskprocessor_listener *listener);
 int listened_is_task(struct ast_taskprocessor_listener *listener);
 int listened_levels(struct ast_taskprocessor_listener *listener, long low, long high);
+void listened_stats(struct ast_taskprocessor_listener *listener, bh_serializer_stats *stats);
 
 #endif

@@ -372,11 +372,13 @@ typedef struct bh_pool_options {
   size_t size;
   // Its name, and that of its threads; default "busyhour".
   const char *name;
-  // Workers at the start; default: the processors that this process may use.
+  // Workers at the start; default: the processors that this process may use; `UINT32_MAX`: none, if `minimum` is none too.
   uint32_t workers;
-  // The fewest workers; default: as many as at the start.
+  // The fewest workers; default: as many as at the start. `UINT32_MAX`: none, so that the last one ends as well when it has
+  // been idle, and a push to a pool without workers starts some. If the system refuses their threads, the push fails with
+  // `BH_SHUT_DOWN`, and a serializer that was to run drops its tasks and counts them.
   uint32_t minimum;
-  // The most workers; default: as many as at the start.
+  // The most workers; default: as many as at the start. It is set if those are none.
   uint32_t maximum;
   // Workers that are added each time the pool grows; default 1.
   uint32_t auto_increment;

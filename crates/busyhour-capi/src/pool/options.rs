@@ -21,11 +21,13 @@ pub struct bh_pool_options {
     pub size: usize,
     /// Its name, and that of its threads; default "busyhour".
     pub name: *const c_char,
-    /// Workers at the start; default: the processors that this process may use.
+    /// Workers at the start; default: the processors that this process may use; `UINT32_MAX`: none, if `minimum` is none too.
     pub workers: u32,
-    /// The fewest workers; default: as many as at the start.
+    /// The fewest workers; default: as many as at the start. `UINT32_MAX`: none, so that the last one ends as well when it has
+    /// been idle, and a push to a pool without workers starts some. If the system refuses their threads, the push fails with
+    /// `BH_SHUT_DOWN`, and a serializer that was to run drops its tasks and counts them.
     pub minimum: u32,
-    /// The most workers; default: as many as at the start.
+    /// The most workers; default: as many as at the start. It is set if those are none.
     pub maximum: u32,
     /// Workers that are added each time the pool grows; default 1.
     pub auto_increment: u32,
@@ -159,10 +161,10 @@ pub(crate) fn builder(given: &bh_pool_options) -> Outcome<TaskPoolBuilder> {
 
 fn sizes(mut builder: TaskPoolBuilder, given: &bh_pool_options) -> TaskPoolBuilder {
     if given.workers > 0 {
-        builder = builder.workers(given.workers as usize);
+        builder = builder.workers(workers_or_none(given.workers));
     }
     if given.minimum > 0 {
-        builder = builder.minimum(given.minimum as usize);
+        builder = builder.minimum(workers_or_none(given.minimum));
     }
     if given.maximum > 0 {
         builder = builder.maximum(given.maximum as usize);
@@ -184,6 +186,14 @@ fn sizes(mut builder: TaskPoolBuilder, given: &bh_pool_options) -> TaskPoolBuild
         builder = builder.run_queue_thresholds(most, again);
     }
     builder
+}
+
+/// Zero is the default already.
+fn workers_or_none(given: u32) -> usize {
+    match given {
+        u32::MAX => 0,
+        count => count as usize,
+    }
 }
 
 fn selector(given: u32) -> Outcome<Selector> {

@@ -22,10 +22,19 @@ fn the_scheduler_of_asterisk_runs_on_ours() {
 #[test]
 fn what_the_unit_tests_of_asterisk_ask_for_holds() {
     let folder = format!("{CRATE}/../../compat/asterisk");
-    let names = ["sched", "event", "taskpool", "listener", "serializer_pool"];
+    let names = [
+        "sched",
+        "event",
+        "taskpool",
+        "listener",
+        "serializer_pool",
+        "threadpool",
+        "console",
+    ];
     let files = names.map(|name| format!("{folder}/{name}.c"));
     let memory_may_be_out = "-Wl,--wrap=malloc,--wrap=calloc";
     let mut files: Vec<&str> = files.iter().map(String::as_str).collect();
+    check("asterisk_sched.c", &files);
     files.push(memory_may_be_out);
     check("asterisk.c", &files);
 }

@@ -1,190 +1,8 @@
-/* The names of Asterisk over Busyhour (compat/asterisk), held to what Asterisk's documentation says of them. */
+/* Asterisk's events, task processors and task pools over Busyhour (compat/asterisk), held to what Asterisk's documentation says of them. */
 #include "../../../../compat/asterisk/asterisk.h"
 #include "check.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-
-/* Scheduler. */
-static struct ast_sched_context con;
-
-static void pass(int ms) {
-  for (int i = 0; i < ms; i++) {
-    OK(bh_timers_advance(con.timers, 1000000));
-    ast_sched_runq(&con);
-  }
-}
-
-static int ends(const void *data) { return ++*(int *)data, 0; }
-static int goes_on(const void *data) { return ++*(int *)data; }
-static int backs_off(const void *data) { return *(*(const int **)data)++; }
-static int released;
-static int release(const void *data) { return released += data != NULL, 0; }
-
-static void scheduler(void) {
-  bh_timers_options options = {.size = sizeof options, .virtual_time = 1};
-  OK(bh_timers_new(&options, &con.timers));
-  int once = 0, often = 0;
-  CHECK(ast_sched_wait(&con) == -1 && ast_sched_runq(&con) == 0);
-  int late = ast_sched_add(&con, 100000, ends, &once);
-  CHECK(late > -1 && ast_sched_wait(&con) == 100000 && ast_sched_when(&con, late) == 100);
-  int soon = ast_sched_add(&con, 10000, ends, &once);
-  CHECK(soon > -1 && soon != late && ast_sched_wait(&con) == 10000);
-  CHECK(ast_sched_find_data(&con, soon) == &once && ast_sched_find_data(&con, 4711) == NULL);
-  CHECK(ast_sched_del(&con, soon) == 0 && ast_sched_wait(&con) == 100000); /* the earliest goes */
-  CHECK(ast_sched_del(&con, soon) == -1 && ast_sched_when(&con, soon) == -1);
-  AST_SCHED_REPLACE(late, &con, 20, ends, &once);
-  CHECK(late > -1 && ast_sched_wait(&con) == 20);
-  late = ast_sched_replace(late, &con, 30, ends, &once);
-  CHECK(ast_sched_wait(&con) == 30);
-  int again = ast_sched_add(&con, 10, goes_on, &often);
-  pass(55);
-  CHECK(once == 1 && often == 5 && ast_sched_wait(&con) == 5); /* what it returns is no delay */
-  CHECK(AST_SCHED_DEL(&con, again) == 0 && again == -1 && AST_SCHED_DEL(&con, again) == -1);
-
-  static const int delays[] = {20, 40, 0};
-  const int *next = delays;
-  CHECK(ast_sched_add_variable(&con, 10, backs_off, &next, 1) > -1);
-  pass(69);
-  CHECK(next == delays + 2 && ast_sched_wait(&con) == 1);
-  pass(1);
-  CHECK(next == delays + 3 && ast_sched_wait(&con) == -1);
-
-  for (int i = 0; i < 10; i++) ast_sched_add(&con, 1000 + i, i % 2 ? ends : goes_on, &once);
-  ast_sched_clean_by_callback(&con, goes_on, release);
-  CHECK(released == 5);
-  for (int i = 0; i < 10000; i++) ast_sched_add(&con, 2000 + i % 7, ends, &often);
-  pass(3000);
-  CHECK(once == 6 && often == 5 + 10000 && ast_sched_wait(&con) == -1);
-  bh_timers_free(con.timers);
-}
-
-static sem_t is_running, may_end, is_called, may_return;
-static int waits(const void *data) {
-  sem_post(&is_called);
-  sem_wait(&may_return);
-  return ++*(int *)data; /* it would run again */
-}
-
-/* As often as it might run before the deletion comes. */
-static void *let_it_return(void *unused) {
-  for (int i = 0; i < 100000; i++) sem_post(&may_return);
-  return unused;
-}
-
-/* A deletion waits for the callback, which does not run again: its data may go then. */
-static void deleted_while_it_runs(void) {
-  pthread_t helper;
-  int *data = calloc(1, sizeof *data);
-  struct ast_sched_context *threaded = ast_sched_context_create();
-  CHECK(threaded && ast_sched_start_thread(threaded) == 0);
-  int id = ast_sched_add(threaded, 1, waits, data);
-  sem_wait(&is_called);
-  pthread_create(&helper, NULL, let_it_return, NULL);
-  CHECK(ast_sched_del(threaded, id) == 0 && *data >= 1);
-  free(data);
-  pthread_join(helper, NULL);
-  ast_sched_context_destroy(threaded);
-}
-
-/* A reference is given up by whoever has it: the callback that runs, or the one who deletes before. */
-static void deleted_without_waiting(void) {
-  int *data = calloc(1, sizeof *data), references = 2;
-  sem_init(&is_called, 0, 0), sem_init(&may_return, 0, 0); /* what the test before has left */
-  struct ast_sched_context *threaded = ast_sched_context_create();
-  CHECK(threaded && ast_sched_start_thread(threaded) == 0);
-  int id = ast_sched_add(threaded, 1, waits, data), runs = id;
-  sem_wait(&is_called);
-  CHECK(ast_sched_del_nonrunning(threaded, id) == -2);
-  AST_SCHED_DEL_UNREF(threaded, id, references--);
-  CHECK(references == 2 && id == runs);
-  sem_post(&may_return);
-  while (ast_sched_del(threaded, id) == 0) sched_yield(); /* it does not run again */
-  CHECK(*data == 1);
-  id = ast_sched_add(threaded, 1000000, waits, data);
-  AST_SCHED_DEL_UNREF(threaded, id, references--);
-  CHECK(references == 1 && id == -1);
-  AST_SCHED_DEL_UNREF(threaded, id, references--);
-  CHECK(references == 1 && ast_sched_del_nonrunning(threaded, 4711) == -1);
-  ast_sched_context_destroy(threaded);
-  free(data);
-}
-
-/* What is cleaned up is not what a callback uses. */
-static atomic_int uses_data;
-static int cleaned_count;
-static int uses(const void *data) {
-  atomic_store(&uses_data, 1);
-  sem_post(&is_called);
-  sem_wait(&may_return);
-  atomic_store(&uses_data, 0);
-  return 0 * *(const int *)data;
-}
-static int clean_up(const void *data) {
-  CHECK(!atomic_load(&uses_data));
-  free((void *)data);
-  return cleaned_count++;
-}
-
-/* Some time after the cleaning has begun. */
-static void *let_one_return(void *unused) {
-  sem_wait(&may_end);
-  usleep(20000);
-  sem_post(&may_return);
-  return unused;
-}
-
-static void cleaned_while_one_runs(void) {
-  enum { COUNT = 200 };
-  pthread_t helper;
-  int *used = calloc(1, sizeof *used);
-  struct ast_sched_context *threaded = ast_sched_context_create();
-  while (sem_trywait(&may_return) == 0) continue;
-  while (sem_trywait(&is_called) == 0) continue;
-  CHECK(threaded && ast_sched_start_thread(threaded) == 0 && ast_sched_add(threaded, 1, uses, used) > -1);
-  for (int i = 0; i < COUNT; i++) CHECK(ast_sched_add(threaded, 100000 + i, uses, calloc(1, sizeof(int))) > -1);
-  sem_wait(&is_called);
-  pthread_create(&helper, NULL, let_one_return, NULL);
-  sem_post(&may_end);
-  ast_sched_clean_by_callback(threaded, uses, clean_up);
-  CHECK(cleaned_count == COUNT && !atomic_load(&uses_data) && ast_sched_wait(threaded) == -1);
-  pthread_join(helper, NULL);
-  free(used);
-  ast_sched_context_destroy(threaded);
-}
-
-/* Heap. */
-struct element { long value; ssize_t index; };
-static int by_value(void *one, void *other) {
-  long a = ((struct element *)one)->value, b = ((struct element *)other)->value;
-  return (a > b) - (a < b);
-}
-
-static void heap(void) {
-  enum { COUNT = 5000 };
-  static struct element elements[COUNT];
-  struct ast_heap *heap = ast_heap_create(8, by_value, offsetof(struct element, index));
-  CHECK(heap && ast_heap_pop(heap) == NULL && ast_heap_peek(heap, 1) == NULL);
-  for (int i = 0; i < COUNT; i++) {
-    elements[i].value = (long)random_below(1000);
-    CHECK(ast_heap_push(heap, &elements[i]) == 0);
-  }
-  CHECK(ast_heap_size(heap) == COUNT && ast_heap_verify(heap) == 0);
-  for (int i = 0; i < COUNT / 2; i++) { /* any of them, by its place */
-    struct element *element = ast_heap_peek(heap, 1 + (unsigned)random_below(ast_heap_size(heap)));
-    CHECK(ast_heap_remove(heap, element) == element && ast_heap_remove(heap, element) == NULL);
-    if (i % 100 == 0) CHECK(ast_heap_verify(heap) == 0);
-  }
-  long last = 1000;
-  for (int i = 0; i < COUNT - COUNT / 2; i++) {
-    struct element *top = ast_heap_peek(heap, 1), *element = ast_heap_pop(heap);
-    CHECK(element == top && element->value <= last);
-    last = element->value;
-  }
-  CHECK(ast_heap_size(heap) == 0 && ast_heap_peek(heap, 0) == NULL);
-  CHECK(ast_heap_destroy(heap) == NULL);
-}
 
 /* Events. */
 static long received;
@@ -218,6 +36,28 @@ static void appended_elements(void) {
   CHECK(strcmp(ast_event_get_ie_str(event, AST_EVENT_IE_DEVICE), "SIP/alice") == 0 && ast_event_get_ie_uint(event, AST_EVENT_IE_NEWMSGS) == 7);
   CHECK(ast_event_get_ie_bitflags(event, AST_EVENT_IE_STATE) == 6 && ast_event_get_ie_raw_payload_len(event, AST_EVENT_IE_EID) == 3);
   ast_event_destroy(event), ast_event_destroy(whole);
+}
+
+/* The elements one after the other, by their numbers, with their names and types. */
+static void iterated_elements(void) {
+  struct ast_event *event = ast_event_new(
+      AST_EVENT_CUSTOM, AST_EVENT_IE_STATE, AST_EVENT_IE_PLTYPE_UINT, 7u, AST_EVENT_IE_DEVICE, AST_EVENT_IE_PLTYPE_STR, "SIP/alice", AST_EVENT_IE_END);
+  struct ast_event *empty = ast_event_new(AST_EVENT_MWI, AST_EVENT_IE_END);
+  struct ast_event_iterator next;
+  enum ast_event_ie_type ie;
+  CHECK(ast_event_iterator_init(&next, event) == 0 && ast_event_iterator_get_ie_type(&next) == AST_EVENT_IE_DEVICE);
+  CHECK(strcmp(ast_event_iterator_get_ie_str(&next), "SIP/alice") == 0 && ast_event_iterator_next(&next) == 0);
+  CHECK(ast_event_iterator_get_ie_type(&next) == AST_EVENT_IE_STATE && ast_event_iterator_get_ie_uint(&next) == 7);
+  CHECK(ast_event_iterator_next(&next) == -1 && ast_event_iterator_get_ie_type(&next) == AST_EVENT_IE_END);
+  CHECK(ast_event_iterator_init(&next, empty) == -1 && ast_event_get_size(empty) == ast_event_minimum_length());
+  CHECK(strcmp(ast_event_get_type_name(event), "Custom") == 0 && strcmp(ast_event_get_type_name(empty), "MWI") == 0);
+  CHECK(strcmp(ast_event_get_ie_type_name(AST_EVENT_IE_DEVICE), "Device") == 0 && !*ast_event_get_ie_type_name(4711));
+  CHECK(ast_event_get_ie_pltype(AST_EVENT_IE_EID) == AST_EVENT_IE_PLTYPE_RAW && ast_event_get_ie_pltype(4711) == AST_EVENT_IE_PLTYPE_UNKNOWN);
+  CHECK(ast_event_str_to_ie_type("mailbox", &ie) == 0 && ie == AST_EVENT_IE_MAILBOX && ast_event_str_to_ie_type("no such", &ie) == -1);
+  ast_eid_default = (struct ast_eid){{1, 2, 3, 4, 5, 6}};
+  CHECK(ast_event_append_eid(&event) == 0 && ast_event_get_ie_raw_payload_len(event, AST_EVENT_IE_EID) == 6);
+  CHECK(memcmp(ast_event_get_ie_raw(event, AST_EVENT_IE_EID), &ast_eid_default, 6) == 0);
+  ast_event_destroy(event), ast_event_destroy(empty);
 }
 
 static void subscriptions(void) {
@@ -261,6 +101,8 @@ static void cache(void) {
 }
 
 /* Task processors and task pools. */
+static sem_t is_running, may_end;
+
 /* Memory that is out, for the files of compat/asterisk: the linker calls these. */
 static _Thread_local int allocations_left = -1;
 void *__real_malloc(size_t size);
@@ -459,16 +301,76 @@ static void task_pools(enum ast_taskpool_selector selector) {
   CHECK(atomic_load(&started) == atomic_load(&ended));
 }
 
+/* It has threads as long as there is something to do. */
 static void pool_without_threads(void) {
   static atomic_long done;
-  struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .auto_increment = 1, .max_size = 1};
+  struct ast_taskpool_options options = {.version = AST_TASKPOOL_OPTIONS_VERSION, .auto_increment = 1, .max_size = 1, .idle_timeout = 1};
   struct ast_taskpool *pool = ast_taskpool_create("empty", &options);
   CHECK(pool && ast_taskpool_taskprocessors_count(pool) == 0 && ast_taskpool_queue_size(pool) == 0);
   ast_taskpool_shutdown(pool);
   pool = ast_taskpool_create("empty", &options);
-  CHECK(ast_taskpool_push(pool, count_task, &done) == 0 && ast_taskpool_taskprocessors_count(pool) == 1);
-  await(&done, 1);
+  for (int i = 1; i <= 2; i++) {
+    CHECK(ast_taskpool_push(pool, count_task, &done) == 0 && ast_taskpool_taskprocessors_count(pool) == 1);
+    await(&done, i);
+    while (ast_taskpool_taskprocessors_count(pool) != 0) usleep(1000);
+  }
+  struct ast_taskprocessor *serializer = ast_taskpool_serializer("wakes it", pool);
+  CHECK(ast_taskpool_serializer_push_wait(serializer, count_task, &done) == 0 && atomic_load(&done) == 3);
+  ast_taskprocessor_unreference(serializer);
   ast_taskpool_shutdown(pool);
+}
+
+/* What `ast_cli_command` prints. */
+static const char *console(const char *command) {
+  static char text[4096];
+  int ends[2];
+  CHECK(pipe(ends) == 0 && ast_cli_command(ends[1], command) == 0);
+  close(ends[1]);
+  ssize_t len = read(ends[0], text, sizeof text - 1);
+  close(ends[0]);
+  text[len > 0 ? len : 0] = 0;
+  return text;
+}
+
+static void commands(void) {
+  static atomic_long done;
+  static const struct ast_taskprocessor_listener_callbacks silent;
+  struct ast_taskprocessor *tps = ast_taskprocessor_get("shown/one", TPS_REF_DEFAULT);
+  struct ast_taskprocessor *listens = ast_taskprocessor_create_with_listener("shown/two", ast_taskprocessor_listener_alloc(&silent, NULL));
+  ast_taskprocessor_push(tps, block, NULL);
+  sem_wait(&is_running);
+  for (int i = 0; i < 2; i++) ast_taskprocessor_push(tps, count_task, &done);
+  const char *text = console("core show taskprocessor name shown/one");
+  CHECK(strstr(text, "Taskprocessor: shown/one\n") && strstr(text, "Subsystem:            shown\n") && strstr(text, "Current queue size:   2\n"));
+  CHECK(strstr(text, "Currently executing:  Yes\n") && strstr(text, "Task #2") && !strstr(text, "Task #3"));
+  CHECK(strstr(console("core show taskprocessors"), "shown/two") && strstr(console("core show taskprocessors like Shown"), "\n2 taskprocessors\n"));
+  CHECK(strstr(console("core show taskprocessors like nobody"), "\n0 taskprocessors\n"));
+  sem_post(&may_end);
+  await(&done, 2);
+  CHECK(strcmp(console("core ping taskprocessor shown/one"), "Pong.\n") == 0 && strstr(console("core ping taskprocessor shown/two"), "No answer"));
+  CHECK(strstr(console("core show taskprocessor name shown/one"), "Max queue depth:      2\n"));
+  CHECK(strstr(console("core reset taskprocessor shown/one"), "begin again") && !*console("core reset taskprocessors"));
+  CHECK(strstr(console("core show taskprocessor name shown/one"), "Max queue depth:      0\n"));
+  CHECK(strstr(console("core show taskprocessor name nobody"), "no task processor") && ast_cli_command(2, "core stop now") == -1);
+  ast_taskprocessor_unreference(tps), ast_taskprocessor_unreference(listens);
+}
+
+static void thread_pool(void) {
+  static atomic_long done;
+  struct ast_threadpool_options options = {.version = AST_THREADPOOL_OPTIONS_VERSION, .initial_size = 1};
+  struct ast_threadpool *pool = ast_threadpool_create("threads", NULL, &options);
+  CHECK(pool && ast_threadpool_push(pool, count_task, &done) == 0);
+  struct ast_taskprocessor *serializer = ast_threadpool_serializer("of threads", pool);
+  CHECK(ast_taskprocessor_push(serializer, count_task, &done) == 0 && ast_threadpool_serializer_get_current() == NULL);
+  await(&done, 2);
+  CHECK(ast_threadpool_queue_size(pool) == 0);
+  ast_taskprocessor_unreference(serializer);
+  struct ast_serializer_pool *several = ast_serializer_pool_create("of/threads", 2, pool, 1000);
+  CHECK(several && ast_taskprocessor_push(ast_serializer_pool_get(several), count_task, &done) == 0);
+  CHECK(ast_serializer_pool_destroy(several) == 0 && atomic_load(&done) == 3);
+  ast_threadpool_shutdown(pool);
+  options.version = 0;
+  CHECK(ast_threadpool_create("other", NULL, &options) == NULL);
 }
 
 static int suspend_from_a_task(void *serializer) {
@@ -572,15 +474,14 @@ static void shutdown_groups(void) {
 }
 
 int main(void) {
-  sem_init(&is_running, 0, 0), sem_init(&may_end, 0, 0), sem_init(&is_called, 0, 0), sem_init(&may_return, 0, 0);
-  scheduler(), deleted_while_it_runs(), deleted_without_waiting(), cleaned_while_one_runs(), heap();
+  sem_init(&is_running, 0, 0), sem_init(&may_end, 0, 0);
   CHECK(ast_event_init() == 0);
-  elements(), appended_elements(), subscriptions(), cache(), events_without_memory();
+  elements(), appended_elements(), iterated_elements(), subscriptions(), cache(), events_without_memory();
   ast_event_shutdown();
   CHECK(ast_tps_init() == 0);
-  task_processors(), listeners(), subsystem_alerts();
+  task_processors(), listeners(), subsystem_alerts(), commands();
   task_pools(AST_TASKPOOL_SELECTOR_DEFAULT), task_pools(AST_TASKPOOL_SELECTOR_LEAST_FULL), task_pools(AST_TASKPOOL_SELECTOR_SEQUENTIAL);
-  pool_without_threads(), suspended_serializer(), names(), serializer_pool();
+  pool_without_threads(), suspended_serializer(), names(), serializer_pool(), thread_pool();
   shutdown_groups(), tasks_without_memory();
   ast_tps_shutdown();
   return 0;

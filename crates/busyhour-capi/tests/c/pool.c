@@ -59,6 +59,13 @@ static int32_t count_running(const bh_worker_stats *worker, void *running) {
   return 1;
 }
 
+static int32_t ends_at_once(const bh_waker *waker, uint64_t *result, void *data) {
+  (void)waker;
+  count_run(data);
+  *result = 7;
+  return 1;
+}
+
 static void it_grows_is_bounded_and_alerts(void) {
   bh_pool_options options = {
       .size = sizeof options, .workers = 1, .maximum = 4, .auto_increment = 3, .growth_threshold = 10,
@@ -93,6 +100,54 @@ static void it_grows_is_bounded_and_alerts(void) {
   CHECK(atomic_load(&alerts_high) == atomic_load(&alerts_low));
   CHECK(atomic_load(&ran) == pushed && atomic_load(&alive) == 0);
   bh_pool_free(pool);
+}
+
+static void until_it_is_empty(void) {
+  bh_pool_stats stats;
+  do {
+    OK(bh_pool_get_stats(pool, &stats));
+  } while (stats.worker_count > 0 && usleep(1000) == 0);
+}
+
+/* Whatever is pushed, and from wherever, starts a worker, which ends again. */
+static void it_may_have_no_worker(void) {
+  bh_pool_options options = {.size = sizeof options, .workers = UINT32_MAX, .minimum = UINT32_MAX, .idle_timeout_ns = 1};
+  bh_serializer *serializer;
+  bh_join *join;
+  uint64_t result;
+  IS(BH_INVALID, bh_pool_new(&options, &pool)); /* no maximum */
+  options.maximum = 2;
+  OK(bh_pool_new(&options, &pool));
+  OK(bh_serializer_new(pool, NULL, &serializer));
+  atomic_store(&ran, 0);
+  for (int i = 1; i <= rounds(25); i++) {
+    until_it_is_empty();
+    OK(bh_pool_push(pool, count_run, counted(), drop_counted));
+    await(&ran, 4 * i - 3);
+    until_it_is_empty();
+    OK(bh_pool_push_wait(pool, count_run, counted(), drop_counted));
+    until_it_is_empty();
+    OK(bh_serializer_push_wait(serializer, count_run, counted(), drop_counted));
+    until_it_is_empty();
+    OK(bh_pool_spawn(pool, ends_at_once, counted(), drop_counted, &join));
+    OK(bh_join_wait(join, &result));
+    CHECK(result == 7 && atomic_load(&ran) == 4 * i);
+  }
+  until_it_is_empty();
+  bh_shutdown_report report;
+  OK(bh_pool_shutdown(pool, LONG, &report));
+  CHECK(report.not_run == 0 && report.unfinished_workers == 0 && atomic_load(&alive) == 0);
+  IS(BH_SHUT_DOWN, bh_pool_push(pool, count_run, counted(), drop_counted));
+  IS(BH_SHUT_DOWN, bh_serializer_push(serializer, count_run, counted(), drop_counted));
+  bh_serializer_free(serializer);
+  bh_pool_free(pool);
+  /* Without a shutdown, and with a worker at the start. */
+  options.workers = 1;
+  OK(bh_pool_new(&options, &pool));
+  until_it_is_empty();
+  OK(bh_pool_push(pool, count_run, counted(), drop_counted));
+  bh_pool_free(pool);
+  await(&alive, 0);
 }
 
 static void a_shutdown_has_a_limit(void) {
@@ -165,6 +220,7 @@ int main(void) {
   every_task_runs_once(BH_SELECTOR_LEAST_FULL);
   every_task_runs_once(BH_SELECTOR_SEQUENTIAL);
   it_grows_is_bounded_and_alerts();
+  it_may_have_no_worker();
   a_shutdown_has_a_limit();
   others_run_while_one_blocks();
   bad_options_free_their_data();
