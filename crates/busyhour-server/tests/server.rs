@@ -5,10 +5,16 @@
 mod credentials;
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "server/nat.rs"]
+mod nat;
 #[path = "server/probes.rs"]
 mod probes;
 #[path = "server/queues.rs"]
 mod queues;
+#[path = "support/random.rs"]
+mod random;
+#[path = "server/registrars.rs"]
+mod registrars;
 #[path = "server/revocation.rs"]
 mod revocation;
 #[path = "server/survival.rs"]

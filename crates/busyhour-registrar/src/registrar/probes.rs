@@ -1,11 +1,12 @@
 //! Probes whether devices are still there: which flows to probe, and which have failed.
 //! Pure: time and received messages go in, actions come out.
 //!
-//! Each flow has its own moment in every interval, by its hash, so the probes are
-//! spread evenly even if many devices register at once. A flow that received something
-//! within half an interval is not probed. An unanswered probe is repeated twice, two
-//! seconds apart; after the third one the flow is down, and is probed once in each
-//! interval until something arrives.
+//! Each flow has its own moment in every half of an interval, by its hash, so the probes are
+//! spread over at least half of the interval even if many devices register at once. At its moment
+//! a flow is probed, unless something arrived on it within half an interval. So whatever arrives
+//! when, nobody is silent for longer than an interval without being asked, and one that answers is
+//! asked once in an interval. An unanswered probe is repeated twice, two seconds apart; after the
+//! third one the flow is down, and is probed once in each interval until something arrives.
 //!
 //! A flow of a restored contact has not been heard yet. It is asked at its own moment of a
 //! time that is given for all of them, however recently it was added.
@@ -93,7 +94,7 @@ impl Probes {
         let every = pace.every.map(|every| every.max(RETRY));
         let first = match pace.verify_within {
             Some(within) => Some(now + part(within, hash)),
-            None => every.map(|every| next_moment(every, hash, now)),
+            None => every.map(|every| next_moment(every / 2, hash, now)),
         };
         let probed = Probed {
             hash,
@@ -135,7 +136,10 @@ impl Probes {
             let waits = matches!(probe, Some(Probe::Ask(_))) && !probed.is_down;
             let next = match (waits, probed.every) {
                 (true, _) => Some(now + RETRY),
-                (false, Some(every)) => Some(next_moment(every, probed.hash, now)),
+                (false, Some(every)) if probed.is_down => {
+                    Some(next_moment(every, probed.hash, now))
+                }
+                (false, Some(every)) => Some(next_moment(every / 2, probed.hash, now)),
                 // It was verified, or it was not: it is not asked again.
                 (false, None) => None,
             };
@@ -179,7 +183,7 @@ impl Probed {
     /// Whether what was heard makes a question needless.
     fn is_fresh(&self, now: Instant) -> bool {
         self.heard_at
-            .is_some_and(|heard_at| self.every.is_none_or(|every| now - heard_at < every / 2))
+            .is_some_and(|heard_at| self.every.is_none_or(|every| now - heard_at <= every / 2))
     }
 }
 

@@ -10,6 +10,7 @@ fn a_device_that_does_not_answer_is_probed_three_times_and_then_once_in_each_int
     let flow = flow(1);
     let mut probes = watched(flow, 0);
     for (second, probe) in [
+        (30, None),
         (59, None),
         (60, Some(Probe::Ask(flow))),
         (61, None),
@@ -53,13 +54,46 @@ fn a_device_that_sent_something_within_half_an_interval_is_not_probed() {
     let mut probes = watched(flow, 0);
     assert!(!probes.heard(&flow, at(31)));
     assert_eq!(probes.poll(at(60)), None, "29 s ago");
-    assert_eq!(probes.poll(at(119)), None);
-    probes.heard(&flow, at(90));
-    assert_eq!(probes.poll(at(120)), Some(Probe::Ask(flow)), "30 s ago");
-    probes.heard(&flow, at(121));
-    assert_eq!(probes.poll(at(122)), None, "the device has answered");
-    assert_eq!(probes.poll(at(179)), None);
-    assert_eq!(probes.poll(at(180)), Some(Probe::Ask(flow)), "59 s ago");
+    assert_eq!(probes.poll(at(89)), None);
+    assert_eq!(probes.poll(at(90)), Some(Probe::Ask(flow)), "59 s ago");
+    probes.heard(&flow, at(91));
+    assert_eq!(probes.poll(at(92)), None, "the device has answered");
+    assert_eq!(probes.poll(at(120)), None, "29 s ago");
+    assert_eq!(probes.poll(at(149)), None);
+    assert_eq!(probes.poll(at(150)), Some(Probe::Ask(flow)), "59 s ago");
+}
+
+/// Whatever arrives when: nobody is silent for longer than an interval without being asked, and
+/// nobody is asked who sent something within half of it.
+#[test]
+fn silence_is_noticed_within_an_interval_whenever_it_begins() {
+    for (hash_ms, heard_ms) in (0..60_000)
+        .step_by(2003)
+        .flat_map(|hash| (60_000..120_000).step_by(1999).map(move |at| (hash, at)))
+    {
+        let flow = flow(1);
+        let mut probes = watched(flow, hash_ms * 1_000_000);
+        let mut now_ms = 0;
+        let mut asked = || loop {
+            now_ms += 100;
+            if now_ms - 100 < heard_ms && heard_ms <= now_ms {
+                probes.heard(&flow, at_ms(heard_ms));
+            }
+            if probes.poll(at_ms(now_ms)).is_some() {
+                match now_ms <= heard_ms {
+                    // It answers until then.
+                    true => _ = probes.heard(&flow, at_ms(now_ms)),
+                    false => return now_ms - heard_ms,
+                }
+            }
+        };
+        let after_ms = asked();
+        let expected = 30_000..=60_000 + 100;
+        assert!(
+            expected.contains(&after_ms),
+            "{after_ms} ms, {hash_ms}, {heard_ms}"
+        );
+    }
 }
 
 #[test]
@@ -68,6 +102,8 @@ fn each_flow_is_probed_at_its_own_moment_of_the_interval() {
     let mut probes = Probes::default();
     probes.watch(early, 15_000_000_000, PACE, at(20));
     probes.watch(late, (5 * 60 + 40) * 1_000_000_000, PACE, at(40));
+    assert_eq!(probes.poll(at(45)), None, "25 s ago");
+    assert_eq!(probes.poll(at(70)), None, "30 s ago");
     assert_eq!(
         probes.poll(at(74)),
         None,
@@ -92,7 +128,8 @@ fn each_flow_is_probed_at_its_own_moment_of_the_interval() {
 fn a_flow_added_twice_is_probed_once_and_a_removed_one_not_at_all() {
     let flow = flow(1);
     let mut probes = watched(flow, 0);
-    probes.watch(flow, 30_000_000_000, PACE, at(1));
+    probes.watch(flow, 15_000_000_000, PACE, at(1));
+    assert_eq!(probes.poll(at(30)), None);
     assert_eq!(probes.poll(at(59)), None, "its first moment counts");
     assert_eq!(probes.poll(at(60)), Some(Probe::Ask(flow)));
     assert_eq!(probes.poll(at(60)), None);
@@ -100,6 +137,7 @@ fn a_flow_added_twice_is_probed_once_and_a_removed_one_not_at_all() {
     assert_eq!(probes.poll(at(62)), None);
     assert!(!probes.heard(&flow, at(63)));
     probes.watch(flow, 0, PACE, at(64));
+    assert_eq!(probes.poll(at(90)), None, "26 s ago");
     assert_eq!(
         probes.poll(at(119)),
         None,
@@ -155,6 +193,7 @@ fn a_restored_flow_with_an_interval_is_probed_like_the_others_once_it_was_heard(
     assert_eq!(probes.poll(at(10)), Some(Probe::Ask(flow)));
     assert!(probes.heard(&flow, at(11)));
     assert_eq!(probes.poll(at(12)), None, "it has answered");
+    assert_eq!(probes.poll(at(40)), None, "29 s ago");
     assert_eq!(probes.poll(at(69)), None);
     assert_eq!(probes.poll(at(70)), Some(Probe::Ask(flow)));
 }
@@ -168,6 +207,10 @@ fn watched(flow: Flow, hash: u64) -> Probes {
 fn flow(host: u8) -> Flow {
     let remote = ([192, 0, 2, host], 5060).into();
     Flow::udp("192.0.2.9:5060".parse().unwrap(), remote)
+}
+
+fn at_ms(milliseconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
 fn at(seconds: u64) -> Instant {
