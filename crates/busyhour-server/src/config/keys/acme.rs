@@ -31,20 +31,8 @@ pub(super) const ACME: &[SettingKey] = &[
         path: "acme.challenge",
         allowed: Allowed::OneOf(&["http-01", "tls-alpn-01", "dns-01"]),
         help: "How the authority finds that the names are ours: over HTTP at port 80, over TLS at port 443 (http.tls_listen), or in DNS (acme.dns_hook)",
-        assign: |config, text| {
-            let challenge = match text {
-                "http-01" => Some(AcmeChallenge::Http01),
-                "tls-alpn-01" => Some(AcmeChallenge::TlsAlpn01),
-                "dns-01" => Some(AcmeChallenge::Dns01),
-                _ => None,
-            };
-            put(&mut config.acme.challenge, challenge)
-        },
-        show: |config| match config.acme.challenge {
-            AcmeChallenge::Http01 => "http-01".into(),
-            AcmeChallenge::TlsAlpn01 => "tls-alpn-01".into(),
-            AcmeChallenge::Dns01 => "dns-01".into(),
-        },
+        assign: |config, text| put(&mut config.acme.challenge, AcmeChallenge::named(text)),
+        show: |config| config.acme.challenge.name().to_owned(),
     },
     SettingKey {
         path: "acme.dns_hook",

@@ -96,7 +96,8 @@ async fn answer(
         let offered = authorization.challenge(kind.clone());
         let mut offered = offered.ok_or_else(|| {
             refused(format!(
-                "the authority does not offer {challenge:?} for {name}"
+                "the authority does not offer {} for {name}",
+                challenge.name()
             ))
         })?;
         let proof = offered.key_authorization();

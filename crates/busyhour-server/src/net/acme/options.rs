@@ -30,3 +30,27 @@ pub enum AcmeChallenge {
     /// It finds a record in DNS, which a program of the operator puts there (RFC 8555 §8.4).
     Dns01,
 }
+
+impl AcmeChallenge {
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Http01, Self::TlsAlpn01, Self::Dns01];
+        all.into_iter().find(|challenge| challenge.name() == name)
+    }
+
+    /// As RFC 8555 and RFC 8737 call it.
+    ///
+    /// ```
+    /// use busyhour_server::net::AcmeChallenge;
+    ///
+    /// assert_eq!(AcmeChallenge::Dns01.name(), "dns-01");
+    /// assert_eq!(AcmeChallenge::named("dns-01"), Some(AcmeChallenge::Dns01));
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http01 => "http-01",
+            Self::TlsAlpn01 => "tls-alpn-01",
+            Self::Dns01 => "dns-01",
+        }
+    }
+}
