@@ -222,7 +222,11 @@ pub(super) fn assemble(
     ));
     let lamps = bounds.phones(config.limits.list_lamps_max);
     let list_feeds = Arc::new(ListFeeds::new(&runtime, lamps, secrets.seed("lists")));
-    let lists = Lists::new(&config, persistence.clone(), watchers.clone());
+    let lists = Lists::new(
+        (&config, domains.clone()),
+        persistence.clone(),
+        watchers.clone(),
+    );
     let hints = Arc::new(Hints::new(
         &runtime,
         (&config, domains.clone()),
@@ -247,7 +251,7 @@ pub(super) fn assemble(
         holders: holders.clone(),
         policy: config.watch.clone(),
         advertised: config.advertised.clone(),
-        domains: config.domains(),
+        domains: domains.clone(),
         is_open: is_open(&config),
     });
     let webhooks = Webhooks::new(

@@ -107,7 +107,7 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// Paths whose handlers know domains.
-const LISTS: [&str; 4] = ["accounts", "bindings", "mailboxes", "hints"];
+const LISTS: [&str; 5] = ["accounts", "bindings", "mailboxes", "hints", "lists"];
 /// Those that may only be read.
 const READ: [&str; 6] = [
     "tenants",
@@ -133,6 +133,7 @@ mod tests {
             "/api/v1/bindings/sip:alice@a.example",
             "/api/v1/bindings/sip%3Aalice%40a.example%3Bgr",
             "/api/v1/hints/200@a.example",
+            "/api/v1/lists/panel@a.example",
             "/api/v1/tenants/a.example",
             "/api/v1/changes",
             "/healthz",
@@ -142,6 +143,7 @@ mod tests {
         for path in [
             "/api/v1/accounts/alice",
             "/api/v1/accounts/alice@b.example",
+            "/api/v1/lists/panel",
             "/api/v1/accounts/alice@a.example@b.example",
             "/api/v1/tenants/b.example",
             "/api/v1/stats",

@@ -47,6 +47,12 @@ fn a_token_of_a_domain_sees_and_changes_that_alone() {
             &json!({"devices": ["bob@b.example"]}),
         ),
         ("/api/mailboxes/bob@b.example", &json!({})),
+        ("/api/lists/panel@b.example", &json!({"entries": ["alice"]})),
+        ("/api/lists/panel", &json!({"entries": ["alice"]})),
+        (
+            "/api/lists/panel@a.example",
+            &json!({"entries": ["alice", "Bob <bob@b.example>"]}),
+        ),
     ] {
         let (status, said) = of_a.put(path, body);
         assert_eq!(status, 403, "{path}: {said}");
@@ -58,6 +64,12 @@ fn a_token_of_a_domain_sees_and_changes_that_alone() {
             .0,
         201
     );
+    let list = json!({"entries": ["Alice <alice>", "100@a.example"]});
+    assert_eq!(of_a.put("/api/lists/panel@a.example", &list).0, 201);
+    let list = json!({"entries": ["bob"]});
+    assert_eq!(all.put("/api/lists/panel@b.example", &list).0, 201);
+    let (_, shown) = of_a.get("/api/lists/panel@a.example");
+    assert_eq!(shown["entries"][0]["uri"], "sip:alice@a.example");
     assert_eq!(
         of_a.put("/api/mailboxes/alice@a.example", &json!({"waiting": true}))
             .0,
@@ -89,13 +101,21 @@ fn a_token_of_a_domain_sees_and_changes_that_alone() {
         ("/api/bindings", "bindings", "aor", "sip:alice@a.example"),
         ("/api/hints", "hints", "extension", "100@a.example"),
         ("/api/mailboxes", "mailboxes", "id", "alice@a.example"),
+        ("/api/lists", "lists", "name", "panel@a.example"),
         ("/api/failures", "failures", "user", "alice@a.example"),
         ("/api/tenants", "tenants", "name", "a.example"),
     ] {
         assert_eq!(users(of_a.get(path), kind, field), [own], "{path}");
         assert_eq!(users(all.get(path), kind, field).len(), 2, "{path}");
     }
-    for kind in ["accounts", "bindings", "hints", "mailboxes", "failures"] {
+    for kind in [
+        "accounts",
+        "bindings",
+        "hints",
+        "lists",
+        "mailboxes",
+        "failures",
+    ] {
         let (mut path, mut pages) = (format!("/api/{kind}?limit=1"), Vec::new());
         for _ in 0..3 {
             let (status, page) = of_a.get(&path);

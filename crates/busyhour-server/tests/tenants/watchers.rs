@@ -91,4 +91,19 @@ fn only_the_own_domain_is_shown_who_is_on_a_list() {
     let event = "presence\r\nSupported: eventlist";
     assert_eq!(alice.subscribe(event, "panel@example.com"), 403);
     assert_eq!(user1.subscribe(event, "panel@example.com"), 200);
+
+    // A list of the domain of Alice, which was added while the server runs; and nobody sees by it who
+    // is on another one.
+    let mixed = json!({"entries": ["alice", "panel@example.com"]});
+    assert_eq!(api.put("/api/lists/mixed@a.example", &mixed).0, 201);
+    assert_eq!(alice.subscribe(event, "mixed@a.example"), 200);
+    // A datagram has room for one of the two.
+    let mut told = String::new();
+    while !told.contains("reason=\"rejected\"") {
+        told.push_str(&alice.notified());
+    }
+    assert!(told.contains("uri=\"sip:alice@a.example\""), "{told}");
+    assert!(told.contains("uri=\"sip:panel@example.com\""), "{told}");
+    assert!(!told.contains("user1"), "{told}");
+    assert_eq!(user1.subscribe(event, "mixed@a.example"), 403);
 }

@@ -10,7 +10,7 @@
 
 use super::{
     hint::{ExtensionTopic, Hint, HintView, SetBy},
-    named_device::{device_named, device_of},
+    named_device::{device_in, device_named, device_of, has_accounts},
 };
 use crate::server::{
     ServerConfig,
@@ -135,12 +135,7 @@ impl HintConfig {
 
     /// A user without a domain is of the domain of the extension.
     fn device_named(&self, device: &str, domains: &Domains) -> Result<Name, HintRefusal> {
-        let named = match self.parts().1 {
-            Some(domain) if !device.contains([':', '@']) => {
-                device_named(&format!("{device}@{domain}"), domains)
-            }
-            _ => device_named(device, domains),
-        };
+        let named = device_in(self.parts().1, device, domains);
         named.ok_or_else(|| HintRefusal::Device(device.to_owned()))
     }
 
@@ -503,11 +498,6 @@ fn warn_of_homeless(users: &[(&str, &str)]) {
         let (count, reason) = (users.len(), HintRefusal::Device((*user).to_owned()));
         tracing::warn!(count, user, hint, %reason, "hints of accounts have no effect");
     }
-}
-
-/// Whether a domain has accounts of its own.
-fn has_accounts(domains: &Domains, name: &str) -> bool {
-    domains.account_of(&format!("sip:extension@{name}")) != "extension"
 }
 
 /// A hint has one turn of the event bus for each of its devices at most.

@@ -5,7 +5,7 @@
 //! The lock of writers is held while the change is given to the store, so that memory and store
 //! both end with the last change.
 
-use super::named_device::device_named;
+use super::named_device::{device_in, has_accounts};
 use crate::server::{
     ServerConfig,
     persistence::Persistence,
@@ -14,7 +14,7 @@ use crate::server::{
 };
 use busyhour::bus::Name;
 use busyhour_registrar::{
-    Domains, user_of,
+    Domains,
     watch::{Entry, ListEntry, TooManyResources, expand},
 };
 use busyhour_store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
@@ -53,12 +53,13 @@ pub(in crate::server) struct StoredList {
 /// A list as the configuration and HTTP name it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListConfig {
-    /// The user part of the URI that watchers subscribe to.
+    /// The user part of the URI that watchers subscribe to; in a domain with accounts of its own,
+    /// with that domain behind it: `panel@a.example`.
     pub name: String,
     /// What a panel shows for the list.
     pub title: Option<String>,
-    /// Users of the server's first domain, whole addresses of record, or names of other lists;
-    /// each with a name to show before it if it stands in brackets: `Reception <100>`.
+    /// Users of the server's first domain, or of the list's own, whole addresses of record, or names
+    /// of other lists; each with a name to show before it if it stands in brackets: `Reception <100>`.
     pub entries: Vec<String>,
 }
 
@@ -79,7 +80,10 @@ pub struct ListView {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ListRefusal {
     /// Not a valid name.
-    #[error("the name of a list is {EXTENSION_RULE}")]
+    #[error(
+        "the name of a list is {EXTENSION_RULE}, with a domain that has accounts of its own behind \
+         it if the list is of one: panel@a.example"
+    )]
     Name,
     /// Not a valid entry.
     #[error(
@@ -124,23 +128,39 @@ impl ListConfig {
             return Err(refusal);
         }
         let entries = self.entries.iter();
-        entries.map(|entry| read_entry(entry, domains)).collect()
+        entries.map(|entry| self.read(entry, domains)).collect()
+    }
+
+    /// The domain of its name, if that has one.
+    fn domain(&self) -> Option<&str> {
+        self.name.split_once('@').map(|(_, domain)| domain)
+    }
+
+    fn read(&self, entry: &str, domains: &Domains) -> Result<ListEntry, ListRefusal> {
+        read_entry(entry, self.domain(), domains)
+    }
+
+    /// The resources that its entries name, without what a panel shows for them.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| split_entry(entry).1)
     }
 
     /// All that is wrong with it on a server of these domains, whatever other lists there are.
     pub fn refusals(&self, domains: &Domains) -> Vec<ListRefusal> {
-        let name = (!is_extension(&self.name)).then_some(ListRefusal::Name);
-        let mut refusals = Vec::from_iter(name);
+        let user = self.name.split('@').next().unwrap_or_default();
+        let is_here = self.domain().is_none_or(|name| has_accounts(domains, name));
+        let is_one = is_extension(user) && is_here;
+        let mut refusals = Vec::from_iter((!is_one).then_some(ListRefusal::Name));
         refusals.extend(self.entries.is_empty().then_some(ListRefusal::Empty));
         let entries = self.entries.iter();
-        refusals.extend(entries.filter_map(|entry| read_entry(entry, domains).err()));
+        refusals.extend(entries.filter_map(|entry| self.read(entry, domains).err()));
         refusals
     }
 }
 
 impl Lists {
     pub(in crate::server) fn new(
-        config: &ServerConfig,
+        (config, domains): (&ServerConfig, Domains),
         persistence: Arc<Persistence>,
         watchers: Arc<Watchers>,
     ) -> Self {
@@ -150,7 +170,7 @@ impl Lists {
             counters: ListCounters::default(),
             count_max: config.limits.lists_max,
             resources_max: config.watch.list_resources_max,
-            domains: config.domains(),
+            domains,
             persistence,
             watchers,
         }
@@ -180,7 +200,7 @@ impl Lists {
             );
         }
         for config in configs {
-            let checked = check_loops(&table, &config.name, self.resources_max);
+            let checked = self.check_loops(&table, &config.name);
             checked.map_err(|refusal| (config.name.clone(), refusal))?;
         }
         self.put(table);
@@ -246,7 +266,7 @@ impl Lists {
             config.name.clone(),
             Arc::new(StoredList::new(config, entries, false)),
         );
-        check_loops(&table, &config.name, self.resources_max)?;
+        self.check_loops(&table, &config.name)?;
         keep()?;
         self.put(table);
         drop(writing);
@@ -290,11 +310,16 @@ impl Lists {
         table.get(name).map(|list| list.view(name))
     }
 
-    pub(in crate::server) fn list(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView> {
+    pub(in crate::server) fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<ListView> {
         let table = self.snapshot();
         let named = table.iter().map(|(name, list)| (Name::new(name), list));
         let named: BTreeMap<_, _> = named.collect();
-        NamedPage::of(&named, after, limit, None, |name, list| {
+        NamedPage::of(&named, after, limit, domain, |name, list| {
             Some(list.view(name))
         })
     }
@@ -308,6 +333,10 @@ impl Lists {
             refused: counters.refused.get(),
             ..ListStats::default()
         }
+    }
+
+    fn check_loops(&self, table: &ListTable, name: &str) -> Result<(), ListRefusal> {
+        check_loops(table, name, self.resources_max, &self.domains)
     }
 
     fn put(&self, table: ListTable) {
@@ -345,13 +374,18 @@ impl StoredList {
 }
 
 /// Whether the list `name` has too many resources, or leads back to itself.
-fn check_loops(table: &ListTable, name: &str, resources_max: usize) -> Result<(), ListRefusal> {
+fn check_loops(
+    table: &ListTable,
+    name: &str,
+    resources_max: usize,
+    domains: &Domains,
+) -> Result<(), ListRefusal> {
     let Some(list) = table.get(name) else {
         return Ok(());
     };
     let mut culprit = None;
     let is = |entry: &ListEntry| {
-        let user = user_of(&entry.uri);
+        let user = domains.account_of(&entry.uri);
         if user == name {
             culprit.get_or_insert_with(|| entry.uri.clone());
         }
@@ -368,22 +402,31 @@ fn check_loops(table: &ListTable, name: &str, resources_max: usize) -> Result<()
 }
 
 /// `alice`, `sip:alice@example.com`, or either in brackets behind what a panel shows.
-fn read_entry(text: &str, domains: &Domains) -> Result<ListEntry, ListRefusal> {
-    let inner = text.trim().strip_suffix('>');
-    let (name, resource) = match inner.and_then(|inner| inner.split_once('<')) {
-        Some((name, resource)) => (Some(name.trim().trim_matches('"')), resource.trim()),
-        None => (None, text.trim()),
-    };
+fn read_entry(
+    text: &str,
+    domain: Option<&str>,
+    domains: &Domains,
+) -> Result<ListEntry, ListRefusal> {
+    let (name, resource) = split_entry(text);
     let refusal = || ListRefusal::Entry(text.to_owned());
     let name = name.filter(|name| !name.is_empty());
     if name.is_some_and(|name| name.len() > NAME_LEN_MAX) {
         return Err(refusal());
     }
-    let address = device_named(resource, domains).ok_or_else(refusal)?;
+    let address = device_in(domain, resource, domains).ok_or_else(refusal)?;
     Ok(ListEntry {
         uri: address.as_str().to_owned(),
         name: name.map(str::to_owned),
     })
+}
+
+/// What a panel shows, and the resource.
+fn split_entry(text: &str) -> (Option<&str>, &str) {
+    let inner = text.trim().strip_suffix('>');
+    match inner.and_then(|inner| inner.split_once('<')) {
+        Some((name, resource)) => (Some(name.trim().trim_matches('"')), resource.trim()),
+        None => (None, text.trim()),
+    }
 }
 
 /// More than a panel shows, in bytes.
@@ -393,15 +436,18 @@ const NAME_LEN_MAX: usize = 256;
 mod tests {
     use super::*;
 
+    fn domains() -> Domains {
+        Domains::new(["example.com".to_owned()])
+    }
+
     fn table(lists: &[(&str, &[&str])]) -> ListTable {
-        let domains = Domains::new(["example.com".to_owned()]);
         let list = |(name, entries): &(&str, &[&str])| {
             let config = ListConfig {
                 name: (*name).to_owned(),
                 title: None,
                 entries: entries.iter().map(|entry| (*entry).to_owned()).collect(),
             };
-            let entries = config.check(&domains).unwrap();
+            let entries = config.check(&domains()).unwrap();
             (
                 config.name.clone(),
                 Arc::new(StoredList::new(&config, entries, true)),
@@ -418,23 +464,22 @@ mod tests {
             ("c", &["y", "a"]),
             ("d", &["a", "x"]),
         ]);
-        let refusal = check_loops(&table, "a", 100).unwrap_err();
+        let refusal = check_loops(&table, "a", 100, &domains()).unwrap_err();
         let expected = "list `a` contains itself: its entry `sip:a@example.com` leads back to it";
         assert_eq!(refusal.to_string(), expected);
         assert!(
-            check_loops(&table, "d", 100).is_ok(),
+            check_loops(&table, "d", 100, &domains()).is_ok(),
             "others may name what loops"
         );
         assert!(matches!(
-            check_loops(&table, "d", 3),
+            check_loops(&table, "d", 3, &domains()),
             Err(ListRefusal::TooMany(_))
         ));
     }
 
     #[test]
     fn an_entry_may_have_a_name() {
-        let domains = Domains::new(["example.com".to_owned()]);
-        let read = |text| read_entry(text, &domains).map(|entry| (entry.name, entry.uri));
+        let read = |text| read_entry(text, None, &domains()).map(|entry| (entry.name, entry.uri));
         let alice = || "sip:alice@example.com".to_owned();
         assert_eq!(read("alice").unwrap(), (None, alice()));
         assert_eq!(

@@ -16,6 +16,22 @@ pub(in crate::server) fn device_named(device: &str, domains: &Domains) -> Option
     device_of(&uri, domains)
 }
 
+/// The same of what belongs to a domain with accounts of its own: there a user without a domain is
+/// of that one.
+pub(super) fn device_in(domain: Option<&str>, device: &str, domains: &Domains) -> Option<Name> {
+    match domain {
+        Some(domain) if !device.contains([':', '@']) => {
+            device_named(&format!("{device}@{domain}"), domains)
+        }
+        _ => device_named(device, domains),
+    }
+}
+
+/// Whether a domain has accounts of its own.
+pub(super) fn has_accounts(domains: &Domains, name: &str) -> bool {
+    domains.account_of(&format!("sip:extension@{name}")) != "extension"
+}
+
 /// The address of record of a URI with a user.
 pub(in crate::server) fn device_of(uri: &str, domains: &Domains) -> Option<Name> {
     let uri = Uri::parse(uri)?;

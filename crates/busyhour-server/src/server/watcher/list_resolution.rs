@@ -30,11 +30,15 @@ impl WatcherContext {
             (None, Some(list)) => (&*list.entries, list.title.as_deref()),
             (None, None) => return Err(Refusal::NotFound),
         };
+        let own = account.map(|account| self.accounts.account_of_login(account));
         let is = |entry: &ListEntry| {
             let address = self.address_of(&entry.uri);
+            // Who may not watch a list is not shown who is on it, wherever it is named.
             let inner = address
                 .as_deref()
-                .and_then(|address| lists.get(self.accounts.account_of(address)));
+                .map(|address| self.accounts.account_of(address))
+                .filter(|inner| own.is_none_or(|own| self.accounts.may_watch(own, inner)))
+                .and_then(|inner| lists.get(inner));
             let key = address.clone().unwrap_or_else(|| Name::new(&entry.uri));
             match inner {
                 Some(list) => Entry::List(

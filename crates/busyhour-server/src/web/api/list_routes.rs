@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     server::{ListConfig, ListRefusal, ListView},
-    web::parameters::{Parameters, PathName},
+    web::{
+        domain_scope::DomainScope,
+        parameters::{Parameters, PathName},
+    },
 };
 use axum::{
     Json, Router,
@@ -51,7 +54,11 @@ struct ListRequest {
     entries: Vec<String>,
 }
 
-async fn lists(State(api): SharedSettings, Parameters(query): Parameters<PageQuery>) -> Response {
+async fn lists(
+    State(api): SharedSettings,
+    scope: DomainScope,
+    Parameters(query): Parameters<PageQuery>,
+) -> Response {
     #[derive(Serialize)]
     struct ListPage<'l> {
         lists: Vec<ListBody<'l>>,
@@ -60,7 +67,7 @@ async fn lists(State(api): SharedSettings, Parameters(query): Parameters<PageQue
         Ok(limit) => limit,
         Err(rejection) => return rejection.into_response(),
     };
-    let page = api.lists(query.after.as_deref(), limit);
+    let page = api.lists(query.after.as_deref(), limit, scope.domain());
     let list = ListPage {
         lists: page.items.iter().map(ListBody::of).collect(),
     };
@@ -75,7 +82,12 @@ async fn list(State(api): SharedSettings, PathName(name): PathName) -> Response 
     }
 }
 
-async fn put_list(State(api): SharedSettings, PathName(name): PathName, body: Bytes) -> Response {
+async fn put_list(
+    State(api): SharedSettings,
+    scope: DomainScope,
+    PathName(name): PathName,
+    body: Bytes,
+) -> Response {
     let wanted: ListRequest = match body::object(&body) {
         Ok(wanted) => wanted,
         Err(rejection) => return rejection.into_response(),
@@ -85,6 +97,10 @@ async fn put_list(State(api): SharedSettings, PathName(name): PathName, body: By
         title: wanted.title,
         entries: wanted.entries,
     };
+    let resources: Vec<_> = list.resources().map(str::to_owned).collect();
+    if let Err(rejection) = scope.check_names(&resources) {
+        return rejection.into_response();
+    }
     let (done, result) = completion();
     let is_new = match api.set_list(&list, done) {
         Ok(is_new) => is_new,

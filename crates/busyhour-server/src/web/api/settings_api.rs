@@ -49,7 +49,8 @@ pub trait SettingsApi: Send + Sync {
     fn list(&self, name: &str) -> Option<ListView>;
 
     /// At most `limit` lists behind the name `after`.
-    fn lists(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView>;
+    fn lists(&self, after: Option<&str>, limit: usize, domain: Option<&str>)
+    -> NamedPage<ListView>;
 
     /// Sets a list. Returns whether it is new.
     fn set_list(&self, list: &ListConfig, done: Completion) -> Result<bool, ListRefusal>;
@@ -110,8 +111,13 @@ impl SettingsApi for Server {
         self.list(name)
     }
 
-    fn lists(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView> {
-        self.lists(after, limit)
+    fn lists(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<ListView> {
+        self.lists(after, limit, domain)
     }
 
     fn set_list(&self, list: &ListConfig, done: Completion) -> Result<bool, ListRefusal> {
