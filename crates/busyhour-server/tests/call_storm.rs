@@ -11,14 +11,19 @@ const CONFIGURATION: &str = "
 domains = [\"example.com\"]
 [[account_range]]
 prefix = \"device\"
-count = 100
+count = 500
 password = \"busyhour\"
 ";
 
 fn storm(server: &ServerProcess, options: &str) -> Value {
+    storm_of(40, server, options)
+}
+
+fn storm_of(devices: u32, server: &ServerProcess, options: &str) -> Value {
     let mut command = busyhour();
     command.args(["storm", "--calls", "--json", "--domain", "example.com"]);
-    command.args(["--auth", "device{n}:busyhour", "--devices", "40"]);
+    command.args(["--auth", "device{n}:busyhour"]);
+    command.args(["--devices", &devices.to_string()]);
     let target = match options.contains("tcp") {
         true => server.tcp,
         false => server.sip,
@@ -86,6 +91,22 @@ fn callers_give_up_while_it_rings_and_the_lamps_show_it() {
     assert_eq!(of("given_up") + of("answered"), of("calls"));
     assert_eq!(of("cancelled_contacts"), of("given_up"));
     assert_eq!((of("lamps_wrong"), of("lamps_stale")), (0, 0));
+}
+
+/// The whole state of the list takes several NOTIFYs.
+#[test]
+fn a_panel_with_a_list_of_all_devices_shows_each_of_them() {
+    let place = Place::new();
+    let entries = (1..=400).map(|number| format!("\"device{number}\""));
+    let entries = entries.collect::<Vec<_>>().join(", ");
+    let list = format!("[[list]]\nname = \"panel\"\nentries = [{entries}]\n");
+    let server = place.server(&format!("{CONFIGURATION}{list}"));
+    let report = storm_of(400, &server, "--closed 8 --watchers 2 --watch-list panel");
+    let of = |name: &str| report[name].as_u64().expect("a count");
+    assert_eq!(of("answered"), of("calls"));
+    let (lamps, wrong, stale) = (of("lamps"), of("lamps_wrong"), of("lamps_stale"));
+    assert_eq!((lamps, wrong, stale), (400, 0, 0));
+    assert!(of("lamps_told") > 0);
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn lamp_use(watch: &mut WatchDriver) -> LampUse {
     let lamps = agent.lamps.as_ref();
     let tally = lamps.map(|lamps| &lamps.tally);
     LampUse {
-        lamps: agent.len().into(),
+        lamps: lamps.map_or(0, Lamps::len),
         lamps_told: tally.map_or(0, |tally| tally.told),
         lamps_repeated: tally.map_or(0, |tally| tally.repeated),
         lamps_skipped: lamps.map_or(0, Lamps::skipped),

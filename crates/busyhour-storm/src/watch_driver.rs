@@ -103,6 +103,9 @@ impl WatchDriver {
         self.ask(self.agent.len(), |agent, now, index, out| {
             agent.ask_again(now, index, &truth, out);
         });
+        if self.agent.watches_list() {
+            self.settle();
+        }
     }
 
     /// Calls `one` for `count` watchers, a limited number at a time.

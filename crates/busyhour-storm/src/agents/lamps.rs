@@ -94,6 +94,11 @@ impl Lamps {
         }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.lamps.len() as u64
+    }
+
     /// Whether the device can be called: its last call is over, and its lamp is dark.
     pub fn is_dark(&self, device: u32) -> bool {
         let lamp = self.lamps.get(device as usize);
