@@ -231,24 +231,40 @@ fn an_import_names_every_line_with_mistakes() {
 #[test]
 fn a_registrar_behind_is_checked() {
     let place = Place::new();
-    let text = "[[registrar]]\nname = \"pbx\"\naddress = \"192.0.2.12:5060\"\n\
-        [[registrar]]\nname = \"p b\"\naddress = \"192.0.2.12:5060\"\n\
-        [[registrar]]\nname = \"short\"\naddress = \"192.0.2.12:5060\"\nexpires_seconds = 60\n\
-        [[registrar]]\nname = \"fast\"\naddress = \"192.0.2.12:5060\"\nper_second = 0\n\
-        [[registrar]]\nname = \"half\"\naddress = \"192.0.2.12:5060\"\nuser = \"trunk\"\n\
-        [[registrar]]\nname = \"named\"\naddress = \"pbx.example.com\"\n\
-        [[registrar]]\nname = \"known\"\naddress = \"192.0.2.13:5060\"\n\
-        [[peer]]\nname = \"known\"\naddresses = [\"192.0.2.13\"]\nmay_call = true\n";
-    let file = place.file("bad.toml", text);
+    let registrar = |name: &str, address: &str, domain: &str, more: &str| {
+        format!(
+            "[[registrar]]\nname = \"{name}\"\naddress = \"{address}\"\ndomains = [\"{domain}\"]\n{more}"
+        )
+    };
+    let known = "192.0.2.13:5060";
+    let text = [
+        registrar("pbx", "192.0.2.12:5060", "a.example", ""),
+        registrar("p b", known, "b.example", ""),
+        registrar("short", known, "c.example", "expires_seconds = 60\n"),
+        registrar("fast", known, "d.example", "per_second = 0\n"),
+        registrar("half", known, "e.example", "user = \"trunk\"\n"),
+        registrar("named", "pbx.example.com", "f.example", ""),
+        registrar("known", known, "g.example", ""),
+        registrar("known", known, "h.example", ""),
+        registrar("silent", "192.0.2.13:0", "i.example", ""),
+        registrar("wrong", known, "j example", ""),
+        registrar("late", known, "A.EXAMPLE", ""),
+        "[[peer]]\nname = \"known\"\naddresses = [\"192.0.2.13\"]\nmay_call = true\n".to_owned(),
+    ];
+    let file = place.file("bad.toml", &text.concat());
     let found = mistakes(busyhour().arg("check-config").arg(&file));
     assert_lines(
         &found,
         &[
-            "4:1: registrar: name: give 1 to 64 letters",
-            "7:1: registrar: expires_seconds: give 300 to 604800",
-            "11:1: registrar: per_second: give 1 to 10000",
-            "15:1: registrar: give both user and password_file, or neither",
-            "19:1: registrar: address: `pbx.example.com`: give an IP address and port",
+            "19:1: registrar: give both user and password_file, or neither",
+            "24:1: registrar: address: `pbx.example.com`: give an IP address and port",
+            "5:1: registrar `p b`: name: give 1 to 64 letters",
+            "9:1: registrar `short`: expires_seconds: give 300 to 604800",
+            "14:1: registrar `fast`: per_second: give 1 to 10000",
+            "32:1: registrar `known`: name: there are two registrars `known`",
+            "36:1: registrar `silent`: address: `192.0.2.13:0`: give the address of one host",
+            "40:1: registrar `wrong`: domains: `j example`: give a host name or an IP address",
+            "44:1: registrar `late`: domains: registrar `pbx` before it has them all",
             "1:1: registrar `pbx`: its calls would be refused: give a [[peer]] with addresses = \
              [\"192.0.2.12\"] and may_call = true",
         ],

@@ -77,11 +77,6 @@ impl DeviceDialogs {
         self.first.is_some().then(|| LineState::aggregate(lines))
     }
 
-    /// Whether nothing is known: no dialog, and none that ended.
-    pub fn is_empty(&self) -> bool {
-        self.first.is_none() && self.ended().is_empty()
-    }
-
     /// What watchers are told: what the device publishes, without the dialogs that the
     /// proxy knows, and the proxy's.
     pub fn told(

@@ -1,7 +1,7 @@
 use super::{Auth, Loaded, Problem, SettingOrigin, Sip};
 use crate::{
     net::{AcmeChallenge, Authorities, Certificate, CertificateError},
-    server::{PeerConfig, PeerMistake, RegistrarConfig, peer_mistakes},
+    server::{PeerConfig, PeerMistake, RegistrarConfig, peer_mistakes, registrar_mistakes},
     web::Telephone,
 };
 use busyhour_proxy::dns::HopName;
@@ -133,9 +133,19 @@ fn peers(loaded: &Loaded) -> Vec<Problem> {
     problems
 }
 
-/// A registrar calls by the contacts that it was told, so it has to be a peer that may do so.
+/// If a registrar is invalid, the server does not start. One calls by the contacts that it was
+/// told, so it has to be a peer that may do so.
 fn registrars(loaded: &Loaded) -> impl Iterator<Item = Problem> {
     let config = &loaded.config;
+    let problem = |place: usize, problem: String| {
+        let name = &config.registrars[place].name;
+        Problem::new(
+            loaded.registrars[place].clone(),
+            format!("registrar `{name}`: {problem}"),
+        )
+    };
+    let mistakes = registrar_mistakes(&config.registrars).into_iter();
+    let mistakes = mistakes.map(move |(place, mistake)| problem(place, mistake.to_string()));
     let may_call = |registrar: &RegistrarConfig| {
         let mut callers = config.peers.iter().filter(|peer| peer.may_call);
         callers.any(|peer| {
@@ -143,19 +153,19 @@ fn registrars(loaded: &Loaded) -> impl Iterator<Item = Problem> {
             addresses.any(|ip| ip == registrar.address.ip()) || peer.names().next().is_some()
         })
     };
-    let silent = config.registrars.iter().zip(&loaded.registrars);
-    let silent = silent.filter(move |(registrar, _)| !may_call(registrar));
-    silent.map(|(registrar, origin)| {
-        let RegistrarConfig { name, address, .. } = registrar;
-        Problem::new(
-            origin.clone(),
+    let silent = config.registrars.iter().enumerate();
+    let silent = silent.filter(move |(_, registrar)| !may_call(registrar));
+    let silent = silent.map(move |(place, registrar)| {
+        let ip = registrar.address.ip();
+        problem(
+            place,
             format!(
-                "registrar `{name}`: its calls would be refused: give a [[peer]] with \
-                 addresses = [\"{}\"] and may_call = true",
-                address.ip()
+                "its calls would be refused: give a [[peer]] with addresses = [\"{ip}\"] and \
+                 may_call = true"
             ),
         )
-    })
+    });
+    mistakes.chain(silent)
 }
 
 /// What connections to a peer need, and is not there.

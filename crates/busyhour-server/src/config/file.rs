@@ -166,9 +166,8 @@ impl Reader<'_> {
     }
 
     fn registrars(&mut self, value: &Spanned<DeValue<'_>>) {
-        let mut names = HashSet::new();
-        let read = |entry: &mut TableEntry<'_>| registrars::read(entry, &mut names);
-        for (span, it) in self.entries("registrar", registrars::FIELDS, value, read) {
+        let fields = registrars::FIELDS;
+        for (span, it) in self.entries("registrar", fields, value, registrars::read) {
             self.loaded.config.registrars.push(it);
             let origin = self.origin(span);
             self.loaded.registrars.push(origin);

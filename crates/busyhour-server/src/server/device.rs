@@ -42,12 +42,13 @@ pub(super) mod listing;
 pub(super) mod removal;
 mod dialogs;
 mod draft;
+mod rare;
 
 use self::{
     device_context::DeviceContext,
     device_request::{DeviceRequest, Iax2InboundRequest},
-    dialogs::rare::{MoreRare, Rare},
     draft::{Answer, Draft, RegistrationDraft},
+    rare::{MoreRare, Rare},
 };
 use super::{
     change::record::RegistrationEvent,

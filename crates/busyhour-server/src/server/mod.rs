@@ -56,6 +56,7 @@ mod stats;
 pub use access::accounts::{Accounts, NoAccounts};
 pub use access::failures::FailureView;
 pub use access::provision::AccountError;
+pub(crate) use behind::registrar_mistakes;
 pub use behind::{RegistrarConfig, RegistrarMistake, RegistrarView, UpstreamStats};
 pub use busyhour_media::{MediaStats, MediaWish, RelayConfig};
 pub use busyhour_proxy::dialogs::CallOutcome;
@@ -494,8 +495,13 @@ impl Server {
     }
 
     /// At most `limit` lists in the order of their names, beginning after the name `after`.
-    pub fn lists(&self, after: Option<&str>, limit: usize) -> NamedPage<ListView> {
-        self.core.watching.lists.list(after, limit)
+    pub fn lists(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        domain: Option<&str>,
+    ) -> NamedPage<ListView> {
+        self.core.watching.lists.list(after, limit, domain)
     }
 
     /// Accounts that the store holds for the server's realm.

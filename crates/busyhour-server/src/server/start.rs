@@ -1,7 +1,7 @@
 //! Starts a server: reads the store, and restores in the parts what it kept.
 
 use super::{
-    Authentication, HintRefusal, ListRefusal, Network, PeerMistake, ServerConfig,
+    Authentication, HintRefusal, ListRefusal, Network, PeerMistake, RegistrarMistake, ServerConfig,
     access::realm_accounts::Difference,
     assemble::{Kept, assemble},
     call::route_key::RouteKey,
@@ -9,6 +9,7 @@ use super::{
     load::alerts::Alerts,
     peer::peer_config,
     random::RandomError,
+    registrar_mistakes,
     settings::hint::SetBy,
     steady,
 };
@@ -58,6 +59,9 @@ pub enum StartError {
     /// A peer of the configuration is invalid.
     #[error("peer {0}: {1}")]
     Peer(String, PeerMistake),
+    /// A registrar behind, of the configuration, is invalid.
+    #[error("registrar {0}: {1}")]
+    Registrar(String, RegistrarMistake),
     /// The runtime takes no timers.
     #[error("timers: {0}")]
     Timers(#[from] AddError),
@@ -73,6 +77,7 @@ impl Core {
         let mut contents = store.load()?;
         check_realm(&config, &contents)?;
         check_peers(&config)?;
+        check_registrars(&config)?;
         let bindings = std::mem::take(&mut contents.bindings);
         let soft_states = std::mem::take(&mut contents.soft_states);
         let ids = bindings.iter().map(|stored| stored.id.0);
@@ -95,7 +100,9 @@ impl Core {
         for tenant in core.tenants.all() {
             core.bound_tenant(&tenant.config.name);
         }
-        core.restore_registrations(&contents);
+        // Before the telephones, whose contacts they are.
+        let registrations = rows_of(&contents, SettingKind::Registration);
+        core.devices.upstream.restore(&registrations);
         core.devices.restore_bindings(bindings);
         core.devices.upstream.end_restore();
         core.sweep_transactions()?;
@@ -121,17 +128,6 @@ impl Core {
         core.follow_tenants();
         core.persistence.store().lend_to(core.runtime.pool());
         Ok(core)
-    }
-
-    /// What registrars behind were told; before the telephones, whose contacts they are.
-    fn restore_registrations(&self, contents: &Contents) {
-        for ((kind, name), value) in &contents.settings {
-            if *kind == SettingKind::Registration
-                && let Err(reason) = self.devices.upstream.restore(name, value)
-            {
-                tracing::warn!(name, reason, "what a registrar was told is forgotten");
-            }
-        }
     }
 
     /// Restores what was set over HTTP. Settings that are not possible any more,
@@ -242,6 +238,17 @@ fn check_peers(config: &ServerConfig) -> Result<(), StartError> {
     let mistakes = peer_config::mistakes(&config.peers, &config.domains(), is_open);
     match mistakes.into_iter().next() {
         Some((place, mistake)) => Err(StartError::Peer(config.peers[place].name.clone(), mistake)),
+        None => Ok(()),
+    }
+}
+
+fn check_registrars(config: &ServerConfig) -> Result<(), StartError> {
+    let mistakes = registrar_mistakes(&config.registrars);
+    match mistakes.into_iter().next() {
+        Some((place, mistake)) => {
+            let name = config.registrars[place].name.clone();
+            Err(StartError::Registrar(name, mistake))
+        }
         None => Ok(()),
     }
 }

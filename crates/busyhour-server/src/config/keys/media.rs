@@ -77,7 +77,7 @@ fn show_relays_or(word: &str, relays: &[RelayConfig]) -> String {
     }
 }
 
-fn media_wish(text: &str) -> Option<MediaWish> {
+pub(in crate::config) fn media_wish(text: &str) -> Option<MediaWish> {
     let all = [MediaWish::Auto, MediaWish::Always, MediaWish::Never];
     all.into_iter().find(|wish| show_media_wish(*wish) == text)
 }

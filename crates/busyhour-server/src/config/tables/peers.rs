@@ -1,4 +1,5 @@
 use super::entry::{Reported, TableEntry};
+use crate::config::keys::media::media_wish;
 use crate::server::{MediaWish, PeerConfig};
 use std::time::Duration;
 
@@ -38,10 +39,11 @@ pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<PeerConfig, 
     let may_call = entry.yes_or_no("may_call");
     let redirects = entry.yes_or_no("redirect");
     let media = entry.text("media").and_then(|text| match text.as_deref() {
-        None | Some("auto") => Ok(MediaWish::Auto),
-        Some("always") => Ok(MediaWish::Always),
-        Some("never") => Ok(MediaWish::Never),
-        Some(other) => entry.check(Err(format!("media: `{other}`: give auto, always or never"))),
+        None => Ok(MediaWish::Auto),
+        Some(text) => {
+            let wish = media_wish(text);
+            entry.check(wish.ok_or_else(|| format!("media: `{text}`: give auto, always or never")))
+        }
     });
     let may_publish = entry.yes_or_no("may_publish");
     let prefixes = entry.texts("prefixes");

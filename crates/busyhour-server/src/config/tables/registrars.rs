@@ -3,13 +3,10 @@ use super::{
     webhooks::secret_of,
 };
 use crate::server::RegistrarConfig;
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 /// Reads a `[[registrar]]`, and the file with its password.
-pub(in crate::config) fn read(
-    entry: &mut TableEntry<'_>,
-    names: &mut HashSet<String>,
-) -> Result<RegistrarConfig, Reported> {
+pub(in crate::config) fn read(entry: &mut TableEntry<'_>) -> Result<RegistrarConfig, Reported> {
     let name = entry.required("name", TableEntry::text);
     let address = entry.required("address", TableEntry::text);
     let domains = entry.texts("domains");
@@ -25,7 +22,7 @@ pub(in crate::config) fn read(
         (None, None) => None,
         _ => return Err(entry.mistake("give both user and password_file, or neither")),
     };
-    let config = RegistrarConfig {
+    Ok(RegistrarConfig {
         name,
         address: entry.check(parsed)?,
         domains: domains?.unwrap_or_default(),
@@ -33,12 +30,7 @@ pub(in crate::config) fn read(
         credentials,
         keep: Duration::from_secs(keep?.unwrap_or(3600)),
         rate: u32::try_from(rate?.unwrap_or(100)).unwrap_or(u32::MAX),
-    };
-    entry.check(config.check().map_err(|mistake| mistake.to_string()))?;
-    match names.insert(config.name.clone()) {
-        true => Ok(config),
-        false => Err(entry.mistake(format!("name: there are two registrars `{}`", config.name))),
-    }
+    })
 }
 
 pub(in crate::config) const FIELDS: &[&str] = &[

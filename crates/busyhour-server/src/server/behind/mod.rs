@@ -22,5 +22,6 @@ mod register_request;
 mod registrar_config;
 mod upstream_stats;
 
+pub(crate) use registrar_config::mistakes as registrar_mistakes;
 pub use registrar_config::{RegistrarConfig, RegistrarMistake};
 pub use upstream_stats::{RegistrarView, UpstreamStats};

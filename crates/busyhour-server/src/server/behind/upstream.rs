@@ -1,8 +1,11 @@
 //! The part of the server that registers addresses of record at servers behind this one.
 
+mod stored_rows;
+
+use self::stored_rows::write_row;
 use super::{
     register_request::{self, RegisterRequest, domain_of},
-    registrar_config::RegistrarConfig,
+    registrar_config::{RegistrarConfig, RegistrarsByDomain},
     upstream_stats::{RegistrarView, UpstreamStats},
 };
 use crate::server::{
@@ -20,7 +23,6 @@ use crate::server::{
 };
 use busyhour::{
     buffer::Buffer,
-    clock::UnixTime,
     runtime::Runtime,
     serializer::Serializer,
     task::{Executor, Task},
@@ -47,6 +49,7 @@ use std::{
 /// Servers behind this one, and what each was told.
 pub(in crate::server) struct Upstream {
     registrars: Box<[Registrar]>,
+    by_domain: RegistrarsByDomain,
     pub(in crate::server) kind: SerializerKind,
     runtime: Runtime,
     clock: Arc<ServerClock>,
@@ -134,6 +137,7 @@ impl Upstream {
         };
         Self {
             registrars: configs.iter().enumerate().map(registrar).collect(),
+            by_domain: RegistrarsByDomain::new(configs),
             kind,
             runtime: runtime.clone(),
             run: clock.unix_time().as_nanos(),
@@ -148,18 +152,6 @@ impl Upstream {
 
     pub(in crate::server) fn is_used(&self) -> bool {
         !self.registrars.is_empty()
-    }
-
-    /// What an earlier run has stored of a registrar and an address of record.
-    pub(in crate::server) fn restore(&self, name: &str, value: &str) -> Result<(), &'static str> {
-        let (name, aor) = name.split_once('|').ok_or("its name has no `|`")?;
-        let row = read_row(value).ok_or("its value is no pair of times")?;
-        let mut named = self.registrars.iter().filter(|it| it.config.name == name);
-        let registrar = named.next();
-        let registrar = registrar.ok_or("the configuration has no such registrar any more")?;
-        let (now, unix) = (self.clock.now(), self.clock.unix_time());
-        registrar.lock().table.restore(now, unix, aor, row);
-        Ok(())
     }
 
     /// All telephones are restored.
@@ -312,15 +304,10 @@ impl Upstream {
     }
 
     fn registrar_of(&self, aor: &str) -> Option<usize> {
-        if !self.is_used() {
-            return None;
+        match self.is_used() {
+            true => self.by_domain.of(domain_of(aor)),
+            false => None,
         }
-        let domain = domain_of(aor);
-        let has = |it: &Registrar| {
-            let mut domains = it.config.domains.iter();
-            it.config.domains.is_empty() || domains.any(|one| one.eq_ignore_ascii_case(domain))
-        };
-        self.registrars.iter().position(has)
     }
 
     /// Looks at what is due, in a turn of the serializer; at most one such turn waits.
@@ -642,21 +629,6 @@ impl Registrar {
     }
 }
 
-/// Times since 1970, in nanoseconds.
-fn write_row(row: UpstreamRow) -> String {
-    let sure_until = row.sure_until.map_or(0, UnixTime::as_nanos);
-    format!("{sure_until} {}", row.may_until.as_nanos())
-}
-
-fn read_row(value: &str) -> Option<UpstreamRow> {
-    let (sure_until, may_until) = value.split_once(' ')?;
-    let sure_until: u64 = sure_until.parse().ok()?;
-    Some(UpstreamRow {
-        sure_until: (sure_until > 0).then(|| UnixTime::from_nanos(sure_until)),
-        may_until: UnixTime::from_nanos(may_until.parse().ok()?),
-    })
-}
-
 /// Requests to one registrar that wait for their answer.
 const PENDING_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -670,21 +642,3 @@ const OPTIONS: KindOptions = KindOptions {
     high: 4096,
     unlabelled: "its timer",
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_comes_back_as_it_was_stored() {
-        let row = |sure_until| UpstreamRow {
-            sure_until,
-            may_until: UnixTime::from_secs(1_800_000_000),
-        };
-        for row in [row(None), row(Some(UnixTime::from_secs(1_700_000_000)))] {
-            assert_eq!(read_row(&write_row(row)), Some(row));
-        }
-        assert_eq!(read_row("soon"), None);
-        assert_eq!(read_row("1 soon"), None);
-    }
-}

@@ -1,7 +1,5 @@
 //! The dialogs of a device that the proxy carries.
 
-pub(super) mod rare;
-
 use super::{Device, device_context::DeviceContext};
 use busyhour_registrar::watch::DialogChange;
 use std::sync::Arc;

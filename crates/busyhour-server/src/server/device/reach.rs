@@ -71,15 +71,18 @@ impl Device {
         before: &Bindings,
         next: &Bindings,
     ) {
-        let of = |bindings| flows(bindings, &context.flows).collect::<Vec<_>>();
-        let (old, new) = (of(before), of(next));
-        let is_in = |list: &[(Flow, _)], flow| list.iter().any(|(other, _)| *other == flow);
-        for (flow, pace) in new.iter().filter(|(flow, _)| !is_in(&old, *flow)) {
-            let now = context.clock.now();
-            context.flows.enter((*flow, *pace), self, now);
-        }
-        for (flow, _) in old.iter().filter(|(flow, _)| !is_in(&new, *flow)) {
-            context.flows.leave(*flow, self);
+        // A refresh changes none of them, and takes one look at each.
+        let of = |bindings| flows(bindings, &context.flows);
+        let only = |bindings| of(bindings).map(|(flow, _)| flow);
+        if !only(before).eq(only(next)) {
+            let is_in = |bindings, flow| only(bindings).any(|other| other == flow);
+            for (flow, pace) in of(next).filter(|(flow, _)| !is_in(before, *flow)) {
+                let now = context.clock.now();
+                context.flows.enter((flow, pace), self, now);
+            }
+            for flow in only(before).filter(|flow| !is_in(next, *flow)) {
+                context.flows.leave(flow, self);
+            }
         }
         if context.upstream.is_used() {
             // A lease that has run out is still in `before`.

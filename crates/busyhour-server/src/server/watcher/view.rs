@@ -76,11 +76,13 @@ impl Watchers {
         if watched.is_empty() {
             return;
         }
-        for watcher in self.all() {
-            if let Some(count) = watched.get_mut(&*watcher.device()) {
-                *count += 1;
+        self.in_shards(|watchers| {
+            for watcher in watchers {
+                if let Some(count) = watched.get_mut(&*watcher.device()) {
+                    *count += 1;
+                }
             }
-        }
+        });
     }
 }
 

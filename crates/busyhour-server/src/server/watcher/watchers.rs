@@ -147,11 +147,17 @@ impl Watchers {
     /// Every watcher, in the order of their ids.
     pub(in crate::server) fn all(&self) -> Vec<Arc<Watcher>> {
         let mut all = Vec::with_capacity(self.len());
-        for shard in &self.shards {
-            all.extend(lock(shard).values().cloned());
-        }
+        self.in_shards(|watchers| all.extend(watchers));
         all.sort_unstable_by_key(|watcher| watcher.id());
         all
+    }
+
+    /// Every watcher, a shard at a time and in no order; under no lock.
+    pub(in crate::server) fn in_shards(&self, mut each: impl FnMut(Vec<Arc<Watcher>>)) {
+        for shard in &self.shards {
+            let watchers = lock(shard).values().cloned().collect();
+            each(watchers);
+        }
     }
 
     /// Asks the watchers of accounts whose mailbox has changed to subscribe again.

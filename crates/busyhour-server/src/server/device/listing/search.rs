@@ -1,6 +1,6 @@
 //! Finds devices for people: by text and state, in an order, a page at a time.
 
-use crate::server::{Server, device::Device};
+use crate::server::{Server, device::Device, stats::listing::is_of_domain};
 use busyhour::clock::Instant;
 use busyhour_registrar::Binding;
 use serde::Serialize;
@@ -231,11 +231,8 @@ impl<'q> Gathering<'q> {
     }
 
     fn visit(&mut self, device: &Arc<Device>) {
-        let of_domain = self.query.domain.as_ref().is_none_or(|domain| {
-            let host = device.aor().rsplit_once('@').map(|(_, host)| host);
-            host == Some(domain.as_str())
-        });
-        if !of_domain {
+        let domain = self.query.domain.as_ref();
+        if !domain.is_none_or(|domain| is_of_domain(device.aor(), domain)) {
             return;
         }
         let bindings = device.active_bindings(self.now);

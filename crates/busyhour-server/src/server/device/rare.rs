@@ -1,33 +1,33 @@
 //! What few devices have, and those seldom.
 
-use crate::server::device::device_request::DeviceRequest;
+use super::device_request::DeviceRequest;
 use busyhour_registrar::watch::{DeviceDialogs, Publications};
 use std::collections::VecDeque;
 
 /// Memory that an idle device does not take.
 #[derive(Default)]
-pub(in crate::server::device) struct Rare {
+pub(super) struct Rare {
     /// The dialogs that the proxy carries.
-    pub(in crate::server::device) dialogs: DeviceDialogs,
+    pub(super) dialogs: DeviceDialogs,
     /// What a device in a call seldom has as well.
-    pub(in crate::server::device) more: Option<Box<MoreRare>>,
+    pub(super) more: Option<Box<MoreRare>>,
 }
 
 /// What is rarer than a call.
 #[derive(Default)]
-pub(in crate::server::device) struct MoreRare {
-    pub(in crate::server::device) publications: Publications,
+pub(super) struct MoreRare {
+    pub(super) publications: Publications,
     /// Requests behind the one that is pending.
-    pub(in crate::server::device) waiting: VecDeque<DeviceRequest>,
+    pub(super) waiting: VecDeque<DeviceRequest>,
 }
 
 impl Rare {
     /// Frees the memory of what is not there any more.
-    pub(in crate::server::device) fn tidy(&mut self) {
+    pub(super) fn tidy(&mut self) {
         self.more.take_if(|more| more.is_empty());
     }
 
-    pub(in crate::server::device) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         // What is known of ended dialogs is for publications that come late.
         let is_quiet = self.dialogs.live().next().is_none();
         self.more.is_none() && is_quiet
