@@ -1512,6 +1512,16 @@ enum bh_result bh_timers_replace(struct bh_timers *timers,
                                  bh_drop_fn drop,
                                  enum bh_cancel *out_cancel);
 
+// `bh_timers_replace` by a timer whose callback returns its delays, as that of `bh_timers_add_variable`.
+enum bh_result bh_timers_replace_variable(struct bh_timers *timers,
+                                          struct bh_timer *timer,
+                                          const struct bh_timer_options *options,
+                                          const struct bh_executor *on,
+                                          bh_next_delay_fn run,
+                                          void *data,
+                                          bh_drop_fn drop,
+                                          enum bh_cancel *out_cancel);
+
 // Cancels a timer. `out`, what became of it, may be NULL.
 enum bh_result bh_timers_cancel(struct bh_timers *timers, struct bh_timer timer, enum bh_cancel *out);
 

@@ -631,6 +631,17 @@ class timers {
     if (code != BH_OK) return code;
     return outcome;
   }
+  // The same with a callback that returns the delay until it is to run again.
+  template <class F>
+  result<bh_cancel> replace_variable(bh_timer &timer, bh_timer_options options, const executor &on, F &&callback) {
+    using C = std::decay_t<F>;
+    bh_cancel outcome;
+    options.size = sizeof options;
+    bh_result code = bh_timers_replace_variable(get(), &timer, &options, on.get(), detail::next_delay<C>,
+                                                detail::keep(std::forward<F>(callback)), detail::drop<C>, &outcome);
+    if (code != BH_OK) return code;
+    return outcome;
+  }
   // These four say how many were prevented.
   result<std::size_t> cancel_owner(uint64_t owner) { return detail::get<std::size_t>(bh_timers_cancel_owner, get(), owner); }
   result<std::size_t> cancel_label(const char *label) { return detail::get<std::size_t>(bh_timers_cancel_label, get(), label); }

@@ -26,6 +26,9 @@ use std::{
 /// Runs, and returns after how many nanoseconds it is to run again; 0 ends the timer.
 pub type bh_next_delay_fn = Option<unsafe extern "C-unwind" fn(data: *mut c_void) -> u64>;
 
+/// The function of a [`bh_next_delay_fn`] that is not NULL.
+type NextDelayCall = unsafe extern "C-unwind" fn(*mut c_void) -> u64;
+
 /// Options of a timer; zero means the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -137,18 +140,7 @@ pub extern "C" fn bh_timers_add_variable(
     let data = Data::new(data, drop);
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
-        let new = NewTimer::read(timers, options, on)?;
-        if new.options.period_ns != 0 {
-            return Err(Failure::invalid(
-                "options.period_ns: this timer returns its delays",
-            ));
-        }
-        let handle = new.add(|builder, id| {
-            builder.run_with_next_delay(move || {
-                let _kept = &id;
-                Duration::from_nanos(run.call())
-            })
-        })?;
+        let handle = NewTimer::read(timers, options, on)?.run_variable(run)?;
         Out::optional(out).write(bh_timer::new(handle));
         Ok(())
     })
@@ -173,6 +165,29 @@ pub extern "C" fn bh_timers_replace(
         let old = borrow(timer.cast_const(), "timer")?.handle();
         let new = NewTimer::read(timers, options, on)?;
         Out::required(timer, "timer")?.write(bh_timer::new(new.run(run)?));
+        Out::optional(out_cancel).write(new.service.cancel(&old).into());
+        Ok(())
+    })
+}
+
+/// `bh_timers_replace` by a timer whose callback returns its delays, as that of `bh_timers_add_variable`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bh_timers_replace_variable(
+    timers: *mut bh_timers,
+    timer: *mut bh_timer,
+    options: *const bh_timer_options,
+    on: *const bh_executor,
+    run: bh_next_delay_fn,
+    data: *mut c_void,
+    drop: bh_drop_fn,
+    out_cancel: *mut bh_cancel,
+) -> bh_result {
+    let data = Data::new(data, drop);
+    guard(|| {
+        let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
+        let old = borrow(timer.cast_const(), "timer")?.handle();
+        let new = NewTimer::read(timers, options, on)?;
+        Out::required(timer, "timer")?.write(bh_timer::new(new.run_variable(run)?));
         Out::optional(out_cancel).write(new.service.cancel(&old).into());
         Ok(())
     })
@@ -236,6 +251,20 @@ impl NewTimer {
                 (_, 0) => builder.run_every(period, call),
                 _ => builder.run_with_fixed_delay(period, call),
             }
+        })
+    }
+
+    fn run_variable(&self, run: Callback<NextDelayCall>) -> Outcome<TimerHandle> {
+        if self.options.period_ns != 0 {
+            return Err(Failure::invalid(
+                "options.period_ns: this timer returns its delays",
+            ));
+        }
+        self.add(|builder, id| {
+            builder.run_with_next_delay(move || {
+                let _kept = &id;
+                Duration::from_nanos(run.call())
+            })
         })
     }
 

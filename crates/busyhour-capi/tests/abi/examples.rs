@@ -2,14 +2,18 @@
 
 use crate::{
     library::{CRATE, scratch},
-    program::{check, compile_file},
+    program::{check, compile_file, run_python},
 };
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 #[test]
-fn the_example_of_the_readme_runs() {
-    let printed = run_example("README.md", "c");
-    assert_eq!(printed, "the binding of alice has expired\n");
+fn the_examples_of_the_readme_run() {
+    for language in ["c", "cpp"] {
+        let printed = run_example("README.md", language);
+        assert_eq!(printed, "the binding of alice has expired\n", "{language}");
+    }
+    let printed = run_python(&example("README.md", "py")).stdout;
+    assert_eq!(printed, b"the binding of alice has expired\n");
 }
 
 #[test]
@@ -98,12 +102,17 @@ fn every_name_on_the_pages_is_in_the_header() {
 
 /// Compiles the first program in this language on a page and runs it; returns what it printed.
 fn run_example(page: &str, language: &str) -> String {
+    let output = compile_file(&example(page, language), &[]).run(&[]);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The first program in this language on a page, as a file.
+fn example(page: &str, language: &str) -> PathBuf {
     let text = fs::read_to_string(format!("{CRATE}/{page}")).unwrap();
     let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
     let (example, _) = rest.split_once("```").unwrap();
     let name = page.rsplit('/').next().unwrap().replace(".md", "");
     let source = scratch("example").join(format!("{name}.{language}"));
     fs::write(&source, example).unwrap();
-    let output = compile_file(&source, &[]).run(&[]);
-    String::from_utf8(output.stdout).unwrap()
+    source
 }

@@ -94,7 +94,7 @@ impl Checked {
 
 /// AddressSanitizer keeps what is freed for a while. The library is compiled without it, and so does not find there what it
 /// needs, if it looks.
-pub const FILLS_WHAT_IS_FREED: &str = "max_free_fill_size=4096:free_fill_byte=221";
+const FILLS_WHAT_IS_FREED: &str = "max_free_fill_size=4096:free_fill_byte=221";
 
 fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
@@ -129,6 +129,21 @@ fn compile_into(folder_name: &str, source: &Path, flags: &[&str]) -> PathBuf {
 /// Compiles a program of `tests/c`, and runs it; it must end with code 0.
 pub fn check(source: &str, more: &[&str]) {
     compile(source, more).run(&[]);
+}
+
+/// Runs a program with the header and the library as its arguments in Debian's Python, which has Debian's cffi. AddressSanitizer, which must be loaded first, sees
+/// memory that is freed twice; what Python itself leaves is no leak of ours.
+pub fn run_python(program: &Path) -> Output {
+    let sanitizer = run(Command::new("cc").arg("-print-file-name=libasan.so")).stdout;
+    let sanitizer = String::from_utf8(sanitizer).unwrap();
+    let options = format!("detect_leaks=0:{FILLS_WHAT_IS_FREED}");
+    run(bounded(Path::new("/usr/bin/python3"), &[])
+        .env("LD_PRELOAD", sanitizer.trim())
+        .env("ASAN_OPTIONS", options)
+        .env("PYTHONMALLOC", "malloc")
+        .arg(program)
+        .arg(format!("{CRATE}/include/busyhour.h"))
+        .arg(folder().join("libbusyhour.so")))
 }
 
 /// A program that is ended, and fails, if it hangs. The time decides nothing else: none of them takes a twentieth of it, and a

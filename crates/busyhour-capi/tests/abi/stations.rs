@@ -1,10 +1,10 @@
 //! One program a station.
 
 use crate::{
-    library::{CRATE, folder},
-    program::{FILLS_WHAT_IS_FREED, bounded, check, compile, compile_plain, run},
+    library::CRATE,
+    program::{check, compile, compile_plain, run_python},
 };
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 #[test]
 fn buffers_agree_with_a_list_of_what_is_pinned() {
@@ -78,26 +78,11 @@ fn closures_of_cpp_run_and_are_freed() {
 
 #[test]
 fn python_calls_and_is_called() {
-    run_python("smoke.py");
+    run_python(&Path::new(CRATE).join("tests/c/smoke.py"));
 }
 
 /// In a simulation, so that none of 6,000 calls waits for a thread.
 #[test]
 fn every_function_bears_null_wrong_sizes_a_shutdown_and_the_end_of_its_parents() {
-    run_python("every_function.py");
-}
-
-/// Runs a program of `tests/c` in Debian's Python, which has Debian's cffi. AddressSanitizer, which must be loaded first, sees
-/// memory that is freed twice; what Python itself leaves is no leak of ours.
-fn run_python(program: &str) {
-    let sanitizer = run(Command::new("cc").arg("-print-file-name=libasan.so")).stdout;
-    let sanitizer = String::from_utf8(sanitizer).unwrap();
-    let options = format!("detect_leaks=0:{FILLS_WHAT_IS_FREED}");
-    run(bounded(Path::new("/usr/bin/python3"), &[])
-        .env("LD_PRELOAD", sanitizer.trim())
-        .env("ASAN_OPTIONS", options)
-        .env("PYTHONMALLOC", "malloc")
-        .arg(format!("{CRATE}/tests/c/{program}"))
-        .arg(format!("{CRATE}/include/busyhour.h"))
-        .arg(folder().join("libbusyhour.so")));
+    run_python(&Path::new(CRATE).join("tests/c/every_function.py"));
 }

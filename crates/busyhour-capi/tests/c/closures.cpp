@@ -354,6 +354,7 @@ static void loops() {
   named.delay_ns = 0, named.deadline_ns = 100, named.out_id = nullptr;
   timer = timers->add(named, *loop, [&] { ran++; });
   CHECK(*timers->replace(*timer, named, *loop, [&] { ran += 10; }) == BH_CANCEL_PREVENTED);
+  CHECK(*timers->replace_variable(*timer, named, *loop, [&] { return 5ns; }) == BH_CANCEL_PREVENTED);
   CHECK(*timers->cancel_owner(4) == 0 && *timers->cancel_label("other") == 0);
   CHECK(*timers->cancel_where([](const bh_pending_timer &one) { return one.owner == 3; }) == 1);
   CHECK(timers->labels([&](const bh_label_stats &one) { listed += std::string(one.label) == "named"; }) == BH_OK && listed == 3);

@@ -327,7 +327,7 @@ static void free_in_replay() {
 
 // The hook of an earlier deadline frees the service that the call was given. Each call makes an earlier one.
 static void free_in_on_earlier() {
-  for (int call = 0; call < 5; call++) {
+  for (int call = 0; call < 6; call++) {
     uint64_t wait;
     int32_t id = 0;
     bh_timer_options options = {};
@@ -345,7 +345,8 @@ static void free_in_on_earlier() {
       case 1: got = bh_timers_add(timers, &options, nullptr, count_drop, nullptr, nullptr, nullptr); break;
       case 2: got = bh_timers_add_variable(timers, &options, nullptr, never, nullptr, nullptr, nullptr); break;
       case 3: got = bh_timers_replace(timers, &timer, &options, nullptr, count_drop, nullptr, nullptr, nullptr); break;
-      case 4: got = bh_timers_reschedule(timers, timer, 1); break;
+      case 4: got = bh_timers_replace_variable(timers, &timer, &options, nullptr, never, nullptr, nullptr, nullptr); break;
+      case 5: got = bh_timers_reschedule(timers, timer, 1); break;
     }
     CHECK(got == BH_OK && done == call + 1);
   }

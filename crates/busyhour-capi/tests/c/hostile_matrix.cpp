@@ -163,6 +163,13 @@ static void timers_replace() {
   run();
 }
 
+static void timers_replace_variable() {
+  bh_timer_options options = soon();
+  bh_cancel cancel;
+  bh_timers_replace_variable(world.timers, &world.timer, &options, nullptr, call<bh_next_delay_fn>("run"), fresh_data(), gone("drop"), &cancel);
+  run();
+}
+
 static void timers_cancel_where() { bh_timers_cancel_where(world.timers, call<bh_timer_wanted_fn>("is_wanted"), nullptr, nullptr); }
 static void timers_list() { bh_timers_list(world.timers, call<bh_timer_each_fn>("each"), nullptr); }
 static void timers_get() { bh_timers_get(world.timers, world.timer, call<bh_timer_each_fn>("each"), nullptr); }
@@ -330,6 +337,7 @@ static const struct {
     {"bh_timers_add", timers_add},
     {"bh_timers_add_variable", timers_add_variable},
     {"bh_timers_replace", timers_replace},
+    {"bh_timers_replace_variable", timers_replace_variable},
     {"bh_timers_cancel_where", timers_cancel_where},
     {"bh_timers_list", timers_list},
     {"bh_timers_get", timers_get},
@@ -468,6 +476,10 @@ int main(int count, char **words) {
   // What to run, as `list` gives it: FUNCTION CALLBACK, a line each.
   std::vector<std::pair<std::string, std::string>> callbacks;
   for (std::string function, callback; std::cin >> function >> callback;) callbacks.emplace_back(function, callback);
+  // Once here, so that valgrind, which the children inherit, has translated most of it.
+  make_world();
+  free_all();
+  CHECK(freed == given);
   int failed = 0;
   for (auto &[function, callback] : callbacks) failed += !holds(find(arguments[1]), function.c_str(), callback.c_str());
   std::printf("%s: %zu callbacks, %d not as they should be\n", arguments[1].c_str(), callbacks.size(), failed);

@@ -231,6 +231,11 @@ static void the_kinds_of_timers(void) {
   bh_timers_free(timers);
 }
 
+static uint64_t twice_more(void *data) {
+  count_run(data);
+  return atomic_load(&ran) < 5 ? 10 : 0;
+}
+
 static void a_timer_is_replaced(void) {
   bh_timers_options options = {.size = sizeof options, .virtual_time = 1, .capacity = 2, .shards = 1};
   OK(bh_timers_new(&options, &timers));
@@ -247,8 +252,19 @@ static void a_timer_is_replaced(void) {
   IS(BH_FULL, bh_timers_replace(timers, &timer, &soon, NULL, count_run, counted(), drop_counted, &old));
   CHECK(memcmp(&before, &timer, sizeof timer) == 0 && atomic_load(&alive) == 2); /* the old one stays */
   IS(BH_NULL, bh_timers_replace(timers, NULL, &soon, NULL, count_run, counted(), drop_counted, &old));
+  IS(BH_FULL, bh_timers_replace_variable(timers, &timer, &soon, NULL, next_delay, counted(), drop_counted, &old));
+  CHECK(memcmp(&before, &timer, sizeof timer) == 0 && atomic_load(&alive) == 2);
   run_until(5);
   CHECK(atomic_load(&ran) == 2 && atomic_load(&alive) == 0);
+  /* By one that runs at 10, and then after the delays that it returns. */
+  OK(bh_timers_replace_variable(timers, &timer, &soon, NULL, twice_more, counted(), drop_counted, &old));
+  CHECK(old == BH_CANCEL_ALREADY_RAN);
+  OK(bh_timers_replace_variable(timers, &timer, &soon, NULL, twice_more, counted(), drop_counted, &old));
+  CHECK(old == BH_CANCEL_PREVENTED && atomic_load(&alive) == 1);
+  run_until(30);
+  CHECK(atomic_load(&ran) == 5 && atomic_load(&alive) == 0);
+  soon.period_ns = 1;
+  IS(BH_INVALID, bh_timers_replace_variable(timers, &timer, &soon, NULL, next_delay, counted(), drop_counted, &old));
   OK(bh_timers_close(timers, NULL));
   IS(BH_SHUT_DOWN, bh_timers_after(timers, 1, NULL, count_run, counted(), drop_counted, NULL));
   CHECK(atomic_load(&alive) == 0);
