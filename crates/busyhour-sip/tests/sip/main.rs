@@ -9,6 +9,7 @@ mod torture_valid;
 mod torture_invalid;
 mod torture_ipv6;
 mod frame;
+mod unread;
 mod against_ezk;
 #[path = "../../../../fuzz/any_bytes.rs"]
 mod any_bytes;

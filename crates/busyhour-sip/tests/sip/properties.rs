@@ -1,8 +1,8 @@
 //! What must hold for any bytes; tests and fuzzer share it.
 
 use busyhour_sip::{
-    Address, Contact, Contacts, Frame, HeaderName, Limits, Message, ParseError, ResponseBuilder,
-    Start, Status, StreamFramer, Uri, Via,
+    Address, Contact, Contacts, Frame, HeaderName, Limits, Message, Method, ParseError,
+    ResponseBuilder, Start, Status, StreamFramer, UnreadRequest, Uri, Via,
 };
 
 /// Reads `bytes` as a message in every way, and checks the results.
@@ -12,6 +12,7 @@ pub fn hold(bytes: &[u8]) {
         survives_writing(&message);
         index_has_it_all(&message, bytes);
     }
+    what_is_found_unread_is_what_is_read(bytes);
     frames_advance(bytes);
     frames_come_in_pieces(bytes);
     if let Some(message) = Message::salvage(bytes) {
@@ -21,6 +22,52 @@ pub fn hold(bytes: &[u8]) {
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         values_hold(text);
+    }
+}
+
+/// The names of a request that was not read are those that are read, and its refusal is the same.
+pub fn what_is_found_unread_is_what_is_read(bytes: &[u8]) {
+    let Some(unread) = UnreadRequest::find(bytes) else {
+        return;
+    };
+    let message = Message::parse(bytes).expect("what is found can be read");
+    assert_eq!(message.method(), Some(unread.method()));
+    assert!(matches!(message.start(), Start::Request { uri, .. } if uri == unread.uri()));
+    let names = [
+        HeaderName::Via,
+        HeaderName::From,
+        HeaderName::To,
+        HeaderName::CallId,
+    ];
+    for name in names.into_iter().chain([HeaderName::CSeq]) {
+        assert_eq!(message.header(name), Some(unread.header(name)), "{name}");
+    }
+    assert_eq!(message.via().as_ref(), Ok(unread.via()));
+    assert_eq!(message.cseq(), Ok(unread.cseq()));
+    if unread.method() == Method::Ack {
+        return;
+    }
+    assert!(
+        !message.to().is_ok_and(|to| to.tag().is_some()),
+        "it is of no dialog"
+    );
+    for source in [
+        "192.0.2.7:5060",
+        "[2001:db8::7]:40000",
+        "[::ffff:192.0.2.9]:5060",
+    ] {
+        let source = source.parse().expect("an address");
+        let (mut short, mut long) = (Vec::new(), Vec::new());
+        let because = (Status::SERVICE_UNAVAILABLE, "Overloaded");
+        unread.write_refusal(&mut short, because, source, "t4g", 3);
+        ResponseBuilder::with_reason(&mut long, &message, because.0, because.1, Some(source))
+            .to_tag("t4g")
+            .header(HeaderName::RetryAfter, 3)
+            .finish();
+        assert_eq!(
+            String::from_utf8_lossy(&short),
+            String::from_utf8_lossy(&long)
+        );
     }
 }
 

@@ -15,17 +15,29 @@ pub(in crate::sip) fn put_top_line(
     source: SocketAddr,
     is_plain: bool,
 ) {
-    out.put(b"Via: ");
     let mut list = ListIter::new(line);
     match list.next().and_then(Via::parse) {
-        None => put_value(out, line, is_plain),
-        Some(via) => {
-            put_top_via(out, &via, source, is_plain);
-            if let Some(rest) = list.rest() {
-                out.put(b",");
-                put_value(out, rest, is_plain);
-            }
+        None => {
+            out.put(b"Via: ");
+            put_value(out, line, is_plain);
+            out.put(b"\r\n");
         }
+        Some(via) => put_read_line(out, (&via, list.rest()), source, is_plain),
+    }
+}
+
+/// The same for a line whose first value was read; what follows that in the line is as it was.
+pub(in crate::sip) fn put_read_line(
+    out: &mut impl Output,
+    (via, rest): (&Via<'_>, Option<&str>),
+    source: SocketAddr,
+    is_plain: bool,
+) {
+    out.put(b"Via: ");
+    put_top_via(out, via, source, is_plain);
+    if let Some(rest) = rest {
+        out.put(b",");
+        put_value(out, rest, is_plain);
     }
     out.put(b"\r\n");
 }

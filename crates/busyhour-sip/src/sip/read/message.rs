@@ -336,4 +336,5 @@ fn is_number(text: &str) -> bool {
 
 const VERSION: &str = "SIP/2.0";
 /// The searcher is built once, since building it costs as much as one search.
-static BLANK_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
+pub(in crate::sip) static BLANK_LINE: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new(b"\r\n\r\n"));

@@ -9,3 +9,4 @@ pub(in crate::sip) mod contacts;
 pub(in crate::sip) mod vias;
 pub(in crate::sip) mod frame;
 pub(in crate::sip) mod validate;
+pub(in crate::sip) mod unread_request;
