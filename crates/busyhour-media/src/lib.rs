@@ -19,5 +19,5 @@ mod table;
 pub use description::Description;
 pub use obstacle::Obstacle;
 pub use passing::{MediaActions, MediaWish, Outcome, Passing, Ready, Verdict};
-pub use relays::{MediaCounters, MediaStats, Relay, RelayConfig, RelayState, Relays};
+pub use relays::{MediaCounters, MediaStats, RelayConfig, RelayState, Relays};
 pub use table::MediaTable;

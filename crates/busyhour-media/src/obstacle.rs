@@ -83,18 +83,6 @@ impl Obstacle {
         }
         obstacles
     }
-
-    /// Its kind, for counters and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::WebToPlain => "web to plain",
-            Self::PlainToWeb => "plain to web",
-            Self::SenderBehindNat { .. } => "sender behind NAT",
-            Self::RecipientBehindNat { .. } => "recipient behind NAT",
-            Self::NoCommonNetwork { .. } => "no common network",
-            Self::OtherFamily { .. } => "IPv4 and IPv6",
-        }
-    }
 }
 
 impl Display for Obstacle {

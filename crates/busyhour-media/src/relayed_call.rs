@@ -5,7 +5,7 @@ use crate::{
     command::{Kind, Names},
 };
 use busyhour::clock::Instant;
-use busyhour_sip::{Flow, HeaderName, Message, Method};
+use busyhour_sip::{CSeq, Flow, HeaderName, Message, Method};
 use std::collections::VecDeque;
 
 /// One call.
@@ -27,13 +27,25 @@ pub(crate) struct Call<T> {
     pub is_begun: bool,
 }
 
-/// An offer that has left: responses to its request, or its ACK, are answers.
+/// An offer that has left.
 #[derive(Debug)]
 pub(crate) struct Offered {
+    /// Of the request that carried it, or whose response did.
     pub cseq: u32,
+    /// Of who makes it.
     pub tag: Box<str>,
     /// Of the INVITE that began the call: responses on other branches answer another offer.
     pub branch: Option<Box<str>>,
+    pub carrier: Carrier,
+}
+
+/// What carried an offer; so what carries its answer (RFC 3261 §13.2.1, RFC 3262 §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// Its responses answer it.
+    Request,
+    /// Its ACK answers it, or the PRACK of this RSeq, if it had one.
+    Response(Option<u32>),
 }
 
 /// A message that is held.
@@ -62,6 +74,7 @@ pub(crate) struct Role<'a> {
     pub for_web: bool,
     pub from_web: bool,
     pub cseq: u32,
+    pub carrier: Carrier,
 }
 
 impl<T> Call<T> {
@@ -71,28 +84,38 @@ impl<T> Call<T> {
         let call_id = message.header(HeaderName::CallId)?;
         let (from, to) = (message.from().ok()?, message.to().ok()?);
         let (from_tag, to_tag) = (from.tag()?, to.tag());
-        let cseq = message.cseq().ok()?.number;
+        let CSeq { number, method } = message.cseq().ok()?;
         let is_request = message.method().is_some();
-        if let (false, Some(to_tag), true) = (is_request, to_tag, self.has_offered(cseq, from_tag))
-        {
-            self.note_direct(cseq, to_tag, passing.cause);
+        let has_asked = self.has_offered(number, from_tag, |carrier| carrier == Carrier::Request);
+        if let (false, Some(to_tag), true) = (is_request, to_tag, has_asked) {
+            self.note_direct(number, to_tag, passing.cause);
         }
         let is_direct = |tag: &str| self.direct_tags.iter().any(|direct| &**direct == tag);
         if is_direct(from_tag) || to_tag.is_some_and(is_direct) {
             return None;
         }
-        let has_offered = |tag: &str| self.has_offered(cseq, tag);
-        let (kind, offerer, other, branch) = match (message.method(), to_tag) {
-            (Some(Method::Ack | Method::Prack), Some(to_tag)) if has_offered(to_tag) => {
+        let (kind, offerer, other, branch) = match (message.status(), method, to_tag) {
+            (None, Method::Ack, Some(to_tag)) => {
+                let of_response = |carrier| carrier != Carrier::Request;
+                let is_answer = self.has_offered(number, to_tag, of_response);
+                is_answer.then_some((Kind::Answer, to_tag, Some(from_tag), None))?
+            }
+            (None, Method::Prack, Some(to_tag)) if self.acknowledges_offer(message, to_tag) => {
                 (Kind::Answer, to_tag, Some(from_tag), None)
             }
-            (Some(_), None) => (Kind::Offer, from_tag, None, own_branch(message)),
-            (Some(_), to_tag) => (Kind::Offer, from_tag, to_tag, None),
-            (None, Some(to_tag)) if has_offered(from_tag) => {
+            (None, Method::Invite, None) => (Kind::Offer, from_tag, None, own_branch(message)),
+            (None, Method::Invite | Method::Update | Method::Prack, Some(to_tag)) => {
+                (Kind::Offer, from_tag, Some(to_tag), None)
+            }
+            (Some(..300), _, Some(to_tag)) if has_asked => {
                 (Kind::Answer, from_tag, Some(to_tag), passing.cause)
             }
-            (None, Some(to_tag)) => (Kind::Offer, to_tag, Some(from_tag), None),
-            (None, None) => return None,
+            (Some(..300), Method::Invite, Some(to_tag)) => {
+                (Kind::Offer, to_tag, Some(from_tag), None)
+            }
+            // A refusal says what would be understood (RFC 3261 §21.4.26), and OPTIONS what is
+            // (§11.2): that is of no session.
+            _ => return None,
         };
         let from_web = Description::of(message)?.is_web;
         let (sender, recipient) = match is_request {
@@ -116,24 +139,38 @@ impl<T> Call<T> {
             },
             for_web: passing.to.transport.is_web_socket() || recipient.is_some_and(is_known_web),
             from_web,
-            cseq,
+            cseq: number,
+            carrier: match is_request {
+                true => Carrier::Request,
+                false => Carrier::Response(number_of(message.header_named("RSeq"))),
+            },
         })
     }
 
-    pub fn note_offer(&mut self, cseq: u32, names: &Names<'_>) {
+    pub fn note_offer(&mut self, role: &Role<'_>) {
         self.offers.push_back(Offered {
-            cseq,
-            tag: names.from_tag.into(),
-            branch: names.branch.map(Box::from),
+            cseq: role.cseq,
+            tag: role.names.from_tag.into(),
+            branch: role.names.branch.map(Box::from),
+            carrier: role.carrier,
         });
         if self.offers.len() > OFFERS_MAX {
             self.offers.pop_front();
         }
     }
 
-    fn has_offered(&self, cseq: u32, tag: &str) -> bool {
+    fn has_offered(&self, cseq: u32, tag: &str, is_it: impl Fn(Carrier) -> bool) -> bool {
         let mut offers = self.offers.iter();
-        offers.any(|offer| offer.cseq == cseq && &*offer.tag == tag)
+        offers.any(|offer| offer.cseq == cseq && &*offer.tag == tag && is_it(offer.carrier))
+    }
+
+    /// Whether a PRACK is for a provisional response that carried an offer. Its own CSeq is
+    /// another one; RAck has those of the response (RFC 3262 §7.2).
+    fn acknowledges_offer(&self, prack: &Message<'_>, offerer: &str) -> bool {
+        let mut parts = prack.header_named("RAck").unwrap_or("").split_whitespace();
+        let (rseq, cseq) = (number_of(parts.next()), number_of(parts.next()));
+        let carried = |carrier| rseq.is_some() && carrier == Carrier::Response(rseq);
+        cseq.is_some_and(|cseq| self.has_offered(cseq, offerer, carried))
     }
 
     /// A response to the INVITE that began the call came on this branch: if no offer left there
@@ -192,6 +229,10 @@ impl<T> Call<T> {
             });
         }
     }
+}
+
+fn number_of(text: Option<&str>) -> Option<u32> {
+    text?.parse().ok()
 }
 
 pub(crate) fn own_branch<'a>(message: &Message<'a>) -> Option<&'a str> {

@@ -33,11 +33,9 @@ pub struct Relays {
     pub counters: MediaCounters,
 }
 
-/// One of them.
 #[derive(Debug)]
-pub struct Relay {
-    /// Where, and how much it takes.
-    pub config: RelayConfig,
+struct Relay {
+    config: RelayConfig,
     state: Mutex<State>,
     calls: AtomicU64,
     failures: AtomicU64,
@@ -170,8 +168,8 @@ impl Relays {
     /// The relay for a new call: those that are up share calls by their weights. `None` if none
     /// is up but those in `but`.
     pub(crate) fn choose(&self, call_id: &str, but: &[usize]) -> Option<usize> {
-        let usable = |place: &usize| !but.contains(place) && self.relays[*place].lock().is_up;
-        let places: Vec<usize> = (0..self.relays.len()).filter(usable).collect();
+        let mut places = self.all_up();
+        places.retain(|place| !but.contains(place));
         let weight = |place: &usize| u64::from(self.relays[*place].config.weight);
         let sum: u64 = places.iter().map(weight).sum();
         let mut drawn = self.hasher.hash_one(call_id).checked_rem(sum)?;
@@ -181,6 +179,14 @@ impl Relays {
             drawn = drawn.saturating_sub(weight);
             is_it
         })
+    }
+
+    /// Those that are up.
+    pub(crate) fn all_up(&self) -> Vec<usize> {
+        let places = 0..self.relays.len();
+        places
+            .filter(|place| self.relays[*place].lock().is_up)
+            .collect()
     }
 
     pub(crate) fn address(&self, place: usize) -> SocketAddr {

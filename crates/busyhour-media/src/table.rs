@@ -129,7 +129,7 @@ impl<T> MediaTable<T> {
         };
         let datagram = rewrite.write(&format!("{:x}_{number:x}", self.shard));
         if role.kind == Kind::Offer {
-            call.note_offer(role.cseq, &role.names);
+            call.note_offer(&role);
         }
         call.waiting.push(Waiting {
             to: passing.to,
@@ -275,6 +275,34 @@ impl<T> MediaTable<T> {
         self.delete(now, call.relay, names, relays, out);
     }
 
+    /// A BYE passes whose dialog nobody knows here, as after a restart: the relays are told, any
+    /// of which may have its call. They look at its tag as well, so no other call of this name
+    /// ends.
+    pub fn ended_by(
+        &mut self,
+        now: Instant,
+        bye: &Message<'_>,
+        relays: &Relays,
+        out: &mut MediaActions<T>,
+    ) {
+        let (Ok(call_id), Ok(from)) = (bye.call_id(), bye.from()) else {
+            return;
+        };
+        if self.calls.contains_key(call_id) {
+            return self.ended(now, call_id, relays, out);
+        }
+        let Some(from_tag) = from.tag() else { return };
+        let names = Names {
+            call_id,
+            from_tag,
+            to_tag: None,
+            branch: None,
+        };
+        for relay in relays.all_up() {
+            self.delete(now, relay, names, relays, out);
+        }
+    }
+
     /// Begins to relay a call if it is to be; `false` if it is not.
     fn begin(
         &mut self,
@@ -305,17 +333,15 @@ impl<T> MediaTable<T> {
         if is_full() {
             self.end_old(now, relays, out);
         }
-        let is_left_out = !passing.is_followed || is_full();
-        let Some(relay) = relays.choose(call_id, &[]).or_else(|| {
-            // The question tells how it fails.
-            (!relays.is_empty()).then_some(0)
-        }) else {
+        if relays.is_empty() {
             return false;
-        };
-        if is_left_out {
+        }
+        if !passing.is_followed || is_full() {
             MediaCounters::add(&relays.counters.left_out);
             return false;
         }
+        // If none is up, the question tells how the first one fails.
+        let relay = relays.choose(call_id, &[]).unwrap_or(0);
         // One of the call before that is sent again would end this one.
         self.forget_questions(call_id, |kind| kind == Kind::Delete);
         relays.got_call(relay);

@@ -22,7 +22,18 @@ fn offer(source: &str, body: &str, contact: &str, to: &str, over: Transport) -> 
         ..Flow::udp(local, to.parse().unwrap())
     };
     let found = Obstacle::of_offer(&message, to).into_iter();
-    found.map(Obstacle::name).collect()
+    found.map(name).collect()
+}
+
+fn name(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::WebToPlain => "web to plain",
+        Obstacle::PlainToWeb => "plain to web",
+        Obstacle::SenderBehindNat { .. } => "sender behind NAT",
+        Obstacle::RecipientBehindNat { .. } => "recipient behind NAT",
+        Obstacle::NoCommonNetwork { .. } => "no common network",
+        Obstacle::OtherFamily { .. } => "IPv4 and IPv6",
+    }
 }
 
 #[test]

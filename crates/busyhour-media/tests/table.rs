@@ -275,6 +275,91 @@ fn an_offer_that_comes_with_the_answer_is_one() {
     assert_eq!(fields, ["answer", "b", "a"]);
 }
 
+/// A request of the caller within the dialog, with headers of its own.
+fn within(cseq: &str, headers: &str, body: &str) -> String {
+    let method = cseq.split(' ').nth(1).unwrap();
+    let branch = cseq.replace(' ', "");
+    let vias = format!("Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK{branch}\r\n{headers}");
+    let line = format!("{method} sip:bob@192.0.2.9 SIP/2.0");
+    message(&line, &vias, ";tag=b", cseq, body)
+}
+
+/// What the relay is told of this message: the command and whose offer it is about.
+fn told(site: &mut Site, text: &str, to: Flow, cause: Option<&str>) -> [String; 3] {
+    assert_eq!(site.pass(text, to, cause, 0), Verdict::Held, "{text}");
+    let command = site.answer();
+    site.ready();
+    let command = Value::read(&command).unwrap();
+    ["command", "from-tag", "to-tag"].map(|name| self::text(&command, name).to_owned())
+}
+
+/// RFC 3262 §5: an offer in a reliable provisional response is answered by its PRACK, whose CSeq
+/// is another one.
+#[test]
+fn a_prack_answers_the_offer_of_the_response_that_it_acknowledges() {
+    let mut site = Site::new(1, true);
+    let (phone, browser) = (to(Transport::Udp, 1), to(Transport::Ws, 2));
+    site.pass(&invite("z9hG4bKb1", ""), phone, None, 1);
+    let reliable = response("183 Session Progress", "b", PLAIN);
+    let reliable = reliable.replace("Call-ID:", "Require: 100rel\r\nRSeq: 71\r\nCall-ID:");
+    let offer = told(&mut site, &reliable, browser, Some("z9hG4bKb1"));
+    assert_eq!(offer, ["offer", "b", "a"]);
+    let prack = within("2 PRACK", "RAck: 71 1 INVITE\r\n", WEB);
+    assert_eq!(told(&mut site, &prack, phone, None), ["answer", "b", "a"]);
+    // The next one is for a response without an offer, and makes one itself.
+    let prack = within("3 PRACK", "RAck: 72 1 INVITE\r\n", WEB);
+    assert_eq!(told(&mut site, &prack, phone, None), ["offer", "a", "b"]);
+    let ok = response("200 OK", "b", PLAIN).replace("1 INVITE", "3 PRACK");
+    assert_eq!(told(&mut site, &ok, browser, None), ["answer", "a", "b"]);
+}
+
+/// Each side counts its requests for itself: equal numbers mean nothing.
+#[test]
+fn an_offer_in_a_response_is_not_answered_by_another_response_of_the_same_number() {
+    let mut site = Site::new(1, true);
+    let (phone, browser) = (to(Transport::Udp, 1), to(Transport::Ws, 2));
+    told(&mut site, &invite("z9hG4bKb1", WEB), phone, None);
+    let ok = response("200 OK", "b", PLAIN);
+    assert_eq!(
+        told(&mut site, &ok, browser, Some("z9hG4bKb1")),
+        ["answer", "a", "b"]
+    );
+    let turned = |text: &str| {
+        let text = text.replace("<sip:alice@x>;tag=a", "<sip:carol@x>;tag=b");
+        text.replace("To: <sip:bob@x>;tag=b", "To: <sip:alice@x>;tag=a")
+    };
+    // The called side's INVITE offers nothing, so the response does.
+    let again = turned(&within("7 INVITE", "", ""));
+    assert_eq!(site.pass(&again, browser, None, 0), Verdict::Pass(0));
+    let ok = turned(&response("200 OK", "b", WEB).replace("1 INVITE", "7 INVITE"));
+    assert_eq!(told(&mut site, &ok, phone, None), ["offer", "a", "b"]);
+    let ack = turned(&within("7 ACK", "", PLAIN));
+    assert_eq!(told(&mut site, &ack, browser, None), ["answer", "a", "b"]);
+    let again = within("7 INVITE", "", "");
+    assert_eq!(site.pass(&again, phone, None, 0), Verdict::Pass(0));
+    let ok = response("200 OK", "b", PLAIN).replace("1 INVITE", "7 INVITE");
+    assert_eq!(told(&mut site, &ok, browser, None), ["offer", "b", "a"]);
+    // An ACK offers nothing, whatever it has.
+    let ack = within("8 ACK", "", WEB);
+    assert_eq!(site.pass(&ack, phone, None, 0), Verdict::Pass(0));
+}
+
+/// RFC 3261 §21.4.26 and §11.2.
+#[test]
+fn descriptions_of_what_a_side_can_do_are_no_answers() {
+    let mut site = Site::new(1, true);
+    let (phone, browser) = (to(Transport::Udp, 1), to(Transport::Ws, 2));
+    told(&mut site, &invite("z9hG4bKb1", WEB), phone, None);
+    let refused = response("488 Not Acceptable Here", "b", PLAIN);
+    let verdict = site.pass(&refused, browser, Some("z9hG4bKb1"), 2);
+    assert_eq!(verdict, Verdict::Pass(2));
+    let asked = within("4 OPTIONS", "", WEB);
+    assert_eq!(site.pass(&asked, phone, None, 3), Verdict::Pass(3));
+    let ok = response("200 OK", "b", PLAIN).replace("1 INVITE", "4 OPTIONS");
+    assert_eq!(site.pass(&ok, browser, None, 4), Verdict::Pass(4));
+    assert!(site.out.commands.is_empty(), "{:?}", site.out.commands);
+}
+
 #[test]
 fn what_goes_the_same_way_waits_and_nothing_else() {
     let mut site = Site::new(1, true);
@@ -439,6 +524,37 @@ fn a_delete_that_was_lost_does_not_end_the_call_that_begins_again() {
     }
     assert!(site.out.commands.is_empty(), "{:?}", site.out.commands);
     assert_eq!(site.table.next_deadline(), None);
+}
+
+/// A server that has begun anew knows no call.
+#[test]
+fn a_bye_of_an_unknown_call_ends_it_at_each_relay_that_is_up() {
+    let mut site = Site::new(3, true);
+    let phone = to(Transport::Udp, 1);
+    site.pass(&invite("z9hG4bKb1", WEB), phone, None, 1);
+    let (down, cookie, _) = site.command();
+    site.reply(down, &cookie, &[("result", "load limit")]);
+    for wait in [250, 500, 1000] {
+        site.later(wait);
+        site.out.commands.clear();
+    }
+    let is_down = |relays: &Relays| relays.states().iter().filter(|it| !it.is_up).count();
+    assert_eq!(is_down(&site.relays), 1);
+    let bye = within("9 BYE", "", "").replace("Call-ID: c", "Call-ID: d");
+    let message = Message::parse(bye.as_bytes()).unwrap();
+    site.out.commands.clear();
+    site.table
+        .ended_by(site.now, &message, &site.relays, &mut site.out);
+    assert_eq!(site.out.commands.len(), 2, "{:?}", site.out.commands);
+    for (relay, bytes) in std::mem::take(&mut site.out.commands) {
+        let space = bytes.iter().position(|byte| *byte == b' ').unwrap();
+        let command = Value::read(&bytes[space + 1..]).unwrap();
+        let fields = ["command", "call-id", "from-tag"].map(|name| text(&command, name));
+        assert_eq!(fields, ["delete", "d", "a"]);
+        let cookie = std::str::from_utf8(&bytes[..space]).unwrap();
+        site.reply(relay, cookie, &[("result", "ok"), ("warning", "unknown")]);
+    }
+    assert_eq!(site.relays.counters.stats().errors, 0);
 }
 
 #[test]

@@ -92,6 +92,29 @@ fn a_changed_file_is_noticed_and_a_bad_one_replaces_nothing() {
     );
 }
 
+/// The server has none when it starts, and no authority answers.
+#[test]
+fn a_certificate_that_is_put_where_acme_keeps_its_own_is_noticed() {
+    let site = Site::new();
+    let folder = site.place.path("acme");
+    let server = site.place.server(&format!(
+        "[sip]\ntls = \"127.0.0.1:0\"\nauth = \"open\"\n[http]\ntls_listen = \"127.0.0.1:0\"\n\
+         [acme]\ndirectory = \"https://127.0.0.1:9/dir\"\nnames = [\"sip.example.com\"]\n\
+         challenge = \"tls-alpn-01\"\nfolder = {folder:?}\n{TOKEN}"
+    ));
+    let tls = sip_tls(&server);
+    assert_eq!(support::tls_client::shown(tls, "sip.example.com"), None);
+    fs::create_dir_all(&folder).unwrap();
+    let read = |what| fs::read_to_string(site.path("sip", what)).unwrap();
+    fs::write(
+        folder.join("certificate.pem"),
+        read("certificate") + &read("key"),
+    )
+    .unwrap();
+    let is_shown = || support::tls_client::shown(tls, "sip.example.com") == Some(site.of("sip"));
+    wait_until(is_shown, || server.log());
+}
+
 #[test]
 fn certificates_that_end_soon_are_told_and_listed() {
     let site = Site::new();

@@ -25,7 +25,7 @@ use busyhour::{
     clock::Instant,
     timer::TimerQueue,
 };
-use busyhour_sip::{Flow, Message, Method, Start, Status};
+use busyhour_sip::{Flow, Message, Method, Start, Status, UnreadRequest};
 use hashbrown::HashTable;
 use std::fmt;
 
@@ -137,8 +137,8 @@ impl<E: Edge> Proxy<E> {
 
     /// Whether a request belongs to one that the table has, so that
     /// [`receive`](Self::receive) would absorb it or carry it out.
-    pub fn knows(&self, request: &Message<'_>) -> bool {
-        self.find(self.request_keys.of(request)).is_some()
+    pub fn knows(&self, request: &UnreadRequest<'_>) -> bool {
+        self.find(self.request_keys.of_unread(request)).is_some()
     }
 
     /// Whether the request in this slot came from the side that sends on `flow`.

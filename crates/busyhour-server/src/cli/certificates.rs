@@ -167,9 +167,9 @@ impl Certificates {
         Ok(())
     }
 
-    /// Looks after the files from now on.
+    /// Looks after the files from now on; those of ACME may come later.
     pub(super) fn watch(self: &Arc<Self>, runtime: &Runtime) -> Result<(), AddError> {
-        if self.plan.marks().is_empty() {
+        if self.plan.marks().is_empty() && self.plan.acme.is_none() {
             return Ok(());
         }
         let certificates = Arc::downgrade(self);

@@ -293,7 +293,7 @@ fn bind_media(config: &Config) -> Result<Udp, Failure> {
         protocol: "NG",
         addresses: wanted.map(|(address, _)| address).collect(),
         receive_buffer_bytes: MEDIA_RECEIVE_BYTES,
-        send_queue_len_max: CAPTURE_QUEUE_LEN_MAX,
+        send_queue_len_max: MEDIA_QUEUE_LEN_MAX,
     };
     Udp::bind(&options).map_err(Failure::running)
 }
@@ -464,3 +464,5 @@ const CAPTURE_RECEIVE_BYTES: usize = 4096;
 const MEDIA_RECEIVE_BYTES: usize = 1 << 20;
 /// Copies that wait for the network card.
 const CAPTURE_QUEUE_LEN_MAX: usize = 4096;
+/// Questions to media relays that wait for it. One that finds no room is sent again.
+const MEDIA_QUEUE_LEN_MAX: usize = 1024;

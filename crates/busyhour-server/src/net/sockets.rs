@@ -2,7 +2,7 @@
 
 use super::{Datagram, StreamMessage, Streams, Udp};
 use crate::server::{
-    CertificateStats, Network, NetworkStats, QueueView, ReadMode, SendError, Server,
+    CertificateStats, HolderKey, Network, NetworkStats, QueueView, ReadMode, SendError, Server,
     ShownCertificate, TlsTarget, Unread,
 };
 use busyhour::{buffer::Buffer, runtime::Runtime};
@@ -189,8 +189,8 @@ impl Network for Sockets {
         self.streams.flow_to_domain(flow, domain)
     }
 
-    fn connect(&self, flow: Flow) -> Result<Flow, SendError> {
-        self.streams.connect(flow)
+    fn connect(&self, flow: Flow, holder: Option<HolderKey>) -> Result<Flow, SendError> {
+        self.streams.connect(flow, holder)
     }
 
     fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {

@@ -80,8 +80,8 @@ pub use http_client::{
 };
 pub use media::view::RelayView;
 pub use network::{
-    CertificateStats, Network, NetworkStats, ReadMode, SendError, ShownCertificate, StreamStats,
-    TlsTarget, Unread,
+    CertificateStats, HolderKey, Network, NetworkStats, ReadMode, SendError, ShownCertificate,
+    StreamStats, TlsTarget, Unread,
 };
 pub(crate) use peer::peer_config::mistakes as peer_mistakes;
 pub use peer::peer_config::{

@@ -95,12 +95,15 @@ pub trait Network: Send + Sync {
     /// sent before it stands waits. Its end, even before it stood, is reported to
     /// [`Server::flow_failed`](super::Server::flow_failed). Never blocks.
     ///
+    /// One that is made for a `holder` counts against its share until it has ended, and no more
+    /// attempts have to wait; without one it is for the server itself.
+    ///
     /// # Errors
     ///
     /// When the last attempts failed a moment ago, when there is no room for one more, and for
     /// TLS when nobody has said whose certificate is expected there, or when the connection that
     /// a flow to a domain names has ended.
-    fn connect(&self, _flow: Flow) -> Result<Flow, SendError> {
+    fn connect(&self, _flow: Flow, _holder: Option<HolderKey>) -> Result<Flow, SendError> {
         Err(SendError::FlowFailed)
     }
 
@@ -135,6 +138,17 @@ pub trait Network: Send + Sync {
     /// connection, so it is meant for operators.
     fn queues(&self) -> Vec<QueueView> {
         Vec::new()
+    }
+}
+
+/// An account, or a source that has none, as a number that tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HolderKey(u32);
+
+impl HolderKey {
+    /// The one with this number.
+    pub fn new(number: u32) -> Self {
+        Self(number)
     }
 }
 
@@ -299,6 +313,8 @@ pub struct StreamStats {
     pub connect_failures: u64,
     /// Connections that were not begun, because the server had made the maximum.
     pub connects_refused: u64,
+    /// Those of them whose address, or whose holder, had its share.
+    pub connects_over_share: u64,
     /// Connections closed at once because the maximum was reached.
     pub refused_full: u64,
     /// Connections closed at once because their source had its maximum, all with an
@@ -413,6 +429,7 @@ sum_fields! { StreamStats:
     connects,
     connect_failures,
     connects_refused,
+    connects_over_share,
     refused_full,
     refused_source,
     displaced_source,

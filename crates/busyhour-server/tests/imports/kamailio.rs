@@ -84,7 +84,7 @@ fn subscribers_of_a_sqlite_database_register_with_their_old_passwords() {
     );
     let server = world.serve();
     all_register(&server, &TELEPHONES);
-    let bindings = server.get("/api/bindings/sip:sales@a.example");
+    let bindings = server.get("/api/v1/bindings/sip:sales@a.example");
     assert!(
         bindings.contains("sip:bob@a.example"),
         "the alias: {bindings}"

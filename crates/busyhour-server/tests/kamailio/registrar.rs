@@ -2,7 +2,7 @@
 
 use crate::{
     kamailio::{Kamailio, free_address},
-    support::{Place, ServerProcess, busyhour, sipp::free_port, wait_until},
+    support::{Place, ServerProcess, sipp::free_port, wait_until},
     telephone::Telephone,
 };
 use std::net::SocketAddr;
@@ -21,25 +21,6 @@ fn configuration(address: SocketAddr) -> String {
 fn registrar(place: &Place, address: SocketAddr) -> Kamailio {
     let text = include_str!("registrar.cfg").replace("%HERE%", &address.to_string());
     Kamailio::run(place, address, &text)
-}
-
-/// At an address of its own, which a restart keeps.
-fn serve(place: &Place, configuration: &str, address: SocketAddr) -> ServerProcess {
-    let mut command = busyhour();
-    command.args([
-        "serve",
-        "--iax2-listen",
-        "127.0.0.1:0",
-        "--http-listen",
-        "127.0.0.1:0",
-    ]);
-    command.args(["--sip-listen", &address.to_string()]);
-    command.arg("--store-path").arg(place.path("busyhour.db"));
-    command
-        .arg("--config")
-        .arg(place.file("busyhour.toml", configuration));
-    place.keep_sockets_here(&mut command);
-    ServerProcess::start(&mut command, place)
 }
 
 /// Whether a call by way of Kamailio arrives at bob.
@@ -106,12 +87,12 @@ fn what_kamailio_was_told_survives_a_kill_and_its_refusal_reaches_the_telephone(
     let address = free_address();
     let kamailio = registrar(&place, address);
     let ours = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let server = serve(&place, &configuration(address), ours);
+    let server = place.server_at(ours, &configuration(address));
     let bob = Telephone::new("bob", server.sip);
     bob.register();
     server.wait_for("/upstream/answered", |count| count == 2);
     server.kill();
-    let server = serve(&place, &configuration(address), ours);
+    let server = place.server_at(ours, &configuration(address));
     server.wait_for("/upstream/told_count", |count| count == 1);
     assert_eq!(
         stat(&server, "sent"),

@@ -11,7 +11,7 @@
 //! - after the faults have ended, every watcher has the right state;
 //! - nothing panics, and every pinned buffer is released.
 //!
-//! `BUSYHOUR_SIM_SEEDS` sets how many seeds are run (1,000), and
+//! `BUSYHOUR_SIM_SEEDS` sets how many seeds are run (1,000, times `BUSYHOUR_TEST_SCALE`), and
 //! `BUSYHOUR_SIM_FIRST` the first one. A failure prints its seed. To run it alone,
 //! with a log of every datagram:
 //!
@@ -46,11 +46,13 @@ fn every_seed_keeps_what_was_acknowledged() {
     run_seeds("replay", SEEDS, |seed| World::new(seed).run());
 }
 
-/// Runs so many seeds on all processors, unless the environment says how many; a failure says how to `replay` its seed.
+/// Runs so many seeds on all processors, times `BUSYHOUR_TEST_SCALE`, unless the environment says
+/// how many; a failure says how to `replay` its seed.
 fn run_seeds(replay: &str, seeds: u64, run: impl Fn(u64) -> u64 + Sync) {
     let first = number("BUSYHOUR_SIM_FIRST").unwrap_or(0);
     let next = AtomicU64::new(first);
-    let end = first + number("BUSYHOUR_SIM_SEEDS").unwrap_or(seeds);
+    let scale = number("BUSYHOUR_TEST_SCALE").unwrap_or(1);
+    let end = first + number("BUSYHOUR_SIM_SEEDS").unwrap_or(seeds * scale);
     let run = || loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= end {

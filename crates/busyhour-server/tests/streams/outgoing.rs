@@ -8,7 +8,7 @@ use crate::{
 };
 use busyhour_server::{
     net::{StreamOptions, StreamPolicy},
-    server::{CertificateFingerprint, Network, PeerConfig, SendError},
+    server::{CertificateFingerprint, HolderKey, Network, PeerConfig, SendError},
 };
 use busyhour_sip::{Flow, HeaderName, Message, Transport};
 use rcgen::{Certificate, SanType};
@@ -326,14 +326,55 @@ fn an_address_rests_after_a_failure_and_a_host_has_sixteen() {
     let stats = || network.streams.stream_stats();
     // On a slow machine some have rested enough before the last one is tried.
     let mut ports = 1..1000;
-    assert!(ports.any(|port| network.connect(to(port)) == Err(SendError::Full)));
+    assert!(ports.any(|port| network.connect(to(port), None) == Err(SendError::Full)));
     assert!(stats().connects >= 16 && stats().connects_refused == 1);
     let rests = || {
         let before = stats().connects;
-        network.connect(to(1)) == Err(SendError::FlowFailed) && stats().connects == before
+        network.connect(to(1), None) == Err(SendError::FlowFailed) && stats().connects == before
     };
     // The thread of connections may not have seen the failure yet.
     while !rests() {
+        std::thread::yield_now();
+    }
+    site.end();
+}
+
+/// An account that calls ever new addresses, which its own name servers invent, leaves the others
+/// room; and what it has is free again when the connections have ended.
+#[test]
+fn one_holder_takes_a_part_of_the_connections() {
+    let listener = TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let options = StreamOptions {
+        policy: StreamPolicy {
+            connects_max: 160,
+            ..StreamPolicy::default()
+        },
+        ..StreamOptions::default()
+    };
+    let site = Site::with(Vec::new(), self_signed("localhost"), None, options);
+    let streams = &site.network.streams;
+    let connect = |host: u8, holder: u32| {
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let remote = SocketAddr::from(([127, 0, 0, host], port));
+        let flow = Flow {
+            transport: Transport::Tcp,
+            ..Flow::udp(here, remote)
+        };
+        streams.connect(flow, Some(HolderKey::new(holder)))
+    };
+    let made: Vec<_> = (2..22)
+        .map(|host| connect(host, 7).expect("its share"))
+        .collect();
+    assert_eq!(connect(22, 7), Err(SendError::Full));
+    assert_eq!(connect(2, 7), Ok(made[0]), "what is there is used");
+    connect(22, 8).expect("another has room");
+    assert_eq!(connect(22, 7), connect(22, 8), "and it is for all");
+    let stats = streams.stream_stats();
+    assert_eq!((stats.connects_refused, stats.connects_over_share), (1, 1));
+    // As soon as one of them has ended, there is room again.
+    drop(listener.accept().unwrap());
+    while connect(23, 7) == Err(SendError::Full) {
         std::thread::yield_now();
     }
     site.end();
@@ -358,7 +399,7 @@ fn a_connection_to_a_domain_is_not_used_for_another_one_at_the_same_address() {
     let to = |domain: &str| streams.flow_to_domain(flow, domain).expect("TLS");
     let one = to("one.example");
     assert_eq!(to("one.example"), one);
-    assert_eq!(streams.connect(one), Ok(one));
+    assert_eq!(streams.connect(one, None), Ok(one));
     let certificate = authority.vouch(dns("one.example"));
     let mut first = gateway.accept_tls(&certificate, &authority);
     let datagram = |text: &str| site.runtime.buffers().copy_from(text.as_bytes()).unwrap();
@@ -368,28 +409,28 @@ fn a_connection_to_a_domain_is_not_used_for_another_one_at_the_same_address() {
 
     let two = to("two.example");
     assert_ne!(two, one);
-    assert_eq!(streams.connect(two), Ok(two));
+    assert_eq!(streams.connect(two, None), Ok(two));
     let mut second = gateway.accept_tls(&certificate, &authority);
     let _ = streams.send(two, datagram(options));
     assert_eq!(second.next(), None, "its certificate is for another domain");
     while streams.stream_stats().connect_failures == 0 {
         std::thread::yield_now();
     }
-    assert_eq!(streams.connect(two), Err(SendError::FlowFailed));
+    assert_eq!(streams.connect(two, None), Err(SendError::FlowFailed));
     assert_eq!(
-        streams.connect(to("two.example")),
+        streams.connect(to("two.example"), None),
         Err(SendError::FlowFailed)
     );
-    assert_eq!(streams.connect(one), Ok(one));
+    assert_eq!(streams.connect(one, None), Ok(one));
 
     drop(first);
-    while streams.connect(one).is_ok() {
+    while streams.connect(one, None).is_ok() {
         std::thread::yield_now();
     }
     let again = to("one.example");
     assert_ne!(again, one, "a number is that of one connection");
     // It rests, since nothing had come on the last one.
-    while streams.connect(again) != Ok(again) {
+    while streams.connect(again, None) != Ok(again) {
         std::thread::yield_now();
     }
     site.end();
@@ -413,10 +454,11 @@ fn one_source_takes_a_part_of_the_connections_and_none_of_those_of_peers() {
     let streams = &site.network.streams;
     let connect = |local: IpAddr, remote| {
         let flow = Flow::udp(SocketAddr::new(local, 0), remote);
-        streams.connect(Flow {
+        let flow = Flow {
             transport: Transport::Tcp,
             ..flow
-        })
+        };
+        streams.connect(flow, None)
     };
     let here = Ipv4Addr::LOCALHOST.into();
     let alike = |host: u16| SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, host], port));

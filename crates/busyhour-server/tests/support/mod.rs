@@ -60,16 +60,16 @@ impl Place {
     /// A command `busyhour serve` on free ports, with the database of this
     /// place.
     pub fn serve(&self) -> Command {
+        self.serve_at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// The same with this address for SIP.
+    fn serve_at(&self, sip: SocketAddr) -> Command {
         let mut command = busyhour();
         command.arg("serve");
-        command.args([
-            "--iax2-listen",
-            "127.0.0.1:0",
-            "--sip-listen",
-            "127.0.0.1:0",
-            "--http-listen",
-            "127.0.0.1:0",
-        ]);
+        command.args(["--sip-listen", &sip.to_string()]);
+        command.args(["--iax2-listen", "127.0.0.1:0"]);
+        command.args(["--http-listen", "127.0.0.1:0"]);
         command.arg("--store-path").arg(self.path("busyhour.db"));
         self.keep_sockets_here(&mut command);
         command
@@ -83,7 +83,12 @@ impl Place {
     /// Starts [`serve`](Self::serve) with this configuration, and waits until
     /// it is ready.
     pub fn server(&self, configuration: &str) -> ServerProcess {
-        let mut command = self.serve();
+        self.server_at(SocketAddr::from(([127, 0, 0, 1], 0)), configuration)
+    }
+
+    /// The same at an address of its own for SIP, which a restart keeps.
+    pub fn server_at(&self, sip: SocketAddr, configuration: &str) -> ServerProcess {
+        let mut command = self.serve_at(sip);
         command
             .arg("--config")
             .arg(self.file("busyhour.toml", configuration));

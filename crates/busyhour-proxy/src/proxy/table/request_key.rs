@@ -1,6 +1,6 @@
 //! What makes a request the same request.
 
-use busyhour_sip::{HeaderName, Host, Message, Method, Start};
+use busyhour_sip::{HeaderName, Host, Message, Method, Start, UnreadRequest, Via};
 use foldhash::quality::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
@@ -15,11 +15,52 @@ impl RequestKeys {
     }
 
     pub fn of(&self, request: &Message<'_>) -> u128 {
+        let header = |name| request.header(name).unwrap_or("");
+        self.hash(&RequestNames {
+            via: request.via().ok().as_ref(),
+            via_line: header(HeaderName::Via),
+            uri: match request.start() {
+                Start::Request { uri, .. } => uri,
+                Start::Response { .. } => "",
+            },
+            call_id: header(HeaderName::CallId),
+            from: header(HeaderName::From),
+            number: request.cseq().map_or(0, |cseq| cseq.number),
+            method: request.method(),
+        })
+    }
+
+    /// The same for a request that was not read.
+    pub fn of_unread(&self, request: &UnreadRequest<'_>) -> u128 {
+        self.hash(&RequestNames {
+            via: Some(request.via()),
+            via_line: request.header(HeaderName::Via),
+            uri: request.uri(),
+            call_id: request.header(HeaderName::CallId),
+            from: request.header(HeaderName::From),
+            number: request.cseq().number,
+            method: Some(request.method()),
+        })
+    }
+
+    fn hash(&self, names: &RequestNames<'_>) -> u128 {
         let mut states = Two(self.0.each_ref().map(BuildHasher::build_hasher));
-        hash_request(request, &mut states);
+        names.hash(&mut states);
         let [low, high] = states.0.map(|state| state.finish());
         u128::from(high) << 64 | u128::from(low)
     }
+}
+
+/// All that makes a request the same request.
+struct RequestNames<'n> {
+    /// The topmost Via, if it can be read.
+    via: Option<&'n Via<'n>>,
+    via_line: &'n str,
+    uri: &'n str,
+    call_id: &'n str,
+    from: &'n str,
+    number: u32,
+    method: Option<Method<'n>>,
 }
 
 /// Two hashes of the same.
@@ -35,31 +76,30 @@ impl<H: Hasher> Two<H> {
     }
 }
 
-fn hash_request(request: &Message<'_>, state: &mut Two<impl Hasher>) {
-    let branch = request.via().ok().and_then(|via| {
-        hash_host(&via.host, state);
-        state.write_u32(via.port.map_or(0, |port| u32::from(port) + 1));
-        via.branch()
-    });
-    match branch.filter(|branch| branch.starts_with("z9hG4bK")) {
-        Some(branch) => state.write(branch.as_bytes()),
-        // RFC 2543: all that does not differ between a request and its ACK.
-        None => {
-            let via = request.header(HeaderName::Via).unwrap_or("");
-            state.write(via.as_bytes());
-            if let Start::Request { uri, .. } = request.start() {
-                state.write(uri.as_bytes());
+impl RequestNames<'_> {
+    fn hash(&self, state: &mut Two<impl Hasher>) {
+        let branch = self.via.and_then(|via| {
+            hash_host(&via.host, state);
+            state.write_u32(via.port.map_or(0, |port| u32::from(port) + 1));
+            via.branch()
+        });
+        match branch.filter(|branch| branch.starts_with("z9hG4bK")) {
+            Some(branch) => state.write(branch.as_bytes()),
+            // RFC 2543: all that does not differ between a request and its ACK.
+            None => {
+                state.write(self.via_line.as_bytes());
+                state.write(self.uri.as_bytes());
             }
         }
-    }
-    for name in [HeaderName::CallId, HeaderName::From] {
-        state.write(&[0xff]);
-        state.write(request.header(name).unwrap_or("").as_bytes());
-    }
-    state.write_u32(request.cseq().map_or(0, |cseq| cseq.number));
-    match request.method() {
-        Some(Method::Ack | Method::Cancel | Method::Invite) | None => state.write(b"INVITE"),
-        Some(method) => state.write(method.as_str().as_bytes()),
+        for name in [self.call_id, self.from] {
+            state.write(&[0xff]);
+            state.write(name.as_bytes());
+        }
+        state.write_u32(self.number);
+        match self.method {
+            Some(Method::Ack | Method::Cancel | Method::Invite) | None => state.write(b"INVITE"),
+            Some(method) => state.write(method.as_str().as_bytes()),
+        }
     }
 }
 

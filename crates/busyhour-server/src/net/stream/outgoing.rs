@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     net::stats::add,
-    server::{SendError, TlsTarget},
+    server::{HolderKey, SendError, TlsTarget},
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_sip::{Flow, Transport, source_of};
@@ -54,10 +54,21 @@ pub(super) struct Destination {
     pub(super) domain: Option<Arc<str>>,
 }
 
+/// Why there is no room for a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConnectExcess {
+    /// Its host or source has its share, or for whom the connection is made.
+    Share,
+    /// There are as many as there may be.
+    Whole,
+}
+
 /// What is known of one destination.
 struct Attempts {
     /// The last connection, until the engine has ended it.
     peer: Option<Arc<Peer>>,
+    /// For whom the first one was made.
+    holder: Option<HolderKey>,
     /// In a row.
     failures: u32,
     retry_at: Instant,
@@ -84,7 +95,7 @@ impl OutgoingConnections {
     pub(super) fn connect(
         &self,
         clock: &Clock,
-        flow: Flow,
+        (flow, holder): (Flow, Option<HolderKey>),
         shared: &EngineShared,
     ) -> Result<Flow, SendError> {
         if flow.transport.is_web_socket() {
@@ -107,8 +118,14 @@ impl OutgoingConnections {
             return Err(SendError::FlowFailed);
         }
         let had_connection = known.is_some_and(|known| known.peer.is_some());
-        if known.is_none() && !self.has_room(&mut table, flow.remote, shared, now) {
+        if known.is_none()
+            && let Err(excess) = self.check_room(&mut table, (flow.remote, holder), shared, now)
+        {
             add(&shared.counters.connects_refused, 1);
+            add(
+                &shared.counters.connects_over_share,
+                usize::from(excess == ConnectExcess::Share),
+            );
             return Err(SendError::Full);
         }
         let (flow, domain) = match &destination.domain {
@@ -122,6 +139,7 @@ impl OutgoingConnections {
         };
         let attempts = table.entry(destination).or_insert(Attempts {
             peer: None,
+            holder,
             failures: 0,
             retry_at: now,
         });
@@ -204,32 +222,38 @@ impl OutgoingConnections {
     }
 
     /// Whether there is room for one more destination. Those that need no rest are forgotten.
-    fn has_room(
+    fn check_room(
         &self,
         table: &mut HashMap<Destination, Attempts>,
-        remote: SocketAddr,
+        (remote, holder): (SocketAddr, Option<HolderKey>),
         shared: &EngineShared,
         now: Instant,
-    ) -> bool {
+    ) -> Result<(), ConnectExcess> {
+        if self.reserved.contains(&remote) {
+            return Ok(());
+        }
         let count_max = shared.policy.connects_max;
-        let of_source_max = (count_max / OF_SOURCE_PART).max(OF_HOST_MAX);
-        let is_full = |table: &HashMap<Destination, Attempts>| {
-            let (mut count, mut of_source, mut of_host) = (0, 0, 0);
-            let others = table.keys().map(|it| &it.remote);
-            for other in others.filter(|it| !self.reserved.contains(it)) {
+        let part_max = (count_max / SHARE_PART).max(OF_HOST_MAX);
+        let check = |table: &HashMap<Destination, Attempts>| {
+            let (mut count, mut of_source, mut of_host, mut of_holder) = (0, 0, 0, 0);
+            let others = table.iter().map(|(to, attempts)| (to.remote, attempts));
+            for (other, attempts) in others.filter(|(other, _)| !self.reserved.contains(other)) {
                 count += 1;
                 of_source += usize::from(source_of(other.ip()) == source_of(remote.ip()));
                 of_host += usize::from(other.ip() == remote.ip());
+                of_holder += usize::from(holder.is_some() && attempts.holder == holder);
             }
-            count >= count_max || of_source >= of_source_max || of_host >= OF_HOST_MAX
+            if of_source >= part_max || of_holder >= part_max || of_host >= OF_HOST_MAX {
+                return Err(ConnectExcess::Share);
+            }
+            (count < count_max)
+                .then_some(())
+                .ok_or(ConnectExcess::Whole)
         };
-        if self.reserved.contains(&remote) {
-            return true;
-        }
-        if is_full(table) {
+        if check(table).is_err() {
             table.retain(|_, attempts| attempts.peer.is_some() || now < attempts.retry_at);
         }
-        !is_full(table)
+        check(table)
     }
 
     fn make(
@@ -362,5 +386,6 @@ const LONGEST_REST: Duration = Duration::from_secs(30);
 const OF_HOST_MAX: usize = 16;
 /// Of servers that DNS led to.
 const LOCATED_MAX: usize = 1_024;
-/// The part of all destinations that one source may have.
-const OF_SOURCE_PART: usize = 8;
+/// One source may have this part of all destinations, and connections may be made to it for one
+/// holder.
+const SHARE_PART: usize = 8;

@@ -9,9 +9,9 @@ pub struct StreamPolicy {
     pub connections_max: usize,
     /// Connections at a time from one IPv4 address or IPv6 network of 64 bits.
     pub connections_per_source_max: usize,
-    /// Addresses that this side connects to at a time, and at most 16 ports of one host, and an
-    /// eighth of them in one IPv6 network of 64 bits. [Reserved](StreamOptions::reserved) ones
-    /// do not count.
+    /// Addresses that this side connects to at a time, and at most 16 ports of one host, an
+    /// eighth of them in one IPv6 network of 64 bits, and an eighth for one
+    /// [holder](crate::server::HolderKey). [Reserved](StreamOptions::reserved) ones do not count.
     pub connects_max: usize,
     /// Handshakes of TLS at a time that are not finished; beyond them a new
     /// connection waits in the kernel until one is, or is old enough to give way.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     net::{BindError, local::source_to, stats::add},
     server::{
-        CertificateStats, Network, NetworkStats, QueueView, SendError, ShownCertificate,
+        CertificateStats, HolderKey, Network, NetworkStats, QueueView, SendError, ShownCertificate,
         StreamStats, TlsTarget,
     },
 };
@@ -230,11 +230,12 @@ impl Network for Streams {
         Some(outgoing.flow_to_domain(flow, domain, &self.shared))
     }
 
-    fn connect(&self, flow: Flow) -> Result<Flow, SendError> {
+    fn connect(&self, flow: Flow, holder: Option<HolderKey>) -> Result<Flow, SendError> {
         let clock = self.clock.get();
         let clock = clock.filter(|_| lock(&self.thread).is_some());
         let clock = clock.ok_or(SendError::NoSocket)?;
-        self.shared.outgoing.connect(clock, flow, &self.shared)
+        let outgoing = &self.shared.outgoing;
+        outgoing.connect(clock, (flow, holder), &self.shared)
     }
 
     fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {

@@ -15,8 +15,8 @@ use super::super::{
 use super::refused_calls::{Caller, RefusalRecord, RefusedCalls};
 use crate::server::CallConfig;
 use busyhour::clock::Instant;
-use busyhour_proxy::dialogs::{CallOutcome, CallRecord, Party, Role};
-use busyhour_sip::{Flow, Message, Status};
+use busyhour_proxy::dialogs::{CALL_ID_LEN_MAX, CallOutcome, CallRecord, Party, Role};
+use busyhour_sip::{Flow, HeaderName, Message, Status};
 use busyhour_store::{
     CallRecordLimits, CallRecordQuery, CallRecordRow, Change, CommitError, Refused, StoreError,
 };
@@ -110,15 +110,40 @@ impl CallLog {
         caller: Caller,
         party: Option<&Party>,
     ) {
+        if self.admits_refused(caller, |name| message.header(name).unwrap_or(""), status) {
+            self.note_admitted(message, (flow, status), party);
+        }
+    }
+
+    /// Whether a call with these headers that is refused has a record; counted if not. Most have
+    /// none, so it is asked before anything is made.
+    pub(super) fn admits_refused<'t>(
+        &self,
+        caller: Caller,
+        header: impl Fn(HeaderName) -> &'t str,
+        status: Status,
+    ) -> bool {
+        // It would have no record, and takes no place of one.
+        if header(HeaderName::CallId).len() > CALL_ID_LEN_MAX {
+            return false;
+        }
+        let admitted = self.refused.admit(caller, header, status);
+        if admitted == RefusalRecord::LeftOut {
+            self.left_out.increment();
+        }
+        admitted == RefusalRecord::Written
+    }
+
+    /// As [`note_refused`](Self::note_refused), for one that has a record.
+    pub(super) fn note_admitted(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        (flow, status): (Flow, Status),
+        party: Option<&Party>,
+    ) {
         let at = self.clock.moment().unix;
         let record = CallRecord::refused(at, message, party, (flow, status.code()));
-        let Some(record) = record else { return };
-        let cseq = message.cseq().map_or(0, |cseq| cseq.number);
-        match self.refused.admit(caller, &record, cseq) {
-            RefusalRecord::Written => self.note(vec![record]),
-            RefusalRecord::Repeated => {}
-            RefusalRecord::LeftOut => self.left_out.increment(),
-        }
+        self.note(record.into_iter().collect());
     }
 
     fn queue(&self, state: &mut State, record: &CallRecord) {

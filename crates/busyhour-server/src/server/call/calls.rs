@@ -1,15 +1,18 @@
 //! The proxy's requests and the dialogs, in shards by Call-ID.
 
 mod late;
+mod relaying;
+mod sending;
 
 pub(in crate::server) use super::edge::ServerEdge;
+
+use relaying::ShardMedia;
 
 use super::{
     call_log::CallLog,
     checked::{Begin, Checked, Parties, Standing},
     permit::{CallRoom, Permit},
     probing::Probing,
-    relaying::ShardMedia,
     step_actions::{StepActions, with_actions},
     target::way_within,
     tracking::Tracking,
@@ -40,7 +43,7 @@ use busyhour_proxy::{
     TransactionId,
     dialogs::{CallEvent, DialogPolicy, Dialogs, Party, ProbeOutcome, Role, RouteTokens},
 };
-use busyhour_sip::{Message, Method, Status};
+use busyhour_sip::{HeaderName, Message, Method, Status, UnreadRequest};
 use foldhash::quality::FixedState;
 use std::{
     hash::BuildHasher,
@@ -265,8 +268,8 @@ impl Calls {
     }
 
     /// Whether a request is one that the proxy is responsible for.
-    pub(super) fn knows(&self, request: &Message<'_>) -> bool {
-        let shard = &self.shards[self.shard_of(request)];
+    pub(super) fn knows(&self, request: &UnreadRequest<'_>) -> bool {
+        let shard = &self.shards[self.shard_of_name(request.header(HeaderName::CallId))];
         shard.lock().proxy.knows(request)
     }
 
@@ -344,7 +347,12 @@ impl Calls {
         } = checked;
         let message = inbound.message;
         let at = self.clock.moment();
-        let ShardInner { proxy, dialogs, .. } = state;
+        let ShardInner {
+            proxy,
+            dialogs,
+            media,
+            ..
+        } = state;
         let (tracking, caller, sender) = match parties {
             Parties::Outside(caller, account) => {
                 let is_invite = message.method() == Some(Method::Invite);
@@ -372,10 +380,13 @@ impl Calls {
                         None => Tracking::Unknown(Box::new((parties, sender))),
                     },
                 };
-                if let (Tracking::Unknown(_), Some(Method::Bye)) = (&tracking, message.method()) {
-                    // Another's call may have the same Call-ID.
-                    let call_id = message.call_id().ok().filter(|it| !dialogs.lasts(it));
-                    out.dialogs.ended.extend(call_id.map(Arc::from));
+                // Another's call may have the same Call-ID.
+                let is_alone = || !message.call_id().is_ok_and(|it| dialogs.lasts(it));
+                if let (Tracking::Unknown(_), Some(Method::Bye)) = (&tracking, message.method())
+                    && is_alone()
+                {
+                    let relays = self.relays.relays();
+                    media.ended_by(at.now, message, relays, &mut out.media);
                 }
                 (tracking, caller, party)
             }

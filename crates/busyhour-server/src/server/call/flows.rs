@@ -144,7 +144,12 @@ impl Calls {
         if !flow.transport.is_reliable() || !outbound.may_connect {
             return Some(flow);
         }
-        let made = match (self.responder.network().connect(flow), flow.connection) {
+        let network = self.responder.network();
+        let holder = outbound.branch.and_then(|branch| {
+            let state = self.shards[index].lock();
+            state.proxy.data(branch.transaction())?.holder().key()
+        });
+        let made = match (network.connect(flow, holder), flow.connection) {
             (Ok(made), _) => made,
             (Err(_), 0) => return None,
             // It stands, or sending on it says that it has ended.

@@ -21,5 +21,4 @@ pub(super) mod calls;
 pub(super) mod view;
 pub(super) mod route_key;
 mod redirect;
-mod relaying;
 mod receive;

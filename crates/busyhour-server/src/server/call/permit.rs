@@ -70,6 +70,11 @@ impl Permit {
         self.parties.get_or_insert_default().called = called;
     }
 
+    /// To whom it is charged.
+    pub(super) fn holder(&self) -> Holder {
+        self.place.holder
+    }
+
     /// Who calls, once that is known.
     pub(super) fn caller(&self) -> Option<&Party> {
         self.parties.as_ref()?.caller.as_ref()

@@ -6,10 +6,10 @@
 //! write fewer than half of the records that are kept by default.
 
 use crate::server::load::shares::{Holder, Parts, Shares};
-use busyhour_proxy::dialogs::CallRecord;
+use busyhour_sip::{HeaderName, Status};
 use foldhash::fast::RandomState;
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     hash::BuildHasher,
     sync::{Mutex, PoisonError},
 };
@@ -20,9 +20,16 @@ pub(super) struct RefusedCalls {
     strangers: Shares,
     /// The last calls that were recorded: a refusal is kept nowhere, so a repeated INVITE is
     /// refused again.
-    last: Mutex<VecDeque<u64>>,
+    last: Mutex<Recorded>,
     hasher: RandomState,
     sweeps: Mutex<u32>,
+}
+
+/// The last [`LAST_LEN`] calls that were recorded, as hashes of what tells them apart.
+#[derive(Default)]
+struct Recorded {
+    hashes: HashSet<u64>,
+    order: VecDeque<u64>,
 }
 
 impl RefusedCalls {
@@ -42,13 +49,19 @@ impl RefusedCalls {
         }
     }
 
-    /// Whether the INVITE of a caller, with this CSeq, gets this record.
-    pub(super) fn admit(&self, caller: Caller, record: &CallRecord, cseq: u32) -> RefusalRecord {
-        let names = (record.names.call_id(), record.caller(), cseq, record.status);
-        let hash = self.hasher.hash_one(names);
+    /// Whether the INVITE of a caller with these headers, as they are written, gets a record for
+    /// its refusal with this status.
+    pub(super) fn admit<'t>(
+        &self,
+        caller: Caller,
+        header: impl Fn(HeaderName) -> &'t str,
+        status: Status,
+    ) -> RefusalRecord {
+        let names = [HeaderName::CallId, HeaderName::From, HeaderName::CSeq].map(header);
+        let hash = self.hasher.hash_one((names, status.code()));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is sent again takes nothing of what others have.
-        if last.contains(&hash) {
+        if last.hashes.contains(&hash) {
             return RefusalRecord::Repeated;
         }
         let place = match caller {
@@ -58,10 +71,7 @@ impl RefusedCalls {
         if place.is_err() {
             return RefusalRecord::LeftOut;
         }
-        last.push_back(hash);
-        if last.len() > LAST_LEN {
-            last.pop_front();
-        }
+        last.note(hash);
         RefusalRecord::Written
     }
 
@@ -72,6 +82,17 @@ impl RefusedCalls {
         *sweeps = (*sweeps + 1) % 60;
         if *sweeps == 0 {
             self.strangers.clear();
+        }
+    }
+}
+
+impl Recorded {
+    fn note(&mut self, hash: u64) {
+        self.hashes.insert(hash);
+        self.order.push_back(hash);
+        if self.order.len() > LAST_LEN {
+            let oldest = self.order.pop_front();
+            oldest.map(|oldest| self.hashes.remove(&oldest));
         }
     }
 }
@@ -105,26 +126,23 @@ const LAST_LEN: usize = 1024;
 mod tests {
     use super::*;
     use crate::server::load::shares::Holders;
-    use busyhour::clock::UnixTime;
-    use busyhour_sip::{Flow, Message};
 
-    fn record(call_id: &str) -> CallRecord {
-        let text = format!(
-            "INVITE sip:bob@example.com SIP/2.0\r\nFrom: <sip:a@example.com>;tag=1\r\n\
-             To: <sip:bob@example.com>\r\nCall-ID: {call_id}\r\nCSeq: 1 INVITE\r\n\r\n"
-        );
-        let message = Message::parse(text.as_bytes()).expect("a message");
-        let address = "192.0.2.7:5060".parse().expect("an address");
-        let at = (Flow::udp(address, address), 404);
-        CallRecord::refused(UnixTime::from_secs(1), &message, None, at).expect("its names")
+    fn admit(calls: &RefusedCalls, caller: Caller, call_id: &str) -> RefusalRecord {
+        let header = |name| match name {
+            HeaderName::CallId => call_id,
+            _ => "the same",
+        };
+        calls.admit(caller, header, Status::NOT_FOUND)
+    }
+
+    fn holder() -> Holder {
+        Holders::new(1).of("192.0.2.7".parse().expect("an address"), None)
     }
 
     #[test]
     fn an_invite_that_is_sent_again_takes_nothing_of_the_share() {
         let calls = RefusedCalls::new();
-        let source = "192.0.2.7".parse().expect("an address");
-        let holder = Holders::new(1).of(source, None);
-        let admit = |call_id| calls.admit(Caller::Stranger(holder), &record(call_id), 1);
+        let admit = |call_id| admit(&calls, Caller::Stranger(holder()), call_id);
         assert_eq!(admit("first"), RefusalRecord::Written);
         for _ in 0..20 {
             assert_eq!(admit("first"), RefusalRecord::Repeated);
@@ -134,5 +152,23 @@ mod tests {
             assert_eq!(admit(call_id), RefusalRecord::Written);
         }
         assert_eq!(admit("sixth"), RefusalRecord::LeftOut);
+    }
+
+    #[test]
+    fn only_so_many_of_the_last_ones_are_known() {
+        let calls = RefusedCalls::new();
+        let admit = |call_id: usize| {
+            calls.sweep();
+            admit(&calls, Caller::Proven(holder()), &call_id.to_string())
+        };
+        for call_id in 0..LAST_LEN {
+            assert_eq!(admit(call_id), RefusalRecord::Written);
+        }
+        assert_eq!(admit(0), RefusalRecord::Repeated, "the oldest");
+        assert_eq!(admit(LAST_LEN), RefusalRecord::Written);
+        assert_eq!(admit(0), RefusalRecord::Written, "it is forgotten");
+        assert_eq!(admit(LAST_LEN), RefusalRecord::Repeated);
+        let last = calls.last.lock().expect("no panic");
+        assert_eq!((last.hashes.len(), last.order.len()), (LAST_LEN, LAST_LEN));
     }
 }

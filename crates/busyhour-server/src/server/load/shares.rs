@@ -15,6 +15,7 @@
 //! The check of a share and the taking are two steps, so concurrent threads may exceed
 //! a share by the amount that each of them takes, but they never exceed the bound.
 
+use crate::server::HolderKey;
 use busyhour_sip::source_of;
 use foldhash::quality::FixedState;
 use std::{
@@ -149,6 +150,18 @@ impl Holder {
         domain: NONE,
         percent: 0,
     };
+
+    /// Its account, or its source if it has none; `None` for nobody.
+    pub(in crate::server) fn key(self) -> Option<HolderKey> {
+        let number = |kind: u32, [first, second]: Cells| {
+            HolderKey::new(kind << 31 | u32::from(first) << 16 | u32::from(second))
+        };
+        match (self.account, self.source) {
+            (NONE, NONE) => None,
+            (NONE, source) => Some(number(0, source)),
+            (account, _) => Some(number(1, account)),
+        }
+    }
 
     /// Only the cells of its source, for resources that are counted by source alone.
     pub(in crate::server) fn source(self) -> Cells {

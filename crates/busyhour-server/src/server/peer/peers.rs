@@ -546,7 +546,7 @@ impl Peers {
     fn connected(&self, flow: Flow) -> Option<Flow> {
         match flow.transport {
             Transport::Udp => Some(flow),
-            _ => self.responder.network().connect(flow).ok(),
+            _ => self.responder.network().connect(flow, None).ok(),
         }
     }
 

@@ -38,6 +38,9 @@ impl Core {
         if flow.transport == Transport::Udp && stun::is_stun(datagram) {
             return self.keep_alive(flow, datagram);
         }
+        if self.load.is_shedding_calls() && self.sheds_unread(flow, datagram) {
+            return;
+        }
         match Message::parse(datagram) {
             Ok(mut message) => {
                 self.responder.tap().see(Direction::In, flow, datagram);
@@ -132,10 +135,9 @@ impl Core {
         datagram: &Buffer,
     ) {
         match method {
-            Method::Ack if self.responder.is_acknowledged(message, flow) => {
+            Method::Ack if self.is_acknowledged(message, flow) => {
                 return self.peers.heard_on(flow);
             }
-            Method::Invite if self.sheds_unread(message, flow) => return,
             _ => {}
         }
         let essentials = match message.keep_essentials() {
@@ -168,6 +170,11 @@ impl Core {
             Method::Options => self.options(&request),
             _ => {}
         }
+    }
+
+    fn is_acknowledged(&self, ack: &Message<'_>, flow: Flow) -> bool {
+        let header = |name| ack.header(name).unwrap_or("");
+        self.responder.is_acknowledged(flow, header)
     }
 
     /// Whether it is a retransmission, which is answered here.

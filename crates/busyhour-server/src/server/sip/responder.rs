@@ -26,7 +26,8 @@ use busyhour_registrar::{
     write_refusal,
 };
 use busyhour_sip::{
-    Flow, HeaderName, Message, Method, ParseError, ResponseBuilder, Status, source_of, write_hex,
+    Flow, HeaderName, Message, Method, ParseError, ResponseBuilder, Status, UnreadRequest,
+    source_of, write_hex,
 };
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
@@ -352,8 +353,11 @@ impl Responder {
     /// seconds, so the pause is one of four values, chosen by the microsecond of the
     /// request's arrival, which spreads the retries.
     pub(in crate::server) fn overloaded(&self) -> Refusal {
-        let pause_s = 1 + self.now().as_nanos() / 1000 % 4;
-        Refusal::Overloaded(Duration::from_secs(pause_s))
+        Refusal::Overloaded(self.pause())
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1 + self.now().as_nanos() / 1000 % 4)
     }
 
     /// The refusal when a table has no room, for anybody or for this holder; counted.
@@ -428,12 +432,33 @@ impl Responder {
         self.runtime.clock().now()
     }
 
-    /// Whether an ACK acknowledges a refusal that was answered here and is kept nowhere: it has
-    /// the tag that the refusal had.
-    pub(in crate::server) fn is_acknowledged(&self, ack: &Message<'_>, flow: Flow) -> bool {
-        let key = self.transactions.acknowledged(ack, flow.remote);
-        let to = ack.header(HeaderName::To).unwrap_or("");
+    /// Whether an ACK with these headers acknowledges a refusal that was answered here and is
+    /// kept nowhere: it has the tag that the refusal had.
+    pub(in crate::server) fn is_acknowledged<'t>(
+        &self,
+        flow: Flow,
+        header: impl Fn(HeaderName) -> &'t str,
+    ) -> bool {
+        let to = header(HeaderName::To);
+        let key = self.transactions.acknowledged(flow.remote, header);
         key.is_some_and(|key| to.ends_with(self.to_tag(key).as_str()))
+    }
+
+    /// Refuses a request that was not read, because there is too much to do; nothing is kept.
+    pub(in crate::server) fn refuse_unread(&self, request: &UnreadRequest<'_>, flow: Flow) {
+        if !self.may_answer(flow) {
+            return;
+        }
+        let key = (self.transactions).key_of(flow.remote, |name| request.header(name));
+        let (pause, tag) = (self.pause(), self.to_tag(key));
+        let refusal = Refusal::Overloaded(pause);
+        let answer = self.write(|out| {
+            let because = (refusal.status(), refusal.reason());
+            request.write_refusal(out, because, flow.remote, tag.as_str(), pause.as_secs());
+        });
+        if let Some(answer) = answer {
+            self.send(flow.answered_by(request.via()), answer);
+        }
     }
 
     /// Our tag in To, the same for each retransmission of a request.

@@ -130,30 +130,43 @@ impl Transactions {
         request: &Message<'_>,
         source: SocketAddr,
     ) -> TransactionKey {
-        self.name(source, |name| request.header(name).unwrap_or(""))
+        self.key_of(source, |name| request.header(name).unwrap_or(""))
     }
 
-    /// The name of the transaction of the INVITE whose refusal this ACK acknowledges, which has
-    /// the same Via and number (RFC 3261 §17.1.1.3).
-    pub(in crate::server) fn acknowledged(
+    /// The same for one with these headers.
+    pub(in crate::server) fn key_of<'t>(
         &self,
-        ack: &Message<'_>,
         source: SocketAddr,
-    ) -> Option<TransactionKey> {
-        let number = ack.header(HeaderName::CSeq)?.strip_suffix("ACK")?;
-        let cseq = [number, "INVITE"].concat();
-        Some(self.name(source, |name| match name {
-            HeaderName::CSeq => &cseq,
-            _ => ack.header(name).unwrap_or(""),
-        }))
+        header: impl Fn(HeaderName) -> &'t str,
+    ) -> TransactionKey {
+        let cseq = header(HeaderName::CSeq);
+        let method_at = cseq.rfind([' ', '\t']).map_or(0, |space| space + 1);
+        self.name(source, cseq.split_at(method_at), header)
     }
 
-    fn name<'t>(&self, source: SocketAddr, text: impl Fn(HeaderName) -> &'t str) -> TransactionKey {
+    /// The name of the transaction of the INVITE whose refusal an ACK with these headers
+    /// acknowledges, which has the same Via and number (RFC 3261 §17.1.1.3).
+    pub(in crate::server) fn acknowledged<'t>(
+        &self,
+        source: SocketAddr,
+        header: impl Fn(HeaderName) -> &'t str,
+    ) -> Option<TransactionKey> {
+        let number = header(HeaderName::CSeq).strip_suffix("ACK")?;
+        Some(self.name(source, (number, "INVITE"), header))
+    }
+
+    fn name<'t>(
+        &self,
+        source: SocketAddr,
+        (number, method): (&str, &str),
+        header: impl Fn(HeaderName) -> &'t str,
+    ) -> TransactionKey {
         let [low, high] = self.hashers.each_ref().map(|hasher| {
             let mut state = hasher.build_hasher();
             source.hash(&mut state);
-            for name in NAMING {
-                state.write(text(name).as_bytes());
+            let texts = NAMING.map(&header).into_iter().chain([number, method]);
+            for text in texts {
+                state.write(text.as_bytes());
                 state.write_u8(0xff);
             }
             state.finish()
@@ -406,13 +419,8 @@ fn lock(shard: &Mutex<TransactionShard>) -> MutexGuard<'_, TransactionShard> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Headers that tell one request from another; CSeq holds the method too.
-const NAMING: [HeaderName; 4] = [
-    HeaderName::Via,
-    HeaderName::CallId,
-    HeaderName::CSeq,
-    HeaderName::From,
-];
+/// Headers that tell one request from another, beside CSeq with its method.
+const NAMING: [HeaderName; 3] = [HeaderName::Via, HeaderName::CallId, HeaderName::From];
 const SHARDS: usize = 64;
 /// 64 × T1 (RFC 3261 §17.1.2.2).
 const LIFE: Duration = Duration::from_secs(32);
@@ -472,7 +480,7 @@ mod tests {
         let invite = transactions.key(&Message::parse(invite.as_bytes()).unwrap(), source);
         let acknowledged = |text: &str| {
             let ack = Message::parse(text.as_bytes()).unwrap();
-            transactions.acknowledged(&ack, source)
+            transactions.acknowledged(source, |name| ack.header(name).unwrap_or(""))
         };
         assert_eq!(acknowledged(&text("ACK", 7, 1)), Some(invite));
         for other in [text("ACK", 8, 1), text("ACK", 7, 2), text("BYE", 7, 1)] {

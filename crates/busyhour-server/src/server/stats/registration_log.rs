@@ -16,8 +16,9 @@ use crate::server::{
 };
 use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::{Bindings, Domains, Refusal, Tally};
-use busyhour_sip::{Flow, Message, Uri, source_of};
+use busyhour_sip::{Flow, HeaderName, Message, Uri, source_of};
 use std::{
+    fmt::Display,
     net::IpAddr,
     sync::{
         Mutex, PoisonError,
@@ -149,6 +150,26 @@ impl RegistrationLog {
         let from = shortened(from.as_ref().map_or("", |from| from.uri_text));
         let to = shortened(to.as_ref().map_or("", |to| to.uri_text));
         tracing::info!(%source, port, %transport, reason, ?method, ?from, ?to, "call refused");
+    }
+
+    /// The media of a call that somebody at this flow begins cannot flow, for this reason.
+    pub(in crate::server) fn media_obstructed(
+        &self,
+        invite: &Message<'_>,
+        flow: Flow,
+        reason: &impl Display,
+    ) {
+        if !self.may_log_registration(flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let header = |name| shortened(invite.header(name).unwrap_or(""));
+        let call_id = header(HeaderName::CallId);
+        let (from, to) = (header(HeaderName::From), header(HeaderName::To));
+        tracing::warn!(
+            %source, port, %reason, ?call_id, ?from, ?to,
+            "the media of a call cannot flow; give media.relays"
+        );
     }
 
     fn log_refused(&self, aor: &str, flow: Flow, protocol: &'static str, reason: &str) {

@@ -9,8 +9,8 @@
 //! - each call that the server carried from its beginning has one record, which says how it
 //!   went.
 //!
-//! `BUSYHOUR_SIM_SEEDS` (200) and `BUSYHOUR_SIM_FIRST` are as for the other simulation; 1,000
-//! seeds take five minutes of processor time. A failure prints its seed. To run it alone, with a log of every datagram:
+//! `BUSYHOUR_SIM_SEEDS` (200) and `BUSYHOUR_SIM_FIRST` are as for the other simulation. With
+//! `BUSYHOUR_TEST_SCALE=5` there are 1,000 seeds, which take five minutes of processor time. A failure prints its seed. To run it alone, with a log of every datagram:
 //!
 //! ```text
 //! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture --exact calls::replay_calls

@@ -13,7 +13,11 @@ use std::{hash::BuildHasher, sync::Arc};
 
 impl Calls {
     pub(in crate::server::call) fn shard_of(&self, message: &Message<'_>) -> usize {
-        let call_id = message.header(HeaderName::CallId).unwrap_or("");
+        self.shard_of_name(message.header(HeaderName::CallId).unwrap_or(""))
+    }
+
+    /// The shard of the calls with this Call-ID.
+    pub(super) fn shard_of_name(&self, call_id: &str) -> usize {
         self.hasher.hash_one(call_id) as usize % SHARDS
     }
 

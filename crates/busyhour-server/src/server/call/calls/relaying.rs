@@ -1,65 +1,16 @@
 //! Messages of calls on their way out: those with a session description may need a media relay.
 
-use super::{
-    calls::{Calls, SHARDS, ShardInner},
-    permit::Permit,
-    step_actions::StepActions,
-    tracking::Tracking,
-};
-use busyhour_media::{
-    Description, MediaTable, MediaWish, Obstacle, Outcome, Passing, Ready, Verdict,
-};
+use super::{Calls, ShardInner};
+use crate::server::call::{permit::Permit, step_actions::StepActions, tracking::Tracking};
+use busyhour_media::{Description, MediaTable, MediaWish, Obstacle, Passing, Verdict};
 use busyhour_proxy::{BranchId, Outbound, dialogs::Dialogs};
-use busyhour_sip::{HeaderName, Message, Method};
-use std::{hash::BuildHasher, net::SocketAddr, sync::Arc};
+use busyhour_sip::{Message, Method};
+use std::{net::SocketAddr, sync::Arc};
 
 /// The calls of one shard that use a relay.
 pub(super) type ShardMedia = MediaTable<Outbound>;
 
 impl Calls {
-    /// Sends what a step wrote; a message that cannot be sent is one more event of its
-    /// request.
-    pub(super) fn send(self: &Arc<Self>, index: usize, out: &mut StepActions) {
-        for (flow, probe) in out.probes.drain(..) {
-            self.responder.forward(flow, probe);
-        }
-        for (relay, command) in out.media.commands.drain(..) {
-            self.relays.send(relay, &command);
-        }
-        let mut failed = Vec::new();
-        let mut released = Vec::new();
-        for ready in out.media.ready.drain(..) {
-            match self.released(ready) {
-                Ok(outbound) => released.push(outbound),
-                Err(branch) => failed.extend(branch),
-            }
-        }
-        let leaving = released.into_iter().chain(out.leaving.drain(..));
-        for outbound in leaving.chain(out.proxy.take_outbound()) {
-            let flow = self.connected(index, &outbound);
-            let is_sent = flow.is_some_and(|flow| self.responder.forward(flow, outbound.datagram));
-            if let (false, Some(branch)) = (is_sent, outbound.branch) {
-                failed.push(branch);
-            }
-        }
-        for replaced in std::mem::take(&mut out.dialogs.replaced) {
-            let index = self.hasher.hash_one(&*replaced.call_id) as usize % SHARDS;
-            let now = self.clock.now();
-            self.step_in(index, None, |state, out| {
-                state.dialogs.replace(now, &replaced, &mut out.dialogs);
-            });
-        }
-        for (transaction, lookup) in std::mem::take(&mut out.lookups) {
-            self.look_up(index, transaction, lookup);
-        }
-        for branch in failed {
-            let now = self.clock.now();
-            self.step_in(index, None, |state, out| {
-                state.proxy.transport_error(now, branch, &mut out.proxy);
-            });
-        }
-    }
-
     /// Holds what needs a relay; the rest leaves. `cause` is the message that has led to it.
     pub(super) fn hold_for_relays(
         &self,
@@ -69,7 +20,7 @@ impl Calls {
     ) {
         let relays = self.relays.relays();
         if relays.is_empty() {
-            return self.tell_obstacles(cause, out);
+            return self.tell_obstacles(state, cause, out);
         }
         let ShardInner {
             proxy,
@@ -99,26 +50,6 @@ impl Calls {
             let verdict = media.passing(now, passing, outbound, relays, &mut out.media);
             if let Verdict::Pass(outbound) = verdict {
                 out.leaving.push(outbound);
-            }
-        }
-    }
-
-    /// What a relay was asked for can leave.
-    ///
-    /// # Errors
-    ///
-    /// If it does not; then which branch has failed, if it was a request.
-    fn released(&self, ready: Ready<Outbound>) -> Result<Outbound, Option<BranchId>> {
-        let Ready { ticket, outcome } = ready;
-        match outcome {
-            Outcome::AsItCame => Ok(ticket),
-            Outcome::Refused => Err(ticket.branch),
-            Outcome::Rewritten(bytes) => {
-                let written = self.responder.write(|out| out.extend_from_slice(&bytes));
-                match written {
-                    Some(datagram) => Ok(Outbound { datagram, ..ticket }),
-                    None => Err(ticket.branch),
-                }
             }
         }
     }
@@ -187,7 +118,7 @@ impl Calls {
 
     /// Without a relay, names calls whose media cannot flow. Most are seen to be sound by their
     /// offer and where it goes.
-    fn tell_obstacles(&self, cause: Option<&Message<'_>>, out: &StepActions) {
+    fn tell_obstacles(&self, state: &ShardInner, cause: Option<&Message<'_>>, out: &StepActions) {
         let offer = cause.filter(|cause| cause.method() == Some(Method::Invite));
         let Some(offer) = offer.and_then(Description::of) else {
             return;
@@ -196,20 +127,19 @@ impl Calls {
             let to = outbound.flow;
             let may_fail = offer.is_web != to.transport.is_web_socket()
                 || !to.remote.ip().is_loopback() && !offer.is_web;
-            let message = may_fail.then(|| Message::parse(&outbound.datagram));
-            let Some(Ok(message)) = message.filter(|_| outbound.branch.is_some()) else {
+            let branch = outbound.branch.filter(|_| may_fail);
+            let permit = branch.and_then(|branch| state.proxy.data(branch.transaction()));
+            let Some(permit) = permit.filter(|it| self.wish(Some(it)) != MediaWish::Never) else {
+                continue;
+            };
+            let (Ok(message), Some(sender)) = (Message::parse(&outbound.datagram), permit.sender())
+            else {
                 continue;
             };
             for obstacle in Obstacle::of_offer(&message, to) {
                 self.relays.relays().counters.obstructed();
-                let header = |name| message.header(name).unwrap_or("");
-                tracing::warn!(
-                    call_id = header(HeaderName::CallId),
-                    from = header(HeaderName::From),
-                    to = header(HeaderName::To),
-                    reason = %obstacle,
-                    "the media of a call cannot flow; give media.relays"
-                );
+                let log = &self.devices.log;
+                log.media_obstructed(&message, sender.flow, &obstacle);
             }
         }
     }
