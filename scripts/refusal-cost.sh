@@ -1,13 +1,32 @@
 #!/usr/bin/env bash
 # usage: scripts/refusal-cost.sh [SECONDS] [RATE]
+#        scripts/refusal-cost.sh --parts
 #
 # Counts what a new call costs the server that it refuses because it cannot keep up, in instructions: the server runs
 # under valgrind's callgrind, which is so slow that its queue stands, while RATE INVITEs a second (3,000 unless told) come
 # for SECONDS (8); each 503 gets its ACK. What the kernel does is not in it. BUSYHOUR names another binary than this
 # tree's release build, which needs line tables for the list of functions. Needs valgrind and python3.
+#
+# With --parts: only what the messages cost, read and unread: an INVITE is understood, its 503 written, and the ACK known
+# again, without the rest of the server (crates/busyhour-sip/examples/refusal.rs).
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
+
+if [ "${1:-}" = --parts ]; then
+  cargo build --release --quiet --package busyhour-sip --example refusal
+  # Twice as many less as many: what each costs, without the start.
+  instructions() { # COUNT read|unread
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/refusal "$1" "$2" 2>&1 >/dev/null |
+      awk '/Collected/ { print $NF }'
+  }
+  for how in read unread; do
+    few=$(instructions 1000 "$how")
+    many=$(instructions 2000 "$how")
+    printf '%s: %d instructions a refusal\n' "$how" $(((many - few) / 1000))
+  done
+  exit
+fi
 
 seconds=${1:-8}
 rate=${2:-3000}
