@@ -198,7 +198,7 @@ impl From<JoinError> for Failure {
     fn from(error: JoinError) -> Self {
         let code = match error {
             JoinError::Deadlock(_) => bh_result::BH_DEADLOCK,
-            JoinError::Panicked => bh_result::BH_PANICKED,
+            JoinError::Panicked(_) => bh_result::BH_PANICKED,
             JoinError::Stalled => bh_result::BH_STALLED,
             _ => bh_result::BH_DROPPED,
         };

@@ -5,7 +5,7 @@ use std::{
 
 use super::rules::Rules;
 use crate::{
-    serializer::Serializer,
+    serializer::{LentState, Serializer, StatePlace},
     sync::{
         Mutex, MutexGuard, lock,
         runtime::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -244,6 +244,22 @@ impl<K, S> InUse<K, S> {
         f(entry
             .state()
             .get_or_insert_with(|| (entry.rules.init)(&entry.key)))
+    }
+}
+
+impl<K, S> InUse<K, S> {
+    /// Takes the state for an exclusive section of the serializer.
+    pub(super) fn lend(self) -> LentState<Self> {
+        let entry = Arc::clone(&self.0);
+        LentState::take(self, || (entry.rules.init)(&entry.key))
+    }
+}
+
+impl<K, S> StatePlace for InUse<K, S> {
+    type State = S;
+
+    fn place(&self) -> &Mutex<Option<S>> {
+        &self.0.state
     }
 }
 

@@ -43,7 +43,7 @@ pub use builder::KeyedBuilder;
 use self::{entry::KeyEntry, table::Table};
 use crate::{
     pool::{JoinHandle, PushError, WaitError},
-    serializer::SerializerTemplate,
+    serializer::{ExclusiveFuture, SerializerTemplate},
     stats::KeyedStats,
     timer::Timers,
 };
@@ -120,6 +120,55 @@ where
         pushed.map_err(KeyedError::Serializer)
     }
 
+    /// Waits, without blocking the thread, until the key's queue has room, then
+    /// queues `f`; see
+    /// [`Serializer::push_async`](crate::serializer::Serializer::push_async).
+    /// The key is made at once, if it is new, and stays meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`].
+    ///
+    /// ```
+    /// use busyhour::{keyed::Keyed, runtime::Runtime};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workers(2).build()?;
+    /// let template = runtime.serializer("customer").capacity(1).template()?;
+    /// let customers = Keyed::<u64>::builder(&template, runtime.timers())
+    ///     .with_state(|_customer| 0_u32)
+    ///     .build();
+    /// let pushing = customers.clone();
+    /// let pushed = runtime.pool().spawn(async move {
+    ///     for _ in 0..100 {
+    ///         pushing.push_async(&7, |orders| *orders += 1).await?;
+    ///     }
+    ///     Ok::<_, busyhour::keyed::KeyedError<_>>(())
+    /// });
+    /// pushed.wait()??;
+    /// assert_eq!(customers.push_wait(&7, |orders| *orders)?, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_async<Q, F>(
+        &self,
+        key: &Q,
+        f: F,
+    ) -> impl Future<Output = Result<(), KeyedError<PushError>>> + use<K, S, Q, F>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        F: FnOnce(&mut S) + Send + 'static,
+    {
+        let entered = self.table.enter(key).map_err(KeyedError::TooManyKeys);
+        async move {
+            let in_use = entered?;
+            let reserved = in_use.serializer().reserve().await;
+            let pushed = reserved.and_then(|permit| permit.push(move || in_use.run(f)));
+            pushed.map_err(KeyedError::Serializer)
+        }
+    }
+
     /// Queues `f` and waits for its result; see
     /// [`Serializer::push_wait`](crate::serializer::Serializer::push_wait).
     ///
@@ -142,7 +191,8 @@ where
     /// Runs a future whose polls are tasks of this key; see
     /// [`Serializer::spawn`](crate::serializer::Serializer::spawn). The key
     /// stays until the future ends. Other tasks of the key run between two
-    /// polls, so the future does not get the state.
+    /// polls, so the future does not get the state; that of
+    /// [`spawn_exclusive`](Self::spawn_exclusive) does.
     ///
     /// # Errors
     ///
@@ -160,6 +210,60 @@ where
             let _in_use = in_use;
             future.await
         }))
+    }
+
+    /// Runs a future that has the state of the key until it ends; no other task
+    /// of the key runs meanwhile. See
+    /// [`Serializer::spawn_exclusive`](crate::serializer::Serializer::spawn_exclusive)
+    /// and
+    /// [`StatefulSerializer::spawn_exclusive`](crate::serializer::StatefulSerializer::spawn_exclusive).
+    ///
+    /// # Errors
+    ///
+    /// See [`KeyedError`]; the future is then dropped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{keyed::Keyed, runtime::Runtime};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workers(2).build()?;
+    /// let template = runtime.serializer("order").template()?;
+    /// let orders = Keyed::<u64>::builder(&template, runtime.timers())
+    ///     .with_state(|_order| Vec::new())
+    ///     .build();
+    /// let timers = runtime.timers().clone();
+    /// let payment = orders.spawn_exclusive(&7, move |steps| {
+    ///     Box::pin(async move {
+    ///         steps.push("reserved");
+    ///         timers.sleep(Duration::from_millis(1)).await;
+    ///         steps.push("paid");
+    ///     })
+    /// })?;
+    /// orders.push(&7, |steps| steps.push("sent"))?;
+    /// payment.wait()?;
+    /// assert_eq!(orders.push_wait(&7, |steps| steps.join(" "))?, "reserved paid sent");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn spawn_exclusive<Q, R, F>(
+        &self,
+        key: &Q,
+        f: F,
+    ) -> Result<JoinHandle<R>, KeyedError<PushError>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        F: for<'a> FnOnce(&'a mut S) -> ExclusiveFuture<'a, R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let in_use = self.table.enter(key).map_err(KeyedError::TooManyKeys)?;
+        let serializer = in_use.serializer().clone();
+        let spawned = serializer.spawn_exclusive(async move {
+            let mut state = in_use.lend();
+            f(state.get_mut()).await
+        });
+        spawned.map_err(KeyedError::Serializer)
     }
 
     /// Whether the key is there: its serializer, and its state if a task has

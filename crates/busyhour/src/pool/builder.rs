@@ -1,6 +1,8 @@
 use std::{num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
-use super::{Hook, PoolAlert, PoolAlertHook, TaskPool, shared::Shared, worker::may_use};
+use super::{
+    Hook, PoolAlert, PoolAlertHook, TaskPool, future::PollContext, shared::Shared, worker::may_use,
+};
 use crate::{clock::Clock, run_queue::Thresholds};
 
 /// How a push from outside the pool chooses a worker.
@@ -83,6 +85,7 @@ pub struct TaskPoolBuilder {
     pub(super) selector: Selector,
     pub(super) on_thread_start: Option<Hook>,
     pub(super) on_thread_stop: Option<Hook>,
+    pub(super) poll_context: Option<PollContext>,
     pub(super) capacity: usize,
     pub(super) clock: Clock,
     pub(super) processors: Vec<usize>,
@@ -107,6 +110,7 @@ impl TaskPoolBuilder {
             selector: Selector::Default,
             on_thread_start: None,
             on_thread_stop: None,
+            poll_context: None,
             capacity: DEFAULT_CAPACITY,
             clock: Clock::machine(),
             processors: Vec::new(),
@@ -202,6 +206,44 @@ impl TaskPoolBuilder {
     /// Called on each worker's thread after its last task.
     pub fn on_thread_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_thread_stop = Some(Arc::new(hook));
+        self
+    }
+
+    /// Runs each poll and each drop of a future inside `context`, which calls
+    /// its argument once: with the handle of a runtime that has a reactor, the
+    /// futures of this pool may use its sockets and timers. That runtime must
+    /// be running meanwhile. Tasks that are no futures run outside of it.
+    ///
+    /// A future whose context panics, or does not call its argument, counts as
+    /// one that panicked.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let tokio = tokio::runtime::Builder::new_multi_thread()
+    ///     .worker_threads(1)
+    ///     .enable_all()
+    ///     .build()
+    ///     .unwrap();
+    /// let handle = tokio.handle().clone();
+    /// let pool = TaskPool::builder()
+    ///     .workers(1)
+    ///     .poll_context(move |poll| {
+    ///         let _inside = handle.enter();
+    ///         poll();
+    ///     })
+    ///     .build()
+    ///     .unwrap();
+    /// let sleeps = pool.spawn(async { tokio::time::sleep(Duration::from_millis(1)).await });
+    /// assert_eq!(sleeps.wait(), Ok(()));
+    /// ```
+    #[doc(alias("enter", "reactor", "tokio handle"))]
+    pub fn poll_context(
+        mut self,
+        context: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static,
+    ) -> Self {
+        self.poll_context = Some(Arc::new(context));
         self
     }
 

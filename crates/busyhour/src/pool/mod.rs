@@ -46,7 +46,9 @@ mod schedules;
 
 pub use builder::{PoolBuildError, Selector, TaskPoolBuilder};
 pub use error::{Cycle, PushError, WaitError};
-pub use future::{JoinError, JoinHandle, YieldNow, consume_budget, request_yield, yield_now};
+pub use future::{
+    JoinError, JoinHandle, PanicPayload, YieldNow, consume_budget, request_yield, yield_now,
+};
 pub use lifecycle::{Leftover, ShutdownReport, Undelivered};
 pub use thread_pool::{ThreadPool, ThreadPoolOptions};
 pub use unfinished::Unfinished;
@@ -55,14 +57,14 @@ pub use worker::InlineRunner;
 
 pub(crate) use context::current_entity;
 pub(crate) use entity::{Entity, EntityRef, Runs, ShareCell, Token, downcast};
-pub(crate) use future::{poll_budget, spawn_on};
+pub(crate) use future::{Joinable, poll_budget, spawn_on, try_spawn_on};
 pub(crate) use lifecycle::{InFlightPush, outlast_shutdown};
 pub(crate) use queue::TaskCell;
 pub(crate) use shared::Shared;
 pub(crate) use simulation::Random;
 pub(crate) use wait::{
-    StandIn, Turns, Waiting, blocking, cycle_by_shutdown, in_turn, oneshot, stand_in, wait_for,
-    wait_for_turn,
+    Section, SectionWait, StandIn, Turns, Waiting, blocking, cycle_by_shutdown, in_turn, oneshot,
+    stand_in, wait_for, wait_for_turn,
 };
 pub(crate) use worker::{ThreadContext, TimeSlice};
 

@@ -9,7 +9,7 @@ use super::{
     builder::{TaskPoolBuilder, WorkerCounts},
     context::{self, within},
     entity::EntityRef,
-    future::AwaitedFutures,
+    future::{AwaitedFutures, PollContext},
     lifecycle::{EntityRegistry, Lifecycle, Subscriptions},
     simulation::Simulated,
     watermarks::PoolWatermarks,
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     pub(super) marks: Option<PoolWatermarks>,
     pub(crate) subscriptions: Subscriptions,
     pub(super) awaited_futures: AwaitedFutures,
+    pub(super) poll_context: Option<PollContext>,
 }
 
 impl Shared {
@@ -60,6 +61,7 @@ impl Shared {
             registry: EntityRegistry::default(),
             subscriptions: Subscriptions::default(),
             awaited_futures: AwaitedFutures::default(),
+            poll_context: builder.poll_context,
         })
     }
 
@@ -126,6 +128,7 @@ impl Drop for Shared {
         let hooks = self.thread_factory.take_hooks();
         let alert_hooks = self.marks.as_mut().map(PoolWatermarks::take_hooks);
         let simulated = self.simulated.take();
+        let poll_context = self.poll_context.take();
         hooks.into_iter().for_each(|hook| {
             self.isolate(|| drop(hook));
         });
@@ -133,6 +136,7 @@ impl Drop for Shared {
             self.isolate(|| drop(hook));
         }
         self.isolate(|| drop(simulated));
+        self.isolate(|| drop(poll_context));
     }
 }
 

@@ -58,6 +58,17 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Runs each poll of a future inside `context`, for example the handle of
+    /// tokio's runtime; see
+    /// [`TaskPoolBuilder::poll_context`](pool::TaskPoolBuilder::poll_context).
+    pub fn poll_context(
+        mut self,
+        context: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static,
+    ) -> Self {
+        self.pool = self.pool.poll_context(context);
+        self
+    }
+
     /// The clock of all components; default: the machine's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    exclusive::EndedSection,
     named_state::NamedState,
     queue::TaskQueue,
     state::{Admission, Bound, NextTask, PushOutcome, SerializerState, nanos},
@@ -33,7 +34,7 @@ pub(crate) struct Core {
     share: ShareCell,
     pool: TaskPool,
     named_state: Option<Box<NamedState>>,
-    state: SpinLock<SerializerState>,
+    pub(super) state: SpinLock<SerializerState>,
 }
 
 impl Core {
@@ -79,7 +80,7 @@ impl Core {
 
     /// Whether the pool's registry has it.
     #[inline(always)]
-    fn is_listed(&self) -> bool {
+    pub(super) fn is_listed(&self) -> bool {
         let named_state = self.named_state.as_ref();
         named_state.is_some_and(|named_state| named_state.is_listed)
     }
@@ -136,7 +137,7 @@ impl Core {
     /// A shutdown finds named serializers and closes them under their locks. A
     /// push to another serializer must announce that it is in flight.
     #[inline(always)]
-    fn begin_push(&self) -> Option<InFlightPush<'_>> {
+    pub(super) fn begin_push(&self) -> Option<InFlightPush<'_>> {
         (!self.is_listed()).then(|| self.pool().submission().begin())
     }
 
@@ -270,7 +271,7 @@ impl Core {
     /// Schedules the serializer if it has become runnable, and notifies alert
     /// hooks and waiting threads.
     #[inline(always)]
-    fn after_change(
+    pub(super) fn after_change(
         self: &Arc<Self>,
         mut state: SpinGuard<'_, SerializerState>,
         context: ThreadContext<'_>,
@@ -285,12 +286,12 @@ impl Core {
         }
     }
 
-    /// Unlocks, then notifies alert hooks and waiting threads. It is decided
+    /// Unlocks, then notifies alert hooks, waiting threads and futures. It is decided
     /// before the unlocking which watermark was crossed, so alerts keep the
     /// order of the crossings.
     #[inline(always)]
-    fn leave(&self, state: SpinGuard<'_, SerializerState>) {
-        if state.has_marks && self.crosses(&state) || state.waiters > 0 {
+    pub(super) fn leave(&self, state: SpinGuard<'_, SerializerState>) {
+        if state.has_marks && self.crosses(&state) || state.is_rare() {
             self.leave_and_tell(state);
         }
     }
@@ -302,13 +303,20 @@ impl Core {
     }
 
     #[cold]
-    fn leave_and_tell(&self, state: SpinGuard<'_, SerializerState>) {
-        let (is_awaited, queued_len) = (state.waiters > 0, state.queue.len());
-        let oldest_waiting = state.oldest_waiting(self.pool().thread_context().now());
+    fn leave_and_tell(&self, mut state: SpinGuard<'_, SerializerState>) {
+        let wakers = Self::grant_room(&mut state);
+        let (is_awaited, queued_len) = (state.waiting_thread_count() > 0, state.queue.len());
         let named_state = self.named_state.as_ref();
         let total = &self.pool().registry.high_count;
-        let crossed = named_state.filter(|all| all.cross(queued_len, nanos(oldest_waiting), total));
+        let crossed = named_state.filter(|all| {
+            let oldest_waiting = state.oldest_waiting(self.pool().thread_context().now());
+            all.cross(queued_len, nanos(oldest_waiting), total)
+        });
+        state.relax();
         drop(state);
+        for waker in wakers {
+            self.pool().isolate(|| waker.wake());
+        }
         if is_awaited {
             self.pool().lifecycle.notify_end();
         }
@@ -337,18 +345,20 @@ impl Core {
         let mut state = self.state.lock();
         state.admission = Admission::Sealed;
         let waiting = mem::take(&mut state.queue);
-        let not_run = waiting.len() as u64;
+        let section = EndedSection::of(&mut state);
+        let not_run = waiting.len() as u64 + section.poll_count();
         // While the state is locked: a shutdown must see both or neither.
         count(not_run);
         self.count(|named_state| &named_state.dropped, not_run);
         self.leave(state);
+        section.end(self.pool());
         self.drop_queue(waiting);
         self.tell_waiters();
         not_run
     }
 
     fn tell_waiters(&self) {
-        if self.state.lock().waiters > 0 {
+        if self.state.lock().waiting_thread_count() > 0 {
             self.pool().lifecycle.notify_end();
         }
     }
@@ -376,6 +386,7 @@ impl Core {
         if begins {
             self.pool().thread_context().count_started();
         }
+        self.leave(state);
         begins
     }
 
@@ -400,28 +411,6 @@ impl Core {
         }
     }
 
-    pub(super) fn suspend(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        state.suspend_count += 1;
-        drop(state);
-        if !self.is_listed() {
-            self.pool().registry.suspend(&self.as_entity());
-            if self.pool().is_sealed() {
-                // The shutdown may have passed this serializer already.
-                self.abandon();
-            }
-        }
-    }
-
-    pub(super) fn resume(self: &Arc<Self>) {
-        if !self.is_listed() {
-            self.pool().registry.resume(&self.as_entity());
-        }
-        let mut state = self.state.lock();
-        state.suspend_count -= 1;
-        self.after_change(state, self.pool().thread_context());
-    }
-
     /// Identifies the serializer in the pool's list of subscriptions.
     pub(super) fn address(&self) -> usize {
         ptr::from_ref(self).addr()
@@ -443,11 +432,17 @@ impl Core {
     /// Blocks until `done`, or, if the thread `helps`, until it could run a
     /// task here.
     pub(super) fn await_change(&self, helps: bool, done: impl Fn() -> bool) {
-        self.state.lock().waiters += 1;
+        self.state.lock().rare().waiting_thread_count += 1;
         blocking(|| {
             (self.pool().lifecycle).await_end(None, || done() || (helps && self.may_begin()))
         });
-        self.state.lock().waiters -= 1;
+        self.end_waiting();
+    }
+
+    fn end_waiting(&self) {
+        let mut state = self.state.lock();
+        state.rare().waiting_thread_count -= 1;
+        state.relax();
     }
 
     /// Whether a task could run here now.
@@ -487,12 +482,12 @@ impl Core {
                 helping.go_on(self.pool());
                 continue;
             }
-            self.state.lock().waiters += 1;
+            self.state.lock().rare().waiting_thread_count += 1;
             blocking(|| {
                 (self.pool().lifecycle)
                     .await_end(ends_at, || self.is_idle() || (helps && self.may_begin()));
             });
-            self.state.lock().waiters -= 1;
+            self.end_waiting();
         }
     }
 
@@ -527,7 +522,7 @@ impl Core {
             processed: state.processed,
             oldest_waiting_ns: nanos(state.oldest_waiting(now)),
             running_for_ns: state.running_for(now).map_or(0, nanos),
-            suspend_count: u64::from(state.suspend_count),
+            suspend_count: u64::from(state.suspension_count()),
             ..SerializerStats::default()
         }
     }
@@ -583,7 +578,7 @@ unsafe impl Runs for Core {
         let mut task_cell = TaskCell::EMPTY;
         let mut state = self.state.lock();
         debug_assert!(state.is_scheduled, "who runs it by turns has its token");
-        let waiting_since = state.head_since();
+        let waiting_since = state.waiting_since();
         if !state.begin(turn.began, &mut task_cell) {
             self.stop(state, token, turn);
             return false;

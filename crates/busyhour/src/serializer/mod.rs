@@ -34,6 +34,9 @@ mod id;
 mod overload;
 mod alert_group;
 mod stateful;
+mod exclusive;
+mod rare_state;
+mod room;
 mod suspension;
 mod wait;
 
@@ -48,9 +51,12 @@ use std::{
 
 pub use alert_group::AlertGroup;
 pub use builder::{SerializerBuildError, SerializerBuilder};
+pub use exclusive::ExclusiveFuture;
+pub(crate) use exclusive::{LentState, StatePlace};
 pub use group::ShutdownGroup;
 pub use id::SerializerId;
 pub use overload::{QueueAlert, QueueAlertHook};
+pub use room::{Permit, Reserve};
 pub use stateful::StatefulSerializer;
 pub use suspension::Suspension;
 pub use template::SerializerTemplate;
@@ -178,7 +184,9 @@ impl Serializer {
         self.core.push_wait(f)
     }
 
-    /// Runs a future: each of its polls is a task of this serializer.
+    /// Runs a future: each of its polls is a task of this serializer. Other
+    /// tasks run between two polls; see
+    /// [`spawn_exclusive`](Self::spawn_exclusive).
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,

@@ -3,14 +3,21 @@
 
 use super::Serializer;
 use crate::{
-    pool::{ShutdownReport, TaskPool, WaitError},
+    pool::{JoinError, JoinHandle, ShutdownReport, TaskPool, WaitError},
     sync::{
+        Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        lock,
         scheduled::explore,
         thread,
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
 
 /// What the tasks of one serializer record.
 #[derive(Default)]
@@ -155,5 +162,185 @@ fn shuttle_a_thread_that_waits_for_a_task_is_woken() {
             Err(WaitError::Dropped) => assert_eq!(report.not_run, 1, "{report:?}"),
             Err(other) => panic!("{other:?}"),
         }
+    });
+}
+
+/// A future that is ready once it was released, by any thread.
+#[derive(Default)]
+struct Gate(Mutex<(bool, Option<Waker>)>);
+
+impl Gate {
+    fn release(&self) {
+        let waker = {
+            let mut gate = lock(&self.0);
+            gate.0 = true;
+            gate.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    async fn released(self: Arc<Self>) {
+        let released = poll_fn(|context| {
+            let mut gate = lock(&self.0);
+            gate.1 = Some(context.waker().clone());
+            match gate.0 {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        });
+        released.await;
+    }
+}
+
+/// A section that waits for its gate, and records that it runs meanwhile.
+fn section(serializer: &Serializer, trace: &Arc<Trace>, gate: &Arc<Gate>) -> JoinHandle<()> {
+    let (trace, gate) = (Arc::clone(trace), Arc::clone(gate));
+    let section = serializer.spawn_exclusive(async move {
+        let _inside = Inside::begin(&trace);
+        gate.released().await;
+    });
+    section.unwrap()
+}
+
+/// While this lives, no task of the trace may run.
+struct Inside<'a>(&'a Trace);
+
+impl<'a> Inside<'a> {
+    fn begin(trace: &'a Trace) -> Self {
+        assert!(!trace.is_inside.swap(true, Ordering::SeqCst), "two at once");
+        Self(trace)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.is_inside.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A section's wake meets pushes behind it: they run after its end, all of them.
+#[test]
+fn shuttle_a_wake_of_a_section_meets_pushes() {
+    explore(4_000, || {
+        let pool = pool(2);
+        let serializer = pool.ephemeral();
+        let (trace, gate) = (Arc::new(Trace::default()), Arc::new(Gate::default()));
+        let handle = section(&serializer, &trace, &gate);
+        let waker = {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || gate.release())
+        };
+        assert_eq!(push(&serializer, &trace, 0, 2), 2);
+        waker.join().unwrap();
+        assert_eq!(handle.wait(), Ok(()));
+        let report = pool.shutdown(Duration::MAX);
+        assert_none_vanished(2, &trace, &report);
+        assert!(report.is_clean(), "{report:?}");
+    });
+}
+
+/// An abort meets the wake of the section: what waits behind it runs.
+#[test]
+fn shuttle_an_abort_of_a_section_meets_its_wake() {
+    explore(4_000, || {
+        let pool = pool(2);
+        let serializer = pool.ephemeral();
+        let (trace, gate) = (Arc::new(Trace::default()), Arc::new(Gate::default()));
+        let handle = section(&serializer, &trace, &gate);
+        assert_eq!(push(&serializer, &trace, 0, 1), 1);
+        let waker = {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || gate.release())
+        };
+        handle.abort();
+        waker.join().unwrap();
+        let result = handle.wait();
+        assert!(
+            matches!(result, Ok(()) | Err(JoinError::Aborted)),
+            "{result:?}"
+        );
+        assert_eq!(serializer.push_wait(|| 7), Ok(7));
+        assert!(pool.shutdown(Duration::MAX).is_clean());
+        assert_eq!(trace.ran.load(Ordering::SeqCst), 1);
+    });
+}
+
+/// A shutdown without a deadline waits for the section's wake; each accepted
+/// task runs.
+#[test]
+fn shuttle_a_shutdown_meets_the_wake_of_a_section() {
+    explore(4_000, || {
+        let pool = pool(1);
+        let serializer = pool.ephemeral();
+        let (trace, gate) = (Arc::new(Trace::default()), Arc::new(Gate::default()));
+        let handle = section(&serializer, &trace, &gate);
+        assert_eq!(push(&serializer, &trace, 0, 1), 1);
+        let waker = {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || gate.release())
+        };
+        let report = pool.shutdown(Duration::MAX);
+        assert!(report.is_clean(), "{report:?}");
+        waker.join().unwrap();
+        assert_eq!(handle.wait(), Ok(()));
+        assert_none_vanished(1, &trace, &report);
+    });
+}
+
+/// A shutdown whose deadline has passed meets the wake of a section: it ends the
+/// future, and what waits is run or reported.
+#[test]
+fn shuttle_a_sealed_pool_ends_a_section() {
+    explore(4_000, || {
+        let pool = pool(1);
+        let serializer = pool.ephemeral();
+        let (trace, gate) = (Arc::new(Trace::default()), Arc::new(Gate::default()));
+        let handle = section(&serializer, &trace, &gate);
+        assert_eq!(push(&serializer, &trace, 0, 1), 1);
+        let waker = {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || gate.release())
+        };
+        let report = pool.shutdown(Duration::ZERO);
+        waker.join().unwrap();
+        let result = handle.wait();
+        assert!(
+            matches!(result, Ok(()) | Err(JoinError::Dropped)),
+            "{result:?}"
+        );
+        let ran = trace.ran.load(Ordering::SeqCst);
+        assert!(ran + report.not_run >= 1, "{ran} and {report:?}");
+    });
+}
+
+/// Two futures push through one place, and a third one gives up: nobody waits
+/// for ever, and no place is lost.
+#[test]
+fn shuttle_futures_that_wait_for_room_get_it_in_turn() {
+    explore(4_000, || {
+        let pool = pool(2);
+        let serializer = pool.serializer("model").capacity(1).build().unwrap();
+        let trace = Arc::new(Trace::default());
+        let pushers = [0, 1].map(|pusher| {
+            let (serializer, trace) = (serializer.clone(), Arc::clone(&trace));
+            pool.spawn(async move {
+                for number in 0..2 {
+                    let trace = Arc::clone(&trace);
+                    let task = move || trace.run(pusher, number);
+                    serializer.push_async(task).await.unwrap();
+                }
+            })
+        });
+        let gives_up = {
+            let serializer = serializer.clone();
+            pool.spawn(async move { drop(serializer.reserve().await) })
+        };
+        gives_up.abort();
+        for pusher in pushers {
+            assert_eq!(pusher.wait(), Ok(()));
+        }
+        assert!(pool.shutdown(Duration::MAX).is_clean());
+        assert_eq!(trace.ran.load(Ordering::SeqCst), 4);
+        assert!(serializer.stats().queued_high_water <= 1);
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::queue::TaskQueue;
+use super::{exclusive::WaitingSection, queue::TaskQueue, rare_state::RareState};
 use crate::{
     clock::Instant,
     pool::TaskCell,
@@ -20,15 +20,13 @@ pub(super) struct Bound {
 /// Kept small: there may be a million idle ones.
 pub(super) struct SerializerState {
     pub(super) queue: TaskQueue,
+    rare: Option<Box<RareState>>,
     /// A lower bound of the time since which the oldest task waits: since it
     /// was pushed, or since the task before it was taken.
     head_since: Instant,
     running_since: Instant,
     pub(super) processed: u64,
     pub(super) high_water: u32,
-    pub(super) suspend_count: u32,
-    /// Threads to notify when a task here has ended.
-    pub(super) waiters: u32,
     pub(super) bound: Bound,
     /// Whether the token exists.
     pub(super) is_scheduled: bool,
@@ -75,12 +73,11 @@ impl SerializerState {
     pub(super) fn new(bound: Bound, has_marks: bool) -> Self {
         Self {
             queue: TaskQueue::default(),
+            rare: None,
             head_since: Instant::ZERO,
             running_since: Instant::ZERO,
             processed: 0,
             high_water: 0,
-            suspend_count: 0,
-            waiters: 0,
             bound,
             is_scheduled: false,
             is_running: false,
@@ -94,13 +91,15 @@ impl SerializerState {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && !self.is_running
+        self.queue.is_empty() && !self.is_running && self.section().is_none()
     }
 
     /// Whether a task may start now.
     #[inline(always)]
     pub(super) fn may_begin(&self) -> bool {
-        !self.is_running && self.suspend_count == 0 && !self.queue.is_empty()
+        let has_tasks = !self.queue.is_empty();
+        let rare = self.rare.as_ref();
+        !self.is_running && rare.map_or(has_tasks, |rare| rare.may_begin(has_tasks))
     }
 
     #[inline(always)]
@@ -110,7 +109,10 @@ impl SerializerState {
 
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
-        self.queue.is_empty() || self.queue.len() < self.bound.capacity as usize
+        match &self.rare {
+            None => self.queue.is_empty() || self.queue.len() < self.bound.capacity as usize,
+            Some(rare) => self.queue.len() + rare.room.kept_count() < self.bound.capacity as usize,
+        }
     }
 
     /// Whether a task without a key can simply be appended.
@@ -174,13 +176,69 @@ impl SerializerState {
     /// run.
     #[inline(always)]
     pub(super) fn begin(&mut self, now: Instant, task_cell: &mut TaskCell) -> bool {
-        if self.is_running || self.suspend_count > 0 || !self.queue.pop(task_cell) {
+        if self.rare.is_some() && !self.may_begin_task() {
+            return self.begin_poll(now, task_cell);
+        }
+        if self.is_running || !self.queue.pop(task_cell) {
             return false;
         }
         self.is_running = true;
         self.running_since = now;
         self.head_since = now;
         true
+    }
+
+    /// Takes the section's poll to run it, if it was woken and may run.
+    #[inline(never)]
+    fn begin_poll(&mut self, now: Instant, task_cell: &mut TaskCell) -> bool {
+        if self.is_running || self.suspension_count() > 0 {
+            return false;
+        }
+        let section = self.section_mut();
+        let poll = section.and_then(|section| section.poll.take());
+        let begins = poll.is_some();
+        if let Some(poll) = poll {
+            task_cell.put(|| poll);
+            self.is_running = true;
+            self.running_since = now;
+        }
+        begins
+    }
+
+    /// Whether nothing holds the tasks up.
+    #[inline(never)]
+    fn may_begin_task(&self) -> bool {
+        self.suspension_count() == 0 && self.section().is_none()
+    }
+
+    pub(super) fn suspension_count(&self) -> u32 {
+        self.rare.as_ref().map_or(0, |rare| rare.suspension_count)
+    }
+
+    pub(super) fn waiting_thread_count(&self) -> u32 {
+        (self.rare.as_ref()).map_or(0, |rare| rare.waiting_thread_count)
+    }
+
+    pub(super) fn section(&self) -> Option<&WaitingSection> {
+        self.rare.as_ref()?.section.as_ref()
+    }
+
+    pub(super) fn section_mut(&mut self) -> Option<&mut WaitingSection> {
+        self.rare.as_mut()?.section.as_mut()
+    }
+
+    #[inline(always)]
+    pub(super) fn is_rare(&self) -> bool {
+        self.rare.is_some()
+    }
+
+    pub(super) fn rare(&mut self) -> &mut RareState {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Frees what is no longer needed.
+    pub(super) fn relax(&mut self) {
+        self.rare.take_if(|rare| rare.is_nothing());
     }
 
     #[inline(always)]
@@ -190,9 +248,13 @@ impl SerializerState {
         self.processed += 1;
     }
 
+    /// Since when that which runs next waits, at least.
     #[inline(always)]
-    pub(super) fn head_since(&self) -> Instant {
-        self.head_since
+    pub(super) fn waiting_since(&self) -> Instant {
+        match self.section() {
+            None => self.head_since,
+            Some(section) => section.woken_since,
+        }
     }
 
     pub(super) fn oldest_waiting(&self, now: Instant) -> Duration {

@@ -32,8 +32,9 @@ use crate::{
 /// ```
 #[doc(alias("actor", "agent", "GenServer"))]
 pub struct StatefulSerializer<S> {
-    serializer: Serializer,
-    state: Arc<Mutex<S>>,
+    pub(super) serializer: Serializer,
+    /// `None` while an exclusive section has it.
+    pub(super) state: Arc<Mutex<Option<S>>>,
 }
 
 impl Serializer {
@@ -43,7 +44,7 @@ impl Serializer {
     pub fn with_state<S: Send + 'static>(self, state: S) -> StatefulSerializer<S> {
         StatefulSerializer {
             serializer: self,
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::new(Mutex::new(Some(state))),
         }
     }
 }
@@ -98,13 +99,18 @@ impl<S: Send + 'static> StatefulSerializer<S> {
         self.serializer.push_wait(self.task(f))
     }
 
-    fn task<R>(&self, f: impl FnOnce(&mut S) -> R + Send + 'static) -> impl FnOnce() -> R + 'static
+    pub(super) fn task<R, F>(&self, f: F) -> impl FnOnce() -> R + Send + 'static + use<S, R, F>
     where
-        S: Send,
+        F: FnOnce(&mut S) -> R + Send + 'static,
     {
         let state = Arc::clone(&self.state);
         // Never waits: only tasks of this serializer take it, one at a time.
-        move || f(&mut try_lock(&state).expect("tasks of a serializer run one at a time"))
+        move || {
+            let mut state = try_lock(&state).expect("tasks of a serializer run one at a time");
+            f(state
+                .as_mut()
+                .expect("no task runs in an exclusive section"))
+        }
     }
 }
 

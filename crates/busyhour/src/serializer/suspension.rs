@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::core::Core;
+use crate::pool::Entity;
 
 /// A guard: while it lives, the serializer starts no tasks.
 #[must_use = "dropping it resumes the serializer at once"]
@@ -15,6 +16,28 @@ impl Suspension {
     /// Resumes the serializer (unless other guards remain), like dropping the
     /// guard.
     pub fn resume(self) {}
+}
+
+impl Core {
+    fn suspend(self: &Arc<Self>) {
+        self.state.lock().rare().suspension_count += 1;
+        if !self.is_listed() {
+            self.pool().registry.suspend(&self.as_entity());
+            if self.pool().is_sealed() {
+                // The shutdown may have passed this serializer already.
+                self.abandon();
+            }
+        }
+    }
+
+    fn resume(self: &Arc<Self>) {
+        if !self.is_listed() {
+            self.pool().registry.resume(&self.as_entity());
+        }
+        let mut state = self.state.lock();
+        state.rare().suspension_count -= 1;
+        self.after_change(state, self.pool().thread_context());
+    }
 }
 
 impl Drop for Suspension {

@@ -1,8 +1,10 @@
 //! A future that is an entity of its own. See README.md, "Futures".
 
 use std::{
+    any::Any,
     future::Future,
     mem::ManuallyDrop,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Wake, Waker},
@@ -118,9 +120,9 @@ where
         let polled = self.future.with_mut(|future| {
             // SAFETY: the token is here, so nobody else reaches the future.
             let future = unsafe { &mut *future };
-            future
-                .as_mut()
-                .map(|future| future.as_mut().poll(&mut context))
+            let future = future.as_mut()?;
+            let poll = || future.as_mut().poll(&mut context);
+            Some(self.pool.in_poll_context(poll))
         });
         match polled {
             Some(Poll::Pending) if self_wake.came() => Polled::Yielded,
@@ -165,9 +167,17 @@ where
         turn: &mut TimeSlice<'_, '_>,
     ) -> bool {
         let mut polled = Polled::Ready;
-        let panicked = context.run_counted(|| polled = self.poll(token));
+        context.run_counted(
+            || match catch_unwind(AssertUnwindSafe(|| self.poll(token))) {
+                Ok(outcome) => polled = outcome,
+                Err(payload) => {
+                    polled = Polled::Panicked(payload);
+                    join::unwind_counted();
+                }
+            },
+        );
         match polled {
-            _ if panicked => self.end(JoinError::Panicked),
+            Polled::Panicked(payload) => self.end(JoinError::panicked(payload)),
             Polled::Yielded => {
                 // The word stays as it is: the next poll must see the last
                 // write to it.
@@ -249,6 +259,7 @@ enum Polled {
     Pending,
     /// It woke itself, on this thread.
     Yielded,
+    Panicked(Box<dyn Any + Send>),
 }
 
 impl<F> Wake for FutureTask<F>

@@ -1,6 +1,7 @@
 //! Futures on the pool: a task that polls, and a handle that waits or aborts.
 
 use std::{
+    any::Any,
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -9,27 +10,28 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
+use super::panic_payload::PanicPayload;
 use crate::{
     pool::{
         Cycle,
         entity::Entity,
         shared::Shared,
-        wait::{OneshotCell, Waiting, blocking, wait_for},
+        wait::{OneshotCell, SectionWait, Waiting, blocking, wait_for},
     },
     sync::{Mutex, lock},
-    task::{Rejected, Task},
+    task::{Reason, Rejected, Task},
 };
 
 /// Why a spawned future has no output.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// [`JoinHandle::abort`] was called before the future was ready.
     #[error("the future was aborted")]
     Aborted,
     /// The future panicked.
-    #[error("the future panicked")]
-    Panicked,
+    #[error("the future panicked{0}")]
+    Panicked(PanicPayload),
     /// The pool refused or dropped the future, or no waker is left that could
     /// wake it.
     #[error("the future was dropped before it was ready")]
@@ -38,12 +40,52 @@ pub enum JoinError {
     #[error("the output was taken before")]
     Taken,
     /// The wait would never end: the serializer that must poll the future waits
-    /// for this one.
+    /// for this one, or this [exclusive
+    /// section](crate::serializer::Serializer::spawn_exclusive) keeps it.
     #[error("waiting would never end: {0}")]
     Deadlock(Cycle),
     /// In a simulation nothing is left that could wake the future.
     #[error("nothing in the simulation can wake the future")]
     Stalled,
+}
+
+impl JoinError {
+    /// Whether the future panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Panicked(_))
+    }
+
+    /// The payload of the panic, to be handled or raised again.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if it is not that of a panic.
+    ///
+    /// ```
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let panics = pool.spawn(async { std::panic::panic_any(7_u32) });
+    /// let payload = panics.wait().unwrap_err().into_panic().unwrap();
+    /// assert_eq!(payload.downcast_ref(), Some(&7_u32));
+    /// ```
+    pub fn into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
+        match self {
+            Self::Panicked(payload) => Ok(payload.into_inner()),
+            other => Err(other),
+        }
+    }
+
+    /// For a panic that goes to the handle.
+    pub(in crate::pool) fn panicked(payload: Box<dyn Any + Send>) -> Self {
+        Self::Panicked(PanicPayload::new(payload))
+    }
+}
+
+/// What unwinds through a worker, which counts it, in the place of a payload
+/// that the handle gets.
+pub(in crate::pool) fn unwind_counted() -> ! {
+    resume_unwind(Box::new(()))
 }
 
 /// The cell in which a future's result waits for its handle.
@@ -57,6 +99,8 @@ pub struct JoinHandle<T> {
     future: Weak<dyn Joinable>,
     /// The pool in which this handle is listed as waiting.
     noted_in: Option<Arc<Shared>>,
+    /// The exclusive section that awaits it, if one does.
+    section_wait: Option<SectionWait>,
 }
 
 impl<T> JoinHandle<T> {
@@ -65,6 +109,7 @@ impl<T> JoinHandle<T> {
             outcome,
             future,
             noted_in: None,
+            section_wait: None,
         }
     }
 
@@ -154,6 +199,13 @@ impl<T> JoinHandle<T> {
         self.noted_in = Some(pool);
     }
 
+    /// Records the wait, if an exclusive section awaits the handle.
+    fn note_section(&mut self) -> Result<(), Cycle> {
+        SectionWait::note(&mut self.section_wait, || {
+            self.future.upgrade().and_then(Joinable::entity)
+        })
+    }
+
     fn key(&self) -> usize {
         Arc::as_ptr(&self.outcome).addr()
     }
@@ -164,7 +216,11 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Poll::Ready(result) = self.outcome.poll_take(context.waker()) {
+            self.section_wait = None;
             return Poll::Ready(result.unwrap_or(Err(JoinError::Taken)));
+        }
+        if let Err(cycle) = self.note_section() {
+            return Poll::Ready(Err(JoinError::Deadlock(cycle)));
         }
         self.note_waiting();
         Poll::Pending
@@ -190,6 +246,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Spawns `future` on `pool`; `push` queues its polls. `entity` is the
 /// serializer that runs them, if there is one.
+///
+/// If the first poll is refused, the handle tells that the future was dropped.
 pub(crate) fn spawn_on<F, P>(
     pool: &Arc<Shared>,
     entity: Option<&Arc<dyn Entity>>,
@@ -201,6 +259,43 @@ where
     F::Output: Send + 'static,
     P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
 {
+    let (outcome, spawned) = new_spawned(pool, entity, future, push);
+    let _tells_by_the_handle = spawned.enqueue();
+    let joinable: Weak<dyn Joinable> = Arc::<Spawned<F, P>>::downgrade(&spawned);
+    JoinHandle::new(outcome, joinable)
+}
+
+/// Like [`spawn_on`], but returns why the first poll was refused; the future is
+/// dropped then. `made` gets the future before its first poll.
+pub(crate) fn try_spawn_on<F, P>(
+    pool: &Arc<Shared>,
+    entity: &Arc<dyn Entity>,
+    future: F,
+    push: P,
+    made: impl FnOnce(&Weak<dyn Joinable>),
+) -> Result<JoinHandle<F::Output>, Reason>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
+{
+    let (outcome, spawned) = new_spawned(pool, Some(entity), future, push);
+    let joinable: Weak<dyn Joinable> = Arc::<Spawned<F, P>>::downgrade(&spawned);
+    made(&joinable);
+    spawned.enqueue()?;
+    Ok(JoinHandle::new(outcome, joinable))
+}
+
+#[expect(clippy::type_complexity, reason = "a pair that is taken apart at once")]
+fn new_spawned<F, P>(
+    pool: &Arc<Shared>,
+    entity: Option<&Arc<dyn Entity>>,
+    future: F,
+    push: P,
+) -> (Arc<JoinState<F::Output>>, Arc<Spawned<F, P>>)
+where
+    F: Future,
+{
     let outcome = Arc::new(JoinState::default());
     let spawned = Arc::new(Spawned {
         pool: Arc::clone(pool),
@@ -210,9 +305,7 @@ where
         outcome: Arc::clone(&outcome),
         push,
     });
-    let joinable: Weak<dyn Joinable> = Arc::<Spawned<F, P>>::downgrade(&spawned);
-    spawned.enqueue();
-    JoinHandle::new(outcome, joinable)
+    (outcome, spawned)
 }
 
 /// The state of the polls. At most one poll is queued, however many wakes there
@@ -245,7 +338,7 @@ struct Spawned<F: Future, P> {
 }
 
 /// What a handle can do with a future of unknown type.
-pub(in crate::pool) trait Joinable: Send + Sync {
+pub(crate) trait Joinable: Send + Sync {
     fn abort(self: Arc<Self>);
     /// Wakes it for no reason of its own; if the pool is sealed, that ends it.
     fn wake_now(self: Arc<Self>);
@@ -260,11 +353,13 @@ where
     F::Output: Send + 'static,
     P: Fn(Task) -> Result<(), Rejected> + Send + Sync + 'static,
 {
-    fn enqueue(self: &Arc<Self>) {
+    /// A poll that is refused ends the future.
+    fn enqueue(self: &Arc<Self>) -> Result<(), Reason> {
         let poll = Poller(Some(Arc::clone(self)));
-        if let Err(rejected) = (self.push)(Task::new(move || poll.run())) {
-            drop(rejected);
-        }
+        (self.push)(Task::new(move || poll.run())).map_err(|Rejected { task, reason }| {
+            drop(task);
+            reason
+        })
     }
 
     /// The future is taken out of the mutex while it is polled, so no lock is
@@ -278,13 +373,13 @@ where
         };
         let waker = Waker::from(Arc::clone(self));
         let mut context = Context::from_waker(&waker);
-        let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
-        match catch_unwind(poll) {
+        let poll = || (self.pool).in_poll_context(|| future.as_mut().poll(&mut context));
+        match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(Poll::Pending) => self.end_poll(future),
             Ok(Poll::Ready(output)) => self.end(Some(future), Ok(output)),
             Err(panic) => {
-                self.end(Some(future), Err(JoinError::Panicked));
-                resume_unwind(panic);
+                self.end(Some(future), Err(JoinError::panicked(panic)));
+                unwind_counted();
             }
         }
     }
@@ -308,7 +403,7 @@ where
             SpawnPhase::PollingWoken => {
                 *progress = SpawnPhase::Queued;
                 drop(progress);
-                self.enqueue();
+                let _ends_it = self.enqueue();
             }
             _ => {
                 drop(progress);
@@ -339,7 +434,7 @@ pub(in crate::pool) fn end<F: Future>(
     outcome: &JoinState<F::Output>,
     result: Result<F::Output, JoinError>,
 ) {
-    pool.isolate(|| drop(future));
+    pool.isolate(|| pool.in_poll_context(|| drop(future)));
     pool.isolate(|| drop(outcome.fill(result)));
 }
 
@@ -363,7 +458,7 @@ where
             SpawnPhase::Asleep => {
                 *progress = SpawnPhase::Queued;
                 drop(progress);
-                self.enqueue();
+                let _ends_it = self.enqueue();
             }
             SpawnPhase::Polling => *progress = SpawnPhase::PollingWoken,
             _ => {}
@@ -442,7 +537,10 @@ where
         self.poll();
     }
 
+    /// Who has ended the future, and drops its poll with it, sets the result.
     fn was_dropped(&self) {
-        self.end_early(JoinError::Dropped);
+        if *lock(&self.progress) != SpawnPhase::Done {
+            self.end_early(JoinError::Dropped);
+        }
     }
 }

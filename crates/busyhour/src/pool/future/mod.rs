@@ -5,12 +5,16 @@ mod future_task;
 mod join;
 mod awaited_futures;
 mod budget;
+mod panic_payload;
+mod poll_context;
 mod yielding;
 
 pub(in crate::pool) use awaited_futures::AwaitedFutures;
 pub(in crate::pool) use budget::{Look, StepBudget};
 pub(in crate::pool) use future_task::spawn_as;
-pub(crate) use join::spawn_on;
 pub use join::{JoinError, JoinHandle};
+pub(crate) use join::{Joinable, spawn_on, try_spawn_on};
+pub use panic_payload::PanicPayload;
+pub(in crate::pool) use poll_context::PollContext;
 pub(crate) use yielding::poll_budget;
 pub use yielding::{YieldNow, consume_budget, request_yield, yield_now};

@@ -5,6 +5,7 @@ mod leftovers;
 mod ending;
 mod in_flight_push;
 mod registry;
+mod sections;
 mod subscriptions;
 pub(in crate::pool) mod labelled;
 
@@ -18,14 +19,14 @@ pub use subscriptions::Undelivered;
 
 use std::time::Instant;
 
-use self::in_flight_push::InFlightPushes;
+use self::{in_flight_push::InFlightPushes, sections::Sections};
 use super::{
     phase::{Phase, PhaseCell},
     worker::{CurrentWorker, WorkerSet},
 };
 use crate::sync::{
     EventCount,
-    runtime::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    runtime::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// How far the end of a pool has come, which threads wait for an end, and what
@@ -39,6 +40,7 @@ pub(crate) struct Lifecycle {
     /// The number of tasks that wait for the others inside a shutdown.
     closing: AtomicUsize,
     pushes: InFlightPushes,
+    sections: Sections,
     /// How many tasks shutdowns have reported as not run.
     reported_not_run: AtomicU64,
 }
@@ -51,6 +53,7 @@ impl Lifecycle {
             ends: EventCount::new(),
             closing: AtomicUsize::new(0),
             pushes: InFlightPushes::default(),
+            sections: Sections::default(),
             reported_not_run: AtomicU64::new(0),
         }
     }
@@ -72,6 +75,22 @@ impl Lifecycle {
     #[inline(always)]
     pub(super) fn begin_push<'a>(&'a self, current: Option<CurrentWorker<'a>>) -> InFlightPush<'a> {
         self.pushes.begin(current)
+    }
+
+    /// Counts an exclusive section, for which a shutdown waits.
+    pub(crate) fn begin_section(&self) {
+        self.sections.begin();
+    }
+
+    /// Called after what the section has left is in a queue again.
+    pub(crate) fn end_section(&self) {
+        self.sections.end();
+        // One of the two sees the other: the shutdown writes the phase before it
+        // counts the sections.
+        fence(Ordering::SeqCst);
+        if !self.is_open() {
+            self.notify_end();
+        }
     }
 
     /// Wakes threads that wait for an end.

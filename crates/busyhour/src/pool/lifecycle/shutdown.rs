@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    Lifecycle,
     leftovers::{Leftover, drop_leftovers},
     subscriptions::Undelivered,
 };
@@ -16,7 +17,7 @@ use crate::{
         entity::Entity,
         phase::Phase,
         shared::Shared,
-        wait::{blocking, wait_for_quiet},
+        wait::{Section, blocking, wait_for_quiet},
         worker::{CurrentWorker, Worker},
     },
     sync::{SpinWait, fences},
@@ -109,6 +110,7 @@ impl Shutdown<'_> {
         // Before the phase changes, since that wakes the threads that this
         // makes give up.
         let _closing = wait_for_quiet(shared);
+        let _not_counted = OwnSection::discount(shared);
         self.enter(Phase::Draining);
         if shared.is_simulated() {
             let steps_max = deadline.as_micros();
@@ -147,7 +149,8 @@ impl Shutdown<'_> {
         let (lifecycle, workers) = (&self.shared.lifecycle, &self.shared.workers);
         lifecycle.begin_closing(self.own);
         lifecycle.await_end(self.ends_at, || {
-            lifecycle.is_sealed() || workers.is_quiet(lifecycle.closing_len())
+            let is_quiet = || workers.is_quiet(lifecycle.closing_len());
+            lifecycle.is_sealed() || lifecycle.sections.none_while(is_quiet)
         });
         self.enter(Phase::Sealed);
         lifecycle.await_end(self.ends_at, || {
@@ -208,6 +211,26 @@ impl Shutdown<'_> {
         let now = self.shared.clock.now();
         let plain = self.others().filter_map(|worker| worker.unfinished(now));
         named.chain(plain).collect()
+    }
+}
+
+/// The section that this call is inside of is not waited for.
+struct OwnSection<'a>(&'a Lifecycle);
+
+impl<'a> OwnSection<'a> {
+    fn discount(shared: &'a Shared) -> Option<Self> {
+        let own = Section::current().filter(|section| section.has_begun());
+        let is_own = shared.is_inside() && own.is_some();
+        is_own.then(|| {
+            shared.lifecycle.end_section();
+            Self(&shared.lifecycle)
+        })
+    }
+}
+
+impl Drop for OwnSection<'_> {
+    fn drop(&mut self) {
+        self.0.begin_section();
     }
 }
 

@@ -31,6 +31,7 @@ use crate::{
         context::{current_entity, current_pool},
         entity::{Entity, EntityRef},
         shared::Shared,
+        wait::section::Section,
     },
     sync::{Mutex, lazy_static, lock, thread_token, zeroed_thread_local},
 };
@@ -60,6 +61,8 @@ struct Edge {
     thread: usize,
     /// `None` for a turn or callback that runs outside of any serializer.
     waiter: Option<Arc<dyn Entity>>,
+    /// The exclusive section that waits, on no thread; the edge ends with it.
+    section: Option<Weak<Section>>,
     awaited: WaitTarget,
 }
 
@@ -108,6 +111,11 @@ impl Edge {
 
     fn name(&self) -> String {
         name(self.waiter.as_ref())
+    }
+
+    fn is_waiting(&self) -> bool {
+        let section = self.section.as_ref();
+        section.is_none_or(|section| section.strong_count() > 0)
     }
 }
 
@@ -158,6 +166,21 @@ pub(crate) fn wait_for_turn(awaited: Arc<dyn Turns>) -> Result<Waiting, Cycle> {
     begin(|| WaitTarget::Turns(awaited))
 }
 
+/// Records that an exclusive section of `waiter` awaits the entity, unless that
+/// closes a cycle.
+pub(super) fn section_waits_for(
+    section: &Arc<Section>,
+    waiter: Arc<dyn Entity>,
+    awaited: &Arc<dyn Entity>,
+) -> Result<Waiting, Cycle> {
+    let waiter = Waiter {
+        thread: NO_THREAD,
+        entity: Some(waiter),
+    };
+    let awaited = WaitTarget::Entity(Arc::downgrade(awaited));
+    insert_unless_cycle(waiter, Some(Arc::downgrade(section)), || awaited)
+}
+
 /// Records that this thread's entity waits until nothing runs in the pool any
 /// more.
 pub(in crate::pool) fn wait_for_quiet(pool: &Shared) -> Closing {
@@ -170,7 +193,7 @@ pub(in crate::pool) fn wait_for_quiet(pool: &Shared) -> Closing {
     });
     let awaited = WaitTarget::Quiet(address(pool));
     Closing {
-        _waiting: waiter.map(|waiter| lock(&WAIT_GRAPH).insert(waiter, awaited)),
+        _waiting: waiter.map(|waiter| lock(&WAIT_GRAPH).insert(waiter, None, awaited)),
     }
 }
 
@@ -198,9 +221,17 @@ fn begin(awaited: impl FnOnce() -> WaitTarget) -> Result<Waiting, Cycle> {
     let Some(waiter) = Waiter::current() else {
         return Ok(Waiting { id: None });
     };
+    insert_unless_cycle(waiter, None, awaited)
+}
+
+fn insert_unless_cycle(
+    waiter: Waiter,
+    section: Option<Weak<Section>>,
+    awaited: impl FnOnce() -> WaitTarget,
+) -> Result<Waiting, Cycle> {
     let (mut all, awaited) = (lock(&WAIT_GRAPH), awaited());
     let Some(path) = all.path(&awaited, &waiter) else {
-        return Ok(all.insert(waiter, awaited));
+        return Ok(all.insert(waiter, section, awaited));
     };
     drop(all);
     let mut names = vec![name(waiter.entity.as_ref())];
@@ -239,14 +270,23 @@ impl Drop for Closing {
     }
 }
 
+/// What no thread has as its token.
+const NO_THREAD: usize = 0;
+
 impl WaitGraph {
-    fn insert(&mut self, waiter: Waiter, awaited: WaitTarget) -> Waiting {
+    fn insert(
+        &mut self,
+        waiter: Waiter,
+        section: Option<Weak<Section>>,
+        awaited: WaitTarget,
+    ) -> Waiting {
         let id = self.next_id;
         self.next_id += 1;
         self.edges.push(Edge {
             id,
             thread: waiter.thread,
             waiter: waiter.entity,
+            section,
             awaited,
         });
         Waiting { id: Some(id) }
@@ -272,7 +312,8 @@ impl WaitGraph {
             let goes_on = |edge: &&Edge| {
                 entity.is_some_and(|entity| edge.is_from(entity)) || thread == Some(edge.thread)
             };
-            for edge in self.edges.iter().filter(goes_on) {
+            let living = self.edges.iter().filter(|edge| edge.is_waiting());
+            for edge in living.filter(goes_on) {
                 if !seen.contains(&edge.id) {
                     seen.push(edge.id);
                     let mut longer = way.clone();

@@ -114,12 +114,11 @@ impl<'a> ThreadContext<'a> {
         }
     }
 
-    /// Runs foreign code that counts as a task; returns whether it panicked.
+    /// Runs foreign code that counts as a task.
     #[inline(always)]
-    pub(in crate::pool) fn run_counted(self, foreign: impl FnOnce()) -> bool {
-        let panicked = self.shared.isolate(foreign);
+    pub(in crate::pool) fn run_counted(self, foreign: impl FnOnce()) {
+        self.shared.isolate(foreign);
         self.metrics().end_task();
-        panicked
     }
 
     /// Queues an entity that has tasks, so that a worker runs it.
