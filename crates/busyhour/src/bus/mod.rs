@@ -83,7 +83,8 @@ pub use record::{
 };
 pub use subscription_event::SubscriptionEvent;
 pub use topic::{
-    Forward, ForwardError, Published, Registry, Removed, Topic, TopicBuilder, TtlError,
+    Forward, ForwardError, Published, Registry, Removed, Topic, TopicBuilder, TtlError, Watch,
+    WatchClosed,
 };
 
 use std::hash::Hash;

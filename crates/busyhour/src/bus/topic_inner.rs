@@ -1,7 +1,7 @@
 use super::{
     Event, NodeId, Published, Removed, SubscriptionEvent, TtlError,
     cache::{Incoming, SharedEvent},
-    delivery::{Items, Lag, Subscriber, ToFetch},
+    delivery::{Items, Lag, RoomWait, Subscriber, ToFetch},
     nodes::Folding,
     panics::Panics,
     publish_options::{PublishOptions, RemoveCondition},
@@ -284,6 +284,43 @@ impl<E: Event> TopicInner<E> {
             options.may_wait = self.wait_for_room(&full);
         }
         event.drop_overdue();
+    }
+
+    /// Publishes, and waits for room as a future does.
+    pub(super) async fn publish_async(&self, event: E) -> Published {
+        let mut event = self.incoming(event);
+        let (mut options, mut wait) = (PublishOptions::from(None), None::<RoomWait<E>>);
+        loop {
+            let full = match self.try_publish(&mut event, options) {
+                Ok(published) => return published,
+                Err(full) => full,
+            };
+            let wait = match wait.take().filter(|wait| wait.is_for(&full)) {
+                Some(known) => wait.insert(known),
+                None => wait.insert(RoomWait::new(full)),
+            };
+            options.may_wait = wait.room().await;
+            if !options.may_wait {
+                self.refused_waits.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Publishes unless a subscription has no room that is to be waited for.
+    fn try_publish(
+        &self,
+        event: &mut Incoming<E>,
+        options: PublishOptions,
+    ) -> Result<Published, Arc<Subscriber<E>>> {
+        let Some((shard, hash)) = self.shard_of(event).filter(|_| !self.is_idle()) else {
+            return Ok(Published::default());
+        };
+        let mut result = PublishResult::new();
+        shard.publish(self, (hash, event), options, &mut Known::new(), &mut result)?;
+        event.drop_overdue();
+        let published = Published::from(&result);
+        result.wake_all();
+        Ok(published)
     }
 
     /// Whether the publisher may continue to wait for room; if not, it goes on

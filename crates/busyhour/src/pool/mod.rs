@@ -346,6 +346,33 @@ impl TaskPool {
     pub fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         self.shared().shutdown(deadline)
     }
+
+    /// Like [`shutdown`](Self::shutdown), but blocks no thread of the caller: a
+    /// thread of its own waits, and the future is ready when it has the report.
+    ///
+    /// The shutdown begins at once, and goes on if the future is dropped. A
+    /// future of this pool that awaits it is dropped by it. In a simulation, or
+    /// if the system has no thread, it is made before this returns.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::pool::TaskPool;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// pool.push(|| ()).unwrap();
+    /// let report = pool.shutdown_async(Duration::from_secs(5)).await;
+    /// assert!(report.is_clean());
+    /// # });
+    /// ```
+    pub fn shutdown_async(
+        &self,
+        deadline: Duration,
+    ) -> impl Future<Output = ShutdownReport> + Send + use<> + 'static {
+        let shared = Arc::clone(self.shared());
+        self.shared()
+            .shut_down_apart(move || shared.shutdown(deadline))
+    }
 }
 
 impl Executor for TaskPool {

@@ -26,16 +26,19 @@
 //! be dropped, inside any of them.
 
 mod builder;
+mod description;
 mod simulation;
 mod queue_alert;
 
 use std::{
     fmt,
+    future::Future,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
+pub use description::{Description, TopicDescription};
 pub use simulation::Simulation;
 
 use crate::{
@@ -164,6 +167,28 @@ impl Runtime {
             .shutdown(deadline.saturating_sub(began.elapsed()));
         self.components.topics.end_streams();
         report
+    }
+
+    /// Like [`shutdown`](Self::shutdown), but blocks no thread of the caller;
+    /// see [`TaskPool::shutdown_async`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::runtime::Runtime;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let runtime = Runtime::builder().workers(1).build().unwrap();
+    /// let report = runtime.shutdown_async(Duration::from_secs(5)).await;
+    /// assert!(report.is_clean());
+    /// # });
+    /// ```
+    pub fn shutdown_async(
+        &self,
+        deadline: Duration,
+    ) -> impl Future<Output = ShutdownReport> + Send + use<> + 'static {
+        let runtime = self.clone();
+        let pool = self.pool().shared();
+        pool.shut_down_apart(move || runtime.shutdown(deadline))
     }
 }
 

@@ -119,7 +119,32 @@ impl Timers {
         limit: Duration,
         future: F,
     ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
-        within(self.sleep(limit), future)
+        self.timeout_at(self.clock().now() + limit, future)
+    }
+
+    /// The output of `future`, if it completes before `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// [`Elapsed`]: it was not; `future` has been dropped when this completes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use busyhour::{pool::TaskPool, timer::{Elapsed, Timers}};
+    ///
+    /// let pool = TaskPool::builder().workers(1).build().unwrap();
+    /// let timers = Timers::builder().build();
+    /// let _driver = timers.spawn_driver().unwrap();
+    /// let deadline = timers.clock().now() + Duration::from_millis(1);
+    /// let limited = timers.timeout_at(deadline, timers.sleep(Duration::from_secs(3600)));
+    /// assert_eq!(pool.spawn(limited).wait(), Ok(Err(Elapsed)));
+    /// ```
+    pub fn timeout_at<F: Future>(
+        &self,
+        deadline: Instant,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+        within(self.sleep_until(deadline), future)
     }
 
     /// Ticks at a fixed rate, the first one immediately.
@@ -289,6 +314,18 @@ impl Interval {
             self.sleep.reset(next);
             due
         })
+    }
+
+    /// The time between two ticks.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// Lets the next tick come one period from now; the later ones follow it at
+    /// the fixed rate.
+    pub fn reset(&mut self) {
+        let now = self.sleep.timers.clock().now();
+        self.sleep.reset(now + self.period);
     }
 
     /// The number of ticks skipped so far.

@@ -226,7 +226,7 @@ impl<E: Event> Subscriber<E> {
     }
 
     /// Sends a turn again that was lost; `false` if the executor refuses it.
-    fn revive(self: &Arc<Self>) -> bool {
+    pub(super) fn revive(self: &Arc<Self>) -> bool {
         if self.mailbox.needs_turn() {
             Arc::clone(self).wake();
             return self.mailbox.is_scheduled() || !self.mailbox.is_full();

@@ -7,6 +7,7 @@ use super::{
     lag::{Behind, NextAction},
     offer::Offer,
     queue::Queue,
+    room_waiters::RoomWaiters,
 };
 use crate::{
     bus::{Event, nodes::NodeId, panics::Panics},
@@ -31,9 +32,10 @@ pub(in crate::bus) struct Mailbox<E: Event> {
     busy: CachePadded<Busy<E>>,
     /// Notified when room appears and when a turn ends, if a thread waits.
     event_count: EventCount,
-    /// Threads that wait for the event count. It is not behind the lock, so
-    /// that delivering need not take the lock from the publishers.
-    waiting_count: AtomicUsize,
+    /// Threads that wait for the event count, and futures. It is not behind the
+    /// lock, so that delivering need not take the lock from the publishers.
+    pub(super) waiting_count: AtomicUsize,
+    pub(super) room_waiters: SpinLock<RoomWaiters>,
     /// The items that the running turn has taken and not yet begun to deliver,
     /// with [`ENDED`] once nothing more is delivered.
     unclaimed: CachePadded<AtomicU64>,
@@ -107,6 +109,7 @@ impl<E: Event> Mailbox<E> {
             }),
             event_count: EventCount::new(),
             waiting_count: AtomicUsize::new(0),
+            room_waiters: SpinLock::new(RoomWaiters::default()),
             unclaimed: CachePadded(AtomicU64::new(0)),
             replayed: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -499,6 +502,7 @@ impl<E: Event> Mailbox<E> {
     fn announce_room(&self) {
         if load_sequential_usize(&self.waiting_count) > 0 {
             self.event_count.notify_all();
+            self.wake_one();
         }
     }
 
@@ -596,7 +600,6 @@ impl<E: Event> Mailbox<E> {
         let mut state = self.busy.state.lock();
         self.take(&mut state, batch);
         self.take_in_hand(&mut state, batch.len());
-        self.announce(state);
     }
 
     fn take(&self, state: &mut MailboxState<E>, batch: &mut Items<E>) {

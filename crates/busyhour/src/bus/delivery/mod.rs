@@ -13,6 +13,7 @@ mod change;
 mod lag;
 mod consumer;
 mod quantum;
+mod room_waiters;
 mod adaptive_spin;
 
 pub(in crate::bus) use answers::Answers;
@@ -24,5 +25,6 @@ pub(in crate::bus) use item::{Item, Queued};
 pub(in crate::bus) use items::Items;
 pub(in crate::bus) use lag::{Lag, ToFetch};
 pub(in crate::bus) use offer::Offer;
+pub(in crate::bus) use room_waiters::RoomWait;
 pub use stream::EventStream;
 pub use subscription::{Subscription, SubscriptionBuilder};

@@ -3,6 +3,7 @@ mod registry;
 mod forward;
 mod removed;
 mod expiry;
+mod watch;
 
 use crate::{
     bus::{
@@ -17,7 +18,8 @@ pub(in crate::bus) use expiry::{Expiry, Limited};
 pub use forward::{Forward, ForwardError};
 pub use registry::Registry;
 pub use removed::Removed;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+pub use watch::{Watch, WatchClosed};
 
 /// A stream of events of one type, with the last value of each key if it is cached.
 ///
@@ -105,6 +107,49 @@ impl<E: Event> Topic<E> {
             return Published::default();
         }
         self.publish_heard(event)
+    }
+
+    /// Like [`publish`](Self::publish), but where a subscription has declared
+    /// [`Overflow::Block`](crate::task::Overflow::Block) and is full, this waits
+    /// without blocking the thread.
+    ///
+    /// Publishers that wait for a subscription are woken in the order in which
+    /// they began to wait; one that finds room does not wait for them. If the
+    /// future is dropped before it is ready, nothing was published. In an
+    /// [exclusive section](crate::serializer::Serializer::spawn_exclusive) that
+    /// keeps the subscription's serializer the wait would never end: as
+    /// `publish` does then, it goes on beyond the capacity.
+    ///
+    /// ```
+    /// use busyhour::{bus::Event, runtime::Runtime, task::Overflow};
+    ///
+    /// #[derive(Clone)]
+    /// struct Tick(u32);
+    /// impl Event for Tick {
+    ///     type Key = u32;
+    ///     fn key(&self) -> &u32 { &self.0 }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workers(2).build()?;
+    /// let ticks = runtime.topic::<Tick>("ticks").build();
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// let _slow = ticks.subscribe().capacity(1).overflow(Overflow::Block).on(runtime.pool())
+    ///     .start(move |_| sender.send(()).unwrap());
+    /// let published = runtime.pool().spawn(async move {
+    ///     for number in 0..100 {
+    ///         assert_eq!(ticks.publish_async(Tick(number)).await.lost, 0);
+    ///     }
+    /// });
+    /// published.wait()?;
+    /// assert_eq!(receiver.iter().take(100).count(), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("send", "back pressure"))]
+    pub fn publish_async(&self, event: E) -> impl Future<Output = Published> + Send + use<E> {
+        let topic = Arc::clone(&self.0);
+        async move { topic.publish_async(event).await }
     }
 
     /// Publishes an event on behalf of another node; see

@@ -6,6 +6,7 @@ mod ending;
 mod in_flight_push;
 mod registry;
 mod sections;
+mod shutdown_thread;
 mod subscriptions;
 pub(in crate::pool) mod labelled;
 

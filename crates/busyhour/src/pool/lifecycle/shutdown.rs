@@ -6,7 +6,6 @@ use std::{
 };
 
 use super::{
-    Lifecycle,
     leftovers::{Leftover, drop_leftovers},
     subscriptions::Undelivered,
 };
@@ -215,22 +214,22 @@ impl Shutdown<'_> {
 }
 
 /// The section that this call is inside of is not waited for.
-struct OwnSection<'a>(&'a Lifecycle);
+pub(super) struct OwnSection(Arc<Shared>);
 
-impl<'a> OwnSection<'a> {
-    fn discount(shared: &'a Shared) -> Option<Self> {
+impl OwnSection {
+    pub(super) fn discount(shared: &Arc<Shared>) -> Option<Self> {
         let own = Section::current().filter(|section| section.has_begun());
         let is_own = shared.is_inside() && own.is_some();
         is_own.then(|| {
             shared.lifecycle.end_section();
-            Self(&shared.lifecycle)
+            Self(Arc::clone(shared))
         })
     }
 }
 
-impl Drop for OwnSection<'_> {
+impl Drop for OwnSection {
     fn drop(&mut self) {
-        self.0.begin_section();
+        self.0.lifecycle.begin_section();
     }
 }
 

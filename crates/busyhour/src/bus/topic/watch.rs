@@ -1,0 +1,133 @@
+use super::Topic;
+use crate::bus::{Event, EventStream, Message};
+use futures_core::Stream;
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    mem,
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
+};
+
+/// The last value of one key, for a task that waits for changes and needs no
+/// history; from [`Topic::watch`]. Dropping it ends the subscription.
+pub struct Watch<E: Event> {
+    stream: EventStream<E>,
+    last: Option<E>,
+    /// The stream has delivered a change that the owner has not seen.
+    is_changed: bool,
+}
+
+/// The runtime of the topic was shut down: there are no more changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("the topic's runtime is shut down, so there are no more changes")]
+pub struct WatchClosed;
+
+impl<E: Event> Topic<E> {
+    /// Watches one key: the last value now, if the topic is cached, and a notice
+    /// when it has changed. Values that come faster than they are looked at
+    /// replace each other; they count as conflated, not as lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use busyhour::{bus::Event, runtime::Runtime};
+    ///
+    /// #[derive(Clone)]
+    /// struct Level { tank: u32, percent: u8 }
+    /// impl Event for Level {
+    ///     type Key = u32;
+    ///     fn key(&self) -> &u32 { &self.tank }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workers(1).build()?;
+    /// let levels = runtime.topic::<Level>("levels").cached().build();
+    /// _ = levels.publish(Level { tank: 1, percent: 30 });
+    /// let mut watch = levels.watch(1);
+    /// assert_eq!(watch.latest().unwrap().percent, 30);
+    /// let low = runtime.pool().spawn(async move {
+    ///     while watch.changed().await.is_ok() {
+    ///         if watch.latest().is_some_and(|level| level.percent < 10) {
+    ///             return true;
+    ///         }
+    ///     }
+    ///     false
+    /// });
+    /// _ = levels.publish(Level { tank: 1, percent: 7 });
+    /// assert_eq!(low.wait(), Ok(true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("watch channel", "latest value"))]
+    pub fn watch(&self, key: E::Key) -> Watch<E> {
+        let stream = self.subscribe().key(key).conflate().capacity(1).replay();
+        let mut watch = Watch {
+            stream: stream.stream(),
+            last: None,
+            is_changed: false,
+        };
+        watch.latest();
+        watch
+    }
+}
+
+impl<E: Event> Watch<E> {
+    /// The last value, which counts as seen then; `None` if the key has none, or
+    /// was removed.
+    pub fn latest(&mut self) -> Option<&E> {
+        let _drained = self.poll_stream(&mut Context::from_waker(Waker::noop()));
+        self.is_changed = false;
+        self.last.as_ref()
+    }
+
+    /// Waits until the value has changed since it was last seen: since this was
+    /// made, or since [`latest`](Self::latest) or this has returned. If the
+    /// future is dropped, no change is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchClosed`] once the runtime is shut down and every change was seen.
+    pub fn changed(&mut self) -> impl Future<Output = Result<(), WatchClosed>> {
+        poll_fn(|context| self.poll_changed(context))
+    }
+
+    /// Polls for the next change; see [`changed`](Self::changed).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`changed`](Self::changed).
+    pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Result<(), WatchClosed>> {
+        let polled = self.poll_stream(context);
+        if mem::take(&mut self.is_changed) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(polled);
+        Poll::Ready(Err(WatchClosed))
+    }
+
+    /// Takes all that has come; ready once the stream has ended.
+    fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Some(message) = ready!(Pin::new(&mut self.stream).poll_next(context)) {
+            match message {
+                Message::Event(event, _) => self.set(Some(event)),
+                Message::Removed(..) => self.set(None),
+                Message::Replayed | Message::Lost(_) => {}
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn set(&mut self, value: Option<E>) {
+        self.is_changed = true;
+        self.last = value;
+    }
+}
+
+impl<E: Event> fmt::Debug for Watch<E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Watch")
+            .field("is_changed", &self.is_changed)
+            .finish_non_exhaustive()
+    }
+}
