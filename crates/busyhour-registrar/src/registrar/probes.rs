@@ -30,6 +30,7 @@ use std::{collections::HashMap, time::Duration};
 /// let mut probes = Probes::default();
 /// probes.watch(flow, 0, Pace::every(Duration::from_secs(60)), Instant::ZERO);
 /// let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+/// assert_eq!(probes.poll(at(30)), None, "it was heard half an interval ago");
 /// assert_eq!(probes.poll(at(59)), None, "its moment has not come");
 /// assert_eq!(probes.poll(at(60)), Some(Probe::Ask(flow)));
 /// assert_eq!(probes.poll(at(62)), Some(Probe::Ask(flow)));
