@@ -17,12 +17,14 @@ use std::{
     time::Instant,
 };
 
-/// The address of record and the Via of each request to a registrar behind that accepts all of
-/// them. It ends with the process.
-fn registrar_behind() -> (String, Arc<Mutex<Vec<(String, String)>>>) {
+/// The address of record and the Via of each request.
+type Heard = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A registrar behind that accepts all requests, and what it hears. It ends with the process.
+fn registrar_behind() -> (String, Heard) {
     let socket = UdpSocket::bind("127.0.0.9:0").expect("an address of loopback");
     let address = socket.local_addr().expect("bound").to_string();
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let heard = Heard::default();
     let told = heard.clone();
     thread::spawn(move || {
         let mut room = [0; 65_536];

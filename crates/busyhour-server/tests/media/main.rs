@@ -324,7 +324,7 @@ fn without_a_relay_calls_are_refused_or_go_on_and_others_are_not_delayed() {
             if without == "refuse" {
                 let answer = alice.hear_until("SIP/2.0 480 ");
                 assert!(
-                    answer.contains(&header(&invite, "Call-ID").unwrap()),
+                    answer.contains(header(&invite, "Call-ID").unwrap()),
                     "{answer}"
                 );
             } else {
