@@ -9,6 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:-target/debug/busyhour}") examples=${2:-30}
 work=$(mktemp -d)
+server=""
 trap 'kill "$server" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 [ -x target/python/bin/schemathesis ] || { python3 -m venv target/python && target/python/bin/pip --quiet install schemathesis==4.32.5; }

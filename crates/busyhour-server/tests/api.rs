@@ -243,6 +243,61 @@ fn devices_are_searched_filtered_sorted_and_paged() {
 }
 
 #[test]
+fn a_device_is_shown_by_its_address_alone() {
+    let fixture = Fixture::new();
+    fixture.register("alice", 10, "Desk");
+    for name in ["alice", "alice@example.com", "sip:alice@example.com"] {
+        let (status, _, device) = fixture.get(&format!("/api/v1/devices/{name}"));
+        assert_eq!(
+            (status, &device["aor"]),
+            (200, &json!("sip:alice@example.com"))
+        );
+        assert_eq!(device["contacts"][0]["source"], "192.0.2.10:5060");
+    }
+    for unknown in ["alice@other.example", "alic", "bob"] {
+        let (status, _, problem) = fixture.get(&format!("/api/v1/devices/{unknown}"));
+        assert_eq!(status, 404, "{unknown}: {problem}");
+    }
+    let token = [("authorization", "Bearer domain")];
+    let (status, ..) = fixture.get_with("/api/v1/devices/alice@example.com", &token);
+    assert_eq!(status, 403, "a token of another domain");
+}
+
+/// So the description is true: each operation is there, and knows the parameters that it says, and no others.
+#[test]
+fn every_operation_is_there_and_refuses_unknown_parameters() {
+    let fixture = Fixture::new();
+    let (_, _, document) = fixture.get("/api/v1/openapi.json");
+    let mut asked = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let filled: Vec<_> = path
+            .split('/')
+            .map(|part| if part.starts_with('{') { "alice" } else { part })
+            .collect();
+        for method in operations.as_object().unwrap().keys() {
+            let request = ureq::http::Request::builder()
+                .method(method.to_uppercase().as_str())
+                .uri(format!(
+                    "http://{}{}?no_such=1",
+                    fixture.web.address().unwrap(),
+                    filled.join("/")
+                ))
+                .header("authorization", "Bearer secret");
+            let mut answer = fixture.agent.run(request.body(()).unwrap()).unwrap();
+            let text = answer.body_mut().read_to_string().unwrap();
+            let problem: Value = serde_json::from_str(&text).unwrap_or_default();
+            assert_eq!(
+                (answer.status().as_u16(), problem["field"].as_str()),
+                (400, Some("no_such")),
+                "{method} {path}: {text}"
+            );
+            asked += 1;
+        }
+    }
+    assert!(asked > 60, "{asked}");
+}
+
+#[test]
 fn the_session_says_what_a_token_allows() {
     let fixture = Fixture::new();
     let (_, _, nobody) = fixture.get("/api/v1/session");

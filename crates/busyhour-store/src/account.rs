@@ -252,6 +252,40 @@ fn hashes_of(user: &str, realm: &str, domain: Option<&str>, password: &str) -> S
     }
 }
 
+impl AccountView {
+    /// What stores the same account with a password, or without a secret.
+    pub fn with_password(self, password: Option<String>) -> AccountEntry {
+        // Whoever adds a field decides here whether it stays.
+        let Self {
+            user,
+            realm: _,
+            algorithms: _,
+            iax2,
+            max_contacts,
+            mailbox,
+            hints,
+            aliases,
+            watchers,
+        } = self;
+        AccountEntry {
+            user,
+            password,
+            md5: None,
+            sha256: None,
+            sha512_256: None,
+            md5_address: None,
+            sha256_address: None,
+            sha512_256_address: None,
+            iax2,
+            max_contacts,
+            mailbox,
+            hints,
+            aliases,
+            watchers,
+        }
+    }
+}
+
 impl Account {
     /// What may be shown of it.
     pub fn view(&self) -> AccountView {

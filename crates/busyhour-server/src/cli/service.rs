@@ -5,7 +5,7 @@ use super::{
     reload::{ConfigSource, Reloadable, Reloader},
     running_server::reachable,
     signals::ShutdownTrigger,
-    trial_storm::TrialStorms,
+    trial_storm::{TrialAccounts, TrialStorms},
 };
 use crate::{
     config::{self, Config, Loaded, SocketPlace, default_database},
@@ -75,9 +75,10 @@ impl Service {
         let certificates = Arc::new(certificates);
         let runtime = build_runtime(&config.runtime)?;
         let accounts = Arc::new(Reloadable::new(config.accounts.clone()));
+        let trial = Arc::new(TrialAccounts::beside(accounts.clone()));
         let http = config.http_client.options().map_err(Failure::running)?;
         let options = ServerConfig {
-            accounts: accounts.clone(),
+            accounts: trial.clone(),
             http: Arc::new(HttpSender::new(http)),
             resolver: resolver(&config)?,
             ..config.server()
@@ -100,7 +101,7 @@ impl Service {
                 server.clone(),
                 network.sip.addresses().first().copied().map(reachable),
                 config.sip.domains.first().cloned(),
-                config.sip.auth == config::Auth::Digest,
+                (config.sip.auth == config::Auth::Digest).then_some(trial),
             ),
         });
         let service = Self {

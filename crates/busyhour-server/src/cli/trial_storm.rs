@@ -1,18 +1,20 @@
 //! A small storm against the running server itself, started over HTTP: operators see what their server does with it.
 
+use super::load::trial_password;
 use crate::{
-    server::{AccountError, Server},
+    server::{Accounts, Server},
     web::{StormPlan, StormRefusal, StormView},
 };
-use busyhour_store::{AccountEntry, Completion};
+use busyhour_sip::auth::Secret;
 use busyhour_storm::Storm;
 use clap::Parser;
 use serde_json::Value;
 use std::{
+    borrow::Cow,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// At most one storm at a time, and how the last one was.
@@ -22,8 +24,52 @@ pub(super) struct TrialStorms {
     target: Option<SocketAddr>,
     /// The domain of its users, if it has some of its own.
     domain: Option<String>,
-    asks_for_passwords: bool,
+    /// Of its users, if the server asks for passwords.
+    accounts: Option<Arc<TrialAccounts>>,
     state: Arc<Mutex<StormView>>,
+}
+
+/// The accounts of a server, and those of the devices of the storm that lasts. These are in memory alone, so nothing is left of
+/// them, however the storm or the server ends.
+pub(super) struct TrialAccounts {
+    others: Arc<dyn Accounts>,
+    trial: RwLock<Option<TrialUsers>>,
+}
+
+struct TrialUsers {
+    count: u32,
+    secret: Secret,
+}
+
+impl TrialAccounts {
+    pub(super) fn beside(others: Arc<dyn Accounts>) -> Self {
+        Self {
+            others,
+            trial: RwLock::default(),
+        }
+    }
+
+    fn set(&self, trial: Option<TrialUsers>) {
+        *self.trial.write().unwrap_or_else(PoisonError::into_inner) = trial;
+    }
+}
+
+impl Accounts for TrialAccounts {
+    fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
+        if let Some(secret) = self.others.secret(username) {
+            return Some(secret);
+        }
+        let number = username.strip_prefix(PREFIX)?;
+        let trial = self.trial.read().unwrap_or_else(PoisonError::into_inner);
+        let users = trial.as_ref()?;
+        let is_one = |one: &u32| (1..=users.count).contains(one) && number == one.to_string();
+        let is_known = number.parse().is_ok_and(|one| is_one(&one));
+        is_known.then(|| Cow::Owned(users.secret.clone()))
+    }
+
+    fn mailbox(&self, username: &str) -> Option<String> {
+        self.others.mailbox(username)
+    }
 }
 
 /// Flags as on the command line, whose defaults they have.
@@ -38,13 +84,13 @@ impl TrialStorms {
         server: Server,
         target: Option<SocketAddr>,
         domain: Option<String>,
-        asks_for_passwords: bool,
+        accounts: Option<Arc<TrialAccounts>>,
     ) -> Self {
         Self {
             server,
             target,
             domain,
-            asks_for_passwords,
+            accounts,
             state: Arc::default(),
         }
     }
@@ -72,18 +118,16 @@ impl TrialStorms {
         };
         let begun = state.clone();
         drop(state);
-        let (server, shared) = (self.server.clone(), self.state.clone());
-        let accounts = self.asks_for_passwords.then_some(plan.devices);
-        let domain = self.domain.clone();
-        let run = move || {
-            let outcome = run(&server, (target, domain), plan, accounts);
-            let mut state = lock(&shared);
-            state.is_running = false;
-            match outcome {
-                Ok(report) => state.report = Some(report),
-                Err(problem) => state.problem = Some(problem),
-            }
+        let lasting = Lasting {
+            state: self.state.clone(),
+            outcome: None,
         };
+        let users = self
+            .accounts
+            .as_ref()
+            .map(|accounts| (accounts.clone(), self.server.clone()));
+        let domain = self.domain.clone();
+        let run = move || lasting.until(|| run(users, (target, domain), plan));
         let started = thread::Builder::new().name(THREAD.into()).spawn(run);
         if let Err(error) = started {
             *lock(&self.state) = StormView::default();
@@ -102,13 +146,50 @@ fn lock(state: &Mutex<StormView>) -> MutexGuard<'_, StormView> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Dropped when the storm ends, also by a panic.
+struct Lasting {
+    state: Arc<Mutex<StormView>>,
+    outcome: Option<Result<Value, String>>,
+}
+
+impl Lasting {
+    fn until(mut self, storm: impl FnOnce() -> Result<Value, String>) {
+        self.outcome = Some(storm());
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        state.is_running = false;
+        match self.outcome.take() {
+            Some(Ok(report)) => state.report = Some(report),
+            Some(Err(problem)) => state.problem = Some(problem),
+            None => state.problem = Some(PANICKED.to_owned()),
+        }
+    }
+}
+
+/// Accounts for as long as this value; what has registered with them ends with them.
+struct KeptUsers {
+    accounts: Arc<TrialAccounts>,
+    server: Server,
+}
+
+impl Drop for KeptUsers {
+    fn drop(&mut self) {
+        self.accounts.set(None);
+        self.server.accounts_changed();
+    }
+}
+
 fn run(
-    server: &Server,
+    users: Option<(Arc<TrialAccounts>, Server)>,
     (target, domain): (SocketAddr, Option<String>),
     plan: StormPlan,
-    accounts: Option<u32>,
 ) -> Result<Value, String> {
-    let password = accounts.map(|_| password()).transpose()?;
+    let password = users.as_ref().map(|_| trial_password()).transpose();
+    let password = password.map_err(|error| error.to_string())?;
     let (devices, watchers) = (plan.devices.to_string(), plan.watchers.to_string());
     let (target, over) = (target.to_string(), format!("{}s", plan.seconds));
     // Contacts go by themselves, where there is no account whose end takes them along.
@@ -131,17 +212,19 @@ fn run(
     let words = ["storm", "--json"].into_iter().chain(domain);
     let words = words.chain(words_of_plan.into_iter().flatten());
     let flags = Flags::try_parse_from(words).map_err(|error| error.to_string())?;
-    let made = StormAccounts {
-        server,
-        count: accounts.unwrap_or(0),
-    };
-    made.put(password.as_deref().unwrap_or_default())?;
+    let kept = users.zip(password).map(|((accounts, server), password)| {
+        accounts.set(Some(TrialUsers {
+            count: plan.devices,
+            secret: Secret::plaintext(password),
+        }));
+        KeptUsers { accounts, server }
+    });
     let told = Mutex::new(None);
     let outcome = flags.storm.run(&|report| {
         *told.lock().unwrap_or_else(PoisonError::into_inner) = serde_json::from_str(&report).ok();
         Ok(())
     });
-    drop(made);
+    drop(kept);
     let report = told.into_inner().unwrap_or_else(PoisonError::into_inner);
     match (report, outcome) {
         (Some(report), _) => Ok(report),
@@ -150,67 +233,50 @@ fn run(
     }
 }
 
-/// Accounts that exist for as long as the storm.
-struct StormAccounts<'s> {
-    server: &'s Server,
-    count: u32,
-}
-
-impl StormAccounts<'_> {
-    fn put(&self, password: &str) -> Result<(), String> {
-        self.each(|user, done| {
-            let entry = AccountEntry {
-                user,
-                password: Some(password.to_owned()),
-                ..AccountEntry::default()
-            };
-            self.server.put_account(entry, done)
-        })
-    }
-
-    /// Waits until all changes are durable.
-    fn each(
-        &self,
-        change: impl Fn(String, Completion) -> Result<(), AccountError>,
-    ) -> Result<(), String> {
-        let (told, outcomes) = mpsc::channel();
-        for first in (1..=self.count).step_by(GROUP_LEN) {
-            let group = first..=self.count.min(first + GROUP_LEN as u32 - 1);
-            let len = group.clone().count();
-            for number in group {
-                let told = told.clone();
-                let done = Box::new(move |outcome| drop(told.send(outcome)));
-                change(format!("{PREFIX}{number}"), done).map_err(|error| error.to_string())?;
-            }
-            for _ in 0..len {
-                let outcome = outcomes.recv_timeout(PATIENCE);
-                let outcome = outcome.map_err(|_| "the store does not answer".to_owned())?;
-                outcome.map_err(|error| error.to_string())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for StormAccounts<'_> {
-    fn drop(&mut self) {
-        let removed = self.each(|user, done| self.server.remove_account(&user, done));
-        if let Err(problem) = removed {
-            tracing::warn!(%problem, "accounts of a trial storm are still there");
-        }
-    }
-}
-
-fn password() -> Result<String, String> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| error.to_string())?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 const THREAD: &str = "bh-storm";
-const PREFIX: &str = "storm-trial-";
-/// As many as may wait for the store without a refusal.
-const GROUP_LEN: usize = 256;
-const PATIENCE: Duration = Duration::from_secs(30);
+const PREFIX: &str = "storm-small-";
+const PANICKED: &str =
+    "the storm has ended by a panic, which is a fault of the program; standard error says where";
 /// A contact of a storm outlives it by so much.
 const LEFT_SECONDS: u32 = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::NoAccounts;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_ends_a_storm() {
+        let state = Arc::new(Mutex::new(StormView {
+            is_running: true,
+            ..StormView::default()
+        }));
+        let lasting = || Lasting {
+            state: state.clone(),
+            outcome: None,
+        };
+        let panicking = || lasting().until(|| panic!("a fault"));
+        assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
+        assert!(!lock(&state).is_running);
+        assert_eq!(lock(&state).problem.as_deref(), Some(PANICKED));
+        lasting().until(|| Ok(Value::Null));
+        assert_eq!(lock(&state).report, Some(Value::Null));
+    }
+
+    #[test]
+    fn only_the_devices_of_a_storm_have_its_password() {
+        let accounts = TrialAccounts::beside(Arc::new(NoAccounts));
+        let known = |user: &str| accounts.secret(user).is_some();
+        assert!(!known("storm-small-1"));
+        let secret = Secret::plaintext("p");
+        accounts.set(Some(TrialUsers { count: 12, secret }));
+        assert!(known("storm-small-1") && known("storm-small-12"));
+        for other in ["0", "13", "+1", "01", "1 ", ""] {
+            assert!(!known(&format!("storm-small-{other}")), "{other}");
+        }
+        assert!(!known("alice"));
+        accounts.set(None);
+        assert!(!known("storm-small-1"));
+    }
+}

@@ -12,14 +12,17 @@ use tracing_subscriber::{Layer, layer::Context};
 use utoipa::ToSchema;
 
 /// The last lines, the oldest first.
-#[derive(Debug, Default)]
-pub struct RecentLog(Mutex<KeptLines>);
+#[derive(Debug)]
+pub struct RecentLog {
+    begun_unix_ms: u64,
+    lines: Mutex<KeptLines>,
+}
 
 #[derive(Debug, Default)]
 struct KeptLines {
     /// Of the last line; the first one has 1.
     number: u64,
-    kept: VecDeque<LogLine>,
+    kept: VecDeque<Arc<LogLine>>,
 }
 
 /// A line of the log.
@@ -50,38 +53,58 @@ pub struct LogQuery {
     pub text: Option<String>,
 }
 
+impl Default for RecentLog {
+    fn default() -> Self {
+        Self {
+            begun_unix_ms: unix_ms(),
+            lines: Mutex::default(),
+        }
+    }
+}
+
 impl RecentLog {
+    /// When it began, in milliseconds since 1970. Numbers of lines mean something only together with it.
+    pub fn begun_unix_ms(&self) -> u64 {
+        self.begun_unix_ms
+    }
+
     /// The last lines that are wanted, the oldest first.
-    pub fn lines(&self, query: &LogQuery) -> Vec<LogLine> {
+    pub fn lines(&self, query: &LogQuery) -> Vec<Arc<LogLine>> {
         let text = query.text.as_ref().map(|text| text.to_lowercase());
-        let lines = self.lock();
-        let behind = lines
-            .kept
-            .iter()
-            .rev()
-            .take_while(|line| line.number > query.after);
-        let wanted = behind.filter(|line| {
+        // Texts are compared when the lock is free: every thread that logs waits for it.
+        let behind = self.behind(query.after);
+        let wanted = behind.into_iter().filter(|line| {
             query.level.is_none_or(|level| line.level_value() <= level)
                 && text.as_ref().is_none_or(|text| line.has(text))
         });
-        let mut wanted: Vec<_> = wanted.take(query.limit).cloned().collect();
-        drop(lines);
+        let mut wanted: Vec<_> = wanted.take(query.limit).collect();
         wanted.reverse();
         wanted
     }
 
-    fn keep(&self, line: LogLine) {
+    /// The lines behind the one with this number, the last one first.
+    fn behind(&self, after: u64) -> Vec<Arc<LogLine>> {
+        let lines = self.lock();
+        let last_first = lines.kept.iter().rev();
+        let behind = last_first.take_while(|line| line.number > after);
+        behind.cloned().collect()
+    }
+
+    fn keep(&self, mut line: LogLine) {
         let mut lines = self.lock();
         lines.number += 1;
-        let number = lines.number;
-        if lines.kept.len() >= LINES_MAX {
-            lines.kept.pop_front();
-        }
-        lines.kept.push_back(LogLine { number, ..line });
+        line.number = lines.number;
+        // Dropped when the lock is free.
+        let _oldest = match lines.kept.len() {
+            LINES_MAX.. => lines.kept.pop_front(),
+            _ => None,
+        };
+        lines.kept.push_back(Arc::new(line));
+        drop(lines);
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptLines> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,12 +129,9 @@ pub(super) struct KeepRecent(pub(super) Arc<RecentLog>);
 
 impl<S: Subscriber> Layer<S> for KeepRecent {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let since_1970 = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         let mut line = LogLine {
             number: 0,
-            at_unix_ms: since_1970.as_millis() as u64,
+            at_unix_ms: unix_ms(),
             level: level_name(*event.metadata().level()),
             message: String::new(),
             fields: BTreeMap::new(),
@@ -148,6 +168,11 @@ impl LogLine {
             _ => {}
         }
     }
+}
+
+fn unix_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.unwrap_or_default().as_millis() as u64
 }
 
 fn level_name(level: Level) -> &'static str {

@@ -12,7 +12,7 @@ use super::{
     connection::connections::ClientAddress,
     domain_scope::DomainScope,
     page,
-    rate_limit::{RateLimit, Requester},
+    rate_limit::{RateLimit, Requester, retry_after},
 };
 use crate::server::HttpStats;
 use axum::{
@@ -249,12 +249,12 @@ impl Access {
             Denial::Misdirected => (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response(),
             Denial::Forbidden => (StatusCode::FORBIDDEN, FORBIDDEN).into_response(),
             Denial::Elsewhere(reason) => (StatusCode::FORBIDDEN, reason.clone()).into_response(),
-            Denial::TooMany(wait) => {
-                // Whole seconds; a fraction is one.
-                let wait = wait.as_secs() + 1;
-                let headers = [(header::RETRY_AFTER, wait.to_string())];
-                (StatusCode::TOO_MANY_REQUESTS, headers, TOO_MANY).into_response()
-            }
+            Denial::TooMany(wait) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                [retry_after(*wait)],
+                TOO_MANY,
+            )
+                .into_response(),
             Denial::Unauthorized(needed) => unauthorized(*needed, false),
             Denial::Unknown(needed) => unauthorized(*needed, true),
         }

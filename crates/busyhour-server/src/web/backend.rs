@@ -1,7 +1,8 @@
 use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
-    CallView, ChangeReader, ChangeRequest, DevicePage, DeviceQuery, FailureView, PeerView,
-    QueueView, RegistrarView, RelayView, RemovalListener, Server, ServerStats, WatcherPage,
+    CallView, ChangeReader, ChangeRequest, DevicePage, DeviceQuery, DeviceView, FailureView,
+    PeerView, QueueView, RegistrarView, RelayView, RemovalListener, Server, ServerStats,
+    WatcherPage,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
@@ -35,6 +36,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Devices for operators. It may take long.
     fn find_devices(&self, _query: &DeviceQuery) -> DevicePage {
         DevicePage::default()
+    }
+
+    /// The device of a canonical address of record, if it is registered or has an account in the
+    /// store. It looks at every watcher.
+    fn device(&self, _aor: &str) -> Option<DeviceView> {
+        None
     }
 
     /// Watchers for operators. It may take long.
@@ -159,6 +166,10 @@ impl Backend for Server {
 
     fn find_devices(&self, query: &DeviceQuery) -> DevicePage {
         self.find_devices(query)
+    }
+
+    fn device(&self, aor: &str) -> Option<DeviceView> {
+        self.device(aor)
     }
 
     fn find_watchers(&self, text: Option<&str>, after: Option<u64>, limit: usize) -> WatcherPage {

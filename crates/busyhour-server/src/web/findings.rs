@@ -28,6 +28,9 @@ pub(super) struct Health {
 pub(super) struct HealthFinding {
     /// How bad it is.
     pub(super) severity: HealthSeverity,
+    /// What stays the same while the words change: figures and reasons.
+    #[serde(skip)]
+    kind: String,
     /// What is wrong.
     pub(super) what: String,
     /// Since when at least, in seconds since 1970.
@@ -74,7 +77,7 @@ impl FindingLog {
         if let Err(reason) = &around.verdict {
             findings.push(lasting(
                 HealthSeverity::Critical,
-                reason.clone(),
+                (advice_of_verdict(reason).to_owned(), reason.clone()),
                 advice_of_verdict(reason),
                 now,
             ));
@@ -89,7 +92,7 @@ impl FindingLog {
                     let what = format!("the certificate {} ends at {}", it.name, it.not_after);
                     lasting(
                         HealthSeverity::Warning,
-                        what,
+                        (what.clone(), what),
                         "renew it; the server takes a changed file by itself",
                         now,
                     )
@@ -99,7 +102,7 @@ impl FindingLog {
             let what = format!("the newer certificates are not used: {problem}");
             lasting(
                 HealthSeverity::Warning,
-                what,
+                ("certificates".to_owned(), what),
                 "mend the file; `busyhour check-config` says more",
                 now,
             )
@@ -112,7 +115,7 @@ impl FindingLog {
             let what = format!("the peer {} does not answer at {}", peer.name, peer.address);
             lasting(
                 HealthSeverity::Warning,
-                what,
+                (what.clone(), what),
                 "look whether it runs and whether a firewall lies between",
                 now,
             )
@@ -122,7 +125,7 @@ impl FindingLog {
             let what = format!("the media relay at {} does not answer", relay.address);
             lasting(
                 HealthSeverity::Warning,
-                what,
+                (what.clone(), what),
                 "start rtpengine there, or take it out of media.relays",
                 now,
             )
@@ -145,10 +148,10 @@ impl FindingLog {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *since);
         for finding in findings {
-            if let Some(first) = before.get(&finding.what) {
+            if let Some(first) = before.get(&finding.kind) {
                 finding.since_unix_seconds = finding.since_unix_seconds.min(*first);
             }
-            since.insert(finding.what.clone(), finding.since_unix_seconds);
+            since.insert(finding.kind.clone(), finding.since_unix_seconds);
         }
     }
 }
@@ -178,6 +181,7 @@ fn reached(kept: &[Arc<Sample>], now: u64) -> Vec<HealthFinding> {
             };
             Some(HealthFinding {
                 severity,
+                kind: name.to_owned(),
                 what: format!("a limit is reached: {name}"),
                 since_unix_seconds: now.saturating_sub(age),
                 count: Some(grown),
@@ -187,9 +191,15 @@ fn reached(kept: &[Arc<Sample>], now: u64) -> Vec<HealthFinding> {
     grown.collect()
 }
 
-fn lasting(severity: HealthSeverity, what: String, advice: &str, now: u64) -> HealthFinding {
+fn lasting(
+    severity: HealthSeverity,
+    (kind, what): (String, String),
+    advice: &str,
+    now: u64,
+) -> HealthFinding {
     HealthFinding {
         severity,
+        kind,
         what,
         since_unix_seconds: now,
         count: None,
@@ -277,6 +287,16 @@ mod tests {
             log.health(&[], around(Ok(()), 1000)).status,
             HealthSeverity::Ok
         );
+    }
+
+    #[test]
+    fn a_finding_stays_as_old_as_it_is_when_its_words_change() {
+        let log = FindingLog::default();
+        let since = |seconds: u64, now: u64| {
+            let busy = format!("the store has been busy with one write for {seconds} s");
+            log.health(&[], around(Err(busy), now)).findings[0].since_unix_seconds
+        };
+        assert_eq!([since(7, 1000), since(9, 1002), since(11, 1004)], [1000; 3]);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 
 mod domain_scope;
 mod parameters;
+mod on_worker;
 mod access;
 mod acme;
 mod token;

@@ -1,5 +1,6 @@
 //! How many requests a token, or a source without one, may send in a second.
 
+use axum::http::{HeaderName, header};
 use busyhour_sip::source_of;
 use foldhash::fast::RandomState;
 use std::{
@@ -67,6 +68,12 @@ impl RateLimit {
     }
 }
 
+/// The header for who has to wait: whole seconds, no fewer than that, and at least one (RFC 9110 §10.2.3).
+pub(super) fn retry_after(wait: Duration) -> (HeaderName, String) {
+    let seconds = wait.as_nanos().div_ceil(NANOS).max(1);
+    (header::RETRY_AFTER, seconds.to_string())
+}
+
 impl Buckets {
     fn of_source(&mut self, source: IpAddr, full: RateBucket) -> &mut RateBucket {
         if self.sources.len() >= SOURCES_MAX && !self.sources.contains_key(&source) {
@@ -96,6 +103,7 @@ impl RateBucket {
 
 const SOURCES_MAX: usize = 8192;
 const REFILL: Duration = Duration::from_secs(1);
+const NANOS: u128 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -117,6 +125,15 @@ mod tests {
         let later = begun + Duration::from_millis(500);
         assert_eq!(limit.take(token(), later), Ok(()));
         assert!(limit.take(token(), later).is_err());
+    }
+
+    #[test]
+    fn nobody_is_told_to_come_too_early_or_a_second_late() {
+        let told = |ms| retry_after(Duration::from_millis(ms)).1;
+        assert_eq!(
+            [told(0), told(1), told(1000), told(1001)],
+            ["1", "1", "1", "2"]
+        );
     }
 
     #[test]

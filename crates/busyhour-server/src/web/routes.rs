@@ -6,7 +6,9 @@ use super::{
         load::{Load, Overuse},
     },
     graph::sampler::{Feed, Sample, Sampler},
-    health, metrics, pcp_metrics,
+    health, metrics,
+    parameters::{NoParameters, Parameters},
+    pcp_metrics,
 };
 use axum::{
     Extension, Json, Router,
@@ -44,13 +46,17 @@ pub(super) fn router(backend: Arc<dyn Backend>, sampler: Arc<Sampler>, load: Arc
         })
 }
 
-async fn stats(State(shared): State<RouterState>) -> impl IntoResponse {
+async fn stats(
+    State(shared): State<RouterState>,
+    _: Parameters<NoParameters>,
+) -> impl IntoResponse {
     Json(shared.backend.stats())
 }
 
 async fn events(
     State(shared): State<RouterState>,
     Extension(ClientAddress(peer)): Extension<ClientAddress>,
+    _: Parameters<NoParameters>,
     headers: HeaderMap,
 ) -> Response {
     let Ok(place) = shared.load.events.take(peer.ip(), 1) else {

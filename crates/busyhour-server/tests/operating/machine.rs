@@ -4,10 +4,15 @@ use crate::{
     run,
     support::{Place, ServerProcess, busyhour, wait_until},
 };
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
 use std::{
     net::{TcpListener, UdpSocket},
-    process::Command,
+    os::unix::process::ExitStatusExt,
+    process::{Command, Stdio},
 };
 
 /// What the doctor finds, by the name of the check; and its exit code.
@@ -203,6 +208,23 @@ fn a_storm_registers_at_a_server_that_asks_for_passwords() {
     let (code, _, errors) = run(&mut storm);
     assert_ne!(code, 0);
     assert!(errors.contains("--auth USER:PASSWORD"), "{errors}");
+}
+
+#[test]
+fn a_storm_that_a_signal_ends_leaves_no_account() {
+    let place = Place::new();
+    let server = ServerProcess::start(&mut place.serve(), &place);
+    let mut storm = busyhour();
+    storm.args(["storm", "--devices", "300", "--over", "300s"]);
+    storm.args(["--target", &server.sip.to_string()]);
+    storm.arg("--store-path").arg(place.path("busyhour.db"));
+    let mut running = storm.stderr(Stdio::null()).spawn().unwrap();
+    server.wait_for("/registrar/binding_count", |count| count > 0);
+    kill(Pid::from_raw(running.id() as i32), Signal::SIGINT).unwrap();
+    let status = running.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::SIGINT as i32));
+    server.wait_for("/registrar/account_count", |count| count == 0);
+    server.wait_for("/registrar/binding_count", |count| count == 0);
 }
 
 /// In a real terminal, that of tmux: what it draws, and that it goes at a key.

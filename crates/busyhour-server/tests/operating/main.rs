@@ -6,6 +6,7 @@ mod support;
 mod backup;
 mod init;
 mod machine;
+mod operator;
 mod output;
 
 use std::process::{Command, Output};

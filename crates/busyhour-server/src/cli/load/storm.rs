@@ -1,12 +1,23 @@
 //! `busyhour storm`: the load tool, and accounts for its devices if the server asks for passwords.
 
-use crate::cli::{Failure, device::AccountLocation};
+use super::trial_password;
+use crate::cli::{
+    Failure,
+    device::{AccountLocation, AccountStore},
+};
 use crate::console;
 use busyhour_store::{Account, AccountEntry};
 use busyhour_storm::{Protocol, Storm};
 use clap::Args;
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level::emulate_default_handler,
+};
 use std::{
     net::{SocketAddr, UdpSocket},
+    sync::{Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -29,13 +40,15 @@ impl StormCommand {
     /// What failed, as the load tool tells it.
     pub fn run(self) -> Result<(), Failure> {
         let Self { mut storm, place } = self;
-        let accounts = trial_accounts(&storm, &place)?;
-        if let Some(accounts) = &accounts {
-            storm.auth = Some(format!("{PREFIX}{{n}}:{}", accounts.password));
-        }
-        let outcome = storm.run(&|report| console::print(report));
-        drop(accounts);
-        outcome.map_err(Failure::running)
+        let Some(accounts) = trial_accounts(&storm, &place)? else {
+            let outcome = storm.run(&|report| console::print(report));
+            return outcome.map_err(Failure::running);
+        };
+        storm.auth = Some(format!("{PREFIX}{{n}}:{}", accounts.password));
+        accounts.keep_while(|| {
+            let outcome = storm.run(&|report| console::print(report));
+            outcome.map_err(Failure::running)
+        })
     }
 }
 
@@ -56,10 +69,10 @@ fn trial_accounts<'p>(
         (_, true) => RAMP_USERS,
         _ => u64::from(storm.devices),
     };
-    TrialAccounts::make(place, storm.first..storm.first + count).map(Some)
+    TrialAccounts::new(place, storm.first..storm.first + count).map(Some)
 }
 
-/// Accounts that exist for as long as this value.
+/// Accounts that exist for as long as a storm.
 struct TrialAccounts<'p> {
     place: &'p AccountLocation,
     users: Vec<String>,
@@ -67,34 +80,65 @@ struct TrialAccounts<'p> {
 }
 
 impl<'p> TrialAccounts<'p> {
-    fn make(place: &'p AccountLocation, numbers: std::ops::Range<u64>) -> Result<Self, Failure> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(Failure::running)?;
-        let password: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Nothing is made, and so nothing removed, where the database cannot be opened.
-        let mut store = place.open().map_err(|failure| {
-            failure.and("the server asks for passwords: give --auth USER:PASSWORD, or --config FILE so that its accounts are found")
-        })?;
-        let made = Self {
+    fn new(place: &'p AccountLocation, numbers: std::ops::Range<u64>) -> Result<Self, Failure> {
+        Ok(Self {
             place,
             users: numbers.map(|number| format!("{PREFIX}{number}")).collect(),
-            password,
+            password: trial_password().map_err(Failure::running)?,
+        })
+    }
+
+    /// Makes them, runs the storm, and removes them: also when they cannot all be made, and when SIGINT or SIGTERM ends
+    /// the program.
+    fn keep_while(self, storm: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        // Nothing is made, and so nothing removed, where the database cannot be opened.
+        let mut store = self.place.open().map_err(|failure| {
+            failure.and("the server asks for passwords: give --auth USER:PASSWORD, or --config FILE so that its accounts are found")
+        })?;
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::running)?;
+        let waiting = signals.handle();
+        let kept = Mutex::new(Some(&self));
+        let remove = || {
+            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+            kept.map_or(Ok(()), Self::remove)
         };
-        let count = made.users.len();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                if let Some(signal) = signals.forever().next() {
+                    report_left(remove());
+                    // It ends the program, as if nobody had listened.
+                    let _ = emulate_default_handler(signal);
+                }
+            });
+            // Who removes them waits until they are there.
+            let making = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let made = self.make(&mut store);
+            drop((making, store));
+            let outcome = made.and_then(|()| {
+                // A running server looks for changes once a second.
+                thread::sleep(NOTICE);
+                storm()
+            });
+            report_left(remove());
+            waiting.close();
+            outcome
+        })
+    }
+
+    fn make(&self, store: &mut AccountStore) -> Result<(), Failure> {
+        let count = self.users.len();
         console::print_error(format_args!(
             "the server asks for passwords, so {count} accounts {PREFIX}… are made in database {} until the end",
             store.store
         ));
-        for users in made.users.chunks(GROUP_LEN) {
-            let accounts = users.iter().map(|user| made.account(user, store.realm()));
+        for users in self.users.chunks(GROUP_LEN) {
+            let accounts = users.iter().map(|user| self.account(user, store.realm()));
             let accounts = accounts
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(Failure::running)?;
             store.admin.put(&accounts).map_err(Failure::running)?;
         }
-        // A running server looks for changes once a second.
-        std::thread::sleep(NOTICE);
-        Ok(made)
+        Ok(())
     }
 
     fn account(&self, user: &str, realm: &str) -> Result<Account, String> {
@@ -117,13 +161,11 @@ impl<'p> TrialAccounts<'p> {
     }
 }
 
-impl Drop for TrialAccounts<'_> {
-    fn drop(&mut self) {
-        if let Err(failure) = self.remove() {
-            failure
-                .and("the accounts that the storm has made are still there")
-                .report();
-        }
+fn report_left(removed: Result<(), Failure>) {
+    if let Err(failure) = removed {
+        failure
+            .and("the accounts that the storm has made are still there")
+            .report();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::server::{AccountError, FailureView, Server};
 use crate::web::{
     Backend,
     domain_scope::DomainScope,
-    parameters::{Parameters, PathName},
+    parameters::{NoParameters, Parameters, PathName},
 };
 use axum::{
     Json, Router,
@@ -99,7 +99,11 @@ async fn list(
     Json(Page { list, next }).into_response()
 }
 
-async fn show(State(backend): State<Arc<dyn Backend>>, PathName(user): PathName) -> Response {
+async fn show(
+    State(backend): State<Arc<dyn Backend>>,
+    PathName(user): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     #[derive(Serialize)]
     struct Shown {
         #[serde(flatten)]
@@ -119,6 +123,7 @@ async fn put(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
     PathName(user): PathName,
+    _: Parameters<NoParameters>,
     body: Bytes,
 ) -> Response {
     let entry = match body::object::<AccountEntry>(&body) {
@@ -162,6 +167,7 @@ struct NewPassword {
 async fn set_password(
     State(backend): State<Arc<dyn Backend>>,
     PathName(user): PathName,
+    _: Parameters<NoParameters>,
     body: Bytes,
 ) -> Response {
     #[derive(Serialize)]
@@ -190,17 +196,7 @@ async fn set_password(
             }
         },
     };
-    let entry = AccountEntry {
-        user: account.user,
-        password: wanted.or_else(|| made.clone()),
-        iax2: account.iax2,
-        max_contacts: account.max_contacts,
-        mailbox: account.mailbox,
-        hints: account.hints,
-        aliases: account.aliases,
-        watchers: account.watchers,
-        ..AccountEntry::default()
-    };
+    let entry = account.with_password(wanted.or_else(|| made.clone()));
     let (done, result) = completion();
     match settle(api.put(entry, done), result).await {
         Ok(()) => Json(ToldPassword {
@@ -220,7 +216,11 @@ fn random_password() -> Result<String, getrandom::Error> {
     Ok(random.iter().map(letter).collect())
 }
 
-async fn remove(State(backend): State<Arc<dyn Backend>>, PathName(user): PathName) -> Response {
+async fn remove(
+    State(backend): State<Arc<dyn Backend>>,
+    PathName(user): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     let Some(api) = backend.accounts() else {
         return StatusCode::NOT_FOUND.into_response();
     };

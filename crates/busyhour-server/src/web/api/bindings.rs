@@ -7,7 +7,7 @@ use crate::{
     web::{
         Backend,
         domain_scope::DomainScope,
-        parameters::{Parameters, PathName},
+        parameters::{NoParameters, Parameters, PathName},
     },
 };
 use axum::{
@@ -144,6 +144,7 @@ async fn show(
     State(backend): State<Arc<dyn Backend>>,
     scope: DomainScope,
     PathName(name): PathName,
+    _: Parameters<NoParameters>,
 ) -> Response {
     let aor = backend.address_of_record(&name);
     let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {

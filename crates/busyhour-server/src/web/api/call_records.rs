@@ -6,7 +6,11 @@ use super::{
 };
 use crate::{
     server::CallOutcome,
-    web::{Backend, call_record_table, parameters::Parameters},
+    web::{
+        Backend, call_record_table,
+        on_worker::{OnWorker, unavailable},
+        parameters::Parameters,
+    },
 };
 use axum::{
     Json, Router,
@@ -19,24 +23,14 @@ use busyhour::clock::UnixTime;
 use busyhour_store::{CallRecordQuery, CallRecordRow};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, oneshot};
 
 /// The route.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
-    let reader = RecordReader {
-        backend,
-        places: Arc::new(Semaphore::new(READERS_MAX)),
-    };
+    // Reading may look at every record.
+    let reader = OnWorker::new(backend, READERS_MAX);
     Router::new()
         .route("/api/v1/call-records", get(call_records))
         .with_state(reader)
-}
-
-#[derive(Clone)]
-struct RecordReader {
-    backend: Arc<dyn Backend>,
-    /// Reading may look at every record.
-    places: Arc<Semaphore>,
 }
 
 /// Which records are wanted.
@@ -59,15 +53,17 @@ struct CallRecordList {
 }
 
 async fn call_records(
-    State(reader): State<RecordReader>,
+    State(reader): State<OnWorker>,
     Parameters(wanted): Parameters<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
     let query = wanted.query()?;
-    let address = wanted.address(&*reader.backend);
+    let address = wanted.address(reader.backend());
     let is_csv = wanted.is_csv(&headers)?;
     let limit = query.limit;
-    let call_records = reader.read(query, address).await?;
+    let read = move |backend: &dyn Backend| read_blocking(backend, query, address.as_deref());
+    let call_records = reader.read(read).await?;
+    let call_records = call_records.map_err(|error| unavailable(&error))?;
     let next = (call_records.len() == limit)
         .then(|| call_records.last())
         .flatten();
@@ -139,39 +135,16 @@ impl Wanted {
     }
 }
 
-impl RecordReader {
-    /// Reads on a worker of the pool, since it may take long.
-    async fn read(
-        self,
-        query: CallRecordQuery,
-        address: Option<String>,
-    ) -> Result<Vec<CallRecordRow>, Rejection> {
-        let place = self.places.acquire_owned().await;
-        let place = place.map_err(|_| unavailable("the server ends"))?;
-        let backend = self.backend;
-        let Some(runtime) = backend.runtime() else {
-            return records(&*backend, query, address.as_deref())
-                .map_err(|error| unavailable(&error));
-        };
-        let pool = runtime.pool().clone();
-        let (answer, answered) = oneshot::channel();
-        let reading = (pool.clone(), backend.clone());
-        let task = move || {
-            // It stays taken until the task ends, even if the client has gone.
-            let _place = place;
-            let (pool, backend) = reading;
-            let read = || records(&*backend, query, address.as_deref());
-            let records = pool.blocking(read);
-            // The client may be gone.
-            let _ = answer.send(records);
-        };
-        if pool.try_push(task).is_err() {
-            return Err(unavailable("the server has too much to do"));
-        }
-        match answered.await {
-            Ok(records) => records.map_err(|error| unavailable(&error)),
-            Err(_) => Err(unavailable("the server ends")),
-        }
+/// The store may have to wait for the disk, and another worker takes the place of this one.
+fn read_blocking(
+    backend: &dyn Backend,
+    query: CallRecordQuery,
+    address: Option<&str>,
+) -> Result<Vec<CallRecordRow>, String> {
+    let read = || records(backend, query, address);
+    match backend.runtime() {
+        Some(runtime) => runtime.pool().blocking(read),
+        None => read(),
     }
 }
 
@@ -186,10 +159,12 @@ fn records(
         return backend.call_records(&query);
     };
     let limit = query.limit;
+    // Of many rows few may be wanted, and a query costs more than a row.
+    query.limit = limit.max(ROWS_AT_ONCE);
     let mut found = Vec::new();
     loop {
         let rows = backend.call_records(&query)?;
-        let is_last = rows.len() < limit;
+        let is_last = rows.len() < query.limit;
         query.after = rows.last().map(|last| last.id);
         let wanted = rows.into_iter().filter(|row| {
             let mut addresses = row.addresses().into_iter();
@@ -233,20 +208,21 @@ fn wrong(reason: &str) -> Rejection {
     (StatusCode::BAD_REQUEST, format!("{reason}\n"))
 }
 
-fn unavailable(reason: &str) -> Rejection {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n"))
-}
-
 /// So many requests may look at every record at the same time.
 const READERS_MAX: usize = 2;
+const ROWS_AT_ONCE: usize = 500;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{server::ServerStats, web::BindingPage};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// `example.com` and `alias.example` are one domain.
-    struct Records(Vec<CallRecordRow>);
+    struct Records {
+        rows: Vec<CallRecordRow>,
+        asked: AtomicUsize,
+    }
 
     impl Backend for Records {
         fn stats(&self) -> ServerStats {
@@ -272,7 +248,8 @@ mod tests {
         }
 
         fn call_records(&self, query: &CallRecordQuery) -> Result<Vec<CallRecordRow>, String> {
-            let rows = self.0.iter().filter(|row| query.matches(row));
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let rows = self.rows.iter().filter(|row| query.matches(row));
             Ok(rows.take(query.limit).cloned().collect())
         }
     }
@@ -285,14 +262,18 @@ mod tests {
             to: to.into(),
             ..CallRecordRow::default()
         };
-        let backend = Records(vec![
+        let rows = vec![
             row(6, "sip:bob@example.com", "sip:alice@alias.example;x=y"),
             row(5, "sip:alice@tenant.example", "sip:bob@tenant.example"),
             row(4, "sip:alice@elsewhere.example:5070", "sip:bob@example.com"),
             row(3, "sip:alice@tenant.example", "sip:carol@tenant.example"),
             row(2, "sip:alice@example.com", "sip:bob@example.com"),
             row(1, "sip:carol@example.com", "sip:bob@example.com"),
-        ]);
+        ];
+        let backend = Records {
+            rows,
+            asked: AtomicUsize::new(0),
+        };
         let ids = |user: &str, limit: usize| {
             let wanted = Wanted {
                 after: None,
@@ -315,5 +296,25 @@ mod tests {
         assert_eq!(ids("alice@example.com", 2), [6, 2], "past those of others");
         assert_eq!(ids("alice@elsewhere.example:5070", 10), [4]);
         assert_eq!(ids("alice@nowhere.example", 10), [0; 0]);
+    }
+
+    #[test]
+    fn many_rows_of_others_are_read_at_once() {
+        let row = |id: u64| CallRecordRow {
+            id,
+            from: "sip:alice@tenant.example".into(),
+            ..CallRecordRow::default()
+        };
+        let backend = Records {
+            rows: (1..=ROWS_AT_ONCE as u64 + 1).rev().map(row).collect(),
+            asked: AtomicUsize::new(0),
+        };
+        let found = records(
+            &backend,
+            CallRecordQuery::first(1),
+            Some("sip:alice@example.com"),
+        );
+        assert_eq!(found, Ok(Vec::new()));
+        assert_eq!(backend.asked.load(Ordering::Relaxed), 2);
     }
 }

@@ -2,31 +2,27 @@
 
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{DeviceOrder, DevicePage, DeviceQuery, DeviceReach, WatcherPage},
-    web::{Backend, domain_scope::DomainScope, parameters::Parameters},
+    server::{DeviceOrder, DevicePage, DeviceQuery, DeviceReach, DeviceView, WatcherPage},
+    web::{
+        Backend,
+        domain_scope::DomainScope,
+        on_worker::OnWorker,
+        parameters::{NoParameters, Parameters, PathName},
+    },
 };
 use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
 use serde::Deserialize;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, oneshot};
 
 /// The routes.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
-    let seeker = Seeker {
-        backend,
-        places: Arc::new(Semaphore::new(SEEKERS_MAX)),
-    };
+    // Reading looks at every device or watcher.
+    let reader = OnWorker::new(backend, READERS_MAX);
     Router::new()
         .route("/api/v1/devices", get(devices))
+        .route("/api/v1/devices/{aor}", get(device))
         .route("/api/v1/watchers", get(watchers))
-        .with_state(seeker)
-}
-
-/// Looks at every device or watcher, on a worker of the pool.
-#[derive(Clone)]
-struct Seeker {
-    backend: Arc<dyn Backend>,
-    places: Arc<Semaphore>,
+        .with_state(reader)
 }
 
 #[derive(Deserialize)]
@@ -41,7 +37,7 @@ struct DevicesWanted {
 }
 
 async fn devices(
-    State(seeker): State<Seeker>,
+    State(reader): State<OnWorker>,
     scope: DomainScope,
     Parameters(wanted): Parameters<DevicesWanted>,
 ) -> Result<Json<DevicePage>, Rejection> {
@@ -61,10 +57,25 @@ async fn devices(
         after: wanted.after,
         limit: limit(wanted.limit.or(Some(PAGE_LEN)))?,
     };
-    let page = seeker
-        .seek(move |backend| backend.find_devices(&query))
+    let page = reader
+        .read(move |backend| backend.find_devices(&query))
         .await?;
     Ok(Json(page))
+}
+
+async fn device(
+    State(reader): State<OnWorker>,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Result<Json<DeviceView>, Rejection> {
+    let unknown = || {
+        let reason = format!("`{name}` is not registered, and has no account in the store\n");
+        (StatusCode::NOT_FOUND, reason)
+    };
+    let aor = reader.backend().address_of_record(&name);
+    let aor = aor.ok_or_else(unknown)?;
+    let found = reader.read(move |backend| backend.device(&aor)).await?;
+    found.map(Json).ok_or_else(unknown)
 }
 
 #[derive(Deserialize)]
@@ -76,13 +87,13 @@ struct WatchersWanted {
 }
 
 async fn watchers(
-    State(seeker): State<Seeker>,
+    State(reader): State<OnWorker>,
     Parameters(wanted): Parameters<WatchersWanted>,
 ) -> Result<Json<WatcherPage>, Rejection> {
     let limit = limit(wanted.limit.or(Some(PAGE_LEN)))?;
     let text = wanted.search.filter(|text| !text.is_empty());
-    let page = seeker
-        .seek(move |backend| backend.find_watchers(text.as_deref(), wanted.after, limit))
+    let page = reader
+        .read(move |backend| backend.find_watchers(text.as_deref(), wanted.after, limit))
         .await?;
     Ok(Json(page))
 }
@@ -109,34 +120,6 @@ fn chosen<T: Clone>(
         .ok_or_else(refusal)
 }
 
-impl Seeker {
-    async fn seek<T: Send + 'static>(
-        self,
-        look: impl FnOnce(&dyn Backend) -> T + Send + 'static,
-    ) -> Result<T, Rejection> {
-        let unavailable = |reason: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n"));
-        let place = self.places.acquire_owned().await;
-        let place = place.map_err(|_| unavailable(ENDS))?;
-        let backend = self.backend;
-        let Some(runtime) = backend.runtime() else {
-            return Ok(look(&*backend));
-        };
-        let pool = runtime.pool().clone();
-        let (answer, answered) = oneshot::channel();
-        let looked_at = backend.clone();
-        let task = move || {
-            // It stays taken until the task ends, even if the client has gone.
-            let _place = place;
-            // The client may be gone.
-            let _ = answer.send(look(&*looked_at));
-        };
-        if pool.try_push(task).is_err() {
-            return Err(unavailable("the server has too much to do"));
-        }
-        answered.await.map_err(|_| unavailable(ENDS))
-    }
-}
-
 pub(in crate::web) const STATES: [(&str, DeviceReach); 3] = [
     ("registered", DeviceReach::Registered),
     ("unreachable", DeviceReach::Unreachable),
@@ -159,5 +142,4 @@ pub(in crate::web) const ORDERS: [(&str, DeviceOrder); 5] = [
 /// A screen full; a million devices are searched, not listed.
 const PAGE_LEN: usize = 100;
 /// So many requests may look at every device at the same time.
-const SEEKERS_MAX: usize = 2;
-const ENDS: &str = "the server ends";
+const READERS_MAX: usize = 2;

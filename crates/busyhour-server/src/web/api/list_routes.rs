@@ -11,7 +11,7 @@ use crate::{
     server::{ListConfig, ListRefusal, ListView},
     web::{
         domain_scope::DomainScope,
-        parameters::{Parameters, PathName},
+        parameters::{NoParameters, Parameters, PathName},
     },
 };
 use axum::{
@@ -75,7 +75,11 @@ async fn lists(
     Json(Page { list, next }).into_response()
 }
 
-async fn list(State(api): SharedSettings, PathName(name): PathName) -> Response {
+async fn list(
+    State(api): SharedSettings,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     match api.list(&name) {
         Some(list) => Json(ListBody::of(&list)).into_response(),
         None => no_list(&name),
@@ -86,6 +90,7 @@ async fn put_list(
     State(api): SharedSettings,
     scope: DomainScope,
     PathName(name): PathName,
+    _: Parameters<NoParameters>,
     body: Bytes,
 ) -> Response {
     let wanted: ListRequest = match body::object(&body) {
@@ -114,7 +119,11 @@ async fn put_list(
     }
 }
 
-async fn delete_list(State(api): SharedSettings, PathName(name): PathName) -> Response {
+async fn delete_list(
+    State(api): SharedSettings,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     let (done, result) = completion();
     match api.remove_list(&name, done) {
         Ok(true) => removed(result).await,

@@ -104,7 +104,7 @@ struct RegistrarList {
     registrars: Vec<RegistrarView>,
 }
 
-async fn registrars(State(backend): LiveState) -> Json<RegistrarList> {
+async fn registrars(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<RegistrarList> {
     let registrars = backend.registrars();
     Json(RegistrarList { registrars })
 }

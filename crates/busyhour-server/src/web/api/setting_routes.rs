@@ -10,7 +10,7 @@ use crate::{
     server::{HintConfig, HintRefusal, HintView, MailboxRefusal},
     web::{
         domain_scope::DomainScope,
-        parameters::{Parameters, PathName},
+        parameters::{NoParameters, Parameters, PathName},
     },
 };
 use axum::{
@@ -85,14 +85,23 @@ async fn mailboxes(
     Json(Page { list, next }).into_response()
 }
 
-async fn mailbox(State(api): SharedSettings, PathName(id): PathName) -> Response {
+async fn mailbox(
+    State(api): SharedSettings,
+    PathName(id): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     match api.mailbox(&id) {
         Some(mailbox) => Json(MailboxBody::of(&mailbox)).into_response(),
         None => no_mailbox(&id),
     }
 }
 
-async fn put_mailbox(State(api): SharedSettings, PathName(id): PathName, body: Bytes) -> Response {
+async fn put_mailbox(
+    State(api): SharedSettings,
+    PathName(id): PathName,
+    _: Parameters<NoParameters>,
+    body: Bytes,
+) -> Response {
     let summary = match body::object(&body) {
         Ok(summary) => summary,
         Err(rejection) => return rejection.into_response(),
@@ -112,7 +121,11 @@ async fn put_mailbox(State(api): SharedSettings, PathName(id): PathName, body: B
     }
 }
 
-async fn delete_mailbox(State(api): SharedSettings, PathName(id): PathName) -> Response {
+async fn delete_mailbox(
+    State(api): SharedSettings,
+    PathName(id): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     let (done, result) = completion();
     match api.remove_mailbox(&id, done) {
         Ok(true) => removed(result).await,
@@ -141,7 +154,11 @@ async fn hints(
     Json(Page { list, next }).into_response()
 }
 
-async fn hint(State(api): SharedSettings, PathName(extension): PathName) -> Response {
+async fn hint(
+    State(api): SharedSettings,
+    PathName(extension): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     match api.hint(&extension) {
         Some(hint) => Json(HintBody::of(&hint)).into_response(),
         None => no_hint(&extension),
@@ -152,6 +169,7 @@ async fn put_hint(
     State(api): SharedSettings,
     scope: DomainScope,
     PathName(extension): PathName,
+    _: Parameters<NoParameters>,
     body: Bytes,
 ) -> Response {
     let wanted: HintRequest = match body::object(&body) {
@@ -178,7 +196,11 @@ async fn put_hint(
     }
 }
 
-async fn delete_hint(State(api): SharedSettings, PathName(extension): PathName) -> Response {
+async fn delete_hint(
+    State(api): SharedSettings,
+    PathName(extension): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     let (done, result) = completion();
     match api.remove_hint(&extension, done) {
         Ok(true) => removed(result).await,

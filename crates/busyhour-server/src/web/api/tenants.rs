@@ -7,7 +7,11 @@ use super::{
 };
 use crate::{
     server::{Server, TenantConfig, TenantRefusal, TenantView},
-    web::{Backend, domain_scope::DomainScope, parameters::PathName},
+    web::{
+        Backend,
+        domain_scope::DomainScope,
+        parameters::{NoParameters, Parameters, PathName},
+    },
 };
 use axum::{
     Json, Router,
@@ -74,7 +78,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         .with_state(backend)
 }
 
-async fn list(State(backend): Shared, scope: DomainScope) -> Response {
+async fn list(State(backend): Shared, scope: DomainScope, _: Parameters<NoParameters>) -> Response {
     #[derive(Serialize)]
     struct TenantList {
         tenants: Vec<TenantView>,
@@ -88,14 +92,23 @@ async fn list(State(backend): Shared, scope: DomainScope) -> Response {
     Json(TenantList { tenants }).into_response()
 }
 
-async fn show(State(backend): Shared, PathName(name): PathName) -> Response {
+async fn show(
+    State(backend): Shared,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     match backend.tenants().and_then(|api| api.find(&name)) {
         Some(tenant) => Json(tenant).into_response(),
         None => unknown(&name),
     }
 }
 
-async fn put(State(backend): Shared, PathName(name): PathName, body: Bytes) -> Response {
+async fn put(
+    State(backend): Shared,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+    body: Bytes,
+) -> Response {
     let config = match body::object::<TenantConfig>(&body) {
         Ok(config) if config.name.is_empty() || config.name == name => {
             TenantConfig { name, ..config }
@@ -124,7 +137,11 @@ async fn put(State(backend): Shared, PathName(name): PathName, body: Bytes) -> R
     }
 }
 
-async fn remove(State(backend): Shared, PathName(name): PathName) -> Response {
+async fn remove(
+    State(backend): Shared,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     let Some(api) = backend.tenants() else {
         return StatusCode::NOT_FOUND.into_response();
     };

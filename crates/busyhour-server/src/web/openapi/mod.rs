@@ -1,8 +1,8 @@
 //! The interface described: `/api/v1/openapi.json` for programs, `/api/v1/` for people.
 //!
 //! `operations` is the one list of what there is. The scope of each operation is what the guard asks for, the schemas
-//! are made of the structs that are sent. A test asks the router for each path, and looks in the sources for paths that
-//! are not in the list.
+//! are made of the structs that are sent. Tests look in the sources for paths that are not in the list, and ask a server
+//! for each operation (`tests/api.rs`).
 
 mod document;
 mod operation;
@@ -10,7 +10,10 @@ mod operations;
 mod reader_page;
 mod schemas;
 
-use crate::web::protocol::version::ROOT;
+use crate::web::{
+    parameters::{NoParameters, Parameters},
+    protocol::version::ROOT,
+};
 use axum::{
     Router,
     http::header,
@@ -21,7 +24,7 @@ use std::sync::LazyLock;
 
 /// The routes of the description.
 pub(super) fn router() -> Router {
-    let json = || async {
+    let json = |_: Parameters<NoParameters>| async {
         (
             [(header::CONTENT_TYPE, "application/json")],
             DOCUMENT.as_str(),

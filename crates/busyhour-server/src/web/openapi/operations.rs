@@ -155,6 +155,16 @@ fn devices() -> Vec<Operation> {
         )
         .paged()
         .gives(200, "A page of devices", named("DevicePage")),
+        get(
+            "/api/v1/devices/{aor}",
+            TAG,
+            "Shows the device of an address of record",
+        )
+        .named(
+            "aor",
+            "`sip:alice@example.com`, `alice@example.com`, or `alice` in the first domain",
+        )
+        .gives(200, "The device", named("DeviceView")),
         get("/api/v1/watchers", TAG, "Lists subscriptions")
             .query(
                 "search",

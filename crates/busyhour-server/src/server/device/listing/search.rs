@@ -144,6 +144,18 @@ impl Server {
         }
     }
 
+    /// The device of a canonical address of record, if it is registered or has an account in the
+    /// store.
+    pub fn device(&self, aor: &str) -> Option<DeviceView> {
+        let one = Candidate {
+            key: String::new(),
+            aor: aor.to_owned(),
+            offline: None,
+        };
+        let view = self.shown(&[one]).pop();
+        view.filter(|view| view.account.is_some() || !view.contacts.is_empty())
+    }
+
     /// Accounts of the store without a contact.
     fn visit_offline(&self, page: &mut Gathering<'_>) {
         let domain = page.query.domain.clone();

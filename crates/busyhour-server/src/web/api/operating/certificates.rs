@@ -1,10 +1,17 @@
 //! `/api/v1/certificates`: what peers are shown over TLS, and reading it again.
 
-use crate::{server::CertificateStats, web::Backend};
+use crate::{
+    server::CertificateStats,
+    web::{
+        Backend,
+        parameters::{NoParameters, Parameters},
+        rate_limit::retry_after,
+    },
+};
 use axum::{
     Json, Router,
     extract::State,
-    http::{StatusCode, header},
+    http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -57,26 +64,29 @@ struct CertificateList {
     problem: Option<String>,
 }
 
-async fn certificates(State(backend): State<Arc<dyn Backend>>) -> Json<CertificateList> {
+async fn certificates(
+    State(backend): State<Arc<dyn Backend>>,
+    _: Parameters<NoParameters>,
+) -> Json<CertificateList> {
     Json(CertificateList {
         certificates: backend.stats().certificates,
         problem: backend.certificates().and_then(|it| it.problem()),
     })
 }
 
-async fn renew(State(backend): State<Arc<dyn Backend>>) -> Response {
+async fn renew(State(backend): State<Arc<dyn Backend>>, _: Parameters<NoParameters>) -> Response {
     let renewed = backend.certificates().map(|it| it.renew());
     match renewed.unwrap_or(Err(RenewError::Off)) {
         Ok(()) => StatusCode::ACCEPTED.into_response(),
         Err(RenewError::Off) => (StatusCode::NOT_FOUND, "acme.directory is off\n").into_response(),
         Err(RenewError::TooOften(rest)) => {
-            let after = [(header::RETRY_AFTER, rest.as_secs().to_string())];
+            let after = [retry_after(rest)];
             (StatusCode::TOO_MANY_REQUESTS, after, TOO_OFTEN).into_response()
         }
     }
 }
 
-async fn reload(State(backend): State<Arc<dyn Backend>>) -> Response {
+async fn reload(State(backend): State<Arc<dyn Backend>>, _: Parameters<NoParameters>) -> Response {
     let Some(certificates) = backend.certificates() else {
         let text = "there are no certificates: sip.tls and http.tls_listen are off\n";
         return (StatusCode::NOT_FOUND, text).into_response();

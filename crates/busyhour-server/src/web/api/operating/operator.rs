@@ -11,7 +11,7 @@ use crate::{
         findings::{FindingLog, Health, Surroundings},
         graph::sampler::Sampler,
         health,
-        parameters::Parameters,
+        parameters::{NoParameters, Parameters},
     },
 };
 use axum::{
@@ -24,8 +24,9 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use std::{
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use tokio::time::{self, MissedTickBehavior};
 use utoipa::ToSchema;
 
 /// What the program around the server knows and does.
@@ -96,6 +97,7 @@ pub(in crate::web) fn router(
         findings: Arc::default(),
         has_telephone,
     };
+    tokio::spawn(look_forever(desk.clone()));
     Router::new()
         .route("/api/v1/health", get(show_health))
         .route("/api/v1/session", get(session))
@@ -114,20 +116,36 @@ struct Desk {
     has_telephone: bool,
 }
 
-async fn show_health(State(desk): State<Desk>) -> Json<Health> {
-    let kept = desk.sampler.kept();
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    let around = Surroundings {
-        verdict: health::verdict(desk.backend.is_draining(), &kept),
-        certificates: kept
-            .last()
-            .map_or(Vec::new(), |last| last.stats.certificates.clone()),
-        certificate_problem: desk.backend.certificates().and_then(|it| it.problem()),
-        peers: desk.backend.peers(),
-        relays: desk.backend.relays(),
-        unix_seconds: since_1970.unwrap_or_default().as_secs(),
-    };
-    Json(desk.findings.health(&kept, around))
+async fn show_health(State(desk): State<Desk>, _: Parameters<NoParameters>) -> Json<Health> {
+    Json(desk.health())
+}
+
+/// So a finding is as old as it is, whether somebody asked or not. It ends with the runtime of the thread.
+async fn look_forever(desk: Desk) {
+    let mut ticks = time::interval(LOOK_PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        desk.health();
+    }
+}
+
+impl Desk {
+    fn health(&self) -> Health {
+        let kept = self.sampler.kept();
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let around = Surroundings {
+            verdict: health::verdict(self.backend.is_draining(), &kept),
+            certificates: kept
+                .last()
+                .map_or(Vec::new(), |last| last.stats.certificates.clone()),
+            certificate_problem: self.backend.certificates().and_then(|it| it.problem()),
+            peers: self.backend.peers(),
+            relays: self.backend.relays(),
+            unix_seconds: since_1970.unwrap_or_default().as_secs(),
+        };
+        self.findings.health(&kept, around)
+    }
 }
 
 /// Who sends a request, and what they may do.
@@ -147,7 +165,11 @@ pub(in crate::web) struct Session {
 }
 
 /// Without a guard nobody is a stranger: that is the local socket.
-async fn session(State(desk): State<Desk>, visitor: Option<Extension<Visitor>>) -> Json<Session> {
+async fn session(
+    State(desk): State<Desk>,
+    visitor: Option<Extension<Visitor>>,
+    _: Parameters<NoParameters>,
+) -> Json<Session> {
     let visitor = visitor.map_or(Visitor::local(), |Extension(visitor)| visitor);
     Json(Session {
         token: visitor.token,
@@ -158,7 +180,7 @@ async fn session(State(desk): State<Desk>, visitor: Option<Extension<Visitor>>) 
     })
 }
 
-async fn settings(State(desk): State<Desk>) -> Response {
+async fn settings(State(desk): State<Desk>, _: Parameters<NoParameters>) -> Response {
     #[derive(Serialize)]
     struct SettingList {
         settings: Vec<SettingView>,
@@ -186,8 +208,10 @@ async fn log(
     Parameters(wanted): Parameters<LogWanted>,
 ) -> Result<Response, Rejection> {
     #[derive(Serialize)]
-    struct LogList {
-        lines: Vec<LogLine>,
+    struct LogList<'l> {
+        lines: Vec<&'l LogLine>,
+        /// When the first line was kept, in milliseconds since 1970: another log, other numbers.
+        begun_unix_ms: u64,
     }
     let level = wanted.level.as_deref();
     if level.is_some_and(|level| !LEVELS.contains(&level)) {
@@ -202,14 +226,20 @@ async fn log(
     };
     Ok(match &desk.operator {
         Some(operator) => Json(LogList {
-            lines: operator.log().lines(&query),
+            lines: operator
+                .log()
+                .lines(&query)
+                .iter()
+                .map(|line| &**line)
+                .collect(),
+            begun_unix_ms: operator.log().begun_unix_ms(),
         })
         .into_response(),
         None => nobody(),
     })
 }
 
-async fn reload(State(desk): State<Desk>) -> Response {
+async fn reload(State(desk): State<Desk>, _: Parameters<NoParameters>) -> Response {
     let Some(operator) = &desk.operator else {
         return nobody();
     };
@@ -224,4 +254,6 @@ fn nobody() -> Response {
     (StatusCode::NOT_FOUND, reason).into_response()
 }
 
+/// How exactly it is known since when something is wrong.
+const LOOK_PERIOD: Duration = Duration::from_secs(2);
 pub(in crate::web) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];

@@ -1,7 +1,10 @@
 //! A small storm against the server itself: begun, watched.
 
 use super::operator::OperatorApi;
-use crate::web::api::body;
+use crate::web::{
+    api::body,
+    parameters::{NoParameters, Parameters},
+};
 use axum::{
     Json, Router,
     body::Bytes,
@@ -97,14 +100,14 @@ pub(in crate::web) fn router(operator: Option<Arc<dyn OperatorApi>>) -> Router {
 
 type Operator = State<Option<Arc<dyn OperatorApi>>>;
 
-async fn show(State(operator): Operator) -> Response {
+async fn show(State(operator): Operator, _: Parameters<NoParameters>) -> Response {
     match operator {
         Some(operator) => Json(operator.storm()).into_response(),
         None => nobody(),
     }
 }
 
-async fn start(State(operator): Operator, body: Bytes) -> Response {
+async fn start(State(operator): Operator, _: Parameters<NoParameters>, body: Bytes) -> Response {
     let plan = match body::object_or_nothing::<StormPlan>(&body) {
         Ok(plan) => plan,
         Err(rejection) => return rejection.into_response(),

@@ -102,14 +102,23 @@ async fn list(State(backend): WebhookState, _: Parameters<NoParameters>) -> Json
     })
 }
 
-async fn show(State(backend): WebhookState, PathName(name): PathName) -> Response {
+async fn show(
+    State(backend): WebhookState,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     match find(&*backend, &name) {
         Some(webhook) => Json(webhook).into_response(),
         None => unknown(&name),
     }
 }
 
-async fn put(State(backend): WebhookState, PathName(name): PathName, body: Bytes) -> Response {
+async fn put(
+    State(backend): WebhookState,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+    body: Bytes,
+) -> Response {
     let entry: WebhookEntry = match body::object(&body) {
         Ok(entry) => entry,
         Err(rejection) => return rejection.into_response(),
@@ -133,7 +142,11 @@ async fn put(State(backend): WebhookState, PathName(name): PathName, body: Bytes
     (status, Json(WebhookBody { webhook, secret })).into_response()
 }
 
-async fn remove(State(backend): WebhookState, PathName(name): PathName) -> Response {
+async fn remove(
+    State(backend): WebhookState,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     let Some(api) = backend.webhooks() else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -153,7 +166,11 @@ async fn removed(result: PendingCommit) -> Response {
 }
 
 /// The result is the answer; it says itself whether the receiver has taken the test.
-async fn test(State(backend): WebhookState, PathName(name): PathName) -> Response {
+async fn test(
+    State(backend): WebhookState,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
     let (told, result) = oneshot::channel();
     let is_known = backend.webhooks().is_some_and(|api| {
         // The client may be gone.

@@ -60,13 +60,14 @@ export async function download(path, name) {
  * event; `onState` hears whether the stream is there.
  */
 export async function stream(path, { signal, onEvent, onState = () => {} }) {
-  let last = "";
+  // Kept here, since a connection that breaks throws away what its reader knew.
+  const place = { last: "" };
   while (!signal.aborted) {
     try {
-      const answer = await fetch(ROOT + path, { headers: headers(last ? { "Last-Event-ID": last } : {}), signal });
+      const answer = await fetch(ROOT + path, { headers: headers(place.last ? { "Last-Event-ID": place.last } : {}), signal });
       if (!answer.ok) throw new Refusal(await answer.json().catch(() => ({ status: answer.status })));
       onState("live");
-      last = await read(answer.body.getReader(), onEvent, last);
+      await read(answer.body.getReader(), onEvent, place);
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Refusal && (error.status === 401 || error.status === 403)) return onState("refused", error);
@@ -76,12 +77,12 @@ export async function stream(path, { signal, onEvent, onState = () => {} }) {
   }
 }
 
-async function read(reader, onEvent, last) {
+async function read(reader, onEvent, place) {
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return last;
+    if (done) return;
     const blocks = (rest + decoder.decode(value, { stream: true })).split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
@@ -90,7 +91,7 @@ async function read(reader, onEvent, last) {
       for (const line of block.split("\n")) {
         if (line.startsWith("event:")) name = line.slice(6).trim();
         else if (line.startsWith("data:")) data += line.slice(5).trimStart();
-        else if (line.startsWith("id:")) last = line.slice(3).trim();
+        else if (line.startsWith("id:")) place.last = line.slice(3).trim();
       }
       if (data) onEvent(name, data);
     }

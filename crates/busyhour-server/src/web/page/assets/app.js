@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { askUser, attempt, empty, h, panel } from "./ui.js";
-import { follow } from "./live.js";
+import { follow, unfollow } from "./live.js";
 import * as overview from "./overview.js";
 import * as devices from "./devices.js";
 import * as lamps from "./lamps.js";
@@ -15,18 +15,18 @@ import * as settings from "./settings.js";
 import * as log from "./log.js";
 
 const VIEWS = [
-  { id: "overview", title: "Overview", view: overview },
+  { id: "overview", title: "Overview", view: overview, isOfServer: true },
   { group: "Telephony" },
   { id: "devices", title: "Devices", view: devices },
   { id: "lamps", title: "Lamps", view: lamps },
-  { id: "watchers", title: "Watchers", view: watchers },
+  { id: "watchers", title: "Watchers", view: watchers, isOfServer: true },
   { id: "mailboxes", title: "Mailboxes", view: mailboxes },
-  { id: "calls", title: "Calls", view: calls },
-  { group: "Server" },
-  { id: "queues", title: "Queues and timers", view: queues },
-  { id: "storm", title: "Storm", view: storm },
-  { id: "settings", title: "Settings", view: settings },
-  { id: "log", title: "Log", view: log },
+  { id: "calls", title: "Calls", view: calls, isOfServer: true },
+  { group: "Server", isOfServer: true },
+  { id: "queues", title: "Queues and timers", view: queues, isOfServer: true },
+  { id: "storm", title: "Storm", view: storm, isOfServer: true },
+  { id: "settings", title: "Settings", view: settings, isOfServer: true },
+  { id: "log", title: "Log", view: log, isOfServer: true },
 ];
 const LINKS = [
   { title: "Telephone", href: "/telephone/", isThere: () => session?.telephone },
@@ -37,10 +37,13 @@ const byId = (id) => document.getElementById(id);
 const main = byId("main");
 let shown;
 
+/** A token of one domain does not see the server, nor what is of other domains. */
+const isAllowed = (one) => !session?.domain || !one.isOfServer;
+
 function drawNavigation(current) {
   const item = ({ id, title }) => h("li", {}, h("a", { href: `#/${id}`, "aria-current": id === current ? "page" : undefined }, title));
   const lists = [];
-  for (const one of VIEWS) {
+  for (const one of VIEWS.filter(isAllowed)) {
     if (one.group || lists.length === 0) lists.push(one.group ? [h("div", { className: "group" }, one.group), h("ul")] : [h("ul")]);
     if (one.id) lists.at(-1).at(-1).append(item(one));
   }
@@ -51,7 +54,8 @@ function drawNavigation(current) {
 /** Shows the view that the address names: `#/devices/sip:alice@example.com`. */
 function show() {
   const [, id = "overview", ...rest] = location.hash.split("/");
-  const found = VIEWS.find((one) => one.id === id) ?? VIEWS[0];
+  const allowed = VIEWS.filter((one) => one.id && isAllowed(one));
+  const found = allowed.find((one) => one.id === id) ?? allowed[0];
   shown?.abort();
   shown = new AbortController();
   drawNavigation(found.id);
@@ -70,7 +74,7 @@ export const canWrite = () => session?.scope === "write";
 async function learnSession() {
   try {
     session = await api.get("/session");
-    byId("who").textContent = session.token ? `${session.token}, may ${session.scope}` : session.scope === "write" ? "local, may write" : "reading without a token";
+    byId("who").textContent = session.token ? `${session.token}, may ${session.scope}${session.domain ? ` in ${session.domain}` : ""}` : session.scope === "write" ? "local, may write" : "reading without a token";
     byId("version").textContent = session.version;
   } catch (error) {
     session = null;
@@ -129,11 +133,17 @@ const STATES = { live: ["live", "ok"], lost: ["connection lost", "critical"], re
 
 function begin() {
   if (!session) return needSignIn();
-  follow((state) => {
-    const [text, kind] = STATES[state];
+  const say = ([text, kind]) => {
     byId("state").textContent = text;
     byId("state").className = `pill ${kind}`;
-  });
+  };
+  if (session.domain) {
+    // The statistics are of the whole server.
+    unfollow();
+    say([session.domain, "ok"]);
+  } else {
+    follow((state) => say(STATES[state]));
+  }
   show();
 }
 

@@ -116,8 +116,9 @@ async function showOne(place, view) {
 
   async function draw() {
     const address = encodeURIComponent(name);
-    const page = await attempt(() => get(query("/devices", { search: user, limit: 1000 }), { signal: view.signal }));
-    const found = page?.devices.find((one) => one.aor === name || bare(one.aor).split("@")[0] === user || bare(one.aor) === user);
+    const found = await get(`/devices/${address}`, { signal: view.signal }).catch((error) => {
+      if (error.status !== 404) return attempt(() => Promise.reject(error));
+    });
     const [told, failed, watched] = await Promise.all([
       found?.account ? get(`/accounts/${encodeURIComponent(found.account)}`, { signal: view.signal }).catch(() => null) : null,
       get(query("/failures", { user: name }), { signal: view.signal }).catch(() => ({ failures: [] })),

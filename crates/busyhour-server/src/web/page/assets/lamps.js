@@ -7,6 +7,8 @@ import { askUser, attempt, count, debounce, empty, h, heading, panel, tag, words
 const DRAWN_MAX = 1000;
 /** Changes are drawn at most so often. */
 const DRAW_MS = 200;
+/** After losses the list is read at most so often. */
+const REREAD_MS = 2000;
 
 export function show(place, { signal }) {
   const hints = new Map();
@@ -43,8 +45,12 @@ export function show(place, { signal }) {
     }
   }
 
+  /** What has changed while the list is read: the list may be older. */
+  let newer;
   async function reread() {
     const all = new Map();
+    const mine = new Map();
+    newer = mine;
     let after;
     do {
       const page = await attempt(() => get(query("/hints", { limit: 5000, after }), { signal }));
@@ -54,7 +60,28 @@ export function show(place, { signal }) {
     } while (after);
     hints.clear();
     all.forEach((hint, extension) => hints.set(extension, hint));
+    mine.forEach(apply);
     drawAll();
+  }
+
+  function apply(change) {
+    if (change.gone) hints.delete(change.extension);
+    else hints.set(change.extension, { ...hints.get(change.extension), extension: change.extension, state: change.line });
+  }
+
+  // Losses come in numbers: the list is read for many of them at once.
+  let isStale = false;
+  let isRereading = false;
+  async function rereadSoon() {
+    isStale = true;
+    if (isRereading) return;
+    isRereading = true;
+    while (isStale && !signal.aborted) {
+      isStale = false;
+      await reread();
+      await new Promise((done) => setTimeout(done, REREAD_MS));
+    }
+    isRereading = false;
   }
 
   /** However many changes come, each lamp is drawn once in a while, in its last state. */
@@ -84,11 +111,13 @@ export function show(place, { signal }) {
   reread().then(() => stream("/changes?kind=hint&snapshot=true", {
     signal,
     onEvent(name, data) {
+      // Changes are missing: what is drawn may be wrong, and what is gone was not told.
+      if (name === "lost" || name === "reset") rereadSoon();
       if (name !== "change" && name !== "state") return;
       const change = JSON.parse(data);
       if (name === "change") heard += 1;
-      if (change.gone) hints.delete(change.extension);
-      else hints.set(change.extension, { ...hints.get(change.extension), extension: change.extension, state: change.line });
+      apply(change);
+      newer?.set(change.extension, change);
       changed.add(change.extension);
     },
   }));

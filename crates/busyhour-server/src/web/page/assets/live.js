@@ -16,11 +16,16 @@ export function onSample(signal, listener) {
 
 let running;
 
+/** Ends the stream of statistics, and forgets them. */
+export function unfollow() {
+  running?.abort();
+  history.length = 0;
+}
+
 /** Begins, or begins again with another token. */
 export function follow(onState) {
-  running?.abort();
+  unfollow();
   running = new AbortController();
-  history.length = 0;
   let isDue = false;
   const tell = () => {
     isDue = false;

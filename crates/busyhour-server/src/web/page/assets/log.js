@@ -13,6 +13,7 @@ export function show(place, { signal }) {
   const box = h("section", { className: "panel flush" }, lines);
   const figure = h("span", { className: "dim", role: "status" });
   let last = 0;
+  let begun;
   let isFollowing = true;
   let round = 0;
 
@@ -25,6 +26,13 @@ export function show(place, { signal }) {
     const mine = round;
     const told = await get(query("/log", { ...wanted, after: last || undefined, limit: DRAWN_MAX }), { signal });
     if (mine !== round) return;
+    if (begun && begun !== told.begun_unix_ms) {
+      // The server was restarted, and counts from 1 again.
+      begun = told.begun_unix_ms;
+      last = 0;
+      return draw();
+    }
+    begun = told.begun_unix_ms;
     if (told.lines.length) {
       if (!last) lines.replaceChildren();
       last = told.lines.at(-1).number;

@@ -46,7 +46,7 @@ export function show(place, { signal }) {
   place.append(
     heading("Storm"),
     panel("A small storm", null,
-      h("p", { className: "dim" }, "Devices that do not exist register here, each once, evenly spread. If the server asks for passwords, accounts storm-trial-… are made for them and removed at the end. Larger storms come from another machine: busyhour storm."),
+      h("p", { className: "dim" }, "Devices that do not exist register here, each once, evenly spread. If the server asks for passwords, they have accounts storm-small-… for as long as it lasts; nothing of these is stored. Larger storms come from another machine: busyhour storm."),
       form),
     state, live);
   every(1000, signal, async () => draw(await get("/storm", { signal })));
