@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "docs/book"
+EVENT_NAMES = BOOK / "src/reference/event-names.txt"
 
 
 def main():
@@ -135,28 +136,54 @@ def operations(program):
 
 def events_table():
     rows = sorted(set(events()))
-    lines = ["| event | level | fields | said by |", "|---|---|---|---|"]
-    return "\n".join(lines + [f"| `{name}` | {level} | {', '.join(f'`{field}`' for field in fields) or '–'} | {crate} |" for name, level, fields, crate in rows])
+    lines = ["| `event` | text | level | fields | said by |", "|---|---|---|---|---|"]
+    return "\n".join(lines + [
+        f"| `{event}` | {text} | {level} | {', '.join(f'`{field}`' for field in fields if field != 'event') or '–'} | {crate} |"
+        for event, text, level, fields, crate in rows])
 
 
 def events():
-    """Each line that the product can write: its text, level and fields."""
+    """Each line that the product can write: its name, text, level and fields."""
     for source in sorted(ROOT.glob("crates/*/src/**/*.rs")):
-        text = source.read_text()
+        # Tests stand at the end of a file.
+        text = source.read_text().split("#[cfg(test)]\nmod ")[0]
         for found in re.finditer(r"tracing::(error|warn|info|debug|trace)!\(", text):
             arguments = split(inside(text, found.end()))
             said = arguments[-1] if arguments else ""
             # A text in braces is filled in: such a line has the sentence of whoever writes it.
             literal = re.match(r'^"((?:[^"\\]|\\.)*)"$', said, re.S)
             if literal is None and not any('"' in argument for argument in arguments):
-                yield f"(no text) {source.relative_to(ROOT)}", found[1], (), source.relative_to(ROOT).parts[1]
+                yield "(no text)", str(source.relative_to(ROOT)), found[1], (), source.relative_to(ROOT).parts[1]
                 continue
             if literal is None:
                 position = max(index for index, argument in enumerate(arguments) if argument.startswith('"'))
                 literal, arguments = re.match(r'^"((?:[^"\\]|\\.)*)"', arguments[position], re.S), arguments[: position + 1]
             name = re.sub(r"\\\n\s*", "", literal[1]).replace("|", "\\|")
             fields = tuple(re.match(r"[%?]?\s*([a-z_0-9]+)", argument)[1] for argument in arguments[:-1] if re.match(r"[%?]?\s*[a-z]", argument))
-            yield name, found[1], fields, source.relative_to(ROOT).parts[1]
+            given = [match[1] for argument in arguments if (match := re.match(r'event\s*=\s*"([^"]*)"', argument))]
+            yield given[0] if given else event_name(name), name, found[1], fields, source.relative_to(ROOT).parts[1]
+
+
+def event_name(text):
+    """As `event_name::of_text` of the server makes it."""
+    words = re.findall(r"[A-Za-z0-9]+", re.split(r"; |: | \(|\. |, ", text)[0])
+    words = [word.lower() for word in words]
+    return "_".join(words[1:] if words[:1] and words[0] in ("a", "an", "the") else words)
+
+
+def event_mistakes():
+    """Names are for programs, so they stay: the list of those that were released only grows."""
+    said = {}
+    for event, text, *_ in events():
+        if event == "(no text)":
+            yield f"{text}: no literal text, so the line has no name"
+        elif "{" in text and event == event_name(text):
+            yield f"`{text}`: its text varies, so it needs a field event"
+        said.setdefault(event, set()).add(text)
+    yield from (f"the event {event} has several texts: {sorted(texts)}; give each a field event" for event, texts in said.items() if len(texts) > 1)
+    released = set(EVENT_NAMES.read_text().split())
+    yield from (f"nothing says the event {event} any more: programs may wait for it" for event in sorted(released - set(said)))
+    yield from (f"the event {event} is not in {EVENT_NAMES.relative_to(ROOT)}" for event in sorted(set(said) - released - {"(no text)"}))
 
 
 def inside(text, begin):
@@ -218,7 +245,7 @@ def check(program):
         place = str(page.relative_to(BOOK / "src"))
         if place != "SUMMARY.md" and place not in listed:
             yield f"docs/book/src/SUMMARY.md does not list {place}"
-    yield from (f"{name}: no literal text, so the line has no name" for name, *_ in events() if name.startswith("(no text)"))
+    yield from event_mistakes()
 
 
 def links(page, text):

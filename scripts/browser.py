@@ -1,6 +1,6 @@
 """Chromium without a window, driven over a pair of pipes (the DevTools protocol), for scripts that look at pages.
 
-Needs Chromium: apt-get install chromium.
+Needs Chromium: scripts/install-deps.sh test.
 """
 import base64
 import json
@@ -17,7 +17,7 @@ class Browser:
     """Messages of JSON go both ways, each with a zero byte at its end."""
 
     def __init__(self, profile):
-        program = shutil.which("chromium") or sys.exit("browser: chromium is missing: apt-get install chromium")
+        program = shutil.which("chromium") or sys.exit("browser: chromium is missing: scripts/install-deps.sh test installs it")
         (to_read, self.to_write), (self.to_hear, to_say) = os.pipe(), os.pipe()
         shell = f'exec "$0" "$@" 3<&{to_read} 4>&{to_say}'
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb",

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Opens the dashboard of a busy server in Chromium, and does in it what an operator does.
 
-usage: scripts/dashboard.py [--pictures] [PROGRAM]
+usage: scripts/dashboard.py [--short] [--pictures] [PROGRAM]
 
-Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; twelve tasks work by clicking; lamps of a
-server with 10,000 changes a second do not freeze the page; the page says nothing on the console. With --pictures, a picture of
-each view goes to docs/pictures. PROGRAM is target/debug/busyhour unless told.
+Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; sixteen tasks work by clicking; lamps are
+read again after losses, and a stream goes on where it broke; lamps of a server with 10,000 changes a second do not freeze the
+page; the page says nothing on the console. --short, as `make test` has it, leaves out what takes long or needs a quiet machine:
+dark colours, narrow screens, 10,000 changes a second. With --pictures, a picture of each view goes to docs/pictures. PROGRAM is target/debug/busyhour unless told.
 
-Needs Chromium (apt-get install chromium) and npm, which gets axe-core 4.14.1 into target/npm; pngquant for pictures.
+Needs Chromium and npm (scripts/install-deps.sh test), and npm, which gets axe-core 4.14.1 into target/npm; pngquant for pictures.
 """
 import json
 import os
@@ -35,7 +36,8 @@ vera viktor wanda willi xenia yara zoe""".split()
 
 
 def main():
-    wanted = [word for word in sys.argv[1:] if word != "--pictures"]
+    wanted = [word for word in sys.argv[1:] if not word.startswith("--")]
+    is_short = "--short" in sys.argv
     program = os.path.abspath(wanted[0] if wanted else "target/debug/busyhour")
     axe = axe_core()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -45,11 +47,13 @@ def main():
             telephones = populate(http, sip)
             page = browser.open(f"{http}/")
             page.wait("document.querySelector('#state')?.textContent === 'live'", "the stream of statistics")
-            look(page, axe)
+            look(page, axe, is_short)
             if "--pictures" in sys.argv:
                 pictures(page)
             tasks(page, telephones, folder)
-            crowd(browser, http)
+            losses(browser, http)
+            if not is_short:
+                crowd(browser, http)
             if browser.complaints:
                 sys.exit("dashboard: on the console: " + "\n".join(browser.complaints))
             print("dashboard: nothing on the console")
@@ -90,6 +94,8 @@ def populate(http, sip):
     client = Busyhour(http, TOKEN)
     for number, user in enumerate(USERS):
         client.put_account(user, password="office", mailbox=user, hints=[str(100 + number)])
+    client.request("PUT", "/tenants/other.example", {})
+    client.put_account("bob@other.example", password="office")
     telephones = {}
     for number, user in enumerate(USERS[:-8]):
         telephones[user] = Telephone(sip, user, "office", DOMAIN, AGENTS[number % len(AGENTS)])
@@ -122,18 +128,18 @@ def expect(answer, status):
 
 # ---- each view ------------------------------------------------------------
 
-def look(page, axe):
+def look(page, axe, is_short):
     page.tell(axe + "; true")
-    for scheme in ("light", "dark"):
+    for scheme in ("light",) if is_short else ("light", "dark"):
         page.colours(scheme)
         for view in VIEWS:
             show(page, view)
             complain(page, f"{view}, {scheme}")
     show(page, "devices/sip%3Aalice%40example.com")
     page.wait("document.querySelector('main').innerText.includes('Contacts')", "the device")
-    complain(page, "a device, dark")
+    complain(page, "a device")
     page.size(390, 800)
-    for view in VIEWS:
+    for view in () if is_short else VIEWS:
         show(page, view)
         complain(page, f"{view}, narrow")
         if page.tell("document.documentElement.scrollWidth > innerWidth"):
@@ -149,7 +155,7 @@ def look(page, axe):
         names.append(page.tell("document.activeElement.textContent.trim()"))
     if "Overview" not in names:
         sys.exit(f"dashboard: the keyboard goes to {names}")
-    print(f"dashboard: {len(VIEWS)} views, light, dark and narrow: axe has nothing to say")
+    print(f"dashboard: {len(VIEWS)} views, light{'' if is_short else ', dark and narrow'}: axe has nothing to say")
 
 
 def show(page, view):
@@ -212,6 +218,9 @@ def tasks(page, telephones, folder):
     task("unregister a device", "location.hash = '#/devices/sip%3Aerik%40example.com'", "wait seen('Unregister all')", "press('Unregister all')", dialog, "submit()", "wait seen('Not registered')")
     task("give a new password", "press('New password')", dialog, "submit()", "wait document.querySelector('dialog input[name=password]')?.value.length === 20", "press('Done', document.querySelector('dialog'))",
          "wait !document.querySelector('dialog')")
+    task("disable an account and enable it", "location.hash = '#/devices/sip%3Aemil%40example.com'", "wait seen('Unregister all')", "press('Disable account')", dialog, "submit()",
+         "wait seen('Enable account') && seen('Not registered')", "press('Enable account')", "wait seen('Disable account')")
+    task("see a device of another domain", "location.hash = '#/devices/sip%3Abob%40other.example'", "wait seen('Disable account') && seen('Not registered')")
     task("watch a lamp", "location.hash = '#/lamps'", "wait seen('100')", lambda: expect(telephones["ada"].publish("early"), "200"),
          "wait [...document.querySelectorAll('.lamp')].some((one) => one.innerText.startsWith('100') && one.innerText.includes('ringing'))")
     task("make a lamp", "press('New lamp')", dialog, "give('Extension', '900')", "give('Devices', 'alice, bob')", "submit()", "wait seen('900')")
@@ -229,6 +238,49 @@ def change(folder):
     """A setting that needs a restart."""
     file = Path(folder) / "busyhour.toml"
     file.write_text(file.read_text().replace("[http]\n", "[http]\nmax_connections = 500\n"))
+
+
+# ---- losses ----------------------------------------------------------------
+
+LOSSES = """
+const real = window.fetch;
+window.lists = 0;
+window.asked = [];
+window.fetch = (path, options) => {
+  const hint = (extension, state) => ({ extension, devices: [], state, configured: false });
+  if (path.startsWith('/api/v1/hints')) {
+    window.lists += 1;
+    const hints = window.lists === 1 ? [hint('100', 'idle'), hint('101', 'idle')] : [hint('100', 'in-use')];
+    return Promise.resolve(new Response(JSON.stringify({ hints, next: null }), { headers: { 'Content-Type': 'application/json' } }));
+  }
+  if (!path.startsWith('/api/v1/changes')) return real(path, options);
+  window.asked.push(options.headers['Last-Event-ID'] ?? 'none');
+  const isFirst = window.asked.length === 1;
+  const body = new ReadableStream({
+    async start(controller) {
+      const say = (text) => controller.enqueue(new TextEncoder().encode(text));
+      if (isFirst) {
+        say('event: change\\nid: 7-41\\ndata: {"kind":"hint","event":"changed","extension":"101","line":"ringing"}\\n\\n');
+        await new Promise((done) => setTimeout(done, 300));
+        return controller.error(new TypeError('the connection broke'));
+      }
+      say('event: lost\\ndata: {"count":3}\\n\\n');
+    },
+  });
+  return Promise.resolve(new Response(body));
+};
+"""
+
+
+def losses(browser, http):
+    """A stream that broke goes on behind its last event, and after a loss the lamps are read again."""
+    page = browser.open(f"{http}/#/lamps", LOSSES)
+    page.wait("window.lists >= 2 && document.querySelectorAll('.lamp').length === 1", "the lamps after a loss")
+    shown = page.tell("document.querySelector('.lamp').innerText")
+    asked = json.loads(page.tell("JSON.stringify(window.asked)"))
+    if "in use" not in shown or asked[:2] != ["none", "7-41"]:
+        sys.exit(f"dashboard: after a loss it shows {shown!r}, and has asked behind {asked}")
+    print("dashboard: a broken stream goes on, and lamps are read again after a loss")
 
 
 # ---- many changes -----------------------------------------------------------

@@ -8,7 +8,7 @@ test=(sip-tester sipsak sngrep baresip-core linphone-cli twinkle-console faketim
   pcp python3-pcp python3-requests tshark bzip2 xz-utils zstd iaxmodem valgrind postgresql nats-server pebble fail2ban
   abigail-tools cmake libpcp3-dev python3-cffi kamailio kamailio-presence-modules
   kamailio-tls-modules kamailio-sqlite-modules kamailio-postgres-modules prometheus
-  dnsmasq-base rtpengine-daemon iproute2 nftables)
+  dnsmasq-base rtpengine-daemon iproute2 nftables chromium python3-venv)
 browser=(chromium chromium-driver)
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
   libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
@@ -20,7 +20,7 @@ packages=() needs_npm=""
 for group in "$@"; do
   case "$group" in
     build) packages+=("${build[@]}") ;;
-    test) packages+=("${test[@]}") ;;
+    test) packages+=("${test[@]}") needs_npm=yes ;;
     browser) packages+=("${browser[@]}") needs_npm=yes ;;
     peers) packages+=("${peers[@]}") ;;
     dist) packages+=("${dist[@]}") needs_npm=yes ;;

@@ -47,7 +47,7 @@ def until(what, wanted):
     sys.exit(f"monitoring: {what}")
 
 until("the server is not scraped", lambda: any(target["health"] == "up" for target in ask("/api/v1/targets")["activeTargets"]))
-until("the load is not seen", lambda: any(float(one["value"][1]) >= 50 for one in ask("/api/v1/query", query="busyhour_registrar_device_count")["result"]))
+until("the load is not seen", lambda: any(float(one["value"][1]) >= 50 for one in ask("/api/v1/query", query="busyhour_registrar_devices")["result"]))
 dashboard = json.load(open("packaging/monitoring/grafana-dashboard.json"))
 count = 0
 for panel in dashboard["panels"]:

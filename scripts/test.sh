@@ -89,6 +89,8 @@ step tests scripts/tests.sh
 step examples cargo test --workspace --doc
 step monitoring scripts/monitoring.sh
 step book scripts/book.py check target/debug/busyhour
+step interface scripts/api.sh target/debug/busyhour 2
+step dashboard scripts/dashboard.py --short
 step valgrind scripts/valgrind-buffers.sh
 printf '\n== waiting for the steps beside\n'
 # Not `goes_on ... wait`: bash then says that it knows no such process, if the steps have ended before.

@@ -103,8 +103,12 @@ class Busyhour:
         return self.request("GET", f"/accounts/{_part(user)}")
 
     def put_account(self, user, **fields):
-        """Stores an account: password, mailbox, hints, aliases, max_contacts, watchers, iax2."""
+        """Stores an account: password, mailbox, hints, aliases, max_contacts, watchers, iax2, disabled."""
         return self.request("PUT", f"/accounts/{_part(user)}", fields)
+
+    def disable_account(self, user, disabled=True):
+        """Refuses the devices of an account, or takes them again; everything else of it stays."""
+        return self.request("PATCH", f"/accounts/{_part(user)}", {"disabled": disabled})
 
     def new_password(self, user, password=None):
         """Gives an account a new password, which the server makes unless it is given."""

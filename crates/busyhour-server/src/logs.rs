@@ -1,13 +1,11 @@
-//! Log lines on standard error, for people or for machines; the last ones are kept for operators.
+//! Log lines on standard error, for people or for machines, each with the name of its event; the last ones are kept for operators.
 
+mod event_name;
 pub mod recent;
 
 use recent::{KeepRecent, RecentLog};
-use std::{io, sync::Arc};
-use tracing_subscriber::{
-    Layer, filter::LevelFilter, fmt, layer::SubscriberExt, registry::Registry,
-    util::SubscriberInitExt,
-};
+use std::sync::Arc;
+use tracing_subscriber::{filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,13 +24,9 @@ pub enum LineFormat {
 /// The first call counts; what later ones return stays empty.
 pub fn start(level: LevelFilter, format: LineFormat) -> Arc<RecentLog> {
     let recent = Arc::new(RecentLog::default());
-    // Otherwise a reader of the log that is gone makes every line panic.
-    let lines = fmt::layer()
-        .with_writer(io::stderr)
-        .log_internal_errors(false);
-    let lines: Box<dyn Layer<Registry> + Send + Sync> = match format {
-        LineFormat::Text { is_coloured } => lines.with_ansi(is_coloured).with_target(false).boxed(),
-        LineFormat::Json => lines.json().flatten_event(true).boxed(),
+    let lines = match format {
+        LineFormat::Text { is_coloured } => event_name::text_lines(is_coloured),
+        LineFormat::Json => event_name::json_lines(),
     };
     let kept = KeepRecent(recent.clone());
     // An error means that somebody, a test perhaps, listens already.

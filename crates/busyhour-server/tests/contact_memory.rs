@@ -1,12 +1,16 @@
 //! The memory of an idle contact, counted in bytes. If many contacts end at one
-//! instant, all of them end.
+//! instant, all of them end. What a page of the list of devices takes: with
+//! `BUSYHOUR_TEST_SCALE=12 cargo test --release -p busyhour-server --test contact_memory -- --nocapture`
+//! there are a million devices, and it prints the processor time of a page.
 
 #[path = "support/exchange.rs"]
 mod exchange;
 
 use allocation_counter::measure;
 use busyhour::runtime::Runtime;
-use busyhour_server::server::{Authentication, Server, ServerConfig};
+use busyhour_server::server::{
+    Authentication, DeviceOrder, DevicePage, DeviceQuery, Server, ServerConfig,
+};
 use busyhour_store::MemoryStore;
 use exchange::Silent;
 use std::{sync::Arc, time::Duration};
@@ -16,20 +20,66 @@ fn a_contact_takes_less_than_400_bytes_which_are_returned_at_its_end() {
     let world = World::new();
     world.register(0);
     let more = measure(|| (1..4).for_each(|batch| world.register(batch)));
-    let each = more.bytes_current / i64::from(3 * MANY);
+    let many = many();
+    let each = more.bytes_current / i64::from(3 * many);
     println!("{each} bytes each");
     assert!((100..400).contains(&each), "{each} bytes each");
     let stats = world.server.stats();
-    assert_eq!(stats.registrar.binding_count, u64::from(4 * MANY));
+    assert_eq!(stats.registrar.binding_count, u64::from(4 * many));
+    look_at_pages(&world.server);
 
     let end = measure(|| world.pass(LIFE));
     let stats = world.server.stats();
-    assert_eq!(stats.registrar.expired, u64::from(4 * MANY));
+    assert_eq!(stats.registrar.expired, u64::from(4 * many));
     assert_eq!(stats.registrar.binding_count, 0);
     assert_eq!(stats.registrar.device_count, 0);
-    let back = -end.bytes_current / i64::from(4 * MANY);
+    let back = -end.bytes_current / i64::from(4 * many);
     // The tables themselves stay allocated.
     assert!(back > each / 2, "{back} of {each} bytes were returned");
+}
+
+/// However many devices there are, a page takes no more memory.
+fn look_at_pages(server: &Server) {
+    let first = DeviceQuery {
+        limit: 100,
+        ..DeviceQuery::default()
+    };
+    let by = |order, is_descending| DeviceQuery {
+        order,
+        is_descending,
+        ..first.clone()
+    };
+    let search = DeviceQuery {
+        text: Some("DEVICE1234@".into()),
+        ..first.clone()
+    };
+    let queries = [
+        ("by address", first.clone()),
+        ("last ones by address", by(DeviceOrder::Aor, true)),
+        ("by user agent", by(DeviceOrder::UserAgent, false)),
+        ("by their end", by(DeviceOrder::Expires, false)),
+        ("searched", search),
+    ];
+    for (name, query) in queries {
+        let (mut page, begun) = (DevicePage::default(), processor_ns());
+        let taken = measure(|| page = server.find_devices(&query));
+        let spent_ms = (processor_ns() - begun) / 1_000_000;
+        println!(
+            "{name}: {} of {} devices in {spent_ms} ms of a processor, with at most {} KiB",
+            page.devices.len(),
+            page.match_count,
+            taken.bytes_max / 1024,
+        );
+        let wanted = if query.text.is_some() { 1 } else { 100 };
+        assert_eq!(page.devices.len(), wanted, "{name}");
+        assert!(taken.bytes_max < 1 << 20, "{name}: {taken:?}");
+    }
+}
+
+/// How long this thread has run.
+fn processor_ns() -> u64 {
+    let spent = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    spent.split(' ').next().unwrap().parse().unwrap()
 }
 
 /// A server in virtual time whose messages no one receives.
@@ -55,7 +105,7 @@ impl World {
     /// When it returns, no answer is kept for retransmissions any more.
     fn register(&self, batch: u32) {
         let life = LIFE - PAUSE * batch;
-        for number in batch * MANY..(batch + 1) * MANY {
+        for number in batch * many()..(batch + 1) * many() {
             let text = register(number, life);
             let datagram = self.runtime.buffers().copy_from(text.as_bytes()).unwrap();
             let local = "192.0.2.1:5060".parse().unwrap();
@@ -94,6 +144,10 @@ fn register(number: u32, life: Duration) -> String {
 
 /// A quarter of all contacts. In each part of the server's table these are more
 /// than one expiry handles.
-const MANY: u32 = 22_000;
+fn many() -> u32 {
+    let scale = std::env::var("BUSYHOUR_TEST_SCALE");
+    22_000 * scale.map_or(1, |scale| scale.parse().expect("a whole number"))
+}
+
 const LIFE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(60);

@@ -356,7 +356,7 @@ fn metrics_are_in_the_openmetrics_format() {
     assert!(header(&response, "content-type").starts_with("application/openmetrics-text"));
     let text = response.into_body().read_to_string().unwrap();
     assert!(
-        text.contains("\nbusyhour_registrar_binding_count 12000.0\n"),
+        text.contains("\nbusyhour_registrar_bindings 12000.0\n"),
         "{text}"
     );
     let gauge = "\nbusyhour_queues_high_watermark{name=\"watcher\"} 16.0\n";
@@ -521,7 +521,7 @@ fn each_view_counts_what_it_was_made_of_and_how_long_it_took() {
     let line = format!("busyhour_graphite_digest_metrics_total {}.0", metrics + 1);
     assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     assert!(text.contains("\nbusyhour_graphite_digest_duration_seconds_total "));
-    assert!(text.contains("\n# TYPE busyhour_graphite_digest_last_metric_count gauge"));
+    assert!(text.contains("\n# TYPE busyhour_graphite_digest_last_metrics gauge"));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub struct Account {
     /// Who may watch it: `user`, `user@domain`, `@domain` or `*`; `None` is who its domain
     /// says.
     pub watchers: Option<Vec<String>>,
+    /// It is kept, but may do nothing: its devices are refused.
+    pub is_disabled: bool,
 }
 
 /// An account as a person or a program writes it: the body of a request, a
@@ -71,6 +73,8 @@ pub struct AccountEntry {
     pub aliases: Vec<String>,
     /// See [`Account::watchers`].
     pub watchers: Option<Vec<String>>,
+    /// See [`Account::is_disabled`].
+    pub disabled: bool,
 }
 
 /// The account as it is shown to people who may read accounts; without the secret.
@@ -96,6 +100,8 @@ pub struct AccountView {
     /// See [`Account::watchers`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchers: Option<Vec<String>>,
+    /// See [`Account::is_disabled`].
+    pub disabled: bool,
 }
 
 impl AccountEntry {
@@ -127,6 +133,7 @@ impl AccountEntry {
                 hints: self.hints,
                 aliases: self.aliases,
                 watchers: self.watchers,
+                is_disabled: self.disabled,
             }),
             _ => Err(mistakes.join("; ")),
         }
@@ -266,6 +273,7 @@ impl AccountView {
             hints,
             aliases,
             watchers,
+            disabled,
         } = self;
         AccountEntry {
             user,
@@ -282,6 +290,7 @@ impl AccountView {
             hints,
             aliases,
             watchers,
+            disabled,
         }
     }
 }
@@ -303,6 +312,7 @@ impl Account {
             hints: self.hints.clone(),
             aliases: self.aliases.clone(),
             watchers: self.watchers.clone(),
+            disabled: self.is_disabled,
         }
     }
 }

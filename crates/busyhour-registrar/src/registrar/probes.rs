@@ -37,6 +37,9 @@ use std::{collections::HashMap, time::Duration};
 /// assert_eq!(probes.poll(at(64)), Some(Probe::Ask(flow)));
 /// assert_eq!(probes.poll(at(66)), Some(Probe::Down(flow)));
 /// assert!(probes.heard(&flow, at(70)), "it is back");
+/// assert_eq!(probes.poll(at(120)), Some(Probe::Ask(flow)));
+/// probes.answered(&flow, at(121));
+/// assert_eq!(probes.latency(&flow), Some(Duration::from_secs(1)));
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Debug, Default)]
@@ -72,6 +75,9 @@ struct Probed {
     /// Questions that were not answered.
     asked: u8,
     is_down: bool,
+    /// When the one question was asked whose answer tells the latency: of two nobody knows which one an answer is for.
+    awaited_since: Option<Instant>,
+    latency: Option<Duration>,
     moment: Option<QueueHandle>,
 }
 
@@ -103,6 +109,8 @@ impl Probes {
             heard_at: pace.verify_within.is_none().then_some(now),
             asked: 0,
             is_down: false,
+            awaited_since: None,
+            latency: None,
             moment: first.map(|at| self.moments.add(at, flow)),
         };
         self.flows.insert(flow, probed);
@@ -125,6 +133,20 @@ impl Probes {
         let is_first = probed.heard_at.replace(now).is_none();
         probed.asked = 0;
         std::mem::take(&mut probed.is_down) || is_first
+    }
+
+    /// Notes an answer to a question on this flow.
+    pub fn answered(&mut self, flow: &Flow, now: Instant) {
+        if let Some(probed) = self.flows.get_mut(flow)
+            && let Some(since) = probed.awaited_since.take()
+        {
+            probed.latency = Some(now - since);
+        }
+    }
+
+    /// How long the last answer took to a question that was asked once.
+    pub fn latency(&self, flow: &Flow) -> Option<Duration> {
+        self.flows.get(flow)?.latency
     }
 
     /// The next action that is due; call again until there is none.
@@ -171,10 +193,12 @@ impl Probed {
         }
         if self.asked < ATTEMPTS {
             self.asked += 1;
+            self.awaited_since = (self.asked == 1).then_some(now);
             return Some(Probe::Ask(flow));
         }
         // A flow that is down is probed once, and may answer within the whole interval.
         if self.is_down {
+            self.awaited_since = Some(now);
             return Some(Probe::Ask(flow));
         }
         self.is_down = true;

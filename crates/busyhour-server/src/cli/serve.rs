@@ -46,7 +46,7 @@ impl Serve {
         let loaded = Config::load_to_serve(config, &self.overrides)?;
         let recent_log = start_logs(&loaded.config);
         for warning in &loaded.warnings {
-            tracing::warn!("{warning}");
+            tracing::warn!(event = "configuration_warning", "{warning}");
         }
         let mut signals = Signals::listen().map_err(Failure::running)?;
         let ending = signals.ending();

@@ -63,7 +63,7 @@ impl Service {
         // before it takes a port.
         let store = open_store(&config.store)?;
         if let Some(warning) = unread_store(&config.store) {
-            tracing::warn!("{warning}");
+            tracing::warn!(event = "configuration_warning", "{warning}");
         }
         let ending = ending.clone();
         store.watch_end(Box::new(move |error| ending.because(error.to_string())));

@@ -1,5 +1,6 @@
 //! The last lines of the log, for operators who cannot read the file.
 
+use super::event_name;
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -34,7 +35,9 @@ pub struct LogLine {
     pub at_unix_ms: u64,
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: &'static str,
-    /// What happened.
+    /// What happened, as a name that stays the same.
+    pub event: String,
+    /// What happened, in words.
     pub message: String,
     /// To whom, where, how often.
     pub fields: BTreeMap<String, String>,
@@ -117,6 +120,7 @@ impl LogLine {
     fn has(&self, text: &str) -> bool {
         let has = |value: &str| value.to_lowercase().contains(text);
         has(&self.message)
+            || has(&self.event)
             || self
                 .fields
                 .iter()
@@ -133,10 +137,13 @@ impl<S: Subscriber> Layer<S> for KeepRecent {
             number: 0,
             at_unix_ms: unix_ms(),
             level: level_name(*event.metadata().level()),
+            event: String::new(),
             message: String::new(),
             fields: BTreeMap::new(),
         };
         event.record(&mut line);
+        let given = line.fields.remove(event_name::NAME);
+        line.event = given.unwrap_or_else(|| event_name::of_text(&line.message));
         self.0.keep(line);
     }
 }
@@ -214,6 +221,7 @@ mod tests {
         assert_eq!(lines[0].fields["number"], "4");
         let last = lines.last().unwrap();
         assert_eq!((last.level, &*last.message), ("warn", "a login failed"));
+        assert_eq!(last.event, "login_failed");
         assert!(last.fields["text"].len() < 2000);
         let of = |query| recent.lines(&query).len();
         assert_eq!(

@@ -32,7 +32,7 @@ impl Core {
         if self.devices.flows.may_probe()
             && let Some(ack) = ack_of_pong(datagram)
         {
-            self.devices.flows.counters.probes_answered.increment();
+            self.devices.flows.answered(&flow, self.devices.clock.now());
             let ack = self.responder.write(|out| ack.write(out));
             return ack.map_or((), |ack| self.responder.send(flow, ack));
         }

@@ -3,8 +3,8 @@
 //! from.
 //!
 //! `registrar.accepted` of `/api/v1/stats` is `busyhour_registrar_accepted_total`;
-//! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; times are
-//! in seconds; what exists once for each serializer or topic has its name as a label.
+//! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; `registrar.device_count` is
+//! `busyhour_registrar_devices`, since `_count` is a part of a histogram there; times are in seconds; what exists once for each serializer or topic has its name as a label.
 
 use crate::server::ServerStats;
 use prometheus_client::{
@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use serde_json::{Map, Value};
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -96,11 +96,11 @@ impl Families {
             return;
         };
         let shape = Shape::of(field);
-        let parts = [parents, &[shape.stem.as_str()]].concat();
-        let name = parts.join("_");
+        let named = |stem: &str, between: &str| [parents, &[stem]].concat().join(between);
+        let name = named(&shape.counted(), "_");
         let family = self.0.entry(name).or_insert_with(|| Family {
             path: path.join("."),
-            dotted_name: parts.join("."),
+            dotted_name: named(&shape.stem, "."),
             kind: shape.kind,
             unit: shape.unit,
             samples: Vec::new(),
@@ -241,6 +241,30 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// The name without `_count`, with which readers of Prometheus expect a histogram: what is counted, in the plural.
+    fn counted(&self) -> Cow<'_, str> {
+        let Some(counted) = self.stem.strip_suffix("_count") else {
+            return self.stem.as_str().into();
+        };
+        let last = counted.rsplit('_').next().unwrap_or(counted);
+        let ends_in = |ends: &[&str]| ends.iter().any(|end| counted.ends_with(end));
+        match last {
+            _ if STATES.contains(&last) => counted.into(),
+            "suspend" => "suspensions".into(),
+            _ if ends_in(&["series"]) => counted.into(),
+            _ if ends_in(&["x", "s", "ch", "sh"]) => format!("{counted}es").into(),
+            _ => format!("{counted}s").into(),
+        }
+    }
+}
+
+/// What says how many are so, and not how many there are.
+const STATES: [&str; 14] = [
+    "away", "busy", "cached", "down", "failing", "high", "lagging", "live", "open", "pending",
+    "retired", "told", "waiting", "watched",
+];
+
 /// The naming rule of the snapshot: these fields rise and fall; all others only rise.
 fn is_gauge(field: &str) -> bool {
     if COUNTED_BYTES.contains(&field) {
@@ -293,8 +317,8 @@ mod tests {
         for line in [
             "# TYPE busyhour_registrar_accepted counter",
             "busyhour_registrar_accepted_total 7.0",
-            "# TYPE busyhour_registrar_binding_count gauge",
-            "busyhour_registrar_binding_count 5.0",
+            "# TYPE busyhour_registrar_bindings gauge",
+            "busyhour_registrar_bindings 5.0",
             "busyhour_registrar_latency_p99_seconds 0.0025",
             "busyhour_store_transaction_seconds_total 3.0",
             "busyhour_traffic_received_bytes_total 9.0",
@@ -303,6 +327,21 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    /// `promtool check metrics` complains of such names.
+    #[test]
+    fn only_histograms_have_a_count_and_no_two_fields_share_a_name() {
+        let counted = |field: &str| Shape::of(field).counted().into_owned();
+        assert_eq!(counted("idle_worker_count"), "idle_workers");
+        assert_eq!(counted("mailbox_count"), "mailboxes");
+        assert_eq!(counted("breaker_open_count"), "breaker_open");
+        let families = Families::of(&stats());
+        for (name, family) in families.iter() {
+            assert!(!name.ends_with("_count"), "{name}");
+            let unowned = family.samples.iter().filter(|(owner, _)| owner.is_none());
+            assert!(unowned.count() <= 1, "{name}");
+        }
     }
 
     #[test]

@@ -278,6 +278,7 @@ async fn serve(
         ))
         .merge(graph::graphite::router(graphs))
         .merge(api);
+    let routes = protocol::conditional::conditional(routes);
     // A request without access is refused before its body is read.
     let gather =
         |load: &Arc<Load>| middleware::from_fn_with_state(load.clone(), connection::bodies::gather);

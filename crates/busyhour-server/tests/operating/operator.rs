@@ -18,12 +18,28 @@ fn configuration(more: &str) -> String {
 
 /// Status and body of a request with the token.
 fn ask(server: &ServerProcess, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let (status, _, said) = ask_if(server, method, path, body, None);
+    (status, said)
+}
+
+/// The same with If-Match, and with the ETag of the answer.
+fn ask_if(
+    server: &ServerProcess,
+    method: &str,
+    path: &str,
+    body: &str,
+    tag: Option<&str>,
+) -> (u16, String, Value) {
     let config = ureq::Agent::config_builder().http_status_as_error(false);
     let agent: ureq::Agent = config.build().into();
     let request = ureq::http::Request::builder()
         .method(method)
         .uri(format!("http://{}/api/v1{path}", server.http))
         .header("authorization", format!("Bearer {TOKEN}"));
+    let request = match tag {
+        Some(tag) => request.header("if-match", tag),
+        None => request,
+    };
     let answer = match method {
         "GET" => agent.run(request.body(()).unwrap()),
         _ => agent.run(request.body(body).unwrap()),
@@ -31,7 +47,9 @@ fn ask(server: &ServerProcess, method: &str, path: &str, body: &str) -> (u16, Va
     let mut answer = answer.unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
     let said = serde_json::from_str(&text).unwrap_or(Value::Null);
-    (answer.status().as_u16(), said)
+    let tag = answer.headers().get("etag");
+    let tag = tag.map_or(String::new(), |tag| tag.to_str().unwrap().to_owned());
+    (answer.status().as_u16(), tag, said)
 }
 
 #[test]
@@ -76,7 +94,9 @@ fn the_log_is_read_behind_a_line_and_begins_anew_with_the_server() {
     let lines = said["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 1, "{said}");
     assert_eq!(lines[0]["message"], "accounts read again");
+    assert_eq!(lines[0]["event"], "accounts_read_again");
     assert_eq!(lines[0]["fields"]["tokens"], "1");
+    server.wait_for_log(" event=accounts_read_again\n");
     let behind = format!("/log?after={}", lines[0]["number"]);
     assert_eq!(ask(&server, "GET", &behind, "").1["lines"], json!([]));
     assert_eq!(
@@ -167,4 +187,102 @@ fn registers(server: &ServerProcess, place: &Place, password: &str) -> bool {
     storm.args(["--target", &server.sip.to_string()]);
     storm.arg("--store-path").arg(place.path("none.db"));
     run(&mut storm).0 == 0
+}
+
+#[test]
+fn a_disabled_account_is_refused_until_it_is_enabled() {
+    let place = Place::new();
+    let server = place.server(&configuration(""));
+    assert_eq!(
+        ask(
+            &server,
+            "PUT",
+            "/accounts/alice",
+            r#"{"password": "wonder"}"#
+        )
+        .0,
+        201
+    );
+    assert!(registers(&server, &place, "wonder"));
+    server.wait_for("/registrar/binding_count", |count| count == 1);
+    let (_, tag, _) = ask_if(&server, "GET", "/accounts/alice", "", None);
+    let disable = r#"{"disabled": true}"#;
+    let (status, _, said) = ask_if(&server, "PATCH", "/accounts/alice", disable, Some("\"x\""));
+    assert_eq!(status, 412, "{said}");
+    let (status, after, said) = ask_if(&server, "PATCH", "/accounts/alice", disable, Some(&tag));
+    assert_eq!((status, &said["disabled"]), (200, &json!(true)), "{said}");
+    assert_ne!(tag, after);
+    let (_, read, _) = ask_if(&server, "GET", "/accounts/alice", "", None);
+    assert_eq!(after, read, "the tag of an answer is that of the next look");
+    server.wait_for("/registrar/binding_count", |count| count == 0);
+    assert!(!registers(&server, &place, "wonder"));
+    let (_, failures) = ask(&server, "GET", "/failures?user=alice", "");
+    assert_eq!(
+        failures["failures"][0]["reason"], "Account Disabled",
+        "{failures}"
+    );
+    let (_, device) = ask(&server, "GET", "/devices/alice", "");
+    assert_eq!(device["state"], "disabled", "{device}");
+    let (_, found) = ask(&server, "GET", "/devices?state=offline", "");
+    assert_eq!(found["match_count"], 0, "{found}");
+    assert_eq!(ask(&server, "PATCH", "/accounts/bob", disable).0, 404);
+    assert!(server.stop().success());
+
+    let server = place.server(&configuration(""));
+    assert!(!registers(&server, &place, "wonder"), "after a restart too");
+    let device = |words: &[&str]| {
+        let mut command = busyhour();
+        command.arg("device").args(words).arg("--store-path");
+        run(command.arg(place.path("busyhour.db")))
+    };
+    assert!(device(&["list"]).1.contains("disabled"));
+    let (_, exported, _) = device(&["export", "--format", "json"]);
+    assert!(exported.contains("\"disabled\": true"), "{exported}");
+    assert_eq!(device(&["enable", "alice", "nobody"]).0, 1);
+    let is_enabled = || ask(&server, "GET", "/accounts/alice", "").1["disabled"] == false;
+    wait_until(is_enabled, || server.log());
+    assert!(registers(&server, &place, "wonder"));
+    assert_eq!(device(&["disable", "alice"]).0, 0);
+    server.wait_for("/registrar/binding_count", |count| count == 0);
+    assert!(server.stop().success());
+}
+
+/// Many clients change one mailbox, each what it has read: nothing that was written is lost.
+#[test]
+fn changes_with_a_condition_do_not_overwrite_each_other() {
+    let place = Place::new();
+    let server = place.server(&configuration(""));
+    let zero = r#"{"voice": {"new": 0, "old": 0}}"#;
+    assert_eq!(ask(&server, "PUT", "/mailboxes/100", zero).0, 201);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..5).for_each(|_| count_one_more(&server)));
+        }
+    });
+    let (_, said) = ask(&server, "GET", "/mailboxes/100", "");
+    assert_eq!(said["voice"]["new"], 20, "{said}");
+    let (status, _, said) = ask_if(&server, "DELETE", "/mailboxes/100", "", Some("\"x\""));
+    assert_eq!(status, 412, "{said}");
+    assert_eq!(
+        ask_if(&server, "DELETE", "/mailboxes/100", "", Some("*")).0,
+        204
+    );
+    assert_eq!(
+        ask_if(&server, "PUT", "/mailboxes/100", zero, Some("*")).0,
+        412
+    );
+    assert!(server.stop().success());
+}
+
+fn count_one_more(server: &ServerProcess) {
+    loop {
+        let (_, tag, said) = ask_if(server, "GET", "/mailboxes/100", "", None);
+        let more = said["voice"]["new"].as_u64().unwrap() + 1;
+        let body = json!({ "voice": { "new": more, "old": 0 } }).to_string();
+        match ask_if(server, "PUT", "/mailboxes/100", &body, Some(&tag)).0 {
+            200 => return,
+            412 => {}
+            other => panic!("{other}"),
+        }
+    }
 }

@@ -85,7 +85,7 @@ fn a_domain_has_what_its_quotas_allow_and_shows_it() {
         "{shown}"
     );
     let metrics = server.get("/metrics");
-    let line = "busyhour_tenants_contact_count{name=\"a.example\"} 3";
+    let line = "busyhour_tenants_contacts{name=\"a.example\"} 3";
     assert!(metrics.contains(line), "{metrics}");
     // More is allowed: at once.
     let more = json!({"max_contacts": 9});

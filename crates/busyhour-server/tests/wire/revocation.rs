@@ -24,7 +24,9 @@ fn a_device_that_is_removed_beside_the_server_loses_what_it_has() {
     bob.hear_all(&["NOTIFY ", "<basic>closed</basic>"]);
     assert!(!server.get("/api/bindings").contains("alice"));
     assert_eq!(server.stat("/registrar/revoked"), 1);
-    server.wait_for_log("reason=\"its account was removed\" aor=\"sip:alice@example.com\"");
+    server.wait_for_log(
+        "reason=\"its account was removed or disabled\" aor=\"sip:alice@example.com\"",
+    );
     // It has also ended after a restart.
     server.kill();
     let server = serve(&place, address);

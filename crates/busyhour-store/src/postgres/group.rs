@@ -306,6 +306,7 @@ pub(super) fn put_account(
             &hints_text(&account.hints),
             &hints_text(&account.aliases),
             &account.watchers.as_deref().map(hints_text),
+            &account.is_disabled,
         ],
     )?;
     Ok(())
@@ -358,11 +359,11 @@ const REMOVE_ENDED_SOFT_STATES: &str = "DELETE FROM soft_state \
     USING unnest($1::bigint[], $2::bigint[]) AS ended (id, expires_at_ns) \
     WHERE soft_state.id = ended.id AND soft_state.expires_at_ns = ended.expires_at_ns";
 pub(super) const PUT_ACCOUNT: &str = "INSERT INTO account \
-    (username, realm, password, hashes, contacts_max, mailbox, hints, aliases, watchers) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (username, realm) DO UPDATE SET \
+    (username, realm, password, hashes, contacts_max, mailbox, hints, aliases, watchers, \
+    disabled) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (username, realm) DO UPDATE SET \
     password = excluded.password, hashes = excluded.hashes, \
     contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints, \
-    aliases = excluded.aliases, watchers = excluded.watchers";
+    aliases = excluded.aliases, watchers = excluded.watchers, disabled = excluded.disabled";
 pub(super) const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = $1 AND realm = $2";
 pub(super) const PUT_SETTING: &str = "INSERT INTO setting (kind, name, value) VALUES ($1, $2, $3) \
     ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value";

@@ -174,6 +174,7 @@ fn account(row: &Row) -> Result<Account, Error> {
         hints: hints_of_row(row.try_get(6)?),
         aliases: hints_of_row(row.try_get(7)?),
         watchers: row.try_get::<_, Option<&str>>(8)?.map(hints_of_row),
+        is_disabled: row.try_get(9)?,
     })
 }
 
@@ -225,14 +226,14 @@ const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path,
 const SOFT_STATES: &str =
     "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \
-    aliases, watchers FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
+    aliases, watchers, disabled FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
 const ACCOUNTS_FIRST: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
-    hints, aliases, watchers FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\" LIMIT $1";
+    hints, aliases, watchers, disabled FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\" LIMIT $1";
 const ACCOUNTS_AFTER: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
-    hints, aliases, watchers FROM account WHERE (username COLLATE \"C\", realm COLLATE \"C\") > ($2, $3) \
+    hints, aliases, watchers, disabled FROM account WHERE (username COLLATE \"C\", realm COLLATE \"C\") > ($2, $3) \
     ORDER BY username COLLATE \"C\", realm COLLATE \"C\" LIMIT $1";
 const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \
-    aliases, watchers FROM (SELECT username, realm, max(revision) AS last FROM account_change \
+    aliases, watchers, disabled FROM (SELECT username, realm, max(revision) AS last FROM account_change \
         WHERE revision > $1 GROUP BY username, realm) AS changed \
     LEFT JOIN account USING (username, realm) ORDER BY last, username COLLATE \"C\"";
 pub(super) const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";

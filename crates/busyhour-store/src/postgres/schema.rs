@@ -206,4 +206,7 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE account ADD COLUMN aliases TEXT NOT NULL DEFAULT '';
     ALTER TABLE account ADD COLUMN watchers TEXT;
 ",
+    "
+    ALTER TABLE account ADD COLUMN disabled BOOLEAN NOT NULL DEFAULT false;
+",
 ];

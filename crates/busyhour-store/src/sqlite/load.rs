@@ -167,6 +167,7 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
             .get::<_, Option<String>>(8)?
             .as_deref()
             .map(hints_of_row),
+        is_disabled: row.get(9)?,
     })
 }
 
@@ -221,13 +222,13 @@ const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path,
 const SOFT_STATES: &str =
     "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \
-    aliases, watchers FROM account ORDER BY username, realm";
+    aliases, watchers, disabled FROM account ORDER BY username, realm";
 const ACCOUNTS_FIRST: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
-    hints, aliases, watchers FROM account ORDER BY username, realm LIMIT ?1";
+    hints, aliases, watchers, disabled FROM account ORDER BY username, realm LIMIT ?1";
 const ACCOUNTS_AFTER: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \
-    hints, aliases, watchers FROM account WHERE (username, realm) > (?2, ?3) ORDER BY username, realm LIMIT ?1";
+    hints, aliases, watchers, disabled FROM account WHERE (username, realm) > (?2, ?3) ORDER BY username, realm LIMIT ?1";
 const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \
-    aliases, watchers FROM (SELECT username, realm, max(revision) AS last FROM account_change \
+    aliases, watchers, disabled FROM (SELECT username, realm, max(revision) AS last FROM account_change \
         WHERE revision > ?1 GROUP BY username, realm) \
     LEFT JOIN account USING (username, realm) ORDER BY last";
 const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";

@@ -284,6 +284,9 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE account ADD COLUMN aliases TEXT NOT NULL DEFAULT '';
     ALTER TABLE account ADD COLUMN watchers TEXT;
 ",
+    "
+    ALTER TABLE account ADD COLUMN disabled INTEGER NOT NULL DEFAULT 0;
+",
 ];
 
 #[cfg(test)]
@@ -371,6 +374,7 @@ mod tests {
         assert_eq!((alice.contacts_max, alice.hints.len()), (Some(3), 2));
         assert_eq!(alice.secret.hashes().len(), 1);
         assert_eq!((alice.aliases.len(), &alice.watchers), (0, &None));
+        assert!(!alice.is_disabled);
         let empty = "UPDATE account SET watchers = ''";
         connection.execute_batch(empty).unwrap();
         let accounts = super::super::load::accounts(&connection).unwrap();

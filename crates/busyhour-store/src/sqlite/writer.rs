@@ -85,7 +85,7 @@ impl SqliteWriter {
                 true => tracing::warn!(
                     "the database files are back; registrations are acknowledged again"
                 ),
-                false => tracing::error!(%trouble, "{}", LOST),
+                false => tracing::error!(%trouble, event = "database_files_are_lost", "{}", LOST),
             }
             self.queue.note_lost(&trouble);
             self.trouble = trouble;
@@ -366,6 +366,7 @@ pub(super) fn put_account(connection: &Connection, account: &Account) -> rusqlit
         hints_text(&account.hints),
         hints_text(&account.aliases),
         account.watchers.as_deref().map(hints_text),
+        account.is_disabled,
     ])?;
     Ok(())
 }
@@ -436,11 +437,11 @@ const PUT_SOFT_STATE: &str = "INSERT OR REPLACE INTO soft_state \
 const REMOVE_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1";
 const REMOVE_ENDED_SOFT_STATE: &str = "DELETE FROM soft_state WHERE id = ?1 AND expires_at_ns = ?2";
 const PUT_ACCOUNT: &str = "INSERT INTO account \
-    (username, realm, password, hashes, contacts_max, mailbox, hints, aliases, watchers) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (username, realm) DO UPDATE SET \
+    (username, realm, password, hashes, contacts_max, mailbox, hints, aliases, watchers, \
+    disabled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (username, realm) DO UPDATE SET \
     password = excluded.password, hashes = excluded.hashes, \
     contacts_max = excluded.contacts_max, mailbox = excluded.mailbox, hints = excluded.hints, \
-    aliases = excluded.aliases, watchers = excluded.watchers";
+    aliases = excluded.aliases, watchers = excluded.watchers, disabled = excluded.disabled";
 const REMOVE_ACCOUNT: &str = "DELETE FROM account WHERE username = ?1 AND realm = ?2";
 const PUT_SETTING: &str = "INSERT OR REPLACE INTO setting (kind, name, value) VALUES (?1, ?2, ?3)";
 const REMOVE_SETTING: &str = "DELETE FROM setting WHERE kind = ?1 AND name = ?2";

@@ -124,6 +124,7 @@ pub fn account(username: &str) -> Account {
         hints: vec!["200".into(), "201".into()],
         aliases: vec!["sales".into(), "sales@example.org".into()],
         watchers: Some(vec!["@example.org".into()]),
+        is_disabled: true,
     }
 }
 

@@ -234,6 +234,7 @@ fn accounts_are_added_changed_and_removed(database: &dyn Database) {
         hints: Vec::new(),
         aliases: Vec::new(),
         watchers: None,
+        is_disabled: false,
         ..account("bob")
     };
     commit(&*store, vec![Change::PutAccount(account("bob"))]).unwrap();

@@ -74,6 +74,7 @@ impl AddDevice {
             hints: self.hints,
             aliases: self.aliases,
             watchers: None,
+            disabled: false,
             md5_address: None,
             sha256_address: None,
             sha512_256_address: None,

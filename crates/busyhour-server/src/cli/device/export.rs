@@ -110,6 +110,10 @@ fn own(name: &str, account: &Account) -> Fields {
                 false => list.join(" "),
             }),
         ),
+        (
+            "disabled",
+            if account.is_disabled { "yes" } else { "no" }.to_owned(),
+        ),
         ("realm", account.realm.clone()),
     ]
 }
@@ -171,6 +175,7 @@ fn json_of<'a>(rows: impl Iterator<Item = (&'a String, &'a Account)>) -> Result<
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect();
         object.insert("iax2".into(), account.secret.password().is_some().into());
+        object.insert("disabled".into(), account.is_disabled.into());
         object.insert("hints".into(), account.hints.clone().into());
         object.insert("aliases".into(), account.aliases.clone().into());
         if let Some(contacts) = account.contacts_max {
@@ -187,7 +192,14 @@ fn json_of<'a>(rows: impl Iterator<Item = (&'a String, &'a Account)>) -> Result<
 
 /// What stands for a list of watchers with nobody on it in a line of a CSV file.
 pub(super) const NOBODY: &str = "-";
-const LISTS: [&str; 5] = ["iax2", "max_contacts", "hints", "aliases", "watchers"];
+const LISTS: [&str; 6] = [
+    "iax2",
+    "max_contacts",
+    "hints",
+    "aliases",
+    "watchers",
+    "disabled",
+];
 const AFTER_HELP: &str = "\
 What is written is as good as the passwords: keep it from others. Hashes are good for their
 realm alone, which each line has.

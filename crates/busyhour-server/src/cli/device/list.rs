@@ -45,13 +45,30 @@ pub(super) fn view(accounts: &AccountStore, account: &Account) -> AccountView {
     view
 }
 
+/// In a word.
+pub(super) fn state(view: &AccountView) -> &'static str {
+    match view.disabled {
+        true => "disabled",
+        false => "enabled",
+    }
+}
+
 fn table(views: &[AccountView]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["USER", "ALGORITHMS", "IAX2", "CONTACTS", "MAILBOX", "HINTS"]);
+    table.set_header([
+        "USER",
+        "STATE",
+        "ALGORITHMS",
+        "IAX2",
+        "CONTACTS",
+        "MAILBOX",
+        "HINTS",
+    ]);
     for view in views {
         table.add_row([
             view.user.clone(),
+            state(view).to_owned(),
             view.algorithms.join(","),
             if view.iax2 { "yes" } else { "no" }.to_owned(),
             view.max_contacts

@@ -1,6 +1,7 @@
 //! `busyhour device` changes accounts of the store, whether a server runs or not.
 
 mod add;
+mod disable;
 mod export;
 mod import;
 mod list;
@@ -40,6 +41,8 @@ enum DeviceAction {
     List(list::ListDevices),
     Show(show::ShowAccount),
     Remove(remove::RemoveDevices),
+    Disable(disable::DisableDevices),
+    Enable(disable::EnableDevices),
     Unregister(unregister::Unregister),
     Import(Box<import::Import>),
     Export(export::Export),
@@ -58,6 +61,8 @@ impl DeviceCommand {
             DeviceAction::List(command) => command.run(),
             DeviceAction::Show(command) => command.run(),
             DeviceAction::Remove(command) => command.run(),
+            DeviceAction::Disable(command) => command.run(),
+            DeviceAction::Enable(command) => command.run(),
             DeviceAction::Unregister(command) => command.run(),
             DeviceAction::Import(command) => command.run(),
             DeviceAction::Export(command) => command.run(),

@@ -1,6 +1,6 @@
 use super::{
     AccountLocation, Failure,
-    list::view,
+    list::{state, view},
     say,
     server::{ApiServer, FailedRegistration, Registered},
 };
@@ -60,9 +60,11 @@ impl ShowAccount {
             true => "none".to_owned(),
             false => view.hints.join(", "),
         };
+        let state = state(&view);
         let contacts = view.max_contacts.map(|count| count.to_string());
         let rows = [
             ("user", view.user),
+            ("state", state.to_owned()),
             ("realm", view.realm),
             ("algorithms", view.algorithms.join(", ")),
             ("iax2", if view.iax2 { "yes" } else { "no" }.into()),

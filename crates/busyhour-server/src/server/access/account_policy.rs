@@ -150,8 +150,8 @@ impl AccountPolicy {
     /// everybody could register.
     pub(in crate::server) fn why_revoked(&self) -> &'static str {
         match self.is_starting.load(Ordering::Acquire) {
-            true => "there is no account for it",
-            false => "its account was removed",
+            true => "there is no account for it, or it is disabled",
+            false => "its account was removed or disabled",
         }
     }
 
@@ -160,8 +160,8 @@ impl AccountPolicy {
         self.is_any_gone.load(Ordering::Acquire) && !self.is_open
     }
 
-    /// Whether there is no account of this name.
+    /// Whether there is no account of this name, or one that may do nothing.
     pub(in crate::server) fn is_gone(&self, account: &str) -> bool {
-        !self.directory.knows(account)
+        !self.directory.knows(account) || self.directory.is_disabled(account)
     }
 }

@@ -53,6 +53,8 @@ struct Stored {
     others: BTreeMap<String, RealmAccounts>,
     /// How many say who may watch them: usually none, and then no lookup is needed.
     guarded_count: usize,
+    /// How many are disabled: the same.
+    disabled_count: usize,
 }
 
 impl AccountDirectory {
@@ -245,6 +247,12 @@ impl AccountDirectory {
         self.with(name, |_| ()).is_some() || self.configured.secret(name).is_some()
     }
 
+    /// Whether there is such an account, but it may do nothing.
+    pub(in crate::server) fn is_disabled(&self, name: &str) -> bool {
+        self.read().disabled_count > 0
+            && self.with(name, |account| account.is_disabled) == Some(true)
+    }
+
     /// Contacts that an account may have, if it has its own limit.
     pub(in crate::server) fn contacts_max(&self, name: &str) -> Option<usize> {
         let (tenant, user) = self.domains.parts_of(name);
@@ -341,6 +349,7 @@ impl Stored {
     /// The account of that name before.
     fn put(&mut self, own_realm: &str, account: Account) -> Option<Account> {
         self.guarded_count += usize::from(account.watchers.is_some());
+        self.disabled_count += usize::from(account.is_disabled);
         let before = match account.realm == own_realm {
             true => self.own.put(account),
             false => (self.others.entry(account.realm.clone()).or_default()).put(account),
@@ -357,10 +366,9 @@ impl Stored {
     }
 
     fn forget(&mut self, before: Option<Account>) -> Option<Account> {
-        let was_guarded = before
-            .as_ref()
-            .is_some_and(|account| account.watchers.is_some());
-        self.guarded_count -= usize::from(was_guarded);
+        let was = |is: fn(&Account) -> bool| usize::from(before.as_ref().is_some_and(is));
+        self.guarded_count -= was(|account| account.watchers.is_some());
+        self.disabled_count -= was(|account| account.is_disabled);
         before
     }
 
@@ -402,7 +410,34 @@ mod tests {
             hints: Vec::new(),
             aliases: Vec::new(),
             watchers: None,
+            is_disabled: false,
         }
+    }
+
+    #[test]
+    fn a_disabled_account_is_known_and_ends_as_if_it_were_gone() {
+        let directory = AccountDirectory::new(
+            "r",
+            Domains::default(),
+            vec![account("a", None)],
+            Arc::new(NoAccounts),
+        );
+        assert!(!directory.is_disabled("a"));
+        let disabled = Account {
+            is_disabled: true,
+            ..account("a", None)
+        };
+        let told = directory.learn(AccountNews::Put(disabled.clone()));
+        assert!(told[0].is_gone);
+        assert!(directory.is_disabled("a") && directory.knows("a"));
+        assert!(directory.learn(AccountNews::Put(disabled)).is_empty());
+        assert!(
+            directory
+                .learn(AccountNews::Put(account("a", None)))
+                .is_empty()
+        );
+        assert!(!directory.is_disabled("a"));
+        assert_eq!(directory.read().disabled_count, 0);
     }
 
     #[test]

@@ -430,6 +430,10 @@ impl Admission {
                 AuthOutcome::Accepted { .. } => {
                     self.logins.succeeded(source, username);
                     self.responder.heard_at(flow);
+                    // Only who knows the password learns it.
+                    if self.accounts.directory.is_disabled(username) {
+                        return Err(DISABLED);
+                    }
                     CredentialOutcome::Granted(prover)
                 }
                 // The response is not checked: if only the right one got an answer, an
@@ -524,7 +528,14 @@ impl Admission {
         let (source, username) = (flow.remote.ip(), credentials.username);
         if proves {
             self.logins.succeeded(source, username);
-            return Login::Accepted;
+            if !self.accounts.directory.is_disabled(username) {
+                return Login::Accepted;
+            }
+            let reason = DISABLED.reason().to_owned();
+            self.log
+                .failures
+                .note(username, flow, "iax2", reason.into());
+            return Login::Refused;
         }
         self.login_failed(flow, username, "iax2", why_wrong(is_known));
         Login::Refused
@@ -634,6 +645,7 @@ fn is_same_host(one: &Host<'_>, other: &Host<'_>) -> bool {
     }
 }
 
+const DISABLED: Refusal = Refusal::Forbidden("Account Disabled");
 const OTHER_REALM: &str = "credentials for another realm";
 const OTHER_FORM: &str = "algorithm or qop not offered";
 const OTHER_URI: &str = "Digest Uri Is Not The Request-URI";

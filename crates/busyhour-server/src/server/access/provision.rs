@@ -71,6 +71,32 @@ impl Server {
             .commit(vec![Change::PutAccount(account)], done)?)
     }
 
+    /// Disables an account of the store, or enables it; `false` if there is none. Soon after
+    /// `done` reports success, its bindings, publications and the subscriptions that it opened
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// See [`AccountError`]; then `done` is dropped without having been called.
+    pub fn disable_account(
+        &self,
+        username: &str,
+        is_disabled: bool,
+        done: Completion,
+    ) -> Result<bool, AccountError> {
+        self.realm()?;
+        let Some(account) = self.core.accounts.directory.account(username) else {
+            return Ok(false);
+        };
+        let changed = Account {
+            is_disabled,
+            ..account
+        };
+        let store = self.core.persistence.store();
+        store.commit(vec![Change::PutAccount(changed)], done)?;
+        Ok(true)
+    }
+
     /// Deletes an account of the store. Soon after `done` reports success, its
     /// bindings, publications and the subscriptions that it opened end.
     ///

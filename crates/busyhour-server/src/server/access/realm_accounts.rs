@@ -126,7 +126,7 @@ pub(in crate::server) struct Difference {
     pub(in crate::server) has_other_watchers: bool,
     /// It has another mailbox than before.
     pub(in crate::server) has_moved: bool,
-    /// The store has it no more.
+    /// The store has it no more, or it is disabled since.
     pub(in crate::server) is_gone: bool,
 }
 
@@ -156,6 +156,7 @@ impl Difference {
         let (had, has) = (hints(before), hints(now));
         let (was_called, is_called) = (aliases(before), aliases(now));
         let watchers = |account: Option<&Account>| account.and_then(|one| one.watchers.clone());
+        let is_disabled = |account: Option<&Account>| account.is_some_and(|one| one.is_disabled);
         let difference = Self {
             username,
             hints_gone: without(&had, &has),
@@ -165,7 +166,7 @@ impl Difference {
             has_other_watchers: before.is_some() && watchers(before) != watchers(now),
             has_moved: before.and_then(|one| one.mailbox.as_ref())
                 != now.and_then(|one| one.mailbox.as_ref()),
-            is_gone: now.is_none(),
+            is_gone: now.is_none() || !is_disabled(before) && is_disabled(now),
         };
         difference.is_one().then_some(difference)
     }

@@ -161,6 +161,19 @@ impl Flows {
         shard.probes.heard(flow, now)
     }
 
+    /// Notes an answer to a question on a flow.
+    pub(in crate::server) fn answered(&self, flow: &Flow, now: Instant) {
+        self.counters.probes_answered.increment();
+        let mut shard = self.shard(self.hasher.hash_one(flow));
+        shard.probes.answered(flow, now);
+    }
+
+    /// How long the last answer on a flow took, if that is known.
+    pub(in crate::server) fn latency(&self, flow: &Flow) -> Option<Duration> {
+        let shard = self.shard(self.hasher.hash_one(flow));
+        shard.probes.latency(flow)
+    }
+
     /// The due actions of a shard, a limited number at a time.
     fn poll(&self, index: usize, now: Instant) -> Vec<Probe> {
         let mut shard = lock(&self.shards[index]);

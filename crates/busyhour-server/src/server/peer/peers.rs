@@ -513,10 +513,10 @@ impl Peers {
                 tracing::info!(%peer, name, addresses, "DNS says where a peer is");
             }
             NameChange::Lost { reason, keeps: 0 } => {
-                tracing::warn!(%peer, name, %reason, "DNS does not say where a peer is: calls to it are refused with 480");
+                tracing::warn!(%peer, name, %reason, event = "dns_has_lost_a_peer", "DNS does not say where a peer is: calls to it are refused with 480");
             }
             NameChange::Lost { reason, keeps } => {
-                tracing::warn!(%peer, name, %reason, addresses = keeps, "DNS does not say where a peer is: calls go to its last addresses");
+                tracing::warn!(%peer, name, %reason, addresses = keeps, event = "dns_does_not_answer_for_a_peer", "DNS does not say where a peer is: calls go to its last addresses");
             }
         }
     }

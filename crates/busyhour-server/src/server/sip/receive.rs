@@ -98,7 +98,7 @@ impl Core {
     fn response(&self, message: &mut Message<'_>, status: u16, flow: Flow, datagram: &Buffer) {
         let traffic = &self.responder.traffic;
         if self.devices.flows.may_probe() && answers_options(message) {
-            return self.devices.flows.counters.probes_answered.increment();
+            return self.devices.flows.answered(&flow, self.devices.clock.now());
         }
         if self.peers.answered(message, status, flow)
             || self.devices.upstream.answered(message, status, flow)

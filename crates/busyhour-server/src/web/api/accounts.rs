@@ -10,12 +10,13 @@ use crate::web::{
     Backend,
     domain_scope::DomainScope,
     parameters::{NoParameters, Parameters, PathName},
+    protocol::etag,
 };
 use axum::{
     Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, State},
-    http::StatusCode,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -39,6 +40,18 @@ pub trait AccountsApi: Send + Sync {
     /// See [`AccountError`]; `done` is not called then.
     fn put(&self, entry: AccountEntry, done: Completion) -> Result<(), AccountError>;
 
+    /// Disables an account, or enables it; `false` if there is none. Otherwise as [`put`](Self::put).
+    ///
+    /// # Errors
+    ///
+    /// See [`AccountError`].
+    fn disable(
+        &self,
+        user: &str,
+        is_disabled: bool,
+        done: Completion,
+    ) -> Result<bool, AccountError>;
+
     /// Deletes an account; otherwise as [`put`](Self::put).
     ///
     /// # Errors
@@ -60,6 +73,15 @@ impl AccountsApi for Server {
         self.put_account(entry, done)
     }
 
+    fn disable(
+        &self,
+        user: &str,
+        is_disabled: bool,
+        done: Completion,
+    ) -> Result<bool, AccountError> {
+        self.disable_account(user, is_disabled, done)
+    }
+
     fn remove(&self, user: &str, done: Completion) -> Result<(), AccountError> {
         self.remove_account(user, done)
     }
@@ -67,7 +89,7 @@ impl AccountsApi for Server {
 
 /// The routes below `/api/v1/accounts`.
 pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
-    let one = get(show).put(put).delete(remove);
+    let one = get(show).put(put).patch(change).delete(remove);
     Router::new()
         .route("/api/v1/accounts", get(list))
         .route("/api/v1/accounts/{user}", one)
@@ -113,9 +135,45 @@ async fn show(
     match backend.accounts().and_then(|api| api.find(&user)) {
         Some(account) => {
             let failures = backend.failures(Some(&user), usize::MAX);
-            Json(Shown { account, failures }).into_response()
+            // The tag is of the account alone: while somebody tries passwords, it can still be changed.
+            let tag = [(header::ETAG, etag::of(&account))];
+            (tag, Json(Shown { account, failures })).into_response()
         }
         None => unknown(&user),
+    }
+}
+
+/// What changes of an account; everything else stays.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccountChange {
+    disabled: bool,
+}
+
+async fn change(
+    State(backend): State<Arc<dyn Backend>>,
+    PathName(user): PathName,
+    _: Parameters<NoParameters>,
+    body: Bytes,
+) -> Response {
+    let wanted = match body::object::<AccountChange>(&body) {
+        Ok(wanted) => wanted,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let Some(api) = backend.accounts() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let (done, result) = completion();
+    let handed_over = match api.disable(&user, wanted.disabled, done) {
+        Ok(false) => return unknown(&user),
+        Ok(true) => Ok(()),
+        Err(error) => Err(error),
+    };
+    match (settle(handed_over, result).await, api.find(&user)) {
+        (Ok(()), Some(account)) => Json(account).into_response(),
+        // Another request has removed it in the meantime.
+        (Ok(()), None) => unknown(&user),
+        (Err(refusal), _) => refusal.into_response(),
     }
 }
 

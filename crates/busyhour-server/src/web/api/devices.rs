@@ -120,10 +120,11 @@ fn chosen<T: Clone>(
         .ok_or_else(refusal)
 }
 
-pub(in crate::web) const STATES: [(&str, DeviceReach); 3] = [
+pub(in crate::web) const STATES: [(&str, DeviceReach); 4] = [
     ("registered", DeviceReach::Registered),
     ("unreachable", DeviceReach::Unreachable),
     ("offline", DeviceReach::Offline),
+    ("disabled", DeviceReach::Disabled),
 ];
 pub(in crate::web) const TRANSPORTS: [(&str, &str); 5] = [
     ("udp", "udp"),

@@ -163,6 +163,7 @@ impl CatalogFolder {
             tracing::warn!(
                 left_out,
                 folder = %self.folder.display(),
+                event = "too_many_archives",
                 "more than {ARCHIVES_MAX} archives: the last ones by name are left out; \
                  join old ones with pmlogextract, or remove them"
             );

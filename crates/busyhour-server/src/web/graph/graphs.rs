@@ -170,6 +170,7 @@ impl Graphs {
             values,
             duration_ms,
             ?view,
+            event = "archives_digested",
             "digested {metrics} metrics in {duration_ms} ms"
         );
     }

@@ -5,6 +5,7 @@ use super::{
     schemas::Schemas,
 };
 use crate::web::{Scope, access::needed, protocol::problem::CONTENT_TYPE};
+use axum::http::Method;
 use serde_json::{Map, Value, json};
 
 /// OpenAPI 3.1.
@@ -94,7 +95,9 @@ fn answers(operation: &Operation) -> Value {
             .or_insert_with(|| answer(one.about));
         add_content(answer, one);
     }
-    for (status, about) in ALWAYS {
+    let is_conditional = [Method::PUT, Method::PATCH, Method::DELETE].contains(&operation.method);
+    let conditional = is_conditional.then_some((412, "It has changed since If-Match read it"));
+    for (status, about) in ALWAYS.into_iter().chain(conditional) {
         answers.entry(status.to_string()).or_insert_with(|| {
             let mut answer = answer(about);
             answer["content"] =
@@ -134,6 +137,6 @@ const ABOUT: &str = "Reads and changes a Busyhour server. Reading from the machi
     needs one of scope `read`, and changing needs one of scope `write`, as `Authorization: Bearer TOKEN` \
     (`busyhour token add NAME`). A token for one domain reaches accounts, bindings, devices, mailboxes, hints, changes and \
     failures of that domain alone. Refusals are problems (RFC 9457). Answers in JSON have an ETag: with If-None-Match \
-    the server answers 304 if nothing has changed. Lists have pages: pass `next` as `after`. Within version 1, fields and \
+    the server answers 304 if nothing has changed, and with If-Match PUT, PATCH and DELETE change only what still has that ETag (412). Lists have pages: pass `next` as `after`. Within version 1, fields and \
     paths are added, and none is removed or changes its meaning.";
 const TOKENS: &str = "A token of scope `read`, or of `write`, which includes it.";

@@ -38,6 +38,10 @@ fn put(path: &'static str, tag: &'static str, summary: &'static str) -> Operatio
     Operation::new(Method::PUT, path, tag, summary)
 }
 
+fn patch(path: &'static str, tag: &'static str, summary: &'static str) -> Operation {
+    Operation::new(Method::PATCH, path, tag, summary)
+}
+
 fn post(path: &'static str, tag: &'static str, summary: &'static str) -> Operation {
     Operation::new(Method::POST, path, tag, summary)
 }
@@ -281,6 +285,15 @@ fn accounts() -> Vec<Operation> {
             409,
             "`sip.auth` is `open`, or the domain has no room for more",
         ),
+        patch(
+            "/api/v1/accounts/{user}",
+            TAG,
+            "Disables an account, or enables it",
+        )
+        .named("user", "The user name")
+        .sends(schemas::account_change())
+        .gives(200, "It was changed", schemas::account())
+        .refused(409, "`sip.auth` is `open`"),
         post(
             "/api/v1/accounts/{user}/password",
             TAG,

@@ -143,7 +143,7 @@ fn maybe_texts() -> Value {
 
 pub(super) fn account() -> Value {
     object(
-        7,
+        8,
         &[
             ("user", text()),
             ("realm", text()),
@@ -152,6 +152,7 @@ pub(super) fn account() -> Value {
             ("max_contacts", maybe("integer")),
             ("mailbox", maybe("string")),
             ("hints", texts()),
+            ("disabled", json!({ "type": "boolean" })),
             ("aliases", texts()),
             ("watchers", texts()),
             ("failures", json!({ "type": "array", "items": failure() })),
@@ -180,8 +181,13 @@ pub(super) fn account_entry() -> Value {
             ("hints", texts()),
             ("aliases", texts()),
             ("watchers", maybe_texts()),
+            ("disabled", json!({ "type": "boolean" })),
         ],
     ))
+}
+
+pub(super) fn account_change() -> Value {
+    closed(object(1, &[("disabled", json!({ "type": "boolean" }))]))
 }
 
 pub(super) fn new_password() -> Value {

@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
@@ -17,8 +18,10 @@ pub(in crate::web) async fn tag(request: Request, next: Next) -> Response {
     let known = request.headers().get(header::IF_NONE_MATCH).cloned();
     let response = next.run(request).await;
     let len = response.body().size_hint().exact();
+    // Some handlers tag a part that seldom changes, which says nothing about the rest.
     let is_tagged = is_read
         && response.status() == StatusCode::OK
+        && !response.headers().contains_key(header::ETAG)
         && is_json(response.headers())
         && len.is_some_and(|len| len <= TAGGED_LEN_MAX as u64);
     if !is_tagged {
@@ -27,7 +30,7 @@ pub(in crate::web) async fn tag(request: Request, next: Next) -> Response {
     let (mut head, body) = response.into_parts();
     // It is in memory already, and shorter than the limit.
     let bytes = to_bytes(body, TAGGED_LEN_MAX).await.unwrap_or_default();
-    let tag = tag_of(&bytes);
+    let tag = of_bytes(&bytes);
     let is_known = known.as_ref().is_some_and(|known| names(known, &tag));
     if let Ok(tag) = HeaderValue::try_from(tag) {
         head.headers.insert(header::ETAG, tag);
@@ -48,7 +51,12 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-fn tag_of(bytes: &[u8]) -> String {
+/// The tag of a value.
+pub(in crate::web) fn of(value: &impl Serialize) -> String {
+    of_bytes(&serde_json::to_vec(value).unwrap_or_default())
+}
+
+pub(super) fn of_bytes(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
     let digits = hash
         .iter()
@@ -71,7 +79,7 @@ fn names(known: &HeaderValue, tag: &str) -> bool {
 }
 
 /// Longer answers are sent each time.
-const TAGGED_LEN_MAX: usize = 4 << 20;
+pub(super) const TAGGED_LEN_MAX: usize = 4 << 20;
 const TAG_BYTES: usize = 16;
 
 #[cfg(test)]
@@ -80,11 +88,11 @@ mod tests {
 
     #[test]
     fn tags_are_compared_weakly() {
-        let tag = tag_of(b"{}");
+        let tag = of_bytes(b"{}");
         assert_eq!(tag.len(), 2 + 2 * TAG_BYTES);
         let names = |text: &str| names(&HeaderValue::try_from(text).unwrap(), &tag);
         assert!(names(&tag) && names("*") && names(&format!("\"x\", W/{tag}")));
         assert!(!names("\"x\"") && !names(""));
-        assert_ne!(tag, tag_of(b"[]"));
+        assert_ne!(tag, of_bytes(b"[]"));
     }
 }

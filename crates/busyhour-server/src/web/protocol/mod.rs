@@ -3,3 +3,4 @@
 pub(super) mod version;
 pub(super) mod problem;
 pub(super) mod etag;
+pub(super) mod conditional;

@@ -422,7 +422,7 @@ const MISTAKES_SHOWN: usize = 20;
 const AFTER_HELP: &str = "\
 A CSV file of ours has a header line with some of: user, password, md5, sha256, sha512_256,
 md5_address, sha256_address, sha512_256_address, iax2 (yes or no), max_contacts, mailbox, hints, aliases, watchers
-(parted by spaces), realm. A user may be user@domain:
+(parted by spaces), disabled (yes or no), realm. A user may be user@domain:
 
   user,password,mailbox,hints
   alice,something long,100,200 201

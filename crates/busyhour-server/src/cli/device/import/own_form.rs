@@ -87,6 +87,7 @@ struct Line {
     hints: Option<String>,
     aliases: Option<String>,
     watchers: Option<String>,
+    disabled: Option<String>,
     realm: Option<String>,
 }
 
@@ -135,11 +136,8 @@ fn of_record(record: &csv::StringRecord, headers: &csv::StringRecord) -> Result<
 
 impl Line {
     fn entry(self) -> Result<AccountEntry, String> {
-        let iax2 = match self.iax2.as_deref().unwrap_or("no") {
-            "yes" | "true" | "1" => true,
-            "no" | "false" | "0" | "" => false,
-            other => return Err(format!("iax2: `{other}` is not allowed; give yes or no")),
-        };
+        let iax2 = yes_or_no("iax2", self.iax2.as_deref())?;
+        let disabled = yes_or_no("disabled", self.disabled.as_deref())?;
         let words = |text: Option<String>| -> Vec<String> {
             let text = text.unwrap_or_default();
             text.split_ascii_whitespace().map(str::to_owned).collect()
@@ -160,10 +158,20 @@ impl Line {
             hints: words(self.hints),
             aliases: words(self.aliases),
             watchers,
+            disabled,
             md5_address: self.md5_address,
             sha256_address: self.sha256_address,
             sha512_256_address: self.sha512_256_address,
         })
+    }
+}
+
+/// Left out it is no.
+fn yes_or_no(field: &str, given: Option<&str>) -> Result<bool, String> {
+    match given.unwrap_or("no") {
+        "yes" | "true" | "1" => Ok(true),
+        "no" | "false" | "0" | "" => Ok(false),
+        other => Err(format!("{field}: `{other}` is not allowed; give yes or no")),
     }
 }
 
@@ -299,7 +307,7 @@ fn read_text(file: &Path) -> io::Result<String> {
 }
 
 /// The columns of a CSV file.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "user",
     "password",
     "md5",
@@ -314,6 +322,7 @@ const FIELDS: [&str; 15] = [
     "hints",
     "aliases",
     "watchers",
+    "disabled",
     "realm",
 ];
 const UNKNOWN_FORMAT: &str =
@@ -332,14 +341,15 @@ mod tests {
 
     #[test]
     fn csv_and_json_give_the_same_accounts() {
-        let csv = "user,password,iax2,max_contacts,mailbox,hints,watchers\n\
-            alice,\"a,b\",yes,2,100,200 201,-\nbob,c,,,,,\n";
+        let csv = "user,password,iax2,max_contacts,mailbox,hints,watchers,disabled\n\
+            alice,\"a,b\",yes,2,100,200 201,-,yes\nbob,c,,,,,,\n";
         let json = r#"[{"user": "alice", "password": "a,b", "iax2": true, "max_contacts": 2,
-            "mailbox": "100", "hints": ["200", "201"], "watchers": []}, {"user": "bob", "password": "c"}]"#;
+            "mailbox": "100", "hints": ["200", "201"], "watchers": [], "disabled": true}, {"user": "bob", "password": "c"}]"#;
         let of_csv = entries(from_csv(csv).unwrap());
         assert_eq!(of_csv, entries(from_json(json).unwrap()));
         let alice = of_csv[0].as_ref().unwrap();
         assert_eq!((alice.hints.len(), &alice.watchers), (2, &Some(Vec::new())));
+        assert!(alice.is_disabled);
     }
 
     #[test]

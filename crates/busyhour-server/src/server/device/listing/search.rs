@@ -3,8 +3,9 @@
 use crate::server::{Server, device::Device, stats::listing::is_of_domain};
 use busyhour::clock::Instant;
 use busyhour_registrar::Binding;
+use busyhour_store::AccountView;
 use serde::Serialize;
-use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 use utoipa::ToSchema;
 
 /// Which devices are wanted.
@@ -38,6 +39,8 @@ pub enum DeviceReach {
     Unreachable,
     /// It has an account in the store, and is not registered.
     Offline,
+    /// It has an account in the store which is disabled, and is not registered.
+    Disabled,
 }
 
 /// What devices are sorted by.
@@ -101,6 +104,9 @@ pub struct DeviceContact {
     pub connection: u32,
     /// Whether messages reach it, as far as the server knows.
     pub reachable: bool,
+    /// Microseconds from the last OPTIONS or POKE to its answer; null if it was not asked, or was
+    /// asked again before it answered.
+    pub latency_us: Option<u64>,
     /// Seconds since it was registered or refreshed.
     pub last_seen_seconds: u64,
     /// Seconds until it runs out.
@@ -126,11 +132,8 @@ impl Server {
             devices.iter().for_each(|device| page.visit(device));
             first += SHARDS_AT_ONCE;
         }
-        if query
-            .state
-            .is_none_or(|state| state == DeviceReach::Offline)
-            && query.transport.is_none()
-        {
+        let is_of_accounts = |state| [DeviceReach::Offline, DeviceReach::Disabled].contains(&state);
+        if query.state.is_none_or(is_of_accounts) && query.transport.is_none() {
             self.visit_offline(&mut page);
         }
         let (found, match_count, has_more) = page.into_sorted();
@@ -163,7 +166,12 @@ impl Server {
         loop {
             let accounts =
                 self.stored_accounts(after.as_deref(), ACCOUNTS_AT_ONCE, domain.as_deref());
-            for account in &accounts {
+            let is_wanted = |account: &&AccountView| {
+                let state = page.query.state;
+                state.is_none_or(|state| state == of_account(account))
+            };
+            let wanted: Vec<_> = accounts.iter().filter(is_wanted).collect();
+            for account in wanted {
                 let Some(aor) = self.address_of_record(&account.user) else {
                     continue;
                 };
@@ -191,14 +199,21 @@ impl Server {
             let bindings = device.map_or(Vec::new(), |device| device.active_bindings(now));
             let contacts: Vec<_> = bindings
                 .iter()
-                .map(|one| DeviceContact::new(one, now))
+                .map(|one| {
+                    let latency = self.core.devices.flows.latency(&one.contact.flow());
+                    DeviceContact::new(one, latency, now)
+                })
                 .collect();
+            let account = match &one.offline {
+                Some(user) => self.stored_account(user),
+                None => self.stored_account(self.core.domains.account_of(&one.aor)),
+            };
             DeviceView {
-                state: reach(&bindings),
-                account: match &one.offline {
-                    Some(user) => Some(user.clone()),
-                    None => self.account_at(&one.aor),
+                state: match &account {
+                    Some(account) if bindings.is_empty() => of_account(account),
+                    _ => reach(&bindings),
                 },
+                account: account.map(|account| account.user),
                 last_seen_seconds: contacts.iter().map(|one| one.last_seen_seconds).min(),
                 contacts,
                 watcher_count: watched[one.aor.as_str()],
@@ -206,12 +221,6 @@ impl Server {
             }
         });
         shown.collect()
-    }
-
-    /// The user name of the stored account whose address of record this is.
-    fn account_at(&self, aor: &str) -> Option<String> {
-        let account = self.stored_account(self.core.domains.account_of(aor))?;
-        Some(account.user)
     }
 }
 
@@ -346,7 +355,7 @@ impl<'q> Gathering<'q> {
 }
 
 impl DeviceContact {
-    fn new(binding: &Binding, now: Instant) -> Self {
+    fn new(binding: &Binding, latency: Option<Duration>, now: Instant) -> Self {
         let parts = binding.contact.parts();
         let left = (binding.expires_at - now).as_secs();
         Self {
@@ -357,6 +366,7 @@ impl DeviceContact {
             local: parts.flow.local.to_string(),
             connection: parts.flow.connection,
             reachable: binding.contact.is_reachable(),
+            latency_us: latency.map(|it| it.as_micros() as u64),
             last_seen_seconds: u64::from(binding.lease.granted_s).saturating_sub(left),
             expires_in_seconds: left,
         }
@@ -368,6 +378,14 @@ fn reach(bindings: &[Binding]) -> DeviceReach {
         true => DeviceReach::Registered,
         false if bindings.is_empty() => DeviceReach::Offline,
         false => DeviceReach::Unreachable,
+    }
+}
+
+/// Of one that is not registered.
+fn of_account(account: &AccountView) -> DeviceReach {
+    match account.disabled {
+        true => DeviceReach::Disabled,
+        false => DeviceReach::Offline,
     }
 }
 

@@ -35,6 +35,7 @@ async function ask(method, path, { body, signal } = {}) {
 
 export const get = (path, options) => ask("GET", path, options);
 export const put = (path, body) => ask("PUT", path, { body });
+export const patch = (path, body) => ask("PATCH", path, { body });
 export const post = (path, body) => ask("POST", path, { body });
 export const remove = (path) => ask("DELETE", path);
 

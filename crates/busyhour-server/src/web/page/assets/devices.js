@@ -1,10 +1,11 @@
 // Devices: found among a million, a page at a time; and one of them with what can be done about it.
 
-import { get, post, put, query, remove } from "./api.js";
-import { askUser, attempt, bare, count, debounce, empty, h, heading, moment, panel, seconds, table, tag } from "./ui.js";
+import { get, patch, post, put, query, remove } from "./api.js";
+import { askUser, attempt, bare, count, debounce, empty, h, heading, moment, panel, seconds, span, table, tag } from "./ui.js";
 
 const PAGE = 50;
-const STATES = { registered: "good", unreachable: "warn", offline: "" };
+const STATES = { registered: "good", unreachable: "warn", offline: "", disabled: "bad" };
+const latency = (contact) => (contact && contact.latency_us !== null ? span(contact.latency_us * 1000) : null);
 
 export function show(place, view) {
   if (view.argument) showOne(place, view);
@@ -45,6 +46,7 @@ function showList(place, view) {
       { title: "Contacts", sort: "contacts", number: true, cell: (one) => count(one.contacts.length) },
       { title: "User agent", sort: "user_agent", long: true, cell: (one) => one.contacts[0]?.user_agent || null },
       { title: "Flow", cell: (one) => one.contacts[0] && `${one.contacts[0].transport.toUpperCase()} ${one.contacts[0].source}` },
+      { title: "Latency", number: true, cell: (one) => latency(one.contacts[0]) },
       { title: "Last seen", sort: "last_seen", number: true, cell: (one) => (one.last_seen_seconds === null ? null : `${seconds(one.last_seen_seconds)} ago`) },
       { title: "Ends in", sort: "expires", number: true, cell: (one) => one.contacts[0] && seconds(one.contacts[0].expires_in_seconds) },
       { title: "Watchers", number: true, cell: (one) => count(one.watcher_count) },
@@ -61,7 +63,7 @@ function showList(place, view) {
     heading("Devices", h("button", { type: "button", className: "primary", onclick: () => newAccount(draw) }, "New account")),
     h("div", { className: "tools" },
       h("label", { className: "wide" }, "Search", h("input", { type: "search", placeholder: "user, address, user agent", oninput: (event) => search(event.target.value) })),
-      field("State", pick("state", [["", "all"], ["registered", "registered"], ["unreachable", "unreachable"], ["offline", "offline"]])),
+      field("State", pick("state", [["", "all"], ["registered", "registered"], ["unreachable", "unreachable"], ["offline", "offline"], ["disabled", "disabled"]])),
       field("Transport", pick("transport", [["", "all"], ["udp", "UDP"], ["tcp", "TCP"], ["tls", "TLS"], ["ws", "WebSocket"], ["wss", "WebSocket, TLS"]]))),
     list);
   draw();
@@ -150,6 +152,7 @@ function contacts(found, address, draw) {
     { title: "State", cell: (one) => (one.reachable ? tag("reachable", "good") : tag("unreachable", "warn")) },
     { title: "User agent", cell: (one) => one.user_agent || null },
     { title: "Flow", cell: (one) => `${one.transport.toUpperCase()} ${one.source} to ${one.local}` },
+    { title: "Latency", number: true, cell: latency },
     { title: "Ends in", number: true, cell: (one) => seconds(one.expires_in_seconds) },
     { title: "", cell: (one) => h("button", { type: "button", className: "danger", onclick: () => end(one), "aria-label": `Unregister ${one.contact}` }, "Unregister") },
   ], found.contacts, { label: "Contacts" }),
@@ -177,13 +180,26 @@ function accountOf(account, draw) {
     await attempt(() => remove(path), `The account ${account.user} is gone.`);
     draw();
   };
+  const disable = async () => {
+    const sure = account.disabled || await askUser({
+      title: "Disable the account",
+      text: `The telephones of ${account.user} are refused, and its contacts and subscriptions end. Everything else of it stays, and Enable undoes it.`,
+      submit: "Disable",
+      isDanger: true,
+    });
+    if (!sure) return;
+    const word = account.disabled ? "enabled" : "disabled";
+    await attempt(() => patch(path, { disabled: !account.disabled }), `The account ${account.user} is ${word}.`);
+    draw();
+  };
   const list = (values) => (values?.length ? values.join(", ") : "none");
   const line = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
   return panel("Account", account.realm,
-    h("dl", {}, ...line("Mailbox", account.mailbox ?? "its user"), ...line("Extensions", list(account.hints)), ...line("Other names", list(account.aliases)),
+    h("dl", {}, ...line("State", account.disabled ? tag("disabled", "bad") : tag("enabled", "good")), ...line("Mailbox", account.mailbox ?? "its user"), ...line("Extensions", list(account.hints)), ...line("Other names", list(account.aliases)),
       ...line("Contacts at most", account.max_contacts ?? "as everybody"), ...line("Logs in with", account.algorithms.join(", ")), ...line("IAX2", account.iax2 ? "yes" : "no")),
     h("div", { className: "actions" },
       h("button", { type: "button", onclick: change }, "New password"),
+      h("button", { type: "button", className: account.disabled ? undefined : "danger", onclick: disable }, account.disabled ? "Enable account" : "Disable account"),
       h("button", { type: "button", className: "danger", onclick: end }, "Remove account")));
 }
 

@@ -20,7 +20,7 @@ export function show(place, { signal }) {
   const row = (line) => h("div", {},
     h("span", { className: "dim" }, clock(line.at_unix_ms)),
     h("span", {}, h("span", { className: `tag ${LEVELS[line.level]}` }, line.level)),
-    h("span", { className: "text" }, line.message, Object.entries(line.fields).map(([name, value]) => [" ", h("span", { className: "dim" }, `${name}=`), value]).flat()));
+    h("span", { className: "text" }, line.message, [["event", line.event], ...Object.entries(line.fields)].map(([name, value]) => [" ", h("span", { className: "dim" }, `${name}=`), value]).flat()));
 
   async function draw() {
     const mine = round;

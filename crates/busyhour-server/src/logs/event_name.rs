@@ -1,0 +1,185 @@
+//! The name of an event in each line of the log, for programs: it stays when the sentence gets better.
+
+use std::{
+    fmt::{self, Debug, Write},
+    io,
+};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    Layer,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields, format,
+        format::{Format, JsonFields, Writer},
+        layer,
+    },
+    registry::{LookupSpan, Registry},
+};
+
+/// Lines on standard error that end with `event=NAME`.
+pub(super) fn text_lines(is_coloured: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let lines = format().with_ansi(is_coloured).with_target(false);
+    // Otherwise a reader of the log that is gone makes every line panic.
+    let layer = layer().with_ansi(is_coloured).log_internal_errors(false);
+    layer
+        .with_writer(io::stderr)
+        .event_format(Named {
+            lines,
+            form: NameForm::Text,
+        })
+        .boxed()
+}
+
+/// Objects whose last field is `event`.
+pub(super) fn json_lines() -> Box<dyn Layer<Registry> + Send + Sync> {
+    let lines = format().json().flatten_event(true);
+    layer()
+        .log_internal_errors(false)
+        .with_writer(io::stderr)
+        .fmt_fields(JsonFields::new())
+        .event_format(Named {
+            lines,
+            form: NameForm::Json,
+        })
+        .boxed()
+}
+
+/// Lines with the names of their events.
+struct Named<F> {
+    lines: Format<F>,
+    form: NameForm,
+}
+
+#[derive(Clone, Copy)]
+enum NameForm {
+    Text,
+    Json,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Named<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+    Format<F>: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.lines
+            .format_event(context, Writer::new(&mut line), event)?;
+        let name = match EventName::of(event) {
+            EventName::Given(_) => return writer.write_str(&line),
+            EventName::OfText(name) => name,
+        };
+        let line = line.trim_end_matches('\n');
+        match self.form {
+            NameForm::Text => writeln!(writer, "{line} event={name}"),
+            NameForm::Json => {
+                let fields = line.strip_suffix('}').unwrap_or(line);
+                writeln!(writer, "{fields},\"event\":\"{name}\"}}")
+            }
+        }
+    }
+}
+
+/// The name of an event: a field of its own, or made of its text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum EventName {
+    /// By the field `event`.
+    Given(String),
+    /// By [`of_text`].
+    OfText(String),
+}
+
+impl EventName {
+    fn of(event: &Event<'_>) -> Self {
+        let mut found = Found::default();
+        event.record(&mut found);
+        match found.given {
+            Some(given) => Self::Given(given),
+            None => Self::OfText(of_text(&found.text)),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    given: Option<String>,
+    text: String,
+}
+
+impl Visit for Found {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            NAME => self.given = Some(value.to_owned()),
+            "message" => self.text = value.to_owned(),
+            _ => {}
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.text.clear();
+            // A string takes everything.
+            let _ = write!(self.text, "{value:?}");
+        }
+    }
+}
+
+/// `login_failed` of `login failed`: the words of the text without an article in front, up to the first
+/// sign that begins an explanation.
+pub(super) fn of_text(text: &str) -> String {
+    let ends = ENDS.iter().filter_map(|end| text.find(end));
+    let end = ends.min().unwrap_or(text.len());
+    let words = text[..end]
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(str::to_ascii_lowercase).collect();
+    let is_article = |word: &String| ["a", "an", "the"].contains(&word.as_str());
+    let rest = match words.first().is_some_and(is_article) {
+        true => &words[1..],
+        false => &words[..],
+    };
+    rest.join("_")
+}
+
+const ENDS: [&str; 5] = ["; ", ": ", " (", ". ", ", "];
+/// The field with the name of an event whose text varies.
+pub(super) const NAME: &str = "event";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_words_of_the_text() {
+        for (text, name) in [
+            ("login failed", "login_failed"),
+            ("a limit was reached", "limit_was_reached"),
+            (
+                "NATS cannot be reached; trying again",
+                "nats_cannot_be_reached",
+            ),
+            (
+                "the receiver wants nothing more (410)",
+                "receiver_wants_nothing_more",
+            ),
+            (
+                "no local socket for `busyhour show`; set http.socket",
+                "no_local_socket_for_busyhour_show",
+            ),
+            (
+                "limits.x_per_second was reached: y",
+                "limits_x_per_second_was_reached",
+            ),
+        ] {
+            assert_eq!(of_text(text), name);
+        }
+    }
+}
