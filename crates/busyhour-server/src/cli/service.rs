@@ -5,7 +5,7 @@ use super::{
     reload::{ConfigSource, Reloadable, Reloader},
     running_server::reachable,
     signals::ShutdownTrigger,
-    trial_storm::{TrialAccounts, TrialStorms},
+    trial_storm::{SmallStormAccounts, TrialStorms},
 };
 use crate::{
     config::{self, Config, Loaded, SocketPlace, default_database},
@@ -75,7 +75,7 @@ impl Service {
         let certificates = Arc::new(certificates);
         let runtime = build_runtime(&config.runtime)?;
         let accounts = Arc::new(Reloadable::new(config.accounts.clone()));
-        let trial = Arc::new(TrialAccounts::beside(accounts.clone()));
+        let trial = Arc::new(SmallStormAccounts::beside(accounts.clone()));
         let http = config.http_client.options().map_err(Failure::running)?;
         let options = ServerConfig {
             accounts: trial.clone(),

@@ -25,13 +25,13 @@ pub(super) struct TrialStorms {
     /// The domain of its users, if it has some of its own.
     domain: Option<String>,
     /// Of its users, if the server asks for passwords.
-    accounts: Option<Arc<TrialAccounts>>,
+    accounts: Option<Arc<SmallStormAccounts>>,
     state: Arc<Mutex<StormView>>,
 }
 
 /// The accounts of a server, and those of the devices of the storm that lasts. These are in memory alone, so nothing is left of
 /// them, however the storm or the server ends.
-pub(super) struct TrialAccounts {
+pub(super) struct SmallStormAccounts {
     others: Arc<dyn Accounts>,
     trial: RwLock<Option<TrialUsers>>,
 }
@@ -41,7 +41,7 @@ struct TrialUsers {
     secret: Secret,
 }
 
-impl TrialAccounts {
+impl SmallStormAccounts {
     pub(super) fn beside(others: Arc<dyn Accounts>) -> Self {
         Self {
             others,
@@ -54,7 +54,7 @@ impl TrialAccounts {
     }
 }
 
-impl Accounts for TrialAccounts {
+impl Accounts for SmallStormAccounts {
     fn secret(&self, username: &str) -> Option<Cow<'_, Secret>> {
         if let Some(secret) = self.others.secret(username) {
             return Some(secret);
@@ -84,7 +84,7 @@ impl TrialStorms {
         server: Server,
         target: Option<SocketAddr>,
         domain: Option<String>,
-        accounts: Option<Arc<TrialAccounts>>,
+        accounts: Option<Arc<SmallStormAccounts>>,
     ) -> Self {
         Self {
             server,
@@ -172,7 +172,7 @@ impl Drop for Lasting {
 
 /// Accounts for as long as this value; what has registered with them ends with them.
 struct KeptUsers {
-    accounts: Arc<TrialAccounts>,
+    accounts: Arc<SmallStormAccounts>,
     server: Server,
 }
 
@@ -184,7 +184,7 @@ impl Drop for KeptUsers {
 }
 
 fn run(
-    users: Option<(Arc<TrialAccounts>, Server)>,
+    users: Option<(Arc<SmallStormAccounts>, Server)>,
     (target, domain): (SocketAddr, Option<String>),
     plan: StormPlan,
 ) -> Result<Value, String> {
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn only_the_devices_of_a_storm_have_its_password() {
-        let accounts = TrialAccounts::beside(Arc::new(NoAccounts));
+        let accounts = SmallStormAccounts::beside(Arc::new(NoAccounts));
         let known = |user: &str| accounts.secret(user).is_some();
         assert!(!known("storm-small-1"));
         let secret = Secret::plaintext("p");

@@ -99,7 +99,7 @@ pub(super) enum EventName {
 
 impl EventName {
     fn of(event: &Event<'_>) -> Self {
-        let mut found = Found::default();
+        let mut found = NamingFields::default();
         event.record(&mut found);
         match found.given {
             Some(given) => Self::Given(given),
@@ -109,12 +109,12 @@ impl EventName {
 }
 
 #[derive(Default)]
-struct Found {
+struct NamingFields {
     given: Option<String>,
     text: String,
 }
 
-impl Visit for Found {
+impl Visit for NamingFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             NAME => self.given = Some(value.to_owned()),

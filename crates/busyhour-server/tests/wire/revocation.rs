@@ -68,7 +68,9 @@ fn an_open_registration_ends_when_the_server_has_accounts_without_this_user() {
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     server.kill();
     let server = serve(&place, address);
-    server.wait_for_log("reason=\"there is no account for it, or it is disabled\" aor=\"sip:carol@example.com\"");
+    server.wait_for_log(
+        "reason=\"there is no account for it, or it is disabled\" aor=\"sip:carol@example.com\"",
+    );
     assert!(!server.log().contains("was removed"), "{}", server.log());
     assert_eq!(server.stat("/registrar/revoked"), 1);
 }

@@ -61,7 +61,7 @@ async fn check(State(order): State<Arc<ChangeOrder>>, request: Request, next: Ne
         true => Some(order.turn(request.uri().path()).await),
         false => None,
     };
-    let look = Look::of(&request);
+    let look = ReadBefore::of(&request);
     if let Some(wanted) = wanted {
         let now = tag(next.clone().run(look.request()).await).await;
         if !now.as_deref().is_some_and(|now| names(&wanted, now)) {
@@ -81,12 +81,12 @@ async fn check(State(order): State<Arc<ChangeOrder>>, request: Request, next: Ne
 }
 
 /// What reads what another request changes, by the same visitor.
-struct Look {
+struct ReadBefore {
     path: Uri,
     extensions: Extensions,
 }
 
-impl Look {
+impl ReadBefore {
     fn of(request: &Request) -> Self {
         Self {
             path: request.uri().path().parse().unwrap_or_default(),
