@@ -72,7 +72,9 @@ impl Families {
         for (name, value) in fields {
             let path = &[path, &[name.as_str()]].concat();
             match value {
-                Value::Number(number) => self.add(path, owner, number.as_f64().unwrap_or(0.0)),
+                Value::Number(number) => {
+                    self.add(path, (owner, fields), number.as_f64().unwrap_or(0.0));
+                }
                 Value::Object(fields) => match HistogramSample::of(fields) {
                     Some(histogram) => self.add_histogram(path, histogram),
                     None => self.walk(path, owner, fields),
@@ -91,13 +93,23 @@ impl Families {
         }
     }
 
-    fn add(&mut self, path: &[&str], owner: Option<&str>, value: f64) {
+    fn add(
+        &mut self,
+        path: &[&str],
+        (owner, beside): (Option<&str>, &Map<String, Value>),
+        value: f64,
+    ) {
         let Some((field, parents)) = path.split_last() else {
             return;
         };
         let shape = Shape::of(field);
         let named = |stem: &str, between: &str| [parents, &[stem]].concat().join(between);
-        let name = named(&shape.counted(), "_");
+        let mut counted = shape.counted();
+        if *counted != shape.stem && beside.contains_key(&*counted) {
+            // All that there ever were are counted beside those that there are.
+            counted += "_active";
+        }
+        let name = named(&counted, "_");
         let family = self.0.entry(name).or_insert_with(|| Family {
             path: path.join("."),
             dotted_name: named(&shape.stem, "."),

@@ -1,5 +1,5 @@
 use crate::server::{
-    DevicePage, DeviceQuery, QueueView, RemovalListener, ServerStats, WatcherPage,
+    DevicePage, DeviceQuery, DeviceView, QueueView, RemovalListener, ServerStats, WatcherPage,
 };
 use crate::web::{
     Access, AccountsApi, Backend, BindingPage, CertificatesApi, WebhooksApi,
@@ -254,6 +254,10 @@ impl Backend for Charted {
 
     fn find_devices(&self, query: &DeviceQuery) -> DevicePage {
         self.backend.find_devices(query)
+    }
+
+    fn device(&self, aor: &str) -> Option<DeviceView> {
+        self.backend.device(aor)
     }
 
     fn find_watchers(&self, text: Option<&str>, after: Option<u64>, limit: usize) -> WatcherPage {
