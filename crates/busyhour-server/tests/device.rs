@@ -92,6 +92,7 @@ fn devices_are_added_listed_and_removed() {
         json!({
             "user": "alice", "realm": "busyhour", "algorithms": ["MD5", "SHA-256", "SHA-512-256"],
             "iax2": true, "max_contacts": null, "mailbox": null, "hints": [], "store": database,
+            "disabled": false,
             "failures": null, "bindings": null,
         })
     );
