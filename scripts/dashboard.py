@@ -147,7 +147,8 @@ def look(page, axe, is_short):
     page.size(1280, 800)
     page.colours("light")
     # With the keyboard alone: the first stop leads to the content, the next ones to the views.
-    page.tell("document.activeElement.blur(); location.hash = '#/overview'")
+    show(page, "overview")
+    page.tell("document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex')")
     names = []
     for _ in range(4):
         page.call("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
