@@ -423,9 +423,20 @@ impl<T: fmt::Debug, C> fmt::Debug for Heap<T, C> {
 }
 
 /// What [`Heap::verify`] found: an entry that is out of order or out of reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the heap's entry at position {position} sorts before its parent or is lost to its handle")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
     /// Where in heap order.
     pub position: usize,
 }
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { position, .. } = self;
+        write!(
+            f,
+            "the heap's entry at position {position} sorts before its parent or is lost to its handle"
+        )
+    }
+}
+
+impl std::error::Error for Violation {}

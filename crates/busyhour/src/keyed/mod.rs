@@ -60,25 +60,52 @@ pub struct Keyed<K, S = ()> {
 }
 
 /// Why a push by key was refused. The task did not run and will not.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyedError<E: Error + 'static> {
     /// The key is new, and [`max_keys`](KeyedBuilder::max_keys) are there.
-    #[error("{0}")]
     TooManyKeys(TooManyKeys),
     /// The serializer of the key refused it.
-    #[error(transparent)]
     Serializer(E),
+}
+
+impl<E: Error + 'static> fmt::Display for KeyedError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyKeys(error) => write!(f, "{error}"),
+            Self::Serializer(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl<E: Error + 'static> std::error::Error for KeyedError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Serializer(error) => error.source(),
+            _ => None,
+        }
+    }
 }
 
 /// A new key was refused: as many as may be are there, and those that are idle
 /// are being removed or could not be found at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{max} keys are in use, which is the limit; raise max_keys, or push again later")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyKeys {
     /// The limit.
     pub max: usize,
 }
+
+impl fmt::Display for TooManyKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max, .. } = self;
+        write!(
+            f,
+            "{max} keys are in use, which is the limit; raise max_keys, or push again later"
+        )
+    }
+}
+
+impl std::error::Error for TooManyKeys {}
 
 impl<K> Keyed<K>
 where

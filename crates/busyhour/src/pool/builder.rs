@@ -1,4 +1,4 @@
-use std::{num::NonZeroUsize, sync::Arc, thread, time::Duration};
+use std::{fmt, num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
 use super::{
     Hook, PoolAlert, PoolAlertHook, TaskPool, future::PollContext, shared::Shared, worker::may_use,
@@ -19,13 +19,10 @@ pub enum Selector {
 }
 
 /// Why a pool could not be built.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolBuildError {
     /// The worker counts contradict each other.
-    #[error(
-        "workers must satisfy minimum ≤ workers ≤ maximum and 1 ≤ maximum ≤ {limit}, got {minimum} ≤ {workers} ≤ {maximum}"
-    )]
     WorkerCounts {
         /// The requested minimum.
         minimum: usize,
@@ -37,9 +34,6 @@ pub enum PoolBuildError {
         limit: usize,
     },
     /// The run queues' thresholds contradict each other.
-    #[error(
-        "a run queue's thresholds must satisfy sorted_again < sorted_max ≤ {limit}, got {sorted_again} and {sorted_max}"
-    )]
     Thresholds {
         /// Up to so many entities a run queue would stay sorted.
         sorted_max: usize,
@@ -49,10 +43,8 @@ pub enum PoolBuildError {
         limit: usize,
     },
     /// The name cannot be a thread's name.
-    #[error("a pool's name must not contain a NUL byte, got {0:?}")]
     Name(String),
     /// The watermarks contradict each other.
-    #[error("a pool's watermarks must satisfy low < high, got {low} and {high}")]
     Watermarks {
         /// The low one.
         low: usize,
@@ -61,13 +53,60 @@ pub enum PoolBuildError {
     },
     /// A processor given to [`affinity`](TaskPoolBuilder::affinity) does not
     /// exist, or this process may not use it.
-    #[error(
-        "workers cannot be kept on processor {0}: it does not exist or is not for this process"
-    )]
     Affinity(usize),
     /// The operating system refused a thread.
-    #[error("cannot start a worker thread: {0}")]
-    Thread(#[from] std::io::Error),
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for PoolBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WorkerCounts {
+                limit,
+                minimum,
+                workers,
+                maximum,
+            } => write!(
+                f,
+                "workers must satisfy minimum ≤ workers ≤ maximum and 1 ≤ maximum ≤ {limit}, got {minimum} ≤ {workers} ≤ {maximum}"
+            ),
+            Self::Thresholds {
+                limit,
+                sorted_again,
+                sorted_max,
+            } => write!(
+                f,
+                "a run queue's thresholds must satisfy sorted_again < sorted_max ≤ {limit}, got {sorted_again} and {sorted_max}"
+            ),
+            Self::Name(name) => {
+                write!(f, "a pool's name must not contain a NUL byte, got {name:?}")
+            }
+            Self::Watermarks { low, high } => write!(
+                f,
+                "a pool's watermarks must satisfy low < high, got {low} and {high}"
+            ),
+            Self::Affinity(number) => write!(
+                f,
+                "workers cannot be kept on processor {number}: it does not exist or is not for this process"
+            ),
+            Self::Thread(error) => write!(f, "cannot start a worker thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for PoolBuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Thread(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<std::io::Error> for PoolBuildError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Thread(error)
+    }
 }
 
 /// Options of a [`TaskPool`]; every option has a sensible default.

@@ -3,39 +3,70 @@ use std::fmt;
 use crate::task::{Reason, Rejected};
 
 /// Why a push was refused. The task did not run and will not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushError {
     /// The queue is full and its policy is to reject; or the policy is to wait,
     /// but the wait would never end because the caller itself is in the way.
-    #[error("the queue is full")]
     Full,
     /// The pool or the serializer's group is shutting down.
-    #[error("the pool is shutting down")]
     ShutDown,
 }
 
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the queue is full",
+            Self::ShutDown => "the pool is shutting down",
+        })
+    }
+}
+
+impl std::error::Error for PushError {}
+
 /// Why a synchronous push has no result.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
     /// The task never entered the queue.
-    #[error(transparent)]
-    Push(#[from] PushError),
+    Push(PushError),
     /// The wait would never end: each serializer of the cycle waits for the
     /// next one.
-    #[error("waiting would never end: {0}")]
     Deadlock(Cycle),
     /// The task panicked.
-    #[error("the task panicked")]
     Panicked,
     /// The task was dropped before it ran, by an overflow policy or by a
     /// shutdown.
-    #[error("the task was dropped before it ran")]
     Dropped,
     /// A simulation has nothing left that could run the task.
-    #[error("nothing in the simulation can run the task")]
     Stalled,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Push(error) => error.fmt(f),
+            Self::Deadlock(cycle) => write!(f, "waiting would never end: {cycle}"),
+            Self::Panicked => f.write_str("the task panicked"),
+            Self::Dropped => f.write_str("the task was dropped before it ran"),
+            Self::Stalled => f.write_str("nothing in the simulation can run the task"),
+        }
+    }
+}
+
+impl std::error::Error for WaitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Push(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<PushError> for WaitError {
+    fn from(error: PushError) -> Self {
+        Self::Push(error)
+    }
 }
 
 /// The serializers of a deadlock, each waiting for the next; the last one waits

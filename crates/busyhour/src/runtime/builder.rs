@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Components, Runtime, Simulation};
@@ -12,18 +13,53 @@ use crate::{
 };
 
 /// Why a runtime could not be built.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum RuntimeBuildError {
     /// The worker pool could not be built.
-    #[error(transparent)]
-    Pool(#[from] pool::PoolBuildError),
+    Pool(pool::PoolBuildError),
     /// The buffers could not be reserved.
-    #[error(transparent)]
-    Buffers(#[from] buffer::Error),
+    Buffers(buffer::Error),
     /// The timers' thread could not be started.
-    #[error(transparent)]
-    Timers(#[from] DriverError),
+    Timers(DriverError),
+}
+
+impl fmt::Display for RuntimeBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(error) => error.fmt(f),
+            Self::Buffers(error) => error.fmt(f),
+            Self::Timers(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RuntimeBuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Pool(error) => error.source(),
+            Self::Buffers(error) => error.source(),
+            Self::Timers(error) => error.source(),
+        }
+    }
+}
+
+impl From<pool::PoolBuildError> for RuntimeBuildError {
+    fn from(error: pool::PoolBuildError) -> Self {
+        Self::Pool(error)
+    }
+}
+
+impl From<buffer::Error> for RuntimeBuildError {
+    fn from(error: buffer::Error) -> Self {
+        Self::Buffers(error)
+    }
+}
+
+impl From<DriverError> for RuntimeBuildError {
+    fn from(error: DriverError) -> Self {
+        Self::Timers(error)
+    }
 }
 
 /// Options of a [`Runtime`]; every one has a sensible default.

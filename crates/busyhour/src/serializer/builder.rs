@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use super::{
@@ -11,22 +12,36 @@ use crate::{
 };
 
 /// Why a serializer could not be built.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SerializerBuildError {
     /// Another living serializer of the pool has the name.
-    #[error("a serializer named {0:?} exists already")]
     NameTaken(String),
     /// The name is empty; only ephemeral serializers have no name.
-    #[error("a serializer needs a name; use TaskPool::ephemeral for one without")]
     NameEmpty,
     /// The capacity is zero; a queue needs room for at least one task.
-    #[error("the capacity of serializer {0:?} is 0")]
     CapacityZero(String),
     /// The watermarks do not satisfy low < high ≤ capacity.
-    #[error("the watermarks of serializer {0:?} must satisfy low < high ≤ capacity")]
     Watermarks(String),
 }
+
+impl fmt::Display for SerializerBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NameTaken(name) => write!(f, "a serializer named {name:?} exists already"),
+            Self::NameEmpty => {
+                f.write_str("a serializer needs a name; use TaskPool::ephemeral for one without")
+            }
+            Self::CapacityZero(name) => write!(f, "the capacity of serializer {name:?} is 0"),
+            Self::Watermarks(name) => write!(
+                f,
+                "the watermarks of serializer {name:?} must satisfy low < high ≤ capacity"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SerializerBuildError {}
 
 /// Options of a [`Serializer`].
 #[must_use]

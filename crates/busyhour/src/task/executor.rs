@@ -155,14 +155,22 @@ executor_behind!(Arc<T>);
 executor_behind!(&T);
 
 /// A task that was not accepted, returned to the caller.
-#[derive(Debug, thiserror::Error)]
-#[error("task rejected: {reason}")]
+#[derive(Debug)]
 pub struct Rejected {
     /// The task, which has not run.
     pub task: Task,
     /// Why it was not accepted.
     pub reason: Reason,
 }
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reason, .. } = self;
+        write!(f, "task rejected: {reason}")
+    }
+}
+
+impl std::error::Error for Rejected {}
 
 /// Why an [`Executor`] did not accept a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{clock::Instant, pool::poll_budget};
 use std::{
+    fmt,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     task::{Context, Poll, Waker},
@@ -255,9 +256,16 @@ impl Drop for Sleep {
 }
 
 /// The time limit of [`Timers::timeout`] has passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("the time limit has passed")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time limit has passed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
 
 /// Ticks for a future's loop, from [`Timers::interval`].
 ///

@@ -450,36 +450,59 @@ impl TimersBuilder {
 }
 
 /// Why a timer was not added; its callback has been dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddError {
     /// The service holds as many timers as it may.
-    #[error("the timer service is full")]
     Full,
     /// The service was closed.
-    #[error("the timer service is closed")]
     Closed,
     /// The service has 1,024 labels, and this one is new.
-    #[error(
-        "the timer service has 1,024 labels already: a label names a class of timers; tell single ones apart by their owner"
-    )]
     Labels,
 }
 
+impl fmt::Display for AddError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the timer service is full",
+            Self::Closed => "the timer service is closed",
+            Self::Labels => "the timer service has 1,024 labels already: a label names a class of timers; tell single ones apart by their owner",
+        })
+    }
+}
+
+impl std::error::Error for AddError {}
+
 /// Why no driver was started.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum DriverError {
     /// The service has a driver already, or a host has installed its own hook.
-    #[error("the timer service has a driver already")]
     Driven,
     /// Virtual time does not pass by itself: the program that advances it calls
     /// [`Timers::run_due`].
-    #[error("a virtual clock needs no driver thread")]
     VirtualClock,
     /// The thread could not be started.
-    #[error("the driver's thread could not be started")]
-    Thread(#[source] io::Error),
+    Thread(io::Error),
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Driven => "the timer service has a driver already",
+            Self::VirtualClock => "a virtual clock needs no driver thread",
+            Self::Thread(_) => "the driver's thread could not be started",
+        })
+    }
+}
+
+impl std::error::Error for DriverError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Thread(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Numbers of the services, for their handles.

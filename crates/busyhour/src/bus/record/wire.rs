@@ -10,6 +10,7 @@
 
 use super::{BitField, Element, ElementId, Record, Value};
 use crate::bus::Name;
+use std::fmt;
 use std::str;
 
 /// The limits for a record from outside.
@@ -34,31 +35,42 @@ impl Default for Limits {
 }
 
 /// Why bytes are not a valid record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end too early.
-    #[error("the record is cut off")]
     CutOff,
     /// Bytes follow the record.
-    #[error("bytes follow the record")]
     TrailingBytes,
     /// The record exceeds [`Limits`], or a length that the format can express.
-    #[error("the record is too large")]
     TooLarge,
     /// A type that is not one of the five.
-    #[error("element {0} is of the unknown type {1}")]
     UnknownType(u16, u8),
     /// A value that its type does not allow.
-    #[error("element {0} has a value that its type does not allow")]
     BadValue(u16),
     /// The subject is not UTF-8.
-    #[error("the subject is not UTF-8")]
     BadSubject,
     /// Elements out of order, or two with one id.
-    #[error("element {0} is out of order")]
     OutOfOrder(u16),
 }
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CutOff => f.write_str("the record is cut off"),
+            Self::TrailingBytes => f.write_str("bytes follow the record"),
+            Self::TooLarge => f.write_str("the record is too large"),
+            Self::UnknownType(id, kind) => write!(f, "element {id} is of the unknown type {kind}"),
+            Self::BadValue(id) => {
+                write!(f, "element {id} has a value that its type does not allow")
+            }
+            Self::BadSubject => f.write_str("the subject is not UTF-8"),
+            Self::OutOfOrder(id) => write!(f, "element {id} is out of order"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
 
 impl Record {
     /// Encodes the record.

@@ -20,16 +20,25 @@ pub struct Forward<E: Event> {
 }
 
 /// Why a topic cannot be forwarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForwardError {
     /// Events would come back to the topic where they were published.
-    #[error("forwarding would lead events in a circle")]
     Circle,
     /// The topic is forwarded to the other one already.
-    #[error("the topic is forwarded there already")]
     Duplicate,
 }
+
+impl fmt::Display for ForwardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Circle => "forwarding would lead events in a circle",
+            Self::Duplicate => "the topic is forwarded there already",
+        })
+    }
+}
+
+impl std::error::Error for ForwardError {}
 
 impl<E: Event> Forward<E> {
     pub(in crate::bus) fn new(from: &Topic<E>, to: &Topic<E>) -> Result<Self, ForwardError> {

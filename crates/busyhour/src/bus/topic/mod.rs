@@ -67,16 +67,38 @@ pub struct Published {
 }
 
 /// Why a published event will not expire by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TtlError {
     /// The topic was built without [`TopicBuilder::with_ttl`]; the event was
     /// not published.
-    #[error("the topic has no timers")]
     NoTimers,
     /// The timer could not be set; the event was published and does not expire.
-    #[error("the event stays: {0}")]
-    NoTimer(#[from] AddError),
+    NoTimer(AddError),
+}
+
+impl fmt::Display for TtlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTimers => f.write_str("the topic has no timers"),
+            Self::NoTimer(error) => write!(f, "the event stays: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TtlError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoTimer(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<AddError> for TtlError {
+    fn from(error: AddError) -> Self {
+        Self::NoTimer(error)
+    }
 }
 
 impl<E: Event> Topic<E> {

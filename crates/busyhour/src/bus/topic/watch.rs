@@ -19,9 +19,16 @@ pub struct Watch<E: Event> {
 }
 
 /// The runtime of the topic was shut down: there are no more changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("the topic's runtime is shut down, so there are no more changes")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WatchClosed;
+
+impl fmt::Display for WatchClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the topic's runtime is shut down, so there are no more changes")
+    }
+}
+
+impl std::error::Error for WatchClosed {}
 
 impl<E: Event> Topic<E> {
     /// Watches one key: the last value now, if the topic is cached, and a notice

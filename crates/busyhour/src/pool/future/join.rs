@@ -23,31 +23,40 @@ use crate::{
 };
 
 /// Why a spawned future has no output.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JoinError {
     /// [`JoinHandle::abort`] was called before the future was ready.
-    #[error("the future was aborted")]
     Aborted,
     /// The future panicked.
-    #[error("the future panicked{0}")]
     Panicked(PanicPayload),
     /// The pool refused or dropped the future, or no waker is left that could
     /// wake it.
-    #[error("the future was dropped before it was ready")]
     Dropped,
     /// The handle was already polled to completion and has returned the output.
-    #[error("the output was taken before")]
     Taken,
     /// The wait would never end: the serializer that must poll the future waits
     /// for this one, or this [exclusive
     /// section](crate::serializer::Serializer::spawn_exclusive) keeps it.
-    #[error("waiting would never end: {0}")]
     Deadlock(Cycle),
     /// In a simulation nothing is left that could wake the future.
-    #[error("nothing in the simulation can wake the future")]
     Stalled,
 }
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Aborted => f.write_str("the future was aborted"),
+            Self::Panicked(payload) => write!(f, "the future panicked{payload}"),
+            Self::Dropped => f.write_str("the future was dropped before it was ready"),
+            Self::Taken => f.write_str("the output was taken before"),
+            Self::Deadlock(cycle) => write!(f, "waiting would never end: {cycle}"),
+            Self::Stalled => f.write_str("nothing in the simulation can wake the future"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
 
 impl JoinError {
     /// Whether the future panicked.
