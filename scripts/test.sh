@@ -39,6 +39,7 @@ beside() { # NAME COMMAND...: as `step`, for use in the background
 side_steps() {
   renice --priority 5 $BASHPID >/dev/null
   beside publishing scripts/publish-check.sh || return 1
+  beside "parts of the library" scripts/features.sh || return 1
   beside models models || return 1
   beside schedules schedules || return 1
   beside fuzzing scripts/fuzz.sh all 6 || return 1

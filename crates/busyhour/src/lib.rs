@@ -56,25 +56,44 @@
 //! bound and counts what it refuses or loses; a panic in a task ends only that
 //! task; after unsubscribe or cancel no callback follows. The modules describe
 //! further behaviour.
+// docs.rs names the feature of each item.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
+// What the parts share has items that a part alone does not use.
+#![cfg_attr(
+    not(feature = "runtime"),
+    allow(dead_code, unused_imports, unused_macros)
+)]
 #![deny(rustdoc::broken_intra_doc_links)]
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
+#[cfg(feature = "buffer")]
 pub mod buffer;
+#[cfg(feature = "pool")]
 pub mod task;
+#[cfg(feature = "run-queue")]
 pub mod run_queue;
+#[cfg(feature = "pool")]
 pub mod pool;
+#[cfg(feature = "serializer")]
 pub mod serializer;
+#[cfg(feature = "keyed")]
 pub mod keyed;
+#[cfg(feature = "bus")]
 pub mod bus;
+#[cfg(feature = "timer")]
 pub mod timer;
+#[cfg(feature = "heap")]
 pub mod heap;
+#[cfg(feature = "runtime")]
 pub mod runtime;
 pub mod clock;
+#[cfg(any(feature = "buffer", feature = "pool"))]
 pub mod stats;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod cost;
+#[cfg(feature = "run-queue")]
 mod ring;
 mod sync;
 

@@ -1,7 +1,6 @@
 use crate::sync::{Mutex, lock};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use serde::{Serialize, Serializer};
 use std::{
     cmp::Ordering,
     fmt,
@@ -123,8 +122,9 @@ impl fmt::Display for Name {
     }
 }
 
-impl Serialize for Name {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+#[cfg(feature = "serde")]
+impl serde::Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
     }
 }

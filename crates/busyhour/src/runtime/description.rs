@@ -1,7 +1,5 @@
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
-
 use super::Runtime;
 use crate::stats::{
     BufferStats, PoolStats, SerializerStats, SubscriptionStats, TimerStats, TopicStats, WorkerStats,
@@ -9,7 +7,8 @@ use crate::stats::{
 
 /// Everything that a runtime consists of, from [`Runtime::describe`]: as a tree
 /// for people ([`Display`](fmt::Display)), and for programs by serde.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Description {
     /// When it was made, in nanoseconds since the clock's origin.
     pub taken_at_ns: u64,
@@ -28,10 +27,11 @@ pub struct Description {
 }
 
 /// A topic with its subscriptions, those with the longest queue first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TopicDescription {
     /// The topic itself.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub stats: TopicStats,
     /// Its subscriptions.
     pub subscriptions: Vec<SubscriptionStats>,

@@ -1,7 +1,6 @@
-use serde::Serialize;
-
 /// Statistics of the buffer pool: what it holds now and what it has done.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BufferStats {
     /// Buffers handed out and not yet released.
     pub live_count: u64,

@@ -1,7 +1,6 @@
-use serde::Serialize;
-
 /// One subscription: what it wants, what waits for it, and what it has received.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SubscriptionStats {
     /// The topic's name.
     pub topic: String,
@@ -25,8 +24,9 @@ pub struct SubscriptionStats {
 }
 
 /// What a subscription wants.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum SubscriptionFilter {
     /// Every event.
     #[default]
@@ -40,7 +40,8 @@ pub enum SubscriptionFilter {
 }
 
 /// Statistics of one topic: what it holds now and what it has done.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TopicStats {
     /// Its unique name.
     pub name: String,

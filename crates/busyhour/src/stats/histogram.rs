@@ -1,5 +1,3 @@
-use serde::Serialize;
-
 /// A histogram of durations: bucket `i` counts durations from 2^i to 2^(i+1)
 /// nanoseconds; bucket 0 also counts shorter ones.
 ///
@@ -13,8 +11,9 @@ use serde::Serialize;
 /// assert_eq!(histogram.quantile_ns(0.5), 127);
 /// assert_eq!(histogram.quantile_ns(0.99), 8_191);
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Histogram {
     buckets: Vec<u64>,
 }

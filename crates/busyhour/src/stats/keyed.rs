@@ -1,7 +1,6 @@
-use serde::Serialize;
-
 /// Statistics of a [`Keyed`](crate::keyed::Keyed).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyedStats {
     /// Keys that there are.
     pub key_count: u64,

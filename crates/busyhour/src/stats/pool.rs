@@ -1,11 +1,11 @@
 use super::Histogram;
-use serde::Serialize;
 
 /// Statistics of one worker: what waits for it and what it has done.
 ///
 /// The sums over all workers are less than those of [`PoolStats`], which also
 /// counts the workers that have ended and what other threads ran.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct WorkerStats {
     /// Its number in the pool, with which its thread's name ends. A worker that
     /// starts after another one has ended takes over the number, the counters
@@ -71,7 +71,8 @@ impl WorkerStats {
 /// Statistics of the task pool: what it holds now and what it has done.
 ///
 /// When idle, `pushed = processed + dropped + still waiting`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PoolStats {
     /// Workers running now.
     pub worker_count: u64,

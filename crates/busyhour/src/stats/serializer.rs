@@ -1,9 +1,8 @@
-use serde::Serialize;
-
 /// Statistics of all serializers of a
 /// [group](crate::serializer::ShutdownGroup::stats) that are alive: a kind of
 /// queue, of which there may be many.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SerializerGroupStats {
     /// Serializers.
     pub serializer_count: u64,
@@ -25,7 +24,8 @@ pub struct SerializerGroupStats {
 }
 
 /// Statistics of one named serializer: what it holds now and what it has done.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SerializerStats {
     /// Its unique name.
     pub name: String,

@@ -1,7 +1,6 @@
-use serde::Serialize;
-
 /// Statistics of the timer service: what it holds now and what it has done.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TimerStats {
     /// Timers waiting.
     pub pending_count: u64,
@@ -38,7 +37,8 @@ pub struct TimerStats {
 }
 
 /// Statistics of the timers of one label.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TimerLabelStats {
     /// The label.
     pub label: String,

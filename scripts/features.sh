@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# usage: scripts/features.sh [--time]
+#
+# Compiles each part of the library alone, without a warning, and counts the crates that it brings: at most 8. With --time,
+# each begins with nothing compiled, and the seconds of the clock and of the processor are printed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+parts=(heap run-queue buffer pool serializer timer keyed bus runtime)
+crates_max=8
+folder=target/features
+case ${1-} in
+  "" | --time) ;;
+  *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
+esac
+mkdir -p target
+printf '%-12s %6s' part crates
+[ -z "${1-}" ] || printf ' %8s %10s' seconds processor
+printf '\n'
+for part in "${parts[@]}"; do
+  chosen=(--package busyhour --no-default-features --features "$part")
+  crates=$(cargo tree "${chosen[@]}" --edges normal --prefix none --no-dedupe | sort -u | tail -n +1 | grep -vc '^busyhour ' || true)
+  printf '%-12s %6s' "$part" "$crates"
+  [ -z "${1-}" ] || rm -rf "$folder"
+  TIMEFORMAT='%R %U'
+  compile() { RUSTFLAGS="--deny warnings" cargo build --quiet --lib --target-dir "$folder" "${chosen[@]}"; }
+  if [ -n "${1-}" ]; then
+    { time compile; } 2> target/features.txt || { printf '\n'; cat target/features.txt; exit 1; }
+    read -r clock processor < <(tail -1 target/features.txt)
+    printf ' %8s %10s' "$clock" "$processor"
+  else
+    compile
+  fi
+  printf '\n'
+  if [ "$crates" -gt $crates_max ]; then
+    echo "features: $part brings $crates crates, more than $crates_max: cargo tree ${chosen[*]} --edges normal"
+    exit 1
+  fi
+done
