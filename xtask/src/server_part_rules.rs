@@ -86,6 +86,11 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         ],
     ),
     part(
+        "HttpCredentials",
+        "credentials::http_credentials",
+        &["ServerClock"],
+    ),
+    part(
         "Admission",
         "access::admission",
         &[
@@ -95,6 +100,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
             "AccountPolicy",
             "RegistrationLog",
             "Mailboxes",
+            "HttpCredentials",
         ],
     ),
     part("Watchers", "watcher::watchers", &["Responder"]),

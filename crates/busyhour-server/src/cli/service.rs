@@ -77,8 +77,10 @@ impl Service {
         let accounts = Arc::new(Reloadable::new(config.accounts.clone()));
         let trial = Arc::new(SmallStormAccounts::beside(accounts.clone()));
         let http = config.http_client.options().map_err(Failure::running)?;
+        let credentials = config.credentials.service().map_err(Failure::running)?;
         let options = ServerConfig {
             accounts: trial.clone(),
+            credentials,
             http: Arc::new(HttpSender::new(http)),
             resolver: resolver(&config)?,
             ..config.server()

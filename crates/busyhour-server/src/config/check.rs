@@ -218,6 +218,7 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     let mut problems: Vec<_> = own.chain(authorities).collect();
     problems.extend(other_certificates(loaded));
     problems.extend(http_authorities(loaded));
+    problems.extend(credentials(loaded));
     problems.extend(telephone(loaded));
     problems
 }
@@ -234,6 +235,14 @@ fn telephone(loaded: &Loaded) -> Option<Problem> {
     let origin = loaded.origins.get("http.telephone").cloned();
     let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
     Some(Problem::new(origin, problem))
+}
+
+/// Checks that the file for the service for credentials can be read.
+fn credentials(loaded: &Loaded) -> Option<Problem> {
+    let problem = loaded.config.credentials.service().err()?;
+    let origin = loaded.origins.get(problem.setting).cloned();
+    let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
+    Some(Problem::new(origin, problem.to_string()))
 }
 
 fn http_authorities(loaded: &Loaded) -> Option<Problem> {

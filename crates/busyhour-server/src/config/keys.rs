@@ -1,4 +1,5 @@
 mod acme;
+mod credentials;
 mod http;
 mod http_client;
 mod limits;
@@ -28,6 +29,7 @@ const PARTS: &[&[SettingKey]] = &[
     http::HTTP,
     OPERATION,
     http_client::HTTP_CLIENT,
+    credentials::CREDENTIALS,
     acme::ACME,
 ];
 

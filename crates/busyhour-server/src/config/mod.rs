@@ -20,6 +20,7 @@
 mod tables;
 mod allowed;
 mod check;
+mod credentials;
 mod differences;
 mod environment;
 mod file;
@@ -34,6 +35,7 @@ mod store_url;
 mod values;
 
 pub use allowed::Allowed;
+pub use credentials::{CredentialProblem, CredentialSettings};
 pub use keys::KEYS;
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
@@ -85,6 +87,8 @@ pub struct Config {
     pub http: Http,
     /// Requests to other servers over HTTP.
     pub http_client: HttpClientSettings,
+    /// A service that has accounts: the `[credentials]` section.
+    pub credentials: CredentialSettings,
     /// Certificates by ACME.
     pub acme: AcmeSettings,
     /// Graphite's interface.

@@ -18,6 +18,7 @@ use super::{
     capture::message_tap::MessageTap,
     change::changes::{Changes, StatePortion},
     core::Core,
+    credentials::http_credentials::{self, HttpCredentials},
     device::{
         compositor::Compositor,
         device_context::{DeviceContext, FlowEnded},
@@ -261,8 +262,22 @@ pub(super) fn assemble(
         clock.clone(),
         persistence.clone(),
     );
+    let credentials = config.credentials.clone().map(|service| {
+        let room = bounds.count(http_credentials::WAITING_MAX);
+        let under_way_max = match config.limits.source_percent {
+            100.. => http_credentials::WAITING_MAX,
+            _ => http_credentials::UNDER_WAY_PER_SOURCE,
+        };
+        Arc::new(HttpCredentials::new(
+            &runtime,
+            service,
+            config.http.clone(),
+            (room, under_way_max, secrets.seed("credentials")),
+            clock.clone(),
+        ))
+    });
     let admission = Admission::new(
-        authenticator,
+        (authenticator, credentials.clone()),
         domains.clone(),
         (bounds.logins(&secrets), bounds.nonces()),
         (secrets, holders.clone()),
@@ -286,6 +301,7 @@ pub(super) fn assemble(
         responder,
         holders,
         admission,
+        credentials,
         accounts,
         load,
         log,
@@ -479,7 +495,13 @@ fn accounts(config: &ServerConfig, rows: Vec<Account>, tenants: &Arc<Tenants>) -
     let domains = tenants.domains().clone();
     let directory = AccountDirectory::new(realm, domains, rows, config.accounts.clone());
     let registration = config.registration.clone();
-    AccountPolicy::new(directory, tenants.clone(), registration, is_open(config))
+    let asks_elsewhere = config.credentials.is_some();
+    AccountPolicy::new(
+        directory,
+        tenants.clone(),
+        registration,
+        (is_open(config), asks_elsewhere),
+    )
 }
 
 fn registration_log(

@@ -1,8 +1,8 @@
 //! The settings of the server, checked and typed.
 
 use super::{
-    Accounts, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient, NoResolver, PeerConfig,
-    PushConfig, RegistrarConfig, Resolver, TenantConfig, WebhookConfig,
+    Accounts, CredentialsConfig, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient,
+    NoResolver, PeerConfig, PushConfig, RegistrarConfig, Resolver, TenantConfig, WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
 use busyhour_media::{MediaWish, RelayConfig};
@@ -68,6 +68,8 @@ pub struct ServerConfig {
     pub hints: Vec<HintConfig>,
     /// Servers behind this one, at which addresses of record are registered.
     pub registrars: Vec<RegistrarConfig>,
+    /// Who is asked for the credentials of users without an account here.
+    pub credentials: Option<CredentialsConfig>,
     /// Services that wake telephones.
     pub push: Vec<PushConfig>,
     /// Where changes are posted to, by name.
@@ -112,6 +114,7 @@ impl Default for ServerConfig {
             resolver: Arc::new(NoResolver),
             hints: Vec::new(),
             registrars: Vec::new(),
+            credentials: None,
             push: Vec::new(),
             webhooks: Vec::new(),
             lists: Vec::new(),

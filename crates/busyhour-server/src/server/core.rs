@@ -1,10 +1,11 @@
 //! The parts of the server, and who owns them: README.md in this folder explains both.
 
 use super::{
-    ServerConfig,
+    CredentialsStats, ServerConfig,
     access::{account_policy::AccountPolicy, admission::Admission},
     call::{call_log::CallLog, calls::Calls},
     change::changes::Changes,
+    credentials::http_credentials::HttpCredentials,
     device::device_context::DeviceContext,
     dns::lookups::Lookups,
     iax2::calls::Iax2Calls,
@@ -42,6 +43,7 @@ pub(super) struct Core {
     pub(super) responder: Arc<Responder>,
     pub(super) holders: Holders,
     pub(super) admission: Admission,
+    pub(super) credentials: Option<Arc<HttpCredentials>>,
     pub(super) accounts: Arc<AccountPolicy>,
     pub(super) load: Arc<LoadControl>,
     pub(super) log: Arc<RegistrationLog>,
@@ -70,6 +72,12 @@ impl Core {
     /// The holder to which a request's shares are charged.
     pub(super) fn holder(&self, flow: Flow, account: Option<&str>) -> Holder {
         self.holders.of(flow.remote.ip(), account)
+    }
+
+    /// Nothing without a service for credentials.
+    pub(super) fn credential_stats(&self) -> CredentialsStats {
+        let credentials = self.credentials.as_ref();
+        credentials.map(|it| it.stats()).unwrap_or_default()
     }
 }
 

@@ -20,8 +20,9 @@
 //! Locks are taken in this order: the table of hints; a device's or a watcher's state;
 //! the table of mailboxes; one shard of a table (devices, watchers, transactions); a
 //! hint's lines; a lock of a topic or of the store's queue; then none. The locks of
-//! nonces, logins, failures, suppressed log lines and the directory of accounts may be
-//! taken under any but the last, and no lock is taken under them.
+//! nonces, logins, failures, suppressed log lines, the directory of accounts, and of what a
+//! service said of credentials may be taken under any but the last, and no lock is taken under
+//! them, except as their files say.
 
 mod config;
 mod network;
@@ -35,6 +36,7 @@ mod server_clock;
 mod persistence;
 mod sip;
 mod access;
+mod credentials;
 mod expiry_timer;
 mod device;
 mod dns;
@@ -69,6 +71,7 @@ pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
 pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
 };
+pub use credentials::{CredentialsConfig, CredentialsMistake, CredentialsStats};
 pub use device::listing::search::{
     DeviceContact, DeviceOrder, DevicePage, DeviceQuery, DeviceReach, DeviceView,
 };

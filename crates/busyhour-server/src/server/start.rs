@@ -94,6 +94,7 @@ impl Core {
             last_call_record: contents.last_call_record,
         };
         let core = Arc::new(assemble(runtime, config, network, store, kept)?);
+        core.resume_what_waited();
         // Stored before everything else, so that nothing is durable without it.
         core.persistence.keep_clock();
         route_key.keep(&core.persistence);
@@ -150,6 +151,18 @@ impl Core {
         }
     }
 
+    /// Requests that have waited for the service for credentials are handled again.
+    fn resume_what_waited(self: &Arc<Self>) {
+        let core = Arc::downgrade(self);
+        if let Some(credentials) = &self.credentials {
+            credentials.resume_with(Box::new(move |flow, datagram| {
+                if let Some(core) = core.upgrade() {
+                    core.resume(flow, datagram);
+                }
+            }));
+        }
+    }
+
     /// Keeps the accounts in memory equal to those in the store.
     fn follow_accounts(self: &Arc<Self>, revision: u64) {
         let core = Arc::downgrade(self);
@@ -158,6 +171,9 @@ impl Core {
                 let differences = core.accounts.directory.learn(news);
                 core.hints.follow_accounts(&differences);
                 core.watchers.move_mailboxes(&differences);
+                for gone in differences.iter().filter(|one| one.is_gone) {
+                    core.accounts.note_removed(&gone.username);
+                }
                 let is_less = |one: &Difference| one.is_gone || one.has_other_watchers;
                 if differences.iter().any(is_less) {
                     core.revoke();

@@ -18,8 +18,9 @@ pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
-    CertificateStats, HttpClientStats, MediaStats, NetworkStats, PushStats, UpstreamStats,
-    WebhookStats, core::Core, peer::view::PeerStats, tenant::tenant_view::TenantStats,
+    CertificateStats, CredentialsStats, HttpClientStats, MediaStats, NetworkStats, PushStats,
+    UpstreamStats, WebhookStats, core::Core, peer::view::PeerStats,
+    tenant::tenant_view::TenantStats,
 };
 use busyhour::stats::Snapshot;
 use busyhour_graphite::GraphiteStats;
@@ -84,6 +85,8 @@ pub struct ServerStats {
     pub webhooks: WebhookStats,
     /// Servers behind this one, and what they were told.
     pub upstream: UpstreamStats,
+    /// What was asked of the service for credentials.
+    pub credentials: CredentialsStats,
     /// Telephones that were woken.
     pub push: PushStats,
     /// Requests to other servers over HTTP.
@@ -171,7 +174,7 @@ impl ServerStats {
 
     /// The limits that one source, account, device or connection reaches by itself:
     /// they protect the others, and the service is not degraded.
-    pub fn limits_of_one(&self) -> [(&'static str, u64); 23] {
+    pub fn limits_of_one(&self) -> [(&'static str, u64); 24] {
         let (traffic, streams, http) = (&self.traffic, &self.network.streams, &self.http);
         [
             (
@@ -225,6 +228,10 @@ impl ServerStats {
             (
                 "the requests that wait for one host over HTTP",
                 self.http_client.refused_full,
+            ),
+            (
+                "the requests that wait for credentials",
+                self.credentials.refused_full,
             ),
             (
                 "the pushes to one telephone, and the calls that wait for them",
@@ -603,6 +610,7 @@ impl Core {
             http: HttpStats::default(),
             webhooks: self.webhooks.stats(),
             upstream: self.devices.upstream.stats(),
+            credentials: self.credential_stats(),
             push: self.devices.push.stats(),
             http_client: self.config.http.stats(),
             queues: self.queue_kind_stats(),

@@ -4,10 +4,14 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/http_receiver.rs"]
+#[allow(dead_code)] // others test the client with the rest
+mod http_receiver;
 
 mod acme;
 mod bystander;
 mod calls;
+mod credentials;
 mod devices;
 mod http;
 mod iax2;

@@ -63,6 +63,11 @@ fn mistakes_of_pjsip_conf_name_their_file_and_line() {
             "\n#include other.conf\n",
             "bad.conf: line 2: `other.conf` is not there",
         ),
+        (
+            "#include \"missing.d/*.conf\"\n",
+            "bad.conf: line 1: `missing.d/*.conf` is not there",
+        ),
+        ("#include \"*/bad.conf\"\n", "bad.conf: line 1: `"),
         ("#exec date\n", "bad.conf: line 1: #exec is not run"),
         (
             "[a](+)\n",
@@ -91,4 +96,105 @@ fn the_tables_of_asterisk_register() {
     );
     assert_eq!(world.import(&[&dump])["added"], 1);
     all_register(&world.serve(), &[("200@example.com", "200", "of 200")]);
+}
+
+#[test]
+fn sections_of_all_files_are_seen_together() {
+    let world = World::new();
+    let endpoints = world.file(
+        "asterisk/pjsip.conf",
+        "[phone](!)\ntype=endpoint\n#tryinclude \"missing.d/*.conf\"\n#include \"pjsip.d/nested.conf\"\n\
+         [alice](phone)\nauth=alice\naors=alice\n[trunk](phone)\noutbound_auth=trunk\n",
+    );
+    // Asterisk looks for what files include in its own folder, wherever they are.
+    world.file(
+        "asterisk/pjsip.d/nested.conf",
+        "#include \"pjsip.d/deeper.conf\"\n",
+    );
+    let deeper = world.file(
+        "asterisk/pjsip.d/deeper.conf",
+        "[bob](phone)\nauth=bob\naors=bob\n[bob]\ntype=auth\nusername=bob\npassword=of bob\n",
+    );
+    let auths = world.file(
+        "asterisk/pjsip_auth.conf",
+        "[alice]\ntype=auth\nusername=alice\npassword=of alice\n\
+         [trunk]\ntype=auth\nusername=us\npassword=theirs\n",
+    );
+    let report = world.import(&[&endpoints, &auths, &deeper]);
+    let expected = serde_json::json!(["+ bob", "+ alice"]);
+    assert_eq!(
+        report["changes"], expected,
+        "a trunk is no account: {report}"
+    );
+}
+
+#[test]
+fn what_comes_on_standard_input_is_found_out() {
+    let world = World::new();
+    let texts = [
+        (
+            "[alice]\ntype=auth\nusername=alice\npassword=of alice\n",
+            "alice",
+        ),
+        (
+            "CREATE TABLE ps_auths (id TEXT);\nINSERT INTO ps_auths (id, username, password) \
+             VALUES ('bob', 'bob', 'of bob');\n",
+            "bob",
+        ),
+        ("user,password\ncarol,of carol\n", "carol"),
+        ("[{\"user\": \"dave\", \"password\": \"x\"}]", "dave"),
+        (
+            "<user id=\"erin\"><params><param name=\"password\" value=\"x\"/></params></user>",
+            "erin",
+        ),
+        (
+            "username,domain,password\nfrank,example.com,of frank\n",
+            "frank",
+        ),
+    ];
+    for (text, user) in texts {
+        let (done, said) = world.device_reads(&["import", "--create", "-"], text);
+        assert!(done, "{user}: {said}");
+        let (done, said) = world.device(&["show", user]);
+        assert!(done, "{user}: {said}");
+    }
+    let (done, said) = world.device_reads(&["import", "-"], "nothing\n");
+    let expected = "standard input: the format of the file is unknown";
+    assert!(!done && said.contains(expected), "{said}");
+    let (done, said) = world.device_reads(&["import", "-"], "SQLite format 3\0");
+    assert!(!done && said.contains("read from its file"), "{said}");
+}
+
+#[test]
+fn tables_of_two_servers_are_told_apart() {
+    let world = World::new();
+    let both = world.file(
+        "both.sql",
+        "INSERT INTO ps_auths (id, username, password) VALUES ('bob', 'bob', 'of bob');\n\
+         INSERT INTO subscriber (username, password) VALUES ('alice', 'of alice');\n",
+    );
+    let (done, said) = world.device(&["import", "--create", &both]);
+    assert!(
+        !done && said.contains("give --from kamailio or --from asterisk"),
+        "{said}"
+    );
+    for (from, user) in [("kamailio", "+ alice"), ("asterisk", "+ bob")] {
+        let report = world.import(&["--from", from, &both]);
+        assert_eq!(report["changes"], serde_json::json!([user]), "{from}");
+    }
+    let own = world.file("own.csv", "user,password\nerin,x\n");
+    let (done, said) = world.device(&["import", &both, &own]);
+    assert!(!done && said.contains("are of different servers"), "{said}");
+    let missing = world.place.path("missing.sql").display().to_string();
+    let (done, said) = world.device(&["import", &missing]);
+    assert!(
+        !done && said.contains("missing.sql: No such file"),
+        "{said}"
+    );
+    let empty = world.file("empty.sql", "SELECT 1;\n");
+    let (done, said) = world.device(&["import", &empty]);
+    assert!(
+        !done && said.contains("neither a table subscriber nor"),
+        "{said}"
+    );
 }

@@ -73,3 +73,59 @@ fn a_file_with_mistakes_adds_no_domains() {
     let (done, said) = world.device(&["import", &bob]);
     assert!(done, "{said}");
 }
+
+#[test]
+fn an_export_of_nothing_has_its_header_and_one_of_no_domain_fails() {
+    let world = World::new();
+    let (done, said) = world.device(&[
+        "import",
+        "--create",
+        "--quiet",
+        &world.file("none.csv", "user,password\n"),
+    ]);
+    assert!(done && said.is_empty(), "{said}");
+    let (done, said) = world.device(&["export"]);
+    assert!(done && said.starts_with("user,password,md5,"), "{said}");
+    let (done, said) = world.device(&["export", "--format", "kamailio"]);
+    assert!(
+        done && said == "username,domain,password,ha1,ha1b\n",
+        "{said}"
+    );
+    let (done, said) = world.device(&["export", "--domain", "typo.example"]);
+    assert!(
+        !done && said.contains("`typo.example` is no domain of this server"),
+        "{said}"
+    );
+    let hash = |digit: &str, len: usize| digit.repeat(len);
+    let some = world.file(
+        "some.csv",
+        &format!(
+            "user,md5,sha256,sha512_256\nalice,{},,\nbob,,{},\ncarol,,,{}\n",
+            hash("a", 32),
+            hash("b", 64),
+            hash("c", 64)
+        ),
+    );
+    let (done, said) = world.device(&["import", "--quiet", &some]);
+    assert!(done && said.is_empty(), "{said}");
+    let (done, said) = world.device(&["export", "--domain", "Example.com"]);
+    assert!(
+        done && said.lines().count() == 4,
+        "the server's own: {said}"
+    );
+    let (done, said) = world.device(&["export", "--format", "kamailio"]);
+    let rows = [
+        format!("alice,example.com,,{},\n", hash("a", 32)),
+        format!("bob,example.com,,{},\n", hash("b", 64)),
+    ];
+    assert!(!done && said.contains(&rows.concat()), "{said}");
+    assert!(
+        said.contains("SHA-256 alone: 1;")
+            && said.contains("left out")
+            && said.ends_with(": carol\n"),
+        "{said}"
+    );
+    let path = world.place.path("quiet.csv").display().to_string();
+    let (done, said) = world.device(&["export", "--quiet", "--output", &path]);
+    assert!(done && said.is_empty(), "{said}");
+}

@@ -5,6 +5,10 @@ use crate::{
     telephone::Telephone,
 };
 use serde_json::Value;
+use std::{
+    io::Write,
+    process::{Command, Output},
+};
 
 /// A server with one domain of its own, whose telephones know MD5.
 pub const CONFIGURATION: &str = "
@@ -35,6 +39,10 @@ impl World {
 
     /// Whether the command succeeds, and what it says.
     pub fn device(&self, arguments: &[&str]) -> (bool, String) {
+        said(self.command(arguments).output().expect("the program runs"))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = busyhour();
         command.arg("device").args(arguments);
         command
@@ -43,12 +51,21 @@ impl World {
         command
             .arg("--store-path")
             .arg(self.place.path("busyhour.db"));
-        let output = command.output().expect("the program runs");
-        let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.success(),
-            String::from_utf8(text).expect("text"),
-        )
+        command
+    }
+
+    /// The same, with a text on standard input.
+    pub fn device_reads(&self, arguments: &[&str], text: &str) -> (bool, String) {
+        let mut command = self.command(arguments);
+        let piped = || std::process::Stdio::piped();
+        command.stdin(piped()).stdout(piped()).stderr(piped());
+        let mut child = command.spawn().expect("the program runs");
+        let mut input = child.stdin.take().expect("a pipe");
+        // A program that does not read all of it closes the pipe.
+        let _ = input.write_all(text.as_bytes());
+        drop(input);
+        let output = child.wait_with_output().expect("the program runs");
+        said(output)
     }
 
     /// Imports; the JSON report.
@@ -66,6 +83,14 @@ impl World {
     pub fn serve(&self) -> ServerProcess {
         self.place.server(CONFIGURATION)
     }
+}
+
+fn said(output: Output) -> (bool, String) {
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8(text).expect("text"),
+    )
 }
 
 /// Each telephone registers with its password and not with another one.

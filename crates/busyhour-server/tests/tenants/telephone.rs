@@ -83,6 +83,35 @@ impl Telephone {
         self.ask(&self.request("REGISTER", &uri, &aor, ""))
     }
 
+    /// A REGISTER that answers a challenge under a user name.
+    pub fn proven_register(&self, login: &str) -> String {
+        let (request, challenge) = self.challenged();
+        proven(&request, &challenge, login, &self.password, 1)
+    }
+
+    /// The same with a nonce that nobody gave.
+    pub fn forged_register(&self) -> String {
+        let (request, challenge) = self.challenged();
+        let (before, behind) = challenge.split_once("nonce=\"").expect("a nonce");
+        let (nonce, behind) = behind.split_once('"').expect("its end");
+        let forged = "0".repeat(nonce.len());
+        let challenge = format!("{before}nonce=\"{forged}\"{behind}");
+        proven(&request, &challenge, &self.login, &self.password, 1)
+    }
+
+    /// The answer to a REGISTER under the name of somebody else.
+    pub fn guess_as(&self, login: &str) -> String {
+        self.exchange(&self.proven_register(login))
+    }
+
+    fn challenged(&self) -> (String, String) {
+        let uri = format!("sip:{}", self.domain);
+        let aor = format!("sip:{}@{}", self.user, self.domain);
+        let request = self.request("REGISTER", &uri, &aor, "");
+        let challenge = self.exchange(&request);
+        (request, challenge)
+    }
+
     /// Registers; the status.
     pub fn registers(&self) -> u16 {
         status(&self.register().1)
@@ -129,12 +158,12 @@ impl Telephone {
         String::from_utf8(room).expect("text")
     }
 
-    fn send(&self, message: &str) {
+    pub fn send(&self, message: &str) {
         let sent = self.socket.send_to(message.as_bytes(), self.server);
         sent.expect("room in the kernel's buffer");
     }
 
-    fn exchange(&self, request: &str) -> String {
+    pub fn exchange(&self, request: &str) -> String {
         self.send(request);
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -289,6 +289,9 @@ Examples:
 
 In user names and passwords {\x1b[0mn} stands for the number of the device, {n:06} for the number with six digits.
 
+A server on this machine that asks for passwords gets accounts storm-trial-… for the devices;
+they are removed at the end, also at one by Ctrl-C or a signal.
+
 Exit codes:
   0  every registration was acknowledged, every call went as planned on both sides, and every
      watcher has the right state

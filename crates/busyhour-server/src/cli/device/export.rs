@@ -1,4 +1,5 @@
-use super::{AccountLocation, Failure, say};
+use super::{AccountLocation, AccountStore, Failure, confirm, say};
+use crate::console;
 use busyhour_sip::auth::Algorithm;
 use busyhour_store::Account;
 use clap::{Args, ValueEnum};
@@ -37,48 +38,91 @@ enum ExportFormat {
 impl Export {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut target = self.place.open()?;
-        let mut accounts = target.all()?;
-        if let Some(domain) = &self.domain {
-            accounts.retain(|account| target.domain_of(account) == Some(domain));
-        }
+        let mut accounts = self.accounts(&mut target)?;
+        let left_out = match self.format {
+            ExportFormat::Kamailio => take_hashless(&target, &mut accounts),
+            ExportFormat::Csv | ExportFormat::Json => Vec::new(),
+        };
         let rows: Vec<_> = accounts
             .iter()
             .map(|account| (target.name_of(account), target.domain_of(account), account))
             .collect();
         let text = match self.format {
-            ExportFormat::Csv => csv_of(rows.iter().map(|(name, _, account)| own(name, account))),
+            ExportFormat::Csv => {
+                let rows = rows.iter().map(|(name, _, account)| own(name, account));
+                csv_of(&COLUMNS, rows)
+            }
             ExportFormat::Json => json_of(rows.iter().map(|(name, _, account)| (name, *account))),
             ExportFormat::Kamailio => {
-                let domain = target.first_domain();
-                csv_of(
-                    rows.iter()
-                        .map(|(_, own, account)| kamailio(account, own.unwrap_or(domain))),
-                )
+                let first = target.first_domain();
+                let rows = rows
+                    .iter()
+                    .map(|(_, own, account)| kamailio(account, own.unwrap_or(first)));
+                csv_of(&KAMAILIO_COLUMNS, rows)
             }
         };
         let text = text.map_err(Failure::running)?;
-        match &self.output {
-            None => say(text.trim_end()),
-            Some(path) => {
-                let mut options = OpenOptions::new();
-                options.write(true).create_new(true).mode(0o600);
-                let file = options.open(path);
-                let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-                let failed = |error| Failure::running(format!("{}: {error}", path.display()));
-                written.map_err(failed)?;
-                say(format_args!(
-                    "{} accounts are in {}",
-                    rows.len(),
-                    path.display()
-                ))
-            }
+        self.write(&text, rows.len())?;
+        match left_out.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::running(format!(
+                "left out, since Kamailio takes hashes of MD5 and of SHA-256 only, and they have \
+                 neither: {}",
+                left_out.join(", ")
+            ))),
         }
+    }
+
+    /// Those of the domain, if one was named.
+    fn accounts(&self, target: &mut AccountStore) -> Result<Vec<Account>, Failure> {
+        let mut accounts = target.all()?;
+        if let Some(domain) = &self.domain {
+            let place = target.place(&format!("user@{domain}"))?;
+            accounts.retain(|account| target.domain_of(account) == place.domain.as_deref());
+        }
+        Ok(accounts)
+    }
+
+    fn write(&self, text: &str, count: usize) -> Result<(), Failure> {
+        let Some(path) = &self.output else {
+            return say(text.trim_end());
+        };
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        let failed = |error| Failure::running(format!("{}: {error}", path.display()));
+        written.map_err(failed)?;
+        confirm(format_args!("{count} accounts are in {}", path.display()))
     }
 }
 
-type Fields = Vec<(&'static str, String)>;
+/// Takes those without a hash that Kamailio knows out; their names. Says how many have SHA-256
+/// alone.
+fn take_hashless(target: &AccountStore, accounts: &mut Vec<Account>) -> Vec<String> {
+    let has = |account: &Account, algorithm| {
+        account.secret.password().is_some()
+            || !digest(account.secret.hashes(), algorithm).is_empty()
+    };
+    let is_hashless =
+        |account: &mut Account| !has(account, Algorithm::Md5) && !has(account, Algorithm::Sha256);
+    let left_out = accounts.extract_if(.., is_hashless);
+    let left_out: Vec<_> = left_out.map(|account| target.name_of(&account)).collect();
+    let of_sha_256 = accounts.iter().filter(|one| !has(one, Algorithm::Md5));
+    let count = of_sha_256.count();
+    if count > 0 {
+        console::print_error(format_args!(
+            "busyhour: warning: accounts with hashes of SHA-256 alone: {count}; Kamailio takes them with \
+             modparam(\"auth\", \"algorithm\", \"SHA-256\")"
+        ));
+    }
+    left_out
+}
 
-/// Everything that an import of ours takes.
+/// The values of columns, in their order.
+type Fields = Vec<String>;
+
+/// Everything that an import of ours takes, in the order of [`COLUMNS`].
 fn own(name: &str, account: &Account) -> Fields {
     let hash = |algorithm| digest(account.secret.hashes(), algorithm);
     let of_address = |algorithm| digest(account.secret.address_hashes(), algorithm);
@@ -86,35 +130,26 @@ fn own(name: &str, account: &Account) -> Fields {
     let contacts = account.contacts_max.map(|count| count.to_string());
     let watchers = account.watchers.as_ref();
     vec![
-        ("user", name.to_owned()),
-        ("password", password.unwrap_or_default().to_owned()),
-        ("md5", hash(Algorithm::Md5)),
-        ("sha256", hash(Algorithm::Sha256)),
-        ("sha512_256", hash(Algorithm::Sha512_256)),
-        ("md5_address", of_address(Algorithm::Md5)),
-        ("sha256_address", of_address(Algorithm::Sha256)),
-        ("sha512_256_address", of_address(Algorithm::Sha512_256)),
-        (
-            "iax2",
-            if password.is_some() { "yes" } else { "no" }.to_owned(),
-        ),
-        ("max_contacts", contacts.unwrap_or_default()),
-        ("mailbox", account.mailbox.clone().unwrap_or_default()),
-        ("hints", account.hints.join(" ")),
-        ("aliases", account.aliases.join(" ")),
+        name.to_owned(),
+        password.unwrap_or_default().to_owned(),
+        hash(Algorithm::Md5),
+        hash(Algorithm::Sha256),
+        hash(Algorithm::Sha512_256),
+        of_address(Algorithm::Md5),
+        of_address(Algorithm::Sha256),
+        of_address(Algorithm::Sha512_256),
+        if password.is_some() { "yes" } else { "no" }.to_owned(),
+        contacts.unwrap_or_default(),
+        account.mailbox.clone().unwrap_or_default(),
+        account.hints.join(" "),
+        account.aliases.join(" "),
         // An empty list is another thing than none.
-        (
-            "watchers",
-            watchers.map_or(String::new(), |list| match list.is_empty() {
-                true => NOBODY.to_owned(),
-                false => list.join(" "),
-            }),
-        ),
-        (
-            "disabled",
-            if account.is_disabled { "yes" } else { "no" }.to_owned(),
-        ),
-        ("realm", account.realm.clone()),
+        watchers.map_or(String::new(), |list| match list.is_empty() {
+            true => NOBODY.to_owned(),
+            false => list.join(" "),
+        }),
+        if account.is_disabled { "yes" } else { "no" }.to_owned(),
+        account.realm.clone(),
     ]
 }
 
@@ -129,17 +164,18 @@ fn kamailio(account: &Account, domain: &str) -> Fields {
     };
     let ha1 = of_password(user);
     let ha1b = of_password(&address);
-    let hash = || digest(account.secret.hashes(), Algorithm::Md5);
-    let of_address = || digest(account.secret.address_hashes(), Algorithm::Md5);
+    let algorithm = match digest(account.secret.hashes(), Algorithm::Md5).is_empty() {
+        true => Algorithm::Sha256,
+        false => Algorithm::Md5,
+    };
+    let hash = || digest(account.secret.hashes(), algorithm);
+    let of_address = || digest(account.secret.address_hashes(), algorithm);
     vec![
-        ("username", user.clone()),
-        ("domain", domain.to_owned()),
-        (
-            "password",
-            account.secret.password().unwrap_or_default().to_owned(),
-        ),
-        ("ha1", ha1.unwrap_or_else(hash)),
-        ("ha1b", ha1b.unwrap_or_else(of_address)),
+        user.clone(),
+        domain.to_owned(),
+        account.secret.password().unwrap_or_default().to_owned(),
+        ha1.unwrap_or_else(hash),
+        ha1b.unwrap_or_else(of_address),
     ]
 }
 
@@ -148,20 +184,13 @@ fn digest(hashes: &[(Algorithm, busyhour_sip::auth::HexDigest)], wanted: Algorit
     found.map_or(String::new(), |(_, digest)| digest.to_string())
 }
 
-fn csv_of(rows: impl Iterator<Item = Fields>) -> Result<String, String> {
+fn csv_of(columns: &[&str], rows: impl Iterator<Item = Fields>) -> Result<String, String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut is_first = true;
+    let header = writer.write_record(columns);
+    header.map_err(|error| error.to_string())?;
     for fields in rows {
-        if std::mem::take(&mut is_first) {
-            let header = fields.iter().map(|(name, _)| *name);
-            writer
-                .write_record(header)
-                .map_err(|error| error.to_string())?;
-        }
-        let values = fields.iter().map(|(_, value)| value);
-        writer
-            .write_record(values)
-            .map_err(|error| error.to_string())?;
+        let written = writer.write_record(fields);
+        written.map_err(|error| error.to_string())?;
     }
     let bytes = writer.into_inner().map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|error| error.to_string())
@@ -169,9 +198,9 @@ fn csv_of(rows: impl Iterator<Item = Fields>) -> Result<String, String> {
 
 fn json_of<'a>(rows: impl Iterator<Item = (&'a String, &'a Account)>) -> Result<String, String> {
     let objects = rows.map(|(name, account)| {
-        let fields = own(name, account).into_iter();
+        let fields = COLUMNS.into_iter().zip(own(name, account));
         let mut object: serde_json::Map<String, serde_json::Value> = fields
-            .filter(|(name, value)| !value.is_empty() && !LISTS.contains(name))
+            .filter(|(name, value)| !value.is_empty() && !TYPED_FIELDS.contains(name))
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect();
         object.insert("iax2".into(), account.secret.password().is_some().into());
@@ -192,7 +221,29 @@ fn json_of<'a>(rows: impl Iterator<Item = (&'a String, &'a Account)>) -> Result<
 
 /// What stands for a list of watchers with nobody on it in a line of a CSV file.
 pub(super) const NOBODY: &str = "-";
-const LISTS: [&str; 6] = [
+/// The columns of a CSV file of ours.
+pub(super) const COLUMNS: [&str; 16] = [
+    "user",
+    "password",
+    "md5",
+    "sha256",
+    "sha512_256",
+    "md5_address",
+    "sha256_address",
+    "sha512_256_address",
+    "iax2",
+    "max_contacts",
+    "mailbox",
+    "hints",
+    "aliases",
+    "watchers",
+    "disabled",
+    "realm",
+];
+/// Of Kamailio's table `subscriber`.
+const KAMAILIO_COLUMNS: [&str; 5] = ["username", "domain", "password", "ha1", "ha1b"];
+/// Those that are no texts in JSON.
+const TYPED_FIELDS: [&str; 6] = [
     "iax2",
     "max_contacts",
     "hints",
@@ -202,6 +253,7 @@ const LISTS: [&str; 6] = [
 ];
 const AFTER_HELP: &str = "\
 What is written is as good as the passwords: keep it from others. Hashes are good for their
-realm alone, which each line has.
+realm alone, which each line has. Kamailio takes MD5, or SHA-256 where an account has no MD5;
+accounts with neither are left out, named, and the exit code is 1.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Exit codes: 0 done, 1 failed or some left out, 2 wrong usage.";

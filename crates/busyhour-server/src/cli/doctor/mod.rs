@@ -1,6 +1,7 @@
 //! `busyhour doctor`: looks at the machine and the configuration, and says what to do.
 
 mod checks;
+mod credentials;
 mod disk;
 mod network;
 
@@ -13,7 +14,7 @@ use clap::Args;
 use serde::Serialize;
 use std::{io::stdout, path::PathBuf};
 
-/// Look for what will go wrong: sockets, limits, disk, clock, certificates, names, database
+/// Look for what will go wrong: sockets, limits, disk, clock, certificates, names, database, credentials
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Doctor {
@@ -60,6 +61,7 @@ impl Doctor {
             Ok(loaded) => {
                 findings.push(checks::configuration(&loaded));
                 findings.extend(network::findings(&loaded.config));
+                findings.extend(credentials::finding(&loaded.config));
                 findings.extend(disk::findings(&loaded.config));
                 findings.extend(checks::findings(&loaded.config));
             }

@@ -6,8 +6,9 @@ use crate::server::tenant::{tenant_config::TenantConfig, tenants::Tenants};
 use busyhour_registrar::{RegistrationPolicy, Tenant};
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -20,6 +21,10 @@ pub(in crate::server) struct AccountPolicy {
     registration: RegistrationPolicy,
     /// Everybody may register, with an account or without.
     is_open: bool,
+    /// Users without an account here are asked for elsewhere, so they may have one.
+    asks_elsewhere: bool,
+    /// If so, accounts that were removed here, until they are found elsewhere.
+    removed: Mutex<BTreeSet<String>>,
     /// What the store gave back is being looked at: it may be of accounts that are there
     /// no more.
     is_starting: AtomicBool,
@@ -33,13 +38,15 @@ impl AccountPolicy {
         directory: AccountDirectory,
         tenants: Arc<Tenants>,
         registration: RegistrationPolicy,
-        is_open: bool,
+        (is_open, asks_elsewhere): (bool, bool),
     ) -> Self {
         Self {
             directory,
             tenants,
             registration,
             is_open,
+            asks_elsewhere,
+            removed: Mutex::default(),
             is_starting: AtomicBool::new(true),
             is_any_gone: AtomicBool::new(true),
         }
@@ -160,8 +167,43 @@ impl AccountPolicy {
         self.is_any_gone.load(Ordering::Acquire) && !self.is_open
     }
 
-    /// Whether there is no account of this name, or one that may do nothing.
+    /// Whether there is no account of this name. One that is asked for elsewhere is gone if it was
+    /// removed here. One that may do nothing is gone, too.
     pub(in crate::server) fn is_gone(&self, account: &str) -> bool {
-        !self.directory.knows(account) || self.directory.is_disabled(account)
+        let may_be_elsewhere = || self.asks_elsewhere && !self.removed().contains(account);
+        (!self.directory.knows(account) && !may_be_elsewhere())
+            || self.directory.is_disabled(account)
+    }
+
+    /// Whether there is an account of this name, or one may be elsewhere.
+    pub(in crate::server) fn may_exist(&self, account: &str) -> bool {
+        self.asks_elsewhere || self.directory.knows(account)
+    }
+
+    /// The store has an account no more.
+    pub(in crate::server) fn note_removed(&self, account: &str) {
+        if self.asks_elsewhere {
+            let mut removed = self.removed();
+            // Then what they have ends when it expires.
+            if removed.len() >= REMOVED_MAX {
+                removed.clear();
+            }
+            removed.insert(account.to_owned());
+        }
+    }
+
+    /// Another program has an account of this name.
+    pub(in crate::server) fn found_elsewhere(&self, account: &str) {
+        if self.is_any_gone.load(Ordering::Acquire) {
+            self.removed().remove(account);
+        }
+    }
+
+    /// No lock is taken under it but that of the directory.
+    fn removed(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Removed accounts whose ends are under way.
+const REMOVED_MAX: usize = 65_536;

@@ -2,11 +2,15 @@
 
 use super::{
     account_policy::AccountPolicy,
+    asking::{AS_PROXY, AS_SERVER, Asking},
     failures,
     logins::Logins,
     nonces::{Nonces, Use},
 };
 use crate::server::{
+    credentials::http_credentials::{
+        CredentialOwner, Credentials as FoundCredentials, HttpCredentials,
+    },
     load::shares::Holders,
     random::Secrets,
     server_clock::ServerClock,
@@ -22,7 +26,7 @@ use busyhour::clock::UnixTime;
 use busyhour_iax2::{Credentials, Login};
 use busyhour_registrar::{Domains, Refusal, watch::Package};
 use busyhour_sip::{
-    DigestCredentials, Flow, HeaderName, Host, Message, Method, Status, Uri,
+    DigestCredentials, Flow, Host, Message, Method, Uri,
     auth::{AuthOutcome, Authenticator, Secret},
     source_of,
 };
@@ -45,6 +49,8 @@ enum Proof<'a> {
         is_answered: bool,
         answered: Answered,
     },
+    /// The service for credentials was asked for its user; the request is handled again.
+    Awaited,
     /// This user's.
     Of(Prover<'a>),
 }
@@ -93,28 +99,6 @@ impl Prover<'_> {
     }
 }
 
-/// In which headers a request proves who sent it, and how it is asked (RFC 3261 §22.2,
-/// §22.3).
-#[derive(Clone, Copy)]
-struct Asking {
-    credentials: HeaderName,
-    challenge: HeaderName,
-    status: Status,
-}
-
-/// As the server that a request is for.
-const AS_SERVER: Asking = Asking {
-    credentials: HeaderName::Authorization,
-    challenge: HeaderName::WwwAuthenticate,
-    status: Status::UNAUTHORIZED,
-};
-/// As a proxy on its way.
-const AS_PROXY: Asking = Asking {
-    credentials: HeaderName::ProxyAuthorization,
-    challenge: HeaderName::ProxyAuthenticate,
-    status: Status::PROXY_AUTHENTICATION_REQUIRED,
-};
-
 /// What became of the credentials of a request.
 enum CredentialOutcome<'a> {
     /// Right; this is who has them.
@@ -128,6 +112,8 @@ enum CredentialOutcome<'a> {
     Stale { is_ours: bool },
     /// Wrong.
     Denied,
+    /// They are not known yet; the request waits.
+    Awaited,
 }
 
 /// Checks who sends a request, and what they may do.
@@ -143,6 +129,8 @@ pub(in crate::server) struct Admission {
     holders: Holders,
     clock: Arc<ServerClock>,
     accounts: Arc<AccountPolicy>,
+    /// Where users without an account here are asked for.
+    elsewhere: Option<Arc<HttpCredentials>>,
     mailboxes: Arc<Mailboxes>,
     responder: Arc<Responder>,
     log: Arc<RegistrationLog>,
@@ -150,7 +138,7 @@ pub(in crate::server) struct Admission {
 
 impl Admission {
     pub(in crate::server) fn new(
-        authenticator: Option<Authenticator>,
+        (authenticator, elsewhere): (Option<Authenticator>, Option<Arc<HttpCredentials>>),
         domains: Domains,
         (logins, nonces): (Logins, Nonces),
         (secrets, holders): (Arc<Secrets>, Holders),
@@ -169,6 +157,7 @@ impl Admission {
             holders,
             clock,
             accounts,
+            elsewhere,
             mailboxes,
             responder,
             log,
@@ -192,7 +181,7 @@ impl Admission {
         self.note_challenged(request, aor, &proof);
         match proof? {
             Proof::Open => {}
-            Proof::Challenged { .. } => return Ok(false),
+            Proof::Challenged { .. } | Proof::Awaited => return Ok(false),
             Proof::Of(prover) if self.is_owner(&prover, aor) => {}
             Proof::Of(_) => return Err(Refusal::Forbidden("Not Your Address")),
         }
@@ -216,7 +205,7 @@ impl Admission {
         let tenant = self.tenant_of_sender(request, AS_SERVER);
         match self.prove(request, AS_SERVER, tenant.as_deref())? {
             Proof::Open => Ok(Some(Sender(None))),
-            Proof::Challenged { .. } => Ok(None),
+            Proof::Challenged { .. } | Proof::Awaited => Ok(None),
             Proof::Of(prover) => {
                 self.check_private(request.message, watched, prover.account())?;
                 if !self.accounts.may_watch(prover.account(), watched) {
@@ -238,7 +227,7 @@ impl Admission {
         let tenant = self.tenant_of_sender(request, AS_SERVER);
         match self.prove(request, AS_SERVER, tenant.as_deref())? {
             Proof::Open => Ok(Some(Sender(None))),
-            Proof::Challenged { .. } => Ok(None),
+            Proof::Challenged { .. } | Proof::Awaited => Ok(None),
             Proof::Of(prover) => {
                 // Its entries, also those that the sender may not watch, are named to it.
                 if list.is_some_and(|list| !self.accounts.may_watch(prover.account(), list)) {
@@ -262,7 +251,7 @@ impl Admission {
         };
         match self.prove(request, AS_PROXY, tenant.as_deref())? {
             Proof::Open => Ok(Some(Sender(None))),
-            Proof::Challenged { .. } => Ok(None),
+            Proof::Challenged { .. } | Proof::Awaited => Ok(None),
             Proof::Of(prover) => match caller.is_none_or(|aor| self.is_owner(&prover, aor)) {
                 true => Ok(Some(Sender(Some(prover)))),
                 false => Err(Refusal::Forbidden("Not Your Address")),
@@ -314,6 +303,7 @@ impl Admission {
         let (is_stale, answered) = match outcome {
             CredentialOutcome::Granted(prover) => return Ok(Proof::Of(prover)),
             CredentialOutcome::Denied => return Err(WRONG_PASSWORD),
+            CredentialOutcome::Awaited => return Ok(Proof::Awaited),
             CredentialOutcome::Absent => (false, Answered::Nothing),
             CredentialOutcome::Unfit => (false, Answered::Unfit),
             CredentialOutcome::Stale { is_ours: true } => (true, Answered::OldNonce),
@@ -343,7 +333,7 @@ impl Admission {
         let Request { message, flow, .. } = *request;
         let is_registration = message.method().is_some_and(|it| it == Method::Register);
         match *proof {
-            Ok(Proof::Open) => {}
+            Ok(Proof::Open | Proof::Awaited) => {}
             Ok(Proof::Challenged {
                 is_answered,
                 answered: answered @ (Answered::Nothing | Answered::OldNonce),
@@ -415,10 +405,28 @@ impl Admission {
             if let Some(left) = self.login_pause(username, flow) {
                 return Err(Refusal::LoginPaused(left));
             }
-            let secret = self.secret(&prover);
+            let mut secret = self.secret(&prover);
             let source = source_of(flow.remote.ip());
-            let verdict =
-                authenticator.verify(unix, source, method, &credentials, secret.as_deref());
+            let verify = |secret: Option<&Secret>| {
+                authenticator.verify(unix, source, method, &credentials, secret)
+            };
+            let mut verdict = verify(secret.as_deref());
+            // Nobody is asked elsewhere for credentials that are stale or of another form.
+            let is_fit = verdict == AuthOutcome::Refused(busyhour_sip::auth::Refusal::Secret);
+            if secret.is_none() && is_fit {
+                secret = match self.ask_elsewhere(&prover, tenant, authenticator, request) {
+                    FoundCredentials::Found(found) => Some(Cow::Owned(found)),
+                    FoundCredentials::Missing => None,
+                    FoundCredentials::Awaited => return Ok(CredentialOutcome::Awaited),
+                    FoundCredentials::Unavailable(left) => {
+                        return Err(Refusal::Overloaded(left.max(RETRY_MIN)));
+                    }
+                };
+                if secret.is_some() {
+                    self.accounts.found_elsewhere(username);
+                    verdict = verify(secret.as_deref());
+                }
+            }
             return Ok(match verdict {
                 AuthOutcome::Accepted { nonce_count }
                     if self.is_replay(request, (&credentials, username), nonce_count, unix) =>
@@ -474,6 +482,30 @@ impl Admission {
             true => None,
             false => self.accounts.directory.secret(&prover.username),
         }
+    }
+
+    /// What the service for credentials says of a user who has no account here.
+    fn ask_elsewhere(
+        &self,
+        prover: &Prover<'_>,
+        tenant: Option<&TenantState>,
+        authenticator: &Authenticator,
+        request: &Request<'_>,
+    ) -> FoundCredentials {
+        let parts = self.domains.parts_of(&prover.username);
+        let is_elsewhere = !prover.is_of_tenant && parts.0.is_some();
+        let Some(service) = self.elsewhere.as_ref().filter(|_| !is_elsewhere) else {
+            return FoundCredentials::Missing;
+        };
+        let domain = tenant.filter(|_| prover.is_of_tenant);
+        let owner = CredentialOwner {
+            account: &prover.username,
+            user: parts.1,
+            realm: authenticator.realm(),
+            domain: domain.map(|state| state.tenant.name.as_str()),
+        };
+        let holder = self.holders.of(request.flow.remote.ip(), None);
+        service.find(owner, (request.flow, request.datagram), holder)
     }
 
     /// Such a client is challenged again and again, and never learns what is wrong.
@@ -649,3 +681,5 @@ const DISABLED: Refusal = Refusal::Forbidden("Account Disabled");
 const OTHER_REALM: &str = "credentials for another realm";
 const OTHER_FORM: &str = "algorithm or qop not offered";
 const OTHER_URI: &str = "Digest Uri Is Not The Request-URI";
+/// When the service for credentials has no answer.
+const RETRY_MIN: Duration = Duration::from_secs(1);

@@ -620,7 +620,7 @@ impl Core {
 
     /// Whether there is such an account.
     pub(in crate::server) fn is_user(&self, aor: &str) -> bool {
-        self.admission.is_required() && self.accounts.directory.knows(self.accounts.account_of(aor))
+        self.admission.is_required() && self.accounts.may_exist(self.accounts.account_of(aor))
     }
 
     pub(super) fn unavailable(&self, aor: &str, reason: Unavailable) -> Refusal {

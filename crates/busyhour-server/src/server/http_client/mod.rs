@@ -2,6 +2,7 @@
 //! over and are called back.
 
 mod answer;
+pub(in crate::server) mod breaker;
 mod client_stats;
 mod request;
 mod url;

@@ -58,6 +58,19 @@ impl Core {
         }
     }
 
+    /// Handles a request again, which has waited for the credentials of its sender.
+    pub(in crate::server) fn resume(self: &Arc<Self>, flow: Flow, datagram: &Buffer) {
+        if self.is_closing.load(Ordering::Acquire) {
+            return self.responder.traffic.dropped_shutdown.increment();
+        }
+        let Ok(mut message) = Message::parse(datagram) else {
+            return;
+        };
+        if let Start::Request { method, .. } = message.start() {
+            self.request(&mut message, method, flow, datagram);
+        }
+    }
+
     /// A keep-alive of a flow of datagrams (RFC 5626 §3.5.2).
     fn keep_alive(&self, flow: Flow, datagram: &Buffer) {
         let traffic = &self.responder.traffic;

@@ -165,7 +165,7 @@ impl Core {
     /// With accounts, only they and hints have a state to watch.
     fn check_known(&self, aor: &str) -> Result<(), Refusal> {
         let user = self.accounts.account_of(aor);
-        let is_known = || self.accounts.directory.knows(user) || self.hints.contain(user);
+        let is_known = || self.accounts.may_exist(user) || self.hints.contain(user);
         match !self.admission.is_required() || is_known() {
             true => Ok(()),
             false => Err(Refusal::NotFound),

@@ -91,6 +91,6 @@ impl WatcherContext {
 
     /// With accounts, only they and hints have a state to watch.
     pub(in crate::server) fn knows(&self, user: &str) -> bool {
-        self.is_open || self.accounts.directory.knows(user) || self.hints.contain(user)
+        self.is_open || self.accounts.may_exist(user) || self.hints.contain(user)
     }
 }

@@ -3,13 +3,13 @@
 use super::{
     backoff::{Backoff, Verdict},
     batch::{Batch, BatchBuilder},
-    breaker::Breakers,
     view::{WebhookTestResult, WebhookView},
     webhook_config::WebhookConfig,
 };
 use crate::server::{
     ChangeEvent, ChangeId, ChangeReader, ChangeRequest, HttpAnswer, HttpClient, HttpFailure,
-    HttpPurpose, HttpRequest, change::changes::Changes, nanos, server_clock::ServerClock,
+    HttpPurpose, HttpRequest, change::changes::Changes, http_client::breaker::Breakers, nanos,
+    server_clock::ServerClock,
 };
 use busyhour::{clock::Instant, timer::Timers};
 use hyper::{

@@ -11,7 +11,6 @@
 pub(super) mod webhooks;
 mod backoff;
 mod batch;
-mod breaker;
 mod delivery;
 mod secret;
 mod view;

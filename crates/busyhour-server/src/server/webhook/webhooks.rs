@@ -2,13 +2,12 @@
 
 use super::{
     WebhookMistake, WebhookSecret, WebhookStats, WebhookTestResult, WebhookView,
-    breaker::Breakers,
     delivery::{Delivery, DeliveryContext},
     webhook_config::{WebhookConfig, WebhookEntry},
 };
 use crate::server::{
-    HttpClient, change::changes::Changes, persistence::Persistence, random::random_key,
-    server_clock::ServerClock,
+    HttpClient, change::changes::Changes, http_client::breaker::Breakers, persistence::Persistence,
+    random::random_key, server_clock::ServerClock,
 };
 use busyhour::{pool::JoinHandle, runtime::Runtime};
 use busyhour_store::{Change, Completion, Refused, SettingKind};

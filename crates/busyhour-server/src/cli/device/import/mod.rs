@@ -2,24 +2,26 @@
 //! Kamailio, OpenSIPS, Asterisk and FreeSWITCH.
 
 mod asterisk;
+mod files;
 mod foreign_account;
 mod freeswitch;
 mod kamailio;
 mod own_form;
 mod pjsip_conf;
+mod source;
 mod sql_dump;
 mod tables;
 
-use super::{AccountLocation, AccountStore, Creation, Failure, say};
+use super::{AccountLocation, AccountStore, Creation, Failure, confirm, say};
 use crate::{console, server::TenantConfig};
 use asterisk::Objects;
 use busyhour_store::{Account, SettingKind};
 use clap::{Args, ValueEnum};
 use foreign_account::ForeignAccount;
 use indicatif::{ProgressBar, ProgressStyle};
+use source::{Source, SourceKind};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    path::Path,
     time::Instant,
 };
 use tables::Tables;
@@ -125,49 +127,28 @@ impl Import {
         self.report(&outcome, &target, begun)
     }
 
-    /// The accounts in all sources.
+    /// The accounts in all sources, each of which is read once.
     fn found(&self) -> Result<Vec<ForeignAccount>, String> {
-        match self.origin() {
-            ImportOrigin::Busyhour => {
-                let files = self.files.iter();
-                let found = files.map(|file| own_form::read(Path::new(file), self.format));
-                Ok(found
-                    .collect::<Result<Vec<_>, _>>()?
-                    .into_iter()
-                    .flatten()
-                    .collect())
-            }
-            ImportOrigin::Freeswitch => {
-                let found = self
-                    .files
-                    .iter()
-                    .map(|file| freeswitch::read(Path::new(file)));
-                Ok(found
-                    .collect::<Result<Vec<_>, _>>()?
-                    .into_iter()
-                    .flatten()
-                    .collect())
-            }
-            ImportOrigin::Asterisk if self.files.iter().all(|file| file.ends_with(".conf")) => {
-                let files = self
-                    .files
-                    .iter()
-                    .map(|file| pjsip_conf::read(Path::new(file)));
-                let objects = files.collect::<Result<Vec<_>, _>>()?;
-                Ok(objects.iter().flat_map(Objects::accounts).collect())
-            }
-            ImportOrigin::Asterisk => {
-                let tables = self.tables()?;
-                match tables.has("ps_auths") {
-                    true => Ok(Objects::of(&tables).accounts()),
-                    false => Err("there is no table ps_auths in it".into()),
-                }
-            }
-            ImportOrigin::Kamailio => {
-                let tables = self.tables()?;
-                if !tables.has("subscriber") {
-                    return Err("there is no table subscriber in it".into());
-                }
+        let open = |name: &String| Source::open(name, self.from, self.format);
+        let sources = self.files.iter().map(open);
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        check_alike(&sources)?;
+        let origin = sources.first().and_then(|source| source.kind.origin());
+        match origin {
+            Some(ImportOrigin::Busyhour) => own_accounts(&sources),
+            Some(ImportOrigin::Freeswitch) => freeswitch::read(&sources, self.domain.is_some()),
+            Some(_) => Ok(pjsip_conf::read(&sources)?.accounts()),
+            None => self.of_tables(&sources),
+        }
+    }
+
+    fn of_tables(&self, sources: &[Source]) -> Result<Vec<ForeignAccount>, String> {
+        let mut tables = Tables::default();
+        sources.iter().try_for_each(|source| tables.read(source))?;
+        let (has_subscribers, has_auths) = (tables.has("subscriber"), tables.has("ps_auths"));
+        match self.from {
+            None if has_subscribers && has_auths => Err(BOTH.into()),
+            None | Some(ImportOrigin::Kamailio) if has_subscribers => {
                 let contacts = tables.rows("location").len();
                 if contacts > 0 {
                     console::print_error(format_args!(
@@ -177,33 +158,10 @@ impl Import {
                 }
                 Ok(kamailio::accounts(&tables))
             }
-        }
-    }
-
-    fn tables(&self) -> Result<Tables, String> {
-        let mut tables = Tables::default();
-        self.files.iter().try_for_each(|file| tables.read(file))?;
-        Ok(tables)
-    }
-
-    /// By the names of the files; a database and a dump have tables of one or the other.
-    fn origin(&self) -> ImportOrigin {
-        if let Some(origin) = self.from {
-            return origin;
-        }
-        let is = |ending: &str| self.files.iter().all(|file| file.ends_with(ending));
-        let is_folder = || self.files.iter().all(|file| Path::new(file).is_dir());
-        match () {
-            () if is(".conf") => ImportOrigin::Asterisk,
-            () if is(".xml") || is_folder() => ImportOrigin::Freeswitch,
-            () if self.format.is_some() || is(".json") || is("-") => ImportOrigin::Busyhour,
-            () => match self.tables() {
-                Ok(tables) if tables.has("subscriber") => ImportOrigin::Kamailio,
-                Ok(tables) if tables.has("ps_auths") => ImportOrigin::Asterisk,
-                Ok(_) | Err(_) if is(".csv") => ImportOrigin::Busyhour,
-                Ok(_) | Err(_) if is(".sql") => ImportOrigin::Kamailio,
-                Ok(_) | Err(_) => ImportOrigin::Busyhour,
-            },
+            None | Some(ImportOrigin::Asterisk) if has_auths => Ok(Objects::of(&tables).accounts()),
+            Some(ImportOrigin::Kamailio) => Err("there is no table subscriber in it".into()),
+            Some(ImportOrigin::Asterisk) => Err("there is no table ps_auths in it".into()),
+            _ => Err("there is neither a table subscriber nor a table ps_auths in it".into()),
         }
     }
 
@@ -356,7 +314,7 @@ impl Import {
             0 | 1 => format!("the realm {}", realms.first().unwrap_or(&realm.as_str())),
             more => format!("{more} realms"),
         };
-        say(format_args!(
+        confirm(format_args!(
             "{count} devices may register in {realms} (database {store}, {seconds:.1} s)"
         ))
     }
@@ -376,6 +334,34 @@ impl ImportOutcome {
             }
         }
         self.accounts.push(account);
+    }
+}
+
+fn own_accounts(sources: &[Source]) -> Result<Vec<ForeignAccount>, String> {
+    let mut accounts = Vec::new();
+    for source in sources {
+        if let SourceKind::Own(format) = source.kind {
+            accounts.extend(own_form::read(source.shown(), &source.text, format)?);
+        }
+    }
+    Ok(accounts)
+}
+
+/// Accounts of one server are often in several files, but not those of several.
+fn check_alike(sources: &[Source]) -> Result<(), String> {
+    let Some((first, others)) = sources.split_first() else {
+        return Ok(());
+    };
+    let other = others
+        .iter()
+        .find(|other| other.kind.origin() != first.kind.origin());
+    match other {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "{} and {} are of different servers: import one after the other, or say whose they are with --from",
+            first.shown(),
+            other.shown()
+        )),
     }
 }
 
@@ -407,9 +393,12 @@ fn shortened(mut mistakes: Vec<String>) -> String {
     mistakes.join("\n")
 }
 
-/// A progress bar; silent unless standard error is a terminal.
+/// A progress bar; silent unless standard error is a terminal, and with --quiet.
 fn bar(total: u64) -> ProgressBar {
-    let bar = ProgressBar::new(total);
+    let bar = match console::is_quiet() {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(total),
+    };
     match ProgressStyle::with_template(TEMPLATE) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
@@ -417,6 +406,8 @@ fn bar(total: u64) -> ProgressBar {
 }
 
 const TEMPLATE: &str = "{elapsed_precise} {wide_bar} {pos}/{len} devices, {per_sec}";
+const BOTH: &str =
+    "it has tables of Kamailio and of Asterisk: give --from kamailio or --from asterisk";
 const GROUP_LEN: usize = 1000;
 const MISTAKES_SHOWN: usize = 20;
 const AFTER_HELP: &str = "\
@@ -438,7 +429,7 @@ From other servers:
   busyhour device import --from kamailio postgres://reader@db.example/kamailio
   busyhour device import --domain a.example /etc/asterisk/pjsip.conf
   busyhour device import ps_auths.csv ps_endpoints.csv ps_aors.csv
-  busyhour device import --add-domains /etc/freeswitch/directory
+  busyhour device import --add-domains /etc/freeswitch/vars.xml /etc/freeswitch/directory
 
 A hash is good for its realm alone: an account that has nothing else goes to a domain with that
 realm. The whole file is checked first; one with mistakes changes nothing, unless --skip-invalid

@@ -1,6 +1,9 @@
 //! A CSV or JSON file of ours, as people write it and `device export` does.
 
-use super::{super::export::NOBODY, foreign_account::ForeignAccount};
+use super::{
+    super::export::{COLUMNS, NOBODY},
+    foreign_account::ForeignAccount,
+};
 use crate::json;
 use busyhour_store::AccountEntry;
 use clap::ValueEnum;
@@ -9,11 +12,7 @@ use serde::{
     de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_json::value::RawValue;
-use std::{
-    fmt, fs,
-    io::{self, Read},
-    path::Path,
-};
+use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ImportFormat {
@@ -23,17 +22,15 @@ pub(super) enum ImportFormat {
     Json,
 }
 
-/// The accounts of a file.
+/// The accounts of a text.
 pub(super) fn read(
-    file: &Path,
-    format: Option<ImportFormat>,
+    name: &str,
+    text: &str,
+    format: ImportFormat,
 ) -> Result<Vec<ForeignAccount>, String> {
-    let name = file.display().to_string();
-    let format = format_of(file, format)?;
-    let text = read_text(file).map_err(|error| format!("{name}: {error}"))?;
     let placed = match format {
-        ImportFormat::Csv => from_csv(&text),
-        ImportFormat::Json => from_json(&text),
+        ImportFormat::Csv => from_csv(text),
+        ImportFormat::Json => from_json(text),
     };
     let placed = placed.map_err(|reason| format!("{name}: {reason}"))?;
     let accounts = placed.into_iter().map(
@@ -51,14 +48,11 @@ pub(super) fn read(
     Ok(accounts.collect())
 }
 
-fn format_of(file: &Path, format: Option<ImportFormat>) -> Result<ImportFormat, String> {
-    let extension = file.extension().and_then(|extension| extension.to_str());
-    match (format, extension) {
-        (Some(format), _) => Ok(format),
-        (None, Some("csv")) => Ok(ImportFormat::Csv),
-        (None, Some("json")) => Ok(ImportFormat::Json),
-        _ => Err(UNKNOWN_FORMAT.into()),
-    }
+/// Whether a text begins as a CSV file of ours.
+pub(super) fn is_csv(text: &str) -> bool {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let headers = reader.headers();
+    headers.is_ok_and(|headers| headers.iter().any(|name| name == "user"))
 }
 
 /// A device of a file, and the line or element where the device is.
@@ -97,10 +91,10 @@ fn from_csv(text: &str) -> Result<Vec<Placed>, String> {
     let mut entries = Vec::new();
     let unknown: Vec<&str> = headers
         .iter()
-        .filter(|name| !FIELDS.contains(name))
+        .filter(|name| !COLUMNS.contains(name))
         .collect();
     if !unknown.is_empty() {
-        let (unknown, known) = (unknown.join(", "), FIELDS.join(", "));
+        let (unknown, known) = (unknown.join(", "), COLUMNS.join(", "));
         return Err(format!(
             "line 1: unknown columns: {unknown}; there are: {known}"
         ));
@@ -296,37 +290,6 @@ impl<'t> Lines<'t> {
         self.line
     }
 }
-
-fn read_text(file: &Path) -> io::Result<String> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text)?;
-        return Ok(text);
-    }
-    fs::read_to_string(file)
-}
-
-/// The columns of a CSV file.
-const FIELDS: [&str; 16] = [
-    "user",
-    "password",
-    "md5",
-    "sha256",
-    "sha512_256",
-    "md5_address",
-    "sha256_address",
-    "sha512_256_address",
-    "iax2",
-    "max_contacts",
-    "mailbox",
-    "hints",
-    "aliases",
-    "watchers",
-    "disabled",
-    "realm",
-];
-const UNKNOWN_FORMAT: &str =
-    "the format of the file is unknown; give --format csv or --format json, or --from";
 
 #[cfg(test)]
 mod tests {

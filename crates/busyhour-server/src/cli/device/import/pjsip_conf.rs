@@ -1,22 +1,40 @@
 //! Asterisk's `pjsip.conf`: sections with templates, inheritance and includes.
 
-use super::{asterisk::Objects, tables::TableRow};
+use super::{
+    asterisk::Objects,
+    files::{identity, matching},
+    source::Source,
+    tables::TableRow,
+};
 use busyhour_store::ForeignRow;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
 };
 
-/// The objects in a file and in those that it includes.
-pub(super) fn read(path: &Path) -> Result<Objects, String> {
+/// The objects in all files and in those that they include: an endpoint and its `auth` may be in
+/// different ones.
+pub(super) fn read(sources: &[Source]) -> Result<Objects, String> {
     let mut reader = PjsipReader::default();
-    reader.read(path, 0)?;
+    for source in sources {
+        if reader.done.contains(&identity(source.path())) {
+            continue;
+        }
+        let folder = source.path().parent().unwrap_or(Path::new("."));
+        folder.clone_into(&mut reader.folder);
+        reader.take(source.shown(), &source.text, 0)?;
+        reader.done.insert(identity(source.path()));
+    }
     Ok(reader.objects())
 }
 
 #[derive(Default)]
 struct PjsipReader {
+    /// What files include is in this folder, wherever they are themselves.
+    folder: PathBuf,
+    /// Files that were read to their end; each is read once.
+    done: HashSet<PathBuf>,
     sections: Vec<Section>,
     /// Where the last section of a name is, for those that inherit from it.
     by_name: HashMap<String, usize>,
@@ -39,15 +57,21 @@ impl PjsipReader {
             ));
         }
         let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+        self.take(&name, &text, depth)?;
+        self.done.insert(identity(path));
+        Ok(())
+    }
+
+    fn take(&mut self, name: &str, text: &str, depth: usize) -> Result<(), String> {
         for (index, line) in text.lines().enumerate() {
             let place = format!("{name}: line {}", index + 1);
             let line = self.without_comment(line);
             let line = line.trim();
             if let Some(included) = line.strip_prefix("#include") {
-                self.include(path, included, depth, true)
+                self.include(included, depth, true)
                     .map_err(|why| format!("{place}: {why}"))?;
             } else if let Some(included) = line.strip_prefix("#tryinclude") {
-                self.include(path, included, depth, false)
+                self.include(included, depth, false)
                     .map_err(|why| format!("{place}: {why}"))?;
             } else if line.starts_with("#exec") {
                 return Err(format!(
@@ -90,19 +114,13 @@ impl PjsipReader {
         }
     }
 
-    fn include(
-        &mut self,
-        from: &Path,
-        named: &str,
-        depth: usize,
-        must: bool,
-    ) -> Result<(), String> {
+    fn include(&mut self, named: &str, depth: usize, must: bool) -> Result<(), String> {
         let named = named.trim().trim_matches(['"', '<', '>']);
-        let folder = from.parent().unwrap_or(Path::new("."));
-        let files = matching(&folder.join(named))?;
+        let mut files = matching(&self.folder.join(named))?;
         if files.is_empty() && must {
             return Err(format!("`{named}` is not there"));
         }
+        files.retain(|file| !self.done.contains(&identity(file)));
         files.iter().try_for_each(|file| self.read(file, depth + 1))
     }
 
@@ -177,30 +195,6 @@ impl PjsipReader {
         }
         objects
     }
-}
-
-/// The files that a path with `*` in its name means, in their order.
-pub(super) fn matching(path: &Path) -> Result<Vec<PathBuf>, String> {
-    let pattern = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    if !pattern.contains(['*', '?', '[']) {
-        return Ok(Vec::from_iter(path.exists().then(|| path.to_owned())));
-    }
-    let glob = globset::Glob::new(&pattern).map_err(|error| error.to_string())?;
-    let (matcher, folder) = (
-        glob.compile_matcher(),
-        path.parent().unwrap_or(Path::new(".")),
-    );
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let names = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut files: Vec<PathBuf> = names
-        .filter(|path| path.file_name().is_some_and(|name| matcher.is_match(name)))
-        .collect();
-    files.sort();
-    Ok(files)
 }
 
 const DEPTH_MAX: usize = 16;

@@ -4,12 +4,17 @@
 use busyhour_store::ForeignRow;
 use std::collections::HashMap;
 
-/// Each row with its table, in lower case, and its line.
-pub(super) fn read(text: &str) -> Result<Vec<(String, usize, ForeignRow)>, String> {
+/// The rows of the tables that are `wanted`, each with its table, in lower case, and its line. Rows
+/// of others are not kept.
+pub(super) fn read(
+    text: &str,
+    wanted: &[&str],
+) -> Result<Vec<(String, usize, ForeignRow)>, String> {
     let mut dump = Dump {
         rest: text,
         line: 1,
-        escapes: text.contains('`'),
+        wanted,
+        escapes: None,
         columns: HashMap::new(),
         rows: Vec::new(),
     };
@@ -20,8 +25,10 @@ pub(super) fn read(text: &str) -> Result<Vec<(String, usize, ForeignRow)>, Strin
 struct Dump<'t> {
     rest: &'t str,
     line: usize,
-    /// A backslash in a text escapes the next character, as it does in MySQL.
-    escapes: bool,
+    wanted: &'t [&'t str],
+    /// Whether a backslash in a text escapes the next character, as it does in MySQL; `None` until
+    /// something tells which database wrote the dump.
+    escapes: Option<bool>,
     /// Of tables whose CREATE TABLE was seen.
     columns: HashMap<String, Vec<String>>,
     rows: Vec<(String, usize, ForeignRow)>,
@@ -39,9 +46,17 @@ impl Dump<'_> {
             "INSERT" | "REPLACE" => self.insert()?,
             "COPY" => self.copy()?,
             "CREATE" => self.create()?,
-            _ => self.skip_statement(),
+            "PRAGMA" => {
+                self.escapes.get_or_insert(false);
+                self.skip_statement()?;
+            }
+            _ => self.skip_statement()?,
         }
         Ok(true)
+    }
+
+    fn is_wanted(&self, table: &str) -> bool {
+        self.wanted.contains(&table)
     }
 
     fn insert(&mut self) -> Result<(), String> {
@@ -51,13 +66,15 @@ impl Dump<'_> {
             }
         }
         let table = self.name();
+        if !self.is_wanted(&table) {
+            return self.skip_statement();
+        }
         let columns = match self.symbol('(') {
             true => self.names()?,
             false => self.columns.get(&table).cloned().unwrap_or_default(),
         };
         if !self.keyword("VALUES") {
-            self.skip_statement();
-            return Ok(());
+            return self.skip_statement();
         }
         loop {
             self.blank();
@@ -72,8 +89,7 @@ impl Dump<'_> {
             }
             self.take(&table, line, &columns, values);
             if !self.symbol(',') {
-                self.skip_statement();
-                return Ok(());
+                return self.skip_statement();
             }
         }
     }
@@ -86,68 +102,67 @@ impl Dump<'_> {
 
     /// Rows follow, one a line, until a line `\.`.
     fn copy(&mut self) -> Result<(), String> {
+        self.escapes.get_or_insert(false);
         let table = self.name();
         if !self.symbol('(') {
-            self.skip_statement();
-            return Ok(());
+            return self.skip_statement();
         }
         let columns = self.names()?;
-        self.skip_statement();
+        self.skip_statement()?;
         self.next_line();
         loop {
             let line = self.line;
-            let row = self.rest.lines().next().unwrap_or("\\.").to_owned();
+            let row = self.rest.lines().next().unwrap_or("\\.");
             self.next_line();
             if row == "\\." {
                 return Ok(());
             }
-            let values = row.split('\t').map(copied).collect();
-            self.take(&table, line, &columns, values);
+            if self.is_wanted(&table) {
+                let values = row.split('\t').map(copied).collect();
+                self.take(&table, line, &columns, values);
+            }
         }
     }
 
     fn create(&mut self) -> Result<(), String> {
         if !self.keyword("TABLE") {
-            self.skip_statement();
-            return Ok(());
+            return self.skip_statement();
         }
         if self.keyword("IF") {
             let (_, _) = (self.keyword("NOT"), self.keyword("EXISTS"));
         }
         let table = self.name();
-        if !self.symbol('(') {
-            self.skip_statement();
-            return Ok(());
+        if !self.is_wanted(&table) || !self.symbol('(') {
+            return self.skip_statement();
         }
         let mut columns = Vec::new();
         loop {
             let name = self.name();
             let is_column = !CONSTRAINTS.contains(&name.to_ascii_uppercase().as_str());
             columns.extend(is_column.then_some(name));
-            if !self.skip_definition() {
+            if !self.skip_definition()? {
                 break;
             }
         }
         self.columns.insert(table, columns);
-        self.skip_statement();
-        Ok(())
+        self.skip_statement()
     }
 
     /// Behind a column of a definition; `false` behind the last one.
-    fn skip_definition(&mut self) -> bool {
+    fn skip_definition(&mut self) -> Result<bool, String> {
         let mut depth = 0;
         loop {
             self.blank();
             match self.rest.chars().next() {
-                None | Some(';') => return false,
-                Some('\'') => _ = self.quoted('\''),
+                None | Some(';') => return Ok(false),
+                Some(quote @ ('\'' | '"' | '`')) => _ = self.quoted(quote)?,
                 Some(',') if depth == 0 => {
                     self.advance(1);
-                    return true;
+                    return Ok(true);
                 }
                 Some(')') if depth == 0 => {
                     self.advance(1);
-                    return false;
+                    return Ok(false);
                 }
                 Some(c) => {
                     depth += i32::from(c == '(') - i32::from(c == ')');
@@ -184,7 +199,7 @@ impl Dump<'_> {
         self.blank();
         if self.rest.starts_with(['E', 'e']) && self.rest[1..].starts_with('\'') {
             self.advance(1);
-            let escapes = std::mem::replace(&mut self.escapes, true);
+            let escapes = self.escapes.replace(true);
             let text = self.quoted('\'');
             self.escapes = escapes;
             return text.map(Some);
@@ -219,7 +234,7 @@ impl Dump<'_> {
                 }
                 self.advance(1);
                 text.push(quote);
-            } else if c == '\\' && self.escapes {
+            } else if c == '\\' && quote == '\'' && self.escapes == Some(true) {
                 let next = self.rest.chars().next().unwrap_or('\\');
                 self.advance(next.len_utf8().min(self.rest.len()));
                 text.push(unescaped(next));
@@ -231,16 +246,22 @@ impl Dump<'_> {
 
     /// The last part of a name that may have a schema before it, in lower case.
     fn name(&mut self) -> String {
-        self.blank();
-        let mut name = match self.rest.chars().next() {
-            Some(quote @ ('"' | '`')) => self.quoted(quote).unwrap_or_default(),
-            _ => self.word().to_owned(),
-        };
-        if self.rest.starts_with('.') {
+        loop {
+            self.blank();
+            let name = match self.rest.chars().next() {
+                Some(quote @ ('"' | '`')) => {
+                    if quote == '`' {
+                        self.escapes.get_or_insert(true);
+                    }
+                    self.quoted(quote).unwrap_or_default()
+                }
+                _ => self.word().to_owned(),
+            };
+            if !self.rest.starts_with('.') {
+                return name.to_lowercase();
+            }
             self.advance(1);
-            name = self.name();
         }
-        name.to_lowercase()
     }
 
     /// Takes a word.
@@ -273,25 +294,50 @@ impl Dump<'_> {
         is_it
     }
 
-    fn skip_statement(&mut self) {
+    fn skip_statement(&mut self) -> Result<(), String> {
         loop {
             self.blank();
             match self.rest.chars().next() {
-                None => return,
-                Some(';') => return self.advance(1),
-                // A text without end ends the dump, too.
-                Some(quote @ ('\'' | '"' | '`')) => _ = self.quoted(quote),
+                None => return Ok(()),
+                Some(';') => {
+                    self.advance(1);
+                    return Ok(());
+                }
+                Some(quote @ ('\'' | '"' | '`')) => _ = self.quoted(quote)?,
+                Some('$') => self.skip_dollars()?,
                 Some(c) => self.advance(c.len_utf8()),
             }
         }
     }
 
-    /// Skips white space and comments.
+    /// PostgreSQL's `$tag$ … $tag$`, as in the body of a function.
+    fn skip_dollars(&mut self) -> Result<(), String> {
+        let tag = self.rest[1..].split_once('$').map(|(tag, _)| tag);
+        let is_tag = |tag: &&str| tag.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let Some(tag) = tag.filter(is_tag) else {
+            self.advance(1);
+            return Ok(());
+        };
+        let delimiter = &self.rest[..tag.len() + 2];
+        let body = &self.rest[delimiter.len()..];
+        let Some(end) = body.find(delimiter) else {
+            return Err(self.mistake("a text has no end"));
+        };
+        self.advance(end + 2 * delimiter.len());
+        Ok(())
+    }
+
+    /// Skips white space and comments, some of which tell who wrote the dump.
     fn blank(&mut self) {
         loop {
             let trimmed = self.rest.trim_start();
             let len = self.rest.len() - trimmed.len();
             self.advance(len);
+            for (comment, escapes) in WRITERS {
+                if self.rest.starts_with(comment) {
+                    self.escapes.get_or_insert(escapes);
+                }
+            }
             if self.rest.starts_with("--") || self.rest.starts_with('#') {
                 self.next_line();
             } else if self.rest.starts_with("/*") {
@@ -344,6 +390,15 @@ fn unescaped(c: char) -> char {
     }
 }
 
+/// Comments at the beginning of dumps, and whether a backslash escapes there. `/*!` and `/*M!` are
+/// statements for MySQL and MariaDB alone.
+const WRITERS: [(&str, bool); 5] = [
+    ("-- MySQL dump", true),
+    ("-- MariaDB dump", true),
+    ("/*!", true),
+    ("/*M!", true),
+    ("-- PostgreSQL", false),
+];
 const CONSTRAINTS: [&str; 7] = [
     "PRIMARY",
     "KEY",
@@ -362,13 +417,17 @@ mod tests {
     type SortedRow = (String, usize, Vec<(String, String)>);
 
     fn rows(text: &str) -> Vec<SortedRow> {
-        let rows = read(text).unwrap().into_iter();
+        let rows = read(text, &["subscriber"]).unwrap().into_iter();
         rows.map(|(table, line, fields)| {
             let mut fields: Vec<_> = fields.into_iter().collect();
             fields.sort();
             (table, line, fields)
         })
         .collect()
+    }
+
+    fn read_t(text: &str) -> Result<Vec<(String, usize, ForeignRow)>, String> {
+        read(text, &["t"])
     }
 
     fn field(column: &str, value: &str) -> (String, String) {
@@ -410,18 +469,20 @@ mod tests {
 
     #[test]
     fn what_is_no_dump_is_said_with_its_line() {
-        let unknown = read("\nINSERT INTO subscriber VALUES (1);").unwrap_err();
+        let unknown = read_t("\nINSERT INTO t VALUES (1);").unwrap_err();
         assert!(
-            unknown.starts_with("line 2: the columns of table `subscriber`"),
+            unknown.starts_with("line 2: the columns of table `t`"),
             "{unknown}"
         );
-        assert!(
-            read("INSERT INTO t (a) VALUES ('x")
-                .unwrap_err()
-                .contains("no end")
-        );
-        assert!(read("INSERT INTO t (a) VALUES (1").is_err());
-        assert!(read("INSERT").is_err());
+        for text in [
+            "INSERT INTO t (a) VALUES ('x",
+            "SELECT 'x;\nINSERT INTO t (a) VALUES (1);",
+            "DO $$ it's",
+        ] {
+            assert!(read_t(text).unwrap_err().contains("no end"), "{text}");
+        }
+        assert!(read_t("INSERT INTO t (a) VALUES (1").is_err());
+        assert!(read_t("INSERT").is_err());
         for text in [
             "",
             ";",
@@ -431,7 +492,44 @@ mod tests {
             "CREATE TABLE t (",
             "é'",
         ] {
-            let _ = read(text);
+            let _ = read_t(text);
         }
+    }
+
+    #[test]
+    fn whether_a_backslash_escapes_depends_on_who_wrote_the_dump() {
+        let value_in = |text: &str| {
+            let rows = read_t(text).unwrap();
+            rows[0].2["a"].clone()
+        };
+        let insert = "INSERT INTO t (a, b) VALUES ('C:\\x', 'a ` here');\n";
+        for (before, expected) in [
+            ("", "C:\\x"),
+            (
+                "PRAGMA foreign_keys=OFF;\nCREATE TABLE `t` (`a` TEXT);\n",
+                "C:\\x",
+            ),
+            ("-- PostgreSQL database dump\n\\restrict x\n", "C:\\x"),
+            ("-- MySQL dump 10.13\n", "C:x"),
+            ("/*M!999999\\- enable the sandbox mode */;\n", "C:x"),
+            ("CREATE TABLE `t` (`a` text);\n", "C:x"),
+        ] {
+            assert_eq!(value_in(&format!("{before}{insert}")), expected, "{before}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_many_parts_is_its_last_one() {
+        let many = format!("INSERT INTO {}t (a) VALUES (1);", "x.".repeat(1_000_000));
+        assert_eq!(read_t(&many).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_skipped_whatever_it_is() {
+        let text = "CREATE FUNCTION f() AS $body$ it's; $body$ LANGUAGE sql;\n\
+            INSERT INTO acc VALUES (1, 'x');\nCOPY acc (id) FROM stdin;\n1\n\\.\n\
+            SELECT $1;\nINSERT INTO t (a) VALUES (1);";
+        let rows = read_t(text).unwrap();
+        assert_eq!((rows.len(), rows[0].0.as_str(), rows[0].1), (1, "t", 7));
     }
 }

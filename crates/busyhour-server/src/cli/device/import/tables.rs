@@ -1,8 +1,11 @@
 //! Rows of other programs' tables, wherever they come from: a dump, a CSV file, a database.
 
-use super::sql_dump;
+use super::{
+    source::{Source, SourceKind},
+    sql_dump,
+};
 use busyhour_store::{ForeignRow, PostgresOptions, read_postgres_table, read_sqlite_table};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 /// A row, and where it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,20 +37,12 @@ impl Tables {
     }
 
     /// Adds what a source has of the tables that are known here.
-    pub(super) fn read(&mut self, source: &str) -> Result<(), String> {
-        if source.starts_with("postgres://") || source.starts_with("postgresql://") {
-            return self.read_postgres(source);
-        }
-        let path = Path::new(source);
-        let bytes = fs::read(path).map_err(|error| format!("{source}: {error}"))?;
-        if bytes.starts_with(SQLITE) {
-            return self.read_sqlite(path);
-        }
-        let text =
-            String::from_utf8(bytes).map_err(|_| format!("{source}: it is no UTF-8 text"))?;
-        match path.extension().is_some_and(|extension| extension == "csv") {
-            true => self.read_csv(path, &text),
-            false => self.read_dump(source, &text),
+    pub(super) fn read(&mut self, source: &Source) -> Result<(), String> {
+        match source.kind {
+            SourceKind::Postgres => self.read_postgres(source.url()),
+            SourceKind::Sqlite => self.read_sqlite(source.path()),
+            SourceKind::TableCsv => self.read_csv(source),
+            _ => self.read_dump(source.shown(), &source.text),
         }
     }
 
@@ -86,23 +81,20 @@ impl Tables {
     }
 
     /// The name of the file says which table it is; so do its columns.
-    fn read_csv(&mut self, path: &Path, text: &str) -> Result<(), String> {
-        let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let name = path.display();
+    fn read_csv(&mut self, source: &Source) -> Result<(), String> {
+        let name = source.shown();
+        let mut reader = csv::Reader::from_reader(source.text.as_bytes());
         let headers = reader
             .headers()
             .map_err(|error| format!("{name}: {error}"))?
             .clone();
-        let stem = path
-            .file_stem()
-            .map(|stem| stem.to_string_lossy().to_lowercase());
-        let known = stem.filter(|stem| KNOWN.contains(&stem.as_str()));
-        let Some(table) = known.or_else(|| table_of(&headers).map(str::to_owned)) else {
+        let Some(table) = table_of(&source.stem(), &source.text) else {
             let known = KNOWN.join(", ");
             return Err(format!(
                 "{name}: its columns are of no known table; name the file after one: {known}"
             ));
         };
+        let table = table.to_owned();
         let rows = self.0.entry(table).or_default();
         for record in reader.records() {
             let record = record.map_err(|error| format!("{name}: {error}"))?;
@@ -121,21 +113,23 @@ impl Tables {
     }
 
     fn read_dump(&mut self, name: &str, text: &str) -> Result<(), String> {
-        let dumped = sql_dump::read(text).map_err(|reason| format!("{name}: {reason}"))?;
+        let dumped = sql_dump::read(text, &KNOWN).map_err(|reason| format!("{name}: {reason}"))?;
         for (table, line, fields) in dumped {
-            if KNOWN.contains(&table.as_str()) {
-                let place = format!("{name}: line {line}");
-                self.0
-                    .entry(table)
-                    .or_default()
-                    .push(TableRow { place, fields });
-            }
+            let place = format!("{name}: line {line}");
+            let rows = self.0.entry(table).or_default();
+            rows.push(TableRow { place, fields });
         }
         Ok(())
     }
 }
 
-fn table_of(headers: &csv::StringRecord) -> Option<&'static str> {
+/// Which table a CSV file has, by its name without ending, or by its columns.
+pub(super) fn table_of(stem: &str, text: &str) -> Option<&'static str> {
+    if let Some(known) = KNOWN.into_iter().find(|known| *known == stem) {
+        return Some(known);
+    }
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let headers = reader.headers().ok()?;
     let has = |column: &str| headers.iter().any(|header| header == column);
     match () {
         () if has("username") && (has("ha1") || has("domain")) => Some("subscriber"),
@@ -146,7 +140,6 @@ fn table_of(headers: &csv::StringRecord) -> Option<&'static str> {
     }
 }
 
-const SQLITE: &[u8] = b"SQLite format 3\0";
 /// The tables that an import looks for.
 pub(super) const KNOWN: [&str; 6] = [
     "subscriber",
