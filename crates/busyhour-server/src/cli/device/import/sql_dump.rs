@@ -41,6 +41,11 @@ impl Dump<'_> {
         if self.rest.is_empty() {
             return Ok(false);
         }
+        if self.rest.starts_with('\\') {
+            // A command of psql, as `\restrict` of pg_dump, ends with its line.
+            self.next_line();
+            return Ok(true);
+        }
         let word = self.word().to_ascii_uppercase();
         match word.as_str() {
             "INSERT" | "REPLACE" => self.insert()?,
