@@ -17,6 +17,7 @@ use std::{
 fn configuration(url: &str, rest: &str) -> String {
     format!(
         "[sip]\ndomains = [\"example.com\"]\nrealm = \"example.com\"\nalgorithms = [\"MD5\", \"SHA-256\"]\n\
+         [limits]\nunproven_per_second = 0\n\
          [[account]]\nuser = \"local\"\npassword = \"of local\"\n\
          [[domain]]\nname = \"a.example\"\n\
          [credentials]\nurl = \"{url}\"\n{rest}"

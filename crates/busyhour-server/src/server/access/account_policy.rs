@@ -139,8 +139,7 @@ impl AccountPolicy {
     pub(in crate::server) fn is_revoked(&self, aor: &str) -> bool {
         let (_, address) = aor.split_once(':').unwrap_or(("", aor));
         self.are_looked_for()
-            && (self.is_homeless(address)
-                || self.is_gone(self.account_of(aor)) && self.is_gone(address))
+            && (self.is_homeless(address) || self.are_gone(&[self.account_of(aor), address]))
     }
 
     /// Whether its domain was removed. At the start the domains of the configuration may
@@ -170,9 +169,17 @@ impl AccountPolicy {
     /// Whether there is no account of this name. One that is asked for elsewhere is gone if it was
     /// removed here. One that may do nothing is gone, too.
     pub(in crate::server) fn is_gone(&self, account: &str) -> bool {
-        let may_be_elsewhere = || self.asks_elsewhere && !self.removed().contains(account);
-        (!self.directory.knows(account) && !may_be_elsewhere())
-            || self.directory.is_disabled(account)
+        self.are_gone(&[account])
+    }
+
+    /// Whether there is no account of any of the names that one may have.
+    fn are_gone(&self, names: &[&str]) -> bool {
+        let is_active =
+            |name: &&str| self.directory.knows(name) && !self.directory.is_disabled(name);
+        // One that may be elsewhere is not gone before it was removed or disabled here.
+        let has_ended =
+            |name: &&str| self.removed().contains(*name) || self.directory.is_disabled(name);
+        !names.iter().any(is_active) && (!self.asks_elsewhere || names.iter().any(has_ended))
     }
 
     /// Whether there is an account of this name, or one may be elsewhere.
