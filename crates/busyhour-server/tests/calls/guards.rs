@@ -2,7 +2,10 @@
 
 use crate::{
     peers::{GATEWAY, SPARE, call_to, world},
-    world::{ALICE, BOB, BOB_AT_HOME, CAROL, Phone, World, cancel, header, phone, respond, within},
+    world::{
+        ALICE, BOB, BOB_AT_HOME, CAROL, Phone, World, ack_of_refusal, cancel, header, phone,
+        respond, within,
+    },
 };
 
 /// One way that is silent says nothing of the dialog, as long as the next one answers.
@@ -104,6 +107,28 @@ fn who_is_called_does_not_cancel_the_call_for_others() {
     let [_, at_home] = invites;
     world.send(BOB_AT_HOME, &respond(BOB_AT_HOME, &at_home, "200 OK"));
     world.read_status(ALICE, "200");
+}
+
+/// The caller has heard that his call failed (RFC 3261 §17.2.1).
+#[test]
+fn a_late_copy_of_an_invite_that_was_refused_does_not_ring() {
+    let mut world = World::new();
+    world.register(ALICE);
+    let invite = world.call(ALICE, "bob", "call-1");
+    let refusal = world.read_status(ALICE, "480");
+    world.send(ALICE, &ack_of_refusal(&invite, &refusal));
+    world.register(BOB);
+    world.pass(31_000);
+    world.send(ALICE, &invite);
+    assert_eq!(world.read_status(ALICE, "480"), refusal);
+    assert_eq!(world.try_read(BOB), None);
+    assert_eq!(world.stats().traffic.retransmissions_answered, 1);
+    // No client sends it again later than that.
+    world.pass(2_000);
+    assert_eq!(world.stats().traffic.transaction_count, 0);
+
+    world.call(ALICE, "bob", "call-2");
+    world.read_request(BOB, "INVITE");
 }
 
 /// Such a call would be in no list, have no record, and count for nobody.

@@ -95,6 +95,8 @@ impl Core {
                 self.responder
                     .respond_to(request, status, |answer| answer.finish());
             }
+            // Whom it calls may have registered since it was refused.
+            Received::New if self.absorb(message, flow, request.transaction) => {}
             Received::New => self.route_to_target(request, &inbound, attempt),
         }
     }

@@ -191,7 +191,12 @@ impl Core {
     }
 
     /// Whether it is a retransmission, which is answered here.
-    fn absorb(&self, message: &Message<'_>, flow: Flow, transaction: TransactionKey) -> bool {
+    pub(in crate::server) fn absorb(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+        transaction: TransactionKey,
+    ) -> bool {
         let traffic = &self.responder.traffic;
         match self.responder.transactions().seen(transaction) {
             Seen::New => false,

@@ -304,6 +304,21 @@ impl Responder {
         }
     }
 
+    /// As [`refuse`](Self::refuse), and keeps the answer for retransmissions, if the share of the
+    /// source or account allows it.
+    pub(in crate::server) fn refuse_and_keep(&self, request: &Request<'_>, refusal: &Refusal) {
+        let Request { message, flow, .. } = *request;
+        if !self.may_answer(flow) {
+            return;
+        }
+        let answer = self.refusal(message, flow, request.transaction, refusal);
+        if let Some(answer) = answer {
+            let holder = self.holders.of(flow.remote.ip(), None);
+            (self.transactions).keep(request.transaction, self.now(), holder, answer.clone());
+            self.send(request.answer_flow(), answer);
+        }
+    }
+
     /// Answers a request that the store did not take and might take a moment later. The
     /// answer is kept: a late duplicate must not do what the client was told had failed.
     pub(in crate::server) fn fail(&self, inbound: &InboundRequest) {

@@ -244,6 +244,21 @@ impl Transactions {
         entry.answer = Some(answer);
     }
 
+    /// Keeps the answer of a request that was refused at once, if the share allows it; otherwise
+    /// a retransmission counts as a new request.
+    pub(in crate::server) fn keep(
+        &self,
+        key: TransactionKey,
+        now: Instant,
+        holder: Holder,
+        answer: Buffer,
+    ) {
+        match self.begin(key, now, holder, answer.len(), Repeated::Other) {
+            Begun::New | Begun::Known => self.answer(key, answer),
+            Begun::Refused(_) => self.not_kept.increment(),
+        }
+    }
+
     /// Ends a transaction whose answer can easily be written again.
     pub(in crate::server) fn forget(&self, key: TransactionKey) {
         self.shard(key).remove(key, &self.memory);

@@ -33,6 +33,15 @@ fn every_seed_shows_the_calls_that_there_are() {
     run_seeds("calls::replay_calls", SEEDS, |seed| World::new(seed).run());
 }
 
+/// An INVITE was refused, since nobody was registered; a copy of it came late, when somebody was,
+/// and rang.
+#[test]
+fn a_late_copy_of_an_invite_that_was_refused_does_not_ring() {
+    for seed in [481, 678] {
+        World::new(seed).run();
+    }
+}
+
 #[test]
 fn replay_calls() {
     if let Some(seed) = number("BUSYHOUR_SIM_SEED") {

@@ -29,11 +29,24 @@ impl Core {
             .note_refused(message, (flow, status), caller, party);
     }
 
+    /// What a later moment could answer otherwise is kept: the caller has heard that its request
+    /// failed, so a copy of it must not ring (RFC 3261 §17.2.1).
     pub(super) fn refuse_call(&self, request: &Request<'_>, refusal: &Refusal) {
         let Request { message, flow, .. } = *request;
         self.calls.counters.refused.increment();
         self.log.call_refused(message, flow, refusal.reason());
-        self.responder
-            .refuse(message, flow, request.transaction, refusal);
+        match may_change(refusal) {
+            true => self.responder.refuse_and_keep(request, refusal),
+            false => (self.responder).refuse(message, flow, request.transaction, refusal),
+        }
     }
+}
+
+/// Whether the same request could be carried soon: who is called registers, a peer answers again,
+/// or there is room. The other refusals follow from the request, or from what the operator sets.
+fn may_change(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NotFound | Refusal::Unavailable(_) | Refusal::Overloaded(_)
+    )
 }
