@@ -13,7 +13,7 @@ use std::{
 };
 
 use busyhour::{
-    bus::{Event, Topic, WatchClosed},
+    bus::{Event, EventStream, Message, Topic, WatchClosed},
     clock::{Clock, UnixTime},
     pool::TaskPool,
     runtime::Runtime,
@@ -261,4 +261,57 @@ fn a_runtime_shuts_down_while_its_host_goes_on() {
     assert!(runtime.pool().push(|| ()).is_err());
     let again = runtime.shutdown_async(Duration::ZERO);
     assert!(tokio.block_on(again).is_clean());
+}
+
+/// What a stream that was behind has not yet fetched from the cache belongs to what waits.
+#[test]
+fn a_stream_that_lags_is_told_the_rest_before_the_end() {
+    for conflates in [false, true] {
+        let runtime = Runtime::simulated(7);
+        let topic = runtime.topic::<Tick>("ticks").cached().build();
+        let mut lagging = topic.subscribe().replay().capacity(1);
+        if conflates {
+            lagging = lagging.conflate();
+        }
+        let mut stream = lagging.stream();
+        for number in 0..20 {
+            _ = topic.publish(Tick(number % 10, number));
+        }
+        runtime.shutdown(Duration::ZERO);
+        let mut last = [None; 10];
+        for message in rest(&mut stream) {
+            match message {
+                Message::Event(Tick(key, number), _) => last[key as usize] = Some(number),
+                Message::Replayed => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(last, std::array::from_fn(|key| Some(key as u32 + 10)));
+    }
+}
+
+#[test]
+fn a_stream_is_told_what_it_has_lost_before_the_end() {
+    let runtime = Runtime::simulated(7);
+    let topic = runtime.topic::<Tick>("ticks").build();
+    let mut stream = topic.subscribe().capacity(1).stream();
+    for number in 0..3 {
+        _ = topic.publish(Tick(7, number));
+    }
+    runtime.shutdown(Duration::ZERO);
+    let told = rest(&mut stream);
+    assert!(matches!(
+        told[..],
+        [Message::Event(Tick(7, 0), _), Message::Lost(2)]
+    ));
+}
+
+/// All until the end of the stream, which has ended.
+fn rest<E: Event>(stream: &mut EventStream<E>) -> Vec<Message<E>> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut messages = Vec::new();
+    while let Poll::Ready(Some(message)) = Pin::new(&mut *stream).poll_next(&mut context) {
+        messages.push(message);
+    }
+    messages
 }

@@ -51,6 +51,23 @@ impl Behind {
     }
 }
 
+/// What a subscriber must be told besides what is queued.
+#[derive(Default)]
+pub(super) struct Owed {
+    /// Shards whose changes have to be fetched from the cache.
+    pub(super) behind: Behind,
+    /// Losses not yet announced.
+    pub(super) lost: u64,
+    /// The end of a replay.
+    pub(super) replayed: bool,
+}
+
+impl Owed {
+    pub(super) fn is_empty(&self) -> bool {
+        self.behind.0.is_empty() && self.lost == 0 && !self.replayed
+    }
+}
+
 /// What the consumer does next.
 #[must_use]
 pub(in crate::bus) enum NextAction {

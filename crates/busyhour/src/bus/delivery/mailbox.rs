@@ -4,7 +4,7 @@ use super::{
     consumer::Subscriber,
     item::{Item, Queued},
     items::Items,
-    lag::{Behind, NextAction},
+    lag::{NextAction, Owed},
     offer::Offer,
     queue::Queue,
     room_waiters::RoomWaiters,
@@ -74,14 +74,9 @@ struct MailboxState<E: Event> {
     sender: Option<usize>,
     /// How many turns in a row were dropped without having run.
     turns_dropped: u32,
-    /// Shards whose changes have to be fetched from the cache.
-    behind: Behind,
-    /// Losses not yet announced.
-    lost: u64,
+    owed: Owed,
     /// Items that turns have taken since the subscription began.
     taken: u64,
-    /// The consumer has something to announce although nothing is queued.
-    announce_replayed: bool,
 }
 
 impl<E: Event> Mailbox<E> {
@@ -282,6 +277,8 @@ impl<E: Event> Mailbox<E> {
             return 0;
         }
         state.is_ended = true;
+        // What the cache has instead of queued events is not lost: whoever subscribes finds it.
+        state.owed = Owed::default();
         let abandoned = state.queue.discard();
         self.busy.len.store(0, Ordering::Relaxed);
         let count = in_hand + abandoned.len() as u64;
@@ -361,7 +358,7 @@ impl<E: Event> Mailbox<E> {
             if !self.conflates {
                 self.count_lost();
             }
-            state.behind.add(shard);
+            state.owed.behind.add(shard);
             let wake = state.schedule();
             return Offer::FellBehind { wake };
         }
@@ -383,7 +380,7 @@ impl<E: Event> Mailbox<E> {
     /// Counts a loss that will be announced to the subscriber.
     fn count_unheard(&self, state: &mut MailboxState<E>) {
         self.count_lost();
-        state.lost += 1;
+        state.owed.lost += 1;
     }
 
     /// Counts a loss: of an item that was offered here, or of one that was not
@@ -510,8 +507,8 @@ impl<E: Event> Mailbox<E> {
     /// replay; `true` if the caller must wake it.
     pub(in crate::bus) fn order_replay(&self, shards: impl Iterator<Item = usize>) -> bool {
         let mut state = self.busy.state.lock();
-        shards.for_each(|shard| state.behind.add_whole(shard));
-        state.announce_replayed = true;
+        shards.for_each(|shard| state.owed.behind.add_whole(shard));
+        state.owed.replayed = true;
         state.schedule()
     }
 
@@ -565,15 +562,15 @@ impl<E: Event> Mailbox<E> {
     #[inline(always)]
     pub(super) fn next_action(&self, batch: &mut Items<E>) -> NextAction {
         let mut state = self.busy.state.lock();
-        if self.is_closed() || self.is_ended() && state.queue.len() == 0 {
+        if self.is_closed() || self.is_ended() && state.queue.len() == 0 && state.owed.is_empty() {
             return self.rest(state);
         }
-        if let Some(to_fetch) = state.behind.take() {
+        if let Some(to_fetch) = state.owed.behind.take() {
             self.set_taken_len(0);
             return NextAction::CatchUp(to_fetch);
         }
         self.take(&mut state, batch);
-        if mem::take(&mut state.announce_replayed) {
+        if mem::take(&mut state.owed.replayed) {
             batch.push_notice(Item::Replayed);
         }
         if batch.is_empty() {
@@ -604,7 +601,7 @@ impl<E: Event> Mailbox<E> {
 
     fn take(&self, state: &mut MailboxState<E>, batch: &mut Items<E>) {
         state.queue.take(batch);
-        let lost = mem::take(&mut state.lost);
+        let lost = mem::take(&mut state.owed.lost);
         if lost > 0 && self.overflow == Overflow::DropOldest {
             batch.push_notice(Item::Lost(lost));
         } else if lost > 0 {
@@ -616,7 +613,7 @@ impl<E: Event> Mailbox<E> {
     /// A shard has been fetched; if none is left to fetch, the end of the
     /// replay is announced.
     pub(in crate::bus) fn caught_up(&self) {
-        self.busy.state.lock().announce_replayed = true;
+        self.busy.state.lock().owed.replayed = true;
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -666,10 +663,8 @@ impl<E: Event> MailboxState<E> {
             runner: None,
             sender: None,
             turns_dropped: 0,
-            behind: Behind::default(),
-            lost: 0,
+            owed: Owed::default(),
             taken: 0,
-            announce_replayed: false,
         }
     }
 
