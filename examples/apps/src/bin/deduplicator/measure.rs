@@ -1,0 +1,161 @@
+//! Both versions with the same load: two threads offer readings of a million sensors as fast as
+//! they can, half of them repetitions; some subscribers read at once, some are slow.
+
+use crate::{Hub, Reading, Subscriber, Told, with_busyhour, with_tokio};
+use std::{
+    error::Error,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::{task::JoinHandle, time::sleep};
+
+/// What one run has given.
+#[derive(Clone, Copy)]
+struct Figures {
+    offers_per_s: f64,
+    /// From the offer until a subscriber that is not slow has it.
+    p99: Duration,
+    /// Told to subscribers as lost, by all of them.
+    lost: u64,
+    /// Sensors of which a subscriber has another value at the end than the last one.
+    wrong: u64,
+}
+
+/// What a subscriber has seen.
+struct Seen {
+    /// By sensor.
+    values: Vec<i64>,
+    ages: Vec<Duration>,
+    lost: u64,
+}
+
+pub async fn run(rounds: usize) -> Result<(), Box<dyn Error>> {
+    println!(
+        "{SENSORS} sensors, {} offers a round, {FAST} subscribers at once and {SLOW} slow ones",
+        OFFERS * THREADS
+    );
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
+    for round in 1..=rounds {
+        ours.push(measure::<with_busyhour::Changes>().await?);
+        theirs.push(measure::<with_tokio::Changes>().await?);
+        println!("round {round} of {rounds} done");
+    }
+    println!("medians       million offers/s   p99, ms   told as lost   wrong at the end");
+    for (name, figures) in [("busyhour", &ours), ("tokio", &theirs)] {
+        println!(
+            "{name:<12} {:>17.2} {:>9.2} {:>14} {:>18}",
+            median(figures, |figures| figures.offers_per_s) / 1e6,
+            median(figures, |figures| figures.p99.as_secs_f64()) * 1e3,
+            median(figures, |figures| figures.lost as f64),
+            median(figures, |figures| figures.wrong as f64),
+        );
+    }
+    Ok(())
+}
+
+async fn measure<H: Hub>() -> Result<Figures, Box<dyn Error>> {
+    let hub = Arc::new(H::open()?);
+    let mut subscribers: Vec<JoinHandle<Seen>> = Vec::new();
+    for index in 0..FAST + SLOW {
+        subscribers.push(tokio::spawn(listen(hub.subscribe(), index >= FAST)));
+    }
+    let begin = Instant::now();
+    let threads = (0..THREADS).map(|number| {
+        let hub = Arc::clone(&hub);
+        thread::spawn(move || readings(number, OFFERS).for_each(|reading| hub.offer(reading)))
+    });
+    let threads: Vec<_> = threads.collect();
+    for thread in threads {
+        tokio::task::spawn_blocking(|| thread.join())
+            .await?
+            .map_err(|_| "a thread panicked")?;
+    }
+    let offers_per_s = (OFFERS * THREADS) as f64 / begin.elapsed().as_secs_f64();
+    // Ends the subscribers, once they know all.
+    tokio::task::spawn_blocking(|| drop(hub)).await?;
+    let mut figures = Figures {
+        offers_per_s,
+        p99: Duration::ZERO,
+        lost: 0,
+        wrong: 0,
+    };
+    let mut last = vec![NONE; SENSORS as usize];
+    for reading in (0..THREADS).flat_map(|number| readings(number, OFFERS)) {
+        last[reading.sensor as usize] = reading.value;
+    }
+    for (index, subscriber) in subscribers.into_iter().enumerate() {
+        let mut seen = subscriber.await?;
+        figures.lost += seen.lost;
+        let pairs = seen.values.iter().zip(&last);
+        figures.wrong += pairs.filter(|(seen, last)| seen != last).count() as u64;
+        if index < FAST && !seen.ages.is_empty() {
+            let at = seen.ages.len() * 99 / 100;
+            figures.p99 = figures.p99.max(*seen.ages.select_nth_unstable(at).1);
+        }
+    }
+    Ok(figures)
+}
+
+async fn listen(mut subscriber: impl Subscriber, is_slow: bool) -> Seen {
+    let mut seen = Seen {
+        values: vec![NONE; SENSORS as usize],
+        ages: Vec::new(),
+        lost: 0,
+    };
+    let mut count: u64 = 0;
+    while let Some(told) = subscriber.next().await {
+        match told {
+            Told::Change(reading) => {
+                seen.values[reading.sensor as usize] = reading.value;
+                count += 1;
+                if count.is_multiple_of(SAMPLE) {
+                    seen.ages.push(reading.at.elapsed());
+                }
+                if is_slow && count.is_multiple_of(SLOW_BATCH) {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+            Told::Lost(lost) => seen.lost += lost,
+        }
+    }
+    seen
+}
+
+/// The readings of one thread, whose sensors no other one has: each value comes twice.
+fn readings(thread: u64, count: u64) -> impl Iterator<Item = Reading> {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(thread + 1);
+    (0..count).map(move |number| {
+        if number.is_multiple_of(2) {
+            // xorshift64
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+        }
+        Reading {
+            sensor: random % (SENSORS / THREADS) * THREADS + thread,
+            value: (number / 2) as i64,
+            at: Instant::now(),
+        }
+    })
+}
+
+fn median(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
+    let mut values: Vec<f64> = figures.iter().map(of).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+const SENSORS: u64 = 1_000_000;
+/// No value yet.
+const NONE: i64 = -1;
+/// By each thread.
+const OFFERS: u64 = 2_000_000;
+const THREADS: u64 = 2;
+const FAST: usize = 2;
+const SLOW: usize = 2;
+/// Changes that a slow subscriber takes in a millisecond.
+const SLOW_BATCH: u64 = 200;
+/// The age of every so manieth change is noted.
+const SAMPLE: u64 = 16;
