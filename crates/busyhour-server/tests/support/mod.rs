@@ -86,9 +86,13 @@ impl Place {
         self.server_at(SocketAddr::from(([127, 0, 0, 1], 0)), configuration)
     }
 
-    /// The same at an address of its own for SIP, which a restart keeps.
+    /// The same at an address of its own for SIP over UDP, which a restart keeps. For TCP it is
+    /// another one, since meanwhile a connection of another program may have that port.
     pub fn server_at(&self, sip: SocketAddr, configuration: &str) -> ServerProcess {
         let mut command = self.serve_at(sip);
+        if sip.port() != 0 {
+            command.args(["--sip-tcp", "127.0.0.1:0"]);
+        }
         command
             .arg("--config")
             .arg(self.file("busyhour.toml", configuration));
