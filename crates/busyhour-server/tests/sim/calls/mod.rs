@@ -10,7 +10,7 @@
 //!   went.
 //!
 //! `BUSYHOUR_SIM_SEEDS` (200) and `BUSYHOUR_SIM_FIRST` are as for the other simulation. With
-//! `BUSYHOUR_TEST_SCALE=5` there are 1,000 seeds, which take five minutes of processor time. A failure prints its seed. To run it alone, with a log of every datagram:
+//! `BUSYHOUR_TEST_SCALE=5` there are 1,000 seeds, which take ten minutes of processor time; seed 978 fails, see CONTRIBUTING.md. A failure prints its seed. To run it alone, with a log of every datagram:
 //!
 //! ```text
 //! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture --exact calls::replay_calls
