@@ -6,9 +6,10 @@ usage: scripts/dashboard.py [--short] [--pictures] [PROGRAM]
 Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; sixteen tasks work by clicking; lamps are
 read again after losses, and a stream goes on where it broke; lamps of a server with 10,000 changes a second do not freeze the
 page; the page says nothing on the console. --short, as `make test` has it, leaves out what takes long or needs a quiet machine:
-dark colours, narrow screens, 10,000 changes a second. With --pictures, a picture of each view goes to docs/pictures. PROGRAM is target/debug/busyhour unless told.
+dark colours, narrow screens, 10,000 changes a second. With --pictures, a picture of each view goes to docs/pictures. PROGRAM
+is target/debug/busyhour unless told.
 
-Needs Chromium and npm (scripts/install-deps.sh test), and npm, which gets axe-core 4.14.1 into target/npm; pngquant for pictures.
+Needs Chromium and npm (scripts/install-deps.sh test), which gets axe-core 4.14.1 into target/npm; pngquant for pictures.
 """
 import json
 import os

@@ -18,7 +18,7 @@ printf '%-12s %6s' part crates
 printf '\n'
 for part in "${parts[@]}"; do
   chosen=(--package busyhour --no-default-features --features "$part")
-  crates=$(cargo tree "${chosen[@]}" --edges normal --prefix none --no-dedupe | sort -u | tail -n +1 | grep -vc '^busyhour ' || true)
+  crates=$(cargo tree "${chosen[@]}" --edges normal --prefix none --no-dedupe | sort -u | grep -vc '^busyhour ' || true)
   printf '%-12s %6s' "$part" "$crates"
   [ -z "${1-}" ] || rm -rf "$folder"
   TIMEFORMAT='%R %U'

@@ -73,9 +73,8 @@ where
         let mut line = String::new();
         self.lines
             .format_event(context, Writer::new(&mut line), event)?;
-        let name = match EventName::of(event) {
-            EventName::Given(_) => return writer.write_str(&line),
-            EventName::OfText(name) => name,
+        let Some(name) = made_name(event) else {
+            return writer.write_str(&line);
         };
         let line = line.trim_end_matches('\n');
         match self.form {
@@ -88,36 +87,23 @@ where
     }
 }
 
-/// The name of an event: a field of its own, or made of its text.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum EventName {
-    /// By the field `event`.
-    Given(String),
-    /// By [`of_text`].
-    OfText(String),
-}
-
-impl EventName {
-    fn of(event: &Event<'_>) -> Self {
-        let mut found = NamingFields::default();
-        event.record(&mut found);
-        match found.given {
-            Some(given) => Self::Given(given),
-            None => Self::OfText(of_text(&found.text)),
-        }
-    }
+/// The name that is made of an event's text; none if a field of the event gives it.
+fn made_name(event: &Event<'_>) -> Option<String> {
+    let mut found = NamingFields::default();
+    event.record(&mut found);
+    (!found.is_given).then(|| of_text(&found.text))
 }
 
 #[derive(Default)]
 struct NamingFields {
-    given: Option<String>,
+    is_given: bool,
     text: String,
 }
 
 impl Visit for NamingFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            NAME => self.given = Some(value.to_owned()),
+            NAME => self.is_given = true,
             "message" => self.text = value.to_owned(),
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! `busyhour device disable` and `enable`.
 
-use super::{AccountLocation, Failure, confirm, say};
+use super::{Failure, named_accounts::NamedAccounts};
 use busyhour_store::Account;
 use clap::Args;
 
@@ -9,7 +9,7 @@ use clap::Args;
 #[command(after_help = AFTER_DISABLE)]
 pub(super) struct DisableDevices {
     #[command(flatten)]
-    chosen: Chosen,
+    accounts: NamedAccounts,
 }
 
 /// Enable accounts that were disabled
@@ -17,63 +17,34 @@ pub(super) struct DisableDevices {
 #[command(after_help = AFTER_ENABLE)]
 pub(super) struct EnableDevices {
     #[command(flatten)]
-    chosen: Chosen,
-}
-
-#[derive(Debug, Args)]
-struct Chosen {
-    /// Their user names
-    #[arg(value_name = "USER", required = true)]
-    users: Vec<String>,
-
-    /// Print one JSON object a line, for each account
-    #[arg(long)]
-    json: bool,
-
-    #[command(flatten)]
-    place: AccountLocation,
+    accounts: NamedAccounts,
 }
 
 impl DisableDevices {
     pub(super) fn run(self) -> Result<(), Failure> {
-        self.chosen.set(true)
+        set(self.accounts, true)
     }
 }
 
 impl EnableDevices {
     pub(super) fn run(self) -> Result<(), Failure> {
-        self.chosen.set(false)
+        set(self.accounts, false)
     }
 }
 
-impl Chosen {
-    /// Changes the accounts that exist, even if others do not exist.
-    fn set(self, is_disabled: bool) -> Result<(), Failure> {
-        let mut accounts = self.place.open()?;
-        let word = if is_disabled { "disabled" } else { "enabled" };
-        let mut outcome = Ok(());
-        for user in &self.users {
-            let placed = accounts.place(user)?;
-            let Some(account) = accounts.find(&placed)? else {
-                outcome = outcome.and(Err(accounts.missing(&placed)));
-                continue;
-            };
-            let changed = Account {
-                is_disabled,
-                ..account
-            };
-            let put = accounts.admin.put(&[changed]);
-            put.map_err(Failure::running)?;
-            match self.json {
-                true => say(serde_json::json!({ word: user, "store": accounts.store }))?,
-                false => confirm(format_args!(
-                    "{user}: {word} in database {}",
-                    accounts.store
-                ))?,
-            }
-        }
-        outcome
-    }
+fn set(accounts: NamedAccounts, is_disabled: bool) -> Result<(), Failure> {
+    let done = if is_disabled { "disabled" } else { "enabled" };
+    accounts.change_each((done, "in"), |accounts, placed| {
+        let Some(account) = accounts.find(placed)? else {
+            return Ok(false);
+        };
+        let changed = Account {
+            is_disabled,
+            ..account
+        };
+        let put = accounts.admin.put(&[changed]);
+        put.map(|_| true).map_err(Failure::running)
+    })
 }
 
 const AFTER_DISABLE: &str = "\

@@ -5,6 +5,7 @@ mod disable;
 mod export;
 mod import;
 mod list;
+mod named_accounts;
 mod password;
 mod remove;
 mod server;

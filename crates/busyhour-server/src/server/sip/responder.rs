@@ -305,7 +305,7 @@ impl Responder {
     }
 
     /// As [`refuse`](Self::refuse), and keeps the answer for retransmissions, if the share of the
-    /// source or account allows it.
+    /// source allows it.
     pub(in crate::server) fn refuse_and_keep(&self, request: &Request<'_>, refusal: &Refusal) {
         let Request { message, flow, .. } = *request;
         if !self.may_answer(flow) {

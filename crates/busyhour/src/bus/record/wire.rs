@@ -10,8 +10,7 @@
 
 use super::{BitField, Element, ElementId, Record, Value};
 use crate::bus::Name;
-use std::fmt;
-use std::str;
+use std::{fmt, str};
 
 /// The limits for a record from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -91,8 +91,11 @@ fn usage() -> ExitCode {
 
 async fn serve(udp: &str, tcp: &str) -> Result<(), Box<dyn Error>> {
     let hub = Arc::new(with_busyhour::Changes::open()?);
-    let readings = UdpSocket::bind(udp).await?;
-    let subscribers = TcpListener::bind(tcp).await?;
+    let readings = UdpSocket::bind(udp).await;
+    let readings = readings.map_err(|error| format!("cannot listen on udp {udp}: {error}"))?;
+    let subscribers = TcpListener::bind(tcp).await;
+    let subscribers =
+        subscribers.map_err(|error| format!("cannot listen on tcp {tcp}: {error}"))?;
     println!("readings: udp {}", readings.local_addr()?);
     println!("changes: tcp {}", subscribers.local_addr()?);
     let mut datagram = vec![0; 65_536];

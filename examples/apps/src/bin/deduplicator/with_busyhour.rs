@@ -36,6 +36,7 @@ impl Hub for Changes {
     }
 
     fn offer(&self, reading: Reading) {
+        // If two threads offer the same value of one sensor at once, it may be told twice.
         let last = self.topic.get(&reading.sensor);
         if last.is_none_or(|last| last.value != reading.value) {
             _ = self.topic.publish(reading);
