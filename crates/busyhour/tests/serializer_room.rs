@@ -183,7 +183,9 @@ fn many_futures_push_through_a_short_queue() {
     const PUSHERS: usize = 50;
     const EACH: usize = 100;
     let pool = TaskPool::builder().workers(2).build().unwrap();
-    let calls = pool.serializer("calls").capacity(2).build().unwrap();
+    // So that the last push waits for what is still queued by then.
+    let calls = pool.serializer("calls").capacity(2);
+    let calls = calls.overflow(Overflow::Block).build().unwrap();
     let count = Arc::new(AtomicUsize::new(0));
     let pushers: Vec<_> = (0..PUSHERS)
         .map(|_| {
