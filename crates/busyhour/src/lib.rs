@@ -102,3 +102,16 @@ mod sync;
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So do those of the book's part about the library.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/book/src/library/tour.md")]
+#[doc = include_str!("../../../docs/book/src/library/orders.md")]
+#[doc = include_str!("../../../docs/book/src/library/presence.md")]
+#[doc = include_str!("../../../docs/book/src/library/retry.md")]
+#[doc = include_str!("../../../docs/book/src/library/overload.md")]
+#[doc = include_str!("../../../docs/book/src/library/simulation.md")]
+#[doc = include_str!("../../../docs/book/src/library/from-tokio.md")]
+#[doc = include_str!("../../../docs/book/src/library/from-actors.md")]
+#[doc = include_str!("../../../docs/book/src/library/from-go.md")]
+struct Book;
