@@ -106,23 +106,83 @@ fn shuttle_a_burst_at_sleeping_workers_makes_the_pool_grow() {
         while pool.stats().idle_worker_count < 2 {
             thread::yield_now();
         }
-        let meeting = Arc::new((Mutex::new(0), Condvar::new()));
-        let wait = |meeting: &(Mutex<usize>, Condvar)| {
-            let mut here = lock(&meeting.0);
-            while *here < TASKS {
-                here = meeting.1.wait(here).unwrap();
-            }
-        };
+        let meeting = Meeting::of(TASKS);
         for _ in 0..TASKS {
-            let meeting = Arc::clone(&meeting);
-            let meet = move || {
-                *lock(&meeting.0) += 1;
-                meeting.1.notify_all();
-                wait(&meeting);
-            };
-            pool.push(meet).unwrap();
+            pool.push(meeting.joins()).unwrap();
         }
-        wait(&meeting);
+        meeting.wait();
         assert!(pool.shutdown(Duration::MAX).is_clean());
     });
+}
+
+/// The forbidden outcome: a worker takes two tasks out of its inject queue at
+/// once, and begins the first, which waits for the second. The other worker has
+/// looked while they were in neither queue, and sleeps.
+#[test]
+fn shuttle_a_task_that_is_taken_over_with_another_wakes_a_worker() {
+    for are_ordered in [false, true] {
+        explore(2_000, move || {
+            let pool = TaskPool::builder().workers(2).build().unwrap();
+            let meeting = Meeting::of(2);
+            for _ in 0..2 {
+                match are_ordered {
+                    true => pool.ephemeral().push(meeting.joins()).unwrap(),
+                    false => pool.push(meeting.joins()).unwrap(),
+                }
+            }
+            meeting.wait();
+            assert!(pool.shutdown(Duration::MAX).is_clean());
+        });
+    }
+}
+
+/// The forbidden outcome: pushes count what waits without two tasks that the
+/// worker is just taking out of its inject queue, so that they add no worker,
+/// and the first one waits for the second.
+#[test]
+fn shuttle_a_task_that_is_taken_over_counts_for_growth() {
+    explore(2_000, || {
+        let pool = TaskPool::builder().workers(1).maximum(2);
+        let pool = pool.growth_threshold(2).build().unwrap();
+        let meeting = Meeting::of(2);
+        let pushes = [(), ()].map(|()| {
+            let (pool, meeting) = (pool.clone(), meeting.clone());
+            thread::spawn(move || {
+                (0..2).for_each(|_| pool.push(meeting.joins()).unwrap());
+            })
+        });
+        for pushed in pushes {
+            pushed.join().unwrap();
+        }
+        meeting.wait();
+        assert!(pool.shutdown(Duration::MAX).is_clean());
+    });
+}
+
+/// Tasks that wait for each other.
+#[derive(Clone)]
+struct Meeting(Arc<(Mutex<usize>, Condvar)>);
+
+impl Meeting {
+    fn of(len: usize) -> Self {
+        Self(Arc::new((Mutex::new(len), Condvar::new())))
+    }
+
+    fn joins(&self) -> impl FnOnce() + Send + 'static {
+        let meeting = self.clone();
+        move || {
+            let mut missing = lock(&meeting.0.0);
+            *missing = missing.saturating_sub(1);
+            drop(missing);
+            meeting.0.1.notify_all();
+            meeting.wait();
+        }
+    }
+
+    fn wait(&self) {
+        let mut missing = lock(&self.0.0);
+        while *missing > 0 {
+            missing = self.0.1.wait(missing).unwrap();
+        }
+    }
 }

@@ -63,6 +63,12 @@ impl<'a> TurnRunner<'a> {
         self.turns
     }
 
+    /// Whether an entity that has more to do is in no queue, between two turns.
+    #[inline]
+    pub(super) fn holds_an_entity(&self) -> bool {
+        matches!(self.last, Some(Runnable::Entity(_)))
+    }
+
     /// Discards time in which nothing ran.
     pub(super) fn restart(&mut self) {
         self.turn_clock.restart();

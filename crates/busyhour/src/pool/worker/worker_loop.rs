@@ -7,10 +7,13 @@ use super::{
     turn_runner::TurnRunner,
     worker_thread::{CurrentWorker, Worker},
 };
-use crate::pool::{
-    queue::{CHUNK_LEN, WorkBatch},
-    shared::Shared,
-    sleep::AfterSearch,
+use crate::{
+    pool::{
+        queue::{CHUNK_LEN, WorkBatch},
+        shared::Shared,
+        sleep::AfterSearch,
+    },
+    sync::fences,
 };
 
 /// The loop of one worker.
@@ -83,6 +86,27 @@ impl<'a> WorkerLoop<'a> {
             self.while_moving(|| self.take_over(inject_queue.take()));
         } else if inject_queue.token_len() > 0 {
             self.while_moving(|| self.take_over(inject_queue.take_tokens()));
+        } else {
+            return;
+        }
+        self.after_moving();
+    }
+
+    /// Work on its way is in no queue, so a worker that looked meanwhile may
+    /// have fallen asleep, and a push may have counted too little to add one.
+    /// So a move is followed by what follows a push, unless this worker runs
+    /// all that it has next. After a search, `end_search` does that.
+    #[inline]
+    fn after_moving(&self) {
+        let in_hand = usize::from(self.turn_runner.holds_an_entity());
+        let len = self.current.worker.waiting_len() + in_hand;
+        let workers = &self.shared.workers;
+        if len > 1 && workers.sleepers.should_wake() {
+            workers.wake_one(None);
+        } else if workers.is_long(len) && workers.may_grow() {
+            // A push writes its length, then counts those of the others.
+            fences::heavy();
+            self.shared.grow_after_search();
         }
     }
 
@@ -108,6 +132,7 @@ impl<'a> WorkerLoop<'a> {
         for worker in self.shared.workers.iter() {
             if worker.number != own_number && self.rescue.finds_stuck(worker) {
                 self.while_moving(|| self.relieve(worker));
+                self.after_moving();
             }
         }
     }
