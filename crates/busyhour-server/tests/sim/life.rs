@@ -110,6 +110,13 @@ impl Life {
         self.begun_at.saturating_add(instant.as_nanos())
     }
 
+    /// The world's time at a moment of the server's calendar, which is right.
+    pub fn in_world_by_calendar(&self, unix_ns: u64) -> u64 {
+        let clock = self.runtime.clock();
+        let ago = clock.unix_time().as_nanos() - unix_ns;
+        self.in_world(clock.now()) - ago
+    }
+
     /// Runs everything until `now`, including the timers at `now`.
     pub fn run_until(&self, now: u64) {
         let end = Instant::from_nanos(now - self.begun_at);

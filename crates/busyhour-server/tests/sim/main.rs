@@ -34,9 +34,14 @@ mod watcher;
 mod world;
 
 use std::{
+    collections::BTreeSet,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     process::Command,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
 };
 use world::World;
@@ -47,30 +52,53 @@ fn every_seed_keeps_what_was_acknowledged() {
 }
 
 /// Runs so many seeds on all processors, times `BUSYHOUR_TEST_SCALE`, unless the environment says
-/// how many; a failure says how to `replay` its seed.
+/// how many; all of them, and then says which have failed and how to `replay` each.
 fn run_seeds(replay: &str, seeds: u64, run: impl Fn(u64) -> u64 + Sync) {
     let first = number("BUSYHOUR_SIM_FIRST").unwrap_or(0);
-    let next = AtomicU64::new(first);
     let scale = number("BUSYHOUR_TEST_SCALE").unwrap_or(1);
     let end = first + number("BUSYHOUR_SIM_SEEDS").unwrap_or(seeds * scale);
+    let failed = failing_seeds(first..end, run);
+    let say = |seed: &u64| {
+        format!(
+            "seed {seed} failed; replay it by\n  BUSYHOUR_SIM_SEED={seed} \
+             cargo test -p busyhour-server --test sim -- --nocapture --exact {replay}\n"
+        )
+    };
+    let said: String = failed.iter().map(say).collect();
+    assert!(failed.is_empty(), "{said}");
+}
+
+fn failing_seeds(seeds: Range<u64>, run: impl Fn(u64) -> u64 + Sync) -> BTreeSet<u64> {
+    let next = AtomicU64::new(seeds.start);
+    let failed = Mutex::new(BTreeSet::new());
     let run = || loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= end {
+        if seed >= seeds.end {
             return;
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
-        if let Err(panic) = outcome {
-            eprintln!(
-                "seed {seed} failed; replay it by\n  BUSYHOUR_SIM_SEED={seed} \
-                 cargo test -p busyhour-server --test sim -- --nocapture --exact {replay}"
-            );
-            std::panic::resume_unwind(panic);
+        if catch_unwind(AssertUnwindSafe(|| run(seed))).is_err() {
+            // Who waits for a long run sees it at once.
+            eprintln!("seed {seed} failed");
+            failed.lock().unwrap().insert(seed);
         }
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         (0..threads).for_each(|_| drop(scope.spawn(run)));
     });
+    failed.into_inner().unwrap()
+}
+
+#[test]
+fn seeds_that_fail_keep_no_other_from_being_run() {
+    let ran = AtomicU64::new(0);
+    let failed = failing_seeds(10..20, |seed| {
+        ran.fetch_add(1, Ordering::Relaxed);
+        assert_ne!(seed % 3, 1, "on purpose");
+        seed
+    });
+    assert_eq!(failed, BTreeSet::from([10, 13, 16, 19]));
+    assert_eq!(ran.into_inner(), 10);
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub struct Site {
     pub disk: SimulatedDisk,
     pub is_quiet: bool,
     pub is_logged: bool,
-    /// When the server that runs, or the last one, was started.
-    pub started_at: u64,
+    /// When each server was started.
+    pub starts: Vec<u64>,
     seed: u64,
     config: ServerConfig,
     machine: Machine,
@@ -41,7 +41,7 @@ impl Site {
             disk,
             is_quiet: false,
             is_logged: false,
-            started_at: 0,
+            starts: Vec::new(),
             seed,
             config,
             machine: Machine::default(),
@@ -131,7 +131,7 @@ impl Site {
     pub fn start(&mut self) {
         let seed = mix(self.seed, self.life_count);
         self.life_count += 1;
-        self.started_at = self.now;
+        self.starts.push(self.now);
         let config = self.config.clone();
         let life = Life::begin(seed, &self.disk, config, self.now, &self.machine);
         self.life = Some(life);

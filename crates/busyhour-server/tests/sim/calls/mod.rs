@@ -7,10 +7,11 @@
 //! - no dialog is told twice, and none is alive that has ended for its telephones;
 //! - when all have hung up, no transaction, no call and no buffer is left;
 //! - each call that the server carried from its beginning has one record, which says how it
-//!   went.
+//!   went; one that its caller sends again after a restart may have one of each server.
 //!
 //! `BUSYHOUR_SIM_SEEDS` (200) and `BUSYHOUR_SIM_FIRST` are as for the other simulation. With
-//! `BUSYHOUR_TEST_SCALE=5` there are 1,000 seeds, which take ten minutes of processor time; seed 978 fails, see CONTRIBUTING.md. A failure prints its seed. To run it alone, with a log of every datagram:
+//! `BUSYHOUR_TEST_SCALE=5` there are 1,000 seeds, which take ten minutes of processor time. A
+//! failure prints its seed. To run it alone, with a log of every datagram:
 //!
 //! ```text
 //! BUSYHOUR_SIM_SEED=123 cargo test -p busyhour-server --test sim -- --nocapture --exact calls::replay_calls

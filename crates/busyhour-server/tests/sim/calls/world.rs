@@ -15,6 +15,7 @@ use crate::{
     watcher::Watcher,
 };
 use busyhour_sip::Message;
+use busyhour_store::CallRecordRow;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct World {
@@ -255,19 +256,26 @@ impl World {
         assert!(self.site.life().calls().is_empty());
     }
 
-    /// Each call has one record, which says what its caller was told. Those that the server
-    /// did not see from their beginning have none.
+    /// Each call has one record of each server that carried it, and the last one says what its
+    /// caller was told. Those that this server did not see from their beginning have none of it.
     fn check_records(&self) {
+        let starts = &self.site.starts;
+        let life_of = |record: &CallRecordRow| {
+            let began_at = self.site.life().in_world_by_calendar(record.began_at_ns);
+            starts.partition_point(|start| *start <= began_at)
+        };
         let mut records = BTreeMap::new();
         for record in self.site.life().call_records() {
-            let before = records.insert(record.call_id.clone(), record);
-            assert_eq!(before, None, "a call has two records");
+            let (call_id, life) = (record.call_id.clone(), life_of(&record));
+            let before = records.insert((call_id, life), record);
+            assert_eq!(before, None, "a call has two records of one server");
         }
+        let started_at = starts.last().copied().unwrap_or(0);
         let stories = self.telephones.iter().flat_map(|it| &it.stories);
         for (call_id, story) in stories {
             let Story { carried_at, status } = *story;
-            let is_whole = carried_at > self.site.started_at + 5 * SECOND;
-            let record = records.get(call_id.as_str());
+            let is_whole = carried_at > started_at + 5 * SECOND;
+            let record = records.get(&(call_id.as_str().into(), starts.len()));
             if !is_whole || status == 0 {
                 continue;
             }
