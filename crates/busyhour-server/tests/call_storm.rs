@@ -93,7 +93,23 @@ fn callers_give_up_while_it_rings_and_the_lamps_show_it() {
     assert_eq!((of("lamps_wrong"), of("lamps_stale")), (0, 0));
 }
 
-/// The whole state of the list takes several NOTIFYs.
+/// The whole state of the list takes several NOTIFYs. The callers are the users after the devices,
+/// so there are accounts for twice as many.
+#[test]
+fn a_panel_with_a_list_of_all_devices_shows_each_of_them() {
+    let place = Place::new();
+    let entries = (1..=400).map(|number| format!("\"device{number}\""));
+    let entries = entries.collect::<Vec<_>>().join(", ");
+    let list = format!("[[list]]\nname = \"panel\"\nentries = [{entries}]\n");
+    let server = place.server(&format!("{CONFIGURATION}{list}"));
+    let report = storm_of(400, &server, "--closed 8 --watchers 2 --watch-list panel");
+    let of = |name: &str| report[name].as_u64().expect("a count");
+    assert_eq!(of("answered"), of("calls"));
+    let (lamps, wrong, stale) = (of("lamps"), of("lamps_wrong"), of("lamps_stale"));
+    assert_eq!((lamps, wrong, stale), (400, 0, 0));
+    assert!(of("lamps_told") > 0);
+}
+
 #[test]
 fn calls_go_over_connections() {
     let place = Place::new();

@@ -111,7 +111,8 @@ pub struct Storm {
     pub watch_list: Option<String>,
 
     /// Make calls to the devices, which register first: INVITE, 180, 200, ACK, BYE; --rate,
-    /// --closed and --over then count calls, and watchers watch the lamps (dialogs) of the devices
+    /// --closed and --over then count calls, and watchers watch the lamps (dialogs) of the devices;
+    /// the callers are the users after the devices, so --auth needs accounts for twice as many
     #[arg(long, conflicts_with_all = ["ramp", "kind", "journal", "threads"])]
     pub calls: bool,
 
