@@ -31,6 +31,7 @@ use super::{
     load::{
         load_control::LoadControl,
         shares::{self, Holders, Shares},
+        shed_calls::{self, ShedCalls},
     },
     media::relay_set::RelaySet,
     peer::peers::Peers,
@@ -111,7 +112,8 @@ pub(super) fn assemble(
     let domains = tenants.domains().clone();
     let accounts = Arc::new(accounts(&config, kept.accounts, &tenants));
     let log = Arc::new(registration_log(&runtime, &bounds, &secrets, &domains));
-    let load = Arc::new(LoadControl::new(&runtime));
+    let refused_calls = ShedCalls::new(bounds.count(shed_calls::CAPACITY));
+    let load = Arc::new(LoadControl::new(&runtime, refused_calls));
     let iax2 = Arc::new(Iax2Calls::new(
         &runtime,
         responder.clone(),
@@ -351,7 +353,7 @@ fn responder(
         Transactions::new(transactions_max, memory, transaction_seeds),
         Holders::new(secrets.seed("holders")),
         Unproven::new(config.limits.unproven_per_second),
-        is_open(config),
+        (secrets.seed("refusals for too much load"), is_open(config)),
     )
 }
 

@@ -196,6 +196,7 @@ impl Core {
                 core.log.new_second();
                 core.persistence.keep_clock();
                 core.call_log.sweep();
+                core.load.sweep();
                 core.responder.log_over_share();
                 let (stats, now) = (core.own_stats(), core.clock.now());
                 for (limit, refused) in alerts.look(&stats.limits_reached(), now) {

@@ -181,6 +181,7 @@ impl ServerStats {
                 "a share (limits.source_percent, limits.account_percent)",
                 traffic.refused_share
                     + traffic.answers_not_kept
+                    + self.calls.shed_not_kept
                     + self.watch.over_share
                     + self.registrar.nonces_over_share
                     + self.calls.dialogs.untracked_source
@@ -593,10 +594,7 @@ impl Core {
             hint: self.hints.stats(),
             list: self.list_stats(),
             certificates: self.responder.network().certificates(),
-            calls: CallStats {
-                shed: self.load.shed_calls.get(),
-                ..self.calls.stats()
-            },
+            calls: self.load.count_calls(self.calls.stats()),
             capture: self.responder.tap().stats(),
             peers: self.peers.stats(),
             dns: self.lookups.stats(),

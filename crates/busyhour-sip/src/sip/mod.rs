@@ -22,6 +22,7 @@ pub use read::contacts::{ContactIter, Contacts};
 pub use read::frame::{Frame, StreamFramer};
 pub use read::message::{Message, Start};
 pub use read::message_index::MessageIndex;
+pub use read::refusal_ack::is_ack_to;
 pub use read::unread_request::UnreadRequest;
 pub use read::validate::Essentials;
 pub use read::vias::ViaIter;

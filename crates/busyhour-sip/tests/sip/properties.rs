@@ -2,7 +2,7 @@
 
 use busyhour_sip::{
     Address, Contact, Contacts, Frame, HeaderName, Limits, Message, Method, ParseError,
-    ResponseBuilder, Start, Status, StreamFramer, UnreadRequest, Uri, Via,
+    ResponseBuilder, Start, Status, StreamFramer, UnreadRequest, Uri, Via, is_ack_to,
 };
 
 /// Reads `bytes` as a message in every way, and checks the results.
@@ -13,6 +13,7 @@ pub fn hold(bytes: &[u8]) {
         index_has_it_all(&message, bytes);
     }
     what_is_found_unread_is_what_is_read(bytes);
+    an_ack_is_known_by_the_to_that_is_read(bytes);
     frames_advance(bytes);
     frames_come_in_pieces(bytes);
     if let Some(message) = Message::salvage(bytes) {
@@ -68,6 +69,19 @@ pub fn what_is_found_unread_is_what_is_read(bytes: &[u8]) {
             String::from_utf8_lossy(&short),
             String::from_utf8_lossy(&long)
         );
+    }
+}
+
+/// What is known as an ACK unread is one, if it can be read at all, and has such a To.
+pub fn an_ack_is_known_by_the_to_that_is_read(bytes: &[u8]) {
+    assert!(!is_ack_to(bytes, "\n"), "no line has a line end in it");
+    if !is_ack_to(bytes, "") {
+        return;
+    }
+    if let Ok(message) = Message::parse(bytes) {
+        assert_eq!(message.method(), Some(Method::Ack));
+        let mut values = message.headers(HeaderName::To);
+        assert!(values.any(|to| is_ack_to(bytes, to)));
     }
 }
 

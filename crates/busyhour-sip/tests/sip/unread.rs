@@ -1,7 +1,9 @@
 //! Requests that are refused or dropped without being read, with the reader as the oracle.
 
-use crate::properties::what_is_found_unread_is_what_is_read;
-use busyhour_sip::{Method, UnreadRequest};
+use crate::properties::{
+    an_ack_is_known_by_the_to_that_is_read, what_is_found_unread_is_what_is_read,
+};
+use busyhour_sip::{Method, UnreadRequest, is_ack_to};
 use proptest::prelude::*;
 
 const INVITE: &str = "INVITE sip:bob@example.org SIP/2.0\r\n\
@@ -35,6 +37,44 @@ fn a_usual_invite_and_the_ack_of_its_refusal_are_found() {
         INVITE.replace("hi", "hi and what follows"),
     ] {
         assert!(is_found(&same), "{same}");
+    }
+}
+
+fn is_ack(text: &str) -> bool {
+    an_ack_is_known_by_the_to_that_is_read(text.as_bytes());
+    is_ack_to(text.as_bytes(), "-mark")
+}
+
+#[test]
+fn the_ack_of_a_refusal_is_known_by_the_end_of_its_to() {
+    let ack = INVITE
+        .replace("INVITE", "ACK")
+        .replace("org>\r\nCall", "org>;tag=x-mark\r\nCall");
+    assert!(is_ack(&ack));
+    for same in [
+        ack.replace("To: ", "To:"),
+        ack.replace("-mark", "-mark \t"),
+        // It gets no answer, whatever else is wrong.
+        ack.replace("Call-ID: 1@a\r\n", ""),
+        ack.replace("hi", "h"),
+    ] {
+        assert!(is_ack(&same), "{same}");
+    }
+    for other in [
+        INVITE.replace("org>\r\nCall", "org>;tag=x-mark\r\nCall"),
+        ack.replace("-mark", "-mark;x=y"),
+        ack.replace("-mark", "-mark\r\n ;x=y"),
+        ack.replace("-mark\r", "-mark"),
+        ack.replace("-mark", "-nark"),
+        ack.replace("ACK sip", "ACKsip"),
+        ack.replace("To: ", "t: "),
+        ack.replace("To: ", "X-To: "),
+        ack.replace("To: ", "From: ")
+            .replace("hi", "h\nTo: -mark\r\n"),
+        ack.split_once("-mark").unwrap().0.to_owned(),
+        String::new(),
+    ] {
+        assert!(!is_ack(&other), "{other}");
     }
 }
 

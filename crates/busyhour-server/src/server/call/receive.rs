@@ -97,6 +97,7 @@ impl Core {
             }
             // Whom it calls may have registered since it was refused.
             Received::New if self.absorb(message, flow, request.transaction) => {}
+            Received::New if self.sheds_again(request) => {}
             Received::New => self.route_to_target(request, &inbound, attempt),
         }
     }
@@ -112,6 +113,9 @@ impl Core {
         let is_new = request.essentials.to.tag().is_none() && !is_ack;
         if is_new && !self.is_emergency(request) && self.sheds_call(request.flow) {
             return self.shed_call(message, request.flow, request.transaction);
+        }
+        if is_new {
+            self.load.note_call();
         }
         let identity = self.calls.edge().identity(message, request.flow);
         let routing =

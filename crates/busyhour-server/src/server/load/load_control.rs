@@ -4,11 +4,14 @@
 use super::{
     backlog::{Backlog, LEN_MAX},
     overload::{Overload, Shedding},
+    refusal_credit::RefusalCredit,
+    shares::Holder,
+    shed_calls::ShedCalls,
     unread::UnreadWatch,
 };
 use crate::server::{
     Network, ReadMode,
-    stats::{counters::Counter, queues::QueueView},
+    stats::{CallStats, counters::Counter, queues::QueueView},
 };
 use busyhour::{
     clock::{Clock, Instant},
@@ -21,23 +24,30 @@ use std::time::Duration;
 pub(in crate::server) struct LoadControl {
     /// Requests that were refused.
     pub(in crate::server) shed: Counter,
-    /// New calls that were refused.
-    pub(in crate::server) shed_calls: Counter,
+    /// New calls that were refused, or not even answered.
+    shed_calls: Counter,
+    unanswered_calls: Counter,
+    /// Which INVITEs these were.
+    refused_calls: ShedCalls,
     clock: Clock,
     backlog: Backlog,
     overload: Overload,
     unread: UnreadWatch,
+    credit: RefusalCredit,
 }
 
 impl LoadControl {
-    pub(in crate::server) fn new(runtime: &Runtime) -> Self {
+    pub(in crate::server) fn new(runtime: &Runtime, refused_calls: ShedCalls) -> Self {
         Self {
             shed: Counter::default(),
             shed_calls: Counter::default(),
+            unanswered_calls: Counter::default(),
+            refused_calls,
             clock: runtime.clock().clone(),
             backlog: Backlog::new(),
             overload: Overload::new(),
             unread: UnreadWatch::default(),
+            credit: RefusalCredit::new(),
         }
     }
 
@@ -115,6 +125,50 @@ impl LoadControl {
             self.shed_calls.increment();
         }
         sheds
+    }
+
+    /// A new call is let in.
+    pub(in crate::server) fn note_call(&self) {
+        self.credit.earn();
+    }
+
+    /// Whether a new call that is refused gets an answer; counted if not. Over a connection it
+    /// always does, since there nothing is sent again.
+    pub(in crate::server) fn answers_shed(&self, flow: Flow) -> bool {
+        let answers = flow.transport.is_reliable() || self.credit.spend(self.clock.now());
+        if !answers {
+            self.unanswered_calls.increment();
+        }
+        answers
+    }
+
+    /// An INVITE with this hash is refused for too much load. Nothing comes late over a
+    /// connection.
+    pub(in crate::server) fn note_shed(&self, flow: Flow, invite: u64, holder: Holder) {
+        if !flow.transport.is_reliable() {
+            self.refused_calls.note(self.clock.now(), invite, holder);
+        }
+    }
+
+    /// Whether an INVITE with this hash was refused for too much load not long ago.
+    pub(in crate::server) fn was_shed(&self, invite: u64) -> bool {
+        self.refused_calls.knows(self.clock.now(), invite)
+    }
+
+    /// Once a second.
+    pub(in crate::server) fn sweep(&self) {
+        self.refused_calls.sweep(self.clock.now());
+    }
+
+    /// Adds what was counted of new calls.
+    pub(in crate::server) fn count_calls(&self, stats: CallStats) -> CallStats {
+        CallStats {
+            shed: self.shed_calls.get(),
+            unanswered: self.unanswered_calls.get(),
+            shed_kept: self.refused_calls.len(),
+            shed_not_kept: self.refused_calls.not_kept.get(),
+            ..stats
+        }
     }
 }
 

@@ -5,5 +5,7 @@ pub(in crate::server) mod heavy_hitters;
 pub(in crate::server) mod backlog;
 pub(in crate::server) mod overload;
 mod unread;
+mod refusal_credit;
+pub(in crate::server) mod shed_calls;
 pub(in crate::server) mod load_control;
 pub(in crate::server) mod alerts;

@@ -27,9 +27,10 @@ use busyhour_registrar::{
 };
 use busyhour_sip::{
     Flow, HeaderName, Message, Method, ParseError, ResponseBuilder, Status, UnreadRequest,
-    source_of, write_hex,
+    is_ack_to, source_of, write_hex,
 };
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use foldhash::quality::FixedState;
+use std::{cell::RefCell, hash::BuildHasher, net::SocketAddr, sync::Arc, time::Duration};
 
 /// A response that is being written.
 pub(in crate::server) type Response<'o, 'm, 'a> = ResponseBuilder<'o, 'm, 'a, Vec<u8>>;
@@ -52,6 +53,8 @@ pub(in crate::server) struct Responder {
     over_share: HeavyHitters,
     /// Who was not answered, as it has proved nothing.
     not_answered: HeavyHitters,
+    /// Makes the ends of our tags in refusals for too much load.
+    shed_marks: FixedState,
     /// The server is open: there are no credentials, so nobody can authenticate.
     is_open: bool,
 }
@@ -63,7 +66,7 @@ impl Responder {
         transactions: Transactions,
         holders: Holders,
         unproven: Unproven,
-        is_open: bool,
+        (shed_seed, is_open): (u64, bool),
     ) -> Self {
         let owned_by = |owner| {
             let buffers = runtime.buffers();
@@ -81,6 +84,7 @@ impl Responder {
             unproven,
             over_share: HeavyHitters::default(),
             not_answered: HeavyHitters::default(),
+            shed_marks: FixedState::with_seed(shed_seed),
             is_open,
         }
     }
@@ -455,17 +459,54 @@ impl Responder {
         header: impl Fn(HeaderName) -> &'t str,
     ) -> bool {
         let to = header(HeaderName::To);
+        if to.ends_with(self.shed_mark(flow.remote).as_str()) {
+            return true;
+        }
         let key = self.transactions.acknowledged(flow.remote, header);
         key.is_some_and(|key| to.ends_with(self.to_tag(key).as_str()))
     }
 
-    /// Refuses a request that was not read, because there is too much to do; nothing is kept.
-    pub(in crate::server) fn refuse_unread(&self, request: &UnreadRequest<'_>, flow: Flow) {
+    /// Whether a datagram is the ACK of a request that came from there and was refused by
+    /// [`refuse_for_load`](Self::refuse_for_load) or [`refuse_unread`](Self::refuse_unread).
+    pub(in crate::server) fn is_ack_of_shed(&self, datagram: &[u8], source: SocketAddr) -> bool {
+        is_ack_to(datagram, self.shed_mark(source).as_str())
+    }
+
+    /// Refuses a request because there is too much to do. The answer is kept nowhere: it is the
+    /// same each time it is written. `scripts/refusal-cost.sh` counts its calls.
+    #[inline(never)]
+    pub(in crate::server) fn refuse_for_load(
+        &self,
+        request: &Message<'_>,
+        flow: Flow,
+        key: TransactionKey,
+    ) {
         if !self.may_answer(flow) {
             return;
         }
-        let key = (self.transactions).key_of(flow.remote, |name| request.header(name));
-        let (pause, tag) = (self.pause(), self.to_tag(key));
+        let (refusal, tag) = (
+            Refusal::Overloaded(pause_of(key)),
+            self.shed_tag(key, flow.remote),
+        );
+        let answer =
+            self.write(|out| write_refusal(out, request, &refusal, flow.remote, tag.as_str()));
+        if let Some(answer) = answer {
+            self.send(answer_flow(request, flow), answer);
+        }
+    }
+
+    /// As [`refuse_for_load`](Self::refuse_for_load), for a request that was not read.
+    #[inline(never)]
+    pub(in crate::server) fn refuse_unread(
+        &self,
+        request: &UnreadRequest<'_>,
+        flow: Flow,
+        key: TransactionKey,
+    ) {
+        if !self.may_answer(flow) {
+            return;
+        }
+        let (pause, tag) = (pause_of(key), self.shed_tag(key, flow.remote));
         let refusal = Refusal::Overloaded(pause);
         let answer = self.write(|out| {
             let because = (refusal.status(), refusal.reason());
@@ -476,9 +517,27 @@ impl Responder {
         }
     }
 
+    /// Our tag in To of such a refusal: it ends with the mark of its source.
+    fn shed_tag(&self, key: TransactionKey, source: SocketAddr) -> ToTag<SHED_TAG_LEN> {
+        let mut digits = [0; SHED_TAG_LEN];
+        let (of_request, mark) = digits.split_at_mut(TAG_LEN);
+        of_request.copy_from_slice(&self.to_tag(key).0);
+        mark.copy_from_slice(&self.shed_mark(source).0);
+        ToTag(digits)
+    }
+
+    /// By what we know our refusals for too much load again. Where a request comes back to us on
+    /// its way, its sender may be told the tag that we gave to somebody else: his ACK is for the
+    /// proxy.
+    fn shed_mark(&self, source: SocketAddr) -> ToTag<TAG_LEN> {
+        let mut digits = [0; TAG_LEN];
+        write_hex(&mut digits, &self.shed_marks.hash_one(source).to_be_bytes());
+        ToTag(digits)
+    }
+
     /// Our tag in To, the same for each retransmission of a request.
-    pub(in crate::server) fn to_tag(&self, transaction: TransactionKey) -> ToTag {
-        let mut digits = [0; 16];
+    pub(in crate::server) fn to_tag(&self, transaction: TransactionKey) -> ToTag<TAG_LEN> {
+        let mut digits = [0; TAG_LEN];
         write_hex(&mut digits, &transaction.hash().to_be_bytes());
         ToTag(digits)
     }
@@ -489,10 +548,16 @@ pub(in crate::server) fn answer_flow(request: &Message<'_>, flow: Flow) -> Flow 
     request.via().map_or(flow, |via| flow.answered_by(&via))
 }
 
-/// A tag of ours, in hexadecimal digits.
-pub(in crate::server) struct ToTag([u8; 16]);
+/// When to try again what is refused for too much load, as [`Responder::overloaded`] says, but the
+/// same for each copy of a request.
+fn pause_of(key: TransactionKey) -> Duration {
+    Duration::from_secs(1 + key.hash() % 4)
+}
 
-impl ToTag {
+/// A tag of ours, in hexadecimal digits, or the end of one.
+pub(in crate::server) struct ToTag<const LEN: usize>([u8; LEN]);
+
+impl<const LEN: usize> ToTag<LEN> {
     pub(in crate::server) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("")
     }
@@ -518,6 +583,8 @@ fn with_scratch<R>(use_scratch: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     })
 }
 
+const TAG_LEN: usize = 16;
+const SHED_TAG_LEN: usize = 2 * TAG_LEN;
 const SCRATCH_LEN: usize = 2048;
 /// A usual NOTIFY has room in it.
 const SCRATCH_LEN_MAX: usize = 16 << 10;

@@ -13,9 +13,16 @@ pub struct CallStats {
     pub dialogs: DialogStats,
     /// Requests refused before the proxy took them: nobody is there, or the sender may not.
     pub refused: u64,
-    /// New calls refused because the server could not keep up (503); they are among
+    /// New calls refused because the server could not keep up (503, or no answer); they are among
     /// `refused`.
     pub shed: u64,
+    /// Those of them that were not even answered, since refusals had taken their part of the
+    /// time; their callers send again.
+    pub unanswered: u64,
+    /// Refused INVITEs that are known now, so that a late copy of one is refused as well.
+    pub shed_kept: u64,
+    /// Refused INVITEs that are not known, since their source had its share.
+    pub shed_not_kept: u64,
     /// Requests within a dialog whose route the server had not given (481).
     pub untrusted_routes: u64,
     /// Dialogs that were not asked whether they still live, since too many were being asked.

@@ -10,3 +10,4 @@ pub(in crate::sip) mod vias;
 pub(in crate::sip) mod frame;
 pub(in crate::sip) mod validate;
 pub(in crate::sip) mod unread_request;
+pub(in crate::sip) mod refusal_ack;
