@@ -1,7 +1,7 @@
 //! Refuses new calls, and drops the ACKs of the refusals: as often as the first argument says,
 //! read or unread as the second one does. `scripts/refusal-cost.sh --parts` counts its instructions.
 
-use busyhour_sip::{HeaderName, Message, ResponseBuilder, Status, UnreadRequest};
+use busyhour_sip::{HeaderName, Message, ResponseBuilder, Status, UnreadRequest, is_ack_to};
 use std::{error::Error, hint::black_box, net::SocketAddr};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,11 +18,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             false => refuse_unread(invite, source, &mut answer)?,
         }
         let ack = black_box(ACK.as_bytes());
-        let to = match is_read {
-            true => Message::parse(ack)?.header(HeaderName::To),
-            false => UnreadRequest::find(ack).map(|ack| ack.header(HeaderName::To)),
+        let is_known = match is_read {
+            true => {
+                (Message::parse(ack)?.header(HeaderName::To)).is_some_and(|to| to.ends_with(TAG))
+            }
+            false => is_ack_to(ack, TAG),
         };
-        assert!(to.is_some_and(|to| to.ends_with(TAG)));
+        assert!(is_known);
     }
     println!("{}", String::from_utf8(answer)?);
     Ok(())
