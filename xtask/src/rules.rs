@@ -477,7 +477,7 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "tokens are made under the serializer's lock",
     ),
     (
-        "crates/busyhour/src/timer/queue/slots.rs",
+        "crates/busyhour/src/timer/queue/chunk.rs",
         "a slot's stamp says whether its value is there, without a word beside it",
     ),
     (

@@ -2,6 +2,7 @@
 
 mod timer_queue;
 mod slots;
+mod chunk;
 mod order;
 mod run;
 mod rung;

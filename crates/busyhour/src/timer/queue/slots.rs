@@ -1,5 +1,8 @@
-use super::entry::{Liveness, TimerEntry};
-use std::{fmt, iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
+use super::{
+    chunk::{CHUNK_SLOTS, Chunk, TimerSlot},
+    entry::{Liveness, TimerEntry},
+};
+use std::{fmt, num::NonZero, ops::Range};
 
 /// Identifies one timer of a [`TimerQueue`](crate::timer::TimerQueue) while the
 /// timer is in it.
@@ -9,7 +12,8 @@ use std::{fmt, iter, mem::MaybeUninit, num::NonZero, ops::Range, slice};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueueHandle {
     slot: u32,
-    /// The stamp that the slot had when it was claimed.
+    /// The stamp that the slot had when it was claimed: an even number, except
+    /// in [`NEVER`](Self::NEVER), whose slot there is not.
     claimed: NonZero<u32>,
 }
 
@@ -42,11 +46,11 @@ impl QueueHandle {
     /// no timer; another number identifies none, or any.
     pub const fn from_bits(bits: u64) -> Self {
         match NonZero::new((bits >> 32) as u32) {
-            Some(claimed) => Self {
+            Some(claimed) if claimed.get().is_multiple_of(2) => Self {
                 slot: bits as u32,
                 claimed,
             },
-            None => Self::NEVER,
+            _ => Self::NEVER,
         }
     }
 }
@@ -60,44 +64,17 @@ impl fmt::Display for QueueHandle {
 /// The values of the timers: chunks of slots, so that a growing queue never
 /// copies and the memory of an emptied chunk returns to the allocator.
 ///
-/// The slot released last is claimed first, while it is in the caches.
+/// In a chunk, the slot released last is claimed first, while it is in the
+/// caches.
 pub(in crate::timer) struct TimerSlots<T> {
-    /// `None` if the memory was returned.
-    chunks: Vec<Option<Chunk<T>>>,
-    /// For each chunk, a number above every stamp that was used in returned
-    /// memory.
-    stamps: Vec<u32>,
-    /// Released slots.
-    vacant: Vec<u32>,
-    /// Slots after those, all in one chunk, to be claimed in order:
-    /// `fresh..fresh_end`.
-    fresh: u32,
-    fresh_end: u32,
-    /// Chunks with memory whose slots are in none of the above lists; none is
-    /// occupied.
+    chunks: Vec<Chunk<T>>,
+    /// Chunks that are neither full nor empty. The last one is claimed from.
+    open: Vec<u32>,
+    /// Empty chunks with memory.
     rested: Vec<u32>,
     /// Chunks without memory.
     bare: Vec<u32>,
-    /// Slots that are occupied or in `vacant`.
-    in_use: usize,
-    /// With this few occupied slots it is time to look for empty chunks.
-    occupied_low: usize,
-    retired_count: usize,
-}
-
-/// Deadlines are stored apart from what a cancel changes.
-struct Chunk<T> {
-    slots: Box<[TimerSlot<T>; CHUNK_SLOTS]>,
-    deadlines_ns: Box<[u64; CHUNK_SLOTS]>,
-}
-
-struct TimerSlot<T> {
-    /// Even while the timer waits in order, odd otherwise; increases with each
-    /// change. The one entry with the same stamp is the live one.
-    stamp: u32,
-    /// The stamp at the time of the claim; if it is set, `value` is there.
-    claimed: Option<NonZero<u32>>,
-    value: MaybeUninit<T>,
+    occupied: usize,
 }
 
 impl<T> Liveness for TimerSlots<T> {
@@ -112,36 +89,17 @@ impl<T> TimerSlots<T> {
     pub(in crate::timer) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
-            stamps: Vec::new(),
-            vacant: Vec::new(),
-            fresh: 0,
-            fresh_end: 0,
+            open: Vec::new(),
             rested: Vec::new(),
             bare: Vec::new(),
-            in_use: 0,
-            occupied_low: 0,
-            retired_count: 0,
+            occupied: 0,
         }
     }
 
     /// The number of occupied slots.
     #[inline]
     pub(super) fn occupied(&self) -> usize {
-        self.in_use - self.vacant.len()
-    }
-
-    /// After how many releases [`TimerSlots::tidy`] is worth a call.
-    pub(super) fn quiet(&self) -> usize {
-        self.occupied().saturating_sub(self.occupied_low)
-    }
-
-    /// Returns memory that is no longer needed.
-    pub(super) fn tidy(&mut self) {
-        match self.occupied() {
-            0 if self.retired_count == 0 => self.rest_all(),
-            occupied if occupied <= self.occupied_low => self.rest_empty(),
-            _ => {}
-        }
+        self.occupied
     }
 
     /// Puts a value that waits for `deadline_ns` into a vacant slot.
@@ -151,46 +109,45 @@ impl<T> TimerSlots<T> {
         deadline_ns: u64,
         value: T,
     ) -> (QueueHandle, TimerEntry) {
-        let index = match self.vacant.pop() {
-            Some(slot) => slot,
-            None => self.next_fresh(),
+        let number = match self.open.last() {
+            Some(number) => *number,
+            None => self.begin_chunk(),
         };
-        let (chunk, offset) = split(index);
-        let chunk = self.chunks[chunk].as_mut().expect(HAS_MEMORY);
-        let slot = &mut chunk.slots[offset];
-        let stamp = slot.stamp + 1;
-        let claimed = NonZero::new(stamp).expect(NOT_RETIRED);
-        *slot = TimerSlot {
-            stamp,
-            claimed: Some(claimed),
-            value: MaybeUninit::new(value),
-        };
-        chunk.deadlines_ns[offset] = deadline_ns;
-        let handle = QueueHandle {
-            slot: index,
-            claimed,
-        };
-        (handle, TimerEntry::new(deadline_ns, index, stamp))
+        let chunk = &mut self.chunks[number as usize];
+        let (offset, claimed) = chunk.claim(deadline_ns, value);
+        if chunk.is_full() {
+            chunk.is_open = false;
+            self.open.pop();
+        }
+        self.occupied += 1;
+        let slot = number * CHUNK_SLOTS as u32 + offset as u32;
+        let handle = QueueHandle { slot, claimed };
+        (handle, TimerEntry::new(deadline_ns, slot, claimed.get()))
     }
 
     /// Takes the value out, and whether it waited, in which case its entry is
     /// dead now; `None` if the handle is out of date.
     #[inline]
     pub(super) fn release(&mut self, handle: QueueHandle) -> Option<(T, bool)> {
-        let slot = self.current_mut(handle)?;
-        let waited = slot.waits();
-        let (value, is_retired) = slot.vacate()?;
-        self.note_vacant(handle.slot, is_retired);
-        Some((value, waited))
+        let (number, offset) = split(handle.slot);
+        let chunk = self.chunks.get_mut(number)?;
+        if !chunk.slot(offset)?.is_claimed(handle.claimed) {
+            return None;
+        }
+        let released = chunk.release(offset)?;
+        let is_at_an_edge = chunk.is_at_an_edge();
+        self.after_release(number, is_at_an_edge);
+        Some(released)
     }
 
     /// Takes the value that an entry from the order stands for.
     #[inline]
     pub(super) fn release_entry(&mut self, entry: TimerEntry) -> Option<T> {
-        let (chunk, offset) = split(entry.slot());
-        let slot = &mut self.chunks.get_mut(chunk)?.as_mut()?.slots[offset];
-        let (value, is_retired) = slot.vacate()?;
-        self.note_vacant(entry.slot(), is_retired);
+        let (number, offset) = split(entry.slot());
+        let chunk = self.chunks.get_mut(number)?;
+        let (value, _) = chunk.release(offset)?;
+        let is_at_an_edge = chunk.is_at_an_edge();
+        self.after_release(number, is_at_an_edge);
         Some(value)
     }
 
@@ -213,8 +170,8 @@ impl<T> TimerSlots<T> {
         let slot = self.current_mut(handle)?;
         slot.stamp = (slot.stamp | 1) + 1;
         let entry = TimerEntry::new(deadline_ns, handle.slot, slot.stamp);
-        let (chunk, offset) = split(handle.slot);
-        self.chunks[chunk].as_mut()?.deadlines_ns[offset] = deadline_ns;
+        let (number, offset) = split(handle.slot);
+        *self.chunks[number].deadline_mut(offset)? = deadline_ns;
         Some(entry)
     }
 
@@ -242,8 +199,8 @@ impl<T> TimerSlots<T> {
     /// The deadline of a timer that waits; `Some(None)` if it is held.
     pub(in crate::timer) fn waits(&self, handle: QueueHandle) -> Option<Option<u64>> {
         let slot = self.current(handle)?;
-        let (chunk, offset) = split(handle.slot);
-        let deadline_ns = self.chunks[chunk].as_ref()?.deadlines_ns[offset];
+        let (number, offset) = split(handle.slot);
+        let deadline_ns = self.chunks[number].deadline_ns(offset)?;
         Some(slot.waits().then_some(deadline_ns))
     }
 
@@ -254,23 +211,17 @@ impl<T> TimerSlots<T> {
 
     #[inline]
     pub(in crate::timer) fn get_mut(&mut self, handle: QueueHandle) -> Option<&mut T> {
-        let slot = self.current_mut(handle)?;
-        // SAFETY: `current_mut` has found the slot claimed, which says that
-        // the value is there.
-        Some(unsafe { slot.value.assume_init_mut() })
+        self.current_mut(handle)?.value_mut()
     }
 
     /// Every occupied slot.
     pub(in crate::timer) fn iter(&self) -> impl Iterator<Item = (QueueHandle, &T)> {
         let chunks = (0..).step_by(CHUNK_SLOTS).zip(&self.chunks);
-        let slots = chunks.flat_map(|(first, chunk)| {
-            let slots = chunk.iter().flat_map(|chunk| chunk.slots.iter());
-            (first..).zip(slots)
-        });
+        let slots = chunks.flat_map(|(first, chunk)| (first..).zip(chunk.slots()));
         slots.filter_map(|(index, slot)| {
             let handle = QueueHandle {
                 slot: index,
-                claimed: slot.claimed?,
+                claimed: slot.claimed()?,
             };
             Some((handle, slot.value()?))
         })
@@ -292,221 +243,88 @@ impl<T> TimerSlots<T> {
     /// The handle of the timer that is in `slot` now.
     #[inline]
     fn handle(&self, slot: u32) -> Option<QueueHandle> {
-        let claimed = self.slot(slot)?.claimed?;
+        let claimed = self.slot(slot)?.claimed()?;
         Some(QueueHandle { slot, claimed })
     }
 
     #[inline]
     fn slot(&self, slot: u32) -> Option<&TimerSlot<T>> {
-        let (chunk, offset) = split(slot);
-        let chunk = self.chunks.get(chunk)?.as_ref()?;
-        Some(&chunk.slots[offset])
+        let (number, offset) = split(slot);
+        self.chunks.get(number)?.slot(offset)
     }
 
     #[inline]
     fn current(&self, handle: QueueHandle) -> Option<&TimerSlot<T>> {
         let slot = self.slot(handle.slot)?;
-        (slot.claimed == Some(handle.claimed)).then_some(slot)
+        slot.is_claimed(handle.claimed).then_some(slot)
     }
 
     #[inline]
     fn current_mut(&mut self, handle: QueueHandle) -> Option<&mut TimerSlot<T>> {
-        let (chunk, offset) = split(handle.slot);
-        let chunk = self.chunks.get_mut(chunk)?.as_mut()?;
-        let slot = &mut chunk.slots[offset];
-        (slot.claimed == Some(handle.claimed)).then_some(slot)
+        let (number, offset) = split(handle.slot);
+        let slot = self.chunks.get_mut(number)?.slot_mut(offset)?;
+        slot.is_claimed(handle.claimed).then_some(slot)
     }
 
-    #[inline]
-    fn note_vacant(&mut self, slot: u32, is_retired: bool) {
-        if is_retired {
-            self.in_use -= 1;
-            self.retired_count += 1;
-        } else {
-            self.vacant.push(slot);
-        }
-    }
-
-    #[inline]
-    fn next_fresh(&mut self) -> u32 {
-        if self.fresh == self.fresh_end {
-            self.open_chunk();
-        }
-        self.fresh += 1;
-        self.in_use += 1;
-        self.fresh - 1
-    }
-
-    /// Finds a chunk of fresh slots: an unused one, or new memory.
+    /// Finds a chunk to claim from: an empty one, or new memory.
     #[cold]
-    fn open_chunk(&mut self) {
-        let rested = self.rested.pop().or_else(|| self.bare.pop());
-        let index = rested.unwrap_or_else(|| self.new_chunk());
-        let stamp = self.stamps[index as usize];
-        self.chunks[index as usize].get_or_insert_with(|| Chunk::vacant(stamp));
-        self.fresh = index * CHUNK_SLOTS as u32;
-        self.fresh_end = self.fresh + CHUNK_SLOTS as u32;
-        self.occupied_low = self.in_use / 4;
+    fn begin_chunk(&mut self) -> u32 {
+        let unused = self.rested.pop().or_else(|| self.bare.pop());
+        let number = unused.unwrap_or_else(|| self.new_chunk());
+        self.chunks[number as usize].is_open = true;
+        self.open.push(number);
+        number
     }
 
     fn new_chunk(&mut self) -> u32 {
-        let index = self.chunks.len();
+        let number = self.chunks.len();
         assert!(
-            index < CHUNKS_MAX,
+            number < CHUNKS_MAX,
             "a timer queue holds fewer than 2^30 timers"
         );
-        self.chunks.push(None);
-        self.stamps.push(1);
-        index as u32
+        self.chunks.push(Chunk::new());
+        number as u32
     }
 
-    /// Retires chunks without an occupied slot. This looks at every vacant
-    /// slot, so it is repeated only when far fewer slots are occupied.
+    #[inline]
+    fn after_release(&mut self, number: usize, is_at_an_edge: bool) {
+        self.occupied -= 1;
+        if is_at_an_edge {
+            self.note_edge(number);
+        }
+    }
+
+    /// A chunk may have room again, or be empty.
     #[cold]
-    fn rest_empty(&mut self) {
-        let vacant_counts = self.count_vacant();
-        let is_empty = |chunk: &u32| vacant_counts[*chunk as usize] == CHUNK_SLOTS as u32;
-        let chunks = (0..self.chunks.len() as u32).rev();
-        let before = self.rested.len();
-        self.rested.extend(chunks.filter(is_empty));
-        if self.rested.len() == before {
-            // At one in two chunks most of them are empty, however they lie.
-            let sparse = (self.in_use / CHUNK_SLOTS / 2).min(self.occupied() / 2);
-            self.occupied_low = sparse.max(self.occupied() / 64);
+    fn note_edge(&mut self, number: usize) {
+        let chunk = &mut self.chunks[number];
+        if chunk.is_full() {
             return;
         }
-        // With no fresh slot left, `fresh` is the first slot after its chunk, of another or of none.
-        if self.fresh < self.fresh_end && is_empty(&(self.fresh / CHUNK_SLOTS as u32)) {
-            (self.fresh, self.fresh_end) = (0, 0);
+        let was_open = chunk.is_open;
+        chunk.is_open = !chunk.is_empty();
+        if !was_open {
+            return self.open.push(number as u32);
         }
-        let before = self.vacant.len();
-        let is_in_use = |slot: &u32| !is_empty(&(slot / CHUNK_SLOTS as u32));
-        self.vacant.retain(is_in_use);
-        self.in_use -= before - self.vacant.len();
-        self.occupied_low = self.occupied() / 4;
+        if chunk.is_open {
+            return;
+        }
+        chunk.reset();
+        self.open.retain(|open| *open as usize != number);
+        self.rested.push(number as u32);
         self.strip_surplus();
     }
 
-    /// How many slots of each chunk are vacant, fresh ones included.
-    fn count_vacant(&self) -> Vec<u32> {
-        let mut counts = vec![0; self.chunks.len()];
-        for &slot in &self.vacant {
-            counts[split(slot).0] += 1;
-        }
-        if self.fresh < self.fresh_end {
-            counts[split(self.fresh).0] += self.fresh_end - self.fresh;
-        }
-        counts
-    }
-
-    /// Lets everything start over: no slot is occupied.
-    fn rest_all(&mut self) {
-        self.vacant.clear();
-        (self.fresh, self.fresh_end) = (0, 0);
-        (self.in_use, self.occupied_low) = (0, 0);
-        self.rested.clear();
-        let indices = (0..self.chunks.len() as u32).rev();
-        let has_memory = |&index: &u32| self.chunks[index as usize].is_some();
-        self.rested.extend(indices.filter(has_memory));
-        self.strip_surplus();
-    }
-
-    /// Returns the memory of unused chunks, except for a few.
+    /// Returns the memory of empty chunks if most chunks are empty, except for
+    /// a few. The one emptied last stays, since it is in the caches.
     fn strip_surplus(&mut self) {
-        let kept =
-            (RESTED_BYTES / (CHUNK_SLOTS * (size_of::<TimerSlot<T>>() + size_of::<u64>()))).max(1);
-        let surplus = self.rested.len().saturating_sub(kept);
-        if surplus == 0 {
-            return;
+        let busy = self.chunks.len() - self.bare.len() - self.rested.len();
+        let kept = (RESTED_BYTES / Chunk::<T>::BYTES).max(busy).max(1);
+        while self.rested.len() > kept {
+            let number = self.rested.swap_remove(0);
+            self.chunks[number as usize].strip();
+            self.bare.push(number);
         }
-        for index in self.rested.drain(..surplus) {
-            let chunk = self.chunks[index as usize].take();
-            let slots = chunk.iter().flat_map(|chunk| chunk.slots.iter());
-            let stamp = slots.map(|slot| slot.stamp).max();
-            // They go on above the ones used so far, so that old handles and
-            // dead entries match nothing that comes.
-            self.stamps[index as usize] = stamp.unwrap_or(STAMP_RETIRED);
-            self.bare.push(index);
-        }
-        self.vacant.shrink_to(2 * self.vacant.len() + CHUNK_SLOTS);
-    }
-}
-
-impl<T> Chunk<T> {
-    fn vacant(stamp: u32) -> Self {
-        let slot = || TimerSlot {
-            stamp,
-            claimed: None,
-            value: MaybeUninit::uninit(),
-        };
-        Self {
-            slots: boxed_array(iter::repeat_with(slot)),
-            deadlines_ns: boxed_array(iter::repeat(0)),
-        }
-    }
-}
-
-/// An array that is never on the stack.
-fn boxed_array<E>(elements: impl Iterator<Item = E>) -> Box<[E; CHUNK_SLOTS]> {
-    let elements: Vec<E> = elements.take(CHUNK_SLOTS).collect();
-    match elements.try_into() {
-        Ok(array) => array,
-        Err(_) => unreachable!("the iterators that are given here do not end"),
-    }
-}
-
-impl<T> Drop for Chunk<T> {
-    fn drop(&mut self) {
-        if std::mem::needs_drop::<T>() {
-            Values(self.slots.iter_mut()).drop_all();
-        }
-    }
-}
-
-/// Values to drop. If a drop panics, the others are still dropped.
-struct Values<'a, T>(slice::IterMut<'a, TimerSlot<T>>);
-
-impl<T> Values<'_, T> {
-    fn drop_all(&mut self) {
-        for slot in &mut self.0 {
-            if slot.claimed.take().is_some() {
-                // SAFETY: the slot was claimed, which says that the value is
-                // there; it has just been marked as vacant.
-                unsafe { slot.value.assume_init_drop() };
-            }
-        }
-    }
-}
-
-impl<T> Drop for Values<'_, T> {
-    fn drop(&mut self) {
-        self.drop_all();
-    }
-}
-
-impl<T> TimerSlot<T> {
-    #[inline]
-    fn waits(&self) -> bool {
-        self.stamp.is_multiple_of(2)
-    }
-
-    /// Takes the value out, and whether the slot must be retired.
-    #[inline]
-    fn vacate(&mut self) -> Option<(T, bool)> {
-        self.claimed.take()?;
-        // Odd, and above what it was.
-        self.stamp = (self.stamp + 1) | 1;
-        // SAFETY: the slot was claimed, which says that the value is there;
-        // it is marked as vacant from here on.
-        let value = unsafe { self.value.assume_init_read() };
-        Some((value, self.stamp >= STAMP_RETIRED))
-    }
-
-    #[inline]
-    fn value(&self) -> Option<&T> {
-        // SAFETY: a claimed slot has its value.
-        let value = || unsafe { self.value.assume_init_ref() };
-        self.claimed.is_some().then(value)
     }
 }
 
@@ -522,16 +340,11 @@ fn split(slot: u32) -> (usize, usize) {
     (slot as usize / CHUNK_SLOTS, slot as usize % CHUNK_SLOTS)
 }
 
-const CHUNK_SLOTS: usize = 1024;
 const CHUNKS_MAX: usize = (1 << 30) / CHUNK_SLOTS;
-/// Unused chunks keep their memory up to this, and at least one does.
+/// Empty chunks keep their memory up to this, and at least one does.
 const RESTED_BYTES: usize = 512 << 10;
-/// A slot is not used again once its stamp is here.
-const STAMP_RETIRED: u32 = u32::MAX / 2;
 /// A timer with such a stamp has been moved a thousand million times.
 const STAMP_WORN: u32 = u32::MAX - 4;
-const HAS_MEMORY: &str = "a vacant slot has memory";
-const NOT_RETIRED: &str = "a slot in use has stamps left";
 
 #[cfg(test)]
 impl<T> TimerSlots<T> {
@@ -550,12 +363,11 @@ mod tests {
     #[test]
     fn an_old_handle_stays_out_of_date_when_its_chunk_comes_back() {
         let mut slots = TimerSlots::new();
-        let count = 30 * CHUNK_SLOTS as u64;
+        let count = 60 * CHUNK_SLOTS as u64;
         let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n)).collect();
         for &(handle, _) in &handles {
             assert!(slots.release(handle).is_some());
         }
-        slots.tidy();
         assert!(!slots.bare.is_empty());
         for n in 0..count {
             slots.claim(n, n);
@@ -569,21 +381,36 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_kept_also_when_the_last_one_is_exactly_used_up() {
+    fn chunks_stay_in_their_lists_in_whatever_order_they_are_emptied() {
         let mut slots = TimerSlots::new();
-        let count = 2 * CHUNK_SLOTS as u64;
-        let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n).0).collect();
-        for handle in &handles[..CHUNK_SLOTS * 7 / 4] {
-            assert!(slots.release(*handle).is_some());
-            slots.tidy();
+        let count = 4 * CHUNK_SLOTS as u64;
+        for step in [1, 3, 1025, 2047] {
+            let handles: Vec<_> = (0..count).map(|n| slots.claim(n, n).0).collect();
+            assert!(slots.open.is_empty() && slots.rested.is_empty());
+            for n in (0..count).map(|n| n * step % count) {
+                let released = slots.release(handles[n as usize]).map(|(value, _)| value);
+                assert_eq!(released, Some(n));
+                let has_room = |chunk: &&Chunk<u64>| !chunk.is_full() && !chunk.is_empty();
+                let open = slots.chunks.iter().filter(has_room).count();
+                let empty = slots.chunks.iter().filter(|chunk| chunk.is_empty()).count();
+                assert_eq!((slots.open.len(), slots.rested.len()), (open, empty));
+            }
+            assert_eq!((slots.occupied(), slots.rested.len()), (0, 4));
         }
-        assert_eq!(slots.rested.len() + slots.bare.len(), 1);
-        for (n, handle) in (0..count).zip(handles).skip(CHUNK_SLOTS * 7 / 4) {
-            let released = slots.release(handle).map(|(value, _)| value);
-            assert_eq!(released, Some(n));
+    }
+
+    #[test]
+    fn a_vacant_slot_is_nobodys_whatever_number_a_handle_is_made_of() {
+        let mut slots = TimerSlots::new();
+        let handles = [0, 1, 2].map(|n| slots.claim(n, n).0);
+        for handle in handles {
+            assert!(slots.release(handle).is_some());
         }
-        slots.tidy();
-        assert_eq!(slots.occupied(), 0);
+        slots.claim(3, 3);
+        for claimed in 0..10_000_u64 {
+            let made = QueueHandle::from_bits(claimed << 32 | 1);
+            assert!(slots.get(made).is_none() && slots.release(made).is_none());
+        }
     }
 
     #[test]
@@ -592,8 +419,7 @@ mod tests {
         let (first, _) = slots.claim(0, ());
         slots.wear(first);
         assert!(slots.release(first).is_some());
-        assert_eq!((slots.occupied(), slots.retired_count), (0, 1));
-        slots.tidy();
+        assert_eq!((slots.occupied(), slots.rested.len()), (0, 0));
         for n in 1..2 * CHUNK_SLOTS as u64 {
             let (handle, _) = slots.claim(n, ());
             assert_ne!(handle.slot, first.slot);

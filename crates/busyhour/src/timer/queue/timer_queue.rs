@@ -224,9 +224,9 @@ impl<T> TimerQueue<T> {
         }
     }
 
-    /// Finds the earliest timer if the previous one has died, and returns
-    /// memory. The next time is chosen so that the work is paid for by the
-    /// timers that left.
+    /// Finds the earliest timer if the previous one has died, and drops dead
+    /// entries if there are many. The next time is chosen so that the work is
+    /// paid for by the timers that left.
     #[cold]
     fn tidy(&mut self) {
         let len = self.len();
@@ -239,10 +239,9 @@ impl<T> TimerQueue<T> {
         } else {
             self.order.replace_first(&self.slots);
         }
-        self.slots.tidy();
         // Each cancel adds one dead entry and removes one timer.
         let until_many_dead = dead_max.saturating_sub(dead) / (DEAD_RATIO + 1);
-        self.quiet = until_many_dead.min(self.slots.quiet()).max(1);
+        self.quiet = until_many_dead.max(1);
     }
 
     /// Drops all dead entries, so that no entry has a stamp of this timer and
