@@ -43,6 +43,7 @@ pub const CRATES: &[Arrow] = &[
         "busyhour-server",
         &[
             "busyhour",
+            "busyhour-cluster",
             "busyhour-graphite",
             "busyhour-iax2",
             "busyhour-media",
@@ -121,6 +122,7 @@ const CLUSTER: Layers = Layers {
         arrow("assignment", &["view"]),
         arrow("action", &["view"]),
         arrow("node", &["view", "assignment", "action"]),
+        arrow("ownership", &["view"]),
         arrow("live", &["view"]),
         arrow("broker", &[]),
         arrow("nats", &["broker"]),

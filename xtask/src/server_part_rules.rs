@@ -16,7 +16,18 @@ pub struct ServerPart {
 pub const SERVER_PARTS: &[ServerPart] = &[
     part("ServerClock", "server_clock", &[]),
     part("Changes", "change", &["ServerClock"]),
-    part("Persistence", "persistence", &["ServerClock"]),
+    part("PartitionRoutes", "cluster::partition_routes", &[]),
+    part("NodeLink", "cluster::node_link", &[]),
+    part(
+        "ClusterNode",
+        "cluster::cluster_node",
+        &["PartitionRoutes", "NodeLink"],
+    ),
+    part(
+        "Persistence",
+        "persistence",
+        &["ServerClock", "PartitionRoutes"],
+    ),
     part("MessageTap", "capture::message_tap", &[]),
     part("Responder", "sip::responder", &["MessageTap"]),
     part("Lookups", "dns::lookups", &["ServerClock"]),

@@ -14,6 +14,7 @@ mod tables;
 mod assignment;
 mod action;
 mod node;
+mod ownership;
 mod live;
 mod broker;
 #[cfg(feature = "nats")]
@@ -30,6 +31,7 @@ pub use member::{Failure, Grant, Member, NodeNumber};
 #[cfg(feature = "nats")]
 pub use nats::{NatsBroker, NatsError, NatsOptions, OnConnected};
 pub use node::Node;
+pub use ownership::Ownership;
 pub use partition::{PARTITION_COUNT, Partition};
 pub use tables::{Counted, InUse, Tables};
 pub use timing::Timing;

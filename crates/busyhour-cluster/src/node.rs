@@ -102,6 +102,11 @@ impl Node {
         now < self.lease_end && !self.has_ended
     }
 
+    /// Until when that is so.
+    pub fn lease_end(&self) -> Instant {
+        self.lease_end
+    }
+
     /// How many partitions the node holds, whatever their phase.
     pub fn held_len(&self) -> usize {
         self.held.len()

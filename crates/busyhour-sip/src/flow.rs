@@ -20,6 +20,8 @@ pub struct Flow {
     /// after the other, and each has its own number. 0 for datagrams, and for a
     /// connection of an earlier process.
     pub connection: u32,
+    /// The node of a cluster whose address `local` is; 0 for a server alone.
+    pub node: u16,
 }
 
 /// What carries messages.
@@ -45,6 +47,7 @@ impl Flow {
             local,
             remote,
             connection: 0,
+            node: 0,
         }
     }
 
@@ -62,7 +65,7 @@ impl Flow {
     }
 
     /// The local transport and address as one text, for a store: `127.0.0.1:5060`,
-    /// `tcp/127.0.0.1:5060`.
+    /// `tcp/127.0.0.1:5060`, and `2@tcp/127.0.0.1:5060` where it is node 2's.
     ///
     /// ```
     /// use busyhour_sip::{Flow, Transport};
@@ -74,9 +77,13 @@ impl Flow {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn local_text(&self) -> String {
-        match self.transport {
+        let text = match self.transport {
             Transport::Udp => self.local.to_string(),
             other => format!("{}/{}", other.parameter(), self.local),
+        };
+        match self.node {
+            0 => text,
+            node => format!("{node}@{text}"),
         }
     }
 
@@ -84,12 +91,14 @@ impl Flow {
     /// `None` if they are malformed. The connection of such a flow does not exist any
     /// more: connections end with their process.
     pub fn from_texts(local: &str, remote: &str) -> Option<Self> {
+        let (node, local) = local.split_once('@').unwrap_or(("0", local));
         let (transport, local) = local.split_once('/').unwrap_or(("udp", local));
         Some(Self {
             transport: transport.parse().ok()?,
             local: local.parse().ok()?,
             remote: remote.parse().ok()?,
             connection: 0,
+            node: node.parse().ok()?,
         })
     }
 }

@@ -237,6 +237,7 @@ mod tests {
             local: "[2001:db8::1]:5061".parse().unwrap(),
             remote: "[2001:db8::7]:40000".parse().unwrap(),
             connection: 7,
+            node: 0,
         };
         let bytes = written(&HepPacket::of_flow(flow, false, b"BYE"));
         let begins = b"HEP3\x00\x7e\0\0\0\x01\0\x07\x0a\0\0\0\x05\0\x16\x20\x01\x0d\xb8";

@@ -82,5 +82,6 @@ fn flow(transport: Transport) -> Flow {
         local: "192.0.2.9:5060".parse().unwrap(),
         remote: "192.0.2.1:5062".parse().unwrap(),
         connection: 7,
+        node: 0,
     }
 }

@@ -27,7 +27,7 @@ mod completion_notifier;
 mod watermarks;
 
 use busyhour::pool::TaskPool;
-use busyhour_cluster::Grant;
+use busyhour_cluster::{Grant, Partition};
 use busyhour_registrar::EndedBinding;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
@@ -60,6 +60,16 @@ pub trait Store: Send + Sync {
     ///
     /// When the store cannot be read, or holds something it cannot have written.
     fn load(&self) -> Result<Contents, StoreError>;
+
+    /// The bindings and soft states of some partitions, for a node of a cluster that was granted
+    /// them. Nothing else is read. Where the store is one server's, there is nothing to add.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load).
+    fn load_partitions(&self, _partitions: &[Partition]) -> Result<Contents, StoreError> {
+        Ok(Contents::default())
+    }
 
     /// Hands over a batch; `done` is called exactly once, from any thread,
     /// when the batch is durable or has failed.
@@ -206,6 +216,8 @@ pub struct Contents {
     pub run: u64,
     /// The highest id of a record of a call; 0 if there is none.
     pub last_call_record: u64,
+    /// The highest id of a row that is not in here, since another node of a cluster may have it.
+    pub last_id: u64,
     /// What was set while a server ran, by kind and name.
     pub settings: BTreeMap<(SettingKind, String), String>,
 }

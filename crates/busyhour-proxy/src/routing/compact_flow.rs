@@ -12,6 +12,7 @@ pub(crate) enum CompactFlow {
         local: SocketAddrV4,
         remote: SocketAddrV4,
         connection: u32,
+        node: u16,
     },
     Other(Box<Flow>),
 }
@@ -24,11 +25,13 @@ impl CompactFlow {
                 local,
                 remote,
                 connection,
+                node,
             } => Flow {
                 transport: *transport,
                 local: (*local).into(),
                 remote: (*remote).into(),
                 connection: *connection,
+                node: *node,
             },
             Self::Other(flow) => **flow,
         }
@@ -43,6 +46,7 @@ impl From<Flow> for CompactFlow {
                 local,
                 remote,
                 connection: flow.connection,
+                node: flow.node,
             },
             _ => Self::Other(Box::new(flow)),
         }
@@ -74,6 +78,7 @@ mod tests {
                     local,
                     remote,
                     connection: 7,
+                    node: 3,
                 };
                 assert_eq!(CompactFlow::from(flow).get(), flow);
             }

@@ -60,6 +60,7 @@ fn token_of(bytes: &[u8]) -> (RouteToken, String) {
         } else {
             0
         },
+        node: u16::from(kind % 3),
     };
     let text: String = String::from_utf8_lossy(bytes)
         .chars()

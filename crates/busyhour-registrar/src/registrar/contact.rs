@@ -77,8 +77,14 @@ impl Contact {
             .iter()
             .for_each(|text| put_len(&mut bytes, text.len()));
         texts.iter().for_each(|text| bytes.extend(text.as_bytes()));
-        if parts.flow.connection > 0 {
-            bytes.extend(parts.flow.connection.to_le_bytes());
+        let Flow {
+            connection, node, ..
+        } = parts.flow;
+        if connection > 0 || node > 0 {
+            bytes.extend(connection.to_le_bytes());
+        }
+        if node > 0 {
+            bytes.extend(node.to_le_bytes());
         }
         Self(bytes.into())
     }
@@ -270,6 +276,7 @@ impl Contact {
             remote,
             // Last of all, and only where there is one.
             connection: u32::from_le_bytes(reader.array()),
+            node: u16::from_le_bytes(reader.array()),
         };
         (flow, texts)
     }
@@ -449,6 +456,7 @@ mod tests {
                 Just(Transport::Wss),
             ],
             connection in any::<u32>(),
+            node in any::<u16>(),
             (remote, local) in (address(), address()),
         ) {
             let long = texts[3].repeat(repeat * 20);
@@ -459,7 +467,7 @@ mod tests {
                 call_id: &texts[2],
                 path: &long,
                 user_agent: &texts[4],
-                flow: Flow { transport, local, remote, connection },
+                flow: Flow { transport, local, remote, connection, node },
             };
             let contact = Contact::new(parts);
             prop_assert_eq!(contact.parts(), parts);

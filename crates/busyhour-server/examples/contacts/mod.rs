@@ -46,6 +46,7 @@ fn put(number: u64, end: Duration) -> Change {
                 remote: address.parse().expect("an address"),
                 local: "10.255.255.255:5060".parse().expect("an address"),
                 connection: 0,
+                node: 0,
             },
         }),
         lease: Lease {

@@ -9,6 +9,7 @@ mod announce;
 mod reload;
 mod signals;
 mod certificates;
+mod cluster;
 mod configuration;
 mod device;
 mod digest;
@@ -24,6 +25,7 @@ mod trace;
 mod trial_storm;
 mod webhook;
 
+pub use cluster::ClusterCommand;
 pub use configuration::{CheckConfig, Init};
 pub use device::DeviceCommand;
 pub use digest::Digest;
@@ -177,6 +179,7 @@ enum Command {
     Device(DeviceCommand),
     Domain(DomainCommand),
     Show(Show),
+    Cluster(ClusterCommand),
     Top(Top),
     Trace(TraceCommand),
     Token(MakeToken),
@@ -203,6 +206,7 @@ impl Command {
             Self::Device(command) => command.run(),
             Self::Domain(command) => command.run(),
             Self::Show(command) => command.run(),
+            Self::Cluster(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Token(command) => command.run(),
             Self::Webhook(command) => command.run(),

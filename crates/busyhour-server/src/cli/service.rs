@@ -2,6 +2,7 @@ use super::{
     Failure,
     announce::announce,
     certificates::{CertificatePlan, Certificates, ReadCertificates},
+    cluster::member,
     reload::{ConfigSource, Reloadable, Reloader},
     running_server::reachable,
     signals::ShutdownTrigger,
@@ -21,6 +22,7 @@ use crate::{
     },
 };
 use busyhour::{buffer::BufferPool, runtime::Runtime};
+use busyhour_cluster::Member;
 use busyhour_graphite::Source;
 use busyhour_sip::Transport;
 use busyhour_store::{
@@ -61,7 +63,9 @@ impl Service {
         let config_file = source.file.clone();
         // The store comes first: a second server on the same store must be refused
         // before it takes a port.
-        let store = open_store(&config.store)?;
+        let seat = member::join(&config, ending)?;
+        let member = seat.as_ref().map(|seat| seat.member);
+        let store = open_store(&config.store, member)?;
         if let Some(warning) = unread_store(&config.store) {
             tracing::warn!(event = "configuration_warning", "{warning}");
         }
@@ -85,7 +89,11 @@ impl Service {
             resolver: resolver(&config)?,
             ..config.server()
         };
-        let server = Server::start(runtime.clone(), options, network.clone(), store);
+        let (on, sockets) = (runtime.clone(), network.clone());
+        let server = match seat {
+            None => Server::start(on, options, sockets, store),
+            Some(seat) => Server::start_in_cluster(on, options, sockets, store, seat),
+        };
         let server = server.map_err(Failure::running)?;
         let access = Access::new(config.http.hosts.clone(), config.tokens.clone());
         let access = Arc::new(access.with_rate(config.http.requests_per_second));
@@ -133,15 +141,22 @@ impl Service {
 
     /// Shuts down within the configured time.
     ///
-    /// 1. The server takes no more requests, asks watchers to subscribe again, and makes
+    /// 1. A node of a cluster gives its partitions to others.
+    /// 2. The server takes no more requests, asks watchers to subscribe again, and makes
     ///    the changes that it has accepted durable.
-    /// 2. The runtime runs what is queued, including the last answers.
-    /// 3. The sockets close. The dashboard closes last, so that it shows the other steps.
+    /// 3. The runtime runs what is queued, including the last answers.
+    /// 4. The sockets close. The dashboard closes last, so that it shows the other steps.
     pub(super) fn stop(self) -> Result<(), Failure> {
         let deadline = Duration::from_secs(u64::from(self.config.runtime.drain_seconds));
         tracing::info!(seconds = deadline.as_secs(), "draining");
         let begun = Instant::now();
-        let durable = self.server.shutdown(deadline);
+        let has_left = self.server.leave_cluster(deadline);
+        if !has_left {
+            tracing::warn!("not all partitions were given away; others take them over");
+        }
+        let durable = self
+            .server
+            .shutdown(deadline.saturating_sub(begun.elapsed()));
         // Each part has only the time that the parts before it left.
         let left = deadline.saturating_sub(begun.elapsed());
         let report = self.runtime.shutdown(left);
@@ -169,7 +184,7 @@ impl Service {
     }
 }
 
-fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
+fn open_store(options: &config::Store, member: Option<Member>) -> Result<Box<dyn Store>, Failure> {
     let durability = match options.durability {
         config::Durability::Memory => return Ok(Box::new(MemoryStore::new())),
         config::Durability::Full => busyhour_store::Durability::Full,
@@ -180,6 +195,7 @@ fn open_store(options: &config::Store) -> Result<Box<dyn Store>, Failure> {
         postgres.durability = durability;
         postgres.queue_capacity = options.queue;
         postgres.location_view = options.location_view;
+        postgres.member = member;
         let store = PostgresStore::open(postgres);
         return Ok(Box::new(store.map_err(Failure::running)?));
     }

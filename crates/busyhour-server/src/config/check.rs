@@ -1,4 +1,4 @@
-use super::{Auth, Loaded, Problem, SettingOrigin, Sip};
+use super::{Auth, ClusterSettings, Loaded, Problem, SettingOrigin, Sip};
 use crate::{
     net::{AcmeChallenge, Authorities, Certificate, CertificateError},
     server::{PeerConfig, PeerMistake, RegistrarConfig, peer_mistakes, registrar_mistakes},
@@ -43,6 +43,7 @@ pub(super) fn relations(loaded: &Loaded) -> Vec<Problem> {
     problems.extend(registrars(loaded));
     problems.extend(store_url(loaded));
     problems.extend(acme(loaded));
+    problems.extend(cluster(loaded));
     problems
 }
 
@@ -311,6 +312,22 @@ fn acme(loaded: &Loaded) -> Vec<Problem> {
     missing
         .map(|(_, need)| Problem::new(origin.clone(), need))
         .collect()
+}
+
+/// Checks that a node of a cluster has what it needs, and nothing that a cluster cannot do.
+fn cluster(loaded: &Loaded) -> impl Iterator<Item = Problem> {
+    let mistakes = ClusterSettings::mistakes(&loaded.config).into_iter();
+    mistakes.map(|(setting, why)| {
+        let origin = loaded
+            .origins
+            .get(setting)
+            .or(loaded.origins.get("cluster.node"));
+        let origin = origin.cloned();
+        Problem::new(
+            origin.unwrap_or(SettingOrigin::WholeFile("defaults".into())),
+            why,
+        )
+    })
 }
 
 /// Checks that the file for the URL of the database has one.

@@ -1,4 +1,5 @@
 mod acme;
+mod cluster;
 mod credentials;
 mod http;
 mod http_client;
@@ -31,6 +32,7 @@ const PARTS: &[&[SettingKey]] = &[
     http_client::HTTP_CLIENT,
     credentials::CREDENTIALS,
     acme::ACME,
+    cluster::CLUSTER,
 ];
 
 /// What the server says and does on the wire.

@@ -20,6 +20,7 @@
 mod tables;
 mod allowed;
 mod check;
+mod database;
 mod credentials;
 mod differences;
 mod environment;
@@ -31,11 +32,11 @@ mod paths;
 mod print;
 mod problem;
 mod secrets;
-mod store_url;
 mod values;
 
 pub use allowed::Allowed;
 pub use credentials::{CredentialProblem, CredentialSettings};
+pub use database::cluster::ClusterSettings;
 pub use keys::KEYS;
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
@@ -95,6 +96,8 @@ pub struct Config {
     pub graphite: Graphite,
     /// Where bindings are kept.
     pub store: Store,
+    /// Several servers on one database: the `[cluster]` section.
+    pub cluster: ClusterSettings,
     /// Workers, memory and shutdown.
     pub runtime: Runtime,
     /// What is logged, and how.

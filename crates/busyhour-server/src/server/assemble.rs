@@ -17,6 +17,7 @@ use super::{
     call::permit::CallRoom,
     capture::message_tap::MessageTap,
     change::changes::{Changes, StatePortion},
+    cluster::cluster_node::ClusterNode,
     core::Core,
     credentials::http_credentials::{self, HttpCredentials},
     device::{
@@ -35,7 +36,7 @@ use super::{
     },
     media::relay_set::RelaySet,
     peer::peers::Peers,
-    persistence::Persistence,
+    persistence::{Persistence, RowIds},
     push::pushes::{PushNeighbours, Pushes},
     random::{Secrets, random_key},
     server_clock::ServerClock,
@@ -65,8 +66,9 @@ pub(super) struct Kept {
     /// Domains with settings of their own.
     pub(super) domains: SettingRows,
     pub(super) steady: Steady,
-    /// No row has this id or a higher one.
-    pub(super) first_id: u64,
+    pub(super) ids: RowIds,
+    /// The life of this node, if it is one of a cluster.
+    pub(super) cluster: Option<Arc<ClusterNode>>,
     /// No record of a call has a higher id.
     pub(super) last_call_record: u64,
     /// Signs what the proxy writes into routes.
@@ -99,7 +101,9 @@ pub(super) fn assemble(
     let clock = Arc::new(ServerClock::new(runtime.clock().clone(), kept.steady));
     let changes = Arc::new(Changes::new(&runtime, clock.clone()));
     let waiting = bounds.phones(store.stats().queue_capacity as usize);
-    let persistence = Persistence::new(store, clock.clone(), kept.first_id, kept.run, waiting);
+    let routes = kept.cluster.as_ref().map(|cluster| cluster.routes.clone());
+    let numbers = (kept.ids, kept.run);
+    let persistence = Persistence::new(store, clock.clone(), numbers, waiting, routes);
     let persistence = Arc::new(persistence);
     let responder = Arc::new(responder(&runtime, &config, &bounds, &secrets, network));
     let authenticator = authenticator(&runtime, &config)?;
@@ -219,7 +223,10 @@ pub(super) fn assemble(
         &runtime,
         bounds.phones(config.limits.watchers_max),
         bounds.part_of_memory(NOTIFIES_PART),
-        config.limits.dialog_bytes_max,
+        (
+            config.limits.dialog_bytes_max,
+            kept.cluster.as_ref().map(|cluster| cluster.first_id()),
+        ),
         secrets.clone(),
         (domains.clone(), responder.clone()),
     ));
@@ -300,6 +307,11 @@ pub(super) fn assemble(
         clock,
         changes,
         persistence,
+        node: kept
+            .cluster
+            .as_ref()
+            .map_or(0, |cluster| cluster.link.own()),
+        cluster: kept.cluster,
         responder,
         holders,
         admission,

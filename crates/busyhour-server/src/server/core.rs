@@ -5,6 +5,7 @@ use super::{
     access::{account_policy::AccountPolicy, admission::Admission},
     call::{call_log::CallLog, calls::Calls},
     change::changes::Changes,
+    cluster::cluster_node::ClusterNode,
     credentials::http_credentials::HttpCredentials,
     device::device_context::DeviceContext,
     dns::lookups::Lookups,
@@ -40,6 +41,10 @@ pub(super) struct Core {
     pub(super) clock: Arc<ServerClock>,
     pub(super) changes: Arc<Changes>,
     pub(super) persistence: Arc<Persistence>,
+    /// Nothing in a server alone.
+    pub(super) cluster: Option<Arc<ClusterNode>>,
+    /// The number of this node; 0 for a server alone.
+    pub(super) node: u16,
     pub(super) responder: Arc<Responder>,
     pub(super) holders: Holders,
     pub(super) admission: Admission,
@@ -69,6 +74,14 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// A flow of our network, as it is known in the whole cluster.
+    pub(super) fn own(&self, flow: Flow) -> Flow {
+        Flow {
+            node: self.node,
+            ..flow
+        }
+    }
+
     /// The holder to which a request's shares are charged.
     pub(super) fn holder(&self, flow: Flow, account: Option<&str>) -> Holder {
         self.holders.of(flow.remote.ip(), account)
@@ -116,7 +129,7 @@ mod tests {
                 },
                 ..ServerConfig::default()
             };
-            Self::start(runtime.clone(), config, Arc::new(Nowhere), store).expect("a server")
+            Self::start(runtime.clone(), config, Arc::new(Nowhere), store, None).expect("a server")
         }
     }
 }

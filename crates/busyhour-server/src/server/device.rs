@@ -402,7 +402,10 @@ impl Device {
             ..pending
         };
         state.pending = Some(Box::new(pending));
-        if context.persistence.store().commit(changes, done).is_err() {
+        if (context.persistence)
+            .commit(&self.aor, changes, done)
+            .is_err()
+        {
             self.fail(context, state);
         }
     }

@@ -48,6 +48,7 @@ mod capture;
 mod media;
 mod change;
 mod watcher;
+mod cluster;
 mod behind;
 mod webhook;
 mod settings;
@@ -68,6 +69,7 @@ pub use capture::trace::{Trace, TraceListener, TraceRequest, TracedMessage};
 pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
+pub use cluster::{ClusterNodeView, ClusterSeat, ClusterStats, NodeLife};
 pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
 };
@@ -199,8 +201,38 @@ impl Server {
         network: Arc<dyn Network>,
         store: Box<dyn Store>,
     ) -> Result<Self, StartError> {
-        let core = Core::start(runtime, config, network, store)?;
+        let core = Core::start(runtime, config, network, store, None)?;
         Ok(Self { core })
+    }
+
+    /// As [`start`](Self::start), as a node of a cluster that has joined: it has the partitions
+    /// that it is granted, and nothing else of the store's bindings.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`].
+    pub fn start_in_cluster(
+        runtime: Runtime,
+        config: ServerConfig,
+        network: Arc<dyn Network>,
+        store: Box<dyn Store>,
+        seat: ClusterSeat,
+    ) -> Result<Self, StartError> {
+        let core = Core::start(runtime, config, network, store, Some(seat))?;
+        Ok(Self { core })
+    }
+
+    /// The nodes of the cluster, by their numbers; none if the server is alone.
+    pub fn cluster_nodes(&self) -> Vec<ClusterNodeView> {
+        let cluster = self.core.cluster.as_ref();
+        cluster.map_or_else(Vec::new, |cluster| cluster.list())
+    }
+
+    /// Gives all partitions to other nodes, and ends the life of this node; `false` if the
+    /// deadline passed first. A server alone has nothing to give.
+    pub fn leave_cluster(&self, deadline: Duration) -> bool {
+        let cluster = self.core.cluster.as_ref();
+        cluster.is_none_or(|cluster| cluster.leave(deadline))
     }
 
     /// Which datagrams a receiver should hand on now.
@@ -213,14 +245,14 @@ impl Server {
     /// authenticates, and leaves the rest to the pool. The answer goes back on the same
     /// flow.
     pub fn message(&self, flow: Flow, message: &Buffer) {
-        self.core.receive(flow, message);
+        self.core.receive(self.core.own(flow), message);
     }
 
     /// Handles bytes of a connection that are not a message: counts them, and answers
     /// if possible. The beginning of the next message is unknown, so the connection has
     /// to end.
     pub fn broken_stream(&self, flow: Flow, bytes: &Buffer, error: ParseError) {
-        self.core.broken_stream(flow, bytes, error);
+        self.core.broken_stream(self.core.own(flow), bytes, error);
     }
 
     /// A connection with an accepted request has ended: the contacts that were
@@ -229,6 +261,8 @@ impl Server {
     pub fn flow_failed(&self, flow: Flow) {
         // A server that shuts down only asks its watchers to subscribe again.
         if !self.core.is_closing.load(Ordering::Acquire) {
+            let flow = self.core.own(flow);
+            self.core.tell_flow_ended(flow);
             self.core.peers.flow_failed(flow);
             self.core.devices.flow_failed(flow);
             self.core.calls.connection_ended(flow);

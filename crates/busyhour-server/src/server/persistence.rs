@@ -2,11 +2,12 @@
 //! of the changes that wait for the disk.
 
 use super::{
+    cluster::partition_routes::PartitionRoutes,
     load::shares::{Excess, Holder, Shares},
     server_clock::ServerClock,
 };
 use busyhour_registrar::BindingId;
-use busyhour_store::{SoftState, SoftStateKind, Store};
+use busyhour_store::{Change, Completion, Refused, SoftState, SoftStateKind, Store};
 use std::{
     sync::{
         Arc,
@@ -19,25 +20,73 @@ use std::{
 pub(super) struct Persistence {
     store: Box<dyn Store>,
     clock: Arc<ServerClock>,
-    next_id: AtomicU64,
+    ids: RowIds,
+    /// In a cluster: which changes may be made here.
+    routes: Option<Arc<PartitionRoutes>>,
     /// See [`Contents::run`](busyhour_store::Contents::run).
     run: u64,
     /// Changes that wait for the disk.
     waiting: Shares,
 }
 
+/// The numbers of rows. In a cluster each node has those that end with its own number, so that
+/// no two nodes give one twice.
+pub(super) struct RowIds {
+    next: AtomicU64,
+    step: u64,
+}
+
+impl RowIds {
+    /// All numbers behind this one.
+    pub(super) fn behind(last: u64) -> Self {
+        Self {
+            next: AtomicU64::new(last + 1),
+            step: 1,
+        }
+    }
+
+    /// Those of a node behind this one.
+    pub(super) fn of_node(node: u16, last: u64) -> Self {
+        Self {
+            next: AtomicU64::new(first_of_node(node, last)),
+            step: NODES,
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.next.fetch_add(self.step, Ordering::Relaxed)
+    }
+
+    /// Later ones are behind this one.
+    fn go_behind(&self, last: u64) {
+        if self.step == NODES {
+            let node = (self.next.load(Ordering::Relaxed) % NODES) as u16;
+            let first = first_of_node(node, last);
+            self.next.fetch_max(first, Ordering::Relaxed);
+        }
+    }
+}
+
+fn first_of_node(node: u16, last: u64) -> u64 {
+    (last / NODES + 1) * NODES + u64::from(node)
+}
+
+/// As many numbers as nodes may have.
+const NODES: u64 = 1 << 16;
+
 impl Persistence {
     pub(super) fn new(
         store: Box<dyn Store>,
         clock: Arc<ServerClock>,
-        first_id: u64,
-        run: u64,
+        (ids, run): (RowIds, u64),
         waiting: Shares,
+        routes: Option<Arc<PartitionRoutes>>,
     ) -> Self {
         Self {
             store,
             clock,
-            next_id: AtomicU64::new(first_id),
+            ids,
+            routes,
             run,
             waiting,
         }
@@ -53,7 +102,42 @@ impl Persistence {
 
     /// An id that no row had before.
     pub(super) fn next_id(&self) -> BindingId {
-        BindingId(self.next_id.fetch_add(1, Ordering::Relaxed))
+        BindingId(self.ids.next())
+    }
+
+    /// Rows that come from now on have ids behind this one.
+    pub(super) fn number_after(&self, last: Option<BindingId>) {
+        if let Some(last) = last {
+            self.ids.go_behind(last.0);
+        }
+    }
+
+    /// Commits changes of an address of record. In a cluster they are refused unless the address
+    /// is this node's when they are written.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Store::commit`]; and when another node has the address.
+    pub(super) fn commit(
+        &self,
+        aor: &str,
+        changes: Vec<Change>,
+        done: Completion,
+    ) -> Result<(), Refused> {
+        let Some(routes) = &self.routes else {
+            return self.store.commit(changes, done);
+        };
+        let grant = routes.begin(aor).ok_or(Refused::Closed)?;
+        let (ended, partition) = (routes.clone(), grant.partition);
+        let counted: Completion = Box::new(move |outcome| {
+            done(outcome);
+            ended.end(partition);
+        });
+        let taken = self.store.commit_granted(grant, changes, counted);
+        if taken.is_err() {
+            routes.end(partition);
+        }
+        taken
     }
 
     /// Charges a holder for changes that are going to wait.
@@ -86,6 +170,10 @@ impl Persistence {
     /// Stores the difference between the clock and the steady calendar. If that fails,
     /// the next check tries again.
     pub(super) fn keep_clock(&self) {
+        // The nodes of a cluster have clocks that agree, and one calendar.
+        if self.routes.is_some() {
+            return;
+        }
         let Some(base) = self.clock.steady.news(self.clock.clock()) else {
             return;
         };

@@ -5,9 +5,11 @@ use super::{
     access::realm_accounts::Difference,
     assemble::{Kept, assemble},
     call::route_key::RouteKey,
+    cluster::{ClusterSeat, cluster_network::ClusterNetwork, cluster_node::ClusterNode},
     core::Core,
     load::alerts::Alerts,
     peer::peer_config,
+    persistence::RowIds,
     random::RandomError,
     registrar_mistakes,
     settings::hint::SetBy,
@@ -62,6 +64,9 @@ pub enum StartError {
     /// A registrar behind, of the configuration, is invalid.
     #[error("registrar {0}: {1}")]
     Registrar(String, RegistrarMistake),
+    /// The threads of a node of a cluster cannot be started.
+    #[error("the threads for the cluster cannot be started: {0}")]
+    Cluster(#[from] std::io::Error),
     /// The runtime takes no timers.
     #[error("timers: {0}")]
     Timers(#[from] AddError),
@@ -73,7 +78,15 @@ impl Core {
         config: ServerConfig,
         network: Arc<dyn Network>,
         store: Box<dyn Store>,
+        seat: Option<ClusterSeat>,
     ) -> Result<Arc<Self>, StartError> {
+        // The lease has to be renewed while the store is read.
+        let cluster = seat.map(|seat| ClusterNode::start(seat, runtime.clock().clone()));
+        let cluster = cluster.transpose()?.map(Arc::new);
+        let network = match &cluster {
+            None => network,
+            Some(cluster) => Arc::new(ClusterNetwork::new(network, cluster.link.clone())),
+        };
         let mut contents = store.load()?;
         check_realm(&config, &contents)?;
         check_peers(&config)?;
@@ -81,17 +94,28 @@ impl Core {
         let bindings = std::mem::take(&mut contents.bindings);
         let soft_states = std::mem::take(&mut contents.soft_states);
         let ids = bindings.iter().map(|stored| stored.id.0);
-        let last_id = ids.chain(soft_states.iter().map(|row| row.id.0)).max();
+        let ids = ids.chain(soft_states.iter().map(|row| row.id.0));
+        let last_id = ids.max().unwrap_or(0).max(contents.last_id);
         let route_key = RouteKey::resume(&contents, &runtime)?;
         let kept = Kept {
             accounts: std::mem::take(&mut contents.accounts),
             tokens: rows_of(&contents, SettingKind::Token),
             domains: rows_of(&contents, SettingKind::Domain),
-            steady: steady::resume(&contents, runtime.clock()),
-            first_id: last_id.unwrap_or(0) + 1,
+            steady: match &cluster {
+                None => steady::resume(&contents, runtime.clock()),
+                Some(_) => steady::resume(&Contents::default(), runtime.clock()),
+            },
+            ids: match &cluster {
+                None => RowIds::behind(last_id),
+                Some(cluster) => RowIds::of_node(cluster.member().node.0, last_id),
+            },
             route_key: route_key.key,
-            run: contents.run,
+            run: match &cluster {
+                None => contents.run,
+                Some(cluster) => cluster.first_id() >> 32,
+            },
             last_call_record: contents.last_call_record,
+            cluster,
         };
         let core = Arc::new(assemble(runtime, config, network, store, kept)?);
         core.resume_what_waited();
@@ -128,6 +152,8 @@ impl Core {
         core.follow_accounts(contents.account_revision);
         core.follow_tenants();
         core.persistence.store().lend_to(core.runtime.pool());
+        core.serve_partitions()?;
+        core.hear_other_nodes();
         Ok(core)
     }
 

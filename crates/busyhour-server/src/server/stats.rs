@@ -18,8 +18,8 @@ pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
-    CertificateStats, CredentialsStats, HttpClientStats, MediaStats, NetworkStats, PushStats,
-    UpstreamStats, WebhookStats, core::Core, peer::view::PeerStats,
+    CertificateStats, ClusterStats, CredentialsStats, HttpClientStats, MediaStats, NetworkStats,
+    PushStats, UpstreamStats, WebhookStats, core::Core, peer::view::PeerStats,
     tenant::tenant_view::TenantStats,
 };
 use busyhour::stats::Snapshot;
@@ -31,9 +31,8 @@ use std::time::Duration;
 
 /// Everything the server knows about itself at one moment.
 ///
-/// Counters only grow, from the start of the process; gauges (`*_count`,
-/// `*_len`) go both ways. A rate is the difference of a counter between two
-/// snapshots over the difference of `runtime.taken_at_ns`.
+/// Counters only grow, from the start of the process; gauges (`*_count`, `*_len`) go both ways.
+/// A rate is the difference of a counter between two snapshots over that of `runtime.taken_at_ns`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ServerStats {
     /// Time since the start of the server, in nanoseconds.
@@ -75,6 +74,9 @@ pub struct ServerStats {
     pub changes: ChangeStats,
     /// Calls of IAX2.
     pub iax2: Iax2Stats,
+    /// This node of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStats>,
     /// The store.
     pub store: StoreStats,
     /// The Graphite interface; the HTTP side fills it in.
@@ -101,15 +103,14 @@ impl ServerStats {
     /// Counters of requests that were refused or lost for lack of room, by limit. If
     /// one grows, a person should look.
     pub fn limits_reached(&self) -> Vec<(&'static str, u64)> {
-        let (of_all, of_one) = (self.limits_of_all(), self.limits_of_one());
-        of_all.into_iter().chain(of_one).collect()
+        let of_all = self.limits_of_all().into_iter();
+        of_all.chain(self.limits_of_one()).collect()
     }
 
-    /// How often the queues that are no serializers have reached their high watermarks. Of
-    /// serializers, the runtime tells each one by name.
+    /// How often queues that are no serializers have reached their high watermarks.
     pub(super) fn long_queues(&self) -> Vec<(&'static str, u64)> {
-        let kinds = self.queues.iter();
-        let kinds = kinds.filter(|kind| [queues::POOL, queues::STORE].contains(&kind.name));
+        let is_none = |kind: &&QueueKindStats| [queues::POOL, queues::STORE].contains(&kind.name);
+        let kinds = self.queues.iter().filter(is_none);
         kinds.map(|kind| (kind.name, kind.alerts_raised)).collect()
     }
 
@@ -603,6 +604,7 @@ impl Core {
             media_relays_down: self.calls.relays.down_count(),
             changes: self.changes.stats(),
             iax2: self.iax2.stats(),
+            cluster: self.cluster.as_ref().map(|cluster| cluster.stats()),
             store: self.persistence.store().stats(),
             graphite: GraphiteStats::default(),
             http: HttpStats::default(),

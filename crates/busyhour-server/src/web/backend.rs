@@ -1,8 +1,8 @@
 use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
-    CallView, ChangeReader, ChangeRequest, DevicePage, DeviceQuery, DeviceView, FailureView,
-    PeerView, QueueView, RegistrarView, RelayView, RemovalListener, Server, ServerStats,
-    WatcherPage,
+    CallView, ChangeReader, ChangeRequest, ClusterNodeView, DevicePage, DeviceQuery, DeviceView,
+    FailureView, PeerView, QueueView, RegistrarView, RelayView, RemovalListener, Server,
+    ServerStats, WatcherPage,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
@@ -90,6 +90,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Each address of each peer.
     fn peers(&self) -> Vec<PeerView> {
+        Vec::new()
+    }
+
+    /// The nodes of the cluster.
+    fn cluster_nodes(&self) -> Vec<ClusterNodeView> {
         Vec::new()
     }
 
@@ -198,6 +203,10 @@ impl Backend for Server {
 
     fn peers(&self) -> Vec<PeerView> {
         self.peers()
+    }
+
+    fn cluster_nodes(&self) -> Vec<ClusterNodeView> {
+        self.cluster_nodes()
     }
 
     fn relays(&self) -> Vec<RelayView> {

@@ -9,7 +9,11 @@ pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
     let counts = before.limits_of_all().into_iter().zip(now.limits_of_all());
     let grown = counts.filter(|((_, before), (_, now))| now > before);
     let names: Vec<&str> = grown.map(|(_, (name, _))| name).collect();
-    (!names.is_empty()).then(|| format!("degraded: limits reached: {}", names.join(", ")))
+    if !names.is_empty() {
+        return Some(format!("degraded: limits reached: {}", names.join(", ")));
+    }
+    let cluster = kept.last()?.stats.cluster?;
+    (!cluster.is_broker_connected).then(|| "degraded: NATS cannot be reached".to_owned())
 }
 
 /// `Ok` while the server serves, else the reason for the operator.
@@ -27,6 +31,11 @@ pub(super) fn verdict(draining: bool, kept: &[Arc<Sample>]) -> Result<(), String
     let (before, now) = (&first.stats.store, &last.stats.store);
     if !now.lost.is_empty() {
         return Err(format!("nothing can be stored: {}", now.lost));
+    }
+    if let Some(cluster) = &last.stats.cluster
+        && !cluster.has_lease
+    {
+        return Err("the lease of this node of the cluster is over: nothing is answered".into());
     }
     if now.failed > before.failed {
         return Err(format!("the store fails: {}", now.last_error));

@@ -6,6 +6,10 @@ mod support;
 
 #[path = "../../../busyhour-store/tests/store/call_records.rs"]
 mod call_records;
+mod cluster;
+#[path = "../../../busyhour-cluster/tests/nats/server.rs"]
+#[allow(dead_code)] // it is for the tests of NATS
+mod nats_server;
 mod postgres;
 mod postgres_ownership;
 mod postgres_silent;
@@ -16,3 +20,5 @@ mod proxy;
 mod sample;
 #[path = "../../../busyhour-store/tests/store/suite.rs"]
 mod suite;
+
+use support::wait_until;

@@ -12,6 +12,7 @@ use busyhour::clock::Instant;
 use busyhour_cluster::{Failure, Grant, Life, Member, Partition, Tables, Timing, View};
 use busyhour_store::{
     Change, CommitError, JoinError, PostgresOwnership, PostgresStore, Store, StoreError,
+    StoredBinding,
 };
 use std::{sync::mpsc, time::Duration};
 
@@ -289,7 +290,7 @@ fn a_commit_is_written_only_with_its_grant() {
     assert_eq!(fates[0], (first, Ok(())));
     let error = fates[1].1.as_ref().unwrap_err().to_string();
     assert_eq!(error, "another node has this partition");
-    let bindings = store.load().unwrap().bindings;
+    let bindings = rows(&store);
     assert_eq!(
         bindings.iter().map(|one| one.lease).collect::<Vec<_>>(),
         [lease(2), lease(1)]
@@ -328,7 +329,7 @@ fn a_node_that_others_declared_dead_writes_nothing() {
             .to_string()
             .contains("another server has taken it over")
     );
-    assert_eq!(heir.load().unwrap().bindings[0].lease, lease(2));
+    assert_eq!(rows(&heir)[0].lease, lease(2));
     // It comes back as a new life, and may write what it is granted then.
     let mut again = Living::join(&url, "alpha");
     assert_eq!(again.member.node, alpha.member.node);
@@ -390,7 +391,7 @@ fn a_group_of_a_node_is_not_written_twice() {
         "DO $$ BEGIN ASSERT (SELECT groups FROM cluster_fence) = 2; END $$",
     );
     assert_eq!(granted(&store, grant, vec![renew(1, 3)]), Ok(()));
-    assert_eq!(store.load().unwrap().bindings[0].lease, lease(3));
+    assert_eq!(rows(&store)[0].lease, lease(3));
 }
 
 /// A node with its connection.
@@ -449,3 +450,9 @@ const TIMING: Timing = Timing {
     beat: Duration::from_millis(400),
     margin: Duration::from_millis(200),
 };
+
+/// What all partitions have.
+fn rows(store: &PostgresStore) -> Vec<StoredBinding> {
+    let all: Vec<Partition> = (0..=u8::MAX).map(Partition).collect();
+    store.load_partitions(&all).unwrap().bindings
+}

@@ -114,6 +114,7 @@ impl World {
             local: SocketAddr::from(([192, 0, 2, 200], 5060)),
             remote: from,
             connection: 1,
+            node: 0,
         }
     }
 

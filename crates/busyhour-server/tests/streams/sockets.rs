@@ -436,6 +436,7 @@ fn sending_on_an_ended_flow_is_an_error_and_counted() {
         local: fixture.address(Transport::Tcp),
         remote: SocketAddr::from(([127, 0, 0, 1], 9)),
         connection: 1,
+        node: 0,
     };
     let message = fixture.runtime.buffers().copy_from(b"x").unwrap();
     assert_eq!(

@@ -20,7 +20,7 @@ use nix::{
 use std::{
     fs::File,
     io::{BufRead, BufReader},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
 };
@@ -145,7 +145,7 @@ impl ServerProcess {
             child,
             sip: address(&ready, "sip-udp"),
             tcp: address(&ready, "sip-tcp"),
-            iax2: address(&ready, "iax2-udp"),
+            iax2: address_or_none(&ready, "iax2-udp").unwrap_or(NO_ADDRESS),
             http: address(&ready, "http"),
             said,
             log,
@@ -246,12 +246,18 @@ fn read_until_ready(output: &mut impl BufRead) -> Vec<String> {
 }
 
 fn address(ready: &str, name: &str) -> SocketAddr {
+    address_or_none(ready, name).unwrap_or_else(|| panic!("no {name} in {ready}"))
+}
+
+fn address_or_none(ready: &str, name: &str) -> Option<SocketAddr> {
     let value = ready
         .split(' ')
         .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    let value = value.unwrap_or_else(|| panic!("no {name} in {ready}"));
-    value.parse().expect("an address")
+    value.map(|value| value.parse().expect("an address"))
 }
+
+/// Where IAX2 is off.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()

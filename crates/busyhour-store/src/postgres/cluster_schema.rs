@@ -7,8 +7,15 @@ use postgres::Client;
 /// Makes what is missing. A server without a cluster never calls it.
 pub(super) fn make(client: &mut Client, options: &PostgresOptions) -> Result<(), StoreError> {
     schema::migrate(client, options)?;
-    schema::migrate_with(client, options, "cluster_schema_version", MIGRATIONS)
+    schema::migrate_with(client, options, "cluster_schema_version", MIGRATIONS)?;
+    let made = client.batch_execute(SHARE_ROUTE_KEY);
+    made.map_err(|error| options.failed(&error))
 }
+
+/// The key by which servers sign routes of calls is the same for all nodes, whichever is first.
+const SHARE_ROUTE_KEY: &str = "INSERT INTO setting (kind, name, value) \
+    SELECT 'server', 'route-key', replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '') \
+    ON CONFLICT DO NOTHING";
 
 /// As the other list: never edit one that has been released; append.
 const MIGRATIONS: &[&str] = &["

@@ -9,6 +9,7 @@ use crate::{
     setting::Settings,
 };
 use busyhour::clock::UnixTime;
+use busyhour_cluster::Partition;
 use busyhour_registrar::{BindingId, Contact, ContactParts, Lease};
 use busyhour_sip::Flow;
 use postgres::{
@@ -21,14 +22,42 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
     let wrap = |error| options.failed(&error);
     let mut client = options.connect()?;
     let mut snapshot = snapshot(&mut client).map_err(wrap)?;
+    // A node of a cluster reads those of its partitions when they are granted to it.
+    let has_rows = options.member.is_none();
     Ok(Contents {
-        bindings: bindings(&mut snapshot, options)?,
-        soft_states: soft_states(&mut snapshot).map_err(wrap)?,
+        bindings: match has_rows {
+            true => bindings(&mut snapshot, options, BINDINGS, None)?,
+            false => Vec::new(),
+        },
+        soft_states: match has_rows {
+            true => soft_states(&mut snapshot, SOFT_STATES, None).map_err(wrap)?,
+            false => Vec::new(),
+        },
+        last_id: match has_rows {
+            true => 0,
+            false => revision(&mut snapshot, LAST_ID).map_err(wrap)?,
+        },
         accounts: accounts(&mut snapshot).map_err(wrap)?,
         account_revision: revision(&mut snapshot, REVISION).map_err(wrap)?,
         run: fencing_token::run(&mut snapshot).map_err(wrap)?,
         last_call_record: call_records::last(&mut snapshot).map_err(wrap)?,
         settings: settings(&mut snapshot).map_err(wrap)?,
+    })
+}
+
+/// The bindings and soft states of some partitions.
+pub(super) fn partitions(
+    options: &PostgresOptions,
+    partitions: &[Partition],
+) -> Result<Contents, StoreError> {
+    let wrap = |error| options.failed(&error);
+    let mut client = options.connect()?;
+    let mut snapshot = snapshot(&mut client).map_err(wrap)?;
+    let numbers: Vec<i32> = partitions.iter().map(|it| it.0.into()).collect();
+    Ok(Contents {
+        bindings: bindings(&mut snapshot, options, BINDINGS_IN, Some(&numbers))?,
+        soft_states: soft_states(&mut snapshot, SOFT_STATES_IN, Some(&numbers)).map_err(wrap)?,
+        ..Contents::default()
     })
 }
 
@@ -93,9 +122,11 @@ fn snapshot(client: &mut Client) -> Result<Transaction<'_>, Error> {
 fn bindings(
     snapshot: &mut Transaction<'_>,
     options: &PostgresOptions,
+    query: &str,
+    partitions: Option<&Vec<i32>>,
 ) -> Result<Vec<StoredBinding>, StoreError> {
     let wrap = |error| options.failed(&error);
-    let mut rows = snapshot.query_raw(BINDINGS, None::<i64>).map_err(wrap)?;
+    let mut rows = snapshot.query_raw(query, partitions).map_err(wrap)?;
     let mut bindings = Vec::new();
     while let Some(row) = rows.next().map_err(wrap)? {
         let id: i64 = row.try_get(0).map_err(wrap)?;
@@ -179,8 +210,12 @@ fn account(row: &Row) -> Result<Account, Error> {
 }
 
 /// A kind that is not known here is of a newer version, and as good as absent.
-fn soft_states(snapshot: &mut Transaction<'_>) -> Result<Vec<SoftState>, Error> {
-    let mut rows = snapshot.query_raw(SOFT_STATES, None::<i64>)?;
+fn soft_states(
+    snapshot: &mut Transaction<'_>,
+    query: &str,
+    partitions: Option<&Vec<i32>>,
+) -> Result<Vec<SoftState>, Error> {
+    let mut rows = snapshot.query_raw(query, partitions)?;
     let mut soft_states = Vec::new();
     while let Some(row) = rows.next()? {
         let Some(kind) = SoftStateKind::from_name(row.try_get(1)?) else {
@@ -223,8 +258,18 @@ const SETTINGS_OF: &str = "SELECT name, value FROM setting WHERE kind = $1";
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";
+/// The partition of an address is an index of the table.
+const BINDINGS_IN: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
+    remote, local, cseq, granted_s, expires_at_ns, removed \
+    FROM contact JOIN lease USING (id) \
+    WHERE (('x' || substr(md5(aor), 1, 2))::bit(8)::integer) = ANY($1) ORDER BY id";
 const SOFT_STATES: &str =
     "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state ORDER BY id";
+const SOFT_STATES_IN: &str = "SELECT id, kind, value, granted_s, expires_at_ns FROM soft_state \
+    WHERE (('x' || substr(md5(value::json->>'device'), 1, 2))::bit(8)::integer) = ANY($1) \
+    ORDER BY id";
+const LAST_ID: &str = "SELECT greatest(0, (SELECT max(id) FROM contact), \
+    (SELECT max(id) FROM soft_state))::bigint";
 const ACCOUNTS: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, hints, \
     aliases, watchers, disabled FROM account ORDER BY username COLLATE \"C\", realm COLLATE \"C\"";
 const ACCOUNTS_FIRST: &str = "SELECT username, realm, password, hashes, contacts_max, mailbox, \

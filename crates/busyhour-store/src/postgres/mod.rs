@@ -31,7 +31,7 @@ use super::{
     queue::{Batch, Queue},
 };
 use busyhour::pool::TaskPool;
-use busyhour_cluster::Grant;
+use busyhour_cluster::{Grant, Partition};
 use busyhour_registrar::EndedBinding;
 use fencing_token::FencingToken;
 use session::Session;
@@ -136,6 +136,10 @@ fn start_thread(
 impl Store for PostgresStore {
     fn load(&self) -> Result<Contents, StoreError> {
         load::contents(&self.options)
+    }
+
+    fn load_partitions(&self, partitions: &[Partition]) -> Result<Contents, StoreError> {
+        load::partitions(&self.options, partitions)
     }
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {

@@ -6,8 +6,8 @@
 use super::{PostgresOptions, cluster_schema, session};
 use crate::StoreError;
 use busyhour_cluster::{
-    Failure, Grant, InUse, Life, Member, NodeNumber, NodeView, Partition, PartitionView, Timing,
-    View,
+    Failure, Grant, InUse, Life, Member, NodeNumber, NodeView, Ownership, Partition, PartitionView,
+    Timing, View,
 };
 use postgres::{Client, Error, Row, Transaction, error::SqlState};
 use thiserror::Error;
@@ -57,6 +57,18 @@ impl PostgresOwnership {
             timing,
             client: Some(client),
         })
+    }
+
+    /// A text that all nodes of this cluster know, and nobody who cannot read the database.
+    ///
+    /// # Errors
+    ///
+    /// When the database cannot be used.
+    pub fn secret(&mut self) -> Result<String, StoreError> {
+        let client = connected(&mut self.client, &self.options)?;
+        let row = client.query_one(SECRET, &[]);
+        let text = row.and_then(|row| row.try_get(0));
+        text.map_err(|error| self.options.failed(&error))
     }
 
     /// Begins a new life of the node with this name.
@@ -213,6 +225,32 @@ impl PostgresOwnership {
     }
 }
 
+impl Ownership for PostgresOwnership {
+    fn beat(&mut self, member: Member) -> Result<View, Failure> {
+        self.beat(member)
+    }
+
+    fn fence(&mut self, by: Member, other: Member) -> Result<bool, Failure> {
+        self.fence(by, other)
+    }
+
+    fn take(&mut self, by: Member, seen: &[Grant]) -> Result<Vec<Grant>, Failure> {
+        self.take(by, seen)
+    }
+
+    fn give(&mut self, by: Member, grant: Grant, to: Member) -> Result<bool, Failure> {
+        self.give(by, grant, to)
+    }
+
+    fn drain(&mut self, member: Member) -> Result<(), Failure> {
+        self.drain(member)
+    }
+
+    fn leave(&mut self, member: Member) -> Result<(), Failure> {
+        self.leave(member)
+    }
+}
+
 /// Whether a transaction is on the disk, and on synchronous standbys, when it is answered.
 #[derive(Clone, Copy)]
 enum Commit {
@@ -353,7 +391,10 @@ pub(super) fn columns(grants: &[Grant]) -> (Vec<i16>, Vec<i64>) {
     grants.iter().map(column).unzip()
 }
 
-const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '5s'";
+const SECRET: &str = "SELECT value FROM setting WHERE kind = 'server' AND name = 'route-key'";
+/// A node that stands still within a transaction must not keep others from ending its life.
+const SESSION: &str = "SET synchronous_commit = on; SET statement_timeout = '5s'; \
+    SET idle_in_transaction_session_timeout = '1s'";
 /// A commit of a node that waits for a standby holds its row.
 const PATIENCE: &str = "SET LOCAL lock_timeout = '500ms'";
 const LOCK_JOINS: &str = "SELECT pg_advisory_xact_lock(1651864442, hashtext(current_schema()))";

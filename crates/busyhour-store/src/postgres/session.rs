@@ -72,6 +72,9 @@ impl Session {
             Durability::Process => "SET synchronous_commit = off",
         };
         client.batch_execute(synchronous).map_err(wrap)?;
+        if options.member.is_some() {
+            client.batch_execute(END_IF_IDLE).map_err(wrap)?;
+        }
         let advance = FencingToken::advance(options.member);
         let statements = Statements::prepare(&mut client, advance).map_err(wrap)?;
         Ok(Self { client, statements })
@@ -206,5 +209,7 @@ fn try_lock(client: &mut Client, options: &PostgresOptions, lock: &str) -> Resul
 const LOCK: &str = "SELECT pg_try_advisory_lock(1651864440, hashtext(current_schema()))";
 const LOCK_WITH_OTHERS: &str =
     "SELECT pg_try_advisory_lock_shared(1651864440, hashtext(current_schema()))";
+/// A node that stands still within a transaction must not keep others from taking over.
+const END_IF_IDLE: &str = "SET idle_in_transaction_session_timeout = '1s'";
 const SYNCHRONOUS: &str = "SET synchronous_commit = on";
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

@@ -26,6 +26,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
         account_revision: revision(&snapshot).map_err(wrap)?,
         run: schema::run(&snapshot).map_err(wrap)?,
         last_call_record: call_records::last(&snapshot).map_err(wrap)?,
+        last_id: 0,
         settings: settings(&snapshot).map_err(wrap)?,
     })
 }

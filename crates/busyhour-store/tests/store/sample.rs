@@ -101,6 +101,7 @@ pub fn with_user_agent(number: u64, user_agent: &str) -> Contact {
             remote: "[2001:db8::1]:5062".parse().unwrap(),
             local: "192.0.2.2:5060".parse().unwrap(),
             connection: 0,
+            node: 0,
         },
     })
 }

@@ -127,7 +127,7 @@ impl RouteTokens {
         let [first, ..] = payload else {
             return Err(TokenRefusal::Malformed);
         };
-        if first >> 5 != VERSION {
+        if ![VERSION, VERSION_WITH_NODE].contains(&(first >> 5)) {
             return Err(TokenRefusal::Version);
         }
         let number = first >> 3 & (KEY_NUMBERS - 1);
@@ -149,7 +149,10 @@ impl RouteTokens {
     pub fn is_token(text: &str) -> bool {
         let bytes = base64_bytes(text).unwrap_or_default();
         let is_long = bytes.len() > SIGNATURE_LEN;
-        is_long && bytes.first().is_some_and(|first| first >> 5 == VERSION)
+        is_long
+            && bytes
+                .first()
+                .is_some_and(|first| [VERSION, VERSION_WITH_NODE].contains(&(first >> 5)))
     }
 
     /// Reads both tokens of a request, the topmost first: the parties by role, and which
@@ -208,12 +211,18 @@ impl RouteToken {
             local,
             remote,
             connection,
+            node,
         } = self.party.flow;
         let place = TRANSPORTS
             .iter()
             .position(|it| *it == transport.beneath())
             .unwrap_or(0);
-        bytes.push(VERSION << 5 | key_number << 3 | (self.role as u8) << 2 | place as u8);
+        let version = if node == 0 {
+            VERSION
+        } else {
+            VERSION_WITH_NODE
+        };
+        bytes.push(version << 5 | key_number << 3 | (self.role as u8) << 2 | place as u8);
         let scopes = [local, remote].map(scope);
         let device = self.party.device.as_deref();
         let (is_sip, rest) = match device.and_then(|device| device.strip_prefix(SIP)) {
@@ -237,6 +246,9 @@ impl RouteToken {
                 .map(|(flag, _)| flag)
                 .sum(),
         );
+        if node != 0 {
+            bytes.extend_from_slice(&u32::from(node).to_be_bytes());
+        }
         put_address(local, bytes);
         put_address(remote, bytes);
         if connection != 0 {
@@ -255,6 +267,10 @@ impl RouteToken {
         let ([first, flags], mut rest) = payload.split_first_chunk::<2>()?;
         let has = |flag: u8| flags & flag != 0;
         let beneath = *TRANSPORTS.get(usize::from(first & 3))?;
+        let node = match first >> 5 == VERSION_WITH_NODE {
+            true => u16::try_from(take_number(&mut rest)?).ok()?,
+            false => 0,
+        };
         let mut local = take_address(&mut rest, has(LOCAL_V6))?;
         let mut remote = take_address(&mut rest, has(REMOTE_V6))?;
         let connection = match has(CONNECTION) {
@@ -281,6 +297,7 @@ impl RouteToken {
             local,
             remote,
             connection,
+            node,
         };
         Some(Self {
             role,
@@ -329,6 +346,8 @@ fn take<'a, const LEN: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; LEN]> {
 }
 
 const VERSION: u8 = 1;
+/// With the node of the flow before its addresses.
+const VERSION_WITH_NODE: u8 = 2;
 const KEY_NUMBERS: u8 = 4;
 const SIGNATURE_LEN: usize = 10;
 const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];

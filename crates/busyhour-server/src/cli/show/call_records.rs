@@ -1,6 +1,6 @@
 //! `busyhour show call-records`: calls that ended, as a table, as JSON or as CSV.
 
-use super::{Failure, List, subjects};
+use super::{Failure, ShowList, subjects};
 use crate::{console, server::CallOutcome, web::call_record_table};
 use busyhour_store::CallRecordRow;
 use clap::Args;
@@ -29,7 +29,7 @@ pub(super) struct ShowCallRecords {
     csv: bool,
 
     #[command(flatten)]
-    list: List,
+    list: ShowList,
 }
 
 /// A page of the server's answer.

@@ -28,55 +28,55 @@ pub struct Show {
 enum What {
     /// Queues: how many tasks wait, for how long, and what runs
     #[command(after_help = subjects::QUEUES.help())]
-    Queues(List),
+    Queues(ShowList),
     /// Calls that last: who calls whom, and how far they are
     #[command(after_help = subjects::CALLS.help())]
-    Calls(List),
+    Calls(ShowList),
     /// Calls that ended, and how
     #[command(after_help = subjects::CALL_RECORDS.help())]
     CallRecords(ShowCallRecords),
     /// Other servers and gateways that are trusted, and which of their addresses are up
     #[command(after_help = subjects::PEERS.help())]
-    Peers(List),
+    Peers(ShowList),
     /// Servers behind this one, at which addresses of record are registered
     #[command(after_help = subjects::REGISTRARS.help())]
-    Registrars(List),
+    Registrars(ShowList),
     /// Webhooks: where changes are posted to, and how that goes
     #[command(after_help = subjects::WEBHOOKS.help())]
-    Webhooks(List),
+    Webhooks(ShowList),
     /// Domains with settings of their own: what they have, and what they may have
     #[command(after_help = subjects::TENANTS.help())]
-    Tenants(List),
+    Tenants(ShowList),
     /// Certificates that peers are shown over TLS, and until when they are valid
     #[command(after_help = subjects::CERTIFICATES.help())]
-    Certificates(List),
+    Certificates(ShowList),
     /// Lists of resources that watchers subscribe to by one URI
     #[command(after_help = subjects::LISTS.help())]
-    Lists(List),
+    Lists(ShowList),
     /// The media relays, and whether they answer
     #[command(after_help = subjects::MEDIA.help())]
-    Media(List),
+    Media(ShowList),
     /// Pending timers: what is due, and when
     #[command(after_help = subjects::TIMERS.help())]
-    Timers(List),
+    Timers(ShowList),
     /// Topics of the event bus: cached keys, subscribers, events
     #[command(after_help = subjects::TOPICS.help())]
-    Topics(List),
+    Topics(ShowList),
     /// Subscriptions to topics, the slowest ones first
     #[command(after_help = subjects::SUBSCRIPTIONS.help())]
-    Subscriptions(List),
+    Subscriptions(ShowList),
     /// Packet buffers in use, by owner
     #[command(after_help = subjects::BUFFERS.help())]
     Buffers(ShowBuffers),
     /// Worker threads of the pool
     #[command(after_help = subjects::WORKERS.help())]
-    Workers(List),
+    Workers(ShowList),
     /// The store: what waits for the disk, and how long transactions take
     #[command(after_help = subjects::STORES.help())]
-    Stores(List),
+    Stores(ShowList),
     /// Limits that were reached, and how often
     #[command(after_help = subjects::ALERTS.help())]
-    Alerts(List),
+    Alerts(ShowList),
     /// One device: its contacts and why it may not be registered
     #[command(after_help = subjects::DEVICE.help())]
     Device(ShowDevice),
@@ -89,7 +89,7 @@ struct ShowDevice {
     user: String,
 
     #[command(flatten)]
-    list: List,
+    list: ShowList,
 }
 
 #[derive(Debug, Args)]
@@ -99,11 +99,11 @@ struct ShowBuffers {
     oldest: bool,
 
     #[command(flatten)]
-    list: List,
+    list: ShowList,
 }
 
 #[derive(Debug, Args)]
-struct List {
+pub(super) struct ShowList {
     #[command(flatten)]
     table: TableOptions,
 
@@ -156,7 +156,12 @@ impl Show {
     }
 }
 
-impl List {
+impl ShowList {
+    /// The nodes of the cluster.
+    pub(super) fn run_cluster(&self) -> Result<(), Failure> {
+        self.run(&subjects::CLUSTER, "")
+    }
+
     fn run(&self, subject: &Subject, query: &str) -> Result<(), Failure> {
         self.table.check(subject).map_err(Failure::usage)?;
         let server = self.server.find()?;

@@ -231,6 +231,23 @@ pub(super) const PEERS: Subject = Subject {
     none: "no peers; the configuration lists them as [[peer]]",
 };
 
+pub(super) const CLUSTER: Subject = Subject {
+    routes: &[route("/api/v1/cluster", "nodes")],
+    columns: &[
+        column("name", "the node, as its cluster.node names it"),
+        column(
+            "life",
+            "up, draining if it gives its partitions away, late if its lease is over, or down",
+        ),
+        column("partitions", "how many of the 256 partitions it owns"),
+        column("number", "its number, which belongs to the name for ever"),
+        column("epoch", "which of its lives"),
+        column("is_asked", "whether it is the one that was asked"),
+    ],
+    sort: "name",
+    none: "no cluster; set cluster.node",
+};
+
 pub(super) const REGISTRARS: Subject = Subject {
     routes: &[route("/api/v1/registrars", "registrars")],
     columns: &[

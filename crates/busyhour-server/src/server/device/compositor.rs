@@ -183,6 +183,13 @@ impl Compositor {
         }
     }
 
+    /// Publications have left memory, and go on elsewhere.
+    pub(super) fn forget(&self, holder: Holder, count: usize) {
+        if count > 0 {
+            self.places.give_back(holder, count as u64);
+        }
+    }
+
     pub(super) fn count_ended(&self, holder: Holder, count: usize, is_revoked: bool) {
         let counter = match is_revoked {
             true => &self.counters.revoked,

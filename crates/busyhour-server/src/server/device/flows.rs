@@ -189,6 +189,16 @@ impl Flows {
         devices.map_or_else(Portion::default, |devices| devices.some_behind(place))
     }
 
+    /// The connections of a node of the cluster over which devices are reached.
+    fn connections_of(&self, node: u16) -> Vec<Flow> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let is_its = |flow: &&Flow| flow.node == node && flow.transport.is_reliable();
+            all.extend(lock(shard).table.keys().filter(is_its));
+        }
+        all
+    }
+
     /// Ends a flow: the devices it had.
     fn end(&self, flow: Flow) -> Option<FlowDevices> {
         let mut shard = self.shard(self.hasher.hash_one(flow));
@@ -206,6 +216,13 @@ impl DeviceContext {
     pub(in crate::server) fn flow_failed(self: &Arc<Self>, flow: Flow) {
         if let Some(devices) = self.flows.end(flow) {
             self.reach(flow, Reach::Unreachable, Told::Former(devices));
+        }
+    }
+
+    /// A node of the cluster is gone, and with it all connections to it.
+    pub(in crate::server) fn node_gone(self: &Arc<Self>, node: u16) {
+        for flow in self.flows.connections_of(node) {
+            self.flow_failed(flow);
         }
     }
 

@@ -5,7 +5,10 @@ use super::{
     responder::{Response, answer_flow},
     transactions::{Seen, TransactionKey},
 };
-use crate::server::{capture::message_tap::Direction, core::Core, device::flows::PROBE_BRANCH};
+use crate::server::{
+    capture::message_tap::Direction, cluster::entrance::Entrance, core::Core,
+    device::flows::PROBE_BRANCH,
+};
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_proxy::Inbound;
 use busyhour_registrar::{
@@ -108,8 +111,17 @@ impl Core {
     }
 
     /// A response answers a probe, one of our NOTIFYs, or a request that we forwarded.
-    fn response(&self, message: &mut Message<'_>, status: u16, flow: Flow, datagram: &Buffer) {
+    pub(in crate::server) fn response(
+        &self,
+        message: &mut Message<'_>,
+        status: u16,
+        flow: Flow,
+        datagram: &Buffer,
+    ) {
         let traffic = &self.responder.traffic;
+        if self.passes_response_on(message, flow, datagram) {
+            return;
+        }
         if self.devices.flows.may_probe() && answers_options(message) {
             return self.devices.flows.answered(&flow, self.devices.clock.now());
         }
@@ -170,17 +182,61 @@ impl Core {
             flow,
             transaction,
         };
-        if self.is_for_proxy(&request, method) {
-            return self.proxy(&request);
+        match self.hand_on(&request) {
+            Entrance::Here => {}
+            Entrance::HandedOn => return,
+            Entrance::Nobody => return self.set_aside(message, flow),
+        }
+        self.handle(&request, method);
+    }
+
+    /// As [`request`](Self::request), for one that another node has handed on; `false` if its
+    /// address is not ours.
+    pub(in crate::server) fn handed_request(
+        self: &Arc<Self>,
+        message: &mut Message<'_>,
+        method: Method<'_>,
+        flow: Flow,
+        datagram: &Buffer,
+    ) -> bool {
+        let Ok(essentials) = message.keep_essentials() else {
+            return false;
+        };
+        let message = &*message;
+        let transaction = self.responder.transactions().key(message, flow.remote);
+        let request = Request {
+            message,
+            essentials: &essentials,
+            datagram,
+            flow,
+            transaction,
+        };
+        let is_ours = self.hand_on(&request) == Entrance::Here;
+        if is_ours {
+            self.responder.tap().see(Direction::In, flow, datagram);
+            self.handle(&request, method);
+        }
+        is_ours
+    }
+
+    fn handle(self: &Arc<Self>, request: &Request<'_>, method: Method<'_>) {
+        let Request {
+            message,
+            flow,
+            transaction,
+            ..
+        } = *request;
+        if self.is_for_proxy(request, method) {
+            return self.proxy(request);
         }
         if self.absorb(message, flow, transaction) {
             return;
         }
         match method {
-            Method::Register => self.register(&request),
-            Method::Subscribe => self.subscribe(&request),
-            Method::Publish => self.publish(&request),
-            Method::Options => self.options(&request),
+            Method::Register => self.register(request),
+            Method::Subscribe => self.subscribe(request),
+            Method::Publish => self.publish(request),
+            Method::Options => self.options(request),
             _ => {}
         }
     }

@@ -204,7 +204,7 @@ impl Watcher {
             }
         };
         let put = vec![Change::PutSoftState(row)];
-        context.persistence.store().commit(put, Box::new(done))
+        (context.persistence).commit(&self.device(), put, Box::new(done))
     }
 
     /// Ends the subscription when the server stops; returns the row to delete. If an

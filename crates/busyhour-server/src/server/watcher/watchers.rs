@@ -35,6 +35,8 @@ pub(in crate::server) struct Watchers {
     pub(super) notifies: Shares,
     shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
+    /// Restored watchers may have ids of other nodes.
+    is_in_cluster: bool,
     shares: Shares,
     secrets: Arc<Secrets>,
     /// Bytes that a subscription may keep of its SUBSCRIBE.
@@ -48,7 +50,7 @@ impl Watchers {
         runtime: &Runtime,
         shares: Shares,
         notifies: Shares,
-        dialog_bytes_max: usize,
+        (dialog_bytes_max, last_id): (usize, Option<u64>),
         secrets: Arc<Secrets>,
         (domains, responder): (Domains, Arc<Responder>),
     ) -> Self {
@@ -57,7 +59,8 @@ impl Watchers {
             counters: WatchCounters::default(),
             notifies,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            last_id: AtomicU64::new(0),
+            last_id: AtomicU64::new(last_id.unwrap_or(0)),
+            is_in_cluster: last_id.is_some(),
             shares,
             secrets,
             dialog_bytes_max,
@@ -124,7 +127,9 @@ impl Watchers {
     /// Adds a restored watcher, even if there is no room; new watchers get higher ids.
     pub(in crate::server) fn put_back(&self, watcher: &Arc<Watcher>) {
         let id = watcher.id();
-        self.last_id.fetch_max(id, Ordering::Relaxed);
+        if !self.is_in_cluster {
+            self.last_id.fetch_max(id, Ordering::Relaxed);
+        }
         if self.shard(id).insert(id, watcher.clone()).is_none() {
             self.shares.take_anyway(watcher.holder(), 1);
         }
@@ -173,6 +178,15 @@ impl Watchers {
                 watcher.is_of_list() || moved.contains(self.domains.account_of(&watcher.device()))
             };
             if watcher.package() == Package::MessageSummary && is_concerned() {
+                watcher.push_end(End::Deactivated);
+            }
+        }
+    }
+
+    /// Asks the watchers of devices to subscribe again.
+    pub(in crate::server) fn end_all_of(&self, is_of_it: impl Fn(&str) -> bool) {
+        for watcher in self.all() {
+            if is_of_it(&watcher.device()) {
                 watcher.push_end(End::Deactivated);
             }
         }

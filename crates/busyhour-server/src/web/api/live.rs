@@ -4,8 +4,8 @@
 use super::{paging::limit, pending_commit::Rejection};
 use crate::{
     server::{
-        ALL_QUEUES, CallView, CertificateStats, PeerView, QueueView, RegistrarView, RelayView,
-        ServerStats, nanos,
+        ALL_QUEUES, CallView, CertificateStats, ClusterNodeView, PeerView, QueueView,
+        RegistrarView, RelayView, ServerStats, nanos,
     },
     web::{
         Backend,
@@ -29,6 +29,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         .route("/api/v1/queues", get(queues))
         .route("/api/v1/calls", get(calls))
         .route("/api/v1/peers", get(peers))
+        .route("/api/v1/cluster", get(cluster))
         .route("/api/v1/registrars", get(registrars))
         .route("/api/v1/media", get(media))
         .route("/api/v1/timers", get(timers))
@@ -86,6 +87,17 @@ struct PeerList {
 async fn peers(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<PeerList> {
     let peers = backend.peers();
     Json(PeerList { peers })
+}
+
+#[derive(Serialize)]
+struct ClusterNodeList {
+    /// Each node that ever joined, by its number; none if the server is alone.
+    nodes: Vec<ClusterNodeView>,
+}
+
+async fn cluster(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<ClusterNodeList> {
+    let nodes = backend.cluster_nodes();
+    Json(ClusterNodeList { nodes })
 }
 
 #[derive(Serialize)]

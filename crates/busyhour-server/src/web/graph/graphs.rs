@@ -299,6 +299,10 @@ impl Backend for Charted {
         self.certificates.as_deref()
     }
 
+    fn cluster_nodes(&self) -> Vec<crate::server::ClusterNodeView> {
+        self.backend.cluster_nodes()
+    }
+
     fn peers(&self) -> Vec<crate::server::PeerView> {
         self.backend.peers()
     }

@@ -465,6 +465,11 @@ fn calls() -> Vec<Operation> {
             "The addresses",
             list("peers", open()),
         ),
+        get("/api/v1/cluster", TAG, "Lists the nodes of the cluster").gives(
+            200,
+            "The nodes",
+            list("nodes", open()),
+        ),
         get(
             "/api/v1/registrars",
             TAG,

@@ -362,6 +362,7 @@ impl Engine {
             local,
             remote,
             connection: connection_number(token),
+            node: 0,
         };
         let shakes_hands = tls.is_some();
         let shared = (

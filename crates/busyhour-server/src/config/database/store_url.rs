@@ -1,6 +1,6 @@
 //! The URL of the database, from whichever setting has it.
 
-use super::Store;
+use crate::config::Store;
 use busyhour_store::PostgresOptions;
 use std::fs;
 

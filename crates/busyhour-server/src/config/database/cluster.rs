@@ -1,0 +1,112 @@
+use crate::config::{Config, Durability};
+use busyhour_cluster::{NatsOptions, Timing};
+use std::{path::PathBuf, time::Duration};
+
+/// The `[cluster]` section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// The name of this node; `None` if the server is alone.
+    pub node: Option<String>,
+    /// The servers of NATS.
+    pub nats: Vec<String>,
+    /// A file with a user and a password for it.
+    pub nats_user: Option<PathBuf>,
+    /// A file with credentials for it.
+    pub nats_credentials: Option<PathBuf>,
+    /// Who may sign its certificates, instead of those that the system believes.
+    pub nats_authorities: Option<PathBuf>,
+    /// The certificate that this node shows.
+    pub nats_certificate: Option<PathBuf>,
+    /// The key of that.
+    pub nats_key: Option<PathBuf>,
+    /// How long a lease lasts, in seconds.
+    pub lease_seconds: u32,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self {
+            node: None,
+            nats: Vec::new(),
+            nats_user: None,
+            nats_credentials: None,
+            nats_authorities: None,
+            nats_certificate: None,
+            nats_key: None,
+            lease_seconds: 3,
+        }
+    }
+}
+
+impl ClusterSettings {
+    /// How to connect to NATS.
+    pub fn nats_options(&self) -> NatsOptions {
+        NatsOptions {
+            servers: self.nats.clone(),
+            name: self
+                .node
+                .as_deref()
+                .map(|node| format!("busyhour {node}"))
+                .unwrap_or_default(),
+            credentials: self.nats_credentials.clone(),
+            user: self.nats_user.clone(),
+            authorities: self.nats_authorities.clone(),
+            certificate: self.nats_certificate.clone().zip(self.nats_key.clone()),
+            on_connected: None,
+        }
+    }
+
+    /// How long leases last.
+    pub fn timing(&self) -> Timing {
+        Timing::of_lease(Duration::from_secs(self.lease_seconds.into()))
+    }
+
+    /// What else has to be set so that the server can be a node: a setting, and why.
+    pub(in crate::config) fn mistakes(config: &Config) -> Vec<(&'static str, &'static str)> {
+        let (cluster, store) = (&config.cluster, &config.store);
+        if cluster.node.is_none() {
+            return Vec::new();
+        }
+        let needs = [
+            (
+                cluster.nats.is_empty(),
+                NODE,
+                "cluster.node needs cluster.nats",
+            ),
+            (
+                !store.is_postgres(),
+                NODE,
+                "cluster.node needs a PostgreSQL database: store.url or store.url_file",
+            ),
+            (
+                store.durability != Durability::Full,
+                "store.durability",
+                "cluster.node needs store.durability = full",
+            ),
+            (
+                store.location_view,
+                "store.location_view",
+                "cluster.node and store.location_view exclude each other",
+            ),
+            (
+                !config.iax2.listen.is_empty(),
+                NODE,
+                "cluster.node needs iax2.listen = off: IAX2 is not handed from node to node",
+            ),
+            (
+                !config.registrars.is_empty(),
+                NODE,
+                "cluster.node and [[registrar]] exclude each other",
+            ),
+            (
+                cluster.nats_certificate.is_some() != cluster.nats_key.is_some(),
+                NODE,
+                "cluster.nats_certificate and cluster.nats_key need each other",
+            ),
+        ];
+        let wrong = needs.into_iter().filter(|(is_wrong, ..)| *is_wrong);
+        wrong.map(|(_, setting, why)| (setting, why)).collect()
+    }
+}
+
+const NODE: &str = "cluster.node";

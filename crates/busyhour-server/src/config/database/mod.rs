@@ -1,0 +1,4 @@
+//! Which database, and which other servers use it, too.
+
+pub(super) mod cluster;
+mod store_url;

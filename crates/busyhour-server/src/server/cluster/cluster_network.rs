@@ -1,0 +1,167 @@
+//! The network of all nodes: a flow of another node is reached through that node.
+
+use super::{
+    node_link::NodeLink,
+    node_message::{NodeMessage, NodeVerb},
+};
+use crate::server::{
+    CertificateStats, HolderKey, Network, NetworkStats, QueueView, SendError, ShownCertificate,
+    TlsTarget, Unread,
+};
+use busyhour::buffer::Buffer;
+use busyhour_sip::{Flow, Transport};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+/// The machine's own network, and the way to those of the other nodes.
+pub(in crate::server) struct ClusterNetwork {
+    own: Arc<dyn Network>,
+    link: Arc<NodeLink>,
+}
+
+impl ClusterNetwork {
+    pub(in crate::server) fn new(own: Arc<dyn Network>, link: Arc<NodeLink>) -> Self {
+        Self { own, link }
+    }
+
+    fn is_own(&self, flow: Flow) -> bool {
+        flow.node == 0 || flow.node == self.link.own()
+    }
+
+    /// As our flows come from here.
+    fn named(&self, flow: Flow) -> Flow {
+        Flow {
+            node: self.link.own(),
+            ..flow
+        }
+    }
+
+    fn tell(&self, message: &NodeMessage<'_>) -> Result<(), SendError> {
+        match self.link.tell(message) {
+            true => Ok(()),
+            false if message.flow.transport.is_reliable() => Err(SendError::FlowFailed),
+            false => Err(SendError::Full),
+        }
+    }
+
+    /// While a node is away, its telephones are told from here, as far as they hear it.
+    fn send_instead(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        let local = match flow.transport {
+            Transport::Udp => self.own.local_to(Transport::Udp, flow.remote),
+            _ => return Err(SendError::FlowFailed),
+        };
+        let flow = Flow::udp(local.ok_or(SendError::NoSocket)?, flow.remote);
+        self.own.send(flow, datagram)
+    }
+
+    fn send_elsewhere(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        if !self.link.is_live(flow.node) {
+            return self.send_instead(flow, datagram);
+        }
+        let message = NodeMessage::new(NodeVerb::Send, self.link.own(), flow);
+        self.tell(&message.with_sip(&datagram))
+    }
+}
+
+impl Network for ClusterNetwork {
+    fn send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        match self.is_own(flow) {
+            true => self.own.send(bare(flow), datagram),
+            false => self.send_elsewhere(flow, datagram),
+        }
+    }
+
+    fn try_send(&self, flow: Flow, datagram: Buffer) -> Result<(), SendError> {
+        match self.is_own(flow) {
+            true => self.own.try_send(bare(flow), datagram),
+            false => self.send_elsewhere(flow, datagram),
+        }
+    }
+
+    /// The other node tells all if the connection is gone.
+    fn mark_trusted(&self, flow: Flow) -> bool {
+        if self.is_own(flow) {
+            return self.own.mark_trusted(bare(flow));
+        }
+        let message = NodeMessage::new(NodeVerb::Trust, self.link.own(), flow);
+        !flow.transport.is_reliable() || self.link.tell(&message)
+    }
+
+    fn expect_keepalives(&self, flow: Flow, within: Duration) {
+        if self.is_own(flow) {
+            return self.own.expect_keepalives(bare(flow), within);
+        }
+        let message = NodeMessage::new(NodeVerb::Keepalives, self.link.own(), flow);
+        self.link.tell(&message.within(within));
+    }
+
+    fn send_capture(&self, server: SocketAddr, packet: Buffer) -> Result<(), SendError> {
+        self.own.send_capture(server, packet)
+    }
+
+    fn send_media(&self, relay: SocketAddr, command: Buffer) -> Result<(), SendError> {
+        self.own.send_media(relay, command)
+    }
+
+    fn capture_stats(&self) -> NetworkStats {
+        self.own.capture_stats()
+    }
+
+    fn local_to(&self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
+        self.own.local_to(transport, remote)
+    }
+
+    fn speaks(&self, transport: Transport) -> bool {
+        self.own.speaks(transport)
+    }
+
+    fn expect_certificate(&self, target: TlsTarget) {
+        self.own.expect_certificate(target);
+    }
+
+    fn flow_to_domain(&self, flow: Flow, domain: &str) -> Option<Flow> {
+        let found = self.own.flow_to_domain(bare(flow), domain)?;
+        Some(self.named(found))
+    }
+
+    fn connect(&self, flow: Flow, holder: Option<HolderKey>) -> Result<Flow, SendError> {
+        match self.is_own(flow) {
+            true => Ok(self.named(self.own.connect(bare(flow), holder)?)),
+            false => Err(SendError::FlowFailed),
+        }
+    }
+
+    fn shown_certificate(&self, flow: Flow) -> Option<Arc<ShownCertificate>> {
+        match self.is_own(flow) {
+            true => self.own.shown_certificate(bare(flow)),
+            false => None,
+        }
+    }
+
+    fn wait_on(&self, flow: Flow) -> Duration {
+        match self.is_own(flow) {
+            true => self.own.wait_on(bare(flow)),
+            false => Duration::ZERO,
+        }
+    }
+
+    fn unread(&self) -> Unread {
+        self.own.unread()
+    }
+
+    fn certificates(&self) -> Vec<CertificateStats> {
+        self.own.certificates()
+    }
+
+    fn stats(&self) -> NetworkStats {
+        self.own.stats()
+    }
+
+    fn queues(&self) -> Vec<QueueView> {
+        self.own.queues()
+    }
+}
+
+/// As the machine's own network knows it.
+fn bare(flow: Flow) -> Flow {
+    Flow { node: 0, ..flow }
+}

@@ -1,0 +1,174 @@
+//! This node, for the rest of the server.
+
+use super::{
+    ClusterSeat, NodeLife,
+    node_link::NodeLink,
+    node_thread::{NodeEvent, NodeThread},
+    partition_routes::PartitionRoutes,
+    view::{ClusterNodeView, ClusterStats, LastView},
+};
+use crate::server::stats::counters::Counter;
+use busyhour::clock::Clock;
+use busyhour_cluster::{Grant, Life, Member, Partition};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+/// The node: its routes, what it knows of the others, and the ways to its threads.
+pub(in crate::server) struct ClusterNode {
+    pub(in crate::server) routes: Arc<PartitionRoutes>,
+    pub(in crate::server) link: Arc<NodeLink>,
+    /// Requests whose address nobody had.
+    pub(super) set_aside: Counter,
+    member: Member,
+    clock: Clock,
+    last_view: Arc<LastView>,
+    events: Sender<NodeEvent>,
+    /// Until somebody does them.
+    tasks: Mutex<Option<Receiver<PartitionTask>>>,
+}
+
+/// What has to be done with what partitions have.
+pub(super) enum PartitionTask {
+    /// Read them; they are granted to us.
+    Load(Vec<Grant>),
+    /// Forget what is in memory.
+    Unload(Partition),
+    /// The life of a node is over, and with it the connections to it.
+    NodeGone(u16),
+}
+
+impl ClusterNode {
+    /// Begins to renew the lease, and to have partitions.
+    pub(in crate::server) fn start(seat: ClusterSeat, clock: Clock) -> io::Result<Self> {
+        let routes = Arc::new(PartitionRoutes::new());
+        let last_view = Arc::new(LastView::default());
+        let (events, received) = channel();
+        let (partitions, tasks) = channel();
+        let settled = events.clone();
+        routes.tell(Box::new(move |partition| {
+            // Without the thread nobody waits for it.
+            let _ = settled.send(NodeEvent::Settled(partition));
+        }));
+        let announced = events.clone();
+        let heard = Box::new(move |_| drop(announced.send(NodeEvent::Announced)));
+        let subject = format!("{}.announce", seat.subjects);
+        if let Err(error) = seat.broker.subscribe(&subject, heard) {
+            // Each beat tells the same, a little later.
+            tracing::warn!(%error, "announcements of other nodes are not heard");
+        }
+        let (subjects, number) = (seat.subjects.clone(), seat.member.node);
+        let link = Arc::new(NodeLink::new(seat.broker.clone(), subjects, number));
+        let node = Self {
+            routes: routes.clone(),
+            link: link.clone(),
+            set_aside: Counter::default(),
+            member: seat.member,
+            clock: clock.clone(),
+            last_view: last_view.clone(),
+            events,
+            tasks: Mutex::new(Some(tasks)),
+        };
+        let thread = NodeThread::new(seat, (clock, routes, link, last_view), received, partitions);
+        thread::Builder::new()
+            .name("bh-cluster".into())
+            .spawn(move || thread.run())?;
+        Ok(node)
+    }
+
+    pub(in crate::server) fn member(&self) -> Member {
+        self.member
+    }
+
+    /// A number that no other life of a node begins with, and room for four billion behind it.
+    pub(in crate::server) fn first_id(&self) -> u64 {
+        u64::from(self.member.node.0) << 48 | (self.member.epoch & 0xffff) << 32
+    }
+
+    /// What has to be done with partitions, for the one thread that does it.
+    pub(super) fn take_tasks(&self) -> Option<Receiver<PartitionTask>> {
+        let mut tasks = self
+            .tasks
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        tasks.take()
+    }
+
+    /// What these partitions have is in memory.
+    pub(super) fn loaded(&self, grants: Vec<Grant>) {
+        let _ = self.events.send(NodeEvent::Loaded(grants));
+    }
+
+    /// Gives everything away and ends this life; `false` if the deadline passed first.
+    pub(in crate::server) fn leave(&self, deadline: Duration) -> bool {
+        let _ = self.events.send(NodeEvent::LeaveWanted);
+        self.last_view.wait_for_end(deadline)
+    }
+
+    /// Every node of the cluster, by its number.
+    pub(in crate::server) fn list(&self) -> Vec<ClusterNodeView> {
+        let view = self.last_view.get();
+        let Some(view) = view.as_ref() else {
+            return Vec::new();
+        };
+        let owners: Vec<_> = view
+            .iter()
+            .map(|(partition, _)| view.owner(partition))
+            .collect();
+        let node = |node: &busyhour_cluster::NodeView| ClusterNodeView {
+            name: node.name.to_string(),
+            number: node.member.node.0,
+            epoch: node.member.epoch,
+            life: match (node.life, node.is_draining) {
+                (Life::Current, false) => NodeLife::Up,
+                (Life::Current, true) => NodeLife::Draining,
+                (Life::Late, _) => NodeLife::Late,
+                (Life::Over, _) => NodeLife::Down,
+            },
+            partitions: owners
+                .iter()
+                .filter(|owner| **owner == Some(node.member))
+                .count() as u64,
+            is_asked: node.member == self.member,
+        };
+        view.nodes.iter().map(node).collect()
+    }
+
+    pub(in crate::server) fn stats(&self) -> ClusterStats {
+        let (nodes, counters) = (self.list(), &self.link.counters);
+        ClusterStats {
+            has_lease: self.routes.has_lease(self.clock.now()),
+            is_broker_connected: self.link.broker().is_connected(),
+            partitions_served: self.routes.served_count(),
+            partitions_owned: nodes
+                .iter()
+                .filter(|it| it.is_asked)
+                .map(|it| it.partitions)
+                .sum(),
+            partitions_orphaned: PARTITIONS
+                .saturating_sub(nodes.iter().map(|it| it.partitions).sum()),
+            handed_on: counters.handed_on.get(),
+            not_taken: counters.not_taken.get(),
+            taken: counters.taken.get(),
+            sent_for_others: counters.sent_for_others.get(),
+            undelivered: counters.undelivered.get(),
+            set_aside: self.set_aside.get(),
+            nodes_up: nodes.iter().filter(|it| it.life == NodeLife::Up).count() as u64,
+        }
+    }
+}
+
+impl Drop for ClusterNode {
+    /// Its threads end; the lease does by itself, unless the node has left.
+    fn drop(&mut self) {
+        let _ = self.events.send(NodeEvent::Gone);
+    }
+}
+
+const PARTITIONS: u64 = busyhour_cluster::PARTITION_COUNT as u64;

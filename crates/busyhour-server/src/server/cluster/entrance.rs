@@ -1,0 +1,110 @@
+//! Whether a request that comes in is this node's, or is handed to the node that has it.
+
+use super::{cluster_node::ClusterNode, partition_routes::PartitionOwner};
+use crate::server::{core::Core, sip::receive::Request};
+use busyhour::buffer::Buffer;
+use busyhour_registrar::address_of_record;
+use busyhour_sip::{Flow, Message, Method};
+use std::sync::Arc;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) enum Entrance {
+    /// It is handled here.
+    Here,
+    /// It was handed on.
+    HandedOn,
+    /// Nobody has its address at the moment.
+    Nobody,
+}
+
+impl Core {
+    /// Hands a request to the node that has its address of record, if that is another one.
+    pub(in crate::server) fn hand_on(self: &Arc<Self>, request: &Request<'_>) -> Entrance {
+        let Some(cluster) = &self.cluster else {
+            return Entrance::Here;
+        };
+        let Some(aor) = self.named_address(request) else {
+            return Entrance::Here;
+        };
+        match cluster.routes.owner(&aor, self.clock.now()) {
+            PartitionOwner::Here => Entrance::Here,
+            // What was handed on is not handed on again: two nodes could believe that of each
+            // other.
+            PartitionOwner::At(node) if request.flow.node == cluster.link.own() => {
+                self.hand_to(cluster, node.0, request)
+            }
+            PartitionOwner::At(_) | PartitionOwner::Nobody => Entrance::Nobody,
+        }
+    }
+
+    fn hand_to(
+        self: &Arc<Self>,
+        cluster: &ClusterNode,
+        node: u16,
+        request: &Request<'_>,
+    ) -> Entrance {
+        let (core, flow) = (Arc::downgrade(self), request.flow);
+        // Only over a connection somebody has to be told.
+        let kept = flow
+            .transport
+            .is_reliable()
+            .then(|| request.datagram.clone());
+        let taken = Box::new(move |is_taken: bool| {
+            if let Some(core) = core.upgrade().filter(|_| !is_taken) {
+                core.was_not_taken(flow, kept.as_ref());
+            }
+        });
+        match cluster.link.hand_on(node, (flow, request.datagram), taken) {
+            Ok(()) => Entrance::HandedOn,
+            Err(_) => Entrance::Nobody,
+        }
+    }
+
+    fn was_not_taken(&self, flow: Flow, request: Option<&Buffer>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.link.counters.not_taken.increment();
+        }
+        if let Some(message) = request.and_then(|it| Message::parse(it).ok()) {
+            self.refuse_for_now(&message, flow);
+        }
+    }
+
+    /// A request whose address nobody has at the moment. Datagrams are sent again, and by then
+    /// somebody has it; over a connection the client has to be told.
+    pub(in crate::server) fn set_aside(&self, message: &Message<'_>, flow: Flow) {
+        if let Some(cluster) = &self.cluster {
+            cluster.set_aside.increment();
+        }
+        if flow.transport.is_reliable() {
+            self.refuse_for_now(message, flow);
+        }
+    }
+
+    fn refuse_for_now(&self, message: &Message<'_>, flow: Flow) {
+        if message.method() == Some(Method::Ack) {
+            return;
+        }
+        let transaction = self.responder.transactions().key(message, flow.remote);
+        let refusal = self.responder.overloaded();
+        self.responder.refuse(message, flow, transaction, &refusal);
+    }
+
+    /// The address of record that decides which node has the request. Within other dialogs than
+    /// subscriptions there is none.
+    fn named_address(&self, request: &Request<'_>) -> Option<String> {
+        let essentials = request.essentials;
+        let uri = match request.message.method()? {
+            Method::Register | Method::Subscribe if is_in_to(request) => &essentials.to.uri,
+            _ if essentials.to.tag().is_some() => return None,
+            _ => essentials.request_uri.as_ref()?,
+        };
+        address_of_record(uri, &self.domains).ok()
+    }
+}
+
+/// Within a subscription the Request-URI is our Contact, and To still names who is watched.
+fn is_in_to(request: &Request<'_>) -> bool {
+    let is_registration = request.message.method() == Some(Method::Register);
+    is_registration || request.essentials.to.tag().is_some()
+}

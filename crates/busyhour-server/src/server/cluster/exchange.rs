@@ -1,0 +1,154 @@
+//! What other nodes tell this one.
+
+use super::node_message::{NodeMessage, NodeVerb};
+use crate::server::{ReadMode, core::Core};
+use busyhour::buffer::Buffer;
+use busyhour_cluster::BrokerMessage;
+use busyhour_sip::{Flow, Message, Start};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+impl Core {
+    /// From now on other nodes are heard.
+    pub(in crate::server) fn hear_other_nodes(self: &Arc<Self>) {
+        let Some(cluster) = &self.cluster else { return };
+        for subject in cluster.link.subjects_to_hear() {
+            let core = Arc::downgrade(self);
+            let hear = Box::new(move |message: BrokerMessage| {
+                let Some(core) = core.upgrade() else { return };
+                let heard = catch_unwind(AssertUnwindSafe(|| core.hear(&message)));
+                if heard.is_err() {
+                    tracing::error!("a message of another node was not handled: please report it");
+                }
+            });
+            if let Err(error) = cluster.link.broker().subscribe(&subject, hear) {
+                tracing::error!(%error, subject, "other nodes are not heard");
+            }
+        }
+    }
+
+    fn hear(self: &Arc<Self>, message: &BrokerMessage) {
+        let Some(cluster) = &self.cluster else { return };
+        let Some(told) = NodeMessage::parse(&message.payload) else {
+            return tracing::warn!("another node speaks another version");
+        };
+        let link = &cluster.link;
+        match told.what {
+            NodeVerb::Handle => {
+                let is_taken = self.take_request(told.flow, told.sip);
+                if is_taken {
+                    link.counters.taken.increment();
+                }
+                if let Some(reply) = &message.reply {
+                    link.answer(reply, is_taken);
+                }
+            }
+            NodeVerb::TakeResponse => self.take_response(told.flow, told.sip),
+            NodeVerb::Send => self.send_for(&told),
+            NodeVerb::Trust => {
+                if !self.responder.network().mark_trusted(told.flow) {
+                    self.tell_flow_ended(told.flow);
+                }
+            }
+            NodeVerb::Keepalives => {
+                let within = Duration::from_secs(told.within_s);
+                self.responder
+                    .network()
+                    .expect_keepalives(told.flow, within);
+            }
+            NodeVerb::FlowEnded if told.from == link.own() => {}
+            NodeVerb::FlowEnded => self.flow_ended(told.flow),
+        }
+    }
+
+    /// Handles a request that came to another node, if its address is ours.
+    fn take_request(self: &Arc<Self>, flow: Flow, request: &[u8]) -> bool {
+        let is_full = self.load.read_mode() == ReadMode::Nothing;
+        if is_full || self.is_closing.load(Ordering::Acquire) {
+            return false;
+        }
+        let Some(datagram) = self.buffer_of(request) else {
+            return false;
+        };
+        let Ok(mut message) = Message::parse(&datagram) else {
+            return false;
+        };
+        match message.start() {
+            Start::Request { method, .. } => {
+                self.handed_request(&mut message, method, flow, &datagram)
+            }
+            Start::Response { .. } => false,
+        }
+    }
+
+    /// Takes in a response to a request that left over a flow of another node.
+    fn take_response(&self, flow: Flow, response: &[u8]) {
+        let Some(datagram) = self.buffer_of(response) else {
+            return;
+        };
+        if let Ok(mut message) = Message::parse(&datagram)
+            && let Start::Response { status, .. } = message.start()
+        {
+            self.response(&mut message, status, flow, &datagram);
+        }
+    }
+
+    fn send_for(&self, told: &NodeMessage<'_>) {
+        let (Some(cluster), Some(datagram)) = (&self.cluster, self.buffer_of(told.sip)) else {
+            return;
+        };
+        let link = &cluster.link;
+        link.counters.sent_for_others.increment();
+        link.note_sent(told.sip, told.from, self.clock.now());
+        let sent = self.responder.network().send(told.flow, datagram);
+        if sent.is_err() && told.flow.transport.is_reliable() {
+            self.tell_flow_ended(told.flow);
+        }
+    }
+
+    /// Passes on a response to a request that left here for another node; `false` if it is ours.
+    pub(in crate::server) fn passes_response_on(
+        &self,
+        message: &Message<'_>,
+        flow: Flow,
+        datagram: &Buffer,
+    ) -> bool {
+        let Some(cluster) = &self.cluster else {
+            return false;
+        };
+        let link = &cluster.link;
+        if flow.node != link.own() {
+            return false;
+        }
+        let Some(node) = link.asked_by(message) else {
+            return false;
+        };
+        let told = NodeMessage::new(NodeVerb::TakeResponse, link.own(), flow);
+        link.tell_node(node, &told.with_sip(datagram));
+        true
+    }
+
+    /// A connection has ended here: the nodes that have its devices have to know it.
+    pub(in crate::server) fn tell_flow_ended(&self, flow: Flow) {
+        if let Some(cluster) = &self.cluster {
+            let link = &cluster.link;
+            link.tell_all(&NodeMessage::new(NodeVerb::FlowEnded, link.own(), flow));
+        }
+    }
+
+    fn flow_ended(&self, flow: Flow) {
+        self.devices.flow_failed(flow);
+        self.calls.connection_ended(flow);
+    }
+
+    fn buffer_of(&self, bytes: &[u8]) -> Option<Buffer> {
+        let copied = self.runtime.buffers().copy_from(bytes);
+        if copied.is_err() {
+            self.responder.traffic.no_buffer.increment();
+        }
+        copied.ok()
+    }
+}

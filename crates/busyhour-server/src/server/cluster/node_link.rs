@@ -1,0 +1,221 @@
+//! The way to the other nodes. Nothing here blocks, and what cannot be sent now is not kept.
+
+use super::node_message::{NodeMessage, NodeVerb};
+use crate::server::stats::counters::Counter;
+use busyhour::clock::Instant;
+use busyhour_cluster::{Broker, BrokerError, NodeNumber};
+use busyhour_sip::{Flow, Message};
+use foldhash::quality::FixedState;
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    hash::BuildHasher,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Sends messages to other nodes, and remembers for whom requests left over our flows.
+pub(in crate::server) struct NodeLink {
+    broker: Arc<dyn Broker>,
+    subjects: String,
+    own: u16,
+    /// The nodes that live.
+    live: Mutex<BTreeSet<u16>>,
+    sent_for: Mutex<SentFor>,
+    hasher: FixedState,
+    unanswered: Arc<AtomicU64>,
+    pub(super) counters: LinkCounters,
+}
+
+/// What went over the link.
+#[derive(Default)]
+pub(super) struct LinkCounters {
+    /// Requests handed to the node that has their address.
+    pub(super) handed_on: Counter,
+    /// Those that it did not take, or that found no way.
+    pub(super) not_taken: Counter,
+    /// Requests that other nodes handed to us.
+    pub(super) taken: Counter,
+    /// Messages that other nodes sent over our flows.
+    pub(super) sent_for_others: Counter,
+    /// Messages for flows of other nodes that were lost.
+    pub(super) undelivered: Counter,
+}
+
+/// Which node a request was sent for, by its branch.
+#[derive(Default)]
+struct SentFor {
+    nodes: HashMap<u64, u16>,
+    order: VecDeque<(Instant, u64)>,
+}
+
+/// Told whether a request was taken.
+pub(super) type OnTaken = Box<dyn FnOnce(bool) + Send>;
+
+impl NodeLink {
+    pub(super) fn new(broker: Arc<dyn Broker>, subjects: String, own: NodeNumber) -> Self {
+        Self {
+            broker,
+            subjects,
+            own: own.0,
+            live: Mutex::default(),
+            sent_for: Mutex::default(),
+            hasher: FixedState::with_seed(own.0.into()),
+            unanswered: Arc::default(),
+            counters: LinkCounters::default(),
+        }
+    }
+
+    pub(in crate::server) fn own(&self) -> u16 {
+        self.own
+    }
+
+    pub(super) fn broker(&self) -> &Arc<dyn Broker> {
+        &self.broker
+    }
+
+    /// Where this node is told something.
+    pub(super) fn subjects_to_hear(&self) -> [String; 2] {
+        [self.subject(self.own), self.subject_of_all()]
+    }
+
+    fn subject(&self, node: u16) -> String {
+        format!("{}.node.{node}", self.subjects)
+    }
+
+    fn subject_of_all(&self) -> String {
+        format!("{}.all", self.subjects)
+    }
+
+    /// Takes over which nodes live; returns those that do not any more.
+    pub(super) fn set_live(&self, live: BTreeSet<u16>) -> Vec<u16> {
+        let mut known = lock(&self.live);
+        let gone = known.difference(&live).copied().collect();
+        *known = live;
+        gone
+    }
+
+    pub(super) fn is_live(&self, node: u16) -> bool {
+        lock(&self.live).contains(&node)
+    }
+
+    /// Hands a request to the node that has its address; `taken` is called once, unless there is
+    /// an error.
+    pub(super) fn hand_on(
+        &self,
+        node: u16,
+        (flow, request): (Flow, &[u8]),
+        taken: OnTaken,
+    ) -> Result<(), BrokerError> {
+        if self.unanswered.load(Ordering::Relaxed) >= UNANSWERED_MAX {
+            return Err(BrokerError::Full);
+        }
+        let message = NodeMessage::new(NodeVerb::Handle, self.own, flow).with_sip(request);
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
+        let unanswered = self.unanswered.clone();
+        let done = move |answer: Result<Vec<u8>, BrokerError>| {
+            unanswered.fetch_sub(1, Ordering::Relaxed);
+            taken(answer.is_ok_and(|answer| answer == TAKEN));
+        };
+        let subject = self.subject(node);
+        let asked = self
+            .broker
+            .request(&subject, message.bytes(), PATIENCE, Box::new(done));
+        match asked {
+            Ok(()) => self.counters.handed_on.increment(),
+            Err(_) => drop(self.unanswered.fetch_sub(1, Ordering::Relaxed)),
+        }
+        asked
+    }
+
+    /// Tells the node that has the flow of the message; `false` if it is certainly not told.
+    pub(super) fn tell(&self, message: &NodeMessage<'_>) -> bool {
+        self.tell_node(message.flow.node, message)
+    }
+
+    pub(super) fn tell_node(&self, node: u16, message: &NodeMessage<'_>) -> bool {
+        let told = self.broker.publish(&self.subject(node), message.bytes());
+        if told.is_err() {
+            self.counters.undelivered.increment();
+        }
+        told.is_ok()
+    }
+
+    /// Tells all nodes, this one included.
+    pub(super) fn tell_all(&self, message: &NodeMessage<'_>) {
+        if self
+            .broker
+            .publish(&self.subject_of_all(), message.bytes())
+            .is_err()
+        {
+            self.counters.undelivered.increment();
+        }
+    }
+
+    /// Says whether a request was taken.
+    pub(super) fn answer(&self, reply: &str, is_taken: bool) {
+        let answer = if is_taken { TAKEN } else { NOT_TAKEN };
+        // Without an answer the other node takes it for lost.
+        let _ = self.broker.publish(reply, answer.to_vec());
+    }
+
+    /// A request leaves over our flow for another node: the responses to it are for that node.
+    pub(super) fn note_sent(&self, message: &[u8], node: u16, now: Instant) {
+        if message.starts_with(b"SIP/2.0 ") {
+            return;
+        }
+        let branch = Message::parse(message).ok().and_then(|it| self.branch(&it));
+        if let Some(branch) = branch {
+            lock(&self.sent_for).insert(branch, node, now);
+        }
+    }
+
+    /// The node that a response is for; `None` if it answers a request of our own.
+    pub(super) fn asked_by(&self, response: &Message<'_>) -> Option<u16> {
+        let sent_for = lock(&self.sent_for);
+        if sent_for.nodes.is_empty() {
+            return None;
+        }
+        sent_for.nodes.get(&self.branch(response)?).copied()
+    }
+
+    fn branch(&self, message: &Message<'_>) -> Option<u64> {
+        let via = message.via().ok()?;
+        Some(self.hasher.hash_one(via.branch()?))
+    }
+}
+
+impl SentFor {
+    fn insert(&mut self, branch: u64, node: u16, now: Instant) {
+        while let Some((since, oldest)) = self.order.front() {
+            if self.order.len() < SENT_FOR_MAX && now - *since < REMEMBERED {
+                break;
+            }
+            self.nodes.remove(oldest);
+            self.order.pop_front();
+        }
+        // A retransmission is still the same request.
+        if self.nodes.insert(branch, node).is_none() {
+            self.order.push_back((now, branch));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+const TAKEN: &[u8] = b"+";
+const NOT_TAKEN: &[u8] = b"-";
+/// Requests handed on whose answer is awaited.
+const UNANSWERED_MAX: u64 = 16_384;
+/// How long the other node may take to say whether it has taken a request.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Requests sent for other nodes whose responses are passed on.
+const SENT_FOR_MAX: usize = 131_072;
+/// Longer than an INVITE may ring (timer C, RFC 3261 §16.6).
+const REMEMBERED: Duration = Duration::from_secs(300);

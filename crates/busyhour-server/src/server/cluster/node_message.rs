@@ -1,0 +1,159 @@
+//! What nodes tell each other: one line of words, and bytes after it.
+
+use busyhour_sip::Flow;
+use std::time::Duration;
+
+/// A message from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NodeMessage<'b> {
+    pub(super) what: NodeVerb,
+    /// The node that sends it.
+    pub(super) from: u16,
+    /// The flow that it is about.
+    pub(super) flow: Flow,
+    /// Only with [`NodeVerb::Keepalives`].
+    pub(super) within_s: u64,
+    /// The SIP message, if there is one.
+    pub(super) sip: &'b [u8],
+}
+
+/// What the other node is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeVerb {
+    /// Handle this request, whose address of record it has, and say whether it was taken.
+    Handle,
+    /// Take in this response to a request that it has sent over our flow.
+    TakeResponse,
+    /// Send this over its flow.
+    Send,
+    /// The client at its flow is trusted from now on.
+    Trust,
+    /// The client at its flow was told to be heard so often.
+    Keepalives,
+    /// The connection is gone. It is for all nodes.
+    FlowEnded,
+}
+
+impl<'b> NodeMessage<'b> {
+    pub(super) fn new(what: NodeVerb, from: u16, flow: Flow) -> Self {
+        Self {
+            what,
+            from,
+            flow,
+            within_s: 0,
+            sip: &[],
+        }
+    }
+
+    pub(super) fn with_sip(self, sip: &'b [u8]) -> Self {
+        Self { sip, ..self }
+    }
+
+    pub(super) fn within(self, within: Duration) -> Self {
+        Self {
+            within_s: within.as_secs(),
+            ..self
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let Flow {
+            remote, connection, ..
+        } = self.flow;
+        let (what, local) = (self.what.word(), self.flow.local_text());
+        let (from, within_s) = (self.from, self.within_s);
+        let head = format!("{VERSION} {what} {from} {within_s} {connection} {local} {remote}\n");
+        [head.as_bytes(), self.sip].concat()
+    }
+
+    /// `None` for what no node of this version says.
+    pub(super) fn parse(bytes: &'b [u8]) -> Option<Self> {
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        let (head, rest) = bytes.split_at(end);
+        let mut words = std::str::from_utf8(head).ok()?.split(' ');
+        let mut word = || words.next();
+        if word()? != VERSION {
+            return None;
+        }
+        let what = NodeVerb::of_word(word()?)?;
+        let (from, within_s) = (word()?.parse().ok()?, word()?.parse().ok()?);
+        let connection = word()?.parse().ok()?;
+        let (local, remote) = (word()?, word()?);
+        Some(Self {
+            what,
+            from,
+            flow: Flow {
+                connection,
+                ..Flow::from_texts(local, remote)?
+            },
+            within_s,
+            sip: &rest[1..],
+        })
+    }
+}
+
+impl NodeVerb {
+    const ALL: [Self; 6] = [
+        Self::Handle,
+        Self::TakeResponse,
+        Self::Send,
+        Self::Trust,
+        Self::Keepalives,
+        Self::FlowEnded,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Handle => "handle",
+            Self::TakeResponse => "response",
+            Self::Send => "send",
+            Self::Trust => "trust",
+            Self::Keepalives => "keepalives",
+            Self::FlowEnded => "ended",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verb| verb.word() == word)
+    }
+}
+
+/// Nodes of another version of these words do not understand each other.
+const VERSION: &str = "1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busyhour_sip::Transport;
+
+    #[test]
+    fn every_message_is_read_as_it_was_written() {
+        let flow = Flow {
+            transport: Transport::Wss,
+            connection: 7,
+            node: 3,
+            ..Flow::udp(
+                "[2001:db8::1%4]:443".parse().unwrap(),
+                "192.0.2.7:40000".parse().unwrap(),
+            )
+        };
+        for what in NodeVerb::ALL {
+            let message = NodeMessage::new(what, 2, flow)
+                .within(Duration::from_secs(90))
+                .with_sip(b"BYE sip:a SIP/2.0\n\r\n\0\xff");
+            assert_eq!(NodeMessage::parse(&message.bytes()), Some(message));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_none() {
+        for bytes in [
+            &b""[..],
+            b"1 send",
+            b"2 send 1 0 0 1@127.0.0.1:1 127.0.0.1:2\n",
+            b"\n",
+        ] {
+            assert_eq!(NodeMessage::parse(bytes), None);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The thread that asks the database for the node. It blocks while the database answers, so
+//! nothing else is done on it.
+
+use super::{
+    ClusterSeat, cluster_node::PartitionTask, node_link::NodeLink,
+    partition_routes::PartitionRoutes, view::LastView,
+};
+use busyhour::clock::{Clock, Instant};
+use busyhour_cluster::{
+    Action, Broker, Grant, Life, Member, Node, NodeView, Ownership, Partition, Reply,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
+    time::Duration,
+};
+
+/// What others tell the thread.
+pub(super) enum NodeEvent {
+    /// Another node said that there is something new.
+    Announced,
+    /// The program ends, and gives away what it has.
+    LeaveWanted,
+    /// The server is gone.
+    Gone,
+    /// Nothing of this partition is under way any more.
+    Settled(Partition),
+    /// What these partitions have is in memory.
+    Loaded(Vec<Grant>),
+}
+
+pub(super) struct NodeThread {
+    pub(super) node: Node,
+    pub(super) ownership: Box<dyn Ownership>,
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) announcements: String,
+    pub(super) on_end: Box<dyn Fn(String) + Send>,
+    pub(super) clock: Clock,
+    pub(super) routes: Arc<PartitionRoutes>,
+    pub(super) link: Arc<NodeLink>,
+    pub(super) last_view: Arc<LastView>,
+    pub(super) events: Receiver<NodeEvent>,
+    pub(super) partitions: Sender<PartitionTask>,
+    /// What waits for the answers to changes under way.
+    pub(super) closing: BTreeMap<Partition, Grant>,
+    pub(super) is_leaving: bool,
+    pub(super) has_ended: bool,
+}
+
+impl NodeThread {
+    pub(super) fn new(
+        seat: ClusterSeat,
+        (clock, routes, link, last_view): (
+            Clock,
+            Arc<PartitionRoutes>,
+            Arc<NodeLink>,
+            Arc<LastView>,
+        ),
+        events: Receiver<NodeEvent>,
+        partitions: Sender<PartitionTask>,
+    ) -> Self {
+        let now = clock.now();
+        let since_asked = u64::try_from(seat.asked_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let asked_at = Instant::from_nanos(now.as_nanos().saturating_sub(since_asked));
+        Self {
+            node: Node::new(seat.member, seat.timing, asked_at),
+            ownership: seat.ownership,
+            broker: seat.broker,
+            announcements: format!("{}.announce", seat.subjects),
+            on_end: seat.on_end,
+            clock,
+            routes,
+            link,
+            last_view,
+            events,
+            partitions,
+            closing: BTreeMap::new(),
+            is_leaving: false,
+            has_ended: false,
+        }
+    }
+
+    /// Until this life is over, or the server is gone.
+    pub(super) fn run(mut self) {
+        while !self.has_ended {
+            let now = self.clock.now();
+            let rest = self.node.next_due().map_or(IDLE, |due| due - now);
+            let actions = match self.events.recv_timeout(rest) {
+                Ok(NodeEvent::Gone) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(event) => self.take(event),
+                Err(RecvTimeoutError::Timeout) => Vec::new(),
+            };
+            self.follow(actions);
+        }
+        self.routes.clear();
+        self.last_view.end();
+    }
+
+    fn take(&mut self, event: NodeEvent) -> Vec<Action> {
+        let now = self.clock.now();
+        match event {
+            NodeEvent::Announced => self.node.on_announced(now),
+            NodeEvent::LeaveWanted => {
+                self.is_leaving = true;
+                self.node.on_leave_wanted(now);
+            }
+            NodeEvent::Gone => {}
+            NodeEvent::Settled(partition) => return self.settle(partition),
+            NodeEvent::Loaded(grants) => {
+                return grants
+                    .into_iter()
+                    .flat_map(|grant| self.node.on_loaded(grant))
+                    .collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Does what the node asks for, in its order, and what follows from it.
+    fn follow(&mut self, actions: Vec<Action>) {
+        let mut waiting = VecDeque::from(actions);
+        let mut loads = Vec::new();
+        self.routes.follow(&self.node, self.clock.now());
+        loop {
+            // To give many partitions away takes longer than a lease, which goes on meanwhile.
+            for beat in self.node.on_time(self.clock.now()) {
+                waiting.push_front(beat);
+            }
+            let Some(action) = waiting.pop_front() else {
+                break;
+            };
+            if let Action::Load(grant) = action {
+                loads.push(grant);
+                continue;
+            }
+            // What was granted together is read together.
+            self.load(&mut loads);
+            let more = self.act(action);
+            // Nothing is given away, or taken out of memory, that is still routed here.
+            self.routes.follow(&self.node, self.clock.now());
+            waiting.extend(more);
+        }
+        self.load(&mut loads);
+        self.follow_nodes();
+        self.last_view.set(self.node.view());
+    }
+
+    /// Who reaches devices through a node that is gone has to know it.
+    fn follow_nodes(&self) {
+        let Some(view) = self.node.view() else { return };
+        let is_live = |node: &&NodeView| node.life != Life::Over;
+        let live = view.nodes.iter().filter(is_live);
+        for gone in self
+            .link
+            .set_live(live.map(|it| it.member.node.0).collect())
+        {
+            self.hand_over(PartitionTask::NodeGone(gone));
+        }
+    }
+
+    fn act(&mut self, action: Action) -> Vec<Action> {
+        let member = self.node.member();
+        let reply = match action {
+            Action::Beat => Reply::Beaten(self.ownership.beat(member)),
+            Action::Fence(other) => self.fence(member, other),
+            Action::Take(seen) => Reply::Taken(self.ownership.take(member, &seen)),
+            Action::Give(grant, to) => {
+                Reply::Given(grant, to, self.ownership.give(member, grant, to))
+            }
+            Action::Drain => Reply::Drained(self.ownership.drain(member)),
+            Action::Leave => {
+                // If there is no answer, the lease ends by itself.
+                let _ = self.ownership.leave(member);
+                return Vec::new();
+            }
+            Action::Close(grant) => {
+                self.closing.insert(grant.partition, grant);
+                return self.settle(grant.partition);
+            }
+            Action::Unload(grant) => {
+                self.closing.remove(&grant.partition);
+                self.hand_over(PartitionTask::Unload(grant.partition));
+                return Vec::new();
+            }
+            Action::Announce => {
+                // The next beat tells the others, too.
+                let _ = self.broker.publish(&self.announcements, Vec::new());
+                return Vec::new();
+            }
+            Action::End => {
+                self.end();
+                return Vec::new();
+            }
+            // Collected before.
+            Action::Load(_) => return Vec::new(),
+        };
+        self.node.on_reply(self.clock.now(), reply)
+    }
+
+    fn fence(&mut self, member: Member, other: Member) -> Reply {
+        let ended = self.ownership.fence(member, other);
+        if ended == Ok(true) {
+            let (node, epoch) = (other.node.0, other.epoch);
+            tracing::warn!(
+                event = "node_taken_over",
+                node,
+                epoch,
+                "a node's lease has ended; its partitions are taken over"
+            );
+        }
+        Reply::Ended(ended)
+    }
+
+    /// Goes on with a partition that was to be closed, once nothing of it is under way.
+    fn settle(&mut self, partition: Partition) -> Vec<Action> {
+        if !self.routes.is_settled(partition) {
+            return Vec::new();
+        }
+        let closed = self.closing.remove(&partition);
+        closed.map_or_else(Vec::new, |grant| self.node.on_settled(grant))
+    }
+
+    fn load(&self, grants: &mut Vec<Grant>) {
+        if !grants.is_empty() {
+            self.hand_over(PartitionTask::Load(std::mem::take(grants)));
+        }
+    }
+
+    fn hand_over(&self, task: PartitionTask) {
+        // The other thread ends only with the server.
+        let _ = self.partitions.send(task);
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        self.routes.clear();
+        if !self.is_leaving {
+            tracing::error!(event = "life_of_node_is_over", "{LIFE_OVER}");
+            (self.on_end)(LIFE_OVER.to_owned());
+        }
+    }
+}
+
+/// While an answer is awaited that never comes; it bounds nothing else.
+const IDLE: Duration = Duration::from_secs(1);
+const LIFE_OVER: &str = "the lease of this node has ended, and another node has taken over; it \
+    has to start again";

@@ -1,0 +1,138 @@
+//! Who has which partition at this moment, for everybody who handles a message.
+
+use busyhour::clock::Instant;
+use busyhour_cluster::{Grant, Node, NodeNumber, PARTITION_COUNT, Partition, Route};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// The routes of all partitions. The node's thread writes them; anybody reads.
+pub(in crate::server) struct PartitionRoutes {
+    slots: Box<[PartitionSlot]>,
+    /// Until when the node may answer from memory, in nanoseconds of the runtime's clock.
+    lease_end_ns: AtomicU64,
+    /// Told of a partition out of service when nothing of it is under way any more.
+    settled: OnceLock<Box<dyn Fn(Partition) + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct PartitionSlot {
+    /// [`NOBODY`], a node with [`AT_NODE`], or the epoch of our grant.
+    route: AtomicU64,
+    /// Changes that the store has and has not answered for.
+    under_way: AtomicU64,
+}
+
+/// Who answers for an address of record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::server) enum PartitionOwner {
+    Here,
+    At(NodeNumber),
+    /// Nobody at the moment.
+    Nobody,
+}
+
+impl PartitionRoutes {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: (0..PARTITION_COUNT).map(|_| Default::default()).collect(),
+            lease_end_ns: AtomicU64::new(0),
+            settled: OnceLock::new(),
+        }
+    }
+
+    /// Who is told when a partition that was taken out of service has settled.
+    pub(super) fn tell(&self, settled: Box<dyn Fn(Partition) + Send + Sync>) {
+        // It is set once, before anything is under way.
+        let _ = self.settled.set(settled);
+    }
+
+    /// Takes over what the node knows now.
+    pub(super) fn follow(&self, node: &Node, now: Instant) {
+        let lease_end = node.lease_end().as_nanos();
+        self.lease_end_ns.store(lease_end, Ordering::Release);
+        for (number, slot) in (0..=u8::MAX).zip(&self.slots) {
+            let route = match node.route(now, Partition(number)) {
+                Route::Here(grant) => grant.epoch,
+                Route::At(member) => AT_NODE | u64::from(member.node.0),
+                Route::Wait => NOBODY,
+            };
+            slot.route.store(route, Ordering::SeqCst);
+        }
+    }
+
+    /// From now on nothing is served, nor handed on.
+    pub(super) fn clear(&self) {
+        self.lease_end_ns.store(0, Ordering::Release);
+        for slot in &self.slots {
+            slot.route.store(NOBODY, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the node's lease holds.
+    pub(in crate::server) fn has_lease(&self, now: Instant) -> bool {
+        now.as_nanos() < self.lease_end_ns.load(Ordering::Acquire)
+    }
+
+    /// How many partitions are served here.
+    pub(in crate::server) fn served_count(&self) -> u64 {
+        let served = (self.slots.iter()).filter(|slot| slot.grant_epoch().is_some());
+        served.count() as u64
+    }
+
+    pub(in crate::server) fn owner(&self, aor: &str, now: Instant) -> PartitionOwner {
+        let route = self.slot(Partition::of(aor)).route.load(Ordering::SeqCst);
+        match route {
+            NOBODY => PartitionOwner::Nobody,
+            at if at & AT_NODE != 0 => PartitionOwner::At(NodeNumber(at as u16)),
+            _ if self.has_lease(now) => PartitionOwner::Here,
+            _ => PartitionOwner::Nobody,
+        }
+    }
+
+    /// Counts a change as under way, if its partition is served here; [`end`](Self::end) has to
+    /// follow.
+    pub(in crate::server) fn begin(&self, aor: &str) -> Option<Grant> {
+        let partition = Partition::of(aor);
+        let slot = self.slot(partition);
+        slot.under_way.fetch_add(1, Ordering::SeqCst);
+        let epoch = slot.grant_epoch();
+        if epoch.is_none() {
+            self.end(partition);
+        }
+        epoch.map(|epoch| Grant { partition, epoch })
+    }
+
+    /// The change has its answer.
+    pub(in crate::server) fn end(&self, partition: Partition) {
+        let slot = self.slot(partition);
+        let is_last = slot.under_way.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last
+            && slot.grant_epoch().is_none()
+            && let Some(settled) = self.settled.get()
+        {
+            settled(partition);
+        }
+    }
+
+    /// Whether nothing of a partition is under way.
+    pub(super) fn is_settled(&self, partition: Partition) -> bool {
+        self.slot(partition).under_way.load(Ordering::SeqCst) == 0
+    }
+
+    fn slot(&self, partition: Partition) -> &PartitionSlot {
+        &self.slots[partition.index()]
+    }
+}
+
+impl PartitionSlot {
+    fn grant_epoch(&self) -> Option<u64> {
+        let route = self.route.load(Ordering::SeqCst);
+        (route != NOBODY && route & AT_NODE == 0).then_some(route)
+    }
+}
+
+/// Epochs of grants begin with 1.
+const NOBODY: u64 = 0;
+const AT_NODE: u64 = 1 << 63;

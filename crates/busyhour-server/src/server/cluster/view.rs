@@ -1,0 +1,114 @@
+//! What is told of the cluster.
+
+use busyhour_cluster::View;
+use serde::Serialize;
+use std::{
+    sync::{Condvar, Mutex, MutexGuard},
+    time::Duration,
+};
+
+/// A node, as this one knows it from its last beat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClusterNodeView {
+    /// `cluster.node`.
+    pub name: String,
+    /// Its number, which belongs to the name for ever.
+    pub number: u16,
+    /// Which of its lives.
+    pub epoch: u64,
+    /// How it is.
+    pub life: NodeLife,
+    /// How many of the 256 partitions it owns.
+    pub partitions: u64,
+    /// Whether it is the one that answers here.
+    pub is_asked: bool,
+}
+
+/// Whether a node lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeLife {
+    /// Its lease is current.
+    Up,
+    /// The same, and it gives its partitions away.
+    Draining,
+    /// Its lease is over, and nobody has ended its life yet.
+    Late,
+    /// It has left, or its life was ended.
+    Down,
+}
+
+/// How this node of a cluster is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ClusterStats {
+    /// Whether its lease holds; without it nothing is answered.
+    pub has_lease: bool,
+    /// Whether NATS can be reached.
+    pub is_broker_connected: bool,
+    /// Partitions that are served here now.
+    pub partitions_served: u64,
+    /// Partitions that this node owns, by its last beat.
+    pub partitions_owned: u64,
+    /// Partitions that nobody owns, by its last beat.
+    pub partitions_orphaned: u64,
+    /// Requests handed to the node that has their address of record.
+    pub handed_on: u64,
+    /// Those that it did not take, or whose answer did not come within 2 s.
+    pub not_taken: u64,
+    /// Requests that other nodes handed to this one.
+    pub taken: u64,
+    /// Messages that left over flows of this node for others.
+    pub sent_for_others: u64,
+    /// Messages for flows of other nodes that were lost, since NATS could not be reached.
+    pub undelivered: u64,
+    /// Requests whose address of record nobody had at the moment: over connections they are
+    /// answered 503, and datagrams are dropped, since they are sent again.
+    pub set_aside: u64,
+    /// Nodes that live and do not drain.
+    pub nodes_up: u64,
+}
+
+/// What the last beat has read, and whether the node's life is over.
+#[derive(Default)]
+pub(super) struct LastView {
+    kept: Mutex<KeptView>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct KeptView {
+    view: Option<View>,
+    has_ended: bool,
+}
+
+impl KeptView {
+    pub(super) fn as_ref(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+}
+
+impl LastView {
+    pub(super) fn get(&self) -> MutexGuard<'_, KeptView> {
+        self.kept
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn set(&self, view: Option<&View>) {
+        self.get().view = view.cloned();
+    }
+
+    pub(super) fn end(&self) {
+        self.get().has_ended = true;
+        self.ended.notify_all();
+    }
+
+    /// `false` if the deadline passed first.
+    pub(super) fn wait_for_end(&self, deadline: Duration) -> bool {
+        let waited = (self.ended).wait_timeout_while(self.get(), deadline, |kept| !kept.has_ended);
+        waited
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .0
+            .has_ended
+    }
+}

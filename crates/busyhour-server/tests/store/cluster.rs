@@ -1,0 +1,284 @@
+//! Several real servers on one PostgreSQL, with a real NATS between them.
+
+use crate::{
+    nats_server::NatsServer,
+    support::{Place, ServerProcess, busyhour, phone::Phone, postgres::Postgres},
+    wait_until,
+};
+use nix::sys::signal::Signal;
+use std::{
+    collections::BTreeSet,
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// What the nodes of one test share.
+pub struct Site {
+    postgres: Postgres,
+    nats: NatsServer,
+    place: Place,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        let postgres = Postgres::start();
+        postgres.database(DATABASE);
+        Self {
+            postgres,
+            nats: NatsServer::start(),
+            place: Place::new(),
+        }
+    }
+
+    /// A node that has joined.
+    pub fn node(&self, name: &str) -> Node {
+        Node(ServerProcess::start(&mut self.command(name), &self.place))
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = busyhour();
+        command.arg("serve");
+        let settings = [
+            ("sip-listen", "127.0.0.1:0".to_owned()),
+            ("sip-auth", "open".to_owned()),
+            ("sip-domains", "example.com".to_owned()),
+            ("iax2-listen", "off".to_owned()),
+            ("http-listen", "127.0.0.1:0".to_owned()),
+            ("http-socket", "off".to_owned()),
+            ("store-url", self.postgres.url(DATABASE)),
+            ("cluster-node", name.to_owned()),
+            ("cluster-nats", self.nats.options().servers.join(",")),
+        ];
+        for (flag, value) in settings {
+            command.arg(format!("--{flag}")).arg(value);
+        }
+        command
+    }
+}
+
+/// One of the servers.
+pub struct Node(pub ServerProcess);
+
+impl Node {
+    pub fn serves(&self) -> u64 {
+        self.0.stat("/cluster/partitions_served")
+    }
+
+    pub fn wait_until_it_serves(&self, count: u64) {
+        self.0
+            .wait_for("/cluster/partitions_served", |served| served == count);
+    }
+
+    /// The users whose contacts it has.
+    pub fn users(&self) -> BTreeSet<String> {
+        let body = self.0.get("/api/v1/bindings?limit=1000");
+        let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        let bindings = body["bindings"].as_array().expect("a list").iter();
+        let aors = bindings.map(|it| it["aor"].as_str().expect("a text").to_owned());
+        aors.collect()
+    }
+
+    /// The answer to a REGISTER of a user who has never registered before.
+    pub fn register(&self, user: &str) -> String {
+        let mut phone = Phone::new(&self.0, 9, user);
+        let request = phone.register_request();
+        phone.ask(&request)
+    }
+
+    /// What `busyhour cluster status` says.
+    fn status(&self) -> String {
+        let http = self.0.http.to_string();
+        let mut command = busyhour();
+        let output = command
+            .args(["cluster", "status", "--http", &http])
+            .output();
+        String::from_utf8(output.expect("it runs").stdout).expect("text")
+    }
+}
+
+pub fn aors(users: &[&str]) -> BTreeSet<String> {
+    let aor = |user: &&str| format!("sip:{user}@example.com");
+    users.iter().map(aor).collect()
+}
+
+#[test]
+fn a_node_has_what_a_killed_one_had_acknowledged() {
+    let site = Site::new();
+    let alpha = site.node("alpha");
+    alpha.wait_until_it_serves(256);
+    for user in USERS {
+        assert!(alpha.register(user).starts_with("SIP/2.0 200 "));
+    }
+    // The second node takes its half, and has what the first one knew of it.
+    let beta = site.node("beta");
+    beta.wait_until_it_serves(128);
+    alpha.wait_until_it_serves(128);
+    let (of_alpha, of_beta) = (alpha.users(), beta.users());
+    assert!(of_alpha.is_disjoint(&of_beta));
+    assert_eq!(&of_alpha | &of_beta, aors(&USERS));
+    alpha.0.kill();
+    beta.wait_until_it_serves(256);
+    assert_eq!(beta.users(), aors(&USERS));
+    for user in USERS {
+        assert!(beta.register(user).starts_with("SIP/2.0 200 "));
+    }
+    // It tells what its last beat has read.
+    let tells = |words: [&str; 2]| {
+        let status = beta.status();
+        let mut lines = status.lines();
+        lines.any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    for words in [["alpha", "down"], ["beta", "256"]] {
+        wait_until(|| tells(words), || beta.status());
+    }
+    // It comes back under its name, as another life.
+    let alpha = site.node("alpha");
+    alpha.wait_until_it_serves(128);
+    beta.wait_until_it_serves(128);
+    assert_eq!(&alpha.users() | &beta.users(), aors(&USERS));
+    // One that leaves has given everything away when it ends.
+    assert!(alpha.0.stop().success());
+    beta.wait_until_it_serves(256);
+    assert_eq!(beta.users(), aors(&USERS));
+}
+
+/// A request may come to any node; the answer comes back from there, and so do later messages.
+#[test]
+fn any_node_takes_any_request_and_answers_it() {
+    let site = Site::new();
+    let nodes = ["alpha", "beta", "gamma"].map(|name| site.node(name));
+    for node in &nodes {
+        node.0.wait_for("/cluster/partitions_served", |served| {
+            served == 85 || served == 86
+        });
+    }
+    let [alpha, beta, gamma] = &nodes;
+    let mut phones = Vec::new();
+    for user in USERS {
+        let mut phone = Phone::new(&alpha.0, 9, user);
+        let request = phone.register_request();
+        let answer = phone.ask(&request);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        phones.push(phone);
+    }
+    // Each node has its own users, and nobody has one twice.
+    let users = nodes.each_ref().map(Node::users);
+    assert!(users.iter().all(|users| !users.is_empty()), "{users:?}");
+    assert_eq!(users.iter().map(BTreeSet::len).sum::<usize>(), USERS.len());
+    assert_eq!(
+        users.into_iter().flatten().collect::<BTreeSet<_>>(),
+        aors(&USERS)
+    );
+    assert!(alpha.0.stat("/cluster/handed_on") > 0);
+    // A refresh may come to another node.
+    for phone in &mut phones {
+        phone.server = gamma.0.sip;
+        let request = phone.register_request();
+        let answer = phone.ask(&request);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        assert_eq!(answer.matches("Contact:").count(), 1, "{answer}");
+    }
+    over_a_connection(beta);
+    // Watchers at all nodes are told, whoever has the device, and wherever it registers.
+    let mut watchers = nodes
+        .each_ref()
+        .map(|node| Phone::new(&node.0, 11, "watcher"));
+    for watcher in &mut watchers {
+        let request = watcher.subscribe_request("mia", "");
+        let answer = watcher.ask(&request);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+    }
+    for (node, basic) in [(beta, "open"), (gamma, "closed")] {
+        let mut phone = Phone::new(&node.0, 12, "mia");
+        let mut request = phone.register_request();
+        if basic == "closed" {
+            let contact = "Contact: *\r\nExpires: 0\r\n";
+            request = phone.request(
+                "REGISTER",
+                "sip:example.com",
+                "sip:mia@example.com",
+                contact,
+            );
+        }
+        let answer = phone.ask(&request);
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        for watcher in &watchers {
+            wait_until_told(watcher, &format!("<basic>{basic}</basic>"));
+        }
+    }
+}
+
+/// A client over TCP has its answer on its connection, whoever has its address.
+fn over_a_connection(node: &Node) {
+    let mut connection = TcpStream::connect(node.0.tcp).expect("the server listens");
+    let address = connection.local_addr().expect("connected");
+    for (number, user) in USERS.iter().enumerate() {
+        let request = format!(
+            "REGISTER sip:example.com SIP/2.0\r\n\
+             Via: SIP/2.0/TCP {address};branch=z9hG4bKt{number};rport\r\n\
+             From: <sip:{user}@example.com>;tag=t{number}\r\n\
+             To: <sip:{user}@example.com>\r\n\
+             Call-ID: tcp{number}@{address}\r\n\
+             CSeq: 1 REGISTER\r\n\
+             Contact: <sip:{user}@{address};transport=tcp>\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        connection.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            connection.read_exact(&mut byte).expect("an answer");
+            answer.extend(byte);
+        }
+        let answer = String::from_utf8(answer).expect("text");
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        assert_eq!(answer.matches("Contact:").count(), 2, "{answer}");
+    }
+}
+
+/// Waits for a NOTIFY with these words, and answers all that come.
+fn wait_until_told(watcher: &Phone, words: &str) {
+    let given_up_at = Instant::now() + PATIENCE;
+    loop {
+        let notify = watcher.notified_until(given_up_at);
+        let notify = notify.unwrap_or_else(|| panic!("no NOTIFY with {words}"));
+        if notify.contains(words) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_node_that_stood_still_for_longer_than_its_lease_ends() {
+    let site = Site::new();
+    let (mut alpha, beta) = (site.node("alpha"), site.node("beta"));
+    beta.wait_until_it_serves(128);
+    alpha.0.signal(Signal::SIGSTOP);
+    beta.wait_until_it_serves(256);
+    alpha.0.signal(Signal::SIGCONT);
+    assert_eq!(alpha.0.wait().code(), Some(1));
+    let log = alpha.0.log();
+    assert!(log.contains("the lease of this node has ended"), "{log}");
+    assert_eq!(beta.serves(), 256);
+}
+
+#[test]
+fn two_processes_cannot_have_one_name() {
+    let site = Site::new();
+    let alpha = site.node("alpha");
+    alpha.wait_until_it_serves(256);
+    let output = site.command("alpha").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert!(error.contains("cluster.node alpha"), "{error}");
+    alpha.wait_until_it_serves(256);
+}
+
+/// A limit that only a failing test reaches.
+const PATIENCE: Duration = Duration::from_secs(60);
+const DATABASE: &str = "cluster";
+const USERS: [&str; 12] = [
+    "ada", "bob", "carl", "dora", "emil", "fay", "gus", "hans", "ida", "jan", "kim", "lea",
+];

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Brings up three nodes of a cluster on this machine, with a PostgreSQL and a NATS of their own.
+#
+# usage: scripts/three-nodes.sh [FOLDER]     until Ctrl-C; FOLDER keeps the database
+#        BUSYHOUR=PROGRAM scripts/three-nodes.sh
+#
+# SIP is at 127.0.0.1:5061 to 5063, HTTP at 127.0.0.1:8081 to 8083, and anybody may register.
+# It needs Debian's packages postgresql and nats-server.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+busyhour=$(realpath "${BUSYHOUR:-target/quick/busyhour}")
+[ -x "$busyhour" ] || { echo "there is no program at $busyhour: run make build, or set BUSYHOUR" >&2; exit 2; }
+folder=${1:-$(mktemp -d)}
+mkdir -p "$folder"
+folder=$(realpath "$folder")
+programs=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+nats=$(PATH=$PATH:/usr/sbin command -v nats-server)
+
+# PostgreSQL refuses to run as root.
+as_user=()
+if [ "$(id -u)" = 0 ]; then
+  chown nobody "$folder"
+  chmod 755 "$folder"
+  as_user=(setpriv --reuid nobody --regid nogroup --clear-groups)
+fi
+children=()
+end() { kill "${children[@]}" 2>/dev/null || true; wait; }
+trap end EXIT
+
+if [ ! -d "$folder/data" ]; then
+  (cd "$folder" && "${as_user[@]}" "$programs/initdb" -D "$folder/data" -A trust -U busyhour -E UTF8 >/dev/null)
+fi
+(cd "$folder" && exec "${as_user[@]}" "$programs/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= >"$folder/postgres.log" 2>&1) &
+children+=($!)
+until "$programs/pg_isready" -q -h "$folder"; do sleep 0.1; done
+"$programs/createdb" -h "$folder" -U busyhour busyhour 2>/dev/null || true
+"$nats" --addr 127.0.0.1 --port 4222 --log "$folder/nats.log" &
+children+=($!)
+
+number=0
+for node in alpha beta gamma; do
+  number=$((number + 1))
+  BUSYHOUR_STORE_URL="postgres://busyhour@/busyhour?host=$folder" "$busyhour" serve --cluster-node "$node" \
+    --cluster-nats nats://127.0.0.1:4222 --sip-auth open --sip-domains example.com --iax2-listen off \
+    --sip-listen "127.0.0.1:506$number" --http-listen "127.0.0.1:808$number" >"$folder/$node.ready" 2>"$folder/$node.log" &
+  children+=($!)
+done
+for node in alpha beta gamma; do
+  until grep -q '^ready ' "$folder/$node.ready"; do
+    sleep 0.1
+    [ -n "$(jobs -r)" ] || { cat "$folder"/*.log >&2; exit 1; }
+  done
+done
+echo "three nodes are ready; their logs are in $folder; Ctrl-C ends them"
+wait
