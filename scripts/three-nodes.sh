@@ -44,6 +44,7 @@ for node in alpha beta gamma; do
     --cluster-nats nats://127.0.0.1:4222 --sip-auth open --sip-domains example.com --iax2-listen off \
     --sip-listen "127.0.0.1:506$number" --http-listen "127.0.0.1:808$number" >"$folder/$node.ready" 2>"$folder/$node.log" &
   children+=($!)
+  echo $! >"$folder/$node.pid"
 done
 for node in alpha beta gamma; do
   until grep -q '^ready ' "$folder/$node.ready"; do
