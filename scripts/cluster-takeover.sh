@@ -38,7 +38,8 @@ def bindings(numbers):
 
 while served([1, 2, 3]) != 256:
     time.sleep(0.05)
-subprocess.run([program, "storm", "--target", "127.0.0.1:5061", "--devices", str(devices), "--closed", "64"],
+subprocess.run([program, "storm", "--target", "127.0.0.1:5061", "--devices", str(devices), "--closed", "64",
+                "--domain", "example.com"],
                check=True, stdout=subprocess.DEVNULL)
 before = bindings([1, 2, 3])
 with open(f"{folder}/gamma.pid") as pid:

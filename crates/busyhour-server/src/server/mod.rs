@@ -228,6 +228,13 @@ impl Server {
         cluster.map_or_else(Vec::new, |cluster| cluster.list())
     }
 
+    /// Lets a node of the cluster give its partitions to the others, until it starts again; it
+    /// goes on handing requests on. `false` if no node of this name lives.
+    pub fn drain_node(&self, name: &str) -> bool {
+        let cluster = self.core.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.drain(name))
+    }
+
     /// Gives all partitions to other nodes, and ends the life of this node; `false` if the
     /// deadline passed first. A server alone has nothing to give.
     pub fn leave_cluster(&self, deadline: Duration) -> bool {

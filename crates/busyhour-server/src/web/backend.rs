@@ -93,6 +93,11 @@ pub trait Backend: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Lets a node of the cluster give its partitions away; `false` if there is none.
+    fn drain_node(&self, _name: &str) -> bool {
+        false
+    }
+
     /// The nodes of the cluster.
     fn cluster_nodes(&self) -> Vec<ClusterNodeView> {
         Vec::new()
@@ -203,6 +208,10 @@ impl Backend for Server {
 
     fn peers(&self) -> Vec<PeerView> {
         self.peers()
+    }
+
+    fn drain_node(&self, name: &str) -> bool {
+        self.drain_node(name)
     }
 
     fn cluster_nodes(&self) -> Vec<ClusterNodeView> {

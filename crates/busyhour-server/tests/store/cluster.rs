@@ -10,6 +10,7 @@ use std::{
     collections::BTreeSet,
     io::{Read, Write},
     net::TcpStream,
+    path::PathBuf,
     process::Command,
     time::{Duration, Instant},
 };
@@ -34,7 +35,12 @@ impl Site {
 
     /// A node that has joined.
     pub fn node(&self, name: &str) -> Node {
-        Node(ServerProcess::start(&mut self.command(name), &self.place))
+        let process = ServerProcess::start(&mut self.command(name), &self.place);
+        Node(process, self.socket(name))
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.place.path(&format!("{name}.sock"))
     }
 
     fn command(&self, name: &str) -> Command {
@@ -46,7 +52,7 @@ impl Site {
             ("sip-domains", "example.com".to_owned()),
             ("iax2-listen", "off".to_owned()),
             ("http-listen", "127.0.0.1:0".to_owned()),
-            ("http-socket", "off".to_owned()),
+            ("http-socket", self.socket(name).display().to_string()),
             ("store-url", self.postgres.url(DATABASE)),
             ("cluster-node", name.to_owned()),
             ("cluster-nats", self.nats.options().servers.join(",")),
@@ -58,8 +64,8 @@ impl Site {
     }
 }
 
-/// One of the servers.
-pub struct Node(pub ServerProcess);
+/// One of the servers, and its local socket.
+pub struct Node(pub ServerProcess, PathBuf);
 
 impl Node {
     pub fn serves(&self) -> u64 {
@@ -85,6 +91,18 @@ impl Node {
         let mut phone = Phone::new(&self.0, 9, user);
         let request = phone.register_request();
         phone.ask(&request)
+    }
+
+    /// The exit code of `busyhour cluster drain`.
+    fn drain(&self, name: &str) -> Option<i32> {
+        let mut command = busyhour();
+        command.args(["cluster", "drain", name, "--socket"]);
+        command
+            .arg(&self.1)
+            .output()
+            .expect("it runs")
+            .status
+            .code()
     }
 
     /// What `busyhour cluster status` says.
@@ -133,11 +151,17 @@ fn a_node_has_what_a_killed_one_had_acknowledged() {
     for words in [["alpha", "down"], ["beta", "256"]] {
         wait_until(|| tells(words), || beta.status());
     }
+    assert_eq!(beta.drain("alpha"), Some(1), "it does not live");
     // It comes back under its name, as another life.
     let alpha = site.node("alpha");
     alpha.wait_until_it_serves(128);
     beta.wait_until_it_serves(128);
     assert_eq!(&alpha.users() | &beta.users(), aors(&USERS));
+    // One that is drained has nothing, and takes requests for the others.
+    assert_eq!(beta.drain("alpha"), Some(0));
+    beta.wait_until_it_serves(256);
+    alpha.wait_until_it_serves(0);
+    assert!(alpha.register("ada").starts_with("SIP/2.0 200 "));
     // One that leaves has given everything away when it ends.
     assert!(alpha.0.stop().success());
     beta.wait_until_it_serves(256);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::server::stats::counters::Counter;
 use busyhour::clock::Clock;
-use busyhour_cluster::{Grant, Life, Member, Partition};
+use busyhour_cluster::{Grant, Life, Member, NodeView, Partition};
 use std::{
     io,
     sync::{
@@ -111,6 +111,16 @@ impl ClusterNode {
         self.last_view.wait_for_end(deadline)
     }
 
+    /// Lets a node give its partitions to the others; it goes on living. `false` if no node of
+    /// this name lives.
+    pub(in crate::server) fn drain(&self, name: &str) -> bool {
+        let kept = self.last_view.get();
+        let is_it = |node: &&NodeView| &*node.name == name && node.life != Life::Over;
+        let node = kept.as_ref().and_then(|view| view.nodes.iter().find(is_it));
+        let wanted = node.map(|node| NodeEvent::DrainWanted(node.member));
+        wanted.is_some_and(|wanted| self.events.send(wanted).is_ok())
+    }
+
     /// Every node of the cluster, by its number.
     pub(in crate::server) fn list(&self) -> Vec<ClusterNodeView> {
         let view = self.last_view.get();
@@ -121,7 +131,7 @@ impl ClusterNode {
             .iter()
             .map(|(partition, _)| view.owner(partition))
             .collect();
-        let node = |node: &busyhour_cluster::NodeView| ClusterNodeView {
+        let node = |node: &NodeView| ClusterNodeView {
             name: node.name.to_string(),
             number: node.member.node.0,
             epoch: node.member.epoch,

@@ -24,6 +24,8 @@ pub(super) enum NodeEvent {
     Announced,
     /// The program ends, and gives away what it has.
     LeaveWanted,
+    /// An operator wants a member to give away what it has.
+    DrainWanted(Member),
     /// The server is gone.
     Gone,
     /// Nothing of this partition is under way any more.
@@ -107,6 +109,7 @@ impl NodeThread {
                 self.is_leaving = true;
                 self.node.on_leave_wanted(now);
             }
+            NodeEvent::DrainWanted(member) => self.drain(member),
             NodeEvent::Gone => {}
             NodeEvent::Settled(partition) => return self.settle(partition),
             NodeEvent::Loaded(grants) => {
@@ -198,6 +201,17 @@ impl NodeThread {
             Action::Load(_) => return Vec::new(),
         };
         self.node.on_reply(self.clock.now(), reply)
+    }
+
+    /// Whoever it is sees in its next beat that nothing is assigned to it.
+    fn drain(&mut self, member: Member) {
+        if let Err(error) = self.ownership.drain(member) {
+            let node = member.node.0;
+            return tracing::warn!(node, %error, "a node cannot be drained");
+        }
+        // The next beat tells the others, too.
+        let _ = self.broker.publish(&self.announcements, Vec::new());
+        self.node.on_announced(self.clock.now());
     }
 
     fn fence(&mut self, member: Member, other: Member) -> Reply {

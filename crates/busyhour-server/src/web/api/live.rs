@@ -9,10 +9,16 @@ use crate::{
     },
     web::{
         Backend,
-        parameters::{NoParameters, Parameters},
+        parameters::{NoParameters, Parameters, PathName},
     },
 };
-use axum::{Json, Router, extract::State, routing::get};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
 use busyhour::{
     buffer::{BufferPool, LiveBuffer},
     runtime::Runtime,
@@ -30,6 +36,7 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         .route("/api/v1/calls", get(calls))
         .route("/api/v1/peers", get(peers))
         .route("/api/v1/cluster", get(cluster))
+        .route("/api/v1/cluster/nodes/{name}/drain", post(drain_node))
         .route("/api/v1/registrars", get(registrars))
         .route("/api/v1/media", get(media))
         .route("/api/v1/timers", get(timers))
@@ -98,6 +105,20 @@ struct ClusterNodeList {
 async fn cluster(State(backend): LiveState, _: Parameters<NoParameters>) -> Json<ClusterNodeList> {
     let nodes = backend.cluster_nodes();
     Json(ClusterNodeList { nodes })
+}
+
+/// The answer is from before; the node learns it in its next beat.
+async fn drain_node(
+    State(backend): LiveState,
+    PathName(name): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
+    if !backend.drain_node(&name) {
+        let text = format!("no node `{name}` of this cluster lives\n");
+        return (StatusCode::NOT_FOUND, text).into_response();
+    }
+    let nodes = backend.cluster_nodes();
+    Json(ClusterNodeList { nodes }).into_response()
 }
 
 #[derive(Serialize)]

@@ -299,6 +299,10 @@ impl Backend for Charted {
         self.certificates.as_deref()
     }
 
+    fn drain_node(&self, name: &str) -> bool {
+        self.backend.drain_node(name)
+    }
+
     fn cluster_nodes(&self) -> Vec<crate::server::ClusterNodeView> {
         self.backend.cluster_nodes()
     }

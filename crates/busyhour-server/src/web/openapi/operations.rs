@@ -470,6 +470,14 @@ fn calls() -> Vec<Operation> {
             "The nodes",
             list("nodes", open()),
         ),
+        post(
+            "/api/v1/cluster/nodes/{name}/drain",
+            TAG,
+            "Lets a node give its partitions to the others",
+        )
+        .named("name", "Its name")
+        .gives(200, "The nodes, as they were before", list("nodes", open()))
+        .refused(404, "No node of this name lives"),
         get(
             "/api/v1/registrars",
             TAG,
