@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# usage: scripts/profile.sh ROW [ENGINE...]
+#
+# What one operation of a row of the comparison costs, counted: instructions, accesses that miss the first cache and
+# one of 2 MiB (valgrind's callgrind, which runs one thread at a time), system calls and those for locks and wake-ups
+# (strace), context switches and processor time (perf, by the clock of the process). ROW is `storm`, `storm-digest` or `calls`
+# (scripts/profile-storm.sh, by module of the server), or one of
+#   timers-N timers-shared-THREADS pool-requeue-WORKERS pool-external-WORKERS serializer-pingpong-WORKERS
+#   bus-cache-KEYS bus-lookup-KEYS
+# ENGINE is a folder below bench/engines with its program's name behind a comma where it has several, as in
+# std,swept-heap; busyhour unless told. Before and after: run it in both trees. What the engine does before the first operation
+# counts too, so rows are long enough for that to be a few instructions; a row that goes by time goes on ten times as
+# long under valgrind, and its waiting threads turn there.
+# An operation of timers-N is one life, cancelled or expired. For what one call takes without its surroundings, see
+# scripts/count.sh. Needs valgrind, strace and perf (Debian: linux-perf), and the engines built (make peers).
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "$0")/.."
+
+main() {
+  local row=${1:-}
+  case "$row" in
+    storm) exec scripts/profile-storm.sh ;;
+    storm-digest) exec scripts/profile-storm.sh 600 20 digest ;;
+    calls) exec scripts/profile-storm.sh 400 20 open calls ;;
+  esac
+  words "$row"
+  shift
+  [ $# -gt 0 ] || set -- busyhour
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  printf '%-24s %10s %8s %8s %8s %8s %9s %8s %9s\n' "$row" operations instr. "miss D1" "miss 2M" syscalls futex switches "CPU ns"
+  for engine in "$@"; do profile "$engine"; done
+}
+
+words() { # ROW: sets what the engine is told, and the check that counts its operations
+  local size=${1##*-}
+  case "$1" in
+    timers-shared-*) scenario=(timers-shared n=100000 "threads=$size" seed=1) counted=cancelled ;;
+    timers-*) scenario=(timers "n=$size" seed=1) counted=timers ;;
+    pool-requeue-*) scenario=(pool-requeue "workers=$size" ms=300) counted=tasks ;;
+    pool-external-*) scenario=(pool-external "workers=$size" n=200000) counted=counter ;;
+    serializer-pingpong-*) scenario=(serializer-pingpong "workers=$size" ms=300) counted=tasks ;;
+    bus-cache-*) scenario=(bus-cache "keys=$size" updates=300000 seed=1) counted=received ;;
+    bus-lookup-*) scenario=(bus-lookup "keys=$size" threads=1 writers=0 ms=300) counted=lookups ;;
+    *) sed -n '2{s/^# //;p}' "$0" >&2; exit 2 ;;
+  esac
+}
+
+profile() { # ENGINE[,WORD]
+  local folder=bench/engines/${1%%,*} command instructions first second calls futex switches cpu operations
+  command=("$folder/target/release/engine-${1%%,*}")
+  [ -x "${command[0]}" ] || command=("$folder/build/engine")
+  [ -x "${command[0]}" ] || { echo "profile: build $folder first: $(grep '^build' "$folder/engine.toml")" >&2; exit 1; }
+  [ "${1#*,}" = "$1" ] || command+=("${1#*,}")
+  command+=("${scenario[@]}")
+
+  operations=$(counted_by perf stat -x, -e context-switches,task-clock -o "$scratch/perf" "${command[@]}")
+  switches=$(per "$operations" "$(awk -F, '$3 ~ /^context-switches/ { print $1 }' "$scratch/perf")")
+  cpu=$(per "$operations" "$(awk -F, '$3 ~ /^task-clock/ { print $1 * 1e6 }' "$scratch/perf")")
+  operations=$(counted_by strace -f -c -o "$scratch/strace" "${command[@]}")
+  calls=$(per "$operations" "$(awk '$NF == "total" { print $4 }' "$scratch/strace")")
+  futex=$(per "$operations" "$(awk '$NF == "futex" { print $4 }' "$scratch/strace")")
+  operations=$(counted_by valgrind --tool=callgrind --cache-sim=yes --LL=2097152,16,64 --callgrind-out-file="$scratch/callgrind" \
+    --log-file="$scratch/log" "${command[@]/ms=300/ms=3000}")
+  instructions=$(per "$operations" "$(event Ir)")
+  first=$(per "$operations" "$(($(event D1mr) + $(event D1mw)))")
+  second=$(per "$operations" "$(($(event DLmr) + $(event DLmw)))")
+  printf '%-24s %10s %8s %8s %8s %8s %9s %8s %9s\n' "$1" "$operations" "$instructions" "$first" "$second" "$calls" "$futex" \
+    "$switches" "$cpu"
+}
+
+counted_by() { # COMMAND...: the operations of that run
+  local checks
+  checks=$("$@" 2>/dev/null | grep '"checks"') || { echo "profile: failed: $*" >&2; exit 1; }
+  if [ "$counted" = timers ]; then # as many repeats as kit::timers makes, the first of which it does not time, of two lives
+    local n=${scenario[1]#n=}
+    echo $((2 * n * (100000 / n > 1 ? 100000 / n + 1 : 1)))
+  else
+    grep -o "\"$counted\":[0-9]*" <<<"$checks" | cut -d: -f2
+  fi
+}
+
+per() { # OPERATIONS COUNT
+  awk -v count="${2:-0}" -v operations="$1" 'BEGIN { each = count / operations; printf each < 10 ? "%.2f" : "%.0f", each }'
+}
+
+event() { # NAME: its total in the run that callgrind has counted
+  awk -v event="$1" '
+    /^events:/ { for (i = 2; i <= NF; i++) if ($i == event) column = i }
+    /^(summary|totals):/ { total = $column }
+    END { print total + 0 }' "$scratch/callgrind"
+}
+
+main "$@"
