@@ -51,31 +51,38 @@ pub extern "C" fn bh_timers_run_due(timers: *mut bh_timers, out_count: *mut usiz
     })
 }
 
-/// How many nanoseconds an event loop may sleep: 0 if a timer is due, `UINT64_MAX` if there is none. The hook of
-/// `bh_timers_on_earlier` says if the sleep must end before.
+/// How many nanoseconds an event loop may sleep: 0 if a timer is due, `UINT64_MAX` if there is none, which is forever. The hook
+/// of `bh_timers_on_earlier` says if the sleep must end before. A sleep in milliseconds is rounded up; README.md has the loop.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_timers_next_wait(timers: *mut bh_timers, out_ns: *mut u64) -> bh_result {
     guard(|| {
         let out = Out::required(out_ns, "out_ns")?;
-        let wait = live(timers, "timers")?.timers.next_wait();
+        // The hook may free the handle.
+        let timers = live(timers, "timers")?.timers.clone();
+        let wait = timers.next_wait();
         out.write(wait.map_or(u64::MAX, nanos));
         Ok(())
     })
 }
 
-/// When the earliest timer is due, by the clock of the service; `UINT64_MAX` if there is none.
+/// When the earliest timer is due, by the clock of the service; `UINT64_MAX` if there is none. An event loop may sleep until
+/// then, as it may by `bh_timers_next_wait`: the hook of `bh_timers_on_earlier` says if the sleep must end before.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_timers_next_deadline(timers: *const bh_timers, out_ns: *mut u64) -> bh_result {
     guard(|| {
         let out = Out::required(out_ns, "out_ns")?;
-        let deadline = live(timers, "timers")?.timers.next_deadline();
+        // The hook may free the handle.
+        let timers = live(timers, "timers")?.timers.clone();
+        // Announces the sleep. If an earlier timer is added before the next line, the hook has been called.
+        let _announced = timers.next_wait();
+        let deadline = timers.next_deadline();
         out.write(deadline.map_or(u64::MAX, Instant::as_nanos));
         Ok(())
     })
 }
 
-/// Calls `hook(data)` when a deadline was added that is earlier than the last `bh_timers_next_wait`, on the thread that adds
-/// it. It must be quick and sticky, as a write to an eventfd is. `BH_EXISTS` if the service has a hook or a driver.
+/// Calls `hook(data)` when a deadline was added that is earlier than what the last `bh_timers_next_wait` or
+/// `bh_timers_next_deadline` said, once for each of these calls, on the thread that adds it. It must be quick and sticky, as a write to an eventfd is. `BH_EXISTS` if the service has a hook or a driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_timers_on_earlier(
     timers: *mut bh_timers,

@@ -27,13 +27,45 @@ static void *add_from_another_thread(void *data) {
   return NULL;
 }
 
-static int sleep_ms(void) {
+static uint64_t by_wait(void) {
   uint64_t wait_ns;
   OK(bh_timers_next_wait(timers, &wait_ns));
-  return wait_ns == UINT64_MAX ? -1 : (int)((wait_ns + 999999) / 1000000);
+  return wait_ns;
 }
 
-static void in_an_epoll_loop(void) {
+static uint64_t by_deadline(void) {
+  uint64_t deadline_ns, now_ns;
+  OK(bh_timers_next_deadline(timers, &deadline_ns));
+  OK(bh_timers_now(timers, &now_ns));
+  return deadline_ns == UINT64_MAX ? UINT64_MAX : deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+}
+
+static int milliseconds(uint64_t wait_ns) { return wait_ns == UINT64_MAX ? -1 : (int)((wait_ns + 999999) / 1000000); }
+
+static void count_ring(void *data) { ++*(int *)data; }
+
+/* Once for each announced sleep, and only for what is earlier. */
+static void an_earlier_timer_calls_the_hook(uint64_t (*until)(void)) {
+  int rings = 0;
+  OK(bh_timers_new(NULL, &timers));
+  OK(bh_timers_on_earlier(timers, count_ring, &rings, NULL));
+  OK(bh_timers_after(timers, SECONDS(3600), NULL, end_loop, NULL, NULL, NULL));
+  CHECK(rings == 0);
+  CHECK(until() > SECONDS(60));
+  OK(bh_timers_after(timers, SECONDS(7200), NULL, end_loop, NULL, NULL, NULL));
+  CHECK(rings == 0);
+  OK(bh_timers_after(timers, SECONDS(1800), NULL, end_loop, NULL, NULL, NULL));
+  OK(bh_timers_after(timers, SECONDS(900), NULL, end_loop, NULL, NULL, NULL));
+  CHECK(rings == 1);
+  until();
+  OK(bh_timers_after(timers, SECONDS(600), NULL, end_loop, NULL, NULL, NULL));
+  CHECK(rings == 2);
+  bh_timers_free(timers);
+}
+
+static void in_an_epoll_loop(uint64_t (*until)(void)) {
+  atomic_store(&ran, 0);
+  atomic_store(&stop, 0);
   OK(bh_timers_new(NULL, &timers));
   int bell = eventfd(0, EFD_NONBLOCK), loop = epoll_create1(0);
   struct epoll_event event = {.events = EPOLLIN};
@@ -47,7 +79,7 @@ static void in_an_epoll_loop(void) {
     OK(bh_timers_run_due(timers, NULL));
     if (atomic_load(&stop)) break;
     uint64_t rings;
-    if (epoll_wait(loop, &event, 1, sleep_ms()) > 0) CHECK(read(bell, &rings, sizeof rings) > 0 || errno == EAGAIN);
+    if (epoll_wait(loop, &event, 1, milliseconds(until())) > 0) CHECK(read(bell, &rings, sizeof rings) > 0 || errno == EAGAIN);
   }
   pthread_join(thread, NULL);
   CHECK(atomic_load(&ran) == 50 && atomic_load(&alive) == 0);
@@ -144,7 +176,10 @@ static void through_an_executor_of_the_program(void) {
 }
 
 int main(void) {
-  in_an_epoll_loop();
+  an_earlier_timer_calls_the_hook(by_wait);
+  an_earlier_timer_calls_the_hook(by_deadline);
+  in_an_epoll_loop(by_wait);
+  in_an_epoll_loop(by_deadline);
   cancelled_and_waited_for_in_a_driver();
   through_an_executor_of_the_program();
   return 0;

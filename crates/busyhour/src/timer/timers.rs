@@ -251,7 +251,11 @@ impl Timers {
         (until != Instant::FAR_FUTURE).then(|| until - now)
     }
 
-    /// The deadline of the earliest timer.
+    /// The deadline of the earliest timer, to be looked at.
+    ///
+    /// It announces no sleep: the hook of [`Timers::on_earlier_deadline`] is not
+    /// called for a timer that is added before this deadline. A host that
+    /// sleeps calls [`Timers::next_wait`].
     pub fn next_deadline(&self) -> Option<Instant> {
         let earliest = self.service.earliest();
         (earliest != Instant::FAR_FUTURE).then_some(earliest)
