@@ -199,8 +199,8 @@ pub extern "C" fn bh_serializer_name(
     size: usize,
 ) -> usize {
     quietly(0, || {
-        live(serializer, "serializer")
-            .map_or(0, |handle| copy_text(handle.serializer.name(), text, size))
+        let name = live(serializer, "serializer").map_or("", |handle| handle.serializer.name());
+        copy_text(name, text, size)
     })
 }
 
@@ -213,10 +213,10 @@ pub extern "C" fn bh_serializer_running(
     size: usize,
 ) -> usize {
     quietly(0, || {
-        live(serializer, "serializer").map_or(0, |handle| {
-            let running = handle.serializer.stats().running.unwrap_or_default();
-            copy_text(&running, text, size)
-        })
+        let running = live(serializer, "serializer")
+            .ok()
+            .and_then(|handle| handle.serializer.stats().running);
+        copy_text(&running.unwrap_or_default(), text, size)
     })
 }
 

@@ -73,7 +73,8 @@ pub extern "C" fn bh_template_name(
     size: usize,
 ) -> usize {
     quietly(0, || {
-        live(template, "template").map_or(0, |handle| copy_text(handle.template.name(), text, size))
+        let name = live(template, "template").map_or("", |handle| handle.template.name());
+        copy_text(name, text, size)
     })
 }
 

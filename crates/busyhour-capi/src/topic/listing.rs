@@ -121,7 +121,8 @@ pub extern "C" fn bh_topic_get_stats(
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_topic_name(topic: *const bh_topic, text: *mut c_char, size: usize) -> usize {
     quietly(0, || {
-        live(topic, "topic").map_or(0, |topic| copy_text(topic.topic.name(), text, size))
+        let name = live(topic, "topic").map_or("", |topic| topic.topic.name());
+        copy_text(name, text, size)
     })
 }
 

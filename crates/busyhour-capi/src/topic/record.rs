@@ -159,7 +159,7 @@ pub extern "C" fn bh_record_get_bytes(
 }
 
 /// Copies a text element to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole
-/// text: 0 if there is none, or if the element is of another type.
+/// text: 0, and `text` is empty, if there is none, or if the element is of another type.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_record_get_text(
     record: *const bh_record,
@@ -167,9 +167,12 @@ pub extern "C" fn bh_record_get_text(
     text: *mut c_char,
     size: usize,
 ) -> usize {
-    quietly(0, || match element(record, id) {
-        Ok(Value::Text(value)) => crate::edge::copy_text(value, text, size),
-        _ => 0,
+    quietly(0, || {
+        let found = match element(record, id) {
+            Ok(Value::Text(value)) => value,
+            _ => "",
+        };
+        crate::edge::copy_text(found, text, size)
     })
 }
 
@@ -234,9 +237,8 @@ pub extern "C" fn bh_record_subject(
     size: usize,
 ) -> usize {
     quietly(0, || {
-        borrow(record, "record").map_or(0, |one| {
-            crate::edge::copy_text(one.record.subject(), text, size)
-        })
+        let subject = borrow(record, "record").map_or("", |one| one.record.subject());
+        crate::edge::copy_text(subject, text, size)
     })
 }
 
