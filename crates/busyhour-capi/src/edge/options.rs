@@ -9,7 +9,10 @@ use std::{ffi::c_void, ptr};
 ///
 /// - The struct is `repr(C)`, its first field is a `usize`, and every bit pattern is a value of it. Only [`options`]
 ///   implements this, which checks all of that but `repr(C)`; the header would not compile without that.
-pub(crate) unsafe trait Options: Copy {}
+pub(crate) unsafe trait Options: Copy {
+    /// The size in the first release, 0.1: no program passes less. A release that adds a field gives that field's offset.
+    const FIRST_SIZE: usize = size_of::<Self>();
+}
 
 /// The options that C passed, or those that are all zero for NULL.
 pub(crate) fn read_options<T: Options>(given: *const T, argument: &'static str) -> Outcome<T> {
@@ -27,9 +30,8 @@ pub(crate) fn known_options<T: Options>(given: *const T, argument: &'static str)
     }
     // SAFETY: by the caller's promise the struct begins with its size.
     let size = unsafe { given.cast::<usize>().read() };
-    if size < size_of::<usize>() {
-        let message = format!("{argument}.size is {size}: set it to the size of the struct");
-        return (options, Err(Failure::invalid(message)));
+    if size < T::FIRST_SIZE {
+        return (options, Err(too_small::<T>(argument, size)));
     }
     let known = size.min(size_of::<T>());
     // SAFETY: by the caller's promise `size` bytes lie there, and `known` of them fit.
@@ -39,15 +41,32 @@ pub(crate) fn known_options<T: Options>(given: *const T, argument: &'static str)
         unsafe { given.cast::<u8>().add(at).read() == 0 }
     }) {
         true => Ok(()),
-        false => Err(newer(argument)),
+        false => Err(newer::<T>(argument, size)),
     };
     (options, read)
 }
 
 #[cold]
-fn newer(argument: &'static str) -> Failure {
-    let message = format!("{argument} has options that this version of the library does not know");
+fn too_small<T: Options>(argument: &'static str, size: usize) -> Failure {
+    let (name, first) = (name_of::<T>(), T::FIRST_SIZE);
+    Failure::invalid(format!(
+        "{argument}.size is {size}, but a {name} has {first} bytes at least: set it to the size of the struct, not of a pointer"
+    ))
+}
+
+#[cold]
+fn newer<T: Options>(argument: &'static str, size: usize) -> Failure {
+    let (name, known) = (name_of::<T>(), size_of::<T>());
+    let message = format!(
+        "{argument}.size is {size}, and this version of the library knows {known} bytes of a {name}: what follows them is not zero"
+    );
     Failure::new(bh_result::BH_VERSION, message)
+}
+
+/// As the header has it.
+fn name_of<T>() -> &'static str {
+    let path = std::any::type_name::<T>();
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 /// A field of an option struct: every bit pattern is a value of it.

@@ -214,9 +214,23 @@ def call(name, world, null_at=None, change=None):
         if frees and value != ffi.NULL:
             world.taken.add(item)
     result = function(*values)
+    check_text(name, kinds, names, values, result)
     check_outputs(name, kinds, values, result)
     take_back(kinds, values)
     return result
+
+
+def check_text(name, kinds, names, values, length):
+    """What copies a text ends it with a NUL, also if it has none."""
+    if names[-3:-1] != ["text", "size"] or values[-2] == ffi.NULL or ffi.typeof(getattr(bh, name)).result.kind != "primitive":
+        return
+    texts.add(name)
+    copied = ffi.buffer(values[-2], 1)[:]
+    # One byte of room, which is that of the NUL.
+    assert copied == b"\0", f"{name} says {length} and leaves {copied}"
+
+
+texts = set()
 
 
 def check_outputs(name, kinds, values, result):
@@ -293,7 +307,7 @@ def inside(name):
 def sizes(name):
     for at, kind in enumerate(ffi.typeof(getattr(bh, name)).args):
         if kind.kind == "pointer" and kind.item.kind == "struct" and kind.item.cname.endswith("_options"):
-            for size, code in ((1, bh.BH_INVALID), (ffi.sizeof(kind.item) + 8, bh.BH_VERSION)):
+            for size, code in ((1, bh.BH_INVALID), (12, bh.BH_INVALID), (ffi.sizeof(kind.item) - 1, bh.BH_INVALID), (ffi.sizeof(kind.item) + 8, bh.BH_VERSION)):
                 memory = ffi.new("char[]", ffi.sizeof(kind.item) + 16)
                 ffi.cast("size_t *", memory)[0] = size
                 ffi.cast("char *", memory)[ffi.sizeof(kind.item)] = b"\1"
@@ -308,6 +322,7 @@ for name in FUNCTIONS:
     in_each_state(name)
     inside(name)
     sizes(name)
+assert len(texts) >= 6, texts
 wrong = {where: freed.get(number, 0) for number, where in given.items() if freed.get(number, 0) != 1}
 assert not wrong, wrong
 print(len(FUNCTIONS), "functions,", len(given), "data freed once")

@@ -359,7 +359,7 @@ static void refuse(int data, Options options, Call call) {
   later.known.size = sizeof later;
   dropped = 0;
   CHECK(call(&later.known) == BH_VERSION && dropped == data);
-  later.known.size = sizeof(size_t) - 1; // no options at all
+  later.known.size = sizeof(Options) - 1; // no options at all
   CHECK(call(&later.known) == BH_INVALID && dropped == data);
 }
 
