@@ -872,7 +872,7 @@ typedef struct bh_subscription_options {
   uint64_t capacity;
   // What becomes of an event when so many wait: a `bh_overflow`.
   uint32_t overflow;
-  // Not 0: first the last event of every key, and again after a loss.
+  // Not 0: first the last event of every key, and again after a loss. `BH_INVALID` if the topic is not `cached`.
   uint32_t replay;
   // Not 0: of the waiting events of a key only the newest.
   uint32_t conflate;
@@ -1578,15 +1578,18 @@ enum bh_result bh_timers_stop_driver(struct bh_timers *timers,
 enum bh_result bh_timers_run_due(struct bh_timers *timers,
                                  size_t *out_count);
 
-// How many nanoseconds an event loop may sleep: 0 if a timer is due, `UINT64_MAX` if there is none. The hook of
-// `bh_timers_on_earlier` says if the sleep must end before.
-enum bh_result bh_timers_next_wait(struct bh_timers *timers, uint64_t *out_ns);
+// How many nanoseconds an event loop may sleep: 0 if a timer is due, `UINT64_MAX` if there is none, which is forever. The hook
+// of `bh_timers_on_earlier` says if the sleep must end before. A sleep in milliseconds is rounded up; README.md has the loop.
+enum bh_result bh_timers_next_wait(struct bh_timers *timers,
+                                   uint64_t *out_ns);
 
-// When the earliest timer is due, by the clock of the service; `UINT64_MAX` if there is none.
-enum bh_result bh_timers_next_deadline(const struct bh_timers *timers, uint64_t *out_ns);
+// When the earliest timer is due, by the clock of the service; `UINT64_MAX` if there is none. An event loop may sleep until
+// then, as it may by `bh_timers_next_wait`: the hook of `bh_timers_on_earlier` says if the sleep must end before.
+enum bh_result bh_timers_next_deadline(const struct bh_timers *timers,
+                                       uint64_t *out_ns);
 
-// Calls `hook(data)` when a deadline was added that is earlier than the last `bh_timers_next_wait`, on the thread that adds
-// it. It must be quick and sticky, as a write to an eventfd is. `BH_EXISTS` if the service has a hook or a driver.
+// Calls `hook(data)` when a deadline was added that is earlier than what the last `bh_timers_next_wait` or
+// `bh_timers_next_deadline` said, once for each of these calls, on the thread that adds it. It must be quick and sticky, as a write to an eventfd is. `BH_EXISTS` if the service has a hook or a driver.
 enum bh_result bh_timers_on_earlier(struct bh_timers *timers,
                                     bh_run_fn hook,
                                     void *data,
@@ -1855,7 +1858,7 @@ enum bh_result bh_record_get_bytes(const struct bh_record *record,
                                    size_t *out_len);
 
 // Copies a text element to `text`, which has room for `size` bytes, and ends it with a NUL; returns the length of the whole
-// text: 0 if there is none, or if the element is of another type.
+// text: 0, and `text` is empty, if there is none, or if the element is of another type.
 size_t bh_record_get_text(const struct bh_record *record,
                           uint16_t id,
                           char *text,
@@ -1951,7 +1954,7 @@ enum bh_result bh_topic_subscribe(struct bh_topic *topic,
 // not wait.
 void bh_subscription_free(struct bh_subscription *subscription);
 
-// Delivers the last event of every key again, then `BH_DELIVERY_REPLAYED`.
+// Delivers the last event of every key again, then `BH_DELIVERY_REPLAYED`; only the latter if the topic is not `cached`.
 enum bh_result bh_subscription_replay(struct bh_subscription *subscription);
 
 // Deliveries that the subscription has lost so far; 0 for NULL.

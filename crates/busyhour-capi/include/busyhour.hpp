@@ -1054,11 +1054,18 @@ class runtime {
   detail::handle<bh_runtime, bh_runtime_free> handle_;
 };
 
-// Records with the last one of each sort and subject.
+// Options of a topic that keeps the last event of each key: what `make` of both sorts of topics has by default.
+inline bh_topic_options cached_topic(const char *name = nullptr) {
+  bh_topic_options options{};
+  options.cached = 1, options.name = name;
+  return options;
+}
+
+// Records, by default with the last one of each sort and subject; options without `cached` make one that keeps none.
 class record_topic : public any_topic {
  public:
   using any_topic::any_topic;
-  static result<record_topic> make(bh_topic_options options = {}, const runtime *listed_by = nullptr) {
+  static result<record_topic> make(bh_topic_options options = cached_topic(), const runtime *listed_by = nullptr) {
     options.size = sizeof options;
     return detail::make<record_topic, bh_topic>(bh_topic_new, listed_by ? listed_by->get() : nullptr, &options);
   }
@@ -1102,12 +1109,12 @@ struct delivery {
   uint64_t lost;  // BH_DELIVERY_LOST
 };
 
-// Events of type T with the last one of each key. Hash and Equal look at the key alone; both have no state.
+// Events of type T, by default with the last one of each key; options without `cached` make one that keeps none. Hash and Equal look at the key alone; both have no state.
 template <class T, class Hash, class Equal>
 class topic : public any_topic {
  public:
   using any_topic::any_topic;
-  static result<topic> make(bh_topic_options options = {}, const runtime *listed_by = nullptr) {
+  static result<topic> make(bh_topic_options options = cached_topic(), const runtime *listed_by = nullptr) {
     options.size = sizeof options;
     options.hash = hash;
     options.equal = equal;

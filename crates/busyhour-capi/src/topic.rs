@@ -36,6 +36,7 @@ use std::{
 pub struct bh_topic {
     topic: Topic<bh_event>,
     sort: EventSort,
+    is_cached: bool,
     /// Of a topic of notices, or one that announces its subscriptions.
     source: Option<Source>,
     process: Process,
@@ -183,6 +184,7 @@ pub extern "C" fn bh_topic_new(
             builder = builder.with_ttl(&timers.timers, &executor_of(options.expire_on)?);
         }
         let sort = EventSort::new(options.hash, options.equal, options.key_data)?;
+        let is_cached = options.cached != 0 || fold.is_some();
         if let Some(fold) = fold {
             let of = sort.clone();
             let fold = move |states: &[(NodeId, bh_event)]| folded(&fold, &of, states);
@@ -199,7 +201,10 @@ pub extern "C" fn bh_topic_new(
             builder = builder.announce_subscriptions(&announced);
             source = Some(fills);
         }
-        give(out, bh_topic::filled(builder.build(), sort, source));
+        give(
+            out,
+            bh_topic::filled(builder.build(), sort, is_cached, source),
+        );
         Ok(())
     })
 }
@@ -581,10 +586,16 @@ pub extern "C" fn bh_forward_free(forward: *mut bh_forward) {
 }
 
 impl bh_topic {
-    fn filled(topic: Topic<bh_event>, sort: EventSort, source: Option<Source>) -> Self {
+    fn filled(
+        topic: Topic<bh_event>,
+        sort: EventSort,
+        is_cached: bool,
+        source: Option<Source>,
+    ) -> Self {
         Self {
             topic,
             sort,
+            is_cached,
             source,
             process: Process::current(),
         }

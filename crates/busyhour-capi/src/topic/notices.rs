@@ -70,7 +70,7 @@ pub extern "C" fn bh_runtime_alerts(
         let source = alerts_into(runtime, topic.clone());
         give(
             out,
-            bh_topic::filled(topic, EventSort::Records, Some(Arc::new(source))),
+            bh_topic::filled(topic, EventSort::Records, true, Some(Arc::new(source))),
         );
         Ok(())
     })

@@ -53,7 +53,7 @@ pub struct bh_subscription_options {
     pub capacity: u64,
     /// What becomes of an event when so many wait: a `bh_overflow`.
     pub overflow: u32,
-    /// Not 0: first the last event of every key, and again after a loss.
+    /// Not 0: first the last event of every key, and again after a loss. `BH_INVALID` if the topic is not `cached`.
     pub replay: u32,
     /// Not 0: of the waiting events of a key only the newest.
     pub conflate: u32,
@@ -148,6 +148,11 @@ pub extern "C" fn bh_topic_subscribe(
         let receive = Callback::new(receive, data).ok_or_else(|| Failure::null("receive"))?;
         let out = Out::required(out, "out")?;
         let topic = live(topic, "topic")?;
+        if options.replay != 0 && !topic.is_cached {
+            return Err(Failure::invalid(
+                "options.replay: the topic is not cached: set `cached` in its options",
+            ));
+        }
         let builder = queue(topic.topic.subscribe(), &options)?;
         let builder = filter(topic, builder, &options, wanted)?;
         // What is replayed at once may free the topic's handle.
@@ -176,7 +181,7 @@ pub extern "C" fn bh_subscription_free(subscription: *mut bh_subscription) {
     });
 }
 
-/// Delivers the last event of every key again, then `BH_DELIVERY_REPLAYED`.
+/// Delivers the last event of every key again, then `BH_DELIVERY_REPLAYED`; only the latter if the topic is not `cached`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_subscription_replay(subscription: *mut bh_subscription) -> bh_result {
     guard(|| {

@@ -260,8 +260,14 @@ static void records() {
   CHECK(wanted->bits(5, "\x02") == BH_OK && wanted->flags(4, 2) == BH_OK && wanted->matches(*copy));
   CHECK(wanted->exists(3) == BH_OK && wanted->bytes(3, std::string_view("\0x", 2)) == BH_OK && !wanted->matches(*copy) && wanted->matches(full));
 
-  bh_topic_options cached{};
-  cached.cached = 1, cached.name = "calls";
+  auto by_default = busyhour::record_topic::make(), keeps_none = busyhour::record_topic::make({});
+  CHECK(by_default->publish(call("one", 1)) && by_default->last(7, "one") && keeps_none->publish(call("one", 1)));
+  bh_subscription_options replayed{};
+  replayed.replay = 1;
+  CHECK(by_default->subscribe(replayed, [](const bh_delivery &) {}) && keeps_none->last(7, "one").code() == BH_NOT_FOUND);
+  CHECK(keeps_none->subscribe(replayed, [](const bh_delivery &) {}).code() == BH_INVALID);
+  CHECK(busyhour::last_error().find("the topic is not cached") != std::string::npos);
+  bh_topic_options cached = busyhour::cached_topic("calls");
   auto topic = busyhour::record_topic::make(cached);
   auto state = busyhour::attribute::of_element(1);
   auto length = busyhour::attribute::make([](const bh_event *event) { return busyhour::record_view(bh_event_record(event)).subject().size(); });
