@@ -12,8 +12,15 @@ fn the_examples_of_the_readme_run() {
         let printed = run_example("README.md", language);
         assert_eq!(printed, "the binding of alice has expired\n", "{language}");
     }
-    let printed = run_python(&example("README.md", "py")).stdout;
+    let printed = run_python(&example("README.md", "py", 0)).stdout;
     assert_eq!(printed, b"the binding of alice has expired\n");
+}
+
+/// Which sleeps for ever until the timer of the other thread rings.
+#[test]
+fn the_epoll_loop_of_the_readme_is_woken() {
+    let printed = run_nth_example("README.md", "c", 1);
+    assert_eq!(printed, "the timer of another thread has expired\n");
 }
 
 #[test]
@@ -102,17 +109,25 @@ fn every_name_on_the_pages_is_in_the_header() {
 
 /// Compiles the first program in this language on a page and runs it; returns what it printed.
 fn run_example(page: &str, language: &str) -> String {
-    let output = compile_file(&example(page, language), &[]).run(&[]);
+    run_nth_example(page, language, 0)
+}
+
+/// As a release is built, without `assert`: no program may need it for its work or its checks.
+fn run_nth_example(page: &str, language: &str, nth: usize) -> String {
+    let source = example(page, language, nth);
+    let has_assert = fs::read_to_string(&source).unwrap().contains("assert(");
+    assert!(!has_assert, "{page}: NDEBUG removes what is in an assert");
+    let output = compile_file(&source, &["-DNDEBUG"]).run(&[]);
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The first program in this language on a page, as a file.
-fn example(page: &str, language: &str) -> PathBuf {
+/// A program in this language on a page, as a file.
+fn example(page: &str, language: &str, nth: usize) -> PathBuf {
     let text = fs::read_to_string(format!("{CRATE}/{page}")).unwrap();
-    let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
-    let (example, _) = rest.split_once("```").unwrap();
+    let after = text.split(&format!("```{language}\n")).nth(nth + 1);
+    let (example, _) = after.unwrap().split_once("```").unwrap();
     let name = page.rsplit('/').next().unwrap().replace(".md", "");
-    let source = scratch("example").join(format!("{name}.{language}"));
+    let source = scratch("example").join(format!("{name}{nth}.{language}"));
     fs::write(&source, example).unwrap();
     source
 }
