@@ -301,6 +301,18 @@ fn an_ack_goes_as_its_way_says() {
     assert_eq!(lines(&ack.text, "Route"), ["<sip:edge.example.net;lr>"]);
 }
 
+/// RFC 3261 §18.2.1, RFC 3581 §4: as in any request, the Via says where it came from.
+#[test]
+fn the_via_of_an_ack_gets_its_source() {
+    let mut bench = Bench::new();
+    let elsewhere = flow("192.0.2.99:41000");
+    let ack = request("ACK", "");
+    bench.ack(elsewhere, &ack, NextHop::registered(bob(1)));
+    let ack = &bench.take()[0];
+    let callers = lines(&ack.text, "Via")[1];
+    assert!(callers.contains("received=192.0.2.99"), "{callers}");
+}
+
 /// RFC 3261 §26.2.2: a request to a SIPS URI goes over TLS or not at all.
 #[test]
 fn a_sips_request_goes_over_tls_only() {
@@ -319,6 +331,28 @@ fn a_sips_request_goes_over_tls_only() {
     let unchanged = Target::new(None, NextHop::registered(bob(1)));
     let sent = Bench::new().call(&text, unchanged);
     assert_eq!(starts(&sent), ["480 > 192.0.2.7:40000"]);
+}
+
+/// A way that was left out is not counted again when the next one is tried.
+#[test]
+fn after_a_way_that_a_sips_request_must_not_take_each_other_one_is_tried_once() {
+    let text = invite().replace("INVITE sip:", "INVITE sips:");
+    let over_tls = |remote| Flow {
+        transport: Transport::Tls,
+        ..tcp(remote)
+    };
+    let mut all = Target::new(
+        Some("sips:bob@192.0.2.101".into()),
+        NextHop::resolved(bob(1)),
+    );
+    for remote in ["192.0.2.102:5061", "192.0.2.103:5061"] {
+        all.hops.push(NextHop::resolved(over_tls(remote)));
+    }
+    let mut bench = Bench::new();
+    let first = bench.call(&text, all);
+    assert_eq!(starts(&first), ["INVITE > 192.0.2.102:5061"]);
+    let second = bench.fail(&first[0]);
+    assert_eq!(starts(&second), ["INVITE > 192.0.2.103:5061"]);
 }
 
 /// RFC 3263 §4.3: the next address of a target, with a new transaction.
