@@ -43,8 +43,10 @@ class [[nodiscard]] result {
   bh_result code() const { return code_; }
   // Only if there is a value.
   T &operator*() & { return *value_; }
+  const T &operator*() const & { return *value_; }
   T &&operator*() && { return std::move(*value_); }
   T *operator->() { return &*value_; }
+  const T *operator->() const { return &*value_; }
 
  private:
   bh_result code_;
@@ -158,7 +160,7 @@ class executor {
   template <class F>
   static result<executor> of_program(F &&accept) {
     using C = std::decay_t<F>;
-    bh_execute_fn execute = [](bh_task *task, void *data) -> int32_t {
+    bh_execute_fn execute = [](bh_task *task, void *data) noexcept -> int32_t {
       (*static_cast<C *>(data))(busyhour::task(task));
       return 0;
     };
@@ -912,7 +914,9 @@ class attribute {
   template <class F>
   static result<attribute> make(F &&of) {
     using C = std::decay_t<F>;
-    bh_attribute_fn compute = [](const bh_event *event, void *data) -> uint64_t { return (*static_cast<C *>(data))(event); };
+    bh_attribute_fn compute = [](const bh_event *event, void *data) noexcept -> uint64_t {
+      return (*static_cast<C *>(data))(event);
+    };
     return detail::make<attribute, bh_attribute>(bh_attribute_new, compute, detail::keep(std::forward<F>(of)), detail::drop<C>);
   }
   bh_attribute *get() const { return handle_.get(); }
@@ -1094,7 +1098,7 @@ class record_topic : public any_topic {
   template <class F>
   result<subscription> subscribe(bh_subscription_options options, F &&receive) {
     using C = std::decay_t<F>;
-    bh_delivery_fn tell = [](const bh_delivery *delivery, void *data) { (*static_cast<C *>(data))(*delivery); };
+    bh_delivery_fn tell = [](const bh_delivery *delivery, void *data) noexcept { (*static_cast<C *>(data))(*delivery); };
     return start<C>(options, tell, std::forward<F>(receive));
   }
 };

@@ -85,6 +85,20 @@ fn an_exception_that_leaves_a_callback_ends_the_process() {
     }
 }
 
+/// Their handler of `std::terminate` ends the process with 7; the library's message would end it with SIGABRT.
+#[test]
+fn a_closure_of_cpp_that_throws_ends_in_terminate() {
+    for mode in [
+        "throw-from-executor-closure",
+        "throw-from-attribute-closure",
+        "throw-from-subscription-closure",
+    ] {
+        let output = program().command(&[mode]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{mode}: {said}");
+    }
+}
+
 /// Every callback that the header has, in every mode.
 #[test]
 fn every_callback_may_throw_fork_free_cancel_and_shut_down() {

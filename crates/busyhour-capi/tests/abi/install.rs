@@ -28,25 +28,48 @@ fn text(command: &mut Command) -> String {
 
 #[test]
 fn a_program_is_built_with_what_pkg_config_says() {
+    assert_eq!(
+        pkg_config(&["--modversion"]).trim(),
+        env!("CARGO_PKG_VERSION")
+    );
+    let program = build("by-pkg-config", &[], &["--cflags", "--libs"]);
     let lib = format!("{}{PREFIX}/lib", installed().display());
-    let flags = |arguments: &[&str]| {
-        text(
-            Command::new("pkg-config")
-                .args(arguments)
-                .arg("busyhour")
-                .env("PKG_CONFIG_PATH", format!("{lib}/pkgconfig"))
-                .env("PKG_CONFIG_SYSROOT_DIR", installed()),
-        )
-    };
-    assert_eq!(flags(&["--modversion"]).trim(), env!("CARGO_PKG_VERSION"));
-    let program = scratch("bin").join("by-pkg-config");
+    let printed = text(Command::new(program).env("LD_LIBRARY_PATH", lib));
+    assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"));
+}
+
+/// It needs no shared library, not even that of the compiler.
+#[test]
+fn a_static_program_is_built_with_what_pkg_config_says() {
+    let flags = ["--static", "--cflags", "--libs"];
+    let program = build("static-by-pkg-config", &["-static"], &flags);
+    let needed = text(Command::new("readelf").arg("-d").arg(&program));
+    assert!(!needed.contains("NEEDED"), "{needed}");
+    let printed = text(&mut Command::new(program));
+    assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"));
+}
+
+/// Builds the smallest program with these options and with what pkg-config says.
+fn build(name: &str, options: &[&str], asked: &[&str]) -> PathBuf {
+    let program = scratch("bin").join(name);
     run(Command::new("cc")
         .args(["-std=c11", "-o"])
         .arg(&program)
+        .args(options)
         .arg(format!("{CRATE}/tests/c/installed/version.c"))
-        .args(flags(&["--cflags", "--libs"]).split_whitespace()));
-    let printed = text(Command::new(program).env("LD_LIBRARY_PATH", lib));
-    assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"));
+        .args(pkg_config(asked).split_whitespace()));
+    program
+}
+
+fn pkg_config(arguments: &[&str]) -> String {
+    let lib = format!("{}{PREFIX}/lib", installed().display());
+    text(
+        Command::new("pkg-config")
+            .args(arguments)
+            .arg("busyhour")
+            .env("PKG_CONFIG_PATH", format!("{lib}/pkgconfig"))
+            .env("PKG_CONFIG_SYSROOT_DIR", installed()),
+    )
 }
 
 #[test]

@@ -1,7 +1,9 @@
 // Callbacks that do what a callback should not: each mode of this program is one.
 #include "check.h"
 
+#include <busyhour.hpp>
 #include <cstring>
+#include <exception>
 #include <stdexcept>
 #include <thread>
 
@@ -452,6 +454,32 @@ static void throw_from_task() {
   sleep(60);
 }
 
+// Closures of busyhour.hpp: std::terminate, before the exception leaves them.
+static void throw_from_executor_closure() {
+  std::set_terminate([] { _exit(7); });
+  auto on = busyhour::executor::of_program([](busyhour::task &&) { throw std::runtime_error("from an executor"); });
+  OK(bh_timers_new(nullptr, &timers));
+  OK(bh_timers_after(timers, 0, on->get(), throws, nullptr, nullptr, nullptr));
+  bh_timers_run_due(timers, nullptr);
+}
+
+static void throw_from_attribute_closure() {
+  std::set_terminate([] { _exit(7); });
+  auto of = busyhour::attribute::make([](const bh_event *) -> uint64_t { throw std::runtime_error("from an attribute"); });
+  auto records = busyhour::record_topic::make();
+  bh_subscription_options options = {};
+  options.attribute = of->get();
+  auto subscription = records->subscribe(options, [](const bh_delivery &) {});
+  publish_one(records->get(), "alice");
+}
+
+static void throw_from_subscription_closure() {
+  std::set_terminate([] { _exit(7); });
+  auto records = busyhour::record_topic::make();
+  auto subscription = records->subscribe({}, [](const bh_delivery &) { throw std::runtime_error("from a subscription"); });
+  publish_one(records->get(), "alice");
+}
+
 static void throw_in_run_due() {
   OK(bh_timers_new(nullptr, &timers));
   OK(bh_timers_after(timers, 0, nullptr, throws, nullptr, nullptr, nullptr));
@@ -574,6 +602,9 @@ int main(int, char **arguments) {
       {"free-topic-in-subscribe", free_topic_in_subscribe},
       {"free-topics-in-forward", free_topics_in_forward}, {"free-in-replay", free_in_replay}, {"free-in-on-earlier", free_in_on_earlier},
       {"throw-from-task", throw_from_task}, {"throw-in-run-due", throw_in_run_due}, {"throw-from-destructor", throw_from_destructor},
+      {"throw-from-executor-closure", throw_from_executor_closure},
+      {"throw-from-attribute-closure", throw_from_attribute_closure},
+      {"throw-from-subscription-closure", throw_from_subscription_closure},
       {"fork-with-a-pool", fork_with_a_pool}, {"fork-before-a-pool", fork_before_a_pool},
   };
   auto run = [&](const char *name) {
