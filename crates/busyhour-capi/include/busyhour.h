@@ -20,7 +20,7 @@ typedef enum bh_result {
   BH_VERSION = 3,
   // What was asked for is not there, or no longer.
   BH_NOT_FOUND = 4,
-  // Something with this name exists already.
+  // It exists already: something with this name, or what there can be only one of.
   BH_EXISTS = 5,
   // A queue, a table or a budget is full.
   BH_FULL = 6,
@@ -80,7 +80,7 @@ typedef enum bh_phase {
 
 // How a timer repeats.
 typedef enum bh_repeat {
-  // Its callback runs.
+  // Not known while its callback runs.
   BH_REPEAT_UNKNOWN = 0,
   // It runs once.
   BH_REPEAT_ONCE = 1,
@@ -658,7 +658,7 @@ typedef struct bh_timer_options {
   // Where an int goes that identifies the timer while it is not over; NULL: it gets none. Ints are at least 1, and are
   // used again, the one released first first.
   int32_t *out_id;
-  // Not 0: `period_ns` is a pause between the end of a run and the next one.
+  // Not 0: `period_ns`, which then is not 0 either, is a pause between the end of a run and the next one.
   uint32_t fixed_delay;
   // What becomes of ticks that were missed: a `bh_missed`.
   uint32_t missed;
@@ -1522,7 +1522,8 @@ enum bh_result bh_timers_replace_variable(struct bh_timers *timers,
                                           bh_drop_fn drop,
                                           enum bh_cancel *out_cancel);
 
-// Cancels a timer. `out`, what became of it, may be NULL.
+// Cancels a timer. `out`, what became of it, may be NULL. One that is over or unknown, also `{{0, 0}}`, is no error:
+// `BH_CANCEL_ALREADY_RAN`.
 enum bh_result bh_timers_cancel(struct bh_timers *timers, struct bh_timer timer, enum bh_cancel *out);
 
 // Cancels a timer and, if its callback is running, waits until it has returned. `BH_CANCEL_RUNNING` then means that the

@@ -15,7 +15,7 @@ pub enum bh_result {
     BH_VERSION = 3,
     /// What was asked for is not there, or no longer.
     BH_NOT_FOUND = 4,
-    /// Something with this name exists already.
+    /// It exists already: something with this name, or what there can be only one of.
     BH_EXISTS = 5,
     /// A queue, a table or a budget is full.
     BH_FULL = 6,
@@ -84,7 +84,7 @@ const SENTENCES: [&CStr; 18] = [
     c"an argument is invalid",
     c"the options are newer than the library",
     c"not found",
-    c"the name is taken",
+    c"it exists already",
     c"full",
     c"shut down",
     c"the wait would never end",

@@ -57,7 +57,7 @@ pub(crate) fn release<T>(handle: *mut T) -> Option<Box<T>> {
 #[inline(never)]
 fn forked(argument: &'static str) -> Failure {
     let message = format!(
-        "{argument} belongs to the process that forked this one: a child may only call exec or _exit"
+        "{argument} belongs to the process that forked this one, or it has been freed: a child may only call exec or _exit"
     );
     Failure::new(bh_result::BH_FORKED, message)
 }

@@ -238,10 +238,14 @@ impl From<SerializerBuildError> for Failure {
     #[cold]
     #[inline(never)]
     fn from(error: SerializerBuildError) -> Self {
-        let code = match error {
-            SerializerBuildError::NameTaken(_) => bh_result::BH_EXISTS,
-            _ => bh_result::BH_INVALID,
-        };
-        Self::new(code, error.to_string())
+        match error {
+            SerializerBuildError::NameTaken(_) => {
+                Self::new(bh_result::BH_EXISTS, error.to_string())
+            }
+            SerializerBuildError::NameEmpty => Self::invalid(
+                "options.name is missing or empty: bh_serializer_new without options makes a serializer without a name",
+            ),
+            _ => Self::invalid(error.to_string()),
+        }
     }
 }

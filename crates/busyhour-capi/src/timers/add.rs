@@ -50,7 +50,7 @@ pub struct bh_timer_options {
     /// Where an int goes that identifies the timer while it is not over; NULL: it gets none. Ints are at least 1, and are
     /// used again, the one released first first.
     pub out_id: *mut i32,
-    /// Not 0: `period_ns` is a pause between the end of a run and the next one.
+    /// Not 0: `period_ns`, which then is not 0 either, is a pause between the end of a run and the next one.
     pub fixed_delay: u32,
     /// What becomes of ticks that were missed: a `bh_missed`.
     pub missed: u32,
@@ -241,6 +241,11 @@ impl NewTimer {
 
     fn run(&self, run: Callback<RunCall>) -> Outcome<TimerHandle> {
         let period = Duration::from_nanos(self.options.period_ns);
+        if self.options.fixed_delay != 0 && period.is_zero() {
+            return Err(Failure::invalid(
+                "options.fixed_delay: it needs a period_ns, which is the pause after each run",
+            ));
+        }
         self.add(|builder, id| {
             let call = move || {
                 let _kept = &id;

@@ -23,7 +23,8 @@ pub enum bh_cancel {
 pub type bh_timer_wanted_fn =
     Option<unsafe extern "C-unwind" fn(timer: *const bh_pending_timer, data: *mut c_void) -> i32>;
 
-/// Cancels a timer. `out`, what became of it, may be NULL.
+/// Cancels a timer. `out`, what became of it, may be NULL. One that is over or unknown, also `{{0, 0}}`, is no error:
+/// `BH_CANCEL_ALREADY_RAN`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_timers_cancel(
     timers: *mut bh_timers,

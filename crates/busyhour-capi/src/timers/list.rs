@@ -39,7 +39,7 @@ pub struct bh_pending_timer {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum bh_repeat {
-    /// Its callback runs.
+    /// Not known while its callback runs.
     BH_REPEAT_UNKNOWN = 0,
     /// It runs once.
     BH_REPEAT_ONCE = 1,

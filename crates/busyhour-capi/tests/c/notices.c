@@ -270,6 +270,8 @@ static void alerts_of_queues_are_events(void) {
   bh_topic_free(late);
   options = (bh_serializer_options){.size = sizeof options, .high_watermark = 3};
   IS(BH_INVALID, bh_runtime_serializer(runtime, &options, &calls)); /* it has no name */
+  char why[256];
+  CHECK(bh_last_error(why, sizeof why) < sizeof why && strstr(why, "options.name") && !strstr(why, "::"));
   /* A subscription keeps the alerts coming, though the topic's handle is gone. */
   bh_topic_free(alerts);
   for (int i = 0; i < 4; i++) OK(bh_serializer_push(calls, count_run, counted(), drop_counted));

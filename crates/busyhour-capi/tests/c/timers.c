@@ -280,9 +280,12 @@ static void bad_arguments(void) {
   IS(BH_NULL, bh_timers_list(timers, NULL, NULL));
   bh_timer_options bad = {.size = sizeof bad, .label = "\xff"};
   IS(BH_INVALID, bh_timers_add(timers, &bad, NULL, count_run, counted(), drop_counted, NULL));
+  bh_timer_options no_period = {.size = sizeof no_period, .delay_ns = 1, .fixed_delay = 1};
+  IS(BH_INVALID, bh_timers_add(timers, &no_period, NULL, count_run, counted(), drop_counted, NULL));
   bh_timer none = {{0, 0}}, garbage = {{UINT64_MAX, UINT64_MAX}};
   bh_cancel result;
   OK(bh_timers_cancel(timers, none, &result));
+  CHECK(result == BH_CANCEL_ALREADY_RAN);
   OK(bh_timers_cancel_and_wait(timers, garbage, &result));
   CHECK(result == BH_CANCEL_ALREADY_RAN && atomic_load(&alive) == 0);
   bh_timers_free(timers);
