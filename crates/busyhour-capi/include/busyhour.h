@@ -1546,8 +1546,10 @@ enum bh_result bh_timers_cancel_where(struct bh_timers *timers,
 // Moves a waiting timer to another deadline, by the clock of the service; `BH_NOT_FOUND` if it does not wait any more.
 enum bh_result bh_timers_reschedule(struct bh_timers *timers, struct bh_timer timer, uint64_t deadline_ns);
 
-// How long until a waiting timer is due, in nanoseconds; `BH_NOT_FOUND` if it does not wait any more.
-enum bh_result bh_timers_time_left(const struct bh_timers *timers, struct bh_timer timer, uint64_t *out_ns);
+// How long until a waiting timer is due, in nanoseconds, 0 if it is overdue; `BH_NOT_FOUND` if it does not wait any more.
+enum bh_result bh_timers_time_left(const struct bh_timers *timers,
+                                   struct bh_timer timer,
+                                   uint64_t *out_ns);
 
 // Tells `each` of every timer that is not over, on this thread, in no defined order.
 enum bh_result bh_timers_list(const struct bh_timers *timers, bh_timer_each_fn each, void *data);

@@ -121,7 +121,7 @@ pub extern "C" fn bh_timers_reschedule(
     })
 }
 
-/// How long until a waiting timer is due, in nanoseconds; `BH_NOT_FOUND` if it does not wait any more.
+/// How long until a waiting timer is due, in nanoseconds, 0 if it is overdue; `BH_NOT_FOUND` if it does not wait any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn bh_timers_time_left(
     timers: *const bh_timers,
