@@ -34,14 +34,17 @@ impl Watcher {
         inbound: Box<InboundRequest>,
         answer: Buffer,
     ) {
-        let value = self.lock().subscription.stored(context.persistence.run());
+        let state = self.lock();
+        let value = state.subscription.stored(context.persistence.run());
+        let device = state.subscription.device().clone();
+        drop(state);
         let row =
             context
                 .persistence
                 .soft_state(context.persistence.next_id(), KIND, value, granted_s);
         let (watcher, stored, waiting) = (self.clone(), row.clone(), inbound.clone());
         let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
-        if self.commit(context, row, begun).is_err() {
+        if self.commit(context, &device, row, begun).is_err() {
             self.give_up(context);
             context.responder.fail(&inbound);
         }
@@ -153,7 +156,8 @@ impl Watcher {
             });
             done(result);
         };
-        state.is_storing = self.commit(context, row, written).is_ok();
+        let device = state.subscription.device();
+        state.is_storing = self.commit(context, device, row, written).is_ok();
         state.is_storing
     }
 
@@ -190,9 +194,11 @@ impl Watcher {
 
     /// Calls `then` with the result of the row, on the watcher's serializer. If the
     /// pool has ended, it runs on the store's thread: the result must not be lost.
+    /// The caller may have the state locked.
     fn commit(
         self: &Arc<Self>,
         context: &WatcherContext,
+        device: &str,
         row: SoftState,
         then: impl FnOnce(CommitResult) + Send + 'static,
     ) -> Result<(), Refused> {
@@ -204,7 +210,7 @@ impl Watcher {
             }
         };
         let put = vec![Change::PutSoftState(row)];
-        (context.persistence).commit(&self.device(), put, Box::new(done))
+        (context.persistence).commit(device, put, Box::new(done))
     }
 
     /// Ends the subscription when the server stops; returns the row to delete. If an
