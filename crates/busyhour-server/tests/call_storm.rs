@@ -11,7 +11,7 @@ const CONFIGURATION: &str = "
 domains = [\"example.com\"]
 [[account_range]]
 prefix = \"device\"
-count = 500
+count = 800
 password = \"busyhour\"
 ";
 
