@@ -11,7 +11,7 @@ run: ## Build the server and start it with its embedded defaults
 	@scripts/install-deps.sh build
 	@echo "building the server: this takes some minutes in a fresh clone"
 	@$(COMMIT) scripts/goes-on.sh "building the server" cargo build --profile quick --package busyhour-server
-	@$(COMMIT) cargo run --profile quick --package busyhour-server -- serve
+	@"$${CARGO_TARGET_DIR:-target}/quick/busyhour" serve
 
 test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
 	@scripts/install-deps.sh build test

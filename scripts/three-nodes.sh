@@ -9,12 +9,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 busyhour=$(realpath "${BUSYHOUR:-target/quick/busyhour}")
-[ -x "$busyhour" ] || { echo "there is no program at $busyhour: run make build, or set BUSYHOUR" >&2; exit 2; }
+[ -x "$busyhour" ] || { echo "there is no program at $busyhour: make run builds it; or set BUSYHOUR" >&2; exit 2; }
 folder=${1:-$(mktemp -d)}
 mkdir -p "$folder"
 folder=$(realpath "$folder")
-programs=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
-nats=$(PATH=$PATH:/usr/sbin command -v nats-server)
+programs=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
+nats=$(PATH=$PATH:/usr/sbin command -v nats-server) || true
+[ -n "$programs" ] && [ -n "$nats" ] || { echo "PostgreSQL or nats-server is missing: scripts/install-deps.sh test" >&2; exit 2; }
 
 # PostgreSQL refuses to run as root.
 as_user=()

@@ -63,8 +63,8 @@ impl Service {
         let config_file = source.file.clone();
         // The store comes first: a second server on the same store must be refused
         // before it takes a port.
-        let seat = member::join(&config, ending)?;
-        let member = seat.as_ref().map(|seat| seat.member);
+        let membership = member::join(&config, ending)?;
+        let member = membership.as_ref().map(|membership| membership.member);
         let store = open_store(&config.store, member)?;
         if let Some(warning) = unread_store(&config.store) {
             tracing::warn!(event = "configuration_warning", "{warning}");
@@ -90,9 +90,9 @@ impl Service {
             ..config.server()
         };
         let (on, sockets) = (runtime.clone(), network.clone());
-        let server = match seat {
+        let server = match membership {
             None => Server::start(on, options, sockets, store),
-            Some(seat) => Server::start_in_cluster(on, options, sockets, store, seat),
+            Some(membership) => Server::start_in_cluster(on, options, sockets, store, membership),
         };
         let server = server.map_err(Failure::running)?;
         let access = Access::new(config.http.hosts.clone(), config.tokens.clone());

@@ -69,7 +69,7 @@ pub use capture::trace::{Trace, TraceListener, TraceRequest, TracedMessage};
 pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
-pub use cluster::{ClusterNodeView, ClusterSeat, ClusterStats, NodeLife};
+pub use cluster::{ClusterMembership, ClusterNodeView, ClusterStats, NodeLife};
 pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
 };
@@ -216,9 +216,9 @@ impl Server {
         config: ServerConfig,
         network: Arc<dyn Network>,
         store: Box<dyn Store>,
-        seat: ClusterSeat,
+        membership: ClusterMembership,
     ) -> Result<Self, StartError> {
-        let core = Core::start(runtime, config, network, store, Some(seat))?;
+        let core = Core::start(runtime, config, network, store, Some(membership))?;
         Ok(Self { core })
     }
 

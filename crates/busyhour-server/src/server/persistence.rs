@@ -127,17 +127,13 @@ impl Persistence {
         let Some(routes) = &self.routes else {
             return self.store.commit(changes, done);
         };
-        let grant = routes.begin(aor).ok_or(Refused::Closed)?;
-        let (ended, partition) = (routes.clone(), grant.partition);
-        let counted: Completion = Box::new(move |outcome| {
+        let (under_way, grant) = routes.begin(aor).ok_or(Refused::Closed)?;
+        let counted = Box::new(move |outcome| {
+            // Until `done` has returned, also if it panics.
+            let _under_way = under_way;
             done(outcome);
-            ended.end(partition);
         });
-        let taken = self.store.commit_granted(grant, changes, counted);
-        if taken.is_err() {
-            routes.end(partition);
-        }
-        taken
+        self.store.commit_granted(grant, changes, counted)
     }
 
     /// Charges a holder for changes that are going to wait.

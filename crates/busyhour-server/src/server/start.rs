@@ -5,7 +5,7 @@ use super::{
     access::realm_accounts::Difference,
     assemble::{Kept, assemble},
     call::route_key::RouteKey,
-    cluster::{ClusterSeat, cluster_network::ClusterNetwork, cluster_node::ClusterNode},
+    cluster::{ClusterMembership, cluster_network::ClusterNetwork, cluster_node::ClusterNode},
     core::Core,
     load::alerts::Alerts,
     peer::peer_config,
@@ -78,10 +78,11 @@ impl Core {
         config: ServerConfig,
         network: Arc<dyn Network>,
         store: Box<dyn Store>,
-        seat: Option<ClusterSeat>,
+        membership: Option<ClusterMembership>,
     ) -> Result<Arc<Self>, StartError> {
         // The lease has to be renewed while the store is read.
-        let cluster = seat.map(|seat| ClusterNode::start(seat, runtime.clock().clone()));
+        let cluster =
+            membership.map(|membership| ClusterNode::start(membership, runtime.clock().clone()));
         let cluster = cluster.transpose()?.map(Arc::new);
         let network = match &cluster {
             None => network,

@@ -157,11 +157,12 @@ where
     /// See [`KeyedError`].
     ///
     /// ```
-    /// use busyhour::{keyed::Keyed, runtime::Runtime};
+    /// use busyhour::{keyed::Keyed, runtime::Runtime, task::Overflow};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let runtime = Runtime::builder().workers(2).build()?;
-    /// let template = runtime.serializer("customer").capacity(1).template()?;
+    /// let template = runtime.serializer("customer").capacity(1).overflow(Overflow::Block);
+    /// let template = template.template()?;
     /// let customers = Keyed::<u64>::builder(&template, runtime.timers())
     ///     .with_state(|_customer| 0_u32)
     ///     .build();

@@ -3,7 +3,7 @@
 use crate::{
     cli::{Failure, signals::ShutdownTrigger},
     config::Config,
-    server::ClusterSeat,
+    server::ClusterMembership,
 };
 use busyhour_cluster::NatsBroker;
 use busyhour_store::{JoinError, PostgresOptions, PostgresOwnership};
@@ -24,7 +24,7 @@ use std::{
 pub(in crate::cli) fn join(
     config: &Config,
     ending: &ShutdownTrigger,
-) -> Result<Option<ClusterSeat>, Failure> {
+) -> Result<Option<ClusterMembership>, Failure> {
     let Some(name) = &config.cluster.node else {
         return Ok(None);
     };
@@ -53,7 +53,7 @@ pub(in crate::cli) fn join(
         "joined the cluster"
     );
     let ending = ending.clone();
-    Ok(Some(ClusterSeat {
+    Ok(Some(ClusterMembership {
         member,
         timing,
         asked_at,

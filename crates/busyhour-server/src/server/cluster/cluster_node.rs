@@ -1,7 +1,7 @@
 //! This node, for the rest of the server.
 
 use super::{
-    ClusterSeat, NodeLife,
+    ClusterMembership, NodeLife,
     node_link::NodeLink,
     node_thread::{NodeEvent, NodeThread},
     partition_routes::PartitionRoutes,
@@ -46,7 +46,10 @@ pub(super) enum PartitionTask {
 
 impl ClusterNode {
     /// Begins to renew the lease, and to have partitions.
-    pub(in crate::server) fn start(seat: ClusterSeat, clock: Clock) -> io::Result<Self> {
+    pub(in crate::server) fn start(
+        membership: ClusterMembership,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let routes = Arc::new(PartitionRoutes::new());
         let last_view = Arc::new(LastView::default());
         let (events, received) = channel();
@@ -58,24 +61,29 @@ impl ClusterNode {
         }));
         let announced = events.clone();
         let heard = Box::new(move |_| drop(announced.send(NodeEvent::Announced)));
-        let subject = format!("{}.announce", seat.subjects);
-        if let Err(error) = seat.broker.subscribe(&subject, heard) {
+        let subject = format!("{}.announce", membership.subjects);
+        if let Err(error) = membership.broker.subscribe(&subject, heard) {
             // Each beat tells the same, a little later.
             tracing::warn!(%error, "announcements of other nodes are not heard");
         }
-        let (subjects, number) = (seat.subjects.clone(), seat.member.node);
-        let link = Arc::new(NodeLink::new(seat.broker.clone(), subjects, number));
+        let (subjects, number) = (membership.subjects.clone(), membership.member.node);
+        let link = Arc::new(NodeLink::new(membership.broker.clone(), subjects, number));
         let node = Self {
             routes: routes.clone(),
             link: link.clone(),
             set_aside: Counter::default(),
-            member: seat.member,
+            member: membership.member,
             clock: clock.clone(),
             last_view: last_view.clone(),
             events,
             tasks: Mutex::new(Some(tasks)),
         };
-        let thread = NodeThread::new(seat, (clock, routes, link, last_view), received, partitions);
+        let thread = NodeThread::new(
+            membership,
+            (clock, routes, link, last_view),
+            received,
+            partitions,
+        );
         thread::Builder::new()
             .name("bh-cluster".into())
             .spawn(move || thread.run())?;

@@ -13,15 +13,15 @@
 
 pub(super) mod cluster_network;
 pub(super) mod cluster_node;
-pub(super) mod entrance;
+pub(super) mod request_route;
 mod exchange;
 pub(super) mod node_link;
 mod node_message;
 pub(super) mod partition_routes;
 mod node_thread;
 mod partition_loader;
-mod seat;
+mod cluster_membership;
 pub(super) mod view;
 
-pub use seat::ClusterSeat;
+pub use cluster_membership::ClusterMembership;
 pub use view::{ClusterNodeView, ClusterStats, NodeLife};

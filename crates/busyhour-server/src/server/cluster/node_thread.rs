@@ -2,7 +2,7 @@
 //! nothing else is done on it.
 
 use super::{
-    ClusterSeat, cluster_node::PartitionTask, node_link::NodeLink,
+    ClusterMembership, cluster_node::PartitionTask, node_link::NodeLink,
     partition_routes::PartitionRoutes, view::LastView,
 };
 use busyhour::clock::{Clock, Instant};
@@ -54,7 +54,7 @@ pub(super) struct NodeThread {
 
 impl NodeThread {
     pub(super) fn new(
-        seat: ClusterSeat,
+        membership: ClusterMembership,
         (clock, routes, link, last_view): (
             Clock,
             Arc<PartitionRoutes>,
@@ -65,14 +65,15 @@ impl NodeThread {
         partitions: Sender<PartitionTask>,
     ) -> Self {
         let now = clock.now();
-        let since_asked = u64::try_from(seat.asked_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let since_asked =
+            u64::try_from(membership.asked_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let asked_at = Instant::from_nanos(now.as_nanos().saturating_sub(since_asked));
         Self {
-            node: Node::new(seat.member, seat.timing, asked_at),
-            ownership: seat.ownership,
-            broker: seat.broker,
-            announcements: format!("{}.announce", seat.subjects),
-            on_end: seat.on_end,
+            node: Node::new(membership.member, membership.timing, asked_at),
+            ownership: membership.ownership,
+            broker: membership.broker,
+            announcements: format!("{}.announce", membership.subjects),
+            on_end: membership.on_end,
             clock,
             routes,
             link,

@@ -3,7 +3,7 @@
 use busyhour::clock::Instant;
 use busyhour_cluster::{Grant, Node, NodeNumber, PARTITION_COUNT, Partition, Route};
 use std::sync::{
-    OnceLock,
+    Arc, OnceLock,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -22,6 +22,12 @@ struct PartitionSlot {
     route: AtomicU64,
     /// Changes that the store has and has not answered for.
     under_way: AtomicU64,
+}
+
+/// A change that the store has. Dropping it says that it has its answer, or was not taken.
+pub(in crate::server) struct ChangeUnderWay {
+    routes: Arc<PartitionRoutes>,
+    partition: Partition,
 }
 
 /// Who answers for an address of record.
@@ -91,21 +97,21 @@ impl PartitionRoutes {
         }
     }
 
-    /// Counts a change as under way, if its partition is served here; [`end`](Self::end) has to
-    /// follow.
-    pub(in crate::server) fn begin(&self, aor: &str) -> Option<Grant> {
+    /// A change that is under way from now on, and its grant, if its partition is served here.
+    pub(in crate::server) fn begin(self: &Arc<Self>, aor: &str) -> Option<(ChangeUnderWay, Grant)> {
         let partition = Partition::of(aor);
-        let slot = self.slot(partition);
-        slot.under_way.fetch_add(1, Ordering::SeqCst);
-        let epoch = slot.grant_epoch();
-        if epoch.is_none() {
-            self.end(partition);
-        }
-        epoch.map(|epoch| Grant { partition, epoch })
+        self.slot(partition)
+            .under_way
+            .fetch_add(1, Ordering::SeqCst);
+        let under_way = ChangeUnderWay {
+            routes: self.clone(),
+            partition,
+        };
+        let epoch = self.slot(partition).grant_epoch()?;
+        Some((under_way, Grant { partition, epoch }))
     }
 
-    /// The change has its answer.
-    pub(in crate::server) fn end(&self, partition: Partition) {
+    fn end(&self, partition: Partition) {
         let slot = self.slot(partition);
         let is_last = slot.under_way.fetch_sub(1, Ordering::SeqCst) == 1;
         if is_last
@@ -123,6 +129,12 @@ impl PartitionRoutes {
 
     fn slot(&self, partition: Partition) -> &PartitionSlot {
         &self.slots[partition.index()]
+    }
+}
+
+impl Drop for ChangeUnderWay {
+    fn drop(&mut self) {
+        self.routes.end(self.partition);
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     transactions::{Seen, TransactionKey},
 };
 use crate::server::{
-    capture::message_tap::Direction, cluster::entrance::Entrance, core::Core,
+    capture::message_tap::Direction, cluster::request_route::RequestRoute, core::Core,
     device::flows::PROBE_BRANCH,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
@@ -183,9 +183,9 @@ impl Core {
             transaction,
         };
         match self.hand_on(&request) {
-            Entrance::Here => {}
-            Entrance::HandedOn => return,
-            Entrance::Nobody => return self.set_aside(message, flow),
+            RequestRoute::Here => {}
+            RequestRoute::HandedOn => return,
+            RequestRoute::Nobody => return self.set_aside(message, flow),
         }
         self.handle(&request, method);
     }
@@ -211,7 +211,7 @@ impl Core {
             flow,
             transaction,
         };
-        let is_ours = self.hand_on(&request) == Entrance::Here;
+        let is_ours = self.hand_on(&request) == RequestRoute::Here;
         if is_ours {
             self.responder.tap().see(Direction::In, flow, datagram);
             self.handle(&request, method);

@@ -591,19 +591,18 @@ impl Engine {
     }
 
     /// Counts the reason, unless that was done when the connection was found to be
-    /// broken.
+    /// broken. It is counted when it has its effects: whoever reads a failure is refused then.
     fn end(&mut self, entry: ConnectionEntry, close: Close) {
-        if entry.connection.ending() != Ending::Broken {
-            add(close.counter(&self.shared.counters), 1);
-        }
-        if entry.peer.is_outgoing && entry.handshake_until.is_some() {
-            add(&self.shared.counters.connect_failures, 1);
-        }
+        let was_counted = entry.connection.ending() == Ending::Broken;
+        let is_failure = entry.peer.is_outgoing && entry.handshake_until.is_some();
         let peer = entry.peer.clone();
         if entry.connection.is_open_web_socket() {
             peer.say_close(close.code());
         }
         self.forget(entry);
+        let counters = &self.shared.counters;
+        add(close.counter(counters), usize::from(!was_counted));
+        add(&counters.connect_failures, usize::from(is_failure));
         if peer.is_known() {
             self.hand_on(peer.flow, StreamMessage::Ended);
         }

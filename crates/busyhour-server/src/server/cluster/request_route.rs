@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::server) enum Entrance {
+pub(in crate::server) enum RequestRoute {
     /// It is handled here.
     Here,
     /// It was handed on.
@@ -20,21 +20,21 @@ pub(in crate::server) enum Entrance {
 
 impl Core {
     /// Hands a request to the node that has its address of record, if that is another one.
-    pub(in crate::server) fn hand_on(self: &Arc<Self>, request: &Request<'_>) -> Entrance {
+    pub(in crate::server) fn hand_on(self: &Arc<Self>, request: &Request<'_>) -> RequestRoute {
         let Some(cluster) = &self.cluster else {
-            return Entrance::Here;
+            return RequestRoute::Here;
         };
         let Some(aor) = self.named_address(request) else {
-            return Entrance::Here;
+            return RequestRoute::Here;
         };
         match cluster.routes.owner(&aor, self.clock.now()) {
-            PartitionOwner::Here => Entrance::Here,
+            PartitionOwner::Here => RequestRoute::Here,
             // What was handed on is not handed on again: two nodes could believe that of each
             // other.
             PartitionOwner::At(node) if request.flow.node == cluster.link.own() => {
                 self.hand_to(cluster, node.0, request)
             }
-            PartitionOwner::At(_) | PartitionOwner::Nobody => Entrance::Nobody,
+            PartitionOwner::At(_) | PartitionOwner::Nobody => RequestRoute::Nobody,
         }
     }
 
@@ -43,7 +43,7 @@ impl Core {
         cluster: &ClusterNode,
         node: u16,
         request: &Request<'_>,
-    ) -> Entrance {
+    ) -> RequestRoute {
         let (core, flow) = (Arc::downgrade(self), request.flow);
         // Only over a connection somebody has to be told.
         let kept = flow
@@ -56,8 +56,8 @@ impl Core {
             }
         });
         match cluster.link.hand_on(node, (flow, request.datagram), taken) {
-            Ok(()) => Entrance::HandedOn,
-            Err(_) => Entrance::Nobody,
+            Ok(()) => RequestRoute::HandedOn,
+            Err(_) => RequestRoute::Nobody,
         }
     }
 

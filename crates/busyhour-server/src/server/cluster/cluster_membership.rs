@@ -2,7 +2,7 @@ use busyhour_cluster::{Broker, Member, Ownership, Timing};
 use std::{fmt, sync::Arc, time::Instant};
 
 /// The life of a node that has joined a cluster, and what it goes on with.
-pub struct ClusterSeat {
+pub struct ClusterMembership {
     /// Which life of which node.
     pub member: Member,
     /// How long leases last.
@@ -19,9 +19,9 @@ pub struct ClusterSeat {
     pub on_end: Box<dyn Fn(String) + Send>,
 }
 
-impl fmt::Debug for ClusterSeat {
+impl fmt::Debug for ClusterMembership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterSeat")
+        f.debug_struct("ClusterMembership")
             .field("member", &self.member)
             .finish_non_exhaustive()
     }
