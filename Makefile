@@ -2,7 +2,7 @@
 # What `busyhour --version` tells.
 COMMIT = BUSYHOUR_COMMIT=$$(git rev-parse --short=10 HEAD 2>/dev/null)
 .DEFAULT_GOAL := help
-.PHONY: help run test install dist book peers bench storm web-dev doc tidy clean
+.PHONY: help run test lib install dist book peers bench storm web-dev doc tidy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,8 +17,11 @@ test: ## Everything: format, lints, tests, docs, models, fuzzing, real peers
 	@scripts/install-deps.sh build test
 	@scripts/test.sh
 
-install: ## Install the library for C and C++: PREFIX=/usr/local DESTDIR=
+lib: ## Build the library for C and C++
 	@scripts/install-deps.sh build
+	@scripts/build-capi.sh
+
+install: ## Install what make lib has built, for C and C++: PREFIX=/usr/local DESTDIR=
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-capi.sh
 
 dist: ## Packages, image, static program and checksums of a release, in target/dist

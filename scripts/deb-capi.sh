@@ -2,7 +2,7 @@
 # Makes Debian's packages of the library for C and C++: libbusyhour0 and libbusyhour-dev.
 # usage: scripts/deb-capi.sh FOLDER [ARCHIVE]     FOLDER: where the two .deb files go
 #
-# ARCHIVE as in scripts/install-capi.sh; variables as in scripts/deb-common.sh.
+# ARCHIVE as in scripts/build-capi.sh; variables as in scripts/deb-common.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
@@ -14,7 +14,8 @@ trap 'rm -rf "$work"' EXIT
 
 main() {
   mkdir -p "$folder"
-  PREFIX=/usr LIBDIR=$lib DESTDIR=$work/all scripts/install-capi.sh ${archive:+"$archive"}
+  scripts/build-capi.sh "$work/built" ${archive:+"$archive"}
+  PREFIX=/usr LIBDIR=$lib DOCDIR=/usr/share/doc/libbusyhour-dev DESTDIR=$work/all scripts/install-capi.sh "$work/built"
   runtime
   development
 }
@@ -35,8 +36,8 @@ development() {
   mv "$work/all" "$root"
   mkdir -p "$root/DEBIAN"
   package libbusyhour-dev libdevel "libbusyhour0 (= $version)" "runtime for long-lived servers, for development" \
-    "The headers for C and C++, the static library, and the files for pkg-config
- and CMake." "Multi-Arch: same"
+    "The headers for C and C++, the static library, the files for pkg-config and
+ CMake, and a page with the conventions of the functions." "Multi-Arch: same"
 }
 
 main

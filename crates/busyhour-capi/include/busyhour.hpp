@@ -11,6 +11,8 @@
 #include <busyhour.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -33,6 +35,18 @@ inline const char *sentence(bh_result code) { return bh_strerror(code); }
 // The version of the library.
 inline const char *version() { return bh_version(); }
 
+namespace detail {
+
+// `result::value` of a call that failed.
+[[noreturn]] inline void no_value(bh_result code) {
+  char why[512];
+  bh_last_error(why, sizeof why);
+  std::fprintf(stderr, "busyhour: there is no value: %s (last error: %s); the process ends\n", bh_strerror(code), why);
+  std::abort();
+}
+
+}  // namespace detail
+
 // A value, or the code why there is none.
 template <class T>
 class [[nodiscard]] result {
@@ -41,7 +55,16 @@ class [[nodiscard]] result {
   result(T value) : code_(BH_OK), value_(std::move(value)) {}
   explicit operator bool() const { return value_.has_value(); }
   bh_result code() const { return code_; }
-  // Only if there is a value.
+  // The value. If there is none, it says why on stderr and ends the process (SIGABRT): the header throws nothing of its own.
+  T &value() & { return checked(), *value_; }
+  const T &value() const & { return checked(), *value_; }
+  T &&value() && { return checked(), std::move(*value_); }
+  // The value, or `other` if there is none.
+  template <class U>
+  T value_or(U &&other) const & { return value_.value_or(std::forward<U>(other)); }
+  template <class U>
+  T value_or(U &&other) && { return std::move(value_).value_or(std::forward<U>(other)); }
+  // Only if there is a value: to use that of a call that failed is undefined.
   T &operator*() & { return *value_; }
   const T &operator*() const & { return *value_; }
   T &&operator*() && { return std::move(*value_); }
@@ -49,6 +72,10 @@ class [[nodiscard]] result {
   const T *operator->() const { return &*value_; }
 
  private:
+  void checked() const {
+    if (!value_) detail::no_value(code_);
+  }
+
   bh_result code_;
   std::optional<T> value_;
 };

@@ -31,7 +31,7 @@ pub struct bh_buffers_options {
     pub trace_one_in: u32,
 }
 
-options!(bh_buffers_options {
+options!(bh_buffers_options, 24 {
     size,
     budget_bytes,
     trace_one_in

@@ -1,4 +1,4 @@
-//! The C ABI of Busyhour's runtime. `README.md` has the conventions; `include/busyhour.h` is generated from these files by
+//! The C ABI of Busyhour's runtime. `CONVENTIONS.md` has the conventions; `include/busyhour.h` is generated from these files by
 //! `cargo xtask header`.
 //!
 //! The modules are private, so that no Rust program can call a function here with a pointer that is not C's.

@@ -20,7 +20,7 @@ use crate::{
 };
 use busyhour::{
     pool::{PushError, TaskPool, WaitError},
-    task::{Reason, Rejected},
+    task::Executor,
 };
 use group::bh_group;
 pub use leftovers::bh_leftover_each_fn;
@@ -89,7 +89,9 @@ pub extern "C" fn bh_pool_push(
     let data = Data::new(data, drop);
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
-        Ok(live(pool, "pool")?.pool.push(move || run.call())?)
+        let pool = &live(pool, "pool")?.pool;
+        let pushed = pool.push(move || run.call());
+        pushed.map_err(|error| pool_refused(pool, error))
     })
 }
 
@@ -107,7 +109,8 @@ pub extern "C" fn bh_pool_push_wait(
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
         let pool = live(pool, "pool")?.pool.clone();
-        Ok(pool.push_wait(move || run.call())?)
+        let waited = pool.push_wait(move || run.call());
+        waited.map_err(|error| not_waited(error, |error| pool_refused(&pool, error)))
     })
 }
 
@@ -186,40 +189,33 @@ impl bh_pool {
     }
 }
 
-impl From<PushError> for Failure {
-    #[cold]
-    #[inline(never)]
-    fn from(error: PushError) -> Self {
-        let code = match error {
-            PushError::ShutDown => bh_result::BH_SHUT_DOWN,
-            _ => bh_result::BH_FULL,
-        };
-        Self::new(code, error.to_string())
+/// Why a pool did not take a task. If its queue is full, it says which pool.
+#[cold]
+#[inline(never)]
+fn pool_refused(pool: &TaskPool, error: PushError) -> Failure {
+    refused(error, || {
+        format!("the queue of the pool {:?} is full", Executor::name(pool))
+    })
+}
+
+/// Why a queue did not take a task; `full` says which queue is full.
+fn refused(error: PushError, full: impl FnOnce() -> String) -> Failure {
+    match error {
+        PushError::ShutDown => Failure::new(bh_result::BH_SHUT_DOWN, error.to_string()),
+        _ => Failure::new(bh_result::BH_FULL, full()),
     }
 }
 
-impl From<Rejected> for Failure {
-    #[cold]
-    #[inline(never)]
-    fn from(rejected: Rejected) -> Self {
-        match rejected.reason {
-            Reason::ShutDown => PushError::ShutDown.into(),
-            _ => PushError::Full.into(),
-        }
-    }
-}
-
-impl From<WaitError> for Failure {
-    #[cold]
-    #[inline(never)]
-    fn from(error: WaitError) -> Self {
-        let code = match error {
-            WaitError::Push(error) => return error.into(),
-            WaitError::Deadlock(_) => bh_result::BH_DEADLOCK,
-            WaitError::Panicked => bh_result::BH_PANICKED,
-            WaitError::Stalled => bh_result::BH_STALLED,
-            _ => bh_result::BH_DROPPED,
-        };
-        Self::new(code, error.to_string())
-    }
+/// Why a synchronous push has not run its task; `refused` says it of one that no queue took.
+#[cold]
+#[inline(never)]
+fn not_waited(error: WaitError, refused: impl FnOnce(PushError) -> Failure) -> Failure {
+    let code = match error {
+        WaitError::Push(error) => return refused(error),
+        WaitError::Deadlock(_) => bh_result::BH_DEADLOCK,
+        WaitError::Panicked => bh_result::BH_PANICKED,
+        WaitError::Stalled => bh_result::BH_STALLED,
+        _ => bh_result::BH_DROPPED,
+    };
+    Failure::new(code, error.to_string())
 }

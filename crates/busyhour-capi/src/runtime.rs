@@ -50,7 +50,7 @@ pub struct bh_runtime_options {
     pub pool: *const bh_pool_options,
 }
 
-options!(bh_runtime_options {
+options!(bh_runtime_options, 40 {
     size,
     buffer_budget_bytes,
     name,

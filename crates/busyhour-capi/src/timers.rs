@@ -56,7 +56,7 @@ pub struct bh_timers_options {
     pub virtual_time: u32,
 }
 
-options!(bh_timers_options {
+options!(bh_timers_options, 24 {
     size,
     capacity,
     shards,

@@ -85,7 +85,7 @@ pub struct bh_topic_options {
     pub announcements: *const bh_topic,
 }
 
-options!(bh_topic_options {
+options!(bh_topic_options, 112 {
     size,
     name,
     key_limit,

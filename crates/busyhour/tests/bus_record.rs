@@ -116,6 +116,12 @@ fn limits_are_kept() {
         }),
         too_large
     );
+    let garbage = b"these are the bytes of no record";
+    let refused = Record::decode(garbage, &limits);
+    assert_eq!(refused, Err(DecodeError::CutOff));
+    let many_elements = [0, 1, 0, 0, 255, 255, 0];
+    let refused = Record::decode(&many_elements, &limits);
+    assert_eq!(refused, Err(DecodeError::CutOff));
     let long = Record::new(1, "x".repeat(70_000));
     assert_eq!(long.encode(), Err(DecodeError::TooLarge));
 }

@@ -26,7 +26,7 @@ impl Data {
     }
 }
 
-// SAFETY: by the caller's promise the data may be used and freed by any thread; README.md says which one calls.
+// SAFETY: by the caller's promise the data may be used and freed by any thread; CONVENTIONS.md says which one calls.
 unsafe impl Send for Data {}
 // SAFETY: as above.
 unsafe impl Sync for Data {}

@@ -74,7 +74,7 @@ pub struct bh_pool_options {
     pub sorted_again: u32,
 }
 
-options!(bh_pool_options {
+options!(bh_pool_options, 168 {
     size,
     name,
     workers,

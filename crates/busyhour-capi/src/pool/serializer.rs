@@ -1,5 +1,5 @@
 use super::{
-    bh_pool,
+    bh_pool, not_waited, refused,
     serializer_options::{SerializerOptions, bh_serializer_options},
 };
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     result::bh_result,
 };
 use busyhour::{
+    pool::PushError,
     run_queue::{Class, Priority, RealTimePriority},
     serializer::Serializer,
 };
@@ -92,9 +93,9 @@ pub extern "C" fn bh_serializer_push(
     let data = Data::new(data, drop);
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
-        Ok(live(serializer, "serializer")?
-            .serializer
-            .push(move || run.call())?)
+        let serializer = &live(serializer, "serializer")?.serializer;
+        let pushed = serializer.push(move || run.call());
+        pushed.map_err(|error| serializer_refused(serializer, error))
     })
 }
 
@@ -109,9 +110,9 @@ pub extern "C" fn bh_serializer_try_push(
     let data = Data::new(data, drop);
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
-        Ok(live(serializer, "serializer")?
-            .serializer
-            .try_push(move || run.call())?)
+        let serializer = &live(serializer, "serializer")?.serializer;
+        let pushed = serializer.try_push(move || run.call());
+        pushed.map_err(|error| serializer_refused(serializer, error.into()))
     })
 }
 
@@ -128,7 +129,8 @@ pub extern "C" fn bh_serializer_push_keyed(
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
         let serializer = &live(serializer, "serializer")?.serializer;
-        Ok(serializer.push_keyed(key, move || run.call())?)
+        let pushed = serializer.push_keyed(key, move || run.call());
+        pushed.map_err(|error| serializer_refused(serializer, error))
     })
 }
 
@@ -146,7 +148,8 @@ pub extern "C" fn bh_serializer_push_wait(
     guard(|| {
         let run = Callback::new(run, data).ok_or_else(|| Failure::null("run"))?;
         let serializer = live(serializer, "serializer")?.serializer.clone();
-        Ok(serializer.push_wait(move || run.call())?)
+        let waited = serializer.push_wait(move || run.call());
+        waited.map_err(|error| not_waited(error, |error| serializer_refused(&serializer, error)))
     })
 }
 
@@ -264,6 +267,16 @@ impl bh_serializer {
             process,
         }
     }
+}
+
+/// Why a serializer did not take a task. If its queue is full, it says which serializer, and how many tasks wait.
+#[cold]
+#[inline(never)]
+fn serializer_refused(serializer: &Serializer, error: PushError) -> Failure {
+    refused(error, || match (serializer.name(), serializer.len()) {
+        ("", len) => format!("the queue of a serializer without a name is full: {len} tasks wait"),
+        (name, len) => format!("the queue of the serializer {name:?} is full: {len} tasks wait"),
+    })
 }
 
 /// The class of a priority as C gives it; 0 is the default.

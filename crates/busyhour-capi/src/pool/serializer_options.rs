@@ -51,7 +51,7 @@ pub struct bh_serializer_options {
     pub on_alert_drop: bh_drop_fn,
 }
 
-options!(bh_serializer_options {
+options!(bh_serializer_options, 88 {
     size,
     name,
     capacity,

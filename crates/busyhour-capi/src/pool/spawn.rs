@@ -8,6 +8,7 @@ use crate::{
 };
 use busyhour::pool::{JoinError, JoinHandle};
 use std::{
+    borrow::Cow,
     ffi::c_void,
     future::Future,
     pin::Pin,
@@ -202,6 +203,21 @@ impl From<JoinError> for Failure {
             JoinError::Stalled => bh_result::BH_STALLED,
             _ => bh_result::BH_DROPPED,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, of_a_task(error))
+    }
+}
+
+/// Why there is no result, in the words of the header: what Rust calls a future is a spawned task.
+fn of_a_task(error: JoinError) -> Cow<'static, str> {
+    match error {
+        JoinError::Aborted => "the task was aborted before it was done".into(),
+        JoinError::Dropped => {
+            "the task was dropped before it was done: its pool refused it or was shut down, or no waker of it is left".into()
+        }
+        JoinError::Stalled => "nothing in the simulation can wake the task".into(),
+        JoinError::Deadlock(cycle) => {
+            format!("waiting would never end: {cycle}").replace("(future)", "(spawned task)").into()
+        }
+        error => error.to_string().into(),
     }
 }

@@ -45,7 +45,8 @@ pub struct bh_timer_options {
     pub slack_ns: u64,
     /// A number for `bh_timers_cancel_owner`, for example that of what the timer is for; 0: none.
     pub owner: u64,
-    /// The name of its class, for lists and `bh_timers_cancel_label`; NULL: none. A process may use 4,096.
+    /// The name of its class, for lists and `bh_timers_cancel_label`; NULL: none. A shard of a
+    /// service has room for 1,024 of them, and a process for 4,096.
     pub label: *const c_char,
     /// Where an int goes that identifies the timer while it is not over; NULL: it gets none. Ints are at least 1, and are
     /// used again, the one released first first.
@@ -56,7 +57,7 @@ pub struct bh_timer_options {
     pub missed: u32,
 }
 
-options!(bh_timer_options {
+options!(bh_timer_options, 72 {
     size,
     delay_ns,
     deadline_ns,

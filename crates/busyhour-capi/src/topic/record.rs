@@ -2,7 +2,7 @@ use crate::{
     edge::{Failure, Out, Outcome, borrow, borrow_mut, bytes, give, guard, quietly, release, text},
     result::bh_result,
 };
-use busyhour::bus::{BitField, ElementId, Limits, Record, Value};
+use busyhour::bus::{BitField, DecodeError, ElementId, Limits, Record, Value};
 use std::ffi::{c_char, c_void};
 
 /// A record: a sort, a subject, and typed elements with numbers. It has no lock.
@@ -270,9 +270,28 @@ pub extern "C" fn bh_record_decode(
     guard(|| {
         let out = Out::required(out, "out")?;
         let record = Record::decode(bytes(data, len, "data")?, &Limits::default());
-        let record = record.map_err(|error| Failure::invalid(error.to_string()))?;
-        give(out, bh_record { record });
+        give(
+            out,
+            bh_record {
+                record: record.map_err(no_record)?,
+            },
+        );
         Ok(())
+    })
+}
+
+/// What is wrong with the bytes; a bound that they exceed is told, since C has no `Limits`.
+fn no_record(error: DecodeError) -> Failure {
+    let Limits {
+        element_count,
+        value_bytes,
+        record_bytes,
+    } = Limits::default();
+    Failure::invalid(match error {
+        DecodeError::TooLarge => format!(
+            "data: {error}: it may have {record_bytes} bytes and {element_count} elements, of {value_bytes} bytes each"
+        ),
+        _ => format!("data: {error}"),
     })
 }
 

@@ -65,7 +65,7 @@ pub struct bh_subscription_options {
     pub attribute_number: u64,
 }
 
-options!(bh_subscription_options {
+options!(bh_subscription_options, 112 {
     size,
     name,
     on,

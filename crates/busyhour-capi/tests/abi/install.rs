@@ -1,7 +1,7 @@
 //! What is installed, as a program finds it by pkg-config and by CMake; and the ABI beside the committed one.
 
 use crate::{
-    library::{CRATE, archive, folder, scratch, script},
+    library::{CRATE, built, folder, scratch, script},
     program::run,
 };
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command, sync::OnceLock};
@@ -14,10 +14,11 @@ fn installed() -> &'static PathBuf {
     DESTDIR.get_or_init(|| {
         let destdir = scratch("destdir");
         run(Command::new(script("install-capi.sh"))
-            .arg(archive())
+            .arg(built())
             .env("PREFIX", PREFIX)
             .env("DESTDIR", &destdir)
-            .env_remove("LIBDIR"));
+            .env_remove("LIBDIR")
+            .env_remove("DOCDIR"));
         destdir
     })
 }
@@ -104,6 +105,35 @@ fn no_file_names_the_folder_that_it_was_staged_in() {
             "{file}: {text}"
         );
     }
+}
+
+#[test]
+fn the_conventions_are_installed_with_the_header() {
+    let page = installed()
+        .join(&PREFIX[1..])
+        .join("share/doc/busyhour/CONVENTIONS.md");
+    let page = fs::read_to_string(page).unwrap();
+    for word in ["**Results.**", "**Data.**", "**Fork.**"] {
+        assert!(page.contains(word), "no {word}");
+    }
+    assert!(!page.contains("]("), "a link would lead nowhere");
+}
+
+/// Root installs, and compiles nothing.
+#[test]
+fn an_installation_of_what_was_not_built_says_what_to_do_and_writes_nothing() {
+    let (nothing, destdir) = (scratch("built-nothing"), scratch("destdir-of-nothing"));
+    let refused = Command::new(script("install-capi.sh"))
+        .arg(&nothing)
+        .env("DESTDIR", &destdir)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && said.contains("make lib"),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(&destdir).unwrap().count(), 0);
 }
 
 fn header(name: &str) -> String {

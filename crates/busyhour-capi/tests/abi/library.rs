@@ -27,6 +27,18 @@ fn link() -> PathBuf {
     folder
 }
 
+/// The folder with what is installed: both libraries, stripped; built once.
+pub fn built() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = scratch("built");
+        run(Command::new(script("build-capi.sh"))
+            .arg(&folder)
+            .arg(archive()));
+        folder
+    })
+}
+
 /// A script of the workspace.
 pub fn script(name: &str) -> PathBuf {
     Path::new(CRATE).join("../../scripts").join(name)

@@ -52,6 +52,8 @@ fn a_program_is_built_and_runs_with_the_packages_of_debian() {
         field(&development, "Depends"),
         format!("libbusyhour0 (= {VERSION})")
     );
+    let page = "./usr/share/doc/libbusyhour-dev/CONVENTIONS.md".to_owned();
+    assert!(files(&development).contains(&page));
     assert!(files(&runtime).is_disjoint(&files(&development)));
 
     let root = scratch("deb-root");

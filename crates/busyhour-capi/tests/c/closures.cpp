@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <string>
@@ -55,6 +56,11 @@ static std::size_t changing(char *text, std::size_t size) {
 static void results_and_texts() {
   busyhour::result<int> none(BH_OK), failed(BH_FULL), some(7);
   CHECK(!none && !failed && some && *some == 7 && failed.code() == BH_FULL);
+  const auto &fixed = some;
+  CHECK(some.value() == 7 && fixed.value() == 7 && busyhour::result<int>(8).value() == 8);
+  CHECK(some.value_or(9) == 7 && failed.value_or(9) == 9);
+  auto owned = busyhour::result<std::unique_ptr<int>>(std::make_unique<int>(3)).value();
+  CHECK(*owned == 3 && *busyhour::result<std::unique_ptr<int>>(BH_FULL).value_or(std::move(owned)) == 3);
   std::vector<std::size_t> shrinks{5, 3}, grows{5, 9, 9}, grows_twice{0, 20, 30, 25};
   for (auto *each : {&shrinks, &grows, &grows_twice}) {
     next_length = each->data();
@@ -62,6 +68,28 @@ static void results_and_texts() {
   }
   std::string before = busyhour::last_error();
   CHECK(before == busyhour::last_error() && before.find('\0') == std::string::npos);
+}
+
+// A checked access to what is not there says why, and ends the process.
+static void no_value_ends_the_process() {
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    auto buffers = busyhour::buffers::make();
+    auto found = buffers.value().find(static_cast<std::size_t>(1) << 60);
+    found.value();
+    _exit(0);
+  }
+  close(ends[1]);
+  char said[600] = "";
+  ssize_t len = 0, more;
+  while ((more = read(ends[0], said + len, sizeof said - 1 - static_cast<std::size_t>(len))) > 0) len += more;
+  close(ends[0]);
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  CHECK(std::strstr(said, "there is no value") && std::strstr(said, "longest"));
 }
 
 #ifdef __cpp_exceptions
@@ -426,6 +454,7 @@ static void the_rest() {
 }
 
 int main() {
+  no_value_ends_the_process();  // first, since a child may use the library only if the parent has not yet
   tasks();
   results_and_texts();
   a_copy_that_throws();

@@ -68,7 +68,7 @@ static int32_t ends_at_once(const bh_waker *waker, uint64_t *result, void *data)
 
 static void it_grows_is_bounded_and_alerts(void) {
   bh_pool_options options = {
-      .size = sizeof options, .workers = 1, .maximum = 4, .auto_increment = 3, .growth_threshold = 10,
+      .size = sizeof options, .name = "bounded", .workers = 1, .maximum = 4, .auto_increment = 3, .growth_threshold = 10,
       .capacity = 200, .high_watermark = 50, .low_watermark = 1, .on_alert = on_alert, .on_alert_data = &hold,
   };
   OK(bh_pool_new(&options, &pool));
@@ -86,6 +86,8 @@ static void it_grows_is_bounded_and_alerts(void) {
   bh_result result;
   while ((result = bh_pool_push(pool, waits, counted(), drop_counted)) == BH_OK) pushed++;
   CHECK(result == BH_FULL && pushed == 204);
+  char why[200];
+  CHECK(bh_last_error(why, sizeof why) > 0 && strstr(why, "the pool \"bounded\" is full"));
   bh_pool_stats stats;
   OK(bh_pool_get_stats(pool, &stats));
   CHECK(stats.worker_count == 4 && stats.rejected == 1);

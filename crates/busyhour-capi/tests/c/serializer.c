@@ -162,6 +162,9 @@ static void each_overflow_policy_drops_what_it_says(void) {
       if (key >= 4 && overflow != BH_OVERFLOW_DROP_OLDEST) expected = BH_FULL;
       if (overflow == BH_OVERFLOW_CONFLATE) IS(expected, bh_serializer_push_keyed(one, key, count_run, counted(), drop_counted));
       else IS(expected, bh_serializer_try_push(one, count_run, counted(), drop_counted));
+      char why[200];
+      bh_last_error(why, sizeof why);
+      if (expected == BH_FULL) CHECK(strstr(why, "the serializer \"bounded\" is full: 4 tasks wait"));
     }
     if (overflow == BH_OVERFLOW_CONFLATE) OK(bh_serializer_push_keyed(one, 2, count_run, counted(), drop_counted));
     CHECK(bh_serializer_len(one) == 4 && !bh_serializer_is_idle(one) && atomic_load(&alive) == 5);

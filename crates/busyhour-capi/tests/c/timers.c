@@ -292,10 +292,31 @@ static void bad_arguments(void) {
   bh_timers_free(NULL);
 }
 
+/* As many as the header says, and no more. */
+static void labels_are_bounded(void) {
+  bh_timers_options one_shard = {.size = sizeof one_shard, .shards = 1, .virtual_time = 1};
+  bh_timer_options options = {.size = sizeof options, .delay_ns = 1};
+  char label[20], why[200];
+  OK(bh_timers_new(&one_shard, &timers));
+  options.label = label;
+  for (int i = 0; i < 1024; i++) {
+    snprintf(label, sizeof label, "class %d", i);
+    OK(bh_timers_add(timers, &options, NULL, count_run, counted(), drop_counted, NULL));
+  }
+  snprintf(label, sizeof label, "one more");
+  IS(BH_FULL, bh_timers_add(timers, &options, NULL, count_run, counted(), drop_counted, NULL));
+  CHECK(bh_last_error(why, sizeof why) < sizeof why && strstr(why, "shard") && strstr(why, "1,024 labels"));
+  snprintf(label, sizeof label, "class 7");
+  OK(bh_timers_add(timers, &options, NULL, count_run, counted(), drop_counted, NULL));
+  bh_timers_free(timers);
+  CHECK(atomic_load(&alive) == 0);
+}
+
 int main(void) {
   agrees_with_the_list();
   the_kinds_of_timers();
   a_timer_is_replaced();
   bad_arguments();
+  labels_are_bounded();
   return 0;
 }

@@ -191,6 +191,13 @@ static void records_and_patterns(void) {
   IS(BH_FULL, bh_record_encode(record, wire, 3, &len));
   OK(bh_record_encode(record, wire, sizeof wire, &len));
   OK(bh_record_decode(wire, len, &decoded));
+  bh_record *garbage;
+  char why[200];
+  IS(BH_INVALID, bh_record_decode("these are the bytes of no record", 32, &garbage));
+  CHECK(bh_last_error(why, sizeof why) > 0 && strstr(why, "cut off"));
+  static const char large[70000];
+  IS(BH_INVALID, bh_record_decode(large, sizeof large, &garbage));
+  CHECK(bh_last_error(why, sizeof why) > 0 && strstr(why, "65536 bytes"));
   const void *bytes;
   size_t bytes_len;
   OK(bh_record_get_bytes(decoded, CALLS, &bytes, &bytes_len));

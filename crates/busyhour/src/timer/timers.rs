@@ -461,7 +461,7 @@ pub enum AddError {
     Full,
     /// The service was closed.
     Closed,
-    /// The service has 1,024 labels, and this one is new.
+    /// A shard of the service has 1,024 labels, and this one is new.
     Labels,
 }
 
@@ -470,7 +470,7 @@ impl fmt::Display for AddError {
         f.write_str(match self {
             Self::Full => "the timer service is full",
             Self::Closed => "the timer service is closed",
-            Self::Labels => "the timer service has 1,024 labels already: a label names a class of timers; tell single ones apart by their owner",
+            Self::Labels => "a shard of the timer service has 1,024 labels already: a label names a class of timers; tell single ones apart by their owner",
         })
     }
 }

@@ -91,6 +91,9 @@ impl Record {
 
     /// Decodes a record.
     ///
+    /// A length beyond the end of `bytes` is [`DecodeError::CutOff`], whatever the limits say, since bytes that are no
+    /// record at all mostly look like that.
+    ///
     /// # Errors
     ///
     /// [`DecodeError`] describes the first error in the bytes. Any bytes may be
@@ -106,6 +109,9 @@ impl Record {
         let subject = subject.map_err(|_| DecodeError::BadSubject)?;
         let mut record = Self::new(sort, Name::new(subject));
         let count = usize::from(input.u16()?);
+        if input.bytes.len() / ELEMENT_BYTES_MIN < count {
+            return Err(DecodeError::CutOff);
+        }
         if count > limits.element_count {
             return Err(DecodeError::TooLarge);
         }
@@ -155,6 +161,9 @@ fn length<N: TryFrom<usize>, const WIDTH: usize>(
     let length = N::try_from(length).map_err(|_| DecodeError::TooLarge)?;
     Ok(to_bytes(length))
 }
+
+/// An element without a value: id, type and length.
+const ELEMENT_BYTES_MIN: usize = 7;
 
 /// The types and their numbers on the wire.
 #[derive(Clone, Copy)]
@@ -211,10 +220,11 @@ impl<'a> Input<'a> {
     }
 
     fn value(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let taken = self.take(len)?;
         if len > self.limits.value_bytes {
             return Err(DecodeError::TooLarge);
         }
-        self.take(len)
+        Ok(taken)
     }
 
     fn element(&mut self) -> Result<Element, DecodeError> {
