@@ -11,6 +11,7 @@ mod lookups;
 mod peers;
 mod records;
 mod sessions;
+mod shedding;
 mod world;
 mod reader;
 mod changes;

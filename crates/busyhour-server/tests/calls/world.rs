@@ -369,6 +369,19 @@ pub fn within(
     answer: &str,
     is_caller: bool,
 ) -> String {
+    let branch = world.branch();
+    in_dialog(&branch, phone, method, cseq, answer, is_caller)
+}
+
+/// The same with a branch of the telephone's choice.
+pub fn in_dialog(
+    branch: &str,
+    phone: Phone,
+    method: &str,
+    cseq: u32,
+    answer: &str,
+    is_caller: bool,
+) -> String {
     let message = Message::parse(answer.as_bytes()).unwrap();
     let routes: Vec<_> = message
         .headers(HeaderName::RecordRoute)
@@ -380,7 +393,6 @@ pub fn within(
     };
     let (from, to) = (header(answer, "From"), header(answer, "To"));
     let (from, to) = if is_caller { (from, to) } else { (to, from) };
-    let branch = world.branch();
     let target = match is_caller {
         true => header(answer, "Contact"),
         false => "<sip:alice@192.0.2.7:5060>".to_owned(),

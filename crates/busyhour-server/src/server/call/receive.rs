@@ -114,9 +114,6 @@ impl Core {
         if is_new && !self.is_emergency(request) && self.sheds_call(request.flow) {
             return self.shed_call(message, request.flow, request.transaction);
         }
-        if is_new {
-            self.load.note_call();
-        }
         let identity = self.calls.edge().identity(message, request.flow);
         let routing =
             match Routing::read(message, request.essentials, self.calls.loops(), &identity) {
@@ -168,6 +165,10 @@ impl Core {
             return self.calls.forward_ack(&checked);
         }
         match self.calls.begin(checked) {
+            // What is challenged or refused is no call: it pays for no refusals.
+            Ok(Begin::Begun) if is_new && message.method() == Some(Method::Invite) => {
+                self.load.note_call();
+            }
             Ok(Begin::Begun) => {}
             Ok(Begin::NotOfDialog) => {
                 self.calls.counters.untrusted_routes.increment();
