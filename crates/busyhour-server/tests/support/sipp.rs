@@ -77,6 +77,7 @@ impl Sipp {
             .arg(injected)
             .args(["-r", &calls.rate.to_string()]);
         command.args(["-i", "127.0.0.1", "-p", &port.to_string(), "-nostdin"]);
+        command.args(["-mp", &media_port().to_string()]);
         // While sipp pauses, a datagram may find no room in the socket's
         // buffer. sipp stops retransmitting after another answer, so it would
         // wait for ever.
@@ -195,10 +196,6 @@ fn spawn(mut command: Command) -> Child {
 /// system chooses ports, so no other program takes it before sipp does.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let is_free = |port: &u16| {
-        let address = ("127.0.0.1", *port);
-        UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
-    };
     // Programs that start together are far apart.
     let first = (std::process::id() % 80 * 100) as u16;
     let mut tries = (0..8_000).map(|_| {
@@ -206,4 +203,22 @@ pub fn free_port() -> u16 {
         20_000 + first.wrapping_add(offset) % 8_000
     });
     tries.find(is_free).expect("a free port")
+}
+
+/// The first of the ports of sipp's media, which takes the third one as well. Without it, all that
+/// run at once look for theirs among the same hundred.
+fn media_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = (std::process::id() % 10 * 100) as u16;
+    let mut tries = (0..1_000).map(|_| {
+        let offset = NEXT.fetch_add(1, Ordering::Relaxed);
+        28_000 + first.wrapping_add(offset) % 1_000 * 4
+    });
+    let is_room = |port: &u16| is_free(port) && is_free(&(port + 2));
+    tries.find(is_room).expect("two free ports")
+}
+
+fn is_free(port: &u16) -> bool {
+    let address = ("127.0.0.1", *port);
+    UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
 }

@@ -129,7 +129,13 @@ impl World {
     /// and nothing is left.
     fn finish(mut self) {
         // Of two that talk to each other, the one that fails ends first.
-        while self.running.iter_mut().any(Sipp::is_running) {
+        let running = |all: &mut [Sipp]| {
+            all.iter_mut()
+                .map(Sipp::is_running)
+                .filter(|it| *it)
+                .count()
+        };
+        while running(&mut self.running) > 0 {
             thread::sleep(Duration::from_millis(100));
         }
         for sipp in self.running {
