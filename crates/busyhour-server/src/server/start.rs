@@ -187,6 +187,12 @@ impl Core {
                     core.resume(flow, datagram);
                 }
             }));
+            let core = Arc::downgrade(self);
+            credentials.tell_gone(Box::new(move |account, was_found| {
+                if let Some(core) = core.upgrade() {
+                    core.revoke_elsewhere(account, was_found);
+                }
+            }));
         }
     }
 

@@ -308,6 +308,82 @@ fn an_account_that_is_removed_here_ends_and_may_be_elsewhere() {
     assert!(bindings.contains("sip:alice@127.0.0.1"), "{bindings}");
 }
 
+/// The service has an account no more: once what it said has aged, the account logs in no more, and what it had ends with the
+/// refusal. One that it has again is as before.
+#[test]
+fn an_account_that_the_service_has_no_more_ends_within_its_cache_time() {
+    let place = Place::new();
+    let accounts = Arc::new(Mutex::new(vec!["alice", "bob"]));
+    let known = accounts.clone();
+    let service = HttpReceiver::start(move |request| {
+        match known.lock().unwrap().contains(&field(request, "user")) {
+            true => hashes(request),
+            false => Answer::Now(404, String::new()),
+        }
+    });
+    let url = service.url("/");
+    let rest = "cache_seconds = 1\nmissing_seconds = 1\n";
+    let server = place.server(&configuration(&url, rest));
+    let alice = Telephone::new(&server, "alice@example.com", "of alice");
+    let bob = Telephone::new(&server, "bob@a.example", "of bob");
+    assert_eq!((alice.registers(), bob.registers()), (200, 200));
+    assert_eq!(stat(&server, "revoked"), 0);
+    accounts.lock().unwrap().clear();
+    wait_until(|| alice.registers() == 403, || server.log());
+    server.wait_for("/registrar/binding_count", |count| count == 1);
+    assert_eq!(stat(&server, "revoked"), 1);
+    let bindings = server.get("/api/bindings/sip:bob@a.example");
+    assert!(bindings.contains("sip:bob@127.0.0.1"), "{bindings}");
+
+    // A server that has not asked yet: it knows by the contacts that there was an account.
+    server.wait_for("/store/ended_len", |count| count == 0);
+    assert!(server.stop().success());
+    let server = place.server(&configuration(&url, rest));
+    server.wait_for("/registrar/binding_count", |count| count == 1);
+    let bob = Telephone::new(&server, "bob@a.example", "of bob");
+    let nobody = Telephone::new(&server, "nobody@a.example", "of nobody");
+    assert_eq!((nobody.registers(), stat(&server, "revoked")), (403, 0));
+    assert_eq!(bob.registers(), 403);
+    server.wait_for("/registrar/binding_count", |count| count == 0);
+    assert_eq!(stat(&server, "revoked"), 1);
+
+    accounts.lock().unwrap().push("bob");
+    wait_until(|| bob.registers() == 200, || server.log());
+    assert_eq!(server.stat("/registrar/binding_count"), 1);
+}
+
+/// A program that removes an account from the service says so here, and need not wait.
+#[test]
+fn an_account_of_the_service_that_is_deleted_over_http_ends_at_once() {
+    let place = Place::new();
+    let service = HttpReceiver::start(hashes);
+    let token = "a token that is long enough";
+    let rest = format!(
+        "[[token]]\nname = \"shop\"\nscope = \"write\"\nsha256 = \"{}\"\n",
+        Algorithm::Sha256.hash(&[token.as_bytes()])
+    );
+    let server = place.server(&configuration(&service.url("/"), &rest));
+    let alice = Telephone::new(&server, "alice@example.com", "of alice");
+    let bob = Telephone::new(&server, "bob@a.example", "of bob");
+    assert_eq!((alice.registers(), bob.registers()), (200, 200));
+    let delete = |user: &str| {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false);
+        let agent: ureq::Agent = agent.build().into();
+        let request = agent.delete(format!("http://{}/api/v1/accounts/{user}", server.http));
+        let answer = request.header("Authorization", format!("Bearer {token}"));
+        answer.call().unwrap().status().as_u16()
+    };
+    assert_eq!(delete("nobody"), 404);
+    assert_eq!(delete("bob@a.example"), 204);
+    server.wait_for("/registrar/binding_count", |count| count == 1);
+    let bindings = server.get("/api/bindings/sip:alice@example.com");
+    assert!(bindings.contains("sip:alice@127.0.0.1"), "{bindings}");
+    let asked = stat(&server, "asked");
+    assert_eq!(bob.registers(), 200, "the service still has it");
+    assert_eq!(stat(&server, "asked"), asked + 1);
+    assert_eq!(server.stat("/registrar/binding_count"), 2);
+}
+
 #[test]
 fn the_doctor_asks_the_service() {
     let place = Place::new();

@@ -13,14 +13,67 @@
 //! passed: because of step 2 it finds that its account is gone. The walk and the
 //! request both take the lock of the table, so the second one sees the first.
 //!
+//! An account of the service for credentials ends in the same way, when the service says that it knows it no more, or when
+//! somebody deletes it here over HTTP. It is among the removed ones until the service knows it again. Its rows are removed
+//! some seconds later; if the server ends before, they are restored, and end with the next login that the service refuses.
+//!
 //! Nothing of this need be durable. A row that a crash leaves behind is read at the
 //! next start, which also checks for its account.
 
-use crate::server::{core::Core, device::Device};
+use crate::server::{Server, core::Core, device::Device};
 use busyhour::task::{Executor, Task};
+use busyhour_registrar::address_of_record;
+use busyhour_sip::Uri;
 use std::sync::{Arc, atomic::Ordering};
 
+impl Server {
+    /// What the service for credentials has said of an account is forgotten, and what the account has ends; `false` if
+    /// nothing is known of it. If the service still has it, it may log in again at once.
+    pub fn forget_credentials(&self, account: &str) -> bool {
+        let Some(credentials) = &self.core.credentials else {
+            return false;
+        };
+        let was_found = credentials.forget(account);
+        self.core.revoke_elsewhere(account, was_found)
+    }
+}
+
 impl Core {
+    /// The service for credentials has no such account, or is to be asked again: what it has ends. Names that nobody had
+    /// before cost a look at the devices, and no walk over all of them.
+    pub(in crate::server) fn revoke_elsewhere(
+        self: &Arc<Self>,
+        account: &str,
+        was_found: bool,
+    ) -> bool {
+        let is_concerned = was_found || self.has_device(account);
+        if is_concerned {
+            if let Some(credentials) = &self.credentials {
+                credentials.count_revoked();
+            }
+            self.accounts.note_removed(account);
+            self.revoke();
+        }
+        is_concerned
+    }
+
+    /// Whether one of the addresses of an account has a device.
+    fn has_device(&self, account: &str) -> bool {
+        let (tenant, user) = self.domains.parts_of(account);
+        let has_device = |host: &str| {
+            let uri = format!("sip:{user}@{host}");
+            let aor = Uri::parse(&uri).and_then(|uri| address_of_record(&uri, &self.domains).ok());
+            aor.is_some_and(|aor| self.devices.table.find(&aor).is_some())
+        };
+        if let Some(tenant) = tenant {
+            return has_device(&tenant.name);
+        }
+        let tenants = self.domains.tenants();
+        let mut shared = tenants.iter().filter(|one| one.has_server_accounts);
+        self.domains.hosts().iter().any(|host| has_device(host))
+            || shared.any(|tenant| has_device(&tenant.name))
+    }
+
     /// Accounts were removed. Their bindings, publications and subscriptions end soon
     /// after, and watchers are notified.
     pub(in crate::server) fn revoke(self: &Arc<Self>) {

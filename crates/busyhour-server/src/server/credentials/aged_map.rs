@@ -41,9 +41,10 @@ impl<V> AgedMap<V> {
         self.young.insert(key.into(), value);
     }
 
-    pub(super) fn remove(&mut self, key: &str) {
-        self.young.remove(key);
-        self.old.remove(key);
+    pub(super) fn remove(&mut self, key: &str) -> Option<V> {
+        let young = self.young.remove(key);
+        let old = self.old.remove(key);
+        young.or(old)
     }
 
     pub(super) fn len(&self) -> usize {

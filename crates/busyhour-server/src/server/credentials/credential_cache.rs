@@ -83,10 +83,18 @@ impl CredentialCache {
         self.failed.remove(name);
     }
 
-    pub(super) fn keep_missing(&mut self, name: &str, now: Instant) {
-        self.found.remove(name);
-        self.failed.remove(name);
+    /// Whether it was an account before, as far as is remembered.
+    pub(super) fn keep_missing(&mut self, name: &str, now: Instant) -> bool {
+        let was_found = self.forget(name);
         self.missing.put(name, now + self.times.missing);
+        was_found
+    }
+
+    /// From now on nothing is known of a name. Whether it was an account.
+    pub(super) fn forget(&mut self, name: &str) -> bool {
+        self.failed.remove(name);
+        self.missing.remove(name);
+        self.found.remove(name).is_some()
     }
 
     /// The service cannot be asked: what it said last counts for a little longer, if it said
@@ -148,6 +156,21 @@ mod tests {
         assert_eq!(cache.look("alice", at(111)), CacheLook::Unknown);
         cache.keep_found("alice", secret.clone(), at(105));
         assert_eq!(cache.look("alice", at(106)), found(), "it is back");
+    }
+
+    #[test]
+    fn whether_a_name_was_an_account_is_said_once() {
+        let mut cache = cache();
+        let secret = Secret::hashes_of("alice", "example.com", "one");
+        assert!(!cache.keep_missing("alice", at(0)), "nobody knew it");
+        cache.keep_found("alice", secret.clone(), at(0));
+        assert!(cache.keep_missing("alice", at(500)), "it was aged");
+        assert!(!cache.keep_missing("alice", at(500)));
+        assert!(!cache.forget("alice"));
+        assert_eq!(cache.look("alice", at(500)), CacheLook::Unknown);
+        cache.keep_found("alice", secret, at(501));
+        assert!(cache.forget("alice"));
+        assert_eq!(cache.use_stale("alice", at(501)), None);
     }
 
     #[test]

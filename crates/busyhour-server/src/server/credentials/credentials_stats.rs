@@ -9,6 +9,8 @@ pub struct CredentialsStats {
     pub found: u64,
     /// Those answered that there is no such account.
     pub missing: u64,
+    /// Accounts that it had told of, and that it knew no more or that were deleted over HTTP: what they had has ended.
+    pub revoked: u64,
     /// Those whose answer could not be used.
     pub unusable: u64,
     /// Those without an answer in time, or answered 429, 502, 503 or 504.

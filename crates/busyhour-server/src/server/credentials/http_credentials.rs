@@ -37,11 +37,15 @@ pub(in crate::server) struct HttpCredentials {
     /// Locked under the lock of a shard or none; no lock is taken under it.
     service: Mutex<ServiceState>,
     resume: OnceLock<Resume>,
+    account_gone: OnceLock<AccountGone>,
     counters: CredentialCounters,
 }
 
 /// Handles a request again that has waited; called under no lock.
 pub(in crate::server) type Resume = Box<dyn Fn(Flow, &Buffer) + Send + Sync>;
+
+/// Is told of a name that the service has no account of, and whether it had one before; called under no lock.
+pub(in crate::server) type AccountGone = Box<dyn Fn(&str, bool) + Send + Sync>;
 
 /// Whose credentials are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +72,15 @@ pub(in crate::server) enum Credentials {
 
 struct CredentialShard {
     cache: CredentialCache,
-    /// Requests by the account that was asked for.
-    waiting: HashMap<Box<str>, Vec<HeldRequest>, FixedState>,
+    /// By the account that was asked for.
+    waiting: HashMap<Box<str>, WaitingRequests, FixedState>,
+}
+
+/// The requests that wait for an answer about one account.
+struct WaitingRequests {
+    requests: Vec<HeldRequest>,
+    /// The account was forgotten since the service was asked, whose answer may be older than that: it is asked again.
+    is_outdated: bool,
 }
 
 struct HeldRequest {
@@ -91,6 +102,7 @@ struct CredentialCounters {
     asked: Counter,
     found: Counter,
     missing: Counter,
+    revoked: Counter,
     unusable: Counter,
     unanswered: Counter,
     cache_hits: Counter,
@@ -102,6 +114,7 @@ struct CredentialCounters {
 }
 
 /// What is asked, and for which source.
+#[derive(Clone)]
 struct CredentialQuery {
     account: Box<str>,
     user: String,
@@ -148,6 +161,7 @@ impl HttpCredentials {
                 logged_at: None,
             }),
             resume: OnceLock::new(),
+            account_gone: OnceLock::new(),
             counters: CredentialCounters::default(),
         }
     }
@@ -156,6 +170,27 @@ impl HttpCredentials {
     pub(in crate::server) fn resume_with(&self, resume: Resume) {
         // It is set once, at the start.
         let _ = self.resume.set(resume);
+    }
+
+    /// Sets, once, what hears of names that the service does not know.
+    pub(in crate::server) fn tell_gone(&self, account_gone: AccountGone) {
+        // It is set once, at the start.
+        let _ = self.account_gone.set(account_gone);
+    }
+
+    /// Forgets what the service has said of an account, also what it says to a question that is under way. Whether it was
+    /// an account.
+    pub(in crate::server) fn forget(&self, account: &str) -> bool {
+        let mut shard = self.shard(account);
+        if let Some(waiting) = shard.waiting.get_mut(account) {
+            waiting.is_outdated = true;
+        }
+        shard.cache.forget(account)
+    }
+
+    /// What an account had has ended.
+    pub(in crate::server) fn count_revoked(&self) {
+        self.counters.revoked.increment();
     }
 
     /// The credentials of an owner, if they are known; otherwise the service is asked, and the
@@ -187,7 +222,7 @@ impl HttpCredentials {
             CacheLook::Unknown => {}
         }
         if let Some(waiting) = shard.waiting.get_mut(owner.account) {
-            return self.join(waiting, (flow, datagram), holder);
+            return self.join(&mut waiting.requests, (flow, datagram), holder);
         }
         let Some(place) = self.place(holder) else {
             let refused = &self.counters.refused_full;
@@ -197,16 +232,23 @@ impl HttpCredentials {
             let refused = &self.counters.refused_failed;
             return self.without_service(&mut shard, owner, refused, until - now);
         }
-        let request = HeldRequest::new(flow, datagram, place);
-        shard.waiting.insert(owner.account.into(), vec![request]);
+        let waiting = WaitingRequests {
+            requests: vec![HeldRequest::new(flow, datagram, place)],
+            is_outdated: false,
+        };
+        shard.waiting.insert(owner.account.into(), waiting);
         drop(shard);
         self.counters.waited.increment();
-        let question = CredentialQuery::new(owner, holder.source());
+        self.enter(CredentialQuery::new(owner, holder.source()));
+        Credentials::Awaited
+    }
+
+    /// Asks a question when it is the turn of its source.
+    fn enter(self: &Arc<Self>, question: CredentialQuery) {
         let question = self.service().questions.enter(question.source, question);
         if let Some(question) = question {
             self.ask(question);
         }
-        Credentials::Awaited
     }
 
     /// Puts a request to those that wait for the same account.
@@ -301,12 +343,18 @@ impl HttpCredentials {
         let verdict = credential_request::verdict(outcome, &question.user, &question.realm);
         self.note(&verdict, question.source, now);
         let account = &question.account;
+        let mut gone = None;
         let waiting = {
             let mut shard = self.shard(account);
-            let cache = &mut shard.cache;
+            let CredentialShard { cache, waiting } = &mut *shard;
+            let waits = waiting.get_mut(account);
+            if waits.is_some_and(|it| std::mem::take(&mut it.is_outdated)) {
+                drop(shard);
+                return self.enter(CredentialQuery::clone(question));
+            }
             match verdict {
                 CredentialVerdict::Found(secret) => cache.keep_found(account, secret, now),
-                CredentialVerdict::Missing => cache.keep_missing(account, now),
+                CredentialVerdict::Missing => gone = Some(cache.keep_missing(account, now)),
                 CredentialVerdict::Unusable(_)
                 | CredentialVerdict::Unanswered(_)
                 | CredentialVerdict::Late => match cache.use_stale(account, now) {
@@ -314,9 +362,13 @@ impl HttpCredentials {
                     None => cache.keep_failed(account, now + FAILED_FOR),
                 },
             }
-            shard.waiting.remove(account)
+            waiting.remove(account)
         };
-        for HeldRequest { flow, datagram, .. } in waiting.into_iter().flatten() {
+        if let (Some(was_found), Some(account_gone)) = (gone, self.account_gone.get()) {
+            account_gone(account, was_found);
+        }
+        let requests = waiting.map(|it| it.requests);
+        for HeldRequest { flow, datagram, .. } in requests.into_iter().flatten() {
             if let Some(resume) = self.resume.get() {
                 resume(flow, &datagram);
             }
@@ -376,6 +428,7 @@ impl HttpCredentials {
             asked: counters.asked.get(),
             found: counters.found.get(),
             missing: counters.missing.get(),
+            revoked: counters.revoked.get(),
             unusable: counters.unusable.get(),
             unanswered: counters.unanswered.get(),
             cache_hits: counters.cache_hits.get(),
@@ -392,7 +445,7 @@ impl HttpCredentials {
             stats.waiting_count += shard
                 .waiting
                 .values()
-                .map(|it| it.len() as u64)
+                .map(|it| it.requests.len() as u64)
                 .sum::<u64>();
             stats.found_count += shard.cache.found_count() as u64;
             stats.missing_count += shard.cache.missing_count() as u64;

@@ -58,6 +58,10 @@ pub trait AccountsApi: Send + Sync {
     ///
     /// See [`AccountError`].
     fn remove(&self, user: &str, done: Completion) -> Result<(), AccountError>;
+
+    /// Forgets what the service for credentials has said of an account that is not in the store, and ends what the account
+    /// has; `false` if nothing is known of it.
+    fn forget(&self, user: &str) -> bool;
 }
 
 impl AccountsApi for Server {
@@ -84,6 +88,10 @@ impl AccountsApi for Server {
 
     fn remove(&self, user: &str, done: Completion) -> Result<(), AccountError> {
         self.remove_account(user, done)
+    }
+
+    fn forget(&self, user: &str) -> bool {
+        self.forget_credentials(user)
     }
 }
 
@@ -283,7 +291,10 @@ async fn remove(
         return StatusCode::NOT_FOUND.into_response();
     };
     if api.find(&user).is_none() {
-        return unknown(&user);
+        return match api.forget(&user) {
+            true => StatusCode::NO_CONTENT.into_response(),
+            false => unknown(&user),
+        };
     }
     let (done, result) = completion();
     match settle(api.remove(&user, done), result).await {

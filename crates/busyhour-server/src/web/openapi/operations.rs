@@ -310,7 +310,8 @@ fn accounts() -> Vec<Operation> {
         delete(
             "/api/v1/accounts/{user}",
             TAG,
-            "Removes an account with its contacts and subscriptions",
+            "Removes an account with its contacts and subscriptions; of an account that the service for credentials has, what \
+             it said is forgotten",
         )
         .named("user", "The user name")
         .done(204, "It is gone")
