@@ -184,7 +184,10 @@ impl Service {
     }
 }
 
-fn open_store(options: &config::Store, member: Option<Member>) -> Result<Box<dyn Store>, Failure> {
+pub(super) fn open_store(
+    options: &config::Store,
+    member: Option<Member>,
+) -> Result<Box<dyn Store>, Failure> {
     let durability = match options.durability {
         config::Durability::Memory => return Ok(Box::new(MemoryStore::new())),
         config::Durability::Full => busyhour_store::Durability::Full,

@@ -109,6 +109,7 @@ pub use stats::{
     HistogramBucket, HistogramStats, HttpStats, MailboxStats, PublishStats, QueueKindStats,
     RegistrarStats, ServerStats, TrafficStats, WatchStats,
 };
+pub(crate) use steady::steady_time;
 pub use tenant::{
     tenant_config::TenantConfig,
     tenant_refusal::TenantRefusal,

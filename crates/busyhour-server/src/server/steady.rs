@@ -155,6 +155,11 @@ pub(super) fn resume(contents: &Contents, clock: &Clock) -> Steady {
     Steady::resume(base.as_ref(), clock.boot_id(), Reading::of(clock))
 }
 
+/// The steady time now, for a program that writes leases while no server runs.
+pub(crate) fn steady_time(contents: &Contents, clock: &Clock) -> UnixTime {
+    resume(contents, clock).at(clock.since_boot())
+}
+
 /// Of the setting.
 const NAME: &str = "steady";
 /// No calendar says so.

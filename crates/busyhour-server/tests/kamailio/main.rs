@@ -13,6 +13,7 @@ mod connections;
 mod dnsmasq;
 mod kamailio;
 mod location;
+mod moving;
 mod registrar;
 mod names;
 mod telephone;

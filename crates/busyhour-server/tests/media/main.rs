@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod forking;
+
 use std::{
     net::{SocketAddr, UdpSocket},
     time::{Duration, Instant},

@@ -124,6 +124,11 @@ impl AccountLocation {
         }
     }
 
+    /// The configuration of the server.
+    pub(super) fn config(&self) -> Result<Config, Failure> {
+        Ok(Config::load(self.config.as_deref(), &self.overrides.0)?.config)
+    }
+
     /// Opens the store, which must exist.
     pub(super) fn open(&self) -> Result<AccountStore, Failure> {
         self.open_or(WhenMissing::Refuse)

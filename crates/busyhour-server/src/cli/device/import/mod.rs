@@ -1,11 +1,13 @@
 //! `busyhour device import`: accounts from a file of ours, and from the databases and files of
-//! Kamailio, OpenSIPS, Asterisk and FreeSWITCH.
+//! Kamailio, OpenSIPS, Asterisk and FreeSWITCH; and what telephones have registered at the first two.
 
 mod asterisk;
+mod contacts;
 mod files;
 mod foreign_account;
 mod freeswitch;
 mod kamailio;
+mod location;
 mod own_form;
 mod pjsip_conf;
 mod source;
@@ -17,8 +19,11 @@ use crate::{console, server::TenantConfig};
 use asterisk::Objects;
 use busyhour_store::{Account, SettingKind};
 use clap::{Args, ValueEnum};
+use contacts::{ContactOutcome, ContactPlaces};
 use foreign_account::ForeignAccount;
 use indicatif::{ProgressBar, ProgressStyle};
+use jiff::tz::Offset;
+use location::ForeignContact;
 use source::{Source, SourceKind};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -47,6 +52,15 @@ pub(super) struct Import {
     /// The domain of accounts that name none
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
+
+    /// Take the contacts of the table location too; no server may run. Each is asked after the next
+    /// start whether it is there, as restored ones are; those over connections are left out
+    #[arg(long)]
+    contacts: bool,
+
+    /// The offset of the times of location that name none, which are the local times of Kamailio
+    #[arg(long, value_name = "+HH:MM", default_value = "+00:00", value_parser = offset)]
+    utc_offset: Offset,
 
     /// Set up the domains that are not known, with the realm of their hashes
     #[arg(long)]
@@ -95,6 +109,24 @@ struct ImportOutcome {
     mistakes: Vec<String>,
     /// Those that are new.
     domains: Vec<TenantConfig>,
+    /// Nothing if none were wanted.
+    contacts: Option<ContactOutcome>,
+}
+
+/// What is in the files.
+#[derive(Default)]
+struct ForeignContent {
+    accounts: Vec<ForeignAccount>,
+    contacts: Vec<ForeignContact>,
+}
+
+impl From<Vec<ForeignAccount>> for ForeignContent {
+    fn from(accounts: Vec<ForeignAccount>) -> Self {
+        Self {
+            accounts,
+            ..Self::default()
+        }
+    }
 }
 
 impl Import {
@@ -102,17 +134,25 @@ impl Import {
         let begun = Instant::now();
         let found = self.found().map_err(Failure::usage)?;
         // A file with mistakes does not make a database.
-        let mistakes = mistakes_of_form(&found);
+        let ForeignContent { accounts, contacts } = found;
+        let mistakes = mistakes_of_form(&accounts);
         if !self.skip_invalid && !mistakes.is_empty() {
             return Err(Failure::usage(shortened(mistakes)));
         }
         let mut target = self.place.open_or_create(&self.creation)?;
         let domains = match self.add_domains {
-            true => self.add_domains(&found, &mut target)?,
+            true => self.add_domains(&accounts, &mut target)?,
             false => Vec::new(),
         };
-        let mut outcome = self.outcome(found, &mut target)?;
+        let mut outcome = self.outcome(accounts, &mut target)?;
         outcome.domains = domains;
+        let places = self.places(&target)?;
+        if self.contacts {
+            // Nothing is written when a server has the store, or a contact is wrong.
+            let tried = contacts::put(&self.place.config()?, &places, &contacts, true)?;
+            outcome.mistakes.extend(tried.mistakes.iter().cloned());
+            outcome.contacts = Some(tried);
+        }
         if !outcome.mistakes.is_empty() {
             if !self.skip_invalid {
                 return Err(Failure::usage(shortened(outcome.mistakes)));
@@ -123,45 +163,78 @@ impl Import {
         }
         if !self.dry_run {
             self.put(&mut target, &outcome)?;
+            if self.contacts {
+                contacts::put(&self.place.config()?, &places, &contacts, false)?;
+            }
         }
         self.report(&outcome, &target, begun)
     }
 
-    /// The accounts in all sources, each of which is read once.
-    fn found(&self) -> Result<Vec<ForeignAccount>, String> {
+    /// Where contacts are, beside the domains that there will be.
+    fn places(&self, target: &AccountStore) -> Result<ContactPlaces, Failure> {
+        let config = self.place.config()?;
+        Ok(ContactPlaces::new(
+            &config,
+            target.tenants(),
+            self.domain.as_deref(),
+        ))
+    }
+
+    /// What is in all sources, each of which is read once.
+    fn found(&self) -> Result<ForeignContent, String> {
         let open = |name: &String| Source::open(name, self.from, self.format);
         let sources = self.files.iter().map(open);
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         check_alike(&sources)?;
         let origin = sources.first().and_then(|source| source.kind.origin());
+        if self.contacts && origin.is_some() {
+            return Err(NO_CONTACTS.into());
+        }
         match origin {
-            Some(ImportOrigin::Busyhour) => own_accounts(&sources),
-            Some(ImportOrigin::Freeswitch) => freeswitch::read(&sources, self.domain.is_some()),
-            Some(_) => Ok(pjsip_conf::read(&sources)?.accounts()),
+            Some(ImportOrigin::Busyhour) => Ok(own_accounts(&sources)?.into()),
+            Some(ImportOrigin::Freeswitch) => {
+                Ok(freeswitch::read(&sources, self.domain.is_some())?.into())
+            }
+            Some(_) => Ok(pjsip_conf::read(&sources)?.accounts().into()),
             None => self.of_tables(&sources),
         }
     }
 
-    fn of_tables(&self, sources: &[Source]) -> Result<Vec<ForeignAccount>, String> {
+    fn of_tables(&self, sources: &[Source]) -> Result<ForeignContent, String> {
         let mut tables = Tables::default();
         sources.iter().try_for_each(|source| tables.read(source))?;
         let (has_subscribers, has_auths) = (tables.has("subscriber"), tables.has("ps_auths"));
+        if self.contacts && !tables.has("location") {
+            return Err(NO_CONTACTS.into());
+        }
         match self.from {
             None if has_subscribers && has_auths => Err(BOTH.into()),
-            None | Some(ImportOrigin::Kamailio) if has_subscribers => {
-                let contacts = tables.rows("location").len();
-                if contacts > 0 {
-                    console::print_error(format_args!(
-                        "busyhour: {contacts} contacts of location are not taken: a device registers here when \
-                         its registration there is due"
-                    ));
-                }
-                Ok(kamailio::accounts(&tables))
+            None | Some(ImportOrigin::Kamailio) if has_subscribers || self.contacts => {
+                Ok(self.of_kamailio(&tables))
             }
-            None | Some(ImportOrigin::Asterisk) if has_auths => Ok(Objects::of(&tables).accounts()),
+            None | Some(ImportOrigin::Asterisk) if has_auths => {
+                Ok(Objects::of(&tables).accounts().into())
+            }
             Some(ImportOrigin::Kamailio) => Err("there is no table subscriber in it".into()),
             Some(ImportOrigin::Asterisk) => Err("there is no table ps_auths in it".into()),
             _ => Err("there is neither a table subscriber nor a table ps_auths in it".into()),
+        }
+    }
+
+    fn of_kamailio(&self, tables: &Tables) -> ForeignContent {
+        let count = tables.rows("location").len();
+        if count > 0 && !self.contacts {
+            console::print_error(format_args!(
+                "busyhour: {count} contacts of location are not taken: a device registers here when its \
+                 registration there is due, or --contacts takes them"
+            ));
+        }
+        ForeignContent {
+            accounts: kamailio::accounts(tables),
+            contacts: match self.contacts {
+                true => location::contacts(tables, self.utc_offset),
+                false => Vec::new(),
+            },
         }
     }
 
@@ -290,8 +363,11 @@ impl Import {
                 "dry_run": self.dry_run, "seconds": seconds,
                 "added": added, "changed": changed, "unchanged": unchanged,
                 "skipped": outcome.mistakes.len(), "domains": domains,
-                "changes": outcome.changes,
+                "changes": outcome.changes, "contacts": outcome.contacts.as_ref().map(ContactOutcome::report),
             }));
+        }
+        if let Some(contacts) = &outcome.contacts {
+            say(contacts)?;
         }
         if self.dry_run {
             for domain in domains {
@@ -405,9 +481,17 @@ fn bar(total: u64) -> ProgressBar {
     }
 }
 
+fn offset(text: &str) -> Result<Offset, String> {
+    let begin = format!("1970-01-02T00:00:00{text}").parse::<jiff::Timestamp>();
+    let seconds = begin.ok().map(|at| 86_400 - at.as_second());
+    let offset = seconds.and_then(|seconds| Offset::from_seconds(seconds as i32).ok());
+    offset.ok_or_else(|| "give hours and minutes, such as +02:00".to_owned())
+}
+
 const TEMPLATE: &str = "{elapsed_precise} {wide_bar} {pos}/{len} devices, {per_sec}";
 const BOTH: &str =
     "it has tables of Kamailio and of Asterisk: give --from kamailio or --from asterisk";
+const NO_CONTACTS: &str = "--contacts: there is no table location of Kamailio or OpenSIPS in it";
 const GROUP_LEN: usize = 1000;
 const MISTAKES_SHOWN: usize = 20;
 const AFTER_HELP: &str = "\
@@ -426,6 +510,7 @@ From other servers:
 
   busyhour device import --add-domains kamailio.sql           a dump of subscriber and dbaliases
   busyhour device import /etc/kamailio/kamailio.sqlite        the database itself
+  busyhour device import --contacts kamailio.sql              with what is registered; stop both servers first
   busyhour device import --from kamailio postgres://reader@db.example/kamailio
   busyhour device import --domain a.example /etc/asterisk/pjsip.conf
   busyhour device import ps_auths.csv ps_endpoints.csv ps_aors.csv
