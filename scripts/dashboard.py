@@ -3,16 +3,18 @@
 
 usage: scripts/dashboard.py [--short] [--pictures] [PROGRAM]
 
-Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; sixteen tasks work by clicking; lamps are
-read again after losses, and a stream goes on where it broke; lamps of a server with 10,000 changes a second do not freeze the
-page; the page says nothing on the console. --short, as `make test` has it, leaves out what takes long or needs a quiet machine:
+Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; seventeen tasks work by clicking; lamps are
+read again after losses, and a stream goes on where it broke; three nodes of a cluster are shown, and one of them is
+drained; lamps of a server with 10,000 changes a second do not freeze the page; the page says nothing on the console. --short, as `make test` has it, leaves out what takes long or needs a quiet machine:
 dark colours, narrow screens, 10,000 changes a second. With --pictures, a picture of each view goes to docs/pictures. PROGRAM
 is target/debug/busyhour unless told.
 
-Needs Chromium and npm (scripts/install-deps.sh test), which gets axe-core 4.14.1 into target/npm; pngquant for pictures.
+Needs Chromium, npm, PostgreSQL and NATS (scripts/install-deps.sh test); npm gets axe-core 4.14.1 into target/npm; pngquant for pictures.
 """
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -53,6 +55,7 @@ def main():
                 pictures(page)
             tasks(page, telephones, folder)
             losses(browser, http)
+            cluster(browser, axe, program)
             if not is_short:
                 crowd(browser, http)
             if browser.complaints:
@@ -211,6 +214,8 @@ def tasks(page, telephones, folder):
         done.append(name)
 
     dialog = "wait !!document.querySelector('dialog')"
+    task("be told of a wrong token", "press('Sign in')", dialog, "give('Token', 'bh_wrong')", "submit()", "wait document.querySelector('#toast').innerText.includes('does not know')",
+         "wait document.querySelector('#sign').textContent === 'Sign in'")
     task("sign in", "press('Sign in')", dialog, f"give('Token', '{TOKEN}')", "submit()", "wait document.querySelector('#who').textContent === 'operator, may write'")
     task("make an account", "location.hash = '#/devices'", "wait seen('alice@')", "press('New account')", dialog, "give('User', 'newcomer')",
          "give('Password', 'very secret')", "submit()", "wait document.querySelector('#toast').innerText.includes('newcomer')")
@@ -283,6 +288,84 @@ def losses(browser, http):
     if "in use" not in shown or asked[:2] != ["none", "7-41"]:
         sys.exit(f"dashboard: after a loss it shows {shown!r}, and has asked behind {asked}")
     print("dashboard: a broken stream goes on, and lamps are read again after a loss")
+
+
+# ---- a cluster --------------------------------------------------------------
+
+def cluster(browser, axe, program):
+    """Three nodes: the view tells them, and one of them is drained there."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        # PostgreSQL runs as another user, if this is root.
+        os.chmod(folder, 0o755)
+        nodes_in(folder, browser, axe, program)
+
+
+def nodes_in(folder, browser, axe, program):
+    ports = {name: str(port) for name, port in zip(("SIP_PORT", "HTTP_PORT", "NATS_PORT"), free_ports())}
+    with open(f"{folder}/nodes.log", "w") as log:
+        nodes = subprocess.Popen([ROOT / "scripts/three-nodes.sh", f"{folder}/nodes"], env={**os.environ, **ports, "BUSYHOUR": program},
+                                 stdout=log, stderr=log, start_new_session=True)
+    try:
+        until = time.monotonic() + 120
+        while "three nodes are ready" not in Path(f"{folder}/nodes.log").read_text():
+            if nodes.poll() is not None or time.monotonic() > until:
+                sys.exit(f"dashboard: the three nodes did not start: {Path(f'{folder}/nodes.log').read_text()}")
+            time.sleep(0.1)
+        page = browser.open(f"http://127.0.0.1:{ports['HTTP_PORT']}/#/cluster")
+        rows = "[...document.querySelectorAll('main tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+        page.wait(f"{rows}.filter((row) => row[1] === 'up').reduce((sum, row) => sum + Number(row[2]), 0) === 256", "256 partitions of three nodes")
+        page.wait("document.querySelector('main').innerText.includes('3 nodes share the addresses')", "the state of the cluster")
+        page.tell(axe + "; true")
+        page.tell(HELPERS)
+        complain(page, "cluster")
+        token = token_of(program, folder)
+        # The nodes notice it within about a second.
+        while not page.tell(f"fetch('/api/v1/session', {{headers: {{Authorization: 'Bearer {token}'}}}}).then((answer) => answer.json()).then((one) => !!one.token)"):
+            time.sleep(0.1)
+        sign_in(page, token)
+        if "--pictures" in sys.argv:
+            page.size(1200, 760)
+            take(page, ROOT / "docs/pictures/dashboard-cluster.png")
+        page.tell("press('Drain', [...document.querySelectorAll('main tbody tr')].find((row) => row.cells[0].textContent === 'gamma')); true")
+        page.wait("!!document.querySelector('dialog')", "the question before a node is drained")
+        page.tell("submit(); true")
+        page.wait(f"{rows}.some((row) => row[0] === 'gamma' && row[1] === 'drained' && row[2] === '0')", "gamma to be drained")
+        page.wait(f"{rows}.filter((row) => row[1] === 'up').reduce((sum, row) => sum + Number(row[2]), 0) === 256", "256 partitions of two nodes")
+        print("dashboard: a cluster of three nodes is shown, and one was drained")
+    finally:
+        if nodes.poll() is None:
+            os.killpg(nodes.pid, signal.SIGTERM)
+        nodes.wait()
+
+
+def token_of(program, folder):
+    """A new one, in the store of the three nodes."""
+    store = {"BUSYHOUR_STORE_URL": f"postgres://busyhour@/busyhour?host={folder}/nodes"}
+    made = subprocess.run([program, "token", "add", "dashboard", "--scope", "write", "--json"], env={**os.environ, **store},
+                          capture_output=True, text=True, check=True)
+    return json.loads(made.stdout)["token"]
+
+
+def sign_in(page, token):
+    page.tell("press('Sign in'); true")
+    page.wait("!!document.querySelector('dialog')", "the sign-in")
+    page.tell(f"give('Token', '{token}'); submit(); true")
+    page.wait("document.querySelector('#who').textContent.endsWith('may write')", "to be signed in")
+    page.wait("!!document.querySelector('main tbody button')", "what may be changed")
+
+
+def free_ports():
+    """The first of three, of three and of one that nobody uses at the moment."""
+    begin = 21000 + os.getpid() % 1000 * 10
+    while True:
+        try:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                for port in range(begin, begin + 7):
+                    with socket.socket(type=kind) as held:
+                        held.bind(("127.0.0.1", port))
+            return begin, begin + 3, begin + 6
+        except OSError:
+            begin += 7
 
 
 # ---- many changes -----------------------------------------------------------

@@ -2,9 +2,10 @@
 # Brings up three nodes of a cluster on this machine, with a PostgreSQL and a NATS of their own.
 #
 # usage: scripts/three-nodes.sh [FOLDER]     until Ctrl-C; FOLDER keeps the database
-#        BUSYHOUR=PROGRAM scripts/three-nodes.sh
+#        BUSYHOUR=PROGRAM SIP_PORT=5061 HTTP_PORT=8081 NATS_PORT=4222 scripts/three-nodes.sh
 #
-# SIP is at 127.0.0.1:5061 to 5063, HTTP at 127.0.0.1:8081 to 8083, and anybody may register.
+# SIP is at 127.0.0.1:5061 to 5063, HTTP at 127.0.0.1:8081 to 8083, and anybody may register; SIP_PORT and HTTP_PORT are the
+# first of each three.
 # It needs Debian's packages postgresql and nats-server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,6 +14,7 @@ busyhour=$(realpath "${BUSYHOUR:-target/quick/busyhour}")
 folder=${1:-$(mktemp -d)}
 mkdir -p "$folder"
 folder=$(realpath "$folder")
+sip=${SIP_PORT:-5061} http=${HTTP_PORT:-8081} nats_port=${NATS_PORT:-4222}
 programs=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
 nats=$(PATH=$PATH:/usr/sbin command -v nats-server) || true
 [ -n "$programs" ] && [ -n "$nats" ] || { echo "PostgreSQL or nats-server is missing: scripts/install-deps.sh test" >&2; exit 2; }
@@ -35,17 +37,16 @@ fi
 children+=($!)
 until "$programs/pg_isready" -q -h "$folder"; do sleep 0.1; done
 "$programs/createdb" -h "$folder" -U busyhour busyhour 2>/dev/null || true
-"$nats" --addr 127.0.0.1 --port 4222 --log "$folder/nats.log" &
+"$nats" --addr 127.0.0.1 --port "$nats_port" --log "$folder/nats.log" &
 children+=($!)
 
-number=0
 for node in alpha beta gamma; do
-  number=$((number + 1))
   BUSYHOUR_STORE_URL="postgres://busyhour@/busyhour?host=$folder" "$busyhour" serve --cluster-node "$node" \
-    --cluster-nats nats://127.0.0.1:4222 --sip-auth open --sip-domains example.com --iax2-listen off \
-    --sip-listen "127.0.0.1:506$number" --http-listen "127.0.0.1:808$number" >"$folder/$node.ready" 2>"$folder/$node.log" &
+    --cluster-nats "nats://127.0.0.1:$nats_port" --sip-auth open --sip-domains example.com --iax2-listen off \
+    --sip-listen "127.0.0.1:$sip" --http-listen "127.0.0.1:$http" >"$folder/$node.ready" 2>"$folder/$node.log" &
   children+=($!)
   echo $! >"$folder/$node.pid"
+  sip=$((sip + 1)) http=$((http + 1))
 done
 for node in alpha beta gamma; do
   until grep -q '^ready ' "$folder/$node.ready"; do

@@ -29,7 +29,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: [Asset; 16] = [
+static ASSETS: [Asset; 17] = [
     asset!("/", "index.html", HTML),
     asset!("/assets/style.css", "style.css", CSS),
     asset!("/assets/app.js", "app.js", SCRIPT),
@@ -44,6 +44,7 @@ static ASSETS: [Asset; 16] = [
     asset!("/assets/calls.js", "calls.js", SCRIPT),
     asset!("/assets/queues.js", "queues.js", SCRIPT),
     asset!("/assets/storm.js", "storm.js", SCRIPT),
+    asset!("/assets/cluster.js", "cluster.js", SCRIPT),
     asset!("/assets/settings.js", "settings.js", SCRIPT),
     asset!("/assets/log.js", "log.js", SCRIPT),
 ];

@@ -1,7 +1,7 @@
 // The frame: which view is shown, who is signed in, which colours.
 
 import * as api from "./api.js";
-import { askUser, attempt, empty, h, panel } from "./ui.js";
+import { askUser, attempt, empty, h, panel, toast } from "./ui.js";
 import { follow, unfollow } from "./live.js";
 import * as overview from "./overview.js";
 import * as devices from "./devices.js";
@@ -11,6 +11,7 @@ import * as mailboxes from "./mailboxes.js";
 import * as calls from "./calls.js";
 import * as queues from "./queues.js";
 import * as storm from "./storm.js";
+import * as cluster from "./cluster.js";
 import * as settings from "./settings.js";
 import * as log from "./log.js";
 
@@ -25,6 +26,7 @@ const VIEWS = [
   { group: "Server", isOfServer: true },
   { id: "queues", title: "Queues and timers", view: queues, isOfServer: true },
   { id: "storm", title: "Storm", view: storm, isOfServer: true },
+  { id: "cluster", title: "Cluster", view: cluster, isOfServer: true, isThere: () => nodes.length > 0 },
   { id: "settings", title: "Settings", view: settings, isOfServer: true },
   { id: "log", title: "Log", view: log, isOfServer: true },
 ];
@@ -38,7 +40,7 @@ const main = byId("main");
 let shown;
 
 /** A token of one domain does not see the server, nor what is of other domains. */
-const isAllowed = (one) => !session?.domain || !one.isOfServer;
+const isAllowed = (one) => (!session?.domain || !one.isOfServer) && (one.isThere?.() ?? true);
 
 function drawNavigation(current) {
   const item = ({ id, title }) => h("li", {}, h("a", { href: `#/${id}`, "aria-current": id === current ? "page" : undefined }, title));
@@ -69,11 +71,13 @@ function show() {
 // ---- who ----------------------------------------------------------------
 
 let session = null;
+let nodes = [];
 export const canWrite = () => session?.scope === "write";
 
 async function learnSession() {
   try {
     session = await api.get("/session");
+    nodes = session.domain ? [] : (await api.get("/cluster")).nodes;
     byId("who").textContent = session.token ? `${session.token}, may ${session.scope}${session.domain ? ` in ${session.domain}` : ""}` : session.scope === "write" ? "local, may write" : "reading without a token";
     byId("version").textContent = session.version;
   } catch (error) {
@@ -96,6 +100,12 @@ async function signIn() {
   api.setToken(given.token.trim());
   const isKnown = await learnSession();
   if (!isKnown) await attempt(() => api.get("/session"));
+  // From the server's own machine everybody may read, with whatever token.
+  if (isKnown && !session.token) {
+    api.setToken(null);
+    byId("sign").textContent = "Sign in";
+    toast("The server does not know this token. A new one is known within a second or two.", true);
+  }
   begin();
 }
 
