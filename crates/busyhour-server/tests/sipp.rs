@@ -2,9 +2,12 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use support::{
     Place, ServerProcess,
-    sipp::{Calls, Sipp, Transport},
+    random::Random,
+    relay::{Faults, Relay},
+    sipp::{Calls, Sipp, Statistics, Transport, free_port},
 };
 
 /// sipp takes only the first challenge, and knows only MD5.
@@ -71,27 +74,31 @@ fn twelve_thousand_devices_register_at_a_thousand_a_second() {
 }
 
 /// Lets sipp register one device, and waits for it.
-fn register(server: &ServerProcess, place: &Place, name: &str, expires_seconds: u32) {
+fn register(target: SocketAddr, place: &Place, name: &str, expires_seconds: u32) {
     let calls = Calls {
         scenario: "register",
         lines: &[registration(1, expires_seconds)],
         rate: 1,
         transport: Transport::Udp,
     };
-    Sipp::start(&calls, name, server, place).finish();
+    Sipp::start_at(&calls, name, free_port(), target, place).finish();
 }
 
-#[test]
-fn a_watcher_is_notified_of_a_device_in_order() {
-    let place = Place::new();
-    let server = place.server(CONFIGURATION);
+/// A watcher, and a device that registers, leaves, and registers for a short time, each by this
+/// address.
+fn watch(
+    server: &ServerProcess,
+    place: &Place,
+    (watcher, transport): (SocketAddr, Transport),
+    device: SocketAddr,
+) -> Statistics {
     let calls = Calls {
         scenario: "watch",
         lines: &["watcher;[authentication username=watcher password=lamp];device1".to_owned()],
         rate: 1,
-        transport: Transport::Udp,
+        transport,
     };
-    let mut watcher = Sipp::start(&calls, "watcher", &server, &place);
+    let mut watcher = Sipp::start_at(&calls, "watcher", free_port(), watcher, place);
     let mut told = |count: u64| {
         server.wait_for("/watch/confirmed", |confirmed| {
             if confirmed < count {
@@ -101,14 +108,22 @@ fn a_watcher_is_notified_of_a_device_in_order() {
         })
     };
     told(1); // not registered
-    register(&server, &place, "register", 600);
+    register(device, place, "register", 600);
     told(2);
-    register(&server, &place, "unregister", 0);
+    register(device, place, "unregister", 0);
     told(3);
-    register(&server, &place, "short", 1);
+    register(device, place, "short", 1);
     told(5); // registered, and expired
     let statistics = watcher.finish();
     assert_eq!(statistics.total("SuccessfulCall"), 1);
+    statistics
+}
+
+#[test]
+fn a_watcher_is_notified_of_a_device_in_order() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let statistics = watch(&server, &place, (server.sip, Transport::Udp), server.sip);
     assert_eq!(statistics.total("FailedUnexpectedMessage"), 0);
     assert_eq!(server.stat("/registrar/expired"), 1);
     assert!(server.stop().success());
@@ -158,30 +173,7 @@ fn a_thousand_devices_register_over_one_tcp_connection() {
 fn a_watcher_over_tcp_is_notified_of_a_device_in_order() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
-    let calls = Calls {
-        scenario: "watch",
-        lines: &["watcher;[authentication username=watcher password=lamp];device1".to_owned()],
-        rate: 1,
-        transport: Transport::Tcp,
-    };
-    let mut watcher = Sipp::start(&calls, "watcher", &server, &place);
-    let mut told = |count: u64| {
-        server.wait_for("/watch/confirmed", |confirmed| {
-            if confirmed < count {
-                watcher.assert_not_failed();
-            }
-            confirmed >= count
-        })
-    };
-    told(1); // not registered
-    register(&server, &place, "register", 600);
-    told(2);
-    register(&server, &place, "unregister", 0);
-    told(3);
-    register(&server, &place, "short", 1);
-    told(5); // registered, and expired
-    let statistics = watcher.finish();
-    assert_eq!(statistics.total("SuccessfulCall"), 1);
+    watch(&server, &place, (server.tcp, Transport::Tcp), server.sip);
     assert_eq!(
         server.stat("/watch/retransmitted"),
         0,
@@ -194,18 +186,22 @@ fn a_watcher_over_tcp_is_notified_of_a_device_in_order() {
 fn an_account_publishes_the_counts_of_its_mailbox() {
     let place = Place::new();
     let server = place.server(CONFIGURATION);
+    publish(&server, &place, server.sip);
+    assert_eq!(server.stat("/publish/condition_failed"), 1);
+}
+
+fn publish(server: &ServerProcess, place: &Place, target: SocketAddr) {
     let calls = Calls {
         scenario: "publish",
         lines: &["watcher;[authentication username=watcher password=lamp]".to_owned()],
         rate: 1,
         transport: Transport::Udp,
     };
-    let statistics = Sipp::start(&calls, "publish", &server, &place).finish();
+    let statistics = Sipp::start_at(&calls, "publish", free_port(), target, place).finish();
     assert_eq!(statistics.total("SuccessfulCall"), 1);
     for (counter, count) in [
         ("created", 1),
         ("refreshed", 1),
-        ("condition_failed", 1),
         ("removed", 1),
         ("publication_count", 0),
     ] {
@@ -220,3 +216,45 @@ fn an_account_publishes_the_counts_of_its_mailbox() {
     assert_eq!(server.stat("/mailbox/published"), 3);
     assert_eq!(server.stat("/mailbox/mailbox_count"), 0);
 }
+
+#[test]
+fn what_is_doubled_or_lost_on_its_way_changes_nothing() {
+    let place = Place::new();
+    let server = place.server(CONFIGURATION);
+    let relay = Relay::start(server.sip, 4, DOUBLING, Random::new());
+    relay.open();
+    let [watcher, device, publisher, others] = [0, 1, 2, 3].map(|line| relay.address(line));
+    let statistics = watch(&server, &place, (watcher, Transport::Udp), device);
+    assert_eq!(statistics.total("FailedUnexpectedMessage"), 0);
+    publish(&server, &place, publisher);
+    // A refusal changes nothing, so a copy of its request is refused anew.
+    assert!(server.stat("/publish/condition_failed") > 0);
+    // Each registration that was answered once is done once.
+    relay.set_faults(LOSING);
+    let lines: Vec<String> = (2..=51).map(|number| registration(number, 600)).collect();
+    let calls = Calls {
+        scenario: "register",
+        lines: &lines,
+        rate: 100,
+        transport: Transport::Udp,
+    };
+    let statistics = Sipp::start_at(&calls, "storm", free_port(), others, &place).finish();
+    assert_eq!(statistics.total("SuccessfulCall"), 50);
+    assert_eq!(server.stat("/registrar/binding_count"), 50);
+    assert_eq!(server.stat("/registrar/accepted"), 53);
+    let fates = relay.fates();
+    assert!(fates.doubled > 0 && fates.lost > 0, "{fates:?}");
+    assert!(server.stop().success());
+}
+
+const DOUBLING: Faults = Faults {
+    lost_percent: 0,
+    doubled_percent: 50,
+    delayed_percent: 0,
+};
+
+const LOSING: Faults = Faults {
+    lost_percent: 15,
+    doubled_percent: 15,
+    delayed_percent: 0,
+};

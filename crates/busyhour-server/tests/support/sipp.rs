@@ -209,7 +209,7 @@ pub fn free_port() -> u16 {
 /// run at once look for theirs among the same hundred.
 fn media_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = (std::process::id() % 10 * 100) as u16;
+    let first = (std::process::id() % 40 * 25) as u16;
     let mut tries = (0..1_000).map(|_| {
         let offset = NEXT.fetch_add(1, Ordering::Relaxed);
         28_000 + first.wrapping_add(offset) % 1_000 * 4
