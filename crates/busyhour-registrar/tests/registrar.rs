@@ -7,6 +7,8 @@ mod address;
 mod contact;
 #[path = "registrar/iax2.rs"]
 mod iax2;
+#[path = "registrar/keep_alive.rs"]
+mod keep_alive;
 #[path = "registrar/probes.rs"]
 mod probes;
 #[path = "registrar/refusal.rs"]

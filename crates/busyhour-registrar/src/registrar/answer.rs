@@ -5,10 +5,13 @@ use super::{
     outbound::OUTBOUND, policy::seconds,
 };
 use busyhour::clock::Instant;
-use busyhour_sip::{HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder, Status};
+use busyhour_sip::{
+    Flow, HeaderName, HeaderValue, Message, Output, Quality, ResponseBuilder, Status,
+};
 use std::net::SocketAddr;
 
-/// Writes the 200 with every current binding (RFC 3261 §10.3, step 8).
+/// Writes the 200 with every current binding (RFC 3261 §10.3, step 8). A device that offers keep-alives is told how often to
+/// send one (RFC 6223).
 pub fn write_answer(
     out: &mut impl Output,
     request: &Message<'_>,
@@ -17,8 +20,15 @@ pub fn write_answer(
     at: Now,
     (to_tag, feature_caps): (&str, Option<&str>),
 ) {
-    let source = Some(registration.flow.remote);
-    let mut answer = ResponseBuilder::new(out, request, Status::OK, source).to_tag(to_tag);
+    let Flow {
+        remote, transport, ..
+    } = registration.flow;
+    let keep_s = match transport.is_reliable() {
+        true => FLOW_TIMER_S,
+        false => KEEP_DATAGRAMS_S,
+    };
+    let mut answer =
+        ResponseBuilder::new_keeping_alive(out, request, Status::OK, remote, keep_s).to_tag(to_tag);
     for binding in bindings.active(at.now) {
         let value = ContactValue {
             binding,
@@ -101,6 +111,9 @@ impl HeaderValue for ContactValue<'_> {
     }
 }
 
+/// How often a device that offers keep-alives sends one over datagrams (RFC 6223): address translations forget a silent flow
+/// after 30 s at the earliest, and a device sends a little earlier than it is told (RFC 5626 §4.4).
+const KEEP_DATAGRAMS_S: u32 = 30;
 /// The bytes that all Contacts of an answer may take: with usual headers the answer
 /// then fits into a datagram of at most 65,507 bytes (RFC 3261 §18.1.1). An answer uses
 /// the transport of its request (§18.2.2), so an answer over UDP cannot switch to TCP.

@@ -121,7 +121,7 @@ impl<'a> Message<'a> {
             _ => false,
         };
         let put = |at, name, value: &str, out: &mut _| match (name, edit.source) {
-            (HeaderName::Via, Some(source)) => put_top_line(out, value, source, false),
+            (HeaderName::Via, Some(source)) => put_top_line(out, value, source.into(), false),
             (HeaderName::Route, _) => routes.put_line(at, value, out),
             (HeaderName::MaxForwards, _) => {
                 has_max_forwards = true;

@@ -20,7 +20,7 @@ impl UnreadRequest<'_> {
         put_status(out, status);
         out.put_text(reason);
         out.put(b"\r\n");
-        put_read_line(out, (self.via(), self.via_rest), source, true);
+        put_read_line(out, (self.via(), self.via_rest), source.into(), true);
         for line in self.other_vias() {
             out.put_all(&["Via: ", line, "\r\n"]);
         }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-use crate::sip::build::top_via::put_top_line;
+use crate::sip::build::top_via::{Received, put_top_line};
 use crate::sip::text::write::put_value;
 use crate::sip::{Address, HeaderName, HeaderValue, Message, Output, Status};
 
@@ -42,6 +42,44 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
         reason: &str,
         source: Option<SocketAddr>,
     ) -> Self {
+        Self::begin(out, request, (status, reason), source.map(Received::from))
+    }
+
+    /// As [`ResponseBuilder::new`], and offers to take keep-alives (RFC 6223): if the topmost Via has `keep`, the sender
+    /// is told to send one every `keep_s` seconds (0: as often as it likes).
+    ///
+    /// ```
+    /// use busyhour_sip::{Message, ResponseBuilder, Status};
+    ///
+    /// let request = Message::parse(
+    ///     b"REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.5;branch=z9hG4bK1;keep\r\n\
+    ///       Call-ID: 1\r\nCSeq: 1 REGISTER\r\n\r\n",
+    /// )?;
+    /// let (mut out, source) = (Vec::new(), "192.0.2.7:40000".parse()?);
+    /// ResponseBuilder::new_keeping_alive(&mut out, &request, Status::OK, source, 30).finish();
+    /// assert!(String::from_utf8(out)?.contains("branch=z9hG4bK1;keep=30;received=192.0.2.7\r\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new_keeping_alive(
+        out: &'o mut O,
+        request: &'m Message<'a>,
+        status: Status,
+        source: SocketAddr,
+        keep_s: u32,
+    ) -> Self {
+        let received = Received {
+            source,
+            keep_s: Some(keep_s),
+        };
+        Self::begin(out, request, (status, status.reason()), Some(received))
+    }
+
+    fn begin(
+        out: &'o mut O,
+        request: &'m Message<'a>,
+        (status, reason): (Status, &str),
+        received: Option<Received>,
+    ) -> Self {
         put_status(out, status);
         out.put_text(reason);
         out.put(b"\r\n");
@@ -51,7 +89,7 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
             is_plain: request.is_plain(),
             to_is_written: false,
         };
-        this.put_vias(source);
+        this.put_vias(received);
         for name in [HeaderName::From, HeaderName::CallId, HeaderName::CSeq] {
             this.put_copies(name);
         }
@@ -146,10 +184,10 @@ impl<'o, 'm, 'a, O: Output> ResponseBuilder<'o, 'm, 'a, O> {
     /// The lines are copied whole, except for the topmost value: one line for each
     /// element of a long list would make the response many times as long as the
     /// request.
-    fn put_vias(&mut self, source: Option<SocketAddr>) {
+    fn put_vias(&mut self, received: Option<Received>) {
         let mut lines = self.request.headers(HeaderName::Via);
-        if let Some((source, line)) = source.and_then(|source| Some((source, lines.next()?))) {
-            put_top_line(self.out, line, source, self.is_plain);
+        if let Some((received, line)) = received.and_then(|one| Some((one, lines.next()?))) {
+            put_top_line(self.out, line, received, self.is_plain);
         }
         lines.for_each(|line| self.put_copy(HeaderName::Via, line));
     }

@@ -1,5 +1,5 @@
 //! The topmost Via of a request that came in, with what its receiver adds
-//! (RFC 3261 §18.2.1, RFC 3581 §4).
+//! (RFC 3261 §18.2.1, RFC 3581 §4, RFC 6223 §4.3).
 
 use std::net::SocketAddr;
 
@@ -7,12 +7,29 @@ use crate::sip::text::lex::{self, VALUE};
 use crate::sip::text::write::put_value;
 use crate::sip::{ListIter, Output, Via};
 
+/// Where a request came from, and what is offered to its sender.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sip) struct Received {
+    pub(in crate::sip) source: SocketAddr,
+    /// Keep-alives are welcome, so many seconds apart: the value of `keep`, if it came without one.
+    pub(in crate::sip) keep_s: Option<u32>,
+}
+
+impl From<SocketAddr> for Received {
+    fn from(source: SocketAddr) -> Self {
+        Self {
+            source,
+            keep_s: None,
+        }
+    }
+}
+
 /// Writes the first line of Via: its first value gets `received` and `rport`. `is_plain`
 /// says that no value holds a line end.
 pub(in crate::sip) fn put_top_line(
     out: &mut impl Output,
     line: &str,
-    source: SocketAddr,
+    received: Received,
     is_plain: bool,
 ) {
     let mut list = ListIter::new(line);
@@ -22,7 +39,7 @@ pub(in crate::sip) fn put_top_line(
             put_value(out, line, is_plain);
             out.put(b"\r\n");
         }
-        Some(via) => put_read_line(out, (&via, list.rest()), source, is_plain),
+        Some(via) => put_read_line(out, (&via, list.rest()), received, is_plain),
     }
 }
 
@@ -30,11 +47,11 @@ pub(in crate::sip) fn put_top_line(
 pub(in crate::sip) fn put_read_line(
     out: &mut impl Output,
     (via, rest): (&Via<'_>, Option<&str>),
-    source: SocketAddr,
+    received: Received,
     is_plain: bool,
 ) {
     out.put(b"Via: ");
-    put_top_via(out, via, source, is_plain);
+    put_top_via(out, via, received, is_plain);
     if let Some(rest) = rest {
         out.put(b",");
         put_value(out, rest, is_plain);
@@ -42,13 +59,23 @@ pub(in crate::sip) fn put_read_line(
     out.put(b"\r\n");
 }
 
-fn put_top_via(out: &mut impl Output, via: &Via<'_>, source: SocketAddr, is_plain: bool) {
+fn put_top_via(
+    out: &mut impl Output,
+    via: &Via<'_>,
+    Received { source, keep_s }: Received,
+    is_plain: bool,
+) {
     put_value(out, via.hop_text, is_plain);
     let mut asked = false;
     for (name, value) in via.params.iter() {
-        match Ours::new(name) {
-            None => put_param(out, name, value, is_plain),
-            Some(ours) => asked |= ours == Ours::Rport,
+        match (Ours::new(name), keep_s) {
+            (None, _) => put_param(out, name, value, is_plain),
+            (Some(Ours::Keep), Some(keep_s)) if value.is_none() => {
+                out.put(b";keep=");
+                out.put_decimal(keep_s.into());
+            }
+            (Some(Ours::Keep), _) => put_param(out, name, value, is_plain),
+            (Some(ours), _) => asked |= ours == Ours::Rport,
         }
     }
     if asked || !via.is_from(source.ip()) {
@@ -82,6 +109,7 @@ fn put_param(out: &mut impl Output, name: &str, value: Option<&str>, is_plain: b
 enum Ours {
     Received,
     Rport,
+    Keep,
 }
 
 impl Ours {
@@ -89,6 +117,7 @@ impl Ours {
         match name.len() {
             8 if name.eq_ignore_ascii_case("received") => Some(Self::Received),
             5 if name.eq_ignore_ascii_case("rport") => Some(Self::Rport),
+            4 if name.eq_ignore_ascii_case("keep") => Some(Self::Keep),
             _ => None,
         }
     }
