@@ -13,6 +13,7 @@ mod support;
 #[allow(dead_code)] // calls need the rest
 mod world;
 
+mod behind;
 mod calls;
 mod services;
 mod telephone;
