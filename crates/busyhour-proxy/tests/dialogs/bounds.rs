@@ -1,10 +1,11 @@
 //! What happens beyond the bounds: calls go on, untracked and counted.
 
 use busyhour::bus::Name;
-use busyhour_proxy::dialogs::DialogPolicy;
+use busyhour_proxy::dialogs::{DialogPolicy, Role};
 use busyhour_registrar::watch::LineState;
+use busyhour_sip::Message;
 
-use crate::rig::{AB, Names, Rig, request, user};
+use crate::rig::{AB, ABT, Names, Rig, request, response, user};
 
 #[test]
 fn beyond_a_bound_calls_are_untracked_and_counted() {
@@ -96,6 +97,19 @@ fn too_long_names_are_untracked() {
         assert!(rig.invite(names, "").is_none());
     }
     assert_eq!(rig.dialogs.stats().untracked_malformed, 2);
+    // Nor are they when only a refresh of the call is seen.
+    let too_long = Names {
+        call_id: &long,
+        ..ABT
+    };
+    for names in [too_long, ABT] {
+        let text = response(200, 7, "UPDATE", names, "");
+        let message = Message::parse(text.as_bytes()).expect("sound");
+        let (at, parties) = (rig.at(), [user("alice"), user("bob")]);
+        (rig.dialogs).adopt(at, &message, parties, Role::Caller, &mut rig.out);
+        rig.apply();
+    }
+    assert_eq!((rig.dialogs.len(), rig.dialogs.stats().adopted), (1, 1));
 }
 
 /// The callee chooses its tag when the call stands: nobody can be refused for it.

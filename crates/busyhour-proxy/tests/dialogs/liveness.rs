@@ -37,6 +37,25 @@ fn an_ack_before_the_answer_does_not_count() {
     assert_eq!(rig.ends("bob"), [DialogEnd::Timeout]);
 }
 
+/// The ACK of the 2xx comes from the caller, with the CSeq of its INVITE (RFC 3261 §13.2.2.4).
+#[test]
+fn another_ack_or_request_does_not_count_as_the_ack() {
+    let others = [
+        ("INFO", 1, ABT),
+        ("ACK", 2, ABT),
+        ("ACK", 1, ABT.reversed()),
+    ];
+    for (method, cseq, names) in others {
+        let mut rig = Rig::new();
+        let call = rig.invite(AB, "").expect("room");
+        rig.dialogs.forwarded(call, 0, user("bob"));
+        rig.response(call, 0, 200, ABT);
+        rig.within(method, cseq, names, "");
+        rig.wait(34);
+        assert_eq!(rig.ends("bob"), [DialogEnd::Timeout], "{method} {cseq}");
+    }
+}
+
 /// RFC 4028 §10: a session that nobody refreshes ends; a refresh prolongs it.
 #[test]
 fn a_session_that_is_not_refreshed_ends() {

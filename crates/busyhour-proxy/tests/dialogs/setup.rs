@@ -345,6 +345,10 @@ fn a_call_of_nobody_is_not_given_up_for_another_one_of_nobody() {
     let again = request("INVITE", 2, names, "");
     assert_eq!(rig.invite_text(&again, &user("+another")), None);
     assert_eq!(rig.line("bob"), LineState::InUse);
+    // A telephone on the same flow is not nobody.
+    let telephone = Party::device(aor("carol"), user("+one").flow);
+    assert_eq!(rig.invite_text(&again, &telephone), None);
+    assert_eq!(rig.line("bob"), LineState::InUse);
     // And by nothing else, so it keeps its place when it moves.
     let moved = rig.within_from(&user("+another"), "INFO", names.to_tag("b"));
     assert!(moved.is_some());
