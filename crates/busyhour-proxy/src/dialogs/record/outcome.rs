@@ -133,4 +133,11 @@ mod tests {
             assert_eq!(found, expected, "{status} {end:?} {rang} {answered}");
         }
     }
+
+    #[test]
+    fn each_outcome_is_found_by_its_name() {
+        for outcome in CallOutcome::ALL {
+            assert_eq!(CallOutcome::from_name(outcome.as_str()), Some(outcome));
+        }
+    }
 }
