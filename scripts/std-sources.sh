@@ -32,8 +32,9 @@ done >"$folder/sources.list"
 apt=(-o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=/dev/null
   -o "Dir::State::lists=$folder/lists" -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=root)
 apt-get "${apt[@]}" update >"$folder/log" 2>&1 || fail "apt-get update failed, see $folder/log"
+# To the end, since apt-cache fails if nobody reads on.
 package=$(apt-cache "${apt[@]}" madison rust-src | awk -F ' *[|] *' -v version="$version" \
-  'index($2, version "+") == 1 || index($2, version "-") == 1 { print $2; exit }')
+  '!found && (index($2, version "+") == 1 || index($2, version "-") == 1) { print $2; found = 1 }')
 [ -n "$package" ] || fail "Debian has none now"
 (cd "$folder" && apt-get "${apt[@]}" download "rust-src=$package" >>log 2>&1) ||
   fail "the package did not arrive, see $folder/log"
