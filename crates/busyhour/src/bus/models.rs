@@ -2,7 +2,7 @@
 //! that is possible with a few preemptions. README.md beside this file has the
 //! arguments that they check.
 
-use super::{Delivery, Event, EventStream, Subscription, Topic};
+use super::{Delivery, Event, EventStream, Published, Subscription, Topic};
 use crate::task::{Deliveries, Executor, Overflow, Rejected, Task};
 use futures_core::Stream;
 use loom::{model::Builder, thread};
@@ -12,7 +12,7 @@ use std::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Wake, Waker},
 };
 
 /// An event that detects when it is used after it was dropped.
@@ -198,6 +198,105 @@ fn loom_a_publisher_that_waits_for_room_is_woken() {
         assert_eq!(poll(&mut stream), Poll::Ready(true));
         publisher.join().unwrap();
         assert_eq!(poll(&mut stream), Poll::Ready(true));
+    });
+}
+
+/// A publisher that is a future, polled by hand; its waker notes the wake.
+struct Publishing {
+    future: Pin<Box<dyn Future<Output = Published> + Send>>,
+    is_woken: Arc<Woken>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Publishing {
+    fn new(topic: &Topic<Step>, number: u64, flags: &Flags) -> Self {
+        Self {
+            future: Box::pin(topic.publish_async(Step::new(number, flags))),
+            is_woken: Arc::default(),
+        }
+    }
+
+    fn poll(&mut self) -> Poll<Published> {
+        let waker = Waker::from(Arc::clone(&self.is_woken));
+        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    /// What an executor does once nothing else happens any more: it polls a
+    /// future that was woken, and no other.
+    fn complete(mut self, before: Poll<Published>) {
+        if before.is_pending() {
+            assert!(self.is_woken.0.load(Ordering::SeqCst), "not woken");
+            assert!(self.poll().is_ready(), "woken without room");
+        }
+    }
+}
+
+fn full_stream(topic: &Topic<Step>, flags: &Flags) -> EventStream<Step> {
+    let stream = topic.subscribe().capacity(1).overflow(Overflow::Block);
+    let stream = stream.stream();
+    publish(topic, 1, flags);
+    stream
+}
+
+/// A future that finds no room while the consumer makes some either sees it or
+/// is woken.
+#[test]
+fn loom_a_future_that_waits_for_room_is_woken() {
+    check(|| {
+        let (topic, flags) = (topic(), Flags::default());
+        let mut stream = full_stream(&topic, &flags);
+        let mut publishing = Publishing::new(&topic, 2, &flags);
+        let publisher = thread::spawn(move || {
+            let polled = publishing.poll();
+            (publishing, polled)
+        });
+        assert_eq!(poll(&mut stream), Poll::Ready(true));
+        let (publishing, polled) = publisher.join().unwrap();
+        publishing.complete(polled);
+        assert_eq!(poll(&mut stream), Poll::Ready(true));
+    });
+}
+
+/// Futures that are dropped while room is made keep no wake from the next one.
+/// There are two, since taking an item and beginning its delivery wake one each.
+#[test]
+fn loom_a_future_that_is_dropped_passes_its_wake_on() {
+    check(|| {
+        let (topic, flags) = (topic(), Flags::default());
+        let mut stream = full_stream(&topic, &flags);
+        let mut waiting = [2, 3, 4].map(|number| Publishing::new(&topic, number, &flags));
+        assert!(waiting.iter_mut().all(|it| it.poll().is_pending()));
+        let [first, second, third] = waiting;
+        let dropper = thread::spawn(move || drop((first, second)));
+        assert_eq!(poll(&mut stream), Poll::Ready(true));
+        dropper.join().unwrap();
+        third.complete(Poll::Pending);
+        assert_eq!(poll(&mut stream), Poll::Ready(true));
+    });
+}
+
+/// The end of the subscription wakes the future that waits for its room.
+#[test]
+fn loom_a_future_that_waits_for_room_notices_the_end() {
+    check(|| {
+        let (topic, flags) = (topic(), Flags::default());
+        let stream = full_stream(&topic, &flags);
+        let mut publishing = Publishing::new(&topic, 2, &flags);
+        let publisher = thread::spawn(move || {
+            let polled = publishing.poll();
+            (publishing, polled)
+        });
+        drop(stream);
+        let (publishing, polled) = publisher.join().unwrap();
+        publishing.complete(polled);
     });
 }
 

@@ -275,3 +275,40 @@ fn shuttle_a_publisher_that_waits_for_room_is_woken() {
         });
     }
 }
+
+/// Futures on two workers that wait for room: each publishes, whichever of them
+/// is woken and one that is dropped notwithstanding, and nothing is lost.
+#[test]
+fn shuttle_futures_that_wait_for_room_are_woken() {
+    explore(1_000, || {
+        let pool = TaskPool::builder().workers(2).build().unwrap();
+        let (topic, heard) = (Topic::builder("model").small().build(), Heard::default());
+        let told = heard.clone();
+        let slow = pool.serializer("slow").build().unwrap();
+        let builder = topic.subscribe().on(&slow).capacity(1);
+        let builder = builder.overflow(Overflow::Block);
+        let watch = builder.start(move |delivery| told.tell(delivery));
+        let publishing = [1, 3, 5].map(|first| {
+            let topic = topic.clone();
+            pool.spawn(async move {
+                for number in first..first + 2 {
+                    let published = topic.publish_async(Level { key: 7, number }).await;
+                    assert_eq!((published.lost, published.refused), (0, false));
+                }
+            })
+        });
+        let [first, second, dropped] = publishing;
+        dropped.abort();
+        assert_eq!((first.wait(), second.wait()), (Ok(()), Ok(())));
+        let report = pool.shutdown(Duration::MAX);
+        assert_eq!(report.not_delivered, 0);
+        let told = heard.all();
+        for first in [1, 3] {
+            let of =
+                |told: &&Told| matches!(told, Told::Value(it) if (first..first + 2).contains(it));
+            let of: Vec<Told> = told.iter().filter(of).copied().collect();
+            assert_eq!(of, [Told::Value(first), Told::Value(first + 1)], "{told:?}");
+        }
+        drop(watch);
+    });
+}
