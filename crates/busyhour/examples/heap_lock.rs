@@ -77,7 +77,7 @@ fn shared(threads: usize, looks_a_change: u64) -> f64 {
 }
 
 fn is_change(number: u64, looks_a_change: u64) -> bool {
-    looks_a_change > 0 && number.is_multiple_of(looks_a_change)
+    looks_a_change > 0 && number % looks_a_change == 0
 }
 
 /// Nanoseconds of one.

@@ -68,7 +68,13 @@
 // Examples are copied: each compiles without a warning.
 #![doc(test(attr(deny(warnings))))]
 
-#[cfg(feature = "buffer")]
+#[cfg(all(feature = "buffer", not(unix)))]
+compile_error!(
+    "busyhour: the feature `buffer`, which `runtime` and the default features have, reserves memory as only Unix systems do. \
+     Here the other parts can be had: `default-features = false, features = [\"bus\", \"keyed\", \"heap\"]`"
+);
+
+#[cfg(all(feature = "buffer", unix))]
 pub mod buffer;
 #[cfg(feature = "pool")]
 pub mod task;
@@ -86,7 +92,7 @@ pub mod bus;
 pub mod timer;
 #[cfg(feature = "heap")]
 pub mod heap;
-#[cfg(feature = "runtime")]
+#[cfg(all(feature = "runtime", unix))]
 pub mod runtime;
 pub mod clock;
 #[cfg(any(feature = "buffer", feature = "pool"))]

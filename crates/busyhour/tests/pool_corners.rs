@@ -132,7 +132,7 @@ fn shut_down_under_load(round: u64) {
         begun: Arc::clone(&begun),
     };
     (0..40).for_each(|number| chain.push(number));
-    let _asleep = round.is_multiple_of(3).then(|| ways[1].suspend());
+    let _asleep = (round % 3 == 0).then(|| ways[1].suspend());
     let report = pool.shutdown(Duration::from_micros(round * 7 % 400));
     while pool.stats().worker_count > 0 {
         thread::yield_now();

@@ -158,10 +158,10 @@ fn run_in_a_steady_state(
     };
     let turn = |n: u64| {
         let timer = add(n);
-        if !n.is_multiple_of(3) {
+        if n % 3 != 0 {
             assert_eq!(timers.cancel(&timer), Cancel::Prevented);
         }
-        if n.is_multiple_of(100) {
+        if n % 100 == 0 {
             clock
                 .as_virtual()
                 .unwrap()

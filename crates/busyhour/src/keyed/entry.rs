@@ -168,9 +168,10 @@ where
 
     fn leave(self: &Arc<Self>) {
         let gone = (self.uses).compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Relaxed);
-        if gone.is_ok()
-            && let Some(table) = self.rules.table.upgrade()
-        {
+        if gone.is_err() {
+            return;
+        }
+        if let Some(table) = self.rules.table.upgrade() {
             table.remove(self);
         }
     }

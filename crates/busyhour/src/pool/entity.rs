@@ -20,6 +20,9 @@ pub(crate) trait Entity: Any + Send + Sync {
     fn unfinished(&self) -> Option<Unfinished>;
     /// Refuses all further tasks and drops the waiting ones; returns how many.
     fn abandon(&self) -> u64;
+    /// For [`downcast`]. (Rust 1.85 does not know the supertrait's pointer by
+    /// itself.)
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// An entity of a known type that a worker can run.
@@ -36,8 +39,7 @@ pub(crate) unsafe trait Runs: Entity + Sized {
 
 /// The concrete entity behind the trait.
 pub(crate) fn downcast<E: Entity>(entity: Arc<dyn Entity>) -> Option<Arc<E>> {
-    let any: Arc<dyn Any + Send + Sync> = entity;
-    any.downcast().ok()
+    entity.into_any().downcast().ok()
 }
 
 /// The right to run an entity, and its place in the run queues. An entity has

@@ -231,9 +231,8 @@ impl<'a> Submission<'a> {
         if workers.may_grow() {
             self.grow_if_needed(len);
         }
-        if let Some(marks) = &self.shared.marks
-            && marks.must_look(len, workers.slots.len())
-        {
+        let marks = self.shared.marks.as_ref();
+        if let Some(marks) = marks.filter(|marks| marks.must_look(len, workers.slots.len())) {
             self.shared.look_at(marks);
         }
     }

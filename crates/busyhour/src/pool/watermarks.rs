@@ -85,7 +85,7 @@ impl PoolWatermarks {
     /// this long. Looking costs a cache line for each slot, so there is one look
     /// for as many pushes as workers.
     pub(super) fn must_look(&self, len: usize, worker_count: usize) -> bool {
-        len >= self.share && !self.is_high() && len.is_multiple_of(worker_count.max(1))
+        len >= self.share && !self.is_high() && len % worker_count.max(1) == 0
     }
 
     /// Whether the high one was crossed last; a hint.
@@ -156,9 +156,8 @@ impl Shared {
     /// queue was too long.
     #[inline]
     pub(super) fn look_at_marks_again(&self, own_len: impl FnOnce() -> usize) {
-        if let Some(marks) = &self.marks
-            && (marks.is_high() || own_len() >= marks.share)
-        {
+        let Some(marks) = &self.marks else { return };
+        if marks.is_high() || own_len() >= marks.share {
             self.look_at(marks);
         }
     }
@@ -167,9 +166,8 @@ impl Shared {
     /// whether a push that finds the queue too long comes before, so that this
     /// sees it, or after, so that the push sees what this worker has taken.
     pub(super) fn look_at_marks(&self) {
-        if let Some(marks) = &self.marks
-            && marks.is_high_for_sure()
-        {
+        let marks = self.marks.as_ref();
+        if let Some(marks) = marks.filter(|marks| marks.is_high_for_sure()) {
             self.look_at(marks);
         }
     }

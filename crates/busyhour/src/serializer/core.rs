@@ -1,6 +1,7 @@
 //! One serializer: its queue, which thread runs it, and its counters.
 
 use std::{
+    any::Any,
     mem, ptr,
     sync::{Arc, Weak},
     time::{Duration, Instant as MachineInstant},
@@ -624,6 +625,10 @@ impl Entity for Core {
 
     fn abandon(&self) -> u64 {
         self.drop_waiting(|not_run| self.pool().thread_context().count_abandoned(not_run))
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }
 

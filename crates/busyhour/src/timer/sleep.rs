@@ -197,11 +197,8 @@ impl Sleep {
     /// Sets another deadline, even after it has completed.
     pub fn reset(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        if let Some(timer) = self.timer
-            && !self.timers.reschedule(&timer, deadline)
-        {
-            self.timer = None;
-        }
+        let timer = self.timer.take();
+        self.timer = timer.filter(|timer| self.timers.reschedule(timer, deadline));
     }
 
     /// Arranges that `waker` is woken at the deadline. A closed service wakes

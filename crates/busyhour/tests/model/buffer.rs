@@ -112,7 +112,11 @@ impl Input<'_> {
     }
 
     fn byte(&mut self) -> usize {
-        self.0.split_off_first().copied().map_or(0, usize::from)
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        usize::from(*first)
     }
 
     fn word(&mut self) -> u32 {

@@ -168,9 +168,9 @@ impl Pair {
 
 /// Takes any bytes as operations; tests and fuzzer share this property.
 pub fn hold(bytes: &[u8]) {
-    let (operations, _) = bytes.as_chunks();
-    let decode = |&bits: &[u8; 8]| Operation::decode(u64::from_le_bytes(bits));
-    run(operations.iter().map(decode));
+    let bits = |chunk: &[u8]| chunk.try_into().map(u64::from_le_bytes);
+    let operations = bytes.chunks_exact(8).filter_map(|chunk| bits(chunk).ok());
+    run(operations.map(Operation::decode));
 }
 
 /// Applies all operations, compares everything, and empties the queue.

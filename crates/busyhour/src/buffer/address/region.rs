@@ -186,7 +186,7 @@ impl Region {
     /// range, can be given back one by one, because each ends at the end of a
     /// page.
     pub(in crate::buffer) fn takes_back(&self, len: usize) -> bool {
-        len.is_multiple_of(self.page_bytes)
+        len % self.page_bytes == 0
     }
 
     /// Gives the memory of `len` bytes from the block at `place` back to the

@@ -112,8 +112,8 @@ const _: () = {
     let mut class = 0;
     while class < CLASS_COUNT {
         let size = SizeClass(class as u8);
-        assert!(size.block_bytes().is_multiple_of(LINE_BYTES));
-        assert!((size.blocks_per_extent() * size.block_bytes()).is_multiple_of(PAGE_BYTES));
+        assert!(size.block_bytes() % LINE_BYTES == 0);
+        assert!((size.blocks_per_extent() * size.block_bytes()) % PAGE_BYTES == 0);
         class += 1;
     }
 };

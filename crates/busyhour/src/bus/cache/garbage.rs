@@ -125,8 +125,9 @@ impl<E, A> Garbage<E, A> {
         self.stamp_open(epochs);
         if self.over.values.is_empty() {
             let is_over =
-                |(stamp, bag): &mut (u64, Bag<E, A>)| !bag.is_large() && epochs.is_over(*stamp);
-            if let Some((_, bag)) = self.sealed.pop_front_if(is_over) {
+                |(stamp, bag): &(u64, Bag<E, A>)| !bag.is_large() && epochs.is_over(*stamp);
+            let is_over = self.sealed.front().is_some_and(is_over);
+            if let Some((_, bag)) = is_over.then(|| self.sealed.pop_front()).flatten() {
                 // Reuses the memory of the empty bag.
                 self.open = mem::replace(&mut self.over, bag);
             }

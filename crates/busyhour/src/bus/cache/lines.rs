@@ -106,7 +106,7 @@ mod tests {
         for len in [1, 8, 100, 100_000] {
             let lines = Lines::<AtomicU64>::zeroed(len);
             assert_eq!(lines.len(), len);
-            assert!(lines.as_ptr().addr().is_multiple_of(LINE_BYTES));
+            assert!(lines.as_ptr().addr() % LINE_BYTES == 0);
             assert!(lines.iter().all(|item| item.load(Ordering::Relaxed) == 0));
             lines
                 .iter()

@@ -200,11 +200,10 @@ impl<E: Event> CacheTable<E> {
             if word == SlotWord::EMPTY {
                 return None;
             }
-            if word.kind() == SlotKind::Live
-                && slot.hash.load(Ordering::Relaxed) == hash
-                && let Some(event) = slot.read(pin)
-                && event.key() == key
-            {
+            if word.kind() != SlotKind::Live || slot.hash.load(Ordering::Relaxed) != hash {
+                continue;
+            }
+            if let Some(event) = slot.read(pin).filter(|event| event.key() == key) {
                 return Some(event.clone());
             }
         }

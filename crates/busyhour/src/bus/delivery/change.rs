@@ -44,11 +44,13 @@ impl<E: Event> ShardChange<'_, E> {
     /// What one subscriber gets: the copy, if it is still there.
     #[inline(always)]
     pub(super) fn queued(&mut self) -> Queued<E> {
-        if let Self::Event { copy, .. } = self
-            && let Some(event) = copy.take()
-        {
-            return Queued::Copied(event);
+        let copy = match self {
+            Self::Event { copy, .. } => copy.take(),
+            Self::Removed(_) => None,
+        };
+        match copy {
+            Some(event) => Queued::Copied(event),
+            None => Queued::Shared(self.to_item()),
         }
-        Queued::Shared(self.to_item())
     }
 }

@@ -88,9 +88,8 @@ impl<E: Event> Queue<E> {
         let (oldest, _) = self.items.pop()?;
         self.first = self.first.wrapping_add(1);
         let (len, first) = (self.items.len(), self.first);
-        if let Some(places) = &mut self.places
-            && places.len() > 2 * len.max(STALE_MIN)
-        {
+        let many = |places: &&mut HashTable<QueueIndex>| places.len() > 2 * len.max(STALE_MIN);
+        if let Some(places) = self.places.as_mut().filter(many) {
             // A scan of all places is paid for by as many drops as there are
             // items.
             places.retain(|place| place.index(first) < len);

@@ -187,10 +187,10 @@ impl<E: Event> Known<E> {
         part: Option<Part<'_, E>>,
         is_wanted: Option<&dyn Fn(&E) -> bool>,
     ) {
-        if let (Some(matched), Some(is_wanted)) = (&mut self.matched, is_wanted)
-            && matched.is_wanted.is_none()
-        {
-            matched.is_wanted = Some(is_wanted(&matched.event));
+        if let (Some(matched), Some(is_wanted)) = (&mut self.matched, is_wanted) {
+            if matched.is_wanted.is_none() {
+                matched.is_wanted = Some(is_wanted(&matched.event));
+            }
         }
         self.fold_as_wanted(folding, part);
         let folded = match &self.fold {

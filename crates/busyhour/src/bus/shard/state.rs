@@ -80,10 +80,10 @@ impl<E: Event> ShardState<E> {
 
     /// Forgets the origin of a change that another one has followed.
     pub(super) fn forget_change(&mut self, last: Option<u64>) {
-        if let (Some(nodes), Some(version)) = (&mut self.nodes, last)
-            && !nodes.origins.is_empty()
-        {
-            nodes.origins.forget(version);
+        if let (Some(nodes), Some(version)) = (&mut self.nodes, last) {
+            if !nodes.origins.is_empty() {
+                nodes.origins.forget(version);
+            }
         }
     }
 

@@ -161,8 +161,9 @@ impl<E: Event> TopicBuilder<E> {
     /// let ticks = Topic::<Tick>::builder("ticks").cached().node(here).build();
     /// let (to_others, passed_on) = mpsc::channel();
     /// let _bridge = ticks.subscribe().replay().start(move |delivery| {
-    ///     if let Delivery::Event(tick, origin) = delivery && origin == here {
-    ///         to_others.send(tick.0).unwrap();
+    ///     match delivery {
+    ///         Delivery::Event(tick, origin) if origin == here => to_others.send(tick.0).unwrap(),
+    ///         _ => {}
     ///     }
     /// });
     /// _ = ticks.publish(Tick(7));

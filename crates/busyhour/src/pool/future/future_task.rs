@@ -345,6 +345,10 @@ where
         self.end(JoinError::Dropped);
         1
     }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
 }
 
 impl<F: Future> Drop for FutureTask<F> {

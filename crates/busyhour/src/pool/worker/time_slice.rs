@@ -73,7 +73,7 @@ impl<'a, 'm> TimeSlice<'a, 'm> {
     /// then.
     #[inline(always)]
     fn is_over(&mut self) -> bool {
-        self.tasks_left.is_multiple_of(TASKS_UNREAD_MAX) && self.is_over_by_the_clock()
+        self.tasks_left % TASKS_UNREAD_MAX == 0 && self.is_over_by_the_clock()
     }
 
     /// A turn that took too long counts as used up, so that the next one is

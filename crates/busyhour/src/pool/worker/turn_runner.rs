@@ -160,7 +160,7 @@ impl<'a> TurnRunner<'a> {
             }
             thread_context.run_task(&mut task_cell);
             ran += 1;
-            let is_due = ran.is_multiple_of(TASKS_UNREAD_MAX) && self.current.worker.others_wait();
+            let is_due = ran % TASKS_UNREAD_MAX == 0 && self.current.worker.others_wait();
             if is_due && self.turn_clock.is_turn_over() {
                 return tasks_max;
             }
@@ -190,11 +190,13 @@ impl<'a> TurnRunner<'a> {
     /// Puts back what this worker holds. If the pool is sealed, the shutdown
     /// finds it in the queue, or has taken the queue already and drops it.
     pub(in crate::pool) fn end(&mut self) {
-        if let Some(Runnable::Entity(token)) = self.last.take()
-            && let Err(token) = self
-                .current
-                .local(|local| local.put_back(token, self.ran_ns))
-        {
+        let Some(Runnable::Entity(token)) = self.last.take() else {
+            return;
+        };
+        let put_back = self
+            .current
+            .local(|local| local.put_back(token, self.ran_ns));
+        if let Err(token) = put_back {
             token.abandon();
         }
     }

@@ -81,8 +81,7 @@ impl<'a> WorkerLoop<'a> {
     /// need not wait for that.
     fn take_injected(&self) {
         let inject_queue = &self.current.worker.inject_queue;
-        if self.turn_runner.turns().is_multiple_of(4) || self.current.worker.fifo_len() < CHUNK_LEN
-        {
+        if self.turn_runner.turns() % 4 == 0 || self.current.worker.fifo_len() < CHUNK_LEN {
             self.while_moving(|| self.take_over(inject_queue.take()));
         } else if inject_queue.token_len() > 0 {
             self.while_moving(|| self.take_over(inject_queue.take_tokens()));

@@ -241,7 +241,7 @@ impl WorkerSet {
     /// are workers, since each queue is another cache line.
     #[cold]
     pub(in crate::pool) fn is_short(&self, len: usize) -> bool {
-        let is_due = len.is_multiple_of(self.slots.len().max(1));
+        let is_due = len % self.slots.len().max(1) == 0;
         let threshold = self.growth_threshold;
         (len > threshold || (is_due && self.waiting_len() > threshold))
             && self.sleepers.asleep_len() == 0

@@ -206,7 +206,7 @@ impl<T> Drop for Values<'_, T> {
 impl<T> TimerSlot<T> {
     #[inline]
     pub(super) fn waits(&self) -> bool {
-        self.stamp.is_multiple_of(2)
+        self.stamp % 2 == 0
     }
 
     /// Whether it is occupied since the claim that gave this stamp.
@@ -224,7 +224,7 @@ impl<T> TimerSlot<T> {
 
     #[inline]
     fn is_occupied(&self) -> bool {
-        self.claim.is_multiple_of(2)
+        self.claim % 2 == 0
     }
 
     /// The slot that was released before this one.

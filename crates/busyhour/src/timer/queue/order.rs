@@ -213,8 +213,10 @@ impl DeadlineOrder {
         for entry in self.run.drain() {
             all.push(entry, &mut self.spare);
         }
-        while let Some(rung) = self.rungs.pop_if(|rung| rung.len() <= 2 * all.len()) {
-            self.move_all(rung, &mut all);
+        while (self.rungs.last()).is_some_and(|rung| rung.len() <= 2 * all.len()) {
+            let rung = self.rungs.pop();
+            rung.into_iter()
+                .for_each(|rung| self.move_all(rung, &mut all));
         }
         self.push_rung(all, &AllLive);
     }

@@ -46,7 +46,9 @@ impl Run {
     #[inline]
     pub(super) fn drop_dead(&mut self, live: &impl Liveness) -> usize {
         let before = self.entries.len();
-        while self.entries.pop_if(|entry| !live.is_live(*entry)).is_some() {}
+        while (self.entries.last()).is_some_and(|entry| !live.is_live(*entry)) {
+            self.entries.pop();
+        }
         before - self.entries.len()
     }
 

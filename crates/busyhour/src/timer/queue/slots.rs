@@ -46,7 +46,7 @@ impl QueueHandle {
     /// no timer; another number identifies none, or any.
     pub const fn from_bits(bits: u64) -> Self {
         match NonZero::new((bits >> 32) as u32) {
-            Some(claimed) if claimed.get().is_multiple_of(2) => Self {
+            Some(claimed) if claimed.get() % 2 == 0 => Self {
                 slot: bits as u32,
                 claimed,
             },

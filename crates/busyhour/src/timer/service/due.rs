@@ -34,10 +34,13 @@ impl Service {
         let allowed: usize = self.shards.iter().map(pending).sum();
         let mut batch = Vec::with_capacity(allowed.min(BATCH));
         let (mut delivered, mut turn) = (0, DueRun::default());
-        while delivered < allowed
-            && let Some((shard, until)) = self.next_shard(now)
-            && !(delivered > 0 && turn.is_over(&self.clock))
-        {
+        while delivered < allowed {
+            let Some((shard, until)) = self.next_shard(now) else {
+                break;
+            };
+            if delivered > 0 && turn.is_over(&self.clock) {
+                break;
+            }
             // As many as were delivered so far: if those took half of the turn,
             // so will these, and then the turn is over.
             let count_max = delivered.clamp(1, BATCH).min(allowed - delivered);
@@ -77,9 +80,10 @@ impl Service {
         batch: &mut Vec<Due>,
     ) {
         self.shards[index].change(&self.driver_waker, |state| {
-            while batch.len() < count_max
-                && let Some(due) = self.take_due(state, index as u32, until, now)
-            {
+            while batch.len() < count_max {
+                let Some(due) = self.take_due(state, index as u32, until, now) else {
+                    return;
+                };
                 batch.push(due);
             }
         });
