@@ -4,9 +4,9 @@
 #
 # Counts what a new call costs the server that it refuses because it cannot keep up, in instructions: the server runs
 # under valgrind's callgrind, which is so slow that its queue stands, while RATE INVITEs a second (3,000 unless told) come
-# for SECONDS (8); each 503 gets its ACK. INVITEs without an answer, since refusals had their part of the time, are in the
-# instructions, and not in the number of refusals. What the kernel does is not in it. BUSYHOUR names another binary than this
-# tree's release build, which needs line tables for the list of functions. Needs valgrind and python3.
+# for SECONDS (8); each 503 gets its ACK. Most INVITEs get no answer, since refusals have had their part of the time: the list
+# is by new call, answered or not. What the kernel does is not in it. BUSYHOUR names another binary than this tree's release
+# build, which needs line tables for the list of functions. Needs valgrind and python3.
 #
 # With --parts: only what the messages cost, read and unread: an INVITE is understood, its 503 written, and the ACK known
 # again, without the rest of the server (crates/busyhour-sip/examples/refusal.rs).
@@ -115,16 +115,18 @@ flood "$seconds"
 callgrind_control --dump "$server" >/dev/null 2>&1
 profile=$(find "$scratch" -name 'out.*' -size +1k | sort | tail -n 1)
 # The profile says how often each function was called; names stand in full where they come first.
-refused=$(awk '
+read -r refused shed < <(awk '
   match($0, /^c?fn=\([0-9]+\) /) { split($0, part, /[()]/); name[part[2]] = substr($0, RLENGTH + 1) }
   /^cfn=/ { split($0, part, /[()]/); called = part[2] }
-  /^calls=/ && name[called] ~ /::refuse_(unread|for_load)$/ { split($0, part, /[= ]/); sum += part[2] }
-  END { print sum + 0 }' "${profile:-/dev/null}")
+  /^calls=/ && name[called] ~ /::refuse_(unread|for_load)$/ { split($0, part, /[= ]/); refused += part[2] }
+  /^calls=/ && name[called] ~ /::LoadControl::sheds_call$/ { split($0, part, /[= ]/); asked += part[2] }
+  END { print refused + 0, asked + 0 }' "${profile:-/dev/null}")
 [ "$refused" -gt 100 ] || { echo "only $refused calls were refused" >&2; cat "$scratch/serve" >&2; exit 1; }
+echo "$shed new calls, of which $refused got 503; instructions by new call:"
 # Of the thread that receives: the function that all of it is in, and what it calls.
 callgrind_annotate --inclusive=yes --threshold=100 --show-percs=no --auto=no "$profile" 2>/dev/null |
-  awk -v refused="$refused" '
+  awk -v shed="$shed" '
     $1 ~ /^[0-9,]+$/ && /busyhour_/ {
       count = $1; gsub(",", "", count); sub(/^ *[0-9,]+ */, ""); sub(/ \[.*$/, ""); sub(/^[^ ]*:/, "")
-      if (!seen[$0]++ && shown++ < 25) printf "%8d  %s\n", count / refused, $0
+      if (!seen[$0]++ && shown++ < 25) printf "%8d  %s\n", count / shed, $0
     }'
