@@ -25,7 +25,7 @@ pub use assignment::assignment;
 pub use broker::{Answered, Broker, BrokerError, BrokerMessage, Receive};
 pub use live::{
     Beacon, Entry, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part,
-    PartRequest, Value,
+    PartRequest, Report, SharedAction, SharedStates, Value,
 };
 pub use member::{Failure, Grant, Member, NodeNumber};
 #[cfg(feature = "nats")]

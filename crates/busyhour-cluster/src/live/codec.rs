@@ -17,6 +17,16 @@ pub enum LiveMessage {
 }
 
 impl LiveMessage {
+    /// The node that says it, or that is asked.
+    pub fn origin(&self) -> Member {
+        match self {
+            Self::Change(change) => change.origin,
+            Self::Beacon(beacon) => beacon.origin,
+            Self::Ask(request) => request.origin,
+            Self::Part(part) => part.origin,
+        }
+    }
+
     /// The message as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];

@@ -92,6 +92,22 @@ impl LiveMirror {
         states.filter_map(|(key, held)| Some((&**key, held.value.as_deref()?)))
     }
 
+    /// All states of all nodes.
+    pub fn all(&self) -> impl Iterator<Item = (Member, &[u8], &[u8])> {
+        self.origins.values().flat_map(|origin| {
+            let states = origin.states.iter();
+            states.filter_map(|(key, held)| Some((origin.member, &**key, held.value.as_deref()?)))
+        })
+    }
+
+    /// What each node says of a key.
+    pub fn all_of(&self, key: &[u8]) -> impl Iterator<Item = (Member, &[u8])> {
+        self.origins.values().filter_map(move |origin| {
+            let held = origin.states.get(key)?;
+            Some((origin.member, held.value.as_deref()?))
+        })
+    }
+
     /// The broker can be reached, or not any more. What was said meanwhile is lost, so all is
     /// read again when it is back.
     pub fn on_connected(&mut self, now: Instant, is_connected: bool) -> Vec<LiveAction> {

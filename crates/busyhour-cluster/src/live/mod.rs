@@ -5,8 +5,10 @@ mod message;
 mod codec;
 mod origin;
 mod mirror;
+mod shared;
 
 pub use codec::LiveMessage;
 pub use message::{Beacon, Entry, Key, LiveChange, Part, PartRequest, Value};
 pub use mirror::{LiveAction, LiveMirror};
 pub use origin::LiveOrigin;
+pub use shared::{Report, SharedAction, SharedStates};

@@ -85,6 +85,18 @@ impl LiveOrigin {
         })
     }
 
+    /// A state.
+    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let (_, value) = self.states.get(key)?;
+        Some(value)
+    }
+
+    /// All states, in the order of their keys.
+    pub fn states(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let states = self.states.iter();
+        states.map(|(key, (_, value))| (&**key, &**value))
+    }
+
     /// How many states there are.
     pub fn len(&self) -> usize {
         self.states.len()

@@ -71,6 +71,13 @@ impl DeviceDialogs {
         all.map(|dialog| (dialog.id, &dialog.info))
     }
 
+    /// The same, as other nodes of a cluster are told them.
+    pub fn shared(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
+        let others = self.more.iter().flat_map(|more| &more.live);
+        let all = self.first.iter().chain(others);
+        all.map(|dialog| (dialog.id, dialog.info.to_shared(dialog.version)))
+    }
+
     /// What they do together; `None` if there are none.
     pub fn line(&self) -> Option<LineState> {
         let lines = self.live().map(|(_, info)| info.line());

@@ -18,6 +18,7 @@ mod list;
 mod device_dialogs;
 mod compositor;
 mod notifier;
+mod shared;
 
 pub use body::call_names::{CallNames, DialogIdentity};
 pub use body::dialog_element::{

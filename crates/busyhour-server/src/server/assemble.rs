@@ -172,6 +172,7 @@ pub(super) fn assemble(
             (clock.clone(), responder.clone()),
             (persistence.clone(), accounts.clone()),
         )),
+        live: kept.cluster.as_ref().map(|cluster| cluster.live.clone()),
         calls: OnceLock::new(),
     });
     let lookups = Arc::new(Lookups::new(

@@ -40,7 +40,7 @@ mod publishing;
 mod reach;
 pub(super) mod listing;
 pub(super) mod removal;
-mod dialogs;
+pub(super) mod dialogs;
 mod draft;
 mod rare;
 
@@ -559,7 +559,9 @@ impl Device {
         state.tidy();
         if state.has_subscribers && !context.topics.has_subscribers(&self.aor) {
             state.has_subscribers = false;
-            let _ = context.topics.states.remove(&self.name());
+            if context.speaks_for(&self.aor) {
+                let _ = context.topics.states.remove(&self.name());
+            }
         }
         match state.next_expiry() {
             Some(deadline) => {

@@ -81,8 +81,7 @@ impl Core {
         membership: Option<ClusterMembership>,
     ) -> Result<Arc<Self>, StartError> {
         // The lease has to be renewed while the store is read.
-        let cluster =
-            membership.map(|membership| ClusterNode::start(membership, runtime.clock().clone()));
+        let cluster = membership.map(|membership| ClusterNode::start(membership, &runtime));
         let cluster = cluster.transpose()?.map(Arc::new);
         let network = match &cluster {
             None => network,
@@ -153,6 +152,7 @@ impl Core {
         core.follow_accounts(contents.account_revision);
         core.follow_tenants();
         core.persistence.store().lend_to(core.runtime.pool());
+        core.hear_live_states();
         core.serve_partitions()?;
         core.hear_other_nodes();
         Ok(core)

@@ -1,4 +1,5 @@
 use super::graph::sampler::Sample;
+use crate::server::ClusterStats;
 use std::sync::Arc;
 
 /// A server that serves but needs attention: shared limits that were reached during the
@@ -6,14 +7,22 @@ use std::sync::Arc;
 /// count, since it does not affect others.
 pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
     let (before, now) = (&kept.first()?.stats, &kept.last()?.stats);
+    // Without NATS limits are reached for that reason.
+    if let Some(concern) = kept.last()?.stats.cluster.and_then(concern_of_cluster) {
+        return Some(concern.to_owned());
+    }
     let counts = before.limits_of_all().into_iter().zip(now.limits_of_all());
     let grown = counts.filter(|((_, before), (_, now))| now > before);
     let names: Vec<&str> = grown.map(|(_, (name, _))| name).collect();
-    if !names.is_empty() {
-        return Some(format!("degraded: limits reached: {}", names.join(", ")));
+    (!names.is_empty()).then(|| format!("degraded: limits reached: {}", names.join(", ")))
+}
+
+fn concern_of_cluster(cluster: ClusterStats) -> Option<&'static str> {
+    match (cluster.is_broker_connected, cluster.is_whole) {
+        (false, _) => Some("degraded: NATS cannot be reached"),
+        (true, false) => Some("degraded: the states of other nodes are read again"),
+        (true, true) => None,
     }
-    let cluster = kept.last()?.stats.cluster?;
-    (!cluster.is_broker_connected).then(|| "degraded: NATS cannot be reached".to_owned())
 }
 
 /// `Ok` while the server serves, else the reason for the operator.

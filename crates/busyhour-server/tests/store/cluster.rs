@@ -18,19 +18,38 @@ use std::{
 /// What the nodes of one test share.
 pub struct Site {
     postgres: Postgres,
-    nats: NatsServer,
+    pub nats: NatsServer,
     place: Place,
+    /// What all of them have in their configuration files.
+    configuration: String,
 }
 
 impl Site {
     pub fn new() -> Self {
+        Self::with("")
+    }
+
+    /// Whose nodes have this configuration beside their flags.
+    pub fn with(configuration: &str) -> Self {
         let postgres = Postgres::start();
         postgres.database(DATABASE);
         Self {
             postgres,
             nats: NatsServer::start(),
             place: Place::new(),
+            configuration: configuration.to_owned(),
         }
+    }
+
+    /// Three nodes, each with its third of the partitions.
+    pub fn three_nodes(&self) -> [Node; 3] {
+        let nodes = ["alpha", "beta", "gamma"].map(|name| self.node(name));
+        for node in &nodes {
+            node.0.wait_for("/cluster/partitions_served", |served| {
+                served == 85 || served == 86
+            });
+        }
+        nodes
     }
 
     /// A node that has joined.
@@ -45,7 +64,8 @@ impl Site {
 
     fn command(&self, name: &str) -> Command {
         let mut command = busyhour();
-        command.arg("serve");
+        let configuration = self.place.file("busyhour.toml", &self.configuration);
+        command.arg("serve").arg("--config").arg(configuration);
         let settings = [
             ("sip-listen", "127.0.0.1:0".to_owned()),
             ("sip-auth", "open".to_owned()),
@@ -172,12 +192,7 @@ fn a_node_has_what_a_killed_one_had_acknowledged() {
 #[test]
 fn any_node_takes_any_request_and_answers_it() {
     let site = Site::new();
-    let nodes = ["alpha", "beta", "gamma"].map(|name| site.node(name));
-    for node in &nodes {
-        node.0.wait_for("/cluster/partitions_served", |served| {
-            served == 85 || served == 86
-        });
-    }
+    let nodes = site.three_nodes();
     let [alpha, beta, gamma] = &nodes;
     let mut phones = Vec::new();
     for user in USERS {
@@ -303,6 +318,6 @@ fn two_processes_cannot_have_one_name() {
 /// A limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 const DATABASE: &str = "cluster";
-const USERS: [&str; 12] = [
+pub const USERS: [&str; 12] = [
     "ada", "bob", "carl", "dora", "emil", "fay", "gus", "hans", "ida", "jan", "kim", "lea",
 ];

@@ -2,13 +2,14 @@
 
 use super::{
     ClusterMembership, NodeLife,
+    live_states::LiveStates,
     node_link::NodeLink,
     node_thread::{NodeEvent, NodeThread},
     partition_routes::PartitionRoutes,
     view::{ClusterNodeView, ClusterStats, LastView},
 };
 use crate::server::stats::counters::Counter;
-use busyhour::clock::Clock;
+use busyhour::{clock::Clock, runtime::Runtime};
 use busyhour_cluster::{Grant, Life, Member, NodeView, Partition};
 use std::{
     io,
@@ -24,6 +25,7 @@ use std::{
 pub(in crate::server) struct ClusterNode {
     pub(in crate::server) routes: Arc<PartitionRoutes>,
     pub(in crate::server) link: Arc<NodeLink>,
+    pub(in crate::server) live: Arc<LiveStates>,
     /// Requests whose address nobody had.
     pub(super) set_aside: Counter,
     member: Member,
@@ -48,8 +50,9 @@ impl ClusterNode {
     /// Begins to renew the lease, and to have partitions.
     pub(in crate::server) fn start(
         membership: ClusterMembership,
-        clock: Clock,
+        runtime: &Runtime,
     ) -> io::Result<Self> {
+        let clock = runtime.clock().clone();
         let routes = Arc::new(PartitionRoutes::new());
         let last_view = Arc::new(LastView::default());
         let (events, received) = channel();
@@ -68,9 +71,16 @@ impl ClusterNode {
         }
         let (subjects, number) = (membership.subjects.clone(), membership.member.node);
         let link = Arc::new(NodeLink::new(membership.broker.clone(), subjects, number));
+        let live = Arc::new(LiveStates::new(
+            runtime,
+            membership.member,
+            membership.broker.clone(),
+            &membership.subjects,
+        ));
         let node = Self {
             routes: routes.clone(),
             link: link.clone(),
+            live: live.clone(),
             set_aside: Counter::default(),
             member: membership.member,
             clock: clock.clone(),
@@ -80,7 +90,7 @@ impl ClusterNode {
         };
         let thread = NodeThread::new(
             membership,
-            (clock, routes, link, last_view),
+            (clock, routes, link, live, last_view),
             received,
             partitions,
         );
@@ -160,6 +170,7 @@ impl ClusterNode {
 
     pub(in crate::server) fn stats(&self) -> ClusterStats {
         let (nodes, counters) = (self.list(), &self.link.counters);
+        let (live, states) = (&self.live.counters, self.live.figures());
         ClusterStats {
             has_lease: self.routes.has_lease(self.clock.now()),
             is_broker_connected: self.link.broker().is_connected(),
@@ -177,6 +188,12 @@ impl ClusterNode {
             sent_for_others: counters.sent_for_others.get(),
             undelivered: counters.undelivered.get(),
             set_aside: self.set_aside.get(),
+            is_whole: states.is_whole,
+            resyncs: states.resyncs,
+            states_told: states.told,
+            states_watched: states.watched,
+            states_not_sent: live.not_sent.get(),
+            states_not_taken: live.not_taken.get(),
             nodes_up: nodes.iter().filter(|it| it.life == NodeLife::Up).count() as u64,
         }
     }

@@ -15,6 +15,8 @@ pub(super) mod cluster_network;
 pub(super) mod cluster_node;
 pub(super) mod request_route;
 mod exchange;
+mod live_exchange;
+pub(super) mod live_states;
 pub(super) mod node_link;
 mod node_message;
 pub(super) mod partition_routes;

@@ -2,7 +2,7 @@
 //! nothing else is done on it.
 
 use super::{
-    ClusterMembership, cluster_node::PartitionTask, node_link::NodeLink,
+    ClusterMembership, cluster_node::PartitionTask, live_states::LiveStates, node_link::NodeLink,
     partition_routes::PartitionRoutes, view::LastView,
 };
 use busyhour::clock::{Clock, Instant};
@@ -43,6 +43,7 @@ pub(super) struct NodeThread {
     pub(super) clock: Clock,
     pub(super) routes: Arc<PartitionRoutes>,
     pub(super) link: Arc<NodeLink>,
+    pub(super) live: Arc<LiveStates>,
     pub(super) last_view: Arc<LastView>,
     pub(super) events: Receiver<NodeEvent>,
     pub(super) partitions: Sender<PartitionTask>,
@@ -55,10 +56,11 @@ pub(super) struct NodeThread {
 impl NodeThread {
     pub(super) fn new(
         membership: ClusterMembership,
-        (clock, routes, link, last_view): (
+        (clock, routes, link, live, last_view): (
             Clock,
             Arc<PartitionRoutes>,
             Arc<NodeLink>,
+            Arc<LiveStates>,
             Arc<LastView>,
         ),
         events: Receiver<NodeEvent>,
@@ -77,6 +79,7 @@ impl NodeThread {
             clock,
             routes,
             link,
+            live,
             last_view,
             events,
             partitions,
@@ -150,6 +153,7 @@ impl NodeThread {
         self.load(&mut loads);
         self.follow_nodes();
         self.last_view.set(self.node.view());
+        self.live.beat(self.clock.now(), self.node.view());
     }
 
     /// Who reaches devices through a node that is gone has to know it.

@@ -46,7 +46,7 @@ impl Core {
     }
 
     /// What was acknowledged for these partitions, by whichever node, is in memory then.
-    fn take_in(self: &Arc<Self>, contents: Contents) {
+    fn take_in(self: &Arc<Self>, contents: Contents, grants: &[Grant]) {
         let ids = contents.bindings.iter().map(|row| row.id);
         let ids = ids.chain(contents.soft_states.iter().map(|row| row.id));
         self.persistence.number_after(ids.max());
@@ -55,6 +55,8 @@ impl Core {
         let (subscriptions, publications) =
             contents.soft_states.into_iter().partition(is_subscription);
         self.devices.restore_publications(publications);
+        // Watchers that come back are told at once what is so.
+        self.speak_for(grants);
         self.watching.restore_subscriptions(subscriptions);
     }
 
@@ -62,11 +64,7 @@ impl Core {
     fn forget_partition(self: &Arc<Self>, partition: Partition) {
         let is_of_it = |aor: &str| Partition::of(aor) == partition;
         self.watchers.end_all_of(is_of_it);
-        for device in self.devices.table.all() {
-            if is_of_it(device.aor()) {
-                device.forget(&self.devices);
-            }
-        }
+        self.hand_over_devices(partition);
     }
 }
 
@@ -77,7 +75,7 @@ fn load(core: &Weak<Core>, grants: Vec<Grant>) {
     while let Some(core) = core.upgrade() {
         match core.persistence.store().load_partitions(&partitions) {
             Ok(contents) => {
-                core.take_in(contents);
+                core.take_in(contents, &grants);
                 if let Some(cluster) = &core.cluster {
                     cluster.loaded(grants);
                 }

@@ -64,6 +64,20 @@ pub struct ClusterStats {
     /// Requests whose address of record nobody had at the moment: over connections they are
     /// answered 503, and datagrams are dropped, since they are sent again.
     pub set_aside: u64,
+    /// Whether everything is known that the other nodes have said of devices; otherwise a hint, a
+    /// list or a lamp may show an old state of another node's device.
+    pub is_whole: bool,
+    /// How often all that a node has said was read again, since something had been missed.
+    pub resyncs: u64,
+    /// States that this node tells the others: devices that they watch, devices of theirs that it
+    /// watches, and dialogs of their devices that it carries.
+    pub states_told: u64,
+    /// Devices of other nodes that are watched here.
+    pub states_watched: u64,
+    /// Messages about states that could not be sent; who misses them reads all again.
+    pub states_not_sent: u64,
+    /// Messages about states for which there was no room, which are read again.
+    pub states_not_taken: u64,
     /// Nodes that live and do not drain.
     pub nodes_up: u64,
 }

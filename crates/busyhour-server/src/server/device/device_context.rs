@@ -10,9 +10,10 @@ use super::{
 };
 use crate::server::{
     access::account_policy::AccountPolicy, behind::upstream::Upstream, change::changes::Changes,
-    iax2::calls::Iax2Calls, load::load_control::LoadControl, persistence::Persistence,
-    push::pushes::Pushes, server_clock::ServerClock, settings::mailboxes::Mailboxes,
-    sip::responder::Responder, stats::registration_log::RegistrationLog,
+    cluster::live_states::LiveStates, iax2::calls::Iax2Calls, load::load_control::LoadControl,
+    persistence::Persistence, push::pushes::Pushes, server_clock::ServerClock,
+    settings::mailboxes::Mailboxes, sip::responder::Responder,
+    stats::registration_log::RegistrationLog,
 };
 use busyhour_sip::Flow;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +36,8 @@ pub(in crate::server) struct DeviceContext {
     pub(in crate::server) load: Arc<LoadControl>,
     pub(in crate::server) push: Arc<Pushes>,
     pub(in crate::server) upstream: Arc<Upstream>,
+    /// In a cluster: for which devices this node speaks, and what it knows of the others.
+    pub(in crate::server) live: Option<Arc<LiveStates>>,
     /// Who is told that a device is not reached over a flow any more. Called under no
     /// lock.
     pub(in crate::server) calls: OnceLock<FlowEnded>,

@@ -34,6 +34,19 @@ impl Device {
         Some(subscribed)
     }
 
+    /// Publishes the device's state to those who listen already; `false` if the device has left
+    /// the table.
+    pub(super) fn show(self: &Arc<Self>, context: &Arc<DeviceContext>) -> bool {
+        let mut state = self.lock();
+        if state.is_retired {
+            return false;
+        }
+        state.has_subscribers = true;
+        self.publish_as(&self.name(), context, &state);
+        self.finish_transition(context, &mut state);
+        true
+    }
+
     /// Publishes the full registration for a new watcher; `false` if the strand is
     /// full.
     ///
@@ -88,6 +101,9 @@ impl Device {
     }
 
     fn publish_as(&self, name: &Name, context: &DeviceContext, state: &DeviceInner) {
+        if !context.speaks_for(name) {
+            return;
+        }
         match DeviceState::of(name, &state.bindings, state.told(name), context.clock.now()) {
             Some(state) => {
                 // A watcher that lags is brought up to date from the cache.

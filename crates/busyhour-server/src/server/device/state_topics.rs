@@ -2,7 +2,7 @@
 //! listeners is not published.
 
 use super::device_context::DeviceContext;
-use crate::server::load::shares::Holder;
+use crate::server::{cluster::live_states::LiveStates, load::shares::Holder};
 use busyhour::{
     bus::{Name, Topic},
     runtime::Runtime,
@@ -52,6 +52,13 @@ impl DeviceContext {
         subscribe: impl Fn() -> R,
     ) -> R {
         self.topics.is_listened.store(true, Ordering::Release);
+        match &self.live {
+            None => self.subscribe_here(aor, subscribe),
+            Some(live) => self.subscribe_in_cluster(live, aor, subscribe),
+        }
+    }
+
+    fn subscribe_here<R>(self: &Arc<Self>, aor: &str, subscribe: impl Fn() -> R) -> R {
         while let Ok(device) = self.open(aor, Holder::NOBODY) {
             if let Some(subscribed) = device.subscribe_with_snapshot(self, &subscribe) {
                 return subscribed;
@@ -64,6 +71,41 @@ impl DeviceContext {
             device.subscribe_with_snapshot(self, || ());
         }
         subscribed
+    }
+
+    /// Another node may have the device; or have it, or have had it, at this moment.
+    fn subscribe_in_cluster<R>(
+        self: &Arc<Self>,
+        live: &LiveStates,
+        aor: &str,
+        subscribe: impl Fn() -> R,
+    ) -> R {
+        let is_ours = live.speaks_for(aor);
+        let subscribed = match is_ours {
+            true => self.subscribe_here(aor, subscribe),
+            false => subscribe(),
+        };
+        live.want(&Name::new(aor));
+        // Whose it becomes after that is told what is watched.
+        if !is_ours && live.speaks_for(aor) {
+            self.show(aor);
+        }
+        subscribed
+    }
+
+    /// Publishes what a device does that is this node's from now on.
+    pub(in crate::server) fn show(self: &Arc<Self>, aor: &str) {
+        while let Ok(device) = self.open(aor, Holder::NOBODY) {
+            if device.show(self) {
+                return;
+            }
+        }
+        let _ = self.topics.states.remove(&Name::new(aor));
+    }
+
+    /// Whether watchers are told what this node knows of a device.
+    pub(super) fn speaks_for(&self, aor: &str) -> bool {
+        self.live.as_ref().is_none_or(|live| live.speaks_for(aor))
     }
 
     /// Makes a device publish its full registration; `false` if there is no room.

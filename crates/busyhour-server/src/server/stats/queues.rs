@@ -17,8 +17,8 @@ pub const ALL_QUEUES: &str = "all";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct QueueView {
     /// What queues: `pool`, `request`, `strand`, `expiry`, `watcher`, `hint`, `iax2`,
-    /// `call`, `store`, `socket`, `connection`, `http`, `graphite`, or `serializer` for those that
-    /// a program has named.
+    /// `call`, `live` (states of other nodes of a cluster), `store`, `socket`, `connection`,
+    /// `http`, `graphite`, or `serializer` for those that a program has named.
     pub kind: &'static str,
     /// Which one; [`ALL_QUEUES`] if it stands for all of its kind.
     pub name: String,
@@ -177,6 +177,7 @@ impl Core {
             &self.changes.kind,
             &self.devices.upstream.kind,
         ];
+        let cluster = self.cluster.as_ref().map(|cluster| &cluster.live.kind);
         let pool = self.runtime.pool().stats();
         let pool = pool.high_watermark.map(|high_watermark| QueueKindStats {
             name: POOL,
@@ -191,14 +192,15 @@ impl Core {
             alerts_raised: store.alerts_raised,
             high_count: store.is_high.into(),
         };
-        let kinds = kinds.into_iter().map(SerializerKind::stats);
+        let kinds = kinds.into_iter().chain(cluster);
+        let kinds = kinds.map(SerializerKind::stats);
         let kinds = pool.into_iter().chain(kinds).chain([store]);
         kinds.filter(|kind| kind.high_watermark > 0).collect()
     }
 
-    fn listings(&self) -> [SerializerListing; 9] {
+    fn listings(&self) -> Vec<SerializerListing> {
         let devices = &self.devices.table;
-        [
+        let mut listings = vec![
             devices.strand_queues(),
             devices.expiry_queue(),
             self.watchers.queues(),
@@ -208,7 +210,10 @@ impl Core {
             self.calls.queues(),
             self.changes.queues(),
             self.devices.upstream.queues(),
-        ]
+        ];
+        let cluster = self.cluster.as_ref();
+        listings.extend(cluster.map(|cluster| cluster.live.queues()));
+        listings
     }
 
     /// What waits for the disk.

@@ -1,0 +1,394 @@
+//! What the nodes of a cluster tell each other of devices: who watches which, what the owner says
+//! of it, and the dialogs that others carry. Every message and every moment goes in, and comes
+//! out as actions.
+
+use super::{
+    Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part, PartRequest, Value,
+};
+use crate::{Grant, Member, NodeNumber, Partition, View};
+use busyhour::clock::Instant;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// One node's part in what all nodes know of devices. See "Devices of other nodes" in the crate's
+/// README.
+#[derive(Debug)]
+pub struct SharedStates {
+    own: Member,
+    origin: LiveOrigin,
+    mirror: LiveMirror,
+    /// The epochs of the partitions for which this node speaks.
+    grants: BTreeMap<Partition, u64>,
+    /// What is watched here, whoever has it, with the epoch of the owner heard last.
+    watched: BTreeMap<Box<str>, u64>,
+    /// The nodes that watch a device.
+    wanted: BTreeMap<Box<str>, BTreeSet<NodeNumber>>,
+}
+
+/// What follows from an event, to be done in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SharedAction {
+    /// Send this to all nodes.
+    Send(LiveMessage),
+    /// Ask its origin for a part, which goes to [`SharedStates::on_part`].
+    Ask(PartRequest),
+    /// Say from now on by [`SharedStates::state_is`] what this device does, beginning with what it
+    /// does now.
+    Begin(Box<str>),
+    /// Nobody wants to know this device any more, or another node says it.
+    Stop(Box<str>),
+    /// What a device of another node does; `None` if it does nothing.
+    State(Box<str>, Option<Value>),
+    /// A device that is watched here is ours from now on, so what it does here is what watchers
+    /// are told.
+    Ours(Box<str>),
+    /// A dialog of a device of ours that another node carries; or that we carry, and told the
+    /// owner before.
+    Report(Report),
+}
+
+/// A dialog of a device, as the node says that carries it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// The device's address of record.
+    pub aor: Box<str>,
+    /// Who carries the dialog.
+    pub by: Member,
+    /// Its number there.
+    pub id: u64,
+    /// What it is; `None` if it is over.
+    pub value: Option<Value>,
+    /// The node that carried it is gone, and said nothing of its end.
+    pub is_withdrawn: bool,
+}
+
+impl SharedStates {
+    /// Of a life that begins now. An origin that does not answer within `patience` is asked
+    /// again.
+    pub fn new(own: Member, patience: Duration) -> Self {
+        Self {
+            own,
+            origin: LiveOrigin::new(own),
+            mirror: LiveMirror::new(own.node, patience),
+            grants: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+        }
+    }
+
+    /// Whether everything is known that the other nodes have said.
+    pub fn is_whole(&self) -> bool {
+        self.mirror.is_whole()
+    }
+
+    /// How often all states of a node were read again, since something had been missed.
+    pub fn resyncs(&self) -> u64 {
+        self.mirror.resyncs()
+    }
+
+    /// How many states this node tells the others.
+    pub fn told_len(&self) -> usize {
+        self.origin.len()
+    }
+
+    /// What is watched here, each with whether another node has it.
+    pub fn watched(&self) -> impl Iterator<Item = (&str, bool)> {
+        let watched = self.watched.keys();
+        watched.map(|aor| (&**aor, self.speaks_for(aor).is_none()))
+    }
+
+    /// Tells the others how much this node has said; with each beat.
+    pub fn beacon(&self) -> LiveMessage {
+        LiveMessage::Beacon(self.origin.beacon())
+    }
+
+    /// The answer to another node's question, of about `bytes_max` bytes.
+    pub fn part(&self, request: &PartRequest, bytes_max: usize) -> Option<Part> {
+        self.origin.part(request, bytes_max)
+    }
+
+    /// This node speaks for a partition from now on: what is stored of it is in memory.
+    pub fn granted(&mut self, grant: Grant) -> Vec<SharedAction> {
+        let partition = grant.partition;
+        self.grants.insert(partition, grant.epoch);
+        let mut actions = Vec::new();
+        let is_of_it = |aor: &str| Partition::of(aor) == partition;
+        let own: Vec<Key> = keys_of(self.origin.states(), REPORT, is_of_it);
+        for key in own {
+            let value = self.origin.get(&key).map(Box::from);
+            actions.extend(report(self.own, &key, value, false));
+            actions.extend(self.origin.remove(&key).map(send));
+        }
+        for (by, key, value) in self.mirror.all() {
+            if subject(key, REPORT).is_some_and(|(aor, _)| is_of_it(aor)) {
+                actions.extend(report(by, key, Some(value.into()), false));
+            }
+        }
+        for aor in self.watched.keys().filter(|aor| is_of_it(aor)) {
+            actions.extend(self.origin.remove(&key(WANT, aor, None)).map(send));
+            actions.push(SharedAction::Ours(aor.clone()));
+        }
+        let wanted = self.wanted.keys().filter(|aor| is_of_it(aor));
+        actions.extend(wanted.cloned().map(SharedAction::Begin));
+        actions
+    }
+
+    /// Another node speaks for a partition from now on. The dialogs of its devices that this node
+    /// carries have to be [told](Self::report).
+    pub fn lost(&mut self, partition: Partition) -> Vec<SharedAction> {
+        self.grants.remove(&partition);
+        let is_of_it = |aor: &str| Partition::of(aor) == partition;
+        let wanted = self.wanted.keys().filter(|aor| is_of_it(aor));
+        let mut actions: Vec<_> = wanted.cloned().map(SharedAction::Stop).collect();
+        for key in keys_of(self.origin.states(), STATE, is_of_it) {
+            actions.extend(self.origin.remove(&key).map(send));
+        }
+        for aor in self.watched.keys().filter(|aor| is_of_it(aor)) {
+            let change = self.origin.set(key(WANT, aor, None), Box::default());
+            actions.extend(change.map(send));
+        }
+        actions
+    }
+
+    /// Somebody watches a device here, whoever has it. What is known of one of another node is in
+    /// [`recall`](Self::recall).
+    pub fn want(&mut self, aor: &str) -> Vec<SharedAction> {
+        if !self.watched.contains_key(aor) {
+            self.watched.insert(aor.into(), 0);
+        }
+        if self.speaks_for(aor).is_some() {
+            return Vec::new();
+        }
+        let change = self.origin.set(key(WANT, aor, None), Box::default());
+        change.map(send).into_iter().collect()
+    }
+
+    /// Nobody watches it here any more.
+    pub fn unwant(&mut self, aor: &str) -> Vec<SharedAction> {
+        self.watched.remove(aor);
+        let change = self.origin.remove(&key(WANT, aor, None));
+        change.map(send).into_iter().collect()
+    }
+
+    /// What was said of a device that somebody has just begun to watch.
+    pub fn recall(&mut self, aor: &str) -> Vec<SharedAction> {
+        let key = key(STATE, aor, None);
+        let said = self.mirror.all_of(&key);
+        let newest = said.filter_map(|(_, value)| epoch_of(value).map(|epoch| (epoch, value)));
+        let newest = newest.max_by_key(|(epoch, _)| *epoch);
+        let newest = newest.map(|(_, value)| Value::from(value));
+        newest.map_or_else(Vec::new, |value| self.heard(aor, &value))
+    }
+
+    /// What a device of ours does, after [`SharedAction::Begin`]; `None` if it does nothing.
+    pub fn state_is(&mut self, aor: &str, state: Option<&[u8]>) -> Vec<SharedAction> {
+        let (Some(epoch), true) = (self.speaks_for(aor), self.wanted.contains_key(aor)) else {
+            return Vec::new();
+        };
+        let mut value = epoch.to_be_bytes().to_vec();
+        value.push(state.is_some().into());
+        value.extend(state.unwrap_or_default());
+        let change = self.origin.set(key(STATE, aor, None), value.into());
+        change.map(send).into_iter().collect()
+    }
+
+    /// A dialog that this node carries of a device of another node; `None` when it is over.
+    pub fn report(&mut self, aor: &str, id: u64, value: Option<Value>) -> Vec<SharedAction> {
+        let key = key(REPORT, aor, Some(id));
+        let change = match value {
+            Some(value) => self.origin.set(key, value),
+            None => self.origin.remove(&key),
+        };
+        change.map(send).into_iter().collect()
+    }
+
+    /// Another node has said something.
+    pub fn on_message(&mut self, now: Instant, message: LiveMessage) -> Vec<SharedAction> {
+        let actions = match message {
+            LiveMessage::Change(change) => self.mirror.on_change(now, change),
+            LiveMessage::Beacon(beacon) => self.mirror.on_beacon(now, beacon),
+            LiveMessage::Part(part) => return self.on_part(now, part),
+            // Its answer is in `part`.
+            LiveMessage::Ask(_) => return Vec::new(),
+        };
+        self.follow(actions, false)
+    }
+
+    /// A node has answered.
+    pub fn on_part(&mut self, now: Instant, part: Part) -> Vec<SharedAction> {
+        let actions = self.mirror.on_part(now, part);
+        self.follow(actions, false)
+    }
+
+    /// The nodes that live.
+    pub fn on_view(&mut self, now: Instant, view: &View) -> Vec<SharedAction> {
+        let actions = self.mirror.on_view(now, view);
+        self.follow(actions, true)
+    }
+
+    /// The broker can be reached, or not any more.
+    pub fn on_connected(&mut self, now: Instant, is_connected: bool) -> Vec<SharedAction> {
+        let actions = self.mirror.on_connected(now, is_connected);
+        self.follow(actions, false)
+    }
+
+    /// Asks again where no answer has come.
+    pub fn on_time(&mut self, now: Instant) -> Vec<SharedAction> {
+        let actions = self.mirror.on_time(now);
+        self.follow(actions, false)
+    }
+
+    /// The epoch by which this node speaks for a device.
+    fn speaks_for(&self, aor: &str) -> Option<u64> {
+        self.grants.get(&Partition::of(aor)).copied()
+    }
+
+    fn follow(&mut self, actions: Vec<LiveAction>, is_withdrawn: bool) -> Vec<SharedAction> {
+        let mut out = Vec::new();
+        for action in actions {
+            match action {
+                LiveAction::Ask(request) => out.push(SharedAction::Ask(request)),
+                LiveAction::Set(member, key, value) => {
+                    out.extend(self.on_set(member, &key, value, is_withdrawn));
+                }
+            }
+        }
+        out
+    }
+
+    fn on_set(
+        &mut self,
+        member: Member,
+        key: &[u8],
+        value: Option<Value>,
+        is_withdrawn: bool,
+    ) -> Vec<SharedAction> {
+        let Some((aor, _)) = key.first().and_then(|kind| subject(key, *kind)) else {
+            return Vec::new();
+        };
+        match (key[0], value) {
+            (WANT, Some(_)) => self.wanted_by(aor, member.node),
+            (WANT, None) => self.unwanted_by(aor, member.node),
+            (STATE, Some(value)) => self.heard(aor, &value),
+            // Whoever has the partition then says what is so. Until then nothing else is known.
+            (STATE, None) => Vec::new(),
+            (REPORT, value) if self.speaks_for(aor).is_some() => {
+                let report = report(member, key, value, is_withdrawn);
+                report.into_iter().collect()
+            }
+            // The owner has it; or another version of this program says more.
+            _ => Vec::new(),
+        }
+    }
+
+    fn wanted_by(&mut self, aor: &str, node: NodeNumber) -> Vec<SharedAction> {
+        let is_known = self.wanted.contains_key(aor);
+        self.wanted.entry(aor.into()).or_default().insert(node);
+        match !is_known && self.speaks_for(aor).is_some() {
+            true => vec![SharedAction::Begin(aor.into())],
+            false => Vec::new(),
+        }
+    }
+
+    fn unwanted_by(&mut self, aor: &str, node: NodeNumber) -> Vec<SharedAction> {
+        let Some(nodes) = self.wanted.get_mut(aor) else {
+            return Vec::new();
+        };
+        nodes.remove(&node);
+        if !nodes.is_empty() {
+            return Vec::new();
+        }
+        self.wanted.remove(aor);
+        if self.speaks_for(aor).is_none() {
+            return Vec::new();
+        }
+        let change = self.origin.remove(&key(STATE, aor, None));
+        let stop = [SharedAction::Stop(aor.into())];
+        stop.into_iter().chain(change.map(send)).collect()
+    }
+
+    /// Takes over what an owner says, unless a later one has spoken.
+    fn heard(&mut self, aor: &str, value: &[u8]) -> Vec<SharedAction> {
+        let Some((epoch, [is_something, state @ ..])) = epoch_of(value).zip(value.get(8..)) else {
+            return Vec::new();
+        };
+        let is_ours = self.speaks_for(aor).is_some();
+        match self.watched.get_mut(aor) {
+            Some(known) if *known <= epoch && !is_ours => {
+                *known = epoch;
+                let state = (*is_something == 1).then(|| state.into());
+                vec![SharedAction::State(aor.into(), state)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn send(change: LiveChange) -> SharedAction {
+    SharedAction::Send(LiveMessage::Change(change))
+}
+
+fn report(
+    by: Member,
+    key: &[u8],
+    value: Option<Value>,
+    is_withdrawn: bool,
+) -> Option<SharedAction> {
+    let (aor, id) = subject(key, REPORT)?;
+    Some(SharedAction::Report(Report {
+        aor: aor.into(),
+        by,
+        id: id?,
+        value,
+        is_withdrawn,
+    }))
+}
+
+fn epoch_of(value: &[u8]) -> Option<u64> {
+    value.first_chunk().copied().map(u64::from_be_bytes)
+}
+
+/// A kind, an address of record, and the number of a dialog if it is about one.
+fn key(kind: u8, aor: &str, id: Option<u64>) -> Key {
+    let mut key = vec![kind];
+    key.extend(aor.as_bytes());
+    key.extend(id.into_iter().flat_map(u64::to_be_bytes));
+    key.into()
+}
+
+/// The address of record, and the number of the dialog, of a key of this kind.
+fn subject(key: &[u8], kind: u8) -> Option<(&str, Option<u64>)> {
+    let (first, rest) = key.split_first()?;
+    if *first != kind {
+        return None;
+    }
+    let (aor, id) = match kind == REPORT {
+        true => {
+            let (aor, id) = rest.split_last_chunk()?;
+            (aor, Some(u64::from_be_bytes(*id)))
+        }
+        false => (rest, None),
+    };
+    Some((std::str::from_utf8(aor).ok()?, id))
+}
+
+fn keys_of<'s>(
+    states: impl Iterator<Item = (&'s [u8], &'s [u8])>,
+    kind: u8,
+    is_of_it: impl Fn(&str) -> bool,
+) -> Vec<Key> {
+    let keys = states.map(|(key, _)| key);
+    keys.filter(|key| subject(key, kind).is_some_and(|(aor, _)| is_of_it(aor)))
+        .map(Key::from)
+        .collect()
+}
+
+/// This node watches the device.
+const WANT: u8 = b'w';
+/// What the device does, as its owner says: the epoch of the owner's grant, whether there is
+/// something, and what it is.
+const STATE: u8 = b's';
+/// A dialog of the device.
+const REPORT: u8 = b'd';

@@ -1,0 +1,218 @@
+//! What follows here from what other nodes say of devices, and from partitions that come and go.
+
+use super::live_states::{LiveEvent, LiveFeeds, LiveStates};
+use crate::server::{core::Core, device::dialogs::ForeignDialog};
+use busyhour::{
+    bus::{Delivery, Name},
+    task::{Executor, Task},
+};
+use busyhour_cluster::{BrokerMessage, Grant, Partition, Report, SharedAction};
+use busyhour_registrar::watch::{DeviceState, DialogChange, DialogEnd, DialogStep};
+use std::{sync::Arc, time::Duration};
+
+impl Core {
+    /// From now on what other nodes say of devices is heard.
+    pub(in crate::server) fn hear_live_states(self: &Arc<Self>) {
+        let Some(cluster) = &self.cluster else { return };
+        let (core, live) = (Arc::downgrade(self), Arc::downgrade(&cluster.live));
+        cluster.live.take_with(Box::new(move |event| {
+            let Some(live) = live.upgrade() else { return };
+            let core = core.clone();
+            let task = Task::labelled(&"states of other nodes", move || {
+                if let Some(core) = core.upgrade() {
+                    core.take_live(event);
+                }
+            });
+            if live.serializer.execute(task).is_err() {
+                // The numbers show that it is missing, and it is read again.
+                live.counters.not_taken.increment();
+            }
+        }));
+        for subject in cluster.live.subjects_to_hear() {
+            let live = Arc::downgrade(&cluster.live);
+            let hear = Box::new(move |message: BrokerMessage| {
+                if let Some(live) = live.upgrade() {
+                    live.hear(&message.payload, message.reply.as_deref());
+                }
+            });
+            if let Err(error) = cluster.link.broker().subscribe(&subject, hear) {
+                tracing::error!(%error, subject, "states of other nodes are not heard");
+            }
+        }
+    }
+
+    fn take_live(self: &Arc<Self>, event: LiveEvent) {
+        let Some(cluster) = &self.cluster else { return };
+        let (live, now) = (&cluster.live, self.clock.now());
+        let mut feeds = live.feeds();
+        let actions = match event {
+            LiveEvent::Said(message) => live.apply(|shared| shared.on_message(now, message)),
+            LiveEvent::Watched(device) => live.apply(|shared| shared.recall(&device)),
+            LiveEvent::Beat(view) => {
+                let is_connected = live.is_connected();
+                let has_changed = is_connected != feeds.is_connected;
+                feeds.is_connected = is_connected;
+                self.sweep_wants(live, &mut feeds);
+                live.apply(|shared| {
+                    let mut actions = Vec::new();
+                    if has_changed {
+                        actions.extend(shared.on_connected(now, is_connected));
+                    }
+                    actions.extend(shared.on_view(now, &view));
+                    actions.extend(shared.on_time(now));
+                    actions
+                })
+            }
+        };
+        self.follow_live(live, &mut feeds, actions);
+    }
+
+    fn follow_live(
+        self: &Arc<Self>,
+        live: &Arc<LiveStates>,
+        feeds: &mut LiveFeeds,
+        actions: Vec<SharedAction>,
+    ) {
+        for action in actions {
+            match action {
+                // It has left.
+                SharedAction::Send(_) => {}
+                SharedAction::Ask(request) => live.ask(request),
+                SharedAction::Begin(aor) => self.tell_others(live, feeds, aor),
+                SharedAction::Stop(aor) => drop(feeds.by_aor.remove(&aor)),
+                SharedAction::Ours(aor) => self.devices.show(&aor),
+                SharedAction::State(aor, state) => self.show_state(&aor, state.as_deref()),
+                SharedAction::Report(report) => self.take_report(live, report),
+            }
+        }
+    }
+
+    /// Tells other nodes what a device of ours does.
+    fn tell_others(self: &Arc<Self>, live: &Arc<LiveStates>, feeds: &mut LiveFeeds, aor: Box<str>) {
+        let (states, name) = (&self.devices.topics.states, Name::new(&aor));
+        let listen = || {
+            let feed = states.subscribe().key(name.clone()).replay().conflate();
+            let feed = feed.name("other nodes").on(&live.serializer);
+            let (live, states, name) = (Arc::downgrade(live), states.clone(), name.clone());
+            feed.start(move |delivery| {
+                let Some(live) = live.upgrade() else { return };
+                match delivery {
+                    Delivery::Event(state, _) => live.tell(&name, Some(state)),
+                    Delivery::Removed(..) => live.tell(&name, None),
+                    Delivery::Replayed => live.tell(&name, states.get(&name).as_ref()),
+                    Delivery::Lost(_) => {}
+                }
+            })
+        };
+        let feed = self.devices.subscribe_with_snapshot(&name, listen);
+        feeds.by_aor.insert(aor, feed);
+    }
+
+    /// What a device of another node does.
+    fn show_state(&self, aor: &str, state: Option<&[u8]>) {
+        let (states, name) = (&self.devices.topics.states, Name::new(aor));
+        let Some(state) = state else {
+            // A watcher that lags is brought up to date from the cache.
+            let _ = states.remove(&name);
+            return;
+        };
+        match DeviceState::from_shared(&name, state) {
+            Some(state) => drop(states.publish(state)),
+            None => tracing::warn!(aor, "another node tells a state that cannot be read"),
+        }
+    }
+
+    /// A dialog of a device of ours, which another node carries or carried.
+    fn take_report(self: &Arc<Self>, live: &LiveStates, report: Report) {
+        let name = Name::new(&report.aor);
+        let id = match report.by == live.member() {
+            true => report.id,
+            false => ForeignDialog::id(report.by, report.id),
+        };
+        let change = match report.value {
+            Some(value) => DialogChange::from_shared(&name, id, &value),
+            None => Some(DialogChange {
+                device: name,
+                id,
+                version: u64::MAX,
+                step: DialogStep::Ended {
+                    end: match report.is_withdrawn {
+                        true => DialogEnd::Error,
+                        false => DialogEnd::RemoteBye,
+                    },
+                    code: None,
+                },
+            }),
+        };
+        match change {
+            Some(change) => self.devices.apply_dialog_here(change),
+            None => tracing::warn!(
+                aor = &*report.aor,
+                "another node tells an unreadable dialog"
+            ),
+        }
+    }
+
+    /// These partitions are in memory, and this node speaks for their devices from now on.
+    pub(super) fn speak_for(self: &Arc<Self>, grants: &[Grant]) {
+        let Some(cluster) = &self.cluster else { return };
+        let live = &cluster.live;
+        let mut feeds = live.feeds();
+        for grant in grants {
+            let moving = live.move_partitions();
+            let actions = live.granted(*grant);
+            self.follow_live(live, &mut feeds, actions);
+            drop(moving);
+        }
+    }
+
+    /// Another node speaks for the devices of a partition, and they leave memory. What they did
+    /// last is what watchers here know until that node has spoken.
+    pub(super) fn hand_over_devices(self: &Arc<Self>, partition: Partition) {
+        let Some(cluster) = &self.cluster else { return };
+        let (live, mut devices) = (&cluster.live, self.devices.table.all());
+        devices.retain(|device| Partition::of(device.aor()) == partition);
+        let mut feeds = live.feeds();
+        let moving = live.move_partitions();
+        let actions = live.lost(partition);
+        self.follow_live(live, &mut feeds, actions);
+        for device in devices {
+            for (id, dialog) in device.own_dialogs() {
+                live.report_as(device.aor(), id, Some(dialog));
+            }
+            device.forget(&self.devices);
+        }
+        drop(moving);
+    }
+
+    /// Other nodes need not tell of devices that nobody watches here any more.
+    fn sweep_wants(&self, live: &LiveStates, feeds: &mut LiveFeeds) {
+        let now = self.clock.now();
+        if feeds.next_sweep.is_some_and(|at| now < at) {
+            return;
+        }
+        feeds.next_sweep = Some(now + SWEEP);
+        let states = &self.devices.topics.states;
+        let mut idle = Vec::new();
+        live.apply(|shared| {
+            let watched = shared
+                .watched()
+                .map(|(aor, is_foreign)| (Name::new(aor), is_foreign));
+            idle.extend(watched.filter(|(name, _)| !states.would_deliver(name)));
+            Vec::new()
+        });
+        for (name, is_foreign) in idle {
+            live.apply(|shared| shared.unwant(&name));
+            if is_foreign {
+                let _ = states.remove(&name);
+            }
+            // Somebody who has begun to listen meanwhile wants it after that, or is seen here.
+            if states.would_deliver(&name) {
+                live.want(&name);
+            }
+        }
+    }
+}
+
+/// What nobody watches any more is told for so long at most.
+const SWEEP: Duration = Duration::from_secs(5);
