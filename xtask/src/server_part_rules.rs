@@ -18,10 +18,11 @@ pub const SERVER_PARTS: &[ServerPart] = &[
     part("Changes", "change", &["ServerClock"]),
     part("PartitionRoutes", "cluster::partition_routes", &[]),
     part("NodeLink", "cluster::node_link", &[]),
+    part("LiveStates", "cluster::live_states", &[]),
     part(
         "ClusterNode",
         "cluster::cluster_node",
-        &["PartitionRoutes", "NodeLink"],
+        &["PartitionRoutes", "NodeLink", "LiveStates"],
     ),
     part(
         "Persistence",
@@ -61,6 +62,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "DeviceContext",
         "device",
         &[
+            "LiveStates",
             "ServerClock",
             "Changes",
             "Persistence",

@@ -49,7 +49,7 @@ pub(in crate::server) struct LiveStates {
     pub(in crate::server) kind: SerializerKind,
     take: OnceLock<Box<dyn Fn(LiveEvent) + Send + Sync>>,
     next_beat_ns: AtomicU64,
-    pub(super) counters: LiveCounters,
+    pub(super) counters: LiveStateCounters,
 }
 
 /// What happened, for the serializer.
@@ -71,7 +71,7 @@ pub(super) struct LiveFeeds {
 }
 
 #[derive(Default)]
-pub(super) struct LiveCounters {
+pub(super) struct LiveStateCounters {
     /// Messages to other nodes that could not be sent.
     pub(super) not_sent: Counter,
     /// Those of others for which there was no room.
@@ -98,7 +98,7 @@ impl LiveStates {
             kind,
             take: OnceLock::new(),
             next_beat_ns: AtomicU64::new(0),
-            counters: LiveCounters::default(),
+            counters: LiveStateCounters::default(),
         }
     }
 
