@@ -147,6 +147,7 @@ fn tokens() {
         let token = RouteToken {
             role: Role::Caller,
             party: party(number, "caller"),
+            carrier: 0,
         };
         text.clear();
         times.measure("a token is written", || {

@@ -181,7 +181,13 @@ impl Edge for Us {
         ];
         for (index, (role, party)) in sides.into_iter().enumerate() {
             out.push_str(if index == 0 { "<sip:" } else { ", <sip:" });
-            self.tokens.write(&RouteToken { role, party }, call_id, out);
+            let carrier = 0;
+            let token = RouteToken {
+                role,
+                party,
+                carrier,
+            };
+            self.tokens.write(&token, call_id, out);
             out.push_str("@192.0.2.1;lr>");
         }
     }

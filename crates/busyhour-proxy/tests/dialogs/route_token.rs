@@ -100,6 +100,15 @@ fn a_token_is_short() {
 
 fn written(tokens: &RouteTokens, role: Role, party: Party) -> String {
     let mut text = String::new();
-    tokens.write(&RouteToken { role, party }, "c", &mut text);
+    let carrier = 0;
+    tokens.write(
+        &RouteToken {
+            role,
+            party,
+            carrier,
+        },
+        "c",
+        &mut text,
+    );
     text
 }

@@ -78,5 +78,11 @@ fn token_of(bytes: &[u8]) -> (RouteToken, String) {
     } else {
         Role::Caller
     };
-    (RouteToken { role, party }, text)
+    let carrier = u16::from(kind % 5);
+    let token = RouteToken {
+        role,
+        party,
+        carrier,
+    };
+    (token, text)
 }

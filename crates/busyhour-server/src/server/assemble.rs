@@ -193,6 +193,7 @@ pub(super) fn assemble(
         domains.clone(),
         kept.route_key,
         peers.clone(),
+        kept.cluster.as_ref().map_or(0, |it| it.link.own()),
     );
     let call_log = Arc::new(CallLog::new(
         &config.calls,

@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Node, Site, USERS},
-    support::phone::{Phone, header},
+    support::phone::{Phone, header, ok},
     wait_until,
 };
 use std::{
@@ -34,6 +34,21 @@ fn hints_show_devices_of_other_nodes() {
             false => owners[called],
         };
         call(&mut phones, &mut boards, owners[caller], called);
+    }
+
+    // Either side hangs up by a node that does not carry the call.
+    for (who, node) in [(0, &beta), (1, &gamma), (0, &gamma), (1, &alpha)] {
+        let call = Answered::begin(&mut phones, &mut boards, owners[0], owners[1]);
+        call.hang_up(&mut phones, &mut boards, who, node);
+    }
+    for node in [&alpha, &beta, &gamma] {
+        let records = || {
+            node.0
+                .get("/api/v1/call-records")
+                .matches("\"call_id\"")
+                .count()
+        };
+        wait_until(|| records() == 8, || records().to_string());
     }
 
     // Without NATS a telephone at its own node is served, and the others hear of it afterwards.
@@ -144,19 +159,27 @@ fn show(boards: &mut [Board], note_of: &dyn Fn(usize) -> &'static str) {
     }
 }
 
-/// A call that rings and is refused.
-fn call(phones: &mut [Phone], boards: &mut [Board], caller: usize, called: usize) {
+/// The INVITE, as it was sent and as it came.
+fn ring(phones: &mut [Phone], caller: usize, called: usize) -> (String, String) {
     let (address, name) = (phones[caller].address(), USERS[called]);
     let contact = format!("Contact: <sip:{}@{address}>\r\n", USERS[caller]);
     let uri = format!("sip:{name}@example.com");
     let invite = phones[caller].request("INVITE", &uri, &uri, &contact);
-    let heard = loop {
+    let call_id = header(&invite, "Call-ID").expect("a request").to_owned();
+    loop {
         phones[caller].send(&invite);
         match phones[called].hear(RESEND) {
-            Some(heard) if heard.starts_with("INVITE ") => break heard,
+            Some(heard) if heard.starts_with("INVITE ") && heard.contains(&call_id) => {
+                return (invite, heard);
+            }
             _ => {}
         }
-    };
+    }
+}
+
+/// A call that rings and is refused.
+fn call(phones: &mut [Phone], boards: &mut [Board], caller: usize, called: usize) {
+    let (_, heard) = ring(phones, caller, called);
     phones[called].send(&response(&heard, "180 Ringing"));
     show(boards, &|user| match user {
         _ if user == caller => "On the phone",
@@ -167,10 +190,100 @@ fn call(phones: &mut [Phone], boards: &mut [Board], caller: usize, called: usize
     show(boards, &|_| "Ready");
 }
 
+/// A call that was answered, from each side.
+struct Answered {
+    sides: [usize; 2],
+    /// How each side names itself and the other one.
+    names: [String; 2],
+    call_id: String,
+    routes: [String; 2],
+}
+
+impl Answered {
+    fn begin(phones: &mut [Phone], boards: &mut [Board], caller: usize, called: usize) -> Self {
+        let (invite, heard) = ring(phones, caller, called);
+        let ok = response(&heard, "200 OK");
+        let contact = format!(
+            "Contact: <sip:{}>\r\nContent-Length",
+            phones[called].address()
+        );
+        phones[called].send(&ok.replace("Content-Length", &contact));
+        let answer = loop {
+            let heard = phones[caller].hear(PATIENCE).expect("an answer");
+            if heard.starts_with("SIP/2.0 200 ") && heard.contains(" INVITE") {
+                break heard;
+            }
+        };
+        let line = |message: &str, name: &str| header(message, name).expect("it has it").to_owned();
+        let route = line(&answer, "Record-Route");
+        let mut reversed: Vec<&str> = route.split(", ").collect();
+        reversed.reverse();
+        let call = Self {
+            sides: [caller, called],
+            names: [line(&answer, "From"), line(&answer, "To")],
+            call_id: line(&invite, "Call-ID"),
+            routes: [reversed.join(", "), route.clone()],
+        };
+        let cseq = line(&invite, "CSeq").replace("INVITE", "ACK");
+        let ack = call.request(phones, 0, &cseq);
+        loop {
+            phones[caller].send(&ack);
+            match phones[called].hear(RESEND) {
+                Some(heard) if heard.starts_with("ACK ") => break,
+                _ => {}
+            }
+        }
+        show(boards, &|user| match call.sides.contains(&user) {
+            true => "On the phone",
+            false => "Ready",
+        });
+        call
+    }
+
+    /// A request of a side within the dialog.
+    fn request(&self, phones: &[Phone], side: usize, cseq: &str) -> String {
+        let addresses = self.sides.map(|phone| phones[phone].address());
+        let (own, other) = (addresses[side], addresses[1 - side]);
+        let (method, call_id) = (cseq.split(' ').nth(1).expect("a method"), &self.call_id);
+        let branch: String = [call_id.as_str(), cseq].concat();
+        let branch: String = branch.chars().filter(char::is_ascii_alphanumeric).collect();
+        let (from, to) = (&self.names[side], &self.names[1 - side]);
+        format!(
+            "{method} sip:{other} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{branch};rport\r\n\
+             Route: {}\r\nFrom: {from}\r\nTo: {to}\r\nCall-ID: {call_id}\r\nCSeq: {cseq}\r\n\
+             Content-Length: 0\r\n\r\n",
+            self.routes[side]
+        )
+    }
+
+    /// Both are told, and the lamps go out.
+    fn hang_up(self, phones: &mut [Phone], boards: &mut [Board], side: usize, node: &Node) {
+        let bye = self.request(phones, side, "900 BYE");
+        let [own, other] = [self.sides[side], self.sides[1 - side]];
+        let before = std::mem::replace(&mut phones[own].server, node.0.sip);
+        let is_answered =
+            |message: &str| message.starts_with("SIP/2.0 200 ") && message.contains("900 BYE");
+        loop {
+            phones[own].send(&bye);
+            if let Some(heard) = phones[other]
+                .hear(RESEND)
+                .filter(|it| it.starts_with("BYE "))
+            {
+                phones[other].send(&ok(&heard));
+            }
+            if phones[own].hear(RESEND).is_some_and(|it| is_answered(&it)) {
+                break;
+            }
+        }
+        phones[own].server = before;
+        show(boards, &|_| "Ready");
+    }
+}
+
 fn response(request: &str, status: &str) -> String {
     let lines = request.lines().filter_map(|line| match line {
         _ if line.starts_with("To:") => Some(format!("{line};tag=called\r\n")),
-        _ if ["Via:", "From:", "Call-ID:", "CSeq:"]
+        _ if ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"]
             .iter()
             .any(|name| line.starts_with(name)) =>
         {

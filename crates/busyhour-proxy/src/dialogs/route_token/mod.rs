@@ -5,6 +5,7 @@
 //! 2 bits  key number     ...                      4 or 16 octets and the port
 //! 1 bit   role                                    connection: 4 octets
 //! 2 bits  transport                               scopes: 2 × 4 octets
+//!                        4        in a cluster: the node that carries the call, that of the flow
 //!                        rest     address of record, or the name of a peer
 //!                        10       first 80 bits of HMAC-SHA-256(key, all of this, dialog's name)
 //! ```
@@ -36,6 +37,8 @@ pub struct RouteToken {
     pub role: Role,
     /// Its device and flow.
     pub party: Party,
+    /// The node of a cluster that carries the call; 0 without a cluster.
+    pub carrier: u16,
 }
 
 /// Writes and reads tokens, with the current key and the one before it.
@@ -99,7 +102,7 @@ impl RouteTokens {
     /// let tokens = RouteTokens::new([7; 32]);
     /// let flow = Flow::udp("192.0.2.1:5060".parse()?, "192.0.2.7:40000".parse()?);
     /// let party = Party::device(Name::new("sip:alice@example.com"), flow);
-    /// let token = RouteToken { role: Role::Caller, party };
+    /// let token = RouteToken { role: Role::Caller, party, carrier: 0 };
     /// let mut text = String::new();
     /// tokens.write(&token, "a84b4c76", &mut text);
     /// assert_eq!(text.len(), 55);
@@ -217,10 +220,10 @@ impl RouteToken {
             .iter()
             .position(|it| *it == transport.beneath())
             .unwrap_or(0);
-        let version = if node == 0 {
-            VERSION
-        } else {
-            VERSION_WITH_NODE
+        let nodes = u32::from(self.carrier) << 16 | u32::from(node);
+        let version = match nodes {
+            0 => VERSION,
+            _ => VERSION_WITH_NODE,
         };
         bytes.push(version << 5 | key_number << 3 | (self.role as u8) << 2 | place as u8);
         let scopes = [local, remote].map(scope);
@@ -246,8 +249,8 @@ impl RouteToken {
                 .map(|(flag, _)| flag)
                 .sum(),
         );
-        if node != 0 {
-            bytes.extend_from_slice(&u32::from(node).to_be_bytes());
+        if nodes != 0 {
+            bytes.extend_from_slice(&nodes.to_be_bytes());
         }
         put_address(local, bytes);
         put_address(remote, bytes);
@@ -267,10 +270,11 @@ impl RouteToken {
         let ([first, flags], mut rest) = payload.split_first_chunk::<2>()?;
         let has = |flag: u8| flags & flag != 0;
         let beneath = *TRANSPORTS.get(usize::from(first & 3))?;
-        let node = match first >> 5 == VERSION_WITH_NODE {
-            true => u16::try_from(take_number(&mut rest)?).ok()?,
+        let nodes = match first >> 5 == VERSION_WITH_NODE {
+            true => take_number(&mut rest)?,
             false => 0,
         };
+        let (carrier, node) = ((nodes >> 16) as u16, nodes as u16);
         let mut local = take_address(&mut rest, has(LOCAL_V6))?;
         let mut remote = take_address(&mut rest, has(REMOTE_V6))?;
         let connection = match has(CONNECTION) {
@@ -302,6 +306,7 @@ impl RouteToken {
         Some(Self {
             role,
             party: Party { device, peer, flow },
+            carrier,
         })
     }
 }
@@ -346,7 +351,7 @@ fn take<'a, const LEN: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; LEN]> {
 }
 
 const VERSION: u8 = 1;
-/// With the node of the flow before its addresses.
+/// With the node that carries the call and that of the flow before its addresses.
 const VERSION_WITH_NODE: u8 = 2;
 const KEY_NUMBERS: u8 = 4;
 const SIGNATURE_LEN: usize = 10;

@@ -184,7 +184,7 @@ impl Calls {
         }
     }
 
-    pub(super) fn edge(&self) -> &ServerEdge {
+    pub(in crate::server) fn edge(&self) -> &ServerEdge {
         &self.edge
     }
 

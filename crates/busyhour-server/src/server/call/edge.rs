@@ -7,7 +7,7 @@ use busyhour_proxy::{
     dialogs::{Party, Role, RouteToken, RouteTokens},
 };
 use busyhour_registrar::{Advertised, Domains};
-use busyhour_sip::{Flow, Host, Message, Scheme, SipUri, Uri, push_socket_address};
+use busyhour_sip::{Flow, HeaderName, Host, Message, Scheme, SipUri, Uri, push_socket_address};
 use std::{net::SocketAddr, sync::Arc};
 
 /// The proxy's side of messages; a clone is another handle on the same one.
@@ -19,6 +19,8 @@ struct EdgeInner {
     domains: Domains,
     tokens: RouteTokens,
     peers: Arc<Peers>,
+    /// The number of this node of a cluster, which carries the calls of these routes; or 0.
+    node: u16,
 }
 
 /// What is ours in one request.
@@ -37,17 +39,32 @@ impl ServerEdge {
         domains: Domains,
         key: [u8; 32],
         peers: Arc<Peers>,
+        node: u16,
     ) -> Self {
         Self(Arc::new(EdgeInner {
             advertised,
             domains,
             tokens: RouteTokens::new(key),
             peers,
+            node,
         }))
     }
 
     pub(super) fn tokens(&self) -> &RouteTokens {
         &self.0.tokens
+    }
+
+    /// The node that carries the call of a request within a dialog, as our route says; `None`
+    /// without a route of a cluster.
+    pub(in crate::server) fn carrier_of(&self, request: &Message<'_>) -> Option<u16> {
+        let mut routes = request.routes(HeaderName::Route);
+        let token = routes.find_map(|route| {
+            let user = route.ok()?.user?;
+            let mut senders = Role::ALL.into_iter();
+            let read = |sender| self.tokens().read(user, &dialog_name(request, sender)).ok();
+            RouteTokens::is_token(user).then(|| senders.find_map(read))?
+        });
+        token.map(|token| token.carrier).filter(|node| *node != 0)
     }
 
     /// What is ours in a request that came on `flow`.
@@ -125,7 +142,11 @@ impl Edge for ServerEdge {
                 flow,
                 ..party.clone()
             });
-            RouteToken { role, party }
+            RouteToken {
+                role,
+                party,
+                carrier: self.0.node,
+            }
         };
         let callee = side(Role::Callee, permit.called(label), to);
         let caller = side(Role::Caller, permit.caller(), from);

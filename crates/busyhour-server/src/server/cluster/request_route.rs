@@ -24,6 +24,9 @@ impl Core {
         let Some(cluster) = &self.cluster else {
             return RequestRoute::Here;
         };
+        if let Some(carrier) = self.carrier_of(request) {
+            return self.hand_to_carrier(cluster, carrier, request);
+        }
         let Some(aor) = self.named_address(request) else {
             return RequestRoute::Here;
         };
@@ -36,6 +39,31 @@ impl Core {
             }
             PartitionOwner::At(_) | PartitionOwner::Nobody => RequestRoute::Nobody,
         }
+    }
+
+    /// The node that carries the call of a request within a dialog.
+    fn carrier_of(&self, request: &Request<'_>) -> Option<u16> {
+        request.essentials.to.tag()?;
+        self.calls.edge().carrier_of(request.message)
+    }
+
+    /// Hands a request within a dialog to the node that carries the call. If that is dead or
+    /// cannot be told, the request goes on from here: our route says where, too.
+    fn hand_to_carrier(
+        self: &Arc<Self>,
+        cluster: &ClusterNode,
+        carrier: u16,
+        request: &Request<'_>,
+    ) -> RequestRoute {
+        let link = &cluster.link;
+        let came_here = request.flow.node == link.own();
+        if came_here && carrier != link.own() && link.is_live(carrier) {
+            let handed = self.hand_to(cluster, carrier, request);
+            if handed == RequestRoute::HandedOn {
+                return handed;
+            }
+        }
+        RequestRoute::Here
     }
 
     fn hand_to(
@@ -91,11 +119,12 @@ impl Core {
     }
 
     /// The address of record that decides which node has the request. Within other dialogs than
-    /// subscriptions there is none.
+    /// subscriptions there is none; but the ACK of a refusal names the one of its INVITE.
     fn named_address(&self, request: &Request<'_>) -> Option<String> {
         let essentials = request.essentials;
         let uri = match request.message.method()? {
             Method::Register | Method::Subscribe if is_in_to(request) => &essentials.to.uri,
+            Method::Ack => essentials.request_uri.as_ref()?,
             _ if essentials.to.tag().is_some() => return None,
             _ => essentials.request_uri.as_ref()?,
         };
