@@ -3,8 +3,9 @@
 use super::{
     ClusterMembership, NodeLife,
     live_states::LiveStates,
+    node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
-    node_thread::{NodeEvent, NodeThread},
+    node_thread::NodeThread,
     partition_routes::PartitionRoutes,
     view::{ClusterNodeView, ClusterStats, LastView},
 };
@@ -15,7 +16,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Receiver, channel},
     },
     thread,
     time::Duration,
@@ -31,7 +32,7 @@ pub(in crate::server) struct ClusterNode {
     member: Member,
     clock: Clock,
     last_view: Arc<LastView>,
-    events: Sender<NodeEvent>,
+    inbox: Arc<NodeInbox>,
     /// Until somebody does them.
     tasks: Mutex<Option<Receiver<PartitionTask>>>,
 }
@@ -55,15 +56,14 @@ impl ClusterNode {
         let clock = runtime.clock().clone();
         let routes = Arc::new(PartitionRoutes::new());
         let last_view = Arc::new(LastView::default());
-        let (events, received) = channel();
+        let inbox = Arc::new(NodeInbox::default());
         let (partitions, tasks) = channel();
-        let settled = events.clone();
+        let settled = inbox.clone();
         routes.tell(Box::new(move |partition| {
-            // Without the thread nobody waits for it.
-            let _ = settled.send(NodeEvent::Settled(partition));
+            settled.push(NodeEvent::Settled(partition));
         }));
-        let announced = events.clone();
-        let heard = Box::new(move |_| drop(announced.send(NodeEvent::Announced)));
+        let announced = inbox.clone();
+        let heard = Box::new(move |_| announced.push(NodeEvent::Announced));
         let subject = format!("{}.announce", membership.subjects);
         if let Err(error) = membership.broker.subscribe(&subject, heard) {
             // Each beat tells the same, a little later.
@@ -85,13 +85,13 @@ impl ClusterNode {
             member: membership.member,
             clock: clock.clone(),
             last_view: last_view.clone(),
-            events,
+            inbox: inbox.clone(),
             tasks: Mutex::new(Some(tasks)),
         };
         let thread = NodeThread::new(
             membership,
             (clock, routes, link, live, last_view),
-            received,
+            inbox,
             partitions,
         );
         thread::Builder::new()
@@ -120,12 +120,14 @@ impl ClusterNode {
 
     /// What these partitions have is in memory.
     pub(super) fn loaded(&self, grants: Vec<Grant>) {
-        let _ = self.events.send(NodeEvent::Loaded(grants));
+        for grant in grants {
+            self.inbox.push(NodeEvent::Loaded(grant));
+        }
     }
 
     /// Gives everything away and ends this life; `false` if the deadline passed first.
     pub(in crate::server) fn leave(&self, deadline: Duration) -> bool {
-        let _ = self.events.send(NodeEvent::LeaveWanted);
+        self.inbox.push(NodeEvent::LeaveWanted);
         self.last_view.wait_for_end(deadline)
     }
 
@@ -135,8 +137,11 @@ impl ClusterNode {
         let kept = self.last_view.get();
         let is_it = |node: &&NodeView| &*node.name == name && node.life != Life::Over;
         let node = kept.as_ref().and_then(|view| view.nodes.iter().find(is_it));
-        let wanted = node.map(|node| NodeEvent::DrainWanted(node.member));
-        wanted.is_some_and(|wanted| self.events.send(wanted).is_ok())
+        let Some(member) = node.map(|node| node.member) else {
+            return false;
+        };
+        self.inbox.push(NodeEvent::DrainWanted(member));
+        true
     }
 
     /// Every node of the cluster, by its number.
@@ -202,7 +207,7 @@ impl ClusterNode {
 impl Drop for ClusterNode {
     /// Its threads end; the lease does by itself, unless the node has left.
     fn drop(&mut self) {
-        let _ = self.events.send(NodeEvent::Gone);
+        self.inbox.push(NodeEvent::Gone);
     }
 }
 

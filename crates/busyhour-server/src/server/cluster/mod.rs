@@ -17,6 +17,7 @@ pub(super) mod request_route;
 mod exchange;
 mod live_exchange;
 pub(super) mod live_states;
+mod node_inbox;
 pub(super) mod node_link;
 mod node_message;
 pub(super) mod partition_routes;

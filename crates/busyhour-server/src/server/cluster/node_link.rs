@@ -21,9 +21,10 @@ pub(in crate::server) struct NodeLink {
     broker: Arc<dyn Broker>,
     subjects: String,
     own: u16,
-    /// The nodes that live.
-    live: Mutex<BTreeSet<u16>>,
-    sent_for: Mutex<SentFor>,
+    /// The nodes that live, a bit for each number.
+    live: Box<[AtomicU64]>,
+    /// By a part of the branch.
+    sent_for: [Mutex<SentFor>; SENT_FOR_PARTS],
     hasher: FixedState,
     unanswered: Arc<AtomicU64>,
     pub(super) counters: LinkCounters,
@@ -60,8 +61,8 @@ impl NodeLink {
             broker,
             subjects,
             own: own.0,
-            live: Mutex::default(),
-            sent_for: Mutex::default(),
+            live: (0..=u16::MAX / 64).map(|_| AtomicU64::new(0)).collect(),
+            sent_for: std::array::from_fn(|_| Mutex::default()),
             hasher: FixedState::with_seed(own.0.into()),
             unanswered: Arc::default(),
             counters: LinkCounters::default(),
@@ -89,16 +90,31 @@ impl NodeLink {
         format!("{}.all", self.subjects)
     }
 
-    /// Takes over which nodes live; returns those that do not any more.
-    pub(super) fn set_live(&self, live: BTreeSet<u16>) -> Vec<u16> {
-        let mut known = lock(&self.live);
-        let gone = known.difference(&live).copied().collect();
-        *known = live;
+    /// Takes over which nodes live; returns those that do not any more. Only the node's thread
+    /// calls it.
+    pub(super) fn set_live(&self, live: &BTreeSet<u16>) -> Vec<u16> {
+        let words = (0..=u16::MAX).step_by(64);
+        let words = words.filter(|first| self.live_word(*first).load(Ordering::Relaxed) != 0);
+        let known = words.flat_map(|first| first..=first | 63);
+        let gone = known.filter(|node| self.is_live(*node) && !live.contains(node));
+        let gone: Vec<u16> = gone.collect();
+        for node in &gone {
+            self.live_word(*node)
+                .fetch_and(!live_bit(*node), Ordering::Relaxed);
+        }
+        for node in live {
+            self.live_word(*node)
+                .fetch_or(live_bit(*node), Ordering::Relaxed);
+        }
         gone
     }
 
     pub(super) fn is_live(&self, node: u16) -> bool {
-        lock(&self.live).contains(&node)
+        self.live_word(node).load(Ordering::Relaxed) & live_bit(node) != 0
+    }
+
+    fn live_word(&self, node: u16) -> &AtomicU64 {
+        &self.live[usize::from(node / 64)]
     }
 
     /// Hands a request to the node that has its address; `taken` is called once, unless there is
@@ -168,17 +184,18 @@ impl NodeLink {
         }
         let branch = Message::parse(message).ok().and_then(|it| self.branch(&it));
         if let Some(branch) = branch {
-            lock(&self.sent_for).insert(branch, node, now);
+            self.sent_for(branch).insert(branch, node, now);
         }
     }
 
     /// The node that a response is for; `None` if it answers a request of our own.
     pub(super) fn asked_by(&self, response: &Message<'_>) -> Option<u16> {
-        let sent_for = lock(&self.sent_for);
-        if sent_for.nodes.is_empty() {
-            return None;
-        }
-        sent_for.nodes.get(&self.branch(response)?).copied()
+        let branch = self.branch(response)?;
+        self.sent_for(branch).nodes.get(&branch).copied()
+    }
+
+    fn sent_for(&self, branch: u64) -> MutexGuard<'_, SentFor> {
+        lock(&self.sent_for[branch as usize % SENT_FOR_PARTS])
     }
 
     fn branch(&self, message: &Message<'_>) -> Option<u64> {
@@ -190,7 +207,7 @@ impl NodeLink {
 impl SentFor {
     fn insert(&mut self, branch: u64, node: u16, now: Instant) {
         while let Some((since, oldest)) = self.order.front() {
-            if self.order.len() < SENT_FOR_MAX && now - *since < REMEMBERED {
+            if self.order.len() < SENT_FOR_MAX / SENT_FOR_PARTS && now - *since < REMEMBERED {
                 break;
             }
             self.nodes.remove(oldest);
@@ -201,6 +218,10 @@ impl SentFor {
             self.order.push_back((now, branch));
         }
     }
+}
+
+fn live_bit(node: u16) -> u64 {
+    1 << (node % 64)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -217,5 +238,7 @@ const UNANSWERED_MAX: u64 = 16_384;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests sent for other nodes whose responses are passed on.
 const SENT_FOR_MAX: usize = 131_072;
+/// So many responses are looked up at the same time.
+const SENT_FOR_PARTS: usize = 64;
 /// Longer than an INVITE may ring (timer C, RFC 3261 §16.6).
 const REMEMBERED: Duration = Duration::from_secs(300);

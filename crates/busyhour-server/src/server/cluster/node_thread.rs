@@ -2,8 +2,13 @@
 //! nothing else is done on it.
 
 use super::{
-    ClusterMembership, cluster_node::PartitionTask, live_states::LiveStates, node_link::NodeLink,
-    partition_routes::PartitionRoutes, view::LastView,
+    ClusterMembership,
+    cluster_node::PartitionTask,
+    live_states::LiveStates,
+    node_inbox::{NodeEvent, NodeInbox},
+    node_link::NodeLink,
+    partition_routes::PartitionRoutes,
+    view::LastView,
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_cluster::{
@@ -11,28 +16,9 @@ use busyhour_cluster::{
 };
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, Sender},
-    },
+    sync::{Arc, mpsc::Sender},
     time::Duration,
 };
-
-/// What others tell the thread.
-pub(super) enum NodeEvent {
-    /// Another node said that there is something new.
-    Announced,
-    /// The program ends, and gives away what it has.
-    LeaveWanted,
-    /// An operator wants a member to give away what it has.
-    DrainWanted(Member),
-    /// The server is gone.
-    Gone,
-    /// Nothing of this partition is under way any more.
-    Settled(Partition),
-    /// What these partitions have is in memory.
-    Loaded(Vec<Grant>),
-}
 
 pub(super) struct NodeThread {
     pub(super) node: Node,
@@ -45,7 +31,7 @@ pub(super) struct NodeThread {
     pub(super) link: Arc<NodeLink>,
     pub(super) live: Arc<LiveStates>,
     pub(super) last_view: Arc<LastView>,
-    pub(super) events: Receiver<NodeEvent>,
+    pub(super) inbox: Arc<NodeInbox>,
     pub(super) partitions: Sender<PartitionTask>,
     /// What waits for the answers to changes under way.
     pub(super) closing: BTreeMap<Partition, Grant>,
@@ -63,7 +49,7 @@ impl NodeThread {
             Arc<LiveStates>,
             Arc<LastView>,
         ),
-        events: Receiver<NodeEvent>,
+        inbox: Arc<NodeInbox>,
         partitions: Sender<PartitionTask>,
     ) -> Self {
         let now = clock.now();
@@ -81,7 +67,7 @@ impl NodeThread {
             link,
             live,
             last_view,
-            events,
+            inbox,
             partitions,
             closing: BTreeMap::new(),
             is_leaving: false,
@@ -94,11 +80,12 @@ impl NodeThread {
         while !self.has_ended {
             let now = self.clock.now();
             let rest = self.node.next_due().map_or(IDLE, |due| due - now);
-            let actions = match self.events.recv_timeout(rest) {
-                Ok(NodeEvent::Gone) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(event) => self.take(event),
-                Err(RecvTimeoutError::Timeout) => Vec::new(),
-            };
+            let events = self.inbox.take(rest);
+            if events.contains(&NodeEvent::Gone) {
+                break;
+            }
+            let actions = events.into_iter().flat_map(|event| self.take(event));
+            let actions = actions.collect();
             self.follow(actions);
         }
         self.routes.clear();
@@ -116,12 +103,7 @@ impl NodeThread {
             NodeEvent::DrainWanted(member) => self.drain(member),
             NodeEvent::Gone => {}
             NodeEvent::Settled(partition) => return self.settle(partition),
-            NodeEvent::Loaded(grants) => {
-                return grants
-                    .into_iter()
-                    .flat_map(|grant| self.node.on_loaded(grant))
-                    .collect();
-            }
+            NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
         }
         Vec::new()
     }
@@ -161,10 +143,8 @@ impl NodeThread {
         let Some(view) = self.node.view() else { return };
         let is_live = |node: &&NodeView| node.life != Life::Over;
         let live = view.nodes.iter().filter(is_live);
-        for gone in self
-            .link
-            .set_live(live.map(|it| it.member.node.0).collect())
-        {
+        let live = live.map(|it| it.member.node.0).collect();
+        for gone in self.link.set_live(&live) {
             self.hand_over(PartitionTask::NodeGone(gone));
         }
     }
