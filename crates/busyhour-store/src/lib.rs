@@ -135,7 +135,8 @@ pub trait Store: Send + Sync {
 
     /// From now on calls `listener` with all settings of `kind` within about a second after
     /// they change, whichever program changes them; for tokens and domains, of which there
-    /// are few. Stores that no tool can change do not call it.
+    /// are few, and in a cluster for mailboxes, hints and lists, too: all of a kind are read each
+    /// second, or less often if that takes long. Stores that no tool can change do not call it.
     fn watch_settings(&self, kind: SettingKind, listener: SettingListener) {
         let _ = kind;
         drop(listener);

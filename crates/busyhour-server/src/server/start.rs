@@ -151,6 +151,7 @@ impl Core {
         core.accounts.end_start();
         core.follow_accounts(contents.account_revision);
         core.follow_tenants();
+        core.follow_settings(|kind| rows_of(&contents, kind));
         core.persistence.store().lend_to(core.runtime.pool());
         core.hear_live_states();
         core.serve_partitions()?;
@@ -162,19 +163,28 @@ impl Core {
     /// because the configuration has changed, stay in the store and have no effect.
     fn restore_settings(self: &Arc<Self>, contents: &Contents) {
         for ((kind, name), value) in &contents.settings {
-            let restored = match kind {
-                SettingKind::Mailbox => self.mailboxes.restore(name, value),
-                SettingKind::Hint => self.hints.restore(name, value),
-                SettingKind::Webhook => self.webhooks.restore(name, value),
-                SettingKind::List => self.watching.lists.restore(name, value),
-                SettingKind::Registration
-                | SettingKind::Token
-                | SettingKind::Domain
-                | SettingKind::Server => Ok(()),
-            };
-            if let Err(reason) = restored {
+            if let Err(reason) = self.restore_setting(*kind, name, value) {
                 tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");
             }
+        }
+    }
+
+    /// Restores a setting that the store has.
+    pub(super) fn restore_setting(
+        &self,
+        kind: SettingKind,
+        name: &str,
+        value: &str,
+    ) -> Result<(), String> {
+        match kind {
+            SettingKind::Mailbox => self.mailboxes.restore(name, value),
+            SettingKind::Hint => self.hints.restore(name, value),
+            SettingKind::Webhook => self.webhooks.restore(name, value),
+            SettingKind::List => self.watching.lists.restore(name, value),
+            SettingKind::Registration
+            | SettingKind::Token
+            | SettingKind::Domain
+            | SettingKind::Server => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
     collections::BTreeSet,
     io::{Read, Write},
     net::TcpStream,
+    os::unix::net::UnixStream,
     path::PathBuf,
     process::Command,
     time::{Duration, Instant},
@@ -111,6 +112,20 @@ impl Node {
         let mut phone = Phone::new(&self.0, 9, user);
         let request = phone.register_request();
         phone.ask(&request)
+    }
+
+    /// Sends a request with a body, or none, over its local socket, and returns the answer.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        let mut connection = UnixStream::connect(&self.1).expect("it listens");
+        let len = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {len}\r\n\r\n{body}"
+        );
+        connection.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("an answer");
+        answer
     }
 
     /// The exit code of `busyhour cluster drain`.

@@ -51,6 +51,8 @@ fn hints_show_devices_of_other_nodes() {
         wait_until(|| records() == 8, || records().to_string());
     }
 
+    settings_of_other_nodes([&alpha, &beta, &gamma]);
+
     // Without NATS a telephone at its own node is served, and the others hear of it afterwards.
     site.nats.kill();
     let says = |node: &Node, words: &str| node.0.get("/healthz").contains(words);
@@ -84,6 +86,33 @@ fn hints_show_devices_of_other_nodes() {
             false => "Ready",
         },
     );
+}
+
+/// What is set over HTTP at one node is so at all.
+fn settings_of_other_nodes(nodes: [&Node; 3]) {
+    let (hint, list) = ("/api/v1/hints/800", "/api/v1/lists/panel");
+    let mailbox = "/api/v1/mailboxes/ada";
+    let set = [
+        (hint, r#"{"devices":["ada","bob"]}"#, "sip:bob@example.com"),
+        (list, r#"{"entries":["carl"]}"#, "sip:carl@example.com"),
+        (mailbox, r#"{"voice":{"new":3,"old":1}}"#, "\"new\":3"),
+    ];
+    for ((path, body, words), node) in set.into_iter().zip(nodes) {
+        let answer = node.ask("PUT", path, body);
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+        for other in nodes {
+            let shown = || other.ask("GET", path, "");
+            wait_until(|| shown().contains(words), shown);
+        }
+    }
+    for ((path, ..), node) in set.into_iter().zip(nodes.into_iter().rev()) {
+        let answer = node.ask("DELETE", path, "");
+        assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+        for other in nodes {
+            let shown = || other.ask("GET", path, "");
+            wait_until(|| shown().starts_with("HTTP/1.1 404 "), shown);
+        }
+    }
 }
 
 /// One extension for each user, and its number is behind that of the user.

@@ -23,6 +23,7 @@ mod node_message;
 pub(super) mod partition_routes;
 mod node_thread;
 mod partition_loader;
+mod shared_settings;
 mod cluster_membership;
 pub(super) mod view;
 

@@ -216,8 +216,21 @@ impl Hints {
             extension: extension.to_owned(),
             devices: devices.split(' ').map(str::to_owned).collect(),
         };
+        if self.has(&config) {
+            return Ok(());
+        }
         let restored = self.take(&config, SetBy::Http);
         restored.map_err(|refusal| refusal.to_string())
+    }
+
+    /// Whether this is what HTTP has set.
+    fn has(&self, config: &HintConfig) -> bool {
+        let Ok(wanted) = config.check(&self.domains) else {
+            return false;
+        };
+        let table = self.lock();
+        let hint = table.hints.get(&Name::new(&config.extension));
+        hint.is_some_and(|hint| hint.set == Some((wanted, SetBy::Http)))
     }
 
     /// Sets a hint and stores it; returns whether the extension had none before. If the
@@ -274,6 +287,35 @@ impl Hints {
         extension: &str,
         done: Completion,
     ) -> Result<bool, HintRefusal> {
+        let keep = || {
+            let forget = Change::RemoveSetting {
+                kind: SettingKind::Hint,
+                name: extension.to_owned(),
+            };
+            self.persistence.store().commit(vec![forget], done)
+        };
+        let is_removed = self.try_remove(extension, keep)?;
+        if is_removed {
+            self.counters.removed.increment();
+        }
+        Ok(is_removed)
+    }
+
+    /// As [`remove`](Self::remove), for what is not in the store any more.
+    ///
+    /// # Errors
+    ///
+    /// [`HintRefusal::Configured`], [`HintRefusal::InAccounts`].
+    pub(in crate::server) fn forget(&self, extension: &str) -> Result<(), String> {
+        let removed = self.try_remove(extension, || Ok(()));
+        removed.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    fn try_remove(
+        &self,
+        extension: &str,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, HintRefusal> {
         let mut table = self.lock();
         let name = Name::new(extension);
         match table.hints.get(&name).map(|hint| &hint.set) {
@@ -284,17 +326,12 @@ impl Hints {
             }
             Some(Some((_, SetBy::Http))) => {}
         }
-        let forget = Change::RemoveSetting {
-            kind: SettingKind::Hint,
-            name: extension.to_owned(),
-        };
-        self.persistence.store().commit(vec![forget], done)?;
+        keep()?;
         // There are fewer than before, so the limit holds.
         let devices = table.devices(&name, &[]).unwrap_or_default();
         let is_gone = devices.is_empty();
         self.put(&mut table, &name, devices, None);
         drop(table);
-        self.counters.removed.increment();
         if is_gone {
             self.move_watchers(extension);
         }

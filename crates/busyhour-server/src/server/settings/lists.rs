@@ -215,8 +215,21 @@ impl Lists {
             title: row.title,
             entries: row.entries,
         };
+        if self.has(&config) {
+            return Ok(());
+        }
         let restored = self.try_set(&config, || Ok(()));
         restored.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Whether this is what HTTP has set.
+    fn has(&self, config: &ListConfig) -> bool {
+        let Ok(entries) = config.check(&self.domains) else {
+            return false;
+        };
+        let table = self.snapshot();
+        let known = table.get(&config.name);
+        known.is_some_and(|known| **known == StoredList::new(config, entries, false))
     }
 
     /// Sets a list and stores it; returns whether there was none before. Those who watch it, or
@@ -284,6 +297,35 @@ impl Lists {
         name: &str,
         done: Completion,
     ) -> Result<bool, ListRefusal> {
+        let keep = || {
+            let forget = Change::RemoveSetting {
+                kind: SettingKind::List,
+                name: name.to_owned(),
+            };
+            self.persistence.store().commit(vec![forget], done)
+        };
+        let is_removed = self.try_remove(name, keep)?;
+        if is_removed {
+            self.counters.removed.increment();
+        }
+        Ok(is_removed)
+    }
+
+    /// As [`remove`](Self::remove), for what is not in the store any more.
+    ///
+    /// # Errors
+    ///
+    /// [`ListRefusal::Configured`].
+    pub(in crate::server) fn forget(&self, name: &str) -> Result<(), String> {
+        let removed = self.try_remove(name, || Ok(()));
+        removed.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    fn try_remove(
+        &self,
+        name: &str,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, ListRefusal> {
         let writing = self.lock();
         let mut table = ListTable::clone(&self.snapshot());
         match table.remove(name) {
@@ -293,14 +335,9 @@ impl Lists {
             }
             Some(_) => {}
         }
-        let forget = Change::RemoveSetting {
-            kind: SettingKind::List,
-            name: name.to_owned(),
-        };
-        self.persistence.store().commit(vec![forget], done)?;
+        keep()?;
         self.put(table);
         drop(writing);
-        self.counters.removed.increment();
         self.watchers.resolve_lists();
         Ok(true)
     }

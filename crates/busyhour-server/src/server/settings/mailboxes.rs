@@ -173,6 +173,35 @@ impl Mailboxes {
         id: &str,
         done: Completion,
     ) -> Result<bool, MailboxRefusal> {
+        let keep = || {
+            let forget = Change::RemoveSetting {
+                kind: SettingKind::Mailbox,
+                name: id.to_owned(),
+            };
+            self.persistence.store().commit(vec![forget], done)
+        };
+        let is_removed = self.try_remove(id, keep)?;
+        if is_removed {
+            self.counters.removed.increment();
+        }
+        Ok(is_removed)
+    }
+
+    /// As [`remove`](Self::remove), for what is not in the store any more.
+    ///
+    /// # Errors
+    ///
+    /// [`MailboxRefusal::Published`].
+    pub(in crate::server) fn forget(&self, id: &str) -> Result<(), String> {
+        let removed = self.try_remove(id, || Ok(()));
+        removed.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    fn try_remove(
+        &self,
+        id: &str,
+        keep: impl FnOnce() -> Result<(), Refused>,
+    ) -> Result<bool, MailboxRefusal> {
         let mut table = self.lock();
         let name = Name::new(id);
         let Some(slot) = table.slots.get_mut(&name) else {
@@ -181,14 +210,9 @@ impl Mailboxes {
         if slot.set.is_none() {
             return Err(MailboxRefusal::Published);
         }
-        let forget = Change::RemoveSetting {
-            kind: SettingKind::Mailbox,
-            name: id.to_owned(),
-        };
-        self.persistence.store().commit(vec![forget], done)?;
+        keep()?;
         slot.set = None;
         self.tell(&mut table, &name);
-        self.counters.removed.increment();
         Ok(true)
     }
 
