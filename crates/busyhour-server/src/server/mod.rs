@@ -229,6 +229,13 @@ impl Server {
         cluster.map_or_else(Vec::new, |cluster| cluster.list())
     }
 
+    /// The name of the other node of the cluster that has an address of record, so that this one
+    /// knows nothing of it.
+    pub fn other_node_of(&self, aor: &str) -> Option<String> {
+        let cluster = self.core.cluster.as_ref()?;
+        cluster.other_node_of(aor)
+    }
+
     /// Lets a node of the cluster give its partitions to the others, until it starts again; it
     /// goes on handing requests on. `false` if no node of this name lives.
     pub fn drain_node(&self, name: &str) -> bool {

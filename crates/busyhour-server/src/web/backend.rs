@@ -28,6 +28,11 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// The name of the other node of a cluster that has an address of record.
+    fn other_node_of(&self, _aor: &str) -> Option<String> {
+        None
+    }
+
     /// The bindings of a canonical address of record.
     fn bindings_at(&self, _aor: &str) -> BindingPage {
         BindingPage::default()
@@ -168,6 +173,10 @@ impl Backend for Server {
 
     fn address_of_record(&self, text: &str) -> Option<String> {
         self.address_of_record(text)
+    }
+
+    fn other_node_of(&self, aor: &str) -> Option<String> {
+        self.other_node_of(aor)
     }
 
     fn bindings_at(&self, aor: &str) -> BindingPage {

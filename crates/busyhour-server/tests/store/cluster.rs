@@ -235,6 +235,13 @@ fn any_node_takes_any_request_and_answers_it() {
         assert_eq!(answer.matches("Contact:").count(), 1, "{answer}");
     }
     over_a_connection(beta);
+    // Who is asked for the device of another node says who has it.
+    let user = beta.users().into_iter().next().expect("it has some");
+    for method in ["GET", "DELETE"] {
+        let answer = alpha.ask(method, &format!("/api/v1/bindings/{user}"), "");
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+        assert!(answer.contains("node beta of the cluster has"), "{answer}");
+    }
     // Watchers at all nodes are told, whoever has the device, and wherever it registers.
     let mut watchers = nodes
         .each_ref()

@@ -244,14 +244,16 @@ impl Answered {
             }
         };
         let line = |message: &str, name: &str| header(message, name).expect("it has it").to_owned();
-        let route = line(&answer, "Record-Route");
-        let mut reversed: Vec<&str> = route.split(", ").collect();
-        reversed.reverse();
+        let lines = answer.lines();
+        let routes = lines.filter_map(|line| line.strip_prefix("Record-Route: "));
+        let mut routes: Vec<&str> = routes.collect();
+        let route = routes.join(", ");
+        routes.reverse();
         let call = Self {
             sides: [caller, called],
             names: [line(&answer, "From"), line(&answer, "To")],
             call_id: line(&invite, "Call-ID"),
-            routes: [reversed.join(", "), route.clone()],
+            routes: [routes.join(", "), route],
         };
         let cseq = line(&invite, "CSeq").replace("INVITE", "ACK");
         let ack = call.request(phones, 0, &cseq);

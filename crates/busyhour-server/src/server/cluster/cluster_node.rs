@@ -6,7 +6,7 @@ use super::{
     node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
     node_thread::NodeThread,
-    partition_routes::PartitionRoutes,
+    partition_routes::{PartitionOwner, PartitionRoutes},
     view::{ClusterNodeView, ClusterStats, LastView},
 };
 use crate::server::stats::counters::Counter;
@@ -142,6 +142,17 @@ impl ClusterNode {
         };
         self.inbox.push(NodeEvent::DrainWanted(member));
         true
+    }
+
+    /// The name of the node that has an address of record, if it is another one.
+    pub(in crate::server) fn other_node_of(&self, aor: &str) -> Option<String> {
+        let PartitionOwner::At(owner) = self.routes.owner(aor, self.clock.now()) else {
+            return None;
+        };
+        let kept = self.last_view.get();
+        let mut nodes = kept.as_ref()?.nodes.iter();
+        let node = nodes.find(|node| node.member.node == owner)?;
+        Some(node.name.to_string())
     }
 
     /// Every node of the cluster, by its number.

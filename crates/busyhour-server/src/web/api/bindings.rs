@@ -1,7 +1,7 @@
 //! Registered contacts over HTTP: listed a page at a time, looked up by address of record,
 //! removed.
 
-use super::paging::user_part;
+use super::{paging::user_part, pending_commit::Rejection};
 use crate::{
     server::{Listed, Listing},
     web::{
@@ -124,7 +124,10 @@ async fn list(
         let address = user.contains(['@', ':']);
         let address = address.then(|| backend.address_of_record(&user)).flatten();
         let found = match address {
-            Some(aor) => backend.bindings_at(&aor),
+            Some(aor) => match backend.other_node_of(&aor) {
+                Some(node) => return misdirected(&aor, &node).into_response(),
+                None => backend.bindings_at(&aor),
+            },
             // An address of another server.
             None if user.contains('@') => BindingPage::default(),
             None => backend.bindings_of(user_part(&user)),
@@ -150,6 +153,9 @@ async fn show(
     let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {
         return no_address(&name);
     };
+    if let Some(node) = backend.other_node_of(&aor) {
+        return misdirected(&aor, &node).into_response();
+    }
     let page = backend.bindings_at(&aor);
     match page.bindings.is_empty() {
         true => none_there(&aor, None),
@@ -178,6 +184,9 @@ async fn remove(
     let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {
         return no_address(&name);
     };
+    if let Some(node) = backend.other_node_of(&aor) {
+        return misdirected(&aor, &node).into_response();
+    }
     let contact = query.contact.as_deref();
     let (told, mut outcome) = mpsc::channel(1);
     // The client may be gone.
@@ -191,6 +200,12 @@ async fn remove(
         Some(Err(error)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the server ends\n").into_response(),
     }
+}
+
+/// This node of a cluster knows nothing of the address.
+pub(super) fn misdirected(aor: &str, node: &str) -> Rejection {
+    let message = format!("node {node} of the cluster has {aor}: ask that one\n");
+    (StatusCode::MISDIRECTED_REQUEST, message)
 }
 
 fn no_address(name: &str) -> Response {

@@ -1,6 +1,6 @@
 //! Devices and watchers for operators: searched, sorted, a page at a time.
 
-use super::{paging::limit, pending_commit::Rejection};
+use super::{bindings::misdirected, paging::limit, pending_commit::Rejection};
 use crate::{
     server::{DeviceOrder, DevicePage, DeviceQuery, DeviceReach, DeviceView, WatcherPage},
     web::{
@@ -74,6 +74,9 @@ async fn device(
     };
     let aor = reader.backend().address_of_record(&name);
     let aor = aor.ok_or_else(unknown)?;
+    if let Some(node) = reader.backend().other_node_of(&aor) {
+        return Err(misdirected(&aor, &node));
+    }
     let found = reader.read(move |backend| backend.device(&aor)).await?;
     found.map(Json).ok_or_else(unknown)
 }

@@ -248,6 +248,10 @@ impl Backend for Charted {
         self.backend.address_of_record(text)
     }
 
+    fn other_node_of(&self, aor: &str) -> Option<String> {
+        self.backend.other_node_of(aor)
+    }
+
     fn bindings_at(&self, aor: &str) -> BindingPage {
         self.backend.bindings_at(aor)
     }

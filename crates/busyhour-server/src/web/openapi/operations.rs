@@ -207,6 +207,7 @@ fn devices() -> Vec<Operation> {
             "aor",
             "`sip:alice@example.com`, `alice@example.com`, or `alice` in the first domain",
         )
+        .refused(421, "Another node of the cluster has it")
         .gives(200, "Its contacts", page("bindings", named("BindingView"))),
         delete(
             "/api/v1/bindings/{aor}",
@@ -215,6 +216,7 @@ fn devices() -> Vec<Operation> {
         )
         .named("aor", "As for GET")
         .query("contact", text(), "Only the contact with this URI")
+        .refused(421, "Another node of the cluster has it")
         .gives(200, "How many were removed, durably", removed()),
         get(
             "/api/v1/failures",
