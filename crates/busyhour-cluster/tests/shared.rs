@@ -152,11 +152,11 @@ impl Cluster {
             }
             let expected: BTreeMap<_, _> = self.carried_of(number).collect();
             assert_eq!(node.dialogs, expected, "seed {seed}: {number}");
-            let is_needed = |aor: &&Box<str>| {
+            let is_needed = |aor: &str| {
                 let mut others = self.nodes.iter().enumerate();
-                others.any(|(other, it)| other != number && it.wants.contains(&***aor))
+                others.any(|(other, it)| other != number && it.wants.contains(aor))
             };
-            assert!(node.begun.iter().all(|aor| is_needed(&aor)), "seed {seed}");
+            assert!(node.begun.iter().all(|aor| is_needed(aor)), "seed {seed}");
         }
     }
 

@@ -27,7 +27,7 @@ fn hints_show_devices_of_other_nodes() {
     show(&mut boards, &|_| "Ready");
 
     // The node of the called telephone carries the call, and that of the caller is told.
-    let owners = [&alpha, &beta, &gamma].map(|node| first_of(node));
+    let owners = [&alpha, &beta, &gamma].map(first_of);
     for [caller, called] in [[0, 1], [1, 2], [2, 0], [0, 0]] {
         let called = match caller == called {
             true => second_of(&alpha),
@@ -139,10 +139,7 @@ fn of(node: &Node, number: usize) -> usize {
     let users = node.users();
     let user = users.iter().nth(number).expect("it has some");
     let is_it = |name: &&str| format!("sip:{name}@example.com") == *user;
-    USERS
-        .iter()
-        .position(|name| is_it(name))
-        .expect("one of them")
+    USERS.iter().position(is_it).expect("one of them")
 }
 
 /// All watch all extensions, each at a node of its own.
