@@ -5,6 +5,8 @@
 mod credentials;
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "support/log_lines.rs"]
+mod log_lines;
 #[path = "server/nat.rs"]
 mod nat;
 #[path = "server/probes.rs"]

@@ -3,10 +3,11 @@
 
 #[path = "../support/exchange.rs"]
 mod exchange;
+#[path = "../support/log_lines.rs"]
+mod log_lines;
 mod dialogs;
 mod guards;
 mod lamps;
-mod log;
 mod lookups;
 mod peers;
 mod records;

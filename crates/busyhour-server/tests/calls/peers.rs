@@ -374,7 +374,7 @@ fn states(world: &World) -> Vec<Option<&'static str>> {
 
 #[test]
 fn calls_go_to_the_addresses_that_answer_options() {
-    let lines = crate::log::Lines::default();
+    let lines = crate::log_lines::LogLines::default();
     let _logged = lines.keep();
     let mut world = probed();
     assert_eq!(answer_options(&mut world, GATEWAY, "200 OK"), 1);

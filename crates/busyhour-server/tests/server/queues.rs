@@ -1,6 +1,6 @@
 //! What the server says of its own queues.
 
-use super::{Fixture, client, local, open_config, register};
+use super::{Fixture, client, local, log_lines::LogLines, open_config, register};
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::server::{
     Limits, Network, QueueKindStats, QueueView, SendError, Server, ServerConfig,
@@ -8,7 +8,6 @@ use busyhour_server::server::{
 use busyhour_sip::Flow;
 use busyhour_store::{DiskBehaviour, SimulatedDisk};
 use std::{
-    io,
     sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
@@ -88,28 +87,11 @@ fn every_kind_of_serializer_has_watermarks_and_a_strand_tells_that_it_is_above()
     assert_eq!((all.queued_len, all.is_high), (0, Some(false)));
 }
 
-/// What is logged on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// The lines about queues, without their times.
-    fn long_queues(&self) -> Vec<String> {
-        let bytes = std::mem::take(&mut *self.0.lock().unwrap());
-        let text = String::from_utf8(bytes).unwrap();
-        let lines = text.lines().filter_map(|line| line.split_once(" a queue "));
-        lines.map(|(_, fields)| fields.to_owned()).collect()
-    }
+/// The lines about queues since the last call, without their times.
+fn long_queues(log: &LogLines) -> Vec<String> {
+    let text = log.take();
+    let lines = text.lines().filter_map(|line| line.split_once(" a queue "));
+    lines.map(|(_, fields)| fields.to_owned()).collect()
 }
 
 #[test]
@@ -121,11 +103,8 @@ fn a_queue_that_becomes_too_long_is_a_line_of_the_log_and_its_end_is_none() {
         },
         ..open_config()
     });
-    let log = Log::default();
-    let written = log.clone();
-    let lines = tracing_subscriber::fmt().with_ansi(false);
-    let lines = lines.with_writer(move || written.clone()).finish();
-    let _logged = tracing::subscriber::set_default(lines);
+    let log = LogLines::default();
+    let _logged = log.keep();
     let high = server.kind_stats("strand").high_watermark as u32;
     let mut cseq = 0;
     let mut overload = |count: u32| {
@@ -138,7 +117,7 @@ fn a_queue_that_becomes_too_long_is_a_line_of_the_log_and_its_end_is_none() {
         }
     };
     overload(1);
-    let told = log.long_queues();
+    let told = long_queues(&log);
     assert_eq!(told.len(), 1, "{told:?}");
     let fields = format!(" waiting={high} oldest_waiting_ms=0 running=");
     assert!(
@@ -147,15 +126,15 @@ fn a_queue_that_becomes_too_long_is_a_line_of_the_log_and_its_end_is_none() {
     );
     // At most ten lines a minute; the next one says how many were left out.
     overload(14);
-    assert_eq!(log.long_queues().len(), 9);
+    assert_eq!(long_queues(&log).len(), 9);
     let clock = server.runtime.clock().as_virtual().unwrap();
     clock.advance(Duration::from_secs(60));
     overload(1);
-    let told = log.long_queues();
+    let told = long_queues(&log);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].ends_with(" left_out=5"), "{told:?}");
     server.simulation().run_for(Duration::from_secs(2));
-    assert_eq!(log.long_queues().len(), 0, "each is told once");
+    assert_eq!(long_queues(&log).len(), 0, "each is told once");
     // Alerts that end are not delivered, only that their keys have left the cache.
     let subscriptions = server.runtime.queue_alerts().subscriptions();
     assert_eq!((subscriptions[0].delivered, subscriptions[0].lost), (32, 0));
