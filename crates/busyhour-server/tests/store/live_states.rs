@@ -190,15 +190,23 @@ fn ring(phones: &mut [Phone], caller: usize, called: usize) -> (String, String) 
     let (address, name) = (phones[caller].address(), USERS[called]);
     let contact = format!("Contact: <sip:{}@{address}>\r\n", USERS[caller]);
     let uri = format!("sip:{name}@example.com");
-    let invite = phones[caller].request("INVITE", &uri, &uri, &contact);
-    let call_id = header(&invite, "Call-ID").expect("a request").to_owned();
+    let mut invite = phones[caller].request("INVITE", &uri, &uri, &contact);
+    let given_up_at = Instant::now() + PATIENCE;
     loop {
+        let call_id = header(&invite, "Call-ID").expect("a request");
         phones[caller].send(&invite);
         match phones[called].hear(RESEND) {
-            Some(heard) if heard.starts_with("INVITE ") && heard.contains(&call_id) => {
+            Some(heard) if heard.starts_with("INVITE ") && heard.contains(call_id) => {
                 return (invite, heard);
             }
             _ => {}
+        }
+        assert!(Instant::now() < given_up_at, "{name} does not ring");
+        // What was refused for too much load is refused again, so the next call is another one.
+        while let Some(heard) = phones[caller].hear(Duration::ZERO) {
+            if heard.starts_with("SIP/2.0 503 ") {
+                invite = phones[caller].request("INVITE", &uri, &uri, &contact);
+            }
         }
     }
 }
@@ -254,7 +262,9 @@ impl Answered {
         };
         let cseq = line(&invite, "CSeq").replace("INVITE", "ACK");
         let ack = call.request(phones, 0, &cseq);
+        let given_up_at = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < given_up_at, "the ACK does not come");
             phones[caller].send(&ack);
             match phones[called].hear(RESEND) {
                 Some(heard) if heard.starts_with("ACK ") => break,
@@ -291,7 +301,9 @@ impl Answered {
         let before = std::mem::replace(&mut phones[own].server, node.0.sip);
         let is_answered =
             |message: &str| message.starts_with("SIP/2.0 200 ") && message.contains("900 BYE");
+        let given_up_at = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < given_up_at, "the BYE is not answered");
             phones[own].send(&bye);
             if let Some(heard) = phones[other]
                 .hear(RESEND)

@@ -170,10 +170,12 @@ impl Core {
     /// last is what watchers here know until that node has spoken.
     pub(super) fn hand_over_devices(self: &Arc<Self>, partition: Partition) {
         let Some(cluster) = &self.cluster else { return };
-        let (live, mut devices) = (&cluster.live, self.devices.table.all());
-        devices.retain(|device| Partition::of(device.aor()) == partition);
+        let live = &cluster.live;
         let mut feeds = live.feeds();
         let moving = live.move_partitions();
+        // Those that a call begins to use now are not forgotten: it waits for the end of the move.
+        let mut devices = self.devices.table.all();
+        devices.retain(|device| Partition::of(device.aor()) == partition);
         let actions = live.lost(partition);
         self.follow_live(live, &mut feeds, actions);
         for device in devices {

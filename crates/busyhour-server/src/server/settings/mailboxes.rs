@@ -116,11 +116,21 @@ impl Mailboxes {
         Some(self.get(&self.of(username))?.summary.iax2_count())
     }
 
-    /// Takes a stored setting back in.
+    /// Takes a stored setting back in. One that is set here already is told to nobody again.
     pub(in crate::server) fn restore(&self, id: &str, value: &str) -> Result<(), String> {
-        let summary = serde_json::from_str(value).map_err(|error| error.to_string())?;
+        let summary: MessageSummary =
+            serde_json::from_str(value).map_err(|error| error.to_string())?;
+        if self.has(id, &summary) {
+            return Ok(());
+        }
         let set = self.put(id, summary, |_| Ok(()));
         set.map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    fn has(&self, id: &str, summary: &MessageSummary) -> bool {
+        let table = self.lock();
+        let slot = table.slots.get(&Name::new(id));
+        slot.is_some_and(|slot| slot.set.as_deref() == Some(summary))
     }
 
     /// Sets and stores the message counts of a mailbox; returns whether they were not
