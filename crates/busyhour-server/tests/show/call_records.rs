@@ -92,6 +92,12 @@ fn records_of_calls_survive_kill_9_and_are_filtered_and_exported() {
     assert!(lines[3].starts_with("1,'=1+1,sip:alice@"), "{csv}");
     assert_eq!(lines[4], "");
     assert_eq!(server.get("/api/call-records?format=csv"), csv);
+    let busy = "limit=1&outcome=busy&format=csv";
+    let page = ureq::get(format!("http://{}/api/call-records?{busy}", server.http));
+    let page = page.call().expect("a page");
+    let link = page.headers()["link"].to_str().expect("ASCII");
+    let next = format!("<?{busy}&after=");
+    assert!(link.starts_with(&next), "the same query: {link}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
 };
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{RawQuery, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
@@ -55,6 +55,7 @@ struct CallRecordList {
 async fn call_records(
     State(reader): State<OnWorker>,
     Parameters(wanted): Parameters<Wanted>,
+    RawQuery(asked): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
     let query = wanted.query()?;
@@ -69,10 +70,20 @@ async fn call_records(
         .flatten();
     let next = next.map(|last| last.id.to_string());
     if is_csv {
+        let next = next.map(|after| next_page(asked.as_deref().unwrap_or_default(), &after));
         return Ok(csv(&call_records, next));
     }
     let list = CallRecordList { call_records };
     Ok(Json(Page { list, next }).into_response())
+}
+
+/// The same query behind these records.
+fn next_page(query: &str, after: &str) -> String {
+    let asked = form_urlencoded::parse(query.as_bytes());
+    let mut next = form_urlencoded::Serializer::new(String::new());
+    next.extend_pairs(asked.filter(|(name, _)| name != "after"));
+    next.append_pair("after", after);
+    next.finish()
 }
 
 /// A program that reads CSV finds the next page in the header `Link` (RFC 8288).
@@ -80,7 +91,7 @@ fn csv(records: &[CallRecordRow], next: Option<String>) -> Response {
     let text = call_record_table::text(records, true);
     let kind = (header::CONTENT_TYPE, call_record_table::CONTENT_TYPE);
     let mut response = ([kind], text).into_response();
-    let link = next.and_then(|after| format!("<?after={after}>; rel=\"next\"").parse().ok());
+    let link = next.and_then(|query| format!("<?{query}>; rel=\"next\"").parse().ok());
     if let Some(link) = link {
         response.headers_mut().insert(header::LINK, link);
     }
@@ -316,5 +327,13 @@ mod tests {
         );
         assert_eq!(found, Ok(Vec::new()));
         assert_eq!(backend.asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn the_next_page_of_csv_is_of_the_same_query() {
+        let asked = "limit=2&user=bob%40example.com&after=9&format=csv";
+        let next = "limit=2&user=bob%40example.com&format=csv&after=27";
+        assert_eq!(next_page(asked, "27"), next);
+        assert_eq!(next_page("", "27"), "after=27");
     }
 }
