@@ -46,6 +46,49 @@ fn the_last_state_stays_until_the_next_owner_speaks() {
     assert_eq!(cluster.nodes[watcher].told[aor], None);
 }
 
+/// A hand-over is in the database before the old owner acts on it. What the new owner says until
+/// then is said once, so it must not be lost on the old owner's watchers.
+#[test]
+fn the_old_owner_tells_what_the_next_one_said_before_it_left() {
+    let mut cluster = Cluster::new(3);
+    cluster.faults = 0;
+    let aor = AORS[0];
+    let old = cluster.owner(aor);
+    let [next, third] = [(old + 1) % 3, (old + 2) % 3];
+    cluster.want(old, aor, true);
+    cluster.want(third, aor, true);
+    cluster.change(aor, 7);
+    cluster.pass(1000);
+    cluster.grant(next, Partition::of(aor));
+    cluster.change(aor, 8);
+    cluster.pass(1000);
+    cluster.lose(old, Partition::of(aor));
+    assert_eq!(cluster.nodes[old].told[aor], Some(8));
+    assert_eq!(cluster.nodes[third].told[aor], Some(8));
+    cluster.pass(3000);
+    cluster.check();
+}
+
+/// What was heard of the owner before it is older than what its own watchers know.
+#[test]
+fn the_old_owner_does_not_tell_what_an_earlier_one_said() {
+    let mut cluster = Cluster::new(3);
+    cluster.faults = 0;
+    let aor = AORS[0];
+    let earlier = cluster.owner(aor);
+    let old = (earlier + 1) % 3;
+    cluster.want(old, aor, true);
+    cluster.change(aor, 7);
+    cluster.pass(1000);
+    assert_eq!(cluster.nodes[old].told[aor], Some(7));
+    // It is not heard that the earlier owner removes its state.
+    cluster.faults = 100;
+    cluster.hand_over(Partition::of(aor), old);
+    cluster.nodes[old].told.clear();
+    cluster.lose(old, Partition::of(aor));
+    assert_eq!(cluster.nodes[old].told.get(aor), None);
+}
+
 struct Cluster {
     seed: u64,
     random: u64,
@@ -65,7 +108,8 @@ struct Cluster {
 struct Node {
     member: Member,
     shared: SharedStates,
-    speaks_for: BTreeSet<Partition>,
+    /// With the epochs of its grants.
+    speaks_for: BTreeMap<Partition, u64>,
     begun: BTreeSet<Box<str>>,
     wants: BTreeSet<&'static str>,
     /// What its watchers were told last.
@@ -171,9 +215,11 @@ impl Cluster {
         })
     }
 
+    /// Who has the newest grant. The one before may not know yet that its own is over.
     fn owner(&self, aor: &str) -> usize {
-        let speaks = |node: &Node| node.speaks_for.contains(&Partition::of(aor));
-        self.nodes.iter().position(speaks).unwrap_or(usize::MAX)
+        let epoch = |node: &usize| self.nodes[*node].speaks_for.get(&Partition::of(aor));
+        let speakers = (0..3).filter(|node| epoch(node).is_some());
+        speakers.max_by_key(epoch).unwrap_or(usize::MAX)
     }
 
     /// 0 is nothing.
@@ -233,7 +279,7 @@ impl Cluster {
             .carries
             .get(&(aor, id))
             .map(|value| Value::from([*value]));
-        if it.speaks_for.contains(&Partition::of(aor)) {
+        if it.speaks_for.contains_key(&Partition::of(aor)) {
             let key = (Box::from(aor), it.member, id);
             match value {
                 Some(value) => drop(it.dialogs.insert(key, value)),
@@ -245,15 +291,28 @@ impl Cluster {
         self.follow(node, actions);
     }
 
+    /// The old owner learns of it before the new one speaks, or after that.
     fn hand_over(&mut self, partition: Partition, to: usize) {
-        for node in 0..3 {
-            if self.nodes[node].speaks_for.contains(&partition) {
-                self.lose(node, partition);
-            }
+        let speaks = |node: &usize| self.nodes[*node].speaks_for.contains_key(&partition);
+        let from = (0..3).find(speaks);
+        let is_late = from != Some(to) && self.below(2) == 0;
+        if is_late {
+            self.grant(to, partition);
+        } else if let Some(from) = from {
+            self.lose(from, partition);
         }
         let pause = self.below(50);
         self.pass(pause);
-        self.grant(to, partition);
+        if !is_late {
+            self.grant(to, partition);
+        } else if let Some(from) = from {
+            let aor = AORS.into_iter().find(|aor| Partition::of(aor) == partition);
+            let state = self.below(4) as u8;
+            self.change(aor.expect("one of ours"), state);
+            let pause = self.below(50);
+            self.pass(pause);
+            self.lose(from, partition);
+        }
     }
 
     fn grant(&mut self, node: usize, partition: Partition) {
@@ -263,7 +322,7 @@ impl Cluster {
             partition,
             epoch: *epoch,
         };
-        self.nodes[node].speaks_for.insert(partition);
+        self.nodes[node].speaks_for.insert(partition, grant.epoch);
         let actions = self.nodes[node].shared.granted(grant);
         self.follow(node, actions);
     }
@@ -379,7 +438,11 @@ impl Cluster {
                     self.send(to, || Letter::Asked(node, bytes.clone()));
                 }
                 SharedAction::Begin(aor) => {
-                    assert!(self.nodes[node].speaks_for.contains(&Partition::of(&aor)));
+                    assert!(
+                        self.nodes[node]
+                            .speaks_for
+                            .contains_key(&Partition::of(&aor))
+                    );
                     self.nodes[node].begun.insert(aor.clone());
                     self.say(node, &aor);
                 }
@@ -397,7 +460,7 @@ impl Cluster {
 
     fn take(&mut self, node: usize, report: Report) {
         let it = &mut self.nodes[node];
-        assert!(it.speaks_for.contains(&Partition::of(&report.aor)));
+        assert!(it.speaks_for.contains_key(&Partition::of(&report.aor)));
         let key = (report.aor, report.by, report.id);
         match report.value {
             Some(value) => drop(it.dialogs.insert(key, value)),
@@ -434,7 +497,7 @@ impl Node {
         Self {
             member,
             shared: SharedStates::new(member, Duration::from_millis(300)),
-            speaks_for: BTreeSet::new(),
+            speaks_for: BTreeMap::new(),
             begun: BTreeSet::new(),
             wants: BTreeSet::new(),
             told: BTreeMap::new(),

@@ -138,16 +138,20 @@ impl SharedStates {
     /// Another node speaks for a partition from now on. The dialogs of its devices that this node
     /// carries have to be [told](Self::report).
     pub fn lost(&mut self, partition: Partition) -> Vec<SharedAction> {
-        self.grants.remove(&partition);
+        let epoch = self.grants.remove(&partition).unwrap_or_default();
         let is_of_it = |aor: &str| Partition::of(aor) == partition;
         let wanted = self.wanted.keys().filter(|aor| is_of_it(aor));
         let mut actions: Vec<_> = wanted.cloned().map(SharedAction::Stop).collect();
         for key in keys_of(self.origin.states(), STATE, is_of_it) {
             actions.extend(self.origin.remove(&key).map(send));
         }
-        for aor in self.watched.keys().filter(|aor| is_of_it(aor)) {
-            let change = self.origin.set(key(WANT, aor, None), Box::default());
+        let watched = self.watched.keys().filter(|aor| is_of_it(aor));
+        for aor in watched.cloned().collect::<Vec<_>>() {
+            let change = self.origin.set(key(WANT, &aor, None), Box::default());
             actions.extend(change.map(send));
+            // The next owner may have spoken already, and it says nothing twice.
+            self.know(&aor, epoch);
+            actions.extend(self.recall(&aor));
         }
         actions
     }
@@ -172,7 +176,7 @@ impl SharedStates {
         change.map(send).into_iter().collect()
     }
 
-    /// What was said of a device that somebody has just begun to watch.
+    /// What was said last of a device of another node.
     pub fn recall(&mut self, aor: &str) -> Vec<SharedAction> {
         let key = key(STATE, aor, None);
         let said = self.mirror.all_of(&key);
@@ -243,6 +247,13 @@ impl SharedStates {
     /// The epoch by which this node speaks for a device.
     fn speaks_for(&self, aor: &str) -> Option<u64> {
         self.grants.get(&Partition::of(aor)).copied()
+    }
+
+    /// What owners of earlier epochs say of a device is not told here any more.
+    fn know(&mut self, aor: &str, epoch: u64) {
+        if let Some(known) = self.watched.get_mut(aor) {
+            *known = epoch.max(*known);
+        }
     }
 
     fn follow(&mut self, actions: Vec<LiveAction>, is_withdrawn: bool) -> Vec<SharedAction> {
