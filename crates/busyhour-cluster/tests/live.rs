@@ -3,8 +3,8 @@
 
 use busyhour::clock::Instant;
 use busyhour_cluster::{
-    Beacon, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Member, NodeNumber,
-    Part, PartRequest, Tables, Timing, Value,
+    Beacon, Entry, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Member,
+    NodeNumber, Part, PartRequest, Tables, Timing, Value,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -90,6 +90,57 @@ fn a_message_is_read_as_it_was_written_or_not_at_all() {
         let newer = [&[bytes[0] + 1], &bytes[1..]].concat();
         assert_eq!(LiveMessage::from_bytes(&newer), None);
     }
+}
+
+#[test]
+fn a_number_that_nobody_counts_to_is_malformed() {
+    let is_read = |number, epoch| {
+        let origin = member(3, epoch);
+        let (key, value) = (Box::from(*b"key"), Box::from(*b"value"));
+        let change = LiveChange {
+            origin,
+            number,
+            key,
+            value: Some(value),
+        };
+        let beacon = Beacon { origin, number };
+        let part = part_of(origin, number, None, &[(b"key", 1)]);
+        let entry = part_of(origin, 1, None, &[(b"key", number)]);
+        let messages = [
+            LiveMessage::Change(change),
+            LiveMessage::Beacon(beacon),
+            LiveMessage::Part(part),
+            LiveMessage::Part(entry),
+        ];
+        messages.map(|message| LiveMessage::from_bytes(&message.to_bytes()).is_some())
+    };
+    let last = (1 << 63) - 1;
+    assert_eq!(is_read(last, last), [true; 4]);
+    assert_eq!(is_read(last, last + 1), [false; 4]);
+    assert_eq!(is_read(last + 1, 1), [false; 4]);
+    assert_eq!(is_read(u64::MAX, 1), [false; 4]);
+}
+
+/// A mirror searches a part by halves, and asks for what is behind its last key.
+#[test]
+fn a_part_that_is_not_in_order_or_leads_nowhere_is_malformed() {
+    let is_read = |after, keys: &[&[u8]], is_last| {
+        let entries: Vec<_> = keys.iter().map(|key| (*key, 1)).collect();
+        let mut part = part_of(member(3, 1), 1, after, &entries);
+        part.is_last = is_last;
+        LiveMessage::from_bytes(&LiveMessage::Part(part).to_bytes()).is_some()
+    };
+    assert!(is_read(None, &[b"a", b"ab", b"b"], true));
+    assert!(is_read(Some(b"a"), &[b"b"], false));
+    assert!(is_read(Some(b"a"), &[], true));
+    assert!(is_read(None, &[b""], false));
+    for after in [None, Some(&b"a"[..])] {
+        assert!(!is_read(after, &[b"c", b"b"], true), "they fall");
+        assert!(!is_read(after, &[b"b", b"c", b"c"], true), "one is doubled");
+        assert!(!is_read(after, &[], false), "nothing to go on from");
+    }
+    assert!(!is_read(Some(b"b"), &[b"b"], false), "not behind the key");
+    assert!(!is_read(Some(b"b"), &[b"a", b"c"], true), "one is before");
 }
 
 /// Several nodes, a broker, and what is on its way between them.
@@ -379,6 +430,21 @@ impl Node {
             is_connected: false,
             is_dead: false,
         }
+    }
+}
+
+fn part_of(origin: Member, at: u64, after: Option<&[u8]>, entries: &[(&[u8], u64)]) -> Part {
+    let entries = entries.iter().map(|(key, number)| Entry {
+        key: Box::from(*key),
+        number: *number,
+        value: Box::from(*b"value"),
+    });
+    Part {
+        origin,
+        after: after.map(Box::from),
+        at,
+        entries: entries.collect(),
+        is_last: true,
     }
 }
 

@@ -54,7 +54,9 @@ impl LiveMessage {
     }
 
     /// Reads a message; `None` if it is malformed, or of a version that this program does not
-    /// know.
+    /// know. A number from 2^63 up is malformed, and so is a [`Part`] whose keys do not rise from
+    /// the one that was asked for, or which is empty and not the last: a mirror would count beyond
+    /// its numbers, or ask for the same part for ever.
     ///
     /// ```
     /// use busyhour_cluster::{Beacon, LiveMessage, Member, NodeNumber};
@@ -107,6 +109,17 @@ fn put_optional(bytes: &mut Vec<u8>, value: Option<&[u8]>) {
     }
 }
 
+/// Whether its keys rise from what was asked for.
+fn is_in_order(part: &Part) -> bool {
+    let keys = part.entries.iter().map(|entry| &entry.key);
+    part.after.iter().chain(keys).is_sorted_by(|a, b| a < b)
+}
+
+/// Whether one can ask for what is behind it, if something is.
+fn leads_on(part: &Part) -> bool {
+    part.is_last || !part.entries.is_empty()
+}
+
 /// What is left to read.
 struct Reader<'b>(&'b [u8]);
 
@@ -146,13 +159,14 @@ impl Reader<'_> {
                 value: self.bytes()?,
             });
         }
-        Some(Part {
+        let part = Part {
             origin,
             after,
             at,
             entries,
             is_last,
-        })
+        };
+        (is_in_order(&part) && leads_on(&part)).then_some(part)
     }
 
     fn member(&mut self) -> Option<Member> {
@@ -163,7 +177,8 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
+        let number = self.array().map(u64::from_be_bytes);
+        number.filter(|number| *number < NUMBER_END)
     }
 
     fn flag(&mut self) -> Option<bool> {
@@ -194,6 +209,9 @@ impl Reader<'_> {
         Some(*value)
     }
 }
+
+/// No origin counts so far, and PostgreSQL has no such epoch. What is lower can be counted on.
+const NUMBER_END: u64 = 1 << 63;
 
 /// Raised when an older program could not read a message as it should be read.
 const VERSION: u8 = 1;
