@@ -51,6 +51,7 @@ fn many_states_come_in_parts() {
                 actions.extend(mirror.on_part(joined, part));
             }
             LiveAction::Set(..) => set += 1,
+            LiveAction::Withdrawn(..) => panic!("nothing ends"),
         }
     }
     assert!(
@@ -370,23 +371,26 @@ impl Network {
                     let to = usize::from(request.origin.node.0) - 1;
                     self.send(node, to, Message::Ask(node, request));
                 }
-                LiveAction::Set(member, key, value) => {
-                    let speaker = &self.nodes[usize::from(member.node.0) - 1];
-                    let is_alive = speaker.member == member && !speaker.is_dead;
-                    assert!(
-                        value.is_none() || is_alive,
-                        "{member:?} speaks after its end"
-                    );
-                    let told = &mut self.nodes[node].told;
-                    match value {
-                        Some(value) => drop(told.insert((member.node, key), value)),
-                        None => assert!(
-                            told.remove(&(member.node, key)).is_some(),
-                            "it was told before"
-                        ),
-                    }
-                }
+                LiveAction::Set(member, key, value) => self.take(node, member, key, value),
+                LiveAction::Withdrawn(member, key) => self.take(node, member, key, None),
             }
+        }
+    }
+
+    fn take(&mut self, node: usize, member: Member, key: Key, value: Option<Value>) {
+        let speaker = &self.nodes[usize::from(member.node.0) - 1];
+        let is_alive = speaker.member == member && !speaker.is_dead;
+        assert!(
+            value.is_none() || is_alive,
+            "{member:?} speaks after its end"
+        );
+        let told = &mut self.nodes[node].told;
+        match value {
+            Some(value) => drop(told.insert((member.node, key), value)),
+            None => assert!(
+                told.remove(&(member.node, key)).is_some(),
+                "it was told before"
+            ),
         }
     }
 

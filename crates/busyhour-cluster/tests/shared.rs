@@ -4,11 +4,11 @@
 
 use busyhour::clock::Instant;
 use busyhour_cluster::{
-    Grant, LiveMessage, Member, Partition, Report, SharedAction, SharedStates, Tables, Timing,
-    Value,
+    Grant, LiveMessage, Member, NodeNumber, Partition, Report, SharedAction, SharedStates, Tables,
+    Timing, Value,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -69,6 +69,49 @@ fn the_old_owner_tells_what_the_next_one_said_before_it_left() {
     cluster.check();
 }
 
+/// Only an end that was heard is certain. A new life of a node may be heard before the view says
+/// that the old one is over; and what was missed is not in the next part.
+#[test]
+fn a_dialog_whose_end_was_not_heard_is_withdrawn() {
+    let now = Instant::from_nanos(0);
+    let (aor, dialog) = (AORS[0], || Some(Value::from([7])));
+    let life = |epoch| {
+        let (node, patience) = (NodeNumber(2), Duration::from_millis(300));
+        SharedStates::new(Member { node, epoch }, patience)
+    };
+    let (mut carrier, mut owner) = (life(1), owner_of(aor));
+    let mut ends = |actions: Vec<SharedAction>, carrier: &SharedStates| {
+        let mut ends = Vec::new();
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            match action {
+                SharedAction::Send(message) => actions.extend(owner.on_message(now, message)),
+                SharedAction::Ask(request) => {
+                    let part = carrier.part(&request, 48).expect("its own life is asked");
+                    actions.extend(owner.on_part(now, part));
+                }
+                SharedAction::Report(report) if report.value.is_none() => {
+                    ends.push((report.id, report.is_withdrawn));
+                }
+                _ => {}
+            }
+        }
+        ends
+    };
+    for id in 1..=3 {
+        let begun = carrier.report(aor, id, dialog());
+        assert_eq!(ends(begun, &carrier), []);
+    }
+    let heard = carrier.report(aor, 1, None);
+    assert_eq!(ends(heard, &carrier), [(1, false)]);
+    drop(carrier.report(aor, 2, None));
+    let missed = vec![SharedAction::Send(carrier.beacon())];
+    assert_eq!(ends(missed, &carrier), [(2, true)]);
+    let next_life = life(2);
+    let early = vec![SharedAction::Send(next_life.beacon())];
+    assert_eq!(ends(early, &next_life), [(3, true)]);
+}
+
 /// What was heard of the owner before it is older than what its own watchers know.
 #[test]
 fn the_old_owner_does_not_tell_what_an_earlier_one_said() {
@@ -103,6 +146,9 @@ struct Cluster {
     /// What each device does: its owner has it in memory.
     states: BTreeMap<&'static str, u8>,
     epochs: BTreeMap<Partition, u64>,
+    begun_dialogs: u64,
+    /// Of which their node has said that they are over, or its own alone.
+    said_over: BTreeSet<(Box<str>, Member, u64)>,
 }
 
 struct Node {
@@ -139,6 +185,8 @@ impl Cluster {
             next_beat: Instant::from_nanos(0),
             states: BTreeMap::new(),
             epochs: BTreeMap::new(),
+            begun_dialogs: 0,
+            said_over: BTreeSet::new(),
         };
         for name in NAMES {
             let member = cluster.tables.join(cluster.now, name).unwrap();
@@ -264,11 +312,18 @@ impl Cluster {
 
     /// A dialog of a device begins, goes on or ends at a node.
     fn carry(&mut self, node: usize, aor: &'static str) {
-        let (id, value) = (self.below(3), self.below(4) as u8);
+        let (number, value) = (self.below(3) as usize, self.below(4) as u8);
+        let carried = self.nodes[node].carries.keys();
+        let mut of_device = carried.filter(|(of, _)| *of == aor);
+        let known = of_device.nth(number).map(|(_, id)| *id);
+        let id = known.unwrap_or(self.begun_dialogs);
+        self.begun_dialogs += u64::from(known.is_none());
         let it = &mut self.nodes[node];
-        match value {
-            0 => drop(it.carries.remove(&(aor, id))),
-            _ => drop(it.carries.insert((aor, id), value)),
+        if value == 0 {
+            it.carries.remove(&(aor, id));
+            self.said_over.insert((aor.into(), it.member, id));
+        } else {
+            it.carries.insert((aor, id), value);
         }
         self.report(node, aor, id);
     }
@@ -322,7 +377,12 @@ impl Cluster {
             partition,
             epoch: *epoch,
         };
-        self.nodes[node].speaks_for.insert(partition, grant.epoch);
+        let it = &mut self.nodes[node];
+        it.speaks_for.insert(partition, grant.epoch);
+        let carried = it.carries.keys();
+        let of_it = carried.filter(|(aor, _)| Partition::of(aor) == partition);
+        let taken_back = of_it.map(|(aor, id)| (Box::from(*aor), it.member, *id));
+        self.said_over.extend(taken_back);
         let actions = self.nodes[node].shared.granted(grant);
         self.follow(node, actions);
     }
@@ -342,13 +402,18 @@ impl Cluster {
         }
     }
 
-    /// It comes back as another life that has nothing.
+    /// It comes back as another life that has nothing. The others learn of it by their view, or
+    /// when they hear the new life.
     fn die(&mut self, node: usize) {
         self.tables.leave(self.nodes[node].member).unwrap();
-        self.show_view();
+        if self.below(2) == 0 {
+            self.show_view();
+        }
         let member = self.tables.join(self.now, NAMES[node]).unwrap();
         self.nodes[node] = Node::new(member);
         self.connect(node);
+        let beacon = self.nodes[node].shared.beacon();
+        self.follow(node, vec![SharedAction::Send(beacon)]);
     }
 
     fn take_over(&mut self) {
@@ -462,6 +527,12 @@ impl Cluster {
         let it = &mut self.nodes[node];
         assert!(it.speaks_for.contains_key(&Partition::of(&report.aor)));
         let key = (report.aor, report.by, report.id);
+        let is_heard = report.value.is_none() && !report.is_withdrawn;
+        let (seed, was_said) = (self.seed, self.said_over.contains(&key));
+        assert!(
+            !is_heard || was_said,
+            "seed {seed}: nobody said the end of {key:?}"
+        );
         match report.value {
             Some(value) => drop(it.dialogs.insert(key, value)),
             None => drop(it.dialogs.remove(&key)),
@@ -505,6 +576,20 @@ impl Node {
             dialogs: BTreeMap::new(),
         }
     }
+}
+
+/// A node that speaks for a device.
+fn owner_of(aor: &str) -> SharedStates {
+    let (node, partition) = (NodeNumber(1), Partition::of(aor));
+    let mut owner = SharedStates::new(Member { node, epoch: 1 }, Duration::from_millis(300));
+    assert_eq!(
+        owner.granted(Grant {
+            partition,
+            epoch: 1
+        }),
+        []
+    );
+    owner
 }
 
 /// `BUSYHOUR_SIM_SEEDS` runs more.

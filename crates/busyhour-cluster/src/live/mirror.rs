@@ -23,8 +23,11 @@ pub struct LiveMirror {
 pub enum LiveAction {
     /// Ask an origin; its [`Part`] goes to [`LiveMirror::on_part`].
     Ask(PartRequest),
-    /// A node's state has changed; `None` if it has none any more.
+    /// A node has said that its state has changed; `None` if it has none any more.
     Set(Member, Key, Option<Value>),
+    /// A node's state is no more, and nobody said how it ended: the node's life is over, or the
+    /// state is missing where all are.
+    Withdrawn(Member, Key),
 }
 
 /// What one life of another node has said.
@@ -222,7 +225,7 @@ impl LiveMirror {
             .states
             .into_iter()
             .filter(|(_, held)| held.value.is_some());
-        gone.map(|(key, _)| LiveAction::Set(origin.member, key, None))
+        gone.map(|(key, _)| LiveAction::Withdrawn(origin.member, key))
             .collect()
     }
 
@@ -370,7 +373,7 @@ impl Origin {
         let removed = missing.into_iter().filter_map(|key| {
             let held = self.states.get_mut(&key)?;
             (held.number, held.value) = (part.at, None);
-            Some(LiveAction::Set(self.member, key, None))
+            Some(LiveAction::Withdrawn(self.member, key))
         });
         removed.collect()
     }

@@ -60,7 +60,8 @@ pub struct Report {
     pub id: u64,
     /// What it is; `None` if it is over.
     pub value: Option<Value>,
-    /// The node that carried it is gone, and said nothing of its end.
+    /// Nobody said how it ended: the life of the node that carried it is over, or its end was
+    /// missed.
     pub is_withdrawn: bool,
 }
 
@@ -217,31 +218,31 @@ impl SharedStates {
             // Its answer is in `part`.
             LiveMessage::Ask(_) => return Vec::new(),
         };
-        self.follow(actions, false)
+        self.follow(actions)
     }
 
     /// A node has answered.
     pub fn on_part(&mut self, now: Instant, part: Part) -> Vec<SharedAction> {
         let actions = self.mirror.on_part(now, part);
-        self.follow(actions, false)
+        self.follow(actions)
     }
 
     /// The nodes that live.
     pub fn on_view(&mut self, now: Instant, view: &View) -> Vec<SharedAction> {
         let actions = self.mirror.on_view(now, view);
-        self.follow(actions, true)
+        self.follow(actions)
     }
 
     /// The broker can be reached, or not any more.
     pub fn on_connected(&mut self, now: Instant, is_connected: bool) -> Vec<SharedAction> {
         let actions = self.mirror.on_connected(now, is_connected);
-        self.follow(actions, false)
+        self.follow(actions)
     }
 
     /// Asks again where no answer has come.
     pub fn on_time(&mut self, now: Instant) -> Vec<SharedAction> {
         let actions = self.mirror.on_time(now);
-        self.follow(actions, false)
+        self.follow(actions)
     }
 
     /// The epoch by which this node speaks for a device.
@@ -256,13 +257,16 @@ impl SharedStates {
         }
     }
 
-    fn follow(&mut self, actions: Vec<LiveAction>, is_withdrawn: bool) -> Vec<SharedAction> {
+    fn follow(&mut self, actions: Vec<LiveAction>) -> Vec<SharedAction> {
         let mut out = Vec::new();
         for action in actions {
             match action {
                 LiveAction::Ask(request) => out.push(SharedAction::Ask(request)),
                 LiveAction::Set(member, key, value) => {
-                    out.extend(self.on_set(member, &key, value, is_withdrawn));
+                    out.extend(self.on_set(member, &key, value, false));
+                }
+                LiveAction::Withdrawn(member, key) => {
+                    out.extend(self.on_set(member, &key, None, true));
                 }
             }
         }
