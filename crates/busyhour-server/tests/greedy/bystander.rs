@@ -4,7 +4,7 @@ use crate::support::{ServerProcess, phone::Phone};
 use std::time::{Duration, Instant};
 
 /// A device at 127.0.0.`host` registers, subscribes to its own presence and is
-/// notified that it is there, all within 2 s, whatever others use.
+/// notified that it is there, all within 8 s, whatever others use.
 ///
 /// A busy machine may delay one attempt, so there are three. A real loss of
 /// service lasts far longer: an answer is kept for 32 s.
@@ -39,5 +39,5 @@ fn check(what: &str, answer: Option<String>) -> Result<(), String> {
     }
 }
 
-const WITHIN: Duration = Duration::from_secs(2);
+const WITHIN: Duration = Duration::from_secs(8);
 const ATTEMPTS: usize = 3;

@@ -44,10 +44,19 @@ fn the_devices_of_all_accounts_of_a_domain_are_limited() {
         let first = register(&mut phone, "u0", "a.example");
         let challenge = phone.challenge(&first);
         let own = (0..SHARE + EXCESS).filter(|number| number % 4 == source);
-        for (count, number) in (1..).zip(own) {
+        let mut count = 0;
+        for number in own {
             let user = format!("u{number}");
-            let request = register(&mut phone, &user, "a.example");
-            let answer = phone.challenge(&proven(&request, &challenge, &user, "secret", count));
+            let mut ask = || {
+                let request = register(&mut phone, &user, "a.example");
+                count += 1;
+                phone.challenge(&proven(&request, &challenge, &user, "secret", count))
+            };
+            let mut answer = ask();
+            // A busy machine may refuse one for a moment, but not twice.
+            if answer.starts_with("SIP/2.0 503 ") {
+                answer = ask();
+            }
             match answer.split(' ').nth(1) {
                 Some("200") => {}
                 Some("503") => refused += 1,
@@ -55,8 +64,13 @@ fn the_devices_of_all_accounts_of_a_domain_are_limited() {
             }
         }
     }
-    assert_eq!(refused, EXCESS);
-    assert_eq!(server.stat("/registrar/device_count"), u64::from(SHARE));
+    let registered = server.stat("/registrar/device_count");
+    assert_eq!(
+        (refused, registered),
+        (EXCESS, u64::from(SHARE)),
+        "{}",
+        server.stats()
+    );
     bystander::is_served(&server, 3, "user2");
     let mut carol = Phone::new(&server, 4, "carol");
     let request = register(&mut carol, "carol", "b.example");
