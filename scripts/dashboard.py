@@ -5,11 +5,12 @@ usage: scripts/dashboard.py [--short] [--pictures] [PROGRAM]
 
 Checked: each view opens, wide and narrow, light and dark; axe-core finds nothing; seventeen tasks work by clicking; lamps are
 read again after losses, and a stream goes on where it broke; three nodes of a cluster are shown, and one of them is
-drained; lamps of a server with 10,000 changes a second do not freeze the page; the page says nothing on the console. --short, as `make test` has it, leaves out what takes long or needs a quiet machine:
-dark colours, narrow screens, 10,000 changes a second. With --pictures, a picture of each view goes to docs/pictures. PROGRAM
-is target/debug/busyhour unless told.
+drained; lamps of a server with 10,000 changes a second do not freeze the page; the page says nothing on the console. --short,
+as `make test` has it, leaves out what takes long or needs a quiet machine: dark colours, narrow screens, 10,000 changes a
+second. With --pictures, a picture of each view goes to docs/pictures. PROGRAM is target/debug/busyhour unless told.
 
-Needs Chromium, npm, PostgreSQL and NATS (scripts/install-deps.sh test); npm gets axe-core 4.14.1 into target/npm; pngquant for pictures.
+Needs Chromium, npm, PostgreSQL and NATS (scripts/install-deps.sh test); npm gets axe-core 4.14.1 into target/npm. Pictures need
+pngquant.
 """
 import json
 import os
@@ -320,8 +321,9 @@ def nodes_in(folder, browser, axe, program):
         complain(page, "cluster")
         token = token_of(program, folder)
         # The nodes notice it within about a second.
-        while not page.tell(f"fetch('/api/v1/session', {{headers: {{Authorization: 'Bearer {token}'}}}}).then((answer) => answer.json()).then((one) => !!one.token)"):
-            time.sleep(0.1)
+        page.tell(f"window.known = false; setInterval(() => fetch('/api/v1/session', {{headers: {{Authorization: 'Bearer {token}'}}}})"
+                  ".then((answer) => answer.json()).then((one) => { window.known = !!one.token; }), 200); true")
+        page.wait("window.known", "the token to be known")
         sign_in(page, token)
         if "--pictures" in sys.argv:
             page.size(1200, 760)

@@ -1,16 +1,20 @@
 //! Live states over a network that loses, repeats, delays and reorders, with nodes that die and
 //! brokers that go away: in the end every node has what every other node says, and nothing else.
 
+#[path = "support/seeds.rs"]
+mod seeds;
+
 use busyhour::clock::Instant;
 use busyhour_cluster::{
     Beacon, Entry, Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Member,
     NodeNumber, Part, PartRequest, Tables, Timing, Value,
 };
+use seeds::{Random, seeds};
 use std::{collections::BTreeMap, time::Duration};
 
 #[test]
 fn every_node_gets_the_states_of_all() {
-    for seed in 0..seeds() {
+    for seed in seeds(500) {
         let mut network = Network::new(seed);
         network.run(Duration::from_secs(20));
         network.become_quiet();
@@ -147,7 +151,7 @@ fn a_part_that_is_not_in_order_or_leads_nowhere_is_malformed() {
 /// Several nodes, a broker, and what is on its way between them.
 struct Network {
     now: Instant,
-    random: u64,
+    random: Random,
     faults: Faults,
     tables: Tables,
     nodes: Vec<Node>,
@@ -190,7 +194,7 @@ impl Network {
     fn new(seed: u64) -> Self {
         let mut network = Self {
             now: Instant::from_nanos(0),
-            random: seed,
+            random: Random(seed),
             faults: Faults {
                 lost: 10,
                 repeated: 10,
@@ -414,13 +418,8 @@ impl Network {
         }
     }
 
-    /// splitmix64.
     fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
+        self.random.below(bound)
     }
 }
 
@@ -457,14 +456,6 @@ fn member(node: u16, epoch: u64) -> Member {
         node: NodeNumber(node),
         epoch,
     }
-}
-
-/// `BUSYHOUR_SIM_SEEDS` runs more.
-fn seeds() -> u64 {
-    let given = std::env::var("BUSYHOUR_SIM_SEEDS").ok();
-    given.map_or(500, |seeds| {
-        seeds.parse().expect("BUSYHOUR_SIM_SEEDS is a number")
-    })
 }
 
 const PATIENCE: Duration = Duration::from_millis(300);

@@ -2,11 +2,15 @@
 //! loses, repeats and delays: in the end each watcher is told what the owner says, and the owner
 //! knows each dialog that somebody carries.
 
+#[path = "support/seeds.rs"]
+mod seeds;
+
 use busyhour::clock::Instant;
 use busyhour_cluster::{
     Grant, LiveMessage, Member, NodeNumber, Partition, Report, SharedAction, SharedStates, Tables,
     Timing, Value,
 };
+use seeds::{Random, seeds};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
@@ -14,7 +18,7 @@ use std::{
 
 #[test]
 fn every_watcher_is_told_what_the_owner_says() {
-    for seed in 0..seeds() {
+    for seed in seeds(300) {
         let mut cluster = Cluster::new(seed);
         for _ in 0..300 {
             cluster.step();
@@ -134,7 +138,7 @@ fn the_old_owner_does_not_tell_what_an_earlier_one_said() {
 
 struct Cluster {
     seed: u64,
-    random: u64,
+    random: Random,
     now: Instant,
     tables: Tables,
     nodes: Vec<Node>,
@@ -175,7 +179,7 @@ impl Cluster {
     fn new(seed: u64) -> Self {
         let mut cluster = Self {
             seed,
-            random: seed,
+            random: Random(seed),
             now: Instant::from_nanos(0),
             tables: Tables::new(Timing::default()),
             nodes: Vec::new(),
@@ -553,13 +557,8 @@ impl Cluster {
         }
     }
 
-    /// splitmix64.
     fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
+        self.random.below(bound)
     }
 }
 
@@ -590,14 +589,6 @@ fn owner_of(aor: &str) -> SharedStates {
         []
     );
     owner
-}
-
-/// `BUSYHOUR_SIM_SEEDS` runs more.
-fn seeds() -> u64 {
-    let given = std::env::var("BUSYHOUR_SIM_SEEDS").ok();
-    given.map_or(300, |seeds| {
-        seeds.parse().expect("BUSYHOUR_SIM_SEEDS is a number")
-    })
 }
 
 const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];

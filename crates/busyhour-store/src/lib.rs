@@ -223,6 +223,15 @@ pub struct Contents {
     pub settings: BTreeMap<(SettingKind, String), String>,
 }
 
+impl Contents {
+    /// The highest id of a row, whether it is in here or not; 0 if there is none.
+    pub fn highest_id(&self) -> u64 {
+        let bindings = self.bindings.iter().map(|row| row.id.0);
+        let ids = bindings.chain(self.soft_states.iter().map(|row| row.id.0));
+        ids.fold(self.last_id, u64::max)
+    }
+}
+
 /// What a store has done and holds in its queue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StoreStats {

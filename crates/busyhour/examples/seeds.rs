@@ -303,14 +303,14 @@ fn tell(smallest: &Plan) -> ExitCode {
 const SEEDS: u64 = 10_000;
 const PAYMENTS: u32 = 5;
 
-/// xorshift64*, whose seed may be zero.
-struct Random(u64);
-
 fn hash(id: &MessageId) -> u64 {
     let mut hasher = DefaultHasher::new(); // without a random key
     id.hash(&mut hasher);
     hasher.finish()
 }
+
+/// splitmix64, whose seed may be zero.
+struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: u64) -> u64 {

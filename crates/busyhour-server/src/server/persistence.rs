@@ -106,10 +106,8 @@ impl Persistence {
     }
 
     /// Rows that come from now on have ids behind this one.
-    pub(super) fn number_after(&self, last: Option<BindingId>) {
-        if let Some(last) = last {
-            self.ids.go_behind(last.0);
-        }
+    pub(super) fn number_after(&self, last: u64) {
+        self.ids.go_behind(last);
     }
 
     /// Commits changes of an address of record. In a cluster they are refused unless the address

@@ -91,11 +91,9 @@ impl Core {
         check_realm(&config, &contents)?;
         check_peers(&config)?;
         check_registrars(&config)?;
+        let last_id = contents.highest_id();
         let bindings = std::mem::take(&mut contents.bindings);
         let soft_states = std::mem::take(&mut contents.soft_states);
-        let ids = bindings.iter().map(|stored| stored.id.0);
-        let ids = ids.chain(soft_states.iter().map(|row| row.id.0));
-        let last_id = ids.max().unwrap_or(0).max(contents.last_id);
         let route_key = RouteKey::resume(&contents, &runtime)?;
         let kept = Kept {
             accounts: std::mem::take(&mut contents.accounts),

@@ -128,7 +128,8 @@ impl World {
     /// Each call followed its scenario on both sides, each record says so, no lamp is lit
     /// and nothing is left.
     fn finish(mut self) {
-        // Of two that talk to each other, the one that fails ends first.
+        // Of two that talk to each other, the one that fails ends first; so each is looked at, and
+        // not only the first that runs.
         let running = |all: &mut [Sipp]| {
             all.iter_mut()
                 .map(Sipp::is_running)

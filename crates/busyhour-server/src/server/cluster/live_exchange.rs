@@ -1,7 +1,7 @@
 //! What follows here from what other nodes say of devices, and from partitions that come and go.
 
 use super::live_states::{LiveEvent, LiveFeeds, LiveStates};
-use crate::server::{core::Core, device::dialogs::ForeignDialog};
+use crate::server::{core::Core, device::dialogs::foreign_dialog_id};
 use busyhour::{
     bus::{Delivery, Name},
     task::{Executor, Task},
@@ -24,7 +24,8 @@ impl Core {
                 }
             });
             if live.serializer.execute(task).is_err() {
-                // The numbers show that it is missing, and it is read again.
+                // What another node said is read again, since its number is missing; a beat comes
+                // again. What was known of a device that somebody begins to watch is told late.
                 live.counters.not_taken.increment();
             }
         }));
@@ -127,7 +128,7 @@ impl Core {
         let name = Name::new(&report.aor);
         let id = match report.by == live.member() {
             true => report.id,
-            false => ForeignDialog::id(report.by, report.id),
+            false => foreign_dialog_id(report.by, report.id),
         };
         let change = match report.value {
             Some(value) => DialogChange::from_shared(&name, id, &value),
@@ -195,14 +196,8 @@ impl Core {
         }
         feeds.next_sweep = Some(now + SWEEP);
         let states = &self.devices.topics.states;
-        let mut idle = Vec::new();
-        live.apply(|shared| {
-            let watched = shared
-                .watched()
-                .map(|(aor, is_foreign)| (Name::new(aor), is_foreign));
-            idle.extend(watched.filter(|(name, _)| !states.would_deliver(name)));
-            Vec::new()
-        });
+        let mut idle = live.watched();
+        idle.retain(|(name, _)| !states.would_deliver(name));
         for (name, is_foreign) in idle {
             live.apply(|shared| shared.unwant(&name));
             if is_foreign {

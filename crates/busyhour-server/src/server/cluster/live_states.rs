@@ -158,6 +158,14 @@ impl LiveStates {
         self.push(LiveEvent::Watched(device.clone()));
     }
 
+    /// What is watched here, each with whether another node has it.
+    pub(super) fn watched(&self) -> Vec<(Name, bool)> {
+        let shared = lock(&self.shared);
+        let watched = shared.watched();
+        let watched = watched.map(|(aor, is_foreign)| (Name::new(aor), is_foreign));
+        watched.collect()
+    }
+
     /// What a device of ours does, for those who watch it on other nodes.
     pub(super) fn tell(&self, device: &str, state: Option<&DeviceState>) {
         let state = state.map(DeviceState::to_shared);

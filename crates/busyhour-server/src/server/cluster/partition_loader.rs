@@ -47,9 +47,7 @@ impl Core {
 
     /// What was acknowledged for these partitions, by whichever node, is in memory then.
     fn take_in(self: &Arc<Self>, contents: Contents, grants: &[Grant]) {
-        let ids = contents.bindings.iter().map(|row| row.id);
-        let ids = ids.chain(contents.soft_states.iter().map(|row| row.id));
-        self.persistence.number_after(ids.max());
+        self.persistence.number_after(contents.highest_id());
         self.devices.restore_partitions(contents.bindings);
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) =

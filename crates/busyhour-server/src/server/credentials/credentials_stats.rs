@@ -9,7 +9,8 @@ pub struct CredentialsStats {
     pub found: u64,
     /// Those answered that there is no such account.
     pub missing: u64,
-    /// Accounts that it had told of, and that it knew no more or that were deleted over HTTP: what they had has ended.
+    /// Accounts whose contacts, publications and subscriptions have ended, since it knew them no
+    /// more or they were deleted over HTTP.
     pub revoked: u64,
     /// Those whose answer could not be used.
     pub unusable: u64,

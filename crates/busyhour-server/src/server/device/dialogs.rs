@@ -6,15 +6,10 @@ use busyhour_registrar::watch::DialogChange;
 use foldhash::quality::FixedState;
 use std::{hash::BuildHasher, sync::Arc};
 
-/// A dialog that the proxy of another node carries.
-pub(in crate::server) struct ForeignDialog;
-
-impl ForeignDialog {
-    /// Its number among the dialogs of its device: it has the highest bit, which no dialog of
-    /// this node has.
-    pub(in crate::server) fn id(by: Member, id: u64) -> u64 {
-        FixedState::with_seed(0).hash_one((by, id)) | FOREIGN
-    }
+/// The number, among the dialogs of its device, of one that the proxy of another node carries: it
+/// has the highest bit, which no dialog of this node has.
+pub(in crate::server) fn foreign_dialog_id(by: Member, id: u64) -> u64 {
+    FixedState::with_seed(0).hash_one((by, id)) | FOREIGN
 }
 
 impl DeviceContext {

@@ -127,6 +127,7 @@ impl Mailboxes {
         set.map(drop).map_err(|refusal| refusal.to_string())
     }
 
+    /// Whether this is what HTTP has set.
     fn has(&self, id: &str, summary: &MessageSummary) -> bool {
         let table = self.lock();
         let slot = table.slots.get(&Name::new(id));

@@ -126,10 +126,11 @@ impl<E, A> Garbage<E, A> {
         if self.over.values.is_empty() {
             let is_over =
                 |(stamp, bag): &(u64, Bag<E, A>)| !bag.is_large() && epochs.is_over(*stamp);
-            let is_over = self.sealed.front().is_some_and(is_over);
-            if let Some((_, bag)) = is_over.then(|| self.sealed.pop_front()).flatten() {
-                // Reuses the memory of the empty bag.
-                self.open = mem::replace(&mut self.over, bag);
+            if self.sealed.front().is_some_and(is_over) {
+                if let Some((_, bag)) = self.sealed.pop_front() {
+                    // Reuses the memory of the empty bag.
+                    self.open = mem::replace(&mut self.over, bag);
+                }
             }
         }
         let has_large = self.sealed.iter().any(|(_, bag)| bag.is_large());

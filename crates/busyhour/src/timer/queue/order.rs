@@ -214,9 +214,8 @@ impl DeadlineOrder {
             all.push(entry, &mut self.spare);
         }
         while (self.rungs.last()).is_some_and(|rung| rung.len() <= 2 * all.len()) {
-            let rung = self.rungs.pop();
-            rung.into_iter()
-                .for_each(|rung| self.move_all(rung, &mut all));
+            let Some(rung) = self.rungs.pop() else { break };
+            self.move_all(rung, &mut all);
         }
         self.push_rung(all, &AllLive);
     }

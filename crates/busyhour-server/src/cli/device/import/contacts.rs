@@ -105,7 +105,7 @@ impl ContactOutcome {
             known.entry(&row.aor).or_default().push(row);
         }
         let mut outcome = Self::default();
-        let mut id = last_id(contents);
+        let mut id = contents.highest_id();
         for contact in found {
             let place = &contact.place;
             let (aor, leased) = match (places.aor(contact), &contact.leased) {
@@ -148,9 +148,7 @@ impl ContactOutcome {
         }
         outcome
     }
-}
 
-impl ContactOutcome {
     /// For programs.
     pub(super) fn report(&self) -> serde_json::Value {
         serde_json::json!({
@@ -188,16 +186,6 @@ impl LeasedContact {
             removed: false,
         })
     }
-}
-
-fn last_id(contents: &Contents) -> u64 {
-    let bindings = contents.bindings.iter().map(|row| row.id.0);
-    let soft_states = contents.soft_states.iter().map(|row| row.id.0);
-    bindings
-        .chain(soft_states)
-        .max()
-        .unwrap_or(0)
-        .max(contents.last_id)
 }
 
 /// Waits until all is durable.

@@ -66,7 +66,8 @@ export function show(place, { signal, canWrite }) {
 function drawState(cluster) {
   const problems = [
     !cluster.has_lease && "The lease of this node is over: it answers nothing until it has one again. Look at PostgreSQL and at the network to it.",
-    !cluster.is_broker_connected && "NATS cannot be reached: requests for addresses of other nodes wait until it is back. Look at cluster.nats and at the network to it.",
+    !cluster.is_broker_connected && "NATS cannot be reached: requests for addresses of other nodes are refused, or have to be sent again. Look at cluster.nats and at the network to it.",
+    cluster.is_broker_connected && !cluster.is_whole && "What other nodes say of devices is read again: hints, lists and lamps may show an old state of their devices.",
     cluster.partitions_orphaned > 0 && `${count(cluster.partitions_orphaned)} partitions have no owner; the nodes that live take them within seconds.`,
   ].filter(Boolean);
   if (problems.length) return panel("The cluster needs attention", null, h("ul", { className: "findings" }, problems.map((one) => h("li", { className: "warning" }, one))));
