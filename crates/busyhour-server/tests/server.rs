@@ -297,12 +297,18 @@ fn options_that_require_an_unknown_extension_are_420() {
 
 #[test]
 fn other_domains_are_not_served() {
+    let lines = log_lines::LogLines::default();
+    let _logged = lines.keep();
     let mut server = Fixture::open();
     let request = register(1, "Contact: <sip:a@192.0.2.7>");
     server.receive(&request.replace("sip:example.com SIP", "sip:example.org SIP"));
     assert!(server.sent()[0].starts_with("SIP/2.0 403 Domain Not Served Here\r\n"));
     server.receive(&request.replace("To: <sip:alice@example.com>", "To: <sip:alice@example.org>"));
-    assert!(server.sent()[0].starts_with("SIP/2.0 404 Not Found\r\n"));
+    assert!(server.sent()[0].starts_with("SIP/2.0 404 Domain example.org Not Served Here\r\n"));
+    lines.has(&[
+        "registration refused",
+        "Domain example.org Not Served Here; sip.domains lists the domains of this server",
+    ]);
     server.receive(&request.replace("To: <sip:alice@example.com>", "To: <tel:+15550100>"));
     assert!(server.sent()[0].starts_with("SIP/2.0 416 Unsupported URI Scheme\r\n"));
 }

@@ -160,10 +160,10 @@ fn the_only_server_is_found_and_shows_what_it_holds() {
         device.contains("registered") && device.contains("lamp"),
         "{device}"
     );
-    let nobody = good(&place, &["device", "nobody"]);
-    assert_eq!(
-        nobody,
-        "not registered, and no failed registration is known\n"
+    let unknown = refused(&place, &["device", "no body"], 1);
+    assert!(
+        unknown.contains("`no body` is not registered, and has no account"),
+        "{unknown}"
     );
 }
 
@@ -400,7 +400,7 @@ fn a_configuration_names_the_server_that_is_asked() {
          [[account]]\nuser = \"alice\"\npassword = \"secret\"\n"
     );
     let server = place.server(&configuration);
-    let _other = other.server(OPEN);
+    let elsewhere = other.server(OPEN);
     register(&server, "alice");
     let file = place.path("busyhour.toml");
     let asked = |words: &[&str]| {
@@ -421,8 +421,52 @@ fn a_configuration_names_the_server_that_is_asked() {
         "{shown}"
     );
     assert!(shown.contains("sip:alice@127.0.0.1 at "), "{shown}");
+    // Without a path the only server that runs here is asked, as by `show device`.
+    let nowhere =
+        "[http]\nlisten = \"127.0.0.1:9\"\n[[account]]\nuser = \"alice\"\npassword = \"x\"\n";
+    let nowhere = place.file("nowhere.toml", nowhere);
+    let mut command = busyhour();
+    other.keep_sockets_here(&mut command);
+    command.args([
+        "device",
+        "show",
+        "lamp",
+        "--store-path",
+        database,
+        "--config",
+    ]);
+    register(&elsewhere, "lamp");
+    let add = [
+        "device",
+        "add",
+        "lamp",
+        "--md5",
+        "0123456789abcdef0123456789abcdef",
+    ];
+    let mut account = busyhour();
+    account.args(add).args(["--store-path", database]);
+    text(account.output().unwrap());
+    let shown = text(command.arg(&nowhere).output().unwrap());
+    assert!(shown.contains("sip:lamp@127.0.0.1 at "), "{shown}");
     let ended = asked(&["device", "unregister", "alice@127.0.0.1"]);
     assert!(ended.contains("1 contact removed"), "{ended}");
+}
+
+#[test]
+fn hints_are_shown_with_their_states() {
+    let place = Place::new();
+    let hints = "[[hint]]\nextension = \"100\"\ndevices = [\"alice\", \"bob\"]\n";
+    let server = place.server(&format!("{OPEN}domains = [\"127.0.0.1\"]\n{hints}"));
+    register(&server, "alice");
+    let is_idle = || rows(&place, &["hints"])[0]["state"] == "idle";
+    support::wait_until(is_idle, || good(&place, &["hints"]));
+    let table = good(&place, &["hints"]);
+    assert!(
+        table.contains("EXTENSION") && table.contains("idle"),
+        "{table}"
+    );
+    assert!(table.contains("alice") && table.contains(", "), "{table}");
+    drop(server);
 }
 
 #[test]

@@ -47,7 +47,9 @@ pub use postgres::{JoinError, PostgresOptions, PostgresOwnership, PostgresStore,
 pub use setting::SettingKind;
 pub use simulated::{DiskBehaviour, SimulatedDisk, SimulatedStore};
 pub use soft_state::{SoftState, SoftStateKind};
-pub use sqlite::{Backup, BackupFor, SqliteOptions, SqliteStore, back_up, inspect, restore};
+pub use sqlite::{
+    Backup, BackupFor, SqliteOptions, SqliteStore, back_up, has_account, inspect, restore,
+};
 
 /// Durable bindings, accounts and settings behind one interface.
 ///

@@ -260,6 +260,7 @@ impl Call {
             since: furthest.since,
             caller_flow: self.caller.flow(),
             callee_flow: callee.map(KeptParty::flow),
+            holds: Role::ALL.map(|role| furthest.exchange.holds(role)),
             has_record_to_come: !self.has_record,
         })
     }

@@ -66,6 +66,30 @@ pub enum EventKind {
         /// Why.
         cause: FailureCause,
     },
+    /// A way to a target has failed, and it was sent on the next one.
+    FailedOver {
+        /// The label of the target.
+        label: u64,
+        /// The way that has failed.
+        from: Flow,
+        /// The next one.
+        to: Flow,
+        /// Of the response; 408, 480 or 503 if there was none.
+        status: u16,
+        /// Why.
+        cause: FailureCause,
+    },
+    /// The last way to a target has failed.
+    Exhausted {
+        /// The label of the target.
+        label: u64,
+        /// The last way.
+        from: Flow,
+        /// Of the response; 408, 480 or 503 if there was none.
+        status: u16,
+        /// Why.
+        cause: FailureCause,
+    },
     /// The caller cancelled it.
     Cancelled,
     /// A final response other than 2xx was sent.

@@ -283,10 +283,11 @@ impl<P> Context<P> {
         let Some(branch) = self.branches.get(usize::from(number)) else {
             return;
         };
+        let (label, from, status) = (branch.label, branch.flow.get(), candidate.status);
         work.note(EventKind::Failed {
             branch: number,
-            label: branch.label,
-            status: candidate.status,
+            label,
+            status,
             cause,
         });
         let attempt = Attempt {
@@ -300,6 +301,23 @@ impl<P> Context<P> {
             .is_none_or(|it| it.best.status() >= 600);
         let is_over = self.is_cancelled || branch.is_abandoned || is_decided;
         let goes_on = !is_over && self.attempt(attempt, work);
+        let next = self.branches.last().filter(|_| goes_on);
+        match next.map(|branch| branch.flow.get()) {
+            Some(to) => work.note(EventKind::FailedOver {
+                label,
+                from,
+                to,
+                status,
+                cause,
+            }),
+            None if is_over => {}
+            None => work.note(EventKind::Exhausted {
+                label,
+                from,
+                status,
+                cause,
+            }),
+        }
         if let Some(pending) = self.pending.as_mut().filter(|_| !goes_on) {
             pending.best.offer(candidate);
         }

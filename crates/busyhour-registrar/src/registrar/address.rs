@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// # Errors
 ///
 /// [`Refusal::UnsupportedScheme`] for other schemes, [`Refusal::NotFound`]
-/// without a user or outside of `domains`.
+/// without a user, [`Refusal::NotServed`] outside of `domains`.
 ///
 /// ```
 /// use busyhour_sip::Uri;
@@ -26,7 +26,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// ```
 pub fn address_of_record(uri: &Uri<'_>, domains: &Domains) -> Result<String, Refusal> {
     let uri = uri.as_sip().ok_or(Refusal::UnsupportedScheme)?;
-    if uri.user.is_none() || !domains.contain(&uri.host) {
+    if !domains.contain(&uri.host) {
+        return Err(Refusal::not_served(&uri.host));
+    }
+    if uri.user.is_none() {
         return Err(Refusal::NotFound);
     }
     let mut key = *uri;

@@ -1,6 +1,6 @@
 //! Why a request is refused, and the status of the answer.
 
-use busyhour_sip::{ParseError, Status};
+use busyhour_sip::{Host, ParseError, Status};
 use std::{borrow::Cow, time::Duration};
 
 /// A request that changes nothing, and the answer that says why.
@@ -14,6 +14,9 @@ pub enum Refusal {
     TooManyContacts,
     /// 404: no such address of record here.
     NotFound,
+    /// 404: the domain of the address of record is not ours; the text, which names it, stands in
+    /// the reason phrase. [`not_served`](Self::not_served) makes one.
+    NotServed(Box<str>),
     /// 406: no body that we can send is accepted.
     NotAcceptable,
     /// 412: the entity-tag is not the last one of a publication that lives.
@@ -58,12 +61,27 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The refusal of an address of record in this domain. A long name is cut.
+    ///
+    /// ```
+    /// use busyhour_registrar::Refusal;
+    /// use busyhour_sip::Host;
+    ///
+    /// let refusal = Refusal::not_served(&Host::Name("pbx.example"));
+    /// assert_eq!(refusal.reason(), "Domain pbx.example Not Served Here");
+    /// assert_eq!(refusal.status().code(), 404);
+    /// ```
+    pub fn not_served(domain: &Host<'_>) -> Self {
+        let domain: String = domain.to_string().chars().take(DOMAIN_LEN_MAX).collect();
+        Self::NotServed(format!("Domain {domain} Not Served Here").into())
+    }
+
     /// The status of the answer.
     pub fn status(&self) -> Status {
         match self {
             Self::BadRequest(_) => Status::BAD_REQUEST,
             Self::Forbidden(_) | Self::TooManyContacts => Status::FORBIDDEN,
-            Self::NotFound => Status::NOT_FOUND,
+            Self::NotFound | Self::NotServed(_) => Status::NOT_FOUND,
             Self::NotAcceptable => Status::NOT_ACCEPTABLE,
             Self::ConditionFailed => Status::CONDITIONAL_REQUEST_FAILED,
             Self::TooLarge => Status::REQUEST_ENTITY_TOO_LARGE,
@@ -87,6 +105,7 @@ impl Refusal {
     pub fn reason(&self) -> &str {
         match self {
             Self::BadRequest(reason) => reason,
+            Self::NotServed(reason) => reason,
             Self::Forbidden(reason) | Self::Unavailable(reason) => reason,
             Self::NoSubscription => "Subscription Does Not Exist",
             Self::TooManyContacts => "Too Many Contacts",
@@ -104,3 +123,6 @@ impl From<ParseError> for Refusal {
         Self::BadRequest(error.to_string().into())
     }
 }
+
+/// No DNS name is longer than 253 characters, and nobody reads so long a reason.
+const DOMAIN_LEN_MAX: usize = 100;

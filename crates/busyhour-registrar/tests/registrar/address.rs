@@ -17,8 +17,14 @@ fn an_address_of_record_has_one_form_however_it_is_written() {
     for (uri, refusal) in [
         ("tel:123", Refusal::UnsupportedScheme),
         ("sip:example.com", Refusal::NotFound),
-        ("sip:alice@example.org", Refusal::NotFound),
-        ("sip:alice@192.0.2.1", Refusal::NotFound),
+        (
+            "sip:alice@example.org",
+            Refusal::NotServed("Domain example.org Not Served Here".into()),
+        ),
+        (
+            "sip:alice@192.0.2.1",
+            Refusal::NotServed("Domain 192.0.2.1 Not Served Here".into()),
+        ),
     ] {
         assert_eq!(aor(uri, &domains), Err(refusal), "{uri}");
     }

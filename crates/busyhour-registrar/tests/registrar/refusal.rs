@@ -2,7 +2,7 @@
 
 use super::request;
 use busyhour_registrar::{ALLOW_EVENTS, Refusal, write_refusal};
-use busyhour_sip::Message;
+use busyhour_sip::{Host, Message};
 use std::time::Duration;
 
 #[test]
@@ -13,6 +13,11 @@ fn each_refusal_has_its_status_its_reason_and_its_header() {
         (Refusal::Forbidden("Not You"), "403 Not You", ""),
         (Refusal::TooManyContacts, "403 Too Many Contacts", ""),
         (Refusal::NotFound, "404 Not Found", ""),
+        (
+            Refusal::not_served(&Host::Name("example.org")),
+            "404 Domain example.org Not Served Here",
+            "",
+        ),
         (Refusal::NotAcceptable, "406 Not Acceptable", ""),
         (
             Refusal::ConditionFailed,

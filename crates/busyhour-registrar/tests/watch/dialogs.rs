@@ -1,5 +1,6 @@
 //! The dialogs that a proxy carries, beside those that the device publishes.
 
+use super::{Watcher, assert_has, online};
 use busyhour::bus::Name;
 use busyhour_registrar::watch::{
     CallNames, DeviceDialogs, DeviceState, DialogChange, DialogDirection, DialogEnd,
@@ -179,6 +180,61 @@ fn presence_and_an_untouched_publication_stay_as_they_are() {
     assert!(Arc::ptr_eq(&after[0].document, &told[0].document));
     assert!(Arc::ptr_eq(&after[1].document, &told[1].document));
     assert_eq!(after.len(), 3);
+}
+
+/// RFC 4480 §3.2. What the device says of its person itself stays alone.
+#[test]
+fn presence_tells_who_is_on_the_phone() {
+    let mut watcher = Watcher::active();
+    watcher.answer(1, 200);
+    let mut cseq = 1;
+    let mut told = |published: Option<Arc<[Published]>>| {
+        let state = DeviceState {
+            published,
+            ..online(1)
+        };
+        watcher.subscription.device_is(Some(state));
+        let body = watcher.poll();
+        if body.is_some() {
+            cseq += 1;
+            watcher.answer(cseq, 200);
+        }
+        body
+    };
+    let person = "<person xmlns=\"urn:ietf:params:xml:ns:pidf:data-model\" id=\"user\"><activities \
+                  xmlns=\"urn:ietf:params:xml:ns:pidf:rpid\"><on-the-phone/></activities></person>";
+    let dialog = |state: &str| Some(published(&[("call-id=\"x\"", state)]));
+    assert!(told(None).is_some());
+    assert_eq!(told(dialog("early")), None, "it only rings");
+    let body = told(dialog("confirmed")).unwrap();
+    assert_has(&body, person);
+    let tuple = body.find("<tuple").unwrap();
+    assert!(tuple < body.find("<person").unwrap(), "{body}");
+    assert_eq!(told(dialog("confirmed")), None, "the same");
+    let body = told(dialog("terminated")).unwrap();
+    assert!(!body.contains("<person"), "{body}");
+
+    let with = |presence: &str| {
+        let root = "<presence xmlns=\"urn:ietf:params:xml:ns:pidf\" \
+                    xmlns:dm=\"urn:ietf:params:xml:ns:pidf:data-model\">";
+        let text = format!("{root}{presence}</presence>");
+        let document = Document::read(Package::Presence, text.as_bytes(), 9_999).unwrap();
+        let mut all = published(&[("call-id=\"x\"", "confirmed")]).to_vec();
+        all.push(Published {
+            number: 8,
+            document: Arc::new(document),
+        });
+        Some(Arc::from(all))
+    };
+    let body = told(with("<note>Back at noon</note>")).unwrap();
+    assert_has(&body, "Back at noon");
+    assert_has(&body, person);
+    let body = told(with("<dm:person id=\"p\"><dm:note>x</dm:note></dm:person>")).unwrap();
+    assert!(!body.contains("on-the-phone"), "{body}");
+    assert_eq!(
+        body.matches("person id=").count() + body.matches("person xmlns").count(),
+        1
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `busyhour trace`: the messages of one device, live.
 
-use super::{Failure, which_server::AskedServer};
+use super::{Failure, running_server::RunningServer, which_server::AskedServer};
 use crate::console;
 use clap::Args;
 use serde::Deserialize;
@@ -73,8 +73,28 @@ impl TraceCommand {
             query.append_pair("bodies", "no");
         }
         let path = format!("/api/v1/trace?{}", query.finish());
+        if !self.is_registered(&server) {
+            console::print_error(format!(
+                "{} is not registered; what it sends is shown when it comes",
+                self.user
+            ));
+        }
         let stream = server.stream(&path).map_err(Failure::running)?;
         self.follow(stream)
+    }
+
+    /// Whether it has contacts; also if the server does not say.
+    fn is_registered(&self, server: &RunningServer) -> bool {
+        #[derive(Deserialize)]
+        struct Bindings {
+            bindings: Vec<serde::de::IgnoredAny>,
+        }
+        let user: String = form_urlencoded::byte_serialize(self.user.as_bytes()).collect();
+        let listed = server.get(&format!("/api/v1/bindings?user={user}"));
+        let listed = listed
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok());
+        listed.is_none_or(|listed: Bindings| !listed.bindings.is_empty())
     }
 
     fn follow(&self, stream: impl std::io::Read) -> Result<(), Failure> {

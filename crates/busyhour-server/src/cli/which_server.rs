@@ -61,20 +61,20 @@ impl AskedServer {
     }
 }
 
-/// The socket of a configuration, then its address. If it gives neither, the only server that runs
-/// here.
+/// The socket of a configuration, then its address. If it does not say where the socket is, that of
+/// the only server that runs here comes first.
 pub(super) fn servers_of(http: &Http) -> Result<Vec<RunningServer>, String> {
     let socket = match &http.socket {
-        SocketPlace::At(path) => Some(RunningServer::Socket(path.clone())),
-        SocketPlace::Auto | SocketPlace::Off => None,
+        SocketPlace::At(path) => Ok(RunningServer::Socket(path.clone())),
+        SocketPlace::Auto => RunningServer::find(),
+        SocketPlace::Off => Err(NOWHERE.into()),
     };
     let address = http.listen.map(reachable);
     let address = address.map(|address| RunningServer::Address(address, None));
-    let servers: Vec<_> = socket.into_iter().chain(address).collect();
-    match (servers.is_empty(), &http.socket) {
-        (false, _) => Ok(servers),
-        (true, SocketPlace::Auto) => RunningServer::find().map(|server| vec![server]),
-        (true, _) => Err(NOWHERE.into()),
+    match (socket, address) {
+        (Ok(socket), address) => Ok([socket].into_iter().chain(address).collect()),
+        (Err(_), Some(address)) => Ok(vec![address]),
+        (Err(reason), None) => Err(reason),
     }
 }
 

@@ -19,6 +19,7 @@
 
 mod tables;
 mod allowed;
+pub(crate) mod call_targets;
 mod check;
 mod database;
 mod credentials;
@@ -503,6 +504,7 @@ impl Config {
             .extend(secrets::url_file_warning(&loaded.config));
         if !loaded.is_unread {
             problems.extend(check::relations(&loaded));
+            loaded.warnings.extend(call_targets::warnings(&loaded));
         }
         (loaded, problems)
     }

@@ -458,7 +458,7 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>, domains: &Domains) ->
     let of_peer = |peer: &PeerConfig| (Name::new(&peer.name), of_shard(peer.share_percent));
     CallBounds {
         policy: Policy {
-            transactions_max: CALL_TRANSACTIONS * limits.calls_max,
+            transactions_max: 2 * CALL_TRANSACTIONS * limits.calls_max.max(WITHIN_MIN),
             bytes_max: 2 * bounds.buffer_bytes / CALLS_PART / CALL_SHARDS as u64,
             realm: (!realm.is_empty()).then(|| realm.into()),
             domains: domains.clone(),
@@ -480,8 +480,12 @@ fn call_bounds(config: &ServerConfig, bounds: &Bounds<'_>, domains: &Domains) ->
             bounds.count(limits.calls_max / EMERGENCIES_PART as usize),
             bounds.part_of_memory(CALLS_PART * EMERGENCIES_PART),
         ),
+        within_room: CallRoom::new(
+            bounds.phones((CALL_TRANSACTIONS * limits.calls_max).max(WITHIN_MIN)),
+            bounds.part_of_memory(CALLS_PART * WITHIN_PART),
+        ),
         bye_room: CallRoom::new(
-            bounds.phones(limits.calls_max),
+            bounds.phones(limits.calls_max.max(WITHIN_MIN)),
             bounds.part_of_memory(CALLS_PART * BYES_PART),
         ),
     }
@@ -621,10 +625,14 @@ const CALLS_MIN: usize = 16;
 const PUSH_WAITING_MAX: usize = 4096;
 /// Messages that calls hold: another eighth.
 const CALLS_PART: u64 = 8;
-/// Room besides: for emergencies, as a part of the calls and of their memory, and for one BYE of
-/// each call, as a part of their memory.
+/// Room besides: for emergencies, as a part of the calls and of their memory; for requests within
+/// dialogs and for one BYE of each call, as parts of their memory.
 const EMERGENCIES_PART: u64 = 8;
+const WITHIN_PART: u64 = 4;
 const BYES_PART: u64 = 4;
+/// Calls last longer than their INVITEs are remembered, so more of them may change and end at once
+/// than a small `limits.calls` says.
+const WITHIN_MIN: usize = 4096;
 /// Requests are remembered for 32 s after their answer, so a server has more of them than
 /// calls.
 const CALL_TRANSACTIONS: usize = 4;

@@ -92,7 +92,7 @@ pub(crate) use peer::peer_config::mistakes as peer_mistakes;
 pub use peer::peer_config::{
     CertificateFingerprint, NotFingerprint, NotPeerAddress, PeerAddress, PeerConfig, PeerMistake,
 };
-pub use peer::view::{PeerStats, PeerView};
+pub use peer::view::{PeerAddressView, PeerStats, PeerView};
 pub use push::{AppleKey, PushConfig, PushMistake, PushService, PushStats, ServiceAccount};
 pub use random::RandomError;
 pub use settings::hint::HintView;

@@ -1,6 +1,7 @@
 //! The statistics that the command line, the dashboard and the metrics read.
 
 pub(super) mod call_stats;
+pub(super) mod change_stats;
 pub(super) mod capture_stats;
 pub(super) mod counters;
 pub(super) mod dns_stats;
@@ -14,6 +15,7 @@ pub(super) mod serializer_kind;
 
 pub use call_stats::{CallOutcomeStats, CallRecordStats, CallStats};
 pub use capture_stats::CaptureStats;
+pub use change_stats::ChangeStats;
 pub use dns_stats::DnsStats;
 pub use histogram::{HistogramBucket, HistogramStats};
 
@@ -116,7 +118,7 @@ impl ServerStats {
 
     /// The limits that all clients share: if one grows, somebody may have been refused
     /// who did nothing unusual, so the service is degraded.
-    pub fn limits_of_all(&self) -> [(&'static str, u64); 20] {
+    pub fn limits_of_all(&self) -> [(&'static str, u64); 21] {
         let (traffic, network) = (&self.traffic, &self.network);
         let (iax2, streams, http) = (&self.iax2, &network.streams, &self.http);
         [
@@ -137,7 +139,13 @@ impl ServerStats {
             ),
             (
                 "limits.calls",
-                self.calls.proxy.refused_full + self.calls.dialogs.untracked_full,
+                self.calls.proxy.refused_full
+                    + self.calls.refused_full
+                    + self.calls.dialogs.untracked_full,
+            ),
+            (
+                "the memory of calls (runtime.buffer_budget_mib)",
+                self.calls.refused_memory,
             ),
             (
                 "the time that messages of calls may wait to be read",
@@ -246,27 +254,6 @@ impl ServerStats {
             ("the queue of a reader of changes", self.changes.lost),
         ]
     }
-}
-
-/// The stream of changes (`/api/v1/changes`), and those who read it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct ChangeStats {
-    /// Readers now.
-    pub reader_count: u64,
-    /// Changes that a reader can go on from.
-    pub kept_len: u64,
-    /// Changes that were numbered for readers.
-    pub told: u64,
-    /// Times somebody began to read.
-    pub opened: u64,
-    /// How many of them went on where they had stopped.
-    pub resumed: u64,
-    /// How many of them could not: what they had missed was not kept any more.
-    pub reset: u64,
-    /// Changes that readers lost because they were too slow.
-    pub lost: u64,
-    /// Changes lost to all readers because too many waited for their number.
-    pub not_numbered: u64,
 }
 
 /// How often queues of one kind were longer than they should be.

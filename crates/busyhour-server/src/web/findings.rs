@@ -107,12 +107,13 @@ impl FindingLog {
                 now,
             )
         }));
-        let down = around
-            .peers
-            .iter()
-            .filter(|peer| peer.state == Some("down"));
-        findings.extend(down.map(|peer| {
-            let what = format!("the peer {} does not answer at {}", peer.name, peer.address);
+        let addresses = around.peers.iter().flat_map(|peer| {
+            let addresses = peer.addresses.iter();
+            addresses.map(|address| (&peer.name, address))
+        });
+        let down = addresses.filter(|(_, it)| it.state == Some("down"));
+        findings.extend(down.map(|(peer, it)| {
+            let what = format!("the peer {peer} does not answer at {}", it.address);
             lasting(
                 HealthSeverity::Warning,
                 (what.clone(), what),

@@ -39,6 +39,7 @@ fn a_call_lives_when_a_reinvite_takes_the_next_way() {
         world.read_status(ALICE, "200");
         let notify = world.read_request(CAROL, "NOTIFY");
         assert!(notify.contains("+sip.rendering"), "she holds: {notify}");
+        assert_eq!(world.server.calls(10)[0].hold, Some("caller"));
         world.send(CAROL, &crate::exchange::ok(&notify));
 
         // Where no way is left, the dialog is over.

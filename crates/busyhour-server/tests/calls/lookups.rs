@@ -255,7 +255,8 @@ fn a_peer_is_where_dns_says_and_the_next_server_takes_what_one_does_not() {
     world.read_status(SECOND, "100");
     world.read_request(BOB, "INVITE");
     let views = world.server.peers();
-    let shown: Vec<_> = views.iter().map(|view| view.address.as_str()).collect();
+    let addresses = views.iter().flat_map(|view| &view.addresses);
+    let shown: Vec<_> = addresses.map(|it| it.address.as_str()).collect();
     assert_eq!(
         shown,
         [

@@ -6,11 +6,13 @@ mod exchange;
 #[path = "../support/log_lines.rs"]
 mod log_lines;
 mod dialogs;
+mod failover;
 mod guards;
 mod lamps;
 mod lookups;
 mod peers;
 mod records;
+mod room;
 mod sessions;
 mod shedding;
 mod world;

@@ -4,7 +4,7 @@ use crate::{
     exchange::digest_config,
     world::{ALICE, BOB, CAROL, Phone, World, ack_of_refusal, header, phone, respond, within},
 };
-use busyhour_server::server::{PeerConfig, ServerConfig};
+use busyhour_server::server::{CredentialsConfig, PeerConfig, ServerConfig};
 use std::time::Duration;
 
 pub const GATEWAY: Phone = at("192.0.2.10:5060");
@@ -145,6 +145,31 @@ fn who_may_not_call_has_to_prove_who_he_is() {
         world.send(phone, &own);
         world.read_status(phone, "407");
     }
+    // The log says why, once a minute.
+    let mut config = config();
+    config.peers[1].may_call = true;
+    let lines = crate::log_lines::LogLines::default();
+    let _logged = lines.keep();
+    let mut other = World::with(config);
+    let wrong_port = at("192.0.2.12:5081");
+    for call in ["first", "second"] {
+        let invite = other.invite(wrong_port, "bob", call);
+        other.send(wrong_port, &invite);
+        other.read_status(wrong_port, "407");
+    }
+    let logged = "a request from the address of a peer is not of the peer";
+    lines.has(&[
+        logged,
+        "peer=pbx",
+        "source=192.0.2.12",
+        "port=5081",
+        "the peer is 192.0.2.12:5080 alone",
+    ]);
+    assert_eq!(lines.take().matches(logged).count(), 1);
+    let counted = other.server.peers().into_iter();
+    let counted = counted.filter(|peer| peer.not_from_peer > 0);
+    let counted: Vec<_> = counted.map(|it| (it.name, it.not_from_peer)).collect();
+    assert_eq!(counted, [("pbx".to_owned(), 2)]);
     // A source port says nothing of a peer without a port.
     let other_port = at("192.0.2.10:33333");
     let invite = invite_from(&mut world, other_port, "bob", "other-port");
@@ -233,6 +258,24 @@ fn calls_go_by_prefix_by_domain_or_by_default() {
     assert_eq!(world.stats().peers.calls_to, 5);
 }
 
+/// Any user may have an account at the service, which is not asked who is called.
+#[test]
+fn calls_go_to_peers_also_where_a_service_has_accounts() {
+    let mut config = config();
+    config.credentials = Some(CredentialsConfig::new("http://127.0.0.1:9/").unwrap());
+    let mut world = World::with(config);
+    for phone in [ALICE, BOB] {
+        world.register(phone);
+    }
+    for (user, phone) in [("0301", GATEWAY), ("00421", CHEAP), ("nobody", REST)] {
+        call_to(&mut world, phone, user, user);
+    }
+    // Who has registered is called, and who has an account here is not elsewhere.
+    call_to(&mut world, BOB, "bob", "registered");
+    world.call(ALICE, "carol", "account");
+    world.read_status(ALICE, "480 Not Registered");
+}
+
 #[test]
 fn no_call_goes_to_a_peer_unless_its_caller_is_authenticated() {
     let mut world = world();
@@ -310,41 +353,6 @@ fn a_peer_is_reached_where_its_contact_says() {
     world.read_request(other_port, "BYE");
 }
 
-#[test]
-fn the_next_address_is_tried_after_a_503_and_after_silence() {
-    let mut world = world();
-    let invite = call_to(&mut world, GATEWAY, "030", "refused");
-    world.send(
-        GATEWAY,
-        &respond(GATEWAY, &invite, "503 Service Unavailable"),
-    );
-    world.read_request(GATEWAY, "ACK");
-    let invite = world.read_request(SPARE, "INVITE");
-    world.send(SPARE, &respond(SPARE, &invite, "200 OK"));
-    let answer = world.read_status(ALICE, "200");
-    assert_eq!(
-        world.server.calls(10)[0].callee_flow.as_deref(),
-        Some("udp/192.0.2.1:5060-192.0.2.11:5060")
-    );
-    let bye = within(&mut world, ALICE, "BYE", 3, &answer, true);
-    world.send(ALICE, &bye);
-    let bye = world.read_request(SPARE, "BYE");
-    world.send(SPARE, &respond(SPARE, &bye, "200 OK"));
-    world.read_status(ALICE, "200");
-
-    call_to(&mut world, GATEWAY, "030", "silent");
-    world.pass(4_100);
-    world.read_request(SPARE, "INVITE");
-    assert_eq!(world.stats().peers.attempts_failed, 2);
-
-    while world.try_read(GATEWAY).is_some() {}
-    // Who is busy is busy everywhere.
-    let invite = call_to(&mut world, GATEWAY, "031", "busy");
-    world.send(GATEWAY, &respond(GATEWAY, &invite, "486 Busy Here"));
-    world.read_status(ALICE, "486");
-    assert_eq!(world.stats().peers.attempts_failed, 2);
-}
-
 fn probed() -> World {
     let mut config = config();
     config.peers[0].probe_interval = Duration::from_secs(30);
@@ -369,7 +377,8 @@ fn answer_options(world: &mut World, phone: Phone, status: &str) -> usize {
 fn states(world: &World) -> Vec<Option<&'static str>> {
     let peers = world.server.peers().into_iter();
     let gateway = peers.filter(|peer| peer.name == "gateway");
-    gateway.map(|peer| peer.state).collect()
+    let addresses = gateway.flat_map(|peer| peer.addresses);
+    addresses.map(|address| address.state).collect()
 }
 
 #[test]
@@ -422,7 +431,7 @@ fn calls_go_to_the_addresses_that_answer_options() {
     let listed = world.server.peers();
     let rest = listed.iter().find(|peer| peer.name == "rest").unwrap();
     assert_eq!(
-        (rest.state, rest.takes.as_str()),
+        (rest.addresses[0].state, rest.takes.as_str()),
         (Some("unknown"), "default")
     );
 }

@@ -94,6 +94,19 @@ fn the_doctor_knows_a_newer_database_and_an_old_certificate() {
             .contains("schema version"),
         "{found}"
     );
+    let voicemail = format!("{quiet}[calls]\nvoicemail = \"vm\"\n");
+    let (_, found) = doctor(&place, &with_store(&place, &voicemail));
+    assert_eq!(found["voicemail"]["verdict"], "warning", "{found}");
+    let add = with_store(&place, &voicemail);
+    let add = place.file("add.toml", &add);
+    let mut command = busyhour();
+    let hash = "0123456789abcdef0123456789abcdef";
+    command.args(["device", "add", "vm", "--md5", hash, "--config"]);
+    let (code, said, errors) = run(command.arg(add));
+    assert_eq!(code, 0, "{said}{errors}");
+    let (_, found) = doctor(&place, &with_store(&place, &voicemail));
+    assert_eq!(found["voicemail"]["verdict"], "good", "{found}");
+    assert_eq!(found["emergency"]["verdict"], "good", "{found}");
     let key = rcgen::KeyPair::generate().unwrap();
     let mut parameters = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
     parameters.not_after = rcgen::date_time_ymd(2020, 1, 1);

@@ -3,7 +3,7 @@
 use crate::{
     Fixture, client,
     exchange::{digest_config, proof, proven, with_proof},
-    register, register_as,
+    log_lines, register, register_as,
 };
 use std::net::SocketAddr;
 
@@ -137,6 +137,47 @@ fn a_refresh_is_challenged_although_others_used_all_tokens_of_its_address() {
     (0..2_000).for_each(|_| server.receive_from(forger, forged.as_bytes()));
     server.sent();
     server.refuses_as_stale(&stolen(&proven));
+}
+
+/// Neither ever gets an answer that says what is wrong.
+#[test]
+fn the_log_says_why_a_telephone_gives_up_at_the_challenge() {
+    let lines = log_lines::LogLines::default();
+    let _logged = lines.keep();
+    let mut server = Fixture::with(digest_config());
+    let request = register(1, "Contact: <sip:a@192.0.2.7>");
+    let logged = "telephone does not answer the challenge";
+    // Its request is sent again after 4 s at the latest; after that it begins anew.
+    for seconds in [0, 4, 30] {
+        server.pass(seconds);
+        server.receive(&request);
+        assert!(server.sent()[0].starts_with("SIP/2.0 401 "));
+        let told = lines.take();
+        assert_eq!(
+            told.matches(logged).count(),
+            usize::from(seconds == 30),
+            "{told}"
+        );
+        if seconds == 30 {
+            for part in ["has_account=true", "user=\"alice\"", "MD5", "source="] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+        }
+    }
+
+    server.receive(&request);
+    let challenge = server.sent().remove(0);
+    let proof = proof(&request, &challenge, "alice", "alice");
+    let more = "algorithm=MD5-sess, qop=auth, nc=00000001, cnonce=\"c\"";
+    server.receive(&with_proof(&request, &format!("{proof}, {more}")));
+    server.settle();
+    assert!(server.sent()[0].starts_with("SIP/2.0 401 "));
+    lines.has(&[
+        "credentials do not fit the challenge",
+        "algorithm or qop not offered",
+        "algorithm=\"MD5-sess\"",
+        "user=\"alice\"",
+    ]);
 }
 
 impl Fixture {

@@ -289,3 +289,22 @@ fn sngrep_reads_the_copies() {
 
 const READING: &str = "a token to read with";
 const WRITING: &str = "a token to write with";
+
+#[test]
+fn a_trace_says_that_a_device_is_not_registered_and_waits_for_it() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    let mut command = trace(&place, &["zoe", "--json", "--count", "1"]);
+    let mut child = begin(&server, command.stderr(Stdio::piped()));
+    let zoe = Telephone::register(&server, "zoe");
+    let told = lines(&mut child);
+    assert!(
+        told.iter().any(|line| line.contains("REGISTER")),
+        "{told:?}"
+    );
+    let mut said = String::new();
+    let mut errors = child.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
+    assert!(said.contains("zoe is not registered"), "{said}");
+    drop(zoe);
+}

@@ -268,9 +268,9 @@ fn options_go_over_the_connection_and_their_answer_marks_the_peer_up() {
     let question = connection.message();
     assert!(question.starts_with("OPTIONS sip:127.0.0.7:"), "{question}");
     assert!(question.contains("Via: SIP/2.0/TCP "), "{question}");
-    assert_eq!(site.server.peers()[0].state, Some("unknown"));
+    assert_eq!(site.server.peers()[0].addresses[0].state, Some("unknown"));
     connection.send(ok(&question).as_bytes());
-    while site.server.peers()[0].state != Some("up") {
+    while site.server.peers()[0].addresses[0].state != Some("up") {
         std::thread::yield_now();
     }
     site.end();

@@ -67,8 +67,12 @@ fn a_peer_is_who_shows_its_certificate_and_is_called_on_its_connection() {
     assert_eq!(site.server.calls(10).len(), 1);
 
     let views = site.server.peers();
-    assert_eq!((views.len(), views[0].state), (1, Some("up")));
-    assert!(views[0].address.starts_with("tls/127.0.0.1:"), "{views:?}");
+    let addresses = &views[0].addresses;
+    assert_eq!((addresses.len(), addresses[0].state), (1, Some("up")));
+    assert!(
+        addresses[0].address.starts_with("tls/127.0.0.1:"),
+        "{views:?}"
+    );
 
     drop(peer);
     while site.network.streams.stream_stats().connection_count > 0 {

@@ -120,6 +120,11 @@ impl Authenticator {
         &self.realm
     }
 
+    /// What is offered, in order of preference.
+    pub fn algorithms(&self) -> &[Algorithm] {
+        &self.algorithms
+    }
+
     /// One challenge for each algorithm, in order of preference, all with one nonce.
     /// They are valid only for `source`, to which they have to be sent: a client that
     /// forges an address never receives a nonce for it. `salt` makes the nonces of one

@@ -151,6 +151,18 @@ pub fn inspect(database: &Path) -> Result<Backup, StoreError> {
     }
 }
 
+/// Whether an account of this user is in a database, which is looked at as it is.
+///
+/// # Errors
+///
+/// As for [`inspect`], but the database is not checked.
+pub fn has_account(database: &Path, user: &str) -> Result<bool, StoreError> {
+    let connection = open_to_read(database)?;
+    let query = "SELECT EXISTS (SELECT 1 FROM account WHERE username = ?1)";
+    let found = connection.query_row(query, [user], |row| row.get(0));
+    found.map_err(|source| sqlite_error(database, source))
+}
+
 /// Checks a copy from its first to its last page, and counts what is in it.
 fn describe(path: &Path) -> Result<Backup, StoreError> {
     let damaged = |reason: String| StoreError::Damaged {

@@ -19,7 +19,7 @@ use super::{
     queue::{Batch, Queue},
 };
 pub(super) use accounts::SqliteAccounts;
-pub use backup::{Backup, BackupFor, back_up, inspect, restore};
+pub use backup::{Backup, BackupFor, back_up, has_account, inspect, restore};
 use busyhour::pool::TaskPool;
 use busyhour_registrar::EndedBinding;
 use files::{FileId, Files};

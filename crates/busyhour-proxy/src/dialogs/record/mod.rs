@@ -128,6 +128,8 @@ pub struct LiveCall {
     pub caller_flow: Flow,
     /// The flow of that callee.
     pub callee_flow: Option<Flow>,
+    /// Whether the caller, and whether the callee has the other side on hold.
+    pub holds: [bool; 2],
     /// Its record is written when it ends: its INVITE was seen.
     pub has_record_to_come: bool,
 }

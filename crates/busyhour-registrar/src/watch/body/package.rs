@@ -9,7 +9,8 @@ use crate::watch::{
 /// An event package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Package {
-    /// Whether a device can be reached, and over how many contacts (RFC 3856).
+    /// Whether a device can be reached, over how many contacts, and whether it is in a call
+    /// (RFC 3856, RFC 4480).
     Presence,
     /// The dialogs of a device (RFC 4235): those it publishes. That it can be
     /// reached is told in an element of our own.
@@ -94,7 +95,9 @@ impl Package {
         match (one, other) {
             (Some(State::Device(one)), Some(State::Device(other))) => self.same_device(one, other),
             (Some(State::Device(device)), None) | (None, Some(State::Device(device))) => {
-                device.contacts.is_empty() && self.documents(device).next().is_none()
+                device.contacts.is_empty()
+                    && self.documents(device).next().is_none()
+                    && !self.shows_a_call(device)
             }
             _ => one == other,
         }
@@ -111,7 +114,15 @@ impl Package {
                 .eq(other.contacts.iter().map(shown)),
             Self::MessageSummary | Self::Registration => one.contacts == other.contacts,
         };
-        same_contacts && self.documents(one).eq(self.documents(other))
+        same_contacts
+            && self.documents(one).eq(self.documents(other))
+            && self.shows_a_call(one) == self.shows_a_call(other)
+    }
+
+    /// Whether its body says that the device is in a call, though the device does not say so in
+    /// this package itself.
+    fn shows_a_call(self, device: &DeviceState) -> bool {
+        self == Self::Presence && pidf::is_on_the_phone(device)
     }
 
     fn documents(self, state: &DeviceState) -> impl Iterator<Item = (u64, &Document)> {

@@ -1,10 +1,15 @@
 //! The presence body: PIDF (RFC 3863), one tuple a contact, and then what the
 //! device publishes. Of an extension one tuple says what its devices do together.
 //!
+//! Who is in a call is on the phone (RFC 4480 §3.2). A device that publishes a person says that
+//! itself, and a document has one person only (RFC 4479 §3.2).
+//!
 //! A tuple of a registered contact names the address of record: anybody with an account
 //! may watch presence, but only the device's own account may see its address, in `reg`.
 
-use crate::watch::{DeviceState, Document, LineState, Reachable, State, Told, body::xml::Escaped};
+use crate::watch::{
+    DeviceState, Document, LineState, Published, Reachable, State, Told, body::xml::Escaped,
+};
 use busyhour::bus::Name;
 use busyhour_sip::Quality;
 use std::io::Write;
@@ -48,6 +53,30 @@ fn write_device(out: &mut Vec<u8>, entity: &Name, device: &DeviceState) {
     for (number, elements) in published() {
         elements.write(out, number);
     }
+    if is_on_the_phone(device) {
+        write_activity(out, ON_THE_PHONE);
+    }
+}
+
+/// Whether the body says that somebody talks on the telephone: from the moment a device dials or
+/// has answered, also while the call is on hold.
+pub(super) fn is_on_the_phone(device: &DeviceState) -> bool {
+    use LineState::{InUse, OnHold, RingInUse};
+    let says_itself = |published: &Published| match &*published.document {
+        Document::Presence(elements) => elements.has("person"),
+        Document::Dialog { .. } | Document::Messages(_) => false,
+    };
+    let line = LineState::of(Some(device));
+    matches!(line, InUse | OnHold | RingInUse) && !device.published().iter().any(says_itself)
+}
+
+fn write_activity(out: &mut Vec<u8>, activity: &str) {
+    let _ = write!(
+        out,
+        "<person xmlns=\"urn:ietf:params:xml:ns:pidf:data-model\" id=\"user\">\
+         <activities xmlns=\"urn:ietf:params:xml:ns:pidf:rpid\"><{activity}/></activities>\
+         </person>\r\n"
+    );
 }
 
 /// Phones show the note, and some light a lamp by the activity (RFC 4480).
@@ -55,9 +84,9 @@ fn write_line(out: &mut Vec<u8>, line: LineState) {
     let (basic, note, activity) = match line {
         LineState::Invalid | LineState::Unavailable => ("closed", "Unavailable", None),
         LineState::Idle => ("open", "Ready", None),
-        LineState::OnHold => ("open", "On hold", Some("on-the-phone")),
-        LineState::Ringing => ("open", "Ringing", Some("on-the-phone")),
-        LineState::InUse | LineState::RingInUse => ("open", "On the phone", Some("on-the-phone")),
+        LineState::OnHold => ("open", "On hold", Some(ON_THE_PHONE)),
+        LineState::Ringing => ("open", "Ringing", Some(ON_THE_PHONE)),
+        LineState::InUse | LineState::RingInUse => ("open", "On the phone", Some(ON_THE_PHONE)),
         LineState::Busy => ("open", "Busy", Some("busy")),
     };
     let _ = write!(
@@ -65,12 +94,7 @@ fn write_line(out: &mut Vec<u8>, line: LineState) {
         "<tuple id=\"line\"><status><basic>{basic}</basic></status><note>{note}</note></tuple>\r\n"
     );
     if let Some(activity) = activity {
-        let _ = write!(
-            out,
-            "<person xmlns=\"urn:ietf:params:xml:ns:pidf:data-model\" id=\"user\">\
-             <activities xmlns=\"urn:ietf:params:xml:ns:pidf:rpid\"><{activity}/></activities>\
-             </person>\r\n"
-        );
+        write_activity(out, activity);
     }
 }
 
@@ -87,6 +111,8 @@ fn write_tuple(out: &mut Vec<u8>, entity: &Name, reachable: &Reachable) {
     let _ = write!(out, ">{}</contact></tuple>\r\n", Escaped(entity));
 }
 
+/// RFC 4480 §3.2.
+const ON_THE_PHONE: &str = "on-the-phone";
 pub(in crate::watch) const NAMESPACE: &str = "urn:ietf:params:xml:ns:pidf";
 /// Every tuple needs an id, also the one for a device without contacts.
 const CLOSED: &[u8] = b"<tuple id=\"none\"><status><basic>closed</basic></status></tuple>\r\n";

@@ -45,10 +45,10 @@ impl CheckConfig {
             file.display().to_string()
         });
         let said = format!(
-            "{name}: good: {} of {} settings given, accounts among them: {}\n{}",
+            "{name}: good: {} of {} settings given; {}\n{}",
             loaded.origins.len(),
             KEYS.len(),
-            loaded.config.accounts.len(),
+            tables(&loaded.config),
             stored(&loaded.config.store),
         );
         console::confirm(said).map_err(Failure::running)
@@ -72,6 +72,32 @@ fn as_json(checked: Result<Loaded, Problems>) -> Result<(), Failure> {
         0 => Ok(()),
         1 => Err(Failure::usage("one mistake")),
         count => Err(Failure::usage(format!("{count} mistakes"))),
+    }
+}
+
+/// How many entries the tables have, without those of the store.
+fn tables(config: &Config) -> String {
+    let counts = [
+        ("account", config.accounts.len()),
+        ("peer", config.peers.len() as u64),
+        ("registrar", config.registrars.len() as u64),
+        ("domain", config.tenants.len() as u64),
+        ("hint", config.hints.len() as u64),
+        ("list", config.lists.len() as u64),
+        ("certificate", config.certificates.len() as u64),
+        ("token", config.tokens.len() as u64),
+        ("webhook", config.webhooks.len() as u64),
+    ];
+    let given = counts.iter().filter(|(_, count)| *count > 0);
+    let given: Vec<_> = given
+        .map(|(table, count)| match count {
+            1 => format!("1 {table}"),
+            _ => format!("{count} {table}s"),
+        })
+        .collect();
+    match given.is_empty() {
+        true => "no accounts and no peers".to_owned(),
+        false => given.join(", "),
     }
 }
 

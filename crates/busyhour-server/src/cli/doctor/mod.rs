@@ -1,5 +1,6 @@
 //! `busyhour doctor`: looks at the machine and the configuration, and says what to do.
 
+mod calls;
 mod checks;
 mod credentials;
 mod disk;
@@ -62,6 +63,7 @@ impl Doctor {
                 findings.push(checks::configuration(&loaded));
                 findings.extend(network::findings(&loaded.config));
                 findings.extend(credentials::finding(&loaded.config));
+                findings.extend(calls::findings(&loaded.config));
                 findings.extend(disk::findings(&loaded.config));
                 findings.extend(checks::findings(&loaded.config));
             }

@@ -50,6 +50,9 @@ enum What {
     /// Certificates that peers are shown over TLS, and until when they are valid
     #[command(after_help = subjects::CERTIFICATES.help())]
     Certificates(ShowList),
+    /// Extensions (hints), their devices and their states
+    #[command(after_help = subjects::HINTS.help())]
+    Hints(ShowList),
     /// Lists of resources that watchers subscribe to by one URI
     #[command(after_help = subjects::LISTS.help())]
     Lists(ShowList),
@@ -135,6 +138,7 @@ impl Show {
             What::Webhooks(list) => list.run(&subjects::WEBHOOKS, ""),
             What::Tenants(list) => list.run(&subjects::TENANTS, ""),
             What::Certificates(list) => list.run(&subjects::CERTIFICATES, ""),
+            What::Hints(list) => list.run(&subjects::HINTS, ""),
             What::Lists(list) => list.run(&subjects::LISTS, ""),
             What::Media(list) => list.run(&subjects::MEDIA, ""),
             What::Timers(list) => list.run(&subjects::TIMERS, ""),
@@ -147,13 +151,40 @@ impl Show {
             What::Workers(list) => list.run(&subjects::WORKERS, ""),
             What::Stores(list) => list.run(&subjects::STORES, ""),
             What::Alerts(list) => list.run(&subjects::ALERTS, ""),
-            What::Device(device) => {
-                let user = form_urlencoded::byte_serialize(device.user.as_bytes());
-                let query = format!("?user={}", user.collect::<String>());
-                device.list.run(&subjects::DEVICE, &query)
-            }
+            What::Device(device) => device.run(),
         }
     }
+}
+
+impl ShowDevice {
+    /// A device that is not registered, never failed to register and has no account is not known.
+    fn run(&self) -> Result<(), Failure> {
+        let user = form_urlencoded::byte_serialize(self.user.as_bytes());
+        let query = format!("?user={}", user.collect::<String>());
+        let subject = &subjects::DEVICE;
+        let server = self.list.server.find()?;
+        let Rows { rows: found, .. } =
+            rows(subject, &server, &query, 1).map_err(Failure::running)?;
+        if found.is_empty() && self.list.watch.is_none() {
+            let name = path_segment(&self.user);
+            let known = server.get(&format!("/api/v1/devices/{name}"));
+            known.map_err(Failure::running)?;
+        }
+        self.list.run(subject, &query)
+    }
+}
+
+/// A name as a part of a path.
+fn path_segment(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let mut segment = String::new();
+    for byte in name.bytes() {
+        match is_plain(byte) {
+            true => segment.push(byte.into()),
+            false => segment.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    segment
 }
 
 impl ShowList {
@@ -252,6 +283,7 @@ Examples:
   busyhour show queues --filter kind=strand       only the strands of devices
   busyhour show timers --sort due_in --limit 20   the next twenty timers
   busyhour show subscriptions --watch             the slowest subscribers, every two seconds
+  busyhour show hints                             which lamps are on
   busyhour show device alice                      where alice is registered, or why not
   busyhour show alerts --json                     for a script
   busyhour show call-records --user alice         alice's calls that ended

@@ -9,6 +9,8 @@ pub(super) struct Subject {
     pub(super) columns: &'static [Column],
     /// The column to sort by if none is given; the largest values come first.
     pub(super) sort: &'static str,
+    /// The key of a list in each row, whose entries are shown one beneath the other.
+    pub(super) nested: Option<&'static str>,
     /// What is said if there are no rows.
     pub(super) none: &'static str,
 }
@@ -128,6 +130,7 @@ pub(super) const QUEUES: Subject = Subject {
         column("refused", "how many found no room"),
     ],
     sort: "queued_len",
+    nested: None,
     none: "no queues",
 };
 
@@ -137,6 +140,10 @@ pub(super) const CALLS: Subject = Subject {
         column("from", "who calls"),
         column("to", "who is called"),
         column("state", "trying, proceeding, early (it rings) or confirmed"),
+        column(
+            "hold",
+            "who has the other side on hold: caller, callee or both",
+        ),
         column("since_ns", "for how long it has been in that state"),
         column("caller", "the device that calls, if it is one of ours"),
         column("callee", "the device that rings or has answered"),
@@ -145,6 +152,7 @@ pub(super) const CALLS: Subject = Subject {
         column("call_id", "its Call-ID"),
     ],
     sort: "since",
+    nested: None,
     none: "no calls",
 };
 
@@ -173,6 +181,7 @@ pub(super) const CALL_RECORDS: Subject = Subject {
         column("call_id", "its Call-ID"),
     ],
     sort: "ended_at",
+    nested: None,
     none: "no call has ended",
 };
 
@@ -193,6 +202,7 @@ pub(super) const CERTIFICATES: Subject = Subject {
         column("not_before", "from when on it is valid"),
     ],
     sort: "left",
+    nested: None,
     none: "no certificates: sip.tls and http.tls_listen are off\n",
 };
 
@@ -200,10 +210,7 @@ pub(super) const PEERS: Subject = Subject {
     routes: &[route("/api/v1/peers", "peers")],
     columns: &[
         column("name", "the peer"),
-        column(
-            "address",
-            "one of its addresses; what is counted is of the whole peer",
-        ),
+        column("address", "one of its addresses in each line"),
         column(
             "state",
             "up, down, or unknown if it was not asked yet; nothing if no calls go there",
@@ -213,6 +220,10 @@ pub(super) const PEERS: Subject = Subject {
         column("may", "what it may do: call and publish for our users"),
         column("takes", "which calls go to it: prefix*, @domain, default"),
         column("calls_from", "requests that it sent to our users"),
+        column(
+            "not_from_peer",
+            "requests from its address that are not its own: another port or transport, no certificate",
+        ),
         column("redirected", "calls that it was told the contacts for"),
         column("calls_to", "requests of our users that were sent to it"),
         column(
@@ -228,6 +239,7 @@ pub(super) const PEERS: Subject = Subject {
         column("probes_answered", "answers to them"),
     ],
     sort: "name",
+    nested: Some("addresses"),
     none: "no peers; the configuration lists them as [[peer]]",
 };
 
@@ -245,6 +257,7 @@ pub(super) const CLUSTER: Subject = Subject {
         column("is_asked", "whether it is the one that was asked"),
     ],
     sort: "name",
+    nested: None,
     none: "no cluster; set cluster.node",
 };
 
@@ -266,6 +279,7 @@ pub(super) const REGISTRARS: Subject = Subject {
         column("next_in_ns", "time until the next request"),
     ],
     sort: "name",
+    nested: None,
     none: "no registrars; the configuration lists them as [[registrar]]",
 };
 
@@ -289,6 +303,7 @@ pub(super) const WEBHOOKS: Subject = Subject {
         column("wants", "which changes it wants"),
     ],
     sort: "name",
+    nested: None,
     none: "no webhooks; the configuration lists them as [[webhook]], and PUT /api/v1/webhooks/NAME sets one",
 };
 
@@ -307,7 +322,24 @@ pub(super) const LISTS: Subject = Subject {
         ),
     ],
     sort: "entry_count",
+    nested: None,
     none: "no lists; see [[list]] and PUT /api/v1/lists/NAME",
+};
+
+pub(super) const HINTS: Subject = Subject {
+    routes: &[route("/api/v1/hints?limit=100000", "hints")],
+    columns: &[
+        column("extension", "the extension that is watched"),
+        column(
+            "state",
+            "of its devices together: idle, ringing, in-use, ring-in-use, on-hold, busy, unavailable",
+        ),
+        column("devices", "the devices whose states it combines"),
+        column("configured", "whether it stands in the configuration"),
+    ],
+    sort: "extension",
+    nested: None,
+    none: "no hints; the configuration lists them as [[hint]]",
 };
 
 pub(super) const TENANTS: Subject = Subject {
@@ -332,6 +364,7 @@ pub(super) const TENANTS: Subject = Subject {
         column("refused", "requests refused because of its share or quotas"),
     ],
     sort: "name",
+    nested: None,
     none: "no domains with settings of their own; `busyhour domain add` sets one up",
 };
 
@@ -348,6 +381,7 @@ pub(super) const MEDIA: Subject = Subject {
         column("failures", "questions and pings that it left unanswered"),
     ],
     sort: "address",
+    nested: None,
     none: "no media relays; the configuration lists them in media.relays",
 };
 
@@ -365,6 +399,7 @@ pub(super) const TIMERS: Subject = Subject {
         column("executor", "where it runs, if that has a name"),
     ],
     sort: "due_in",
+    nested: None,
     none: "no timer is pending",
 };
 
@@ -387,6 +422,7 @@ pub(super) const TOPICS: Subject = Subject {
         column("slowest_queued_len", "the length of that queue"),
     ],
     sort: "published",
+    nested: None,
     none: "no topics",
 };
 
@@ -413,6 +449,7 @@ pub(super) const SUBSCRIPTIONS: Subject = Subject {
         ),
     ],
     sort: "queued_len",
+    nested: None,
     none: "no subscriptions",
 };
 
@@ -429,6 +466,7 @@ pub(super) const BUFFERS: Subject = Subject {
         column("pinned", "how many were pinned by address"),
     ],
     sort: "live",
+    nested: None,
     none: "no buffer is in use",
 };
 
@@ -447,6 +485,7 @@ pub(super) const OLDEST_BUFFERS: Subject = Subject {
         ),
     ],
     sort: "age",
+    nested: None,
     none: "no buffer is in use",
 };
 
@@ -471,6 +510,7 @@ pub(super) const WORKERS: Subject = Subject {
         column("epoch", "the epochs of its run queue"),
     ],
     sort: "number",
+    nested: None,
     none: "no workers",
 };
 
@@ -494,6 +534,7 @@ pub(super) const STORES: Subject = Subject {
         column("last_error", "the last failure"),
     ],
     sort: "queued_len",
+    nested: None,
     none: "no store",
 };
 
@@ -514,6 +555,7 @@ pub(super) const ALERTS: Subject = Subject {
         column("concerns", "everybody, or only the client that reached it"),
     ],
     sort: "count",
+    nested: None,
     none: "no limit was reached since the server started",
 };
 
@@ -549,5 +591,6 @@ pub(super) const DEVICE: Subject = Subject {
         column("at_unix_seconds", "when it failed last"),
     ],
     sort: "state",
+    nested: None,
     none: "not registered, and no failed registration is known",
 };

@@ -88,8 +88,12 @@ impl TableOptions {
         let name = self.sort.as_deref().unwrap_or(subject.sort);
         if let Some(column) = subject.column(name) {
             rows.sort_by(|one, other| {
-                let order = compare(one.get(column.key), other.get(column.key));
-                let is_known = !is_empty(one.get(column.key)) && !is_empty(other.get(column.key));
+                let (one, other) = (
+                    subject.values(one, column).next(),
+                    subject.values(other, column).next(),
+                );
+                let order = compare(one, other);
+                let is_known = !is_empty(one) && !is_empty(other);
                 match column.is_smallest_first && is_known {
                     true => order.reverse(),
                     false => order,
@@ -117,6 +121,8 @@ impl TableOptions {
                 false => "no row fulfils the conditions".to_owned(),
             };
         }
+        let lines: Vec<_> = rows.iter().flat_map(|row| subject.lines(row)).collect();
+        let rows = lines.as_slice();
         let mut columns: Vec<&Column> = subject.columns.iter().collect();
         if !self.columns.is_empty() {
             let named = self.columns.iter();
@@ -129,11 +135,12 @@ impl TableOptions {
         table.load_style(presets::NOTHING);
         table.set_header(columns.iter().map(|column| column.name().to_uppercase()));
         for row in rows {
-            table.add_row(
-                columns
-                    .iter()
-                    .map(|column| shown(column, row.get(column.key))),
-            );
+            let cell = |column: &&Column| match row.get(column.key) {
+                // It stands in a line above.
+                None if subject.nested.is_some() => String::new(),
+                value => shown(column, value),
+            };
+            table.add_row(columns.iter().map(cell));
         }
         for (index, column) in columns.iter().enumerate() {
             let is_number = |row: &Row| row.get(column.key).is_some_and(Value::is_number);
@@ -156,16 +163,50 @@ impl TableOptions {
 impl Condition {
     fn holds(&self, subject: &Subject, row: &Row) -> bool {
         let column = subject.column(&self.column);
-        let value = column.and_then(|column| row.get(column.key));
-        let number = value.and_then(Value::as_f64);
+        let mut values = column
+            .into_iter()
+            .flat_map(|column| subject.values(row, column));
+        let is_number =
+            |test: &dyn Fn(f64) -> bool, value: &Value| value.as_f64().is_some_and(test);
         match &self.test {
             ConditionTest::Contains(text) => {
-                let value = value.map_or(String::new(), plain);
-                value.to_lowercase().contains(&text.to_lowercase())
+                let text = text.to_lowercase();
+                values.any(|value| plain(value).to_lowercase().contains(&text))
             }
-            ConditionTest::Above(least) => number.is_some_and(|number| number > *least),
-            ConditionTest::Below(most) => number.is_some_and(|number| number < *most),
+            ConditionTest::Above(least) => values.any(|it| is_number(&|it| it > *least, it)),
+            ConditionTest::Below(most) => values.any(|it| is_number(&|it| it < *most, it)),
         }
+    }
+}
+
+impl Subject {
+    /// What a row has in a column: one value, or one of each entry of its list.
+    fn values<'r>(&self, row: &'r Row, column: &Column) -> impl Iterator<Item = &'r Value> {
+        let key = column.key;
+        let entries = self.nested.and_then(|list| row.get(list)?.as_array());
+        let nested = entries.into_iter().flatten();
+        row.get(key)
+            .into_iter()
+            .chain(nested.filter_map(move |entry| entry.get(key)))
+    }
+
+    /// The lines of a row: it has what it has itself in the first one.
+    fn lines(&self, row: &Row) -> Vec<Row> {
+        let Some((list, Some(Value::Array(entries)))) = self.nested.map(|it| (it, row.get(it)))
+        else {
+            return vec![row.clone()];
+        };
+        let mut lines: Vec<_> = entries
+            .iter()
+            .filter_map(Value::as_object)
+            .cloned()
+            .collect();
+        if lines.is_empty() {
+            lines.push(Row::new());
+        }
+        let own = row.iter().filter(|(key, _)| *key != list);
+        lines[0].extend(own.map(|(key, value)| (key.clone(), value.clone())));
+        lines
     }
 }
 
@@ -225,6 +266,7 @@ fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
@@ -286,7 +328,7 @@ const ASKED_MAX: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::show::subjects::{QUEUES, TIMERS};
+    use crate::cli::show::subjects::{PEERS, QUEUES, TIMERS};
     use clap::Parser;
     use serde_json::json;
 
@@ -329,6 +371,41 @@ mod tests {
             "oldest_waiting<10ms",
         ];
         assert_eq!(names(&options(&both)), ["bh"]);
+    }
+
+    /// What a peer has done stands in its line, and its other addresses beneath it.
+    #[test]
+    fn the_sums_of_a_peer_stand_in_one_line() {
+        let address = |address: &str, state: &str| json!({ "address": address, "state": state });
+        let rows = json!([
+            { "name": "pbx", "calls_to": 7, "addresses": [address("192.0.2.12", "up")] },
+            {
+                "name": "gateway", "calls_to": 40,
+                "addresses": [address("192.0.2.10", "up"), address("192.0.2.11", "down")]
+            },
+        ]);
+        let rows: Vec<Row> = serde_json::from_value(rows).unwrap();
+        let drawn = |words: &[&str]| {
+            let options = options(words);
+            let (rows, _) = options.select(&PEERS, rows.clone());
+            let text = options.draw(&PEERS, &rows, 0);
+            let lines = text.lines().map(|line| {
+                let words: Vec<_> = line.split_whitespace().collect();
+                words.join(" ")
+            });
+            lines.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            drawn(&[]),
+            [
+                "NAME ADDRESS STATE CALLS_TO",
+                "gateway 192.0.2.10 up 40",
+                "192.0.2.11 down",
+                "pbx 192.0.2.12 up 7",
+            ]
+        );
+        assert_eq!(drawn(&["--filter", "state=down"]).len(), 3);
+        assert_eq!(drawn(&["--filter", "address=192.0.2.12"]).len(), 2);
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub(super) const LIMITS: &[SettingKey] = &[
     SettingKey {
         path: "limits.calls",
         allowed: whole(16, 16_777_216, "calls"),
-        help: "Calls that are followed at a time: listed, with lamps and records; further calls go on without these. Requests are refused beyond four times as many within 32 s",
+        help: "Calls that are followed at a time: listed, with lamps and records; further calls go on without these. New calls are refused beyond four times as many requests within 32 s",
         assign: |config, text| put(&mut config.limits.calls_max, text.parse().ok()),
         show: |config| config.limits.calls_max.to_string(),
     },

@@ -96,6 +96,12 @@ impl ConfiguredAccounts {
         })
     }
 
+    /// Whether somebody of this name has an account, in any domain.
+    pub(in crate::config) fn has_user(&self, user: &str) -> bool {
+        let is_it = |name: &String| name.split('@').next() == Some(user);
+        self.secret(user).is_some() || self.by_user.keys().any(is_it)
+    }
+
     /// The mailbox of `user`, if it does not have the name of the user.
     pub fn mailbox(&self, user: &str) -> Option<&str> {
         self.mailboxes.get(user).map(String::as_str)

@@ -1,9 +1,10 @@
 //! Who may do what: digest authentication, and whose name an account may use.
 
+mod notes;
+
 use super::{
     account_policy::AccountPolicy,
     asking::{AS_PROXY, AS_SERVER, Asking},
-    failures,
     logins::Logins,
     nonces::{Nonces, Use},
 };
@@ -390,7 +391,7 @@ impl Admission {
         for credentials in message.credentials(asking.credentials) {
             let credentials = credentials?;
             if credentials.realm != authenticator.realm() {
-                stranger = Some(credentials.username);
+                stranger = Some(credentials);
                 continue;
             }
             if !is_for(credentials.uri, request, &self.domains) {
@@ -453,15 +454,16 @@ impl Admission {
                     CredentialOutcome::Denied
                 }
                 AuthOutcome::Refused(_) => {
-                    self.note_unfit(username, flow, OTHER_FORM);
+                    self.note_unfit(&credentials, (username, authenticator), flow, OTHER_FORM);
                     CredentialOutcome::Unfit
                 }
             });
         }
-        let Some(username) = stranger else {
+        let Some(credentials) = stranger else {
             return Ok(CredentialOutcome::Absent);
         };
-        self.note_unfit(username, flow, OTHER_REALM);
+        let username = credentials.username;
+        self.note_unfit(&credentials, (username, authenticator), flow, OTHER_REALM);
         Ok(CredentialOutcome::Unfit)
     }
 
@@ -506,11 +508,6 @@ impl Admission {
         };
         let holder = self.holders.of(request.flow.remote.ip(), None);
         service.find(owner, (request.flow, request.datagram), holder)
-    }
-
-    /// Such a client is challenged again and again, and never learns what is wrong.
-    fn note_unfit(&self, username: &str, flow: Flow, reason: &'static str) {
-        self.log.failures.note(username, flow, "sip", reason.into());
     }
 
     /// Whether the credentials are a replay; counted if so. Without `qop` there is no
@@ -571,41 +568,6 @@ impl Admission {
         }
         self.login_failed(flow, username, "iax2", why_wrong(is_known));
         Login::Refused
-    }
-
-    /// A login failed: that counts against its source and its user.
-    fn login_failed(
-        &self,
-        flow: Flow,
-        username: &str,
-        protocol: &'static str,
-        reason: &'static str,
-    ) {
-        let (source, holder) = (
-            source_of(flow.remote.ip()),
-            self.holders.of(flow.remote.ip(), None),
-        );
-        self.logins
-            .failed(source, holder, username, self.clock.now());
-        self.log.login_failed(flow, username, protocol, reason);
-    }
-
-    /// A device was asked for its password. Users without an account are not noted, so
-    /// the table has at most as many users as there are accounts.
-    pub(in crate::server) fn note_challenge(
-        &self,
-        user: &str,
-        flow: Flow,
-        protocol: &'static str,
-        has_old_nonce: bool,
-    ) {
-        let is_known = self.accounts.directory.knows(user);
-        let reason = match has_old_nonce {
-            true => failures::ANSWERS_OLD_NONCE,
-            false => failures::NEVER_ANSWERED,
-        };
-        let failures = &self.log.failures;
-        failures.note_challenge(user, flow, protocol, reason, is_known);
     }
 
     /// How long this user is refused from that source, after too many wrong passwords.

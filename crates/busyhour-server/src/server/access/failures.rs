@@ -99,12 +99,13 @@ impl FailureNotes {
     ) {
         let failure = self.failed(flow, protocol, reason);
         let holder = self.holders.of(flow.remote.ip(), None);
-        self.failures.note(user, holder, failure);
+        let _last_time = self.failures.note(user, holder, failure);
     }
 
     /// Remembers that a device was asked for its password, until it
     /// [answers](Self::challenge_answered). A user who is not `is_known` is never shown,
-    /// but takes as long.
+    /// but takes as long. Whether it had been asked before, and sends something new, not only the
+    /// same request again.
     pub(in crate::server) fn note_challenge(
         &self,
         user: &str,
@@ -112,7 +113,7 @@ impl FailureNotes {
         protocol: &'static str,
         reason: &'static str,
         is_known: bool,
-    ) {
+    ) -> bool {
         let failure = self.failed(flow, protocol, reason.into());
         let holder = self.holders.of(flow.remote.ip(), None);
         // Of a device that answers something else now, what it did before is not true.
@@ -121,7 +122,9 @@ impl FailureNotes {
             false => &self.unanswered_by_nobody,
         };
         table.forget(user, |noted| failure.is_of_other_reason(noted));
-        table.note(user, holder, failure);
+        let now = failure.at;
+        let before = table.note(user, holder, failure);
+        before.is_some_and(|before| now.as_nanos() >= before.as_nanos() + ASKED_AGAIN_NS)
     }
 
     /// A device has answered, rightly or not.
@@ -179,10 +182,16 @@ impl Failures {
         }
     }
 
-    /// A registration of `user` failed; `holder` is the source.
-    pub(in crate::server) fn note(&self, user: &str, holder: Holder, failure: Failed) {
+    /// A registration of `user` failed; `holder` is the source. When it did so the last time, if
+    /// that is known.
+    pub(in crate::server) fn note(
+        &self,
+        user: &str,
+        holder: Holder,
+        failure: Failed,
+    ) -> Option<UnixTime> {
         if user.is_empty() || user.len() > USER_LEN_MAX {
-            return;
+            return None;
         }
         let new = Noted {
             user: user.into(),
@@ -193,10 +202,12 @@ impl Failures {
         let mut shard = self.shard(user);
         if let Some(noted) = shard.iter_mut().find(|noted| noted.is(user, &new.failure)) {
             noted.count += 1;
-            noted.failure = new.failure;
-        } else if self.find_place(&mut shard, user, holder) {
+            return Some(std::mem::replace(&mut noted.failure, new.failure).at);
+        }
+        if self.find_place(&mut shard, user, holder) {
             shard.push(new);
         }
+        None
     }
 
     /// Makes room for one more entry of `user` and `holder`, and charges `holder` for
@@ -339,6 +350,8 @@ pub(in crate::server) const NEVER_ANSWERED: &str = "asked for a password, never 
 /// The same of one that answers, but only challenges that are too old.
 pub(in crate::server) const ANSWERS_OLD_NONCE: &str =
     "asked again since its nonce was too old, never answered that";
+/// A request is sent again within 4 s (T2, RFC 3261 §17.1.2.1).
+const ASKED_AGAIN_NS: u64 = 5_000_000_000;
 /// Entries in all.
 pub(in crate::server) const CAPACITY: usize = 8192;
 const SHARDS: usize = 128;

@@ -11,7 +11,7 @@ use relaying::ShardMedia;
 use super::{
     call_log::CallLog,
     checked::{Begin, Checked, Parties, Standing},
-    permit::{CallRoom, Permit},
+    permit::{CallRoom, NoRoom, Permit},
     probing::Probing,
     step_actions::{StepActions, with_actions},
     target::way_within,
@@ -23,7 +23,6 @@ use crate::server::{
     device::device_context::DeviceContext,
     dns::lookups::Lookups,
     expiry_timer::{ExpiryOptions, ExpiryTimer},
-    load::shares::Excess,
     media::relay_set::RelaySet,
     peer::peers::Peers,
     server_clock::ServerClock,
@@ -66,6 +65,7 @@ pub(in crate::server) struct Calls {
     pub(in crate::server) room: CallRoom,
     /// Besides, for what matters more than others: when there is no other room.
     emergency_room: CallRoom,
+    within_room: CallRoom,
     bye_room: CallRoom,
     /// Calls of all shards. Concurrent threads may exceed the bound by one call each.
     call_count: AtomicUsize,
@@ -85,6 +85,10 @@ pub(in crate::server) struct Calls {
 pub(in crate::server) struct CallCounters {
     /// Requests for the proxy that were refused before it took them.
     pub(in crate::server) refused: Counter,
+    /// Those of them for which there was no room among the requests of all calls.
+    pub(in crate::server) refused_full: Counter,
+    /// Those of them for which there was no memory among that of all calls.
+    pub(in crate::server) refused_memory: Counter,
     /// Requests within a dialog whose route has no valid token.
     pub(in crate::server) untrusted_routes: Counter,
     /// Dialogs that were not asked whether they still live.
@@ -98,6 +102,8 @@ pub(in crate::server) struct CallBounds {
     pub(in crate::server) room: CallRoom,
     /// Only for calls for help.
     pub(in crate::server) emergency_room: CallRoom,
+    /// Only for requests within dialogs: new calls take nothing of it.
+    pub(in crate::server) within_room: CallRoom,
     /// Only for BYE.
     pub(in crate::server) bye_room: CallRoom,
 }
@@ -140,6 +146,7 @@ impl Calls {
             dialogs,
             room,
             emergency_room,
+            within_room,
             bye_room,
         } = bounds;
         let hasher = FixedState::with_seed(seed);
@@ -170,6 +177,7 @@ impl Calls {
             loops,
             room,
             emergency_room,
+            within_room,
             bye_room,
             call_count: AtomicUsize::new(0),
             log,
@@ -196,6 +204,15 @@ impl Calls {
         &self.loops
     }
 
+    fn rooms(&self) -> [&CallRoom; 4] {
+        [
+            &self.room,
+            &self.emergency_room,
+            &self.within_room,
+            &self.bye_room,
+        ]
+    }
+
     pub(in crate::server) fn stats(&self) -> CallStats {
         let [p50, p99] = self.post_dial_delay.permille_ns([500, 990]);
         let mut stats = CallStats {
@@ -204,10 +221,9 @@ impl Calls {
             refused: self.counters.refused.get(),
             untrusted_routes: self.counters.untrusted_routes.get(),
             probes_left_out: self.counters.probes_left_out.get(),
-            charged_bytes: [&self.room, &self.emergency_room, &self.bye_room]
-                .map(CallRoom::charged_bytes)
-                .iter()
-                .sum(),
+            refused_full: self.counters.refused_full.get(),
+            refused_memory: self.counters.refused_memory.get(),
+            charged_bytes: self.rooms().map(CallRoom::charged_bytes).iter().sum(),
             post_dial_delay: self.log.post_dial_delay().stats(),
             outcomes: self.log.outcome_stats(),
             records: self.log.stats(),
@@ -284,7 +300,7 @@ impl Calls {
     /// # Errors
     ///
     /// Why there is no room for it.
-    pub(super) fn begin(self: &Arc<Self>, checked: Checked<'_, '_>) -> Result<Begin, Excess> {
+    pub(super) fn begin(self: &Arc<Self>, checked: Checked<'_, '_>) -> Result<Begin, NoRoom> {
         let Checked {
             inbound, routing, ..
         } = checked;
@@ -304,7 +320,7 @@ impl Calls {
                     Ok(self.forward(state, transaction, (checked, is_followed), out))
                 }
                 Ok(Begun::Known) => Ok(Begin::Begun),
-                Err(RequestRefusal::Full) => Err(Excess::Whole),
+                Err(RequestRefusal::Full) => Err(NoRoom::Requests),
                 Err(refusal) => {
                     self.counters.refused.increment();
                     state.proxy.refuse(inbound, &refusal, &mut out.proxy);
@@ -314,22 +330,35 @@ impl Calls {
         })
     }
 
-    /// Emergencies and BYE, which frees more than it takes, have room of their own as well. The
+    /// Emergencies, requests within dialogs and BYE, which frees more than it takes, have room of
+    /// their own as well: a call that was let in can change and end, however many calls begin. The
     /// proxy bounds them all once more.
-    fn permit(&self, checked: &Checked<'_, '_>) -> Result<Permit, Excess> {
+    fn permit(&self, checked: &Checked<'_, '_>) -> Result<Permit, NoRoom> {
         let Checked {
             inbound, holder, ..
         } = *checked;
         // As it came, as it goes to each target, and its response.
         let copies = checked.located.called.len() as u64 + 2;
         let bytes = inbound.datagram.len() as u64 * copies;
-        let is_bye = inbound.message.method() == Some(Method::Bye);
+        let is_within = matches!(checked.parties, Parties::Within(..));
+        let is_bye = is_within && inbound.message.method() == Some(Method::Bye);
+        let more = [
+            (checked.is_emergency, &self.emergency_room),
+            (is_within, &self.within_room),
+            (is_bye, &self.bye_room),
+        ];
+        let mut rooms = more.iter().filter(|(may, _)| *may);
         let permit = self.room.take(holder, bytes);
-        match (is_bye, checked.is_emergency) {
-            (true, _) => permit.or_else(|_| self.bye_room.take(holder, bytes)),
-            (_, true) => permit.or_else(|_| self.emergency_room.take(holder, bytes)),
-            _ => permit,
+        let permit = permit.or_else(|first| {
+            let taken = rooms.find_map(|(_, room)| room.take(holder, bytes).ok());
+            taken.ok_or(first)
+        });
+        match &permit {
+            Err(NoRoom::Requests) => self.counters.refused_full.increment(),
+            Err(NoRoom::Memory) => self.counters.refused_memory.increment(),
+            Err(NoRoom::Share) | Ok(_) => {}
         }
+        permit
     }
 
     fn forward(
@@ -525,6 +554,8 @@ impl Calls {
             if let Some(permit) = proxy.data(event.transaction) {
                 let called = |label| permit.called(label);
                 self.peers.note(event.kind, called);
+                let failure = self.peers.way_failure(event.kind, called, permit.caller());
+                out.way_failures.extend(failure);
                 let tracking = &permit.tracking;
                 let times = (now, || self.clock.moment());
                 tracking.tell(dialogs, times, &event, called, message, &mut out.dialogs);

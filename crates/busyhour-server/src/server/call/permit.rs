@@ -37,6 +37,17 @@ struct RoomShares {
     memory: Shares,
 }
 
+/// Why there is no room for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// There are too many requests of all.
+    Requests,
+    /// The messages of all take too much memory.
+    Memory,
+    /// The source or the account has its share.
+    Share,
+}
+
 /// The room of one request, given back when it is dropped.
 struct Place {
     shares: Arc<RoomShares>,
@@ -127,6 +138,17 @@ impl PermitParties {
     }
 }
 
+impl NoRoom {
+    /// What the operator reads.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Requests => "No Room (limits.calls)",
+            Self::Memory => "No Memory For Calls (runtime.buffer_budget_mib)",
+            Self::Share => "Share Used Up (limits.source_percent, limits.account_percent)",
+        }
+    }
+}
+
 impl CallRoom {
     pub(in crate::server) fn new(places: Shares, memory: Shares) -> Self {
         Self(Arc::new(RoomShares { places, memory }))
@@ -137,12 +159,17 @@ impl CallRoom {
     /// # Errors
     ///
     /// Why there is none.
-    pub(super) fn take(&self, holder: Holder, bytes: u64) -> Result<Permit, Excess> {
+    pub(super) fn take(&self, holder: Holder, bytes: u64) -> Result<Permit, NoRoom> {
         let RoomShares { places, memory } = &*self.0;
-        places.take(holder, 1)?;
+        let or_share = |excess, whole| match excess {
+            Excess::Whole => whole,
+            Excess::Share => NoRoom::Share,
+        };
+        let taken = places.take(holder, 1);
+        taken.map_err(|excess| or_share(excess, NoRoom::Requests))?;
         if let Err(excess) = memory.take(holder, bytes) {
             places.give_back(holder, 1);
-            return Err(excess);
+            return Err(or_share(excess, NoRoom::Memory));
         }
         Ok(Permit::new(Place {
             shares: self.0.clone(),

@@ -7,11 +7,12 @@ mod shedding;
 use super::{
     checked::{Begin, Checked, Parties},
     edge::dialog_name,
+    permit::NoRoom,
     target::{Asleep, Located, NameLookup, Unavailable, domain_of},
 };
 use crate::server::{
     core::Core,
-    load::shares::Holder,
+    load::shares::{Excess, Holder},
     peer::trusted_peer::{TrustedPeer, Unreachable},
     sip::receive::Request,
 };
@@ -180,11 +181,14 @@ impl Core {
                 let proven = caller.map(|caller| (caller, holder));
                 self.record_refused(request, status, proven.as_ref());
             }
-            Err(excess) => {
-                let refusal = self.responder.no_room(excess, request.flow, account);
+            Err(reason) => {
+                if reason == NoRoom::Share {
+                    (self.responder).count_excess(Excess::Share, request.flow, account);
+                }
+                let refusal = self.responder.overloaded();
                 let proven = (Party::nobody(request.flow), holder);
                 self.record_refused(request, refusal.status(), Some(&proven));
-                self.refuse_call(request, &refusal);
+                self.refuse_call_for(request, &refusal, reason.reason());
             }
         }
     }
@@ -401,7 +405,13 @@ impl Core {
                     ))),
                 })
             }
-            None => self.call_of_user(request, called, abroad),
+            None => {
+                let other = self.peers.not_from_peer(request.flow, |peer| peer.may_call);
+                if let Some((peer, true)) = other {
+                    self.log.not_from_peer(peer, request.flow);
+                }
+                self.call_of_user(request, called, abroad)
+            }
         }
     }
 
@@ -501,15 +511,18 @@ impl Core {
         }
         let aor = address_of_record(&Uri::Sip(*called), &self.domains)?;
         let beyond = self.peers.of_user(user_of(&aor));
-        match (self.locate(request, &aor, called), beyond) {
-            (Err(Refusal::NotFound), Some(_)) if is_authenticated && goes_elsewhere => {
-                Err(NO_MADDR)
-            }
-            (Err(Refusal::NotFound), Some(peer)) if is_authenticated => {
-                self.locate_peer(peer, called)
-            }
-            (located, _) => located,
+        match beyond.filter(|_| is_authenticated && !self.is_here(&aor)) {
+            Some(_) if goes_elsewhere => Err(NO_MADDR),
+            Some(peer) => self.locate_peer(peer, called),
+            None => self.locate(request, &aor, called),
         }
+    }
+
+    /// Whether somebody has registered there, or has an account in the store or the file. Whether
+    /// a service has one is not asked for a call: numbers that a peer takes are of nobody there.
+    fn is_here(&self, aor: &str) -> bool {
+        let accounts = &self.accounts;
+        accounts.directory.knows(accounts.account_of(aor)) || !self.bindings_at(aor).is_empty()
     }
 
     /// DNS says where the domain's servers are.

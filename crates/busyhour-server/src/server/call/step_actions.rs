@@ -1,6 +1,7 @@
 //! What one step of a shard brings about, kept by each thread and used again.
 
 use super::target::NameLookup;
+use crate::server::peer::way_failure::WayFailure;
 use busyhour::buffer::Buffer;
 use busyhour_media::MediaActions;
 use busyhour_proxy::{Actions, Outbound, TransactionId, dialogs::DialogActions};
@@ -18,6 +19,8 @@ pub(super) struct StepActions {
     /// What was looked at and leaves.
     pub(super) leaving: Vec<Outbound>,
     pub(super) media: MediaActions<Outbound>,
+    /// What is logged of ways to peers.
+    pub(super) way_failures: Vec<WayFailure>,
 }
 
 /// Lends the thread's room for actions, empty.
@@ -32,6 +35,7 @@ pub(super) fn with_actions<R>(use_actions: impl FnOnce(&mut StepActions) -> R) -
             actions.probes.clear();
             actions.lookups.clear();
             actions.leaving.clear();
+            actions.way_failures.clear();
             actions.media.commands.clear();
             actions.media.ready.clear();
             use_actions(&mut actions)

@@ -20,6 +20,8 @@ pub struct CallView {
     pub callee: Option<String>,
     /// `trying`, `proceeding`, `early` or `confirmed` (RFC 4235 §3.7.1).
     pub state: &'static str,
+    /// Who has the other side on hold: `caller`, `callee` or `both`.
+    pub hold: Option<&'static str>,
     /// For how long it has been in that state, in nanoseconds.
     pub since_ns: u64,
     /// The flow of the caller: transport, our address and its own.
@@ -41,6 +43,12 @@ impl CallView {
             caller: call.caller_device.as_ref().map(ToString::to_string),
             callee: call.callee_device.as_ref().map(ToString::to_string),
             state: call.state.as_str(),
+            hold: match call.holds {
+                [true, true] => Some("both"),
+                [true, false] => Some("caller"),
+                [false, true] => Some("callee"),
+                [false, false] => None,
+            },
             since_ns: nanos(now - call.since),
             caller_flow: flow_text(call.caller_flow),
             callee_flow: call.callee_flow.map(flow_text),

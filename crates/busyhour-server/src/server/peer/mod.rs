@@ -10,3 +10,4 @@ mod public_address;
 pub(super) mod trusted_peer;
 pub(super) mod peers;
 pub(super) mod view;
+pub(super) mod way_failure;

@@ -8,6 +8,7 @@ use super::{
         NameChange, TargetStep, TrustedPeer, Turn, Unreachable, has_all_domains, has_domain,
     },
     view::{PeerStats, PeerView},
+    way_failure::WayFailure,
 };
 use crate::server::{
     dns::lookups::Lookups,
@@ -88,6 +89,19 @@ impl Peers {
     fn sender(&self, flow: Flow) -> Option<&TrustedPeer> {
         let by_address = || self.peers.iter().find(|peer| peer.sends_on(flow));
         self.of_certificate(flow).or_else(by_address)
+    }
+
+    /// A peer with this right that is at the address of a flow, but does not send on it, so that
+    /// who does is no more than anybody; counted. `true` if the log should say so now.
+    pub(in crate::server) fn not_from_peer(
+        &self,
+        flow: Flow,
+        has_right: impl Fn(&PeerConfig) -> bool,
+    ) -> Option<(&TrustedPeer, bool)> {
+        let is_it = |peer: &&TrustedPeer| has_right(peer.config()) && peer.is_at(flow.remote.ip());
+        let peer = self.peers.iter().find(is_it)?;
+        peer.counters.not_from_peer.increment();
+        Some((peer, peer.may_tell_of_others(self.clock.now())))
     }
 
     /// The peer that has shown its certificate on this connection.
@@ -356,6 +370,41 @@ impl Peers {
         }
     }
 
+    /// What the log says if a request has failed on its way to a peer.
+    pub(in crate::server) fn way_failure<'p>(
+        &self,
+        event: EventKind,
+        called: impl FnOnce(u64) -> Option<&'p Party>,
+        caller: Option<&Party>,
+    ) -> Option<WayFailure> {
+        let (label, from, to, status, cause) = match event {
+            EventKind::FailedOver {
+                label,
+                from,
+                to,
+                status,
+                cause,
+            } => (label, from, Some(to), status, cause),
+            EventKind::Exhausted {
+                label,
+                from,
+                status,
+                cause,
+            } => (label, from, None, status, cause),
+            _ => return None,
+        };
+        let peer = called(label)?.peer.clone()?;
+        let caller = caller.and_then(|caller| caller.device.as_ref().or(caller.peer.as_ref()));
+        Some(WayFailure {
+            peer,
+            caller: caller.cloned(),
+            from,
+            to,
+            status,
+            cause,
+        })
+    }
+
     /// A response that came on this flow, if it answers one of the probes. Nobody else than the
     /// peer may say that it takes no calls.
     pub(in crate::server) fn answered(
@@ -422,14 +471,11 @@ impl Peers {
             })
     }
 
-    /// Each address of each peer.
+    /// Each peer with its addresses.
     pub(in crate::server) fn list(&self) -> Vec<PeerView> {
         let now = self.clock.now();
-        let views = self
-            .peers
-            .iter()
-            .flat_map(|peer| PeerView::all_of(peer, now));
-        views.collect()
+        let peers = self.peers.iter();
+        peers.map(|peer| PeerView::new(peer, now)).collect()
     }
 
     fn probe(self: &Arc<Self>) {

@@ -14,7 +14,10 @@ use busyhour_sip::{Flow, SipUri, Transport};
 use std::{
     fmt::{self, Display, Formatter},
     net::{IpAddr, SocketAddr},
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,6 +33,9 @@ pub(in crate::server) struct TrustedPeer {
     targets: Mutex<PeerTargets>,
     /// The last connection on which it has shown its certificate, while it lasts.
     connection: Mutex<Option<Flow>>,
+    /// When the log has last told of requests from its address that are not its own, in
+    /// nanoseconds; 0 for never.
+    told_of_others_ns: AtomicU64,
 }
 
 /// What is counted of a peer.
@@ -37,6 +43,8 @@ pub(in crate::server) struct TrustedPeer {
 pub(in crate::server) struct PeerCounters {
     /// Requests outside of a dialog that it sent to our users.
     pub(in crate::server) calls_from: Counter,
+    /// Requests from one of its addresses that were not its own.
+    pub(in crate::server) not_from_peer: Counter,
     /// Its calls that were answered with the contacts of the called user.
     pub(in crate::server) redirected: Counter,
     /// Those of our users that were sent to it.
@@ -165,6 +173,7 @@ impl TrustedPeer {
             name: Name::new(&config.name),
             targets: Mutex::new(targets),
             connection: Mutex::default(),
+            told_of_others_ns: AtomicU64::new(0),
             interval,
             config,
             holder,
@@ -229,6 +238,33 @@ impl TrustedPeer {
         }
         let mut addresses = self.config.addresses.iter();
         addresses.any(|address| address.includes(flow)) || self.is_located_at(flow.remote.ip())
+    }
+
+    /// Whether the log has not told of requests from its address that are not its own for a while;
+    /// then it is to do so now.
+    pub(super) fn may_tell_of_others(&self, now: Instant) -> bool {
+        let told = self.told_of_others_ns.load(Ordering::Relaxed);
+        let now_ns = now.as_nanos().max(1);
+        let is_due = told == 0 || now_ns >= told.saturating_add(TOLD_OF_OTHERS_EACH_NS);
+        let order = Ordering::Relaxed;
+        let told_of = &self.told_of_others_ns;
+        is_due && told_of.compare_exchange(told, now_ns, order, order).is_ok()
+    }
+
+    /// Why a request from one of its addresses is not its own.
+    pub(in crate::server) fn why_not(&self, flow: Flow) -> String {
+        if self.needs_certificate() {
+            return "it has shown no certificate of the peer".to_owned();
+        }
+        let ip = flow.remote.ip();
+        let addresses = self.config.addresses.iter();
+        let there = addresses.filter(|address| address.is_at(ip));
+        let there: Vec<_> = there.map(ToString::to_string).collect();
+        format!(
+            "the peer is {} alone; without port and transport it is all of {}",
+            there.join(", "),
+            ip.to_canonical()
+        )
     }
 
     /// Whether one of its names led to this IP address.
@@ -540,3 +576,4 @@ pub(super) fn has_domain(peer: &TrustedPeer, called: &SipUri<'_>) -> bool {
 const LOOKUP_LEAST: Duration = Duration::from_secs(5);
 const LOOKUP_MOST: Duration = Duration::from_secs(3600);
 const LOCAL_MAX_AGE: Duration = Duration::from_secs(30);
+const TOLD_OF_OTHERS_EACH_NS: u64 = 60_000_000_000;

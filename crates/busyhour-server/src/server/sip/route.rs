@@ -82,6 +82,14 @@ impl Core {
             .peers
             .publisher(request.flow)
             .filter(|_| is_publication);
+        if publisher.is_none() && is_publication {
+            let other = self
+                .peers
+                .not_from_peer(request.flow, |peer| peer.may_publish);
+            if let Some((peer, true)) = other {
+                self.log.not_from_peer(peer, request.flow);
+            }
+        }
         let proves = || {
             let credentials = request.message.header(HeaderName::Authorization);
             publisher.is_some() || credentials.is_some()

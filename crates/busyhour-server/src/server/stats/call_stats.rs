@@ -13,6 +13,12 @@ pub struct CallStats {
     pub dialogs: DialogStats,
     /// Requests refused before the proxy took them: nobody is there, or the sender may not.
     pub refused: u64,
+    /// Those of them for which there was no room: there are four times `limits.calls` requests, with
+    /// those of the last 32 s (503).
+    pub refused_full: u64,
+    /// Those of them for which there was no memory: the messages of all calls take their part of
+    /// `runtime.buffer_budget_mib` (503).
+    pub refused_memory: u64,
     /// New calls refused because the server could not keep up (503, or no answer); they are among
     /// `refused`.
     pub shed: u64,

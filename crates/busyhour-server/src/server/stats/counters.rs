@@ -153,7 +153,9 @@ impl RegistrarCounters {
     pub(super) fn count_refused(&self, refusal: &Refusal) {
         match refusal {
             Refusal::IntervalTooBrief(_) => self.interval_too_brief.increment(),
-            Refusal::Forbidden(_) | Refusal::NotFound => self.forbidden.increment(),
+            Refusal::Forbidden(_) | Refusal::NotFound | Refusal::NotServed(_) => {
+                self.forbidden.increment();
+            }
             Refusal::TooManyContacts => self.too_many_contacts.increment(),
             Refusal::TooLongToKeep | Refusal::TooLongToAnswer => self.too_long.increment(),
             _ => self.rejected.increment(),

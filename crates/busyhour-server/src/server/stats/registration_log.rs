@@ -13,11 +13,16 @@ use super::{
 use crate::server::{
     access::failures::FailureNotes,
     load::shares::{Holders, Shares},
+    peer::{
+        trusted_peer::TrustedPeer,
+        way_failure::{WayFailure, address_of},
+    },
 };
 use busyhour::{clock::Instant, runtime::Runtime};
 use busyhour_registrar::{Bindings, Domains, Refusal, Tally};
-use busyhour_sip::{Flow, HeaderName, Message, Uri, source_of};
+use busyhour_sip::{DigestCredentials, Flow, HeaderName, Message, Uri, source_of};
 use std::{
+    borrow::Cow,
     fmt::Display,
     net::IpAddr,
     sync::{
@@ -94,6 +99,47 @@ impl RegistrationLog {
         tracing::warn!(%source, port, protocol, reason, ?user, "login failed");
     }
 
+    /// Credentials answer another challenge than ours: `ours` are the realm and the algorithms that
+    /// were offered.
+    pub(in crate::server) fn login_unfit(
+        &self,
+        flow: Flow,
+        (shown, username): (&DigestCredentials<'_>, &str),
+        reason: &'static str,
+        (realm, offered): (&str, &str),
+    ) {
+        if !self.may_log(&self.lines.logins, flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let (algorithm, qop) = (shortened(shown.algorithm), shortened(shown.qop));
+        let (shown_realm, user) = (shortened(shown.realm), shortened(username));
+        tracing::warn!(
+            %source, port, reason, realm, offered, ?shown_realm, ?algorithm, ?qop, ?user,
+            "credentials do not fit the challenge"
+        );
+    }
+
+    /// A telephone sends a new request, and has not answered the last challenge, like one that
+    /// knows none of the algorithms.
+    pub(in crate::server) fn login_unanswered(
+        &self,
+        flow: Flow,
+        (user, has_account): (&str, bool),
+        protocol: &'static str,
+        offered: &str,
+    ) {
+        if !self.may_log(&self.lines.logins, flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let user = shortened(user);
+        tracing::warn!(
+            %source, port, protocol, offered, has_account, ?user,
+            "telephone does not answer the challenge"
+        );
+    }
+
     /// A REGISTER was refused. A wrong password is logged as a failed login; a refusal
     /// because of a too short expiry is not logged, since the client tries again with a
     /// longer one.
@@ -108,14 +154,18 @@ impl RegistrationLog {
             Uri::Sip(uri) => uri.user,
             _ => None,
         });
-        let reason = refusal.reason();
+        let reason = for_operator(refusal);
         // A lack of room is not the device's mistake; under overload such entries would
         // push out real mistakes.
         if !matches!(refusal, Refusal::Overloaded(_)) {
-            self.failures
-                .note(user.unwrap_or(""), flow, "sip", reason.to_owned().into());
+            self.failures.note(
+                user.unwrap_or(""),
+                flow,
+                "sip",
+                reason.clone().into_owned().into(),
+            );
         }
-        self.log_refused(aor, flow, "sip", reason);
+        self.log_refused(aor, flow, "sip", &reason);
     }
 
     /// The same for a registration by IAX2, which has no right to its address of record
@@ -170,6 +220,38 @@ impl RegistrationLog {
             %source, port, %reason, ?call_id, ?from, ?to,
             "the media of a call cannot flow; give media.relays"
         );
+    }
+
+    /// A request came from the address of a peer, but is not its own.
+    pub(in crate::server) fn not_from_peer(&self, peer: &TrustedPeer, flow: Flow) {
+        if !self.may_log_registration(flow) {
+            return;
+        }
+        let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
+        let (transport, reason) = (flow.transport, peer.why_not(flow));
+        tracing::info!(
+            peer = %peer.name(), %source, port, %transport, reason,
+            event = "request_from_the_address_of_a_peer_is_not_of_the_peer",
+            "a request from the address of a peer is not of the peer: it is asked for a password"
+        );
+    }
+
+    /// An address of a peer did not take a request.
+    pub(in crate::server) fn way_failed(&self, failure: &WayFailure) {
+        if !self.may_log_registration(failure.from) {
+            return;
+        }
+        let (peer, reason) = (&failure.peer, failure.reason());
+        let address = address_of(failure.from);
+        let caller = shortened(failure.caller.as_deref().unwrap_or(""));
+        match failure.to.map(address_of) {
+            Some(next) => {
+                tracing::info!(%peer, address, next, %reason, ?caller, "request goes on to the next address of a peer");
+            }
+            None => {
+                tracing::warn!(%peer, address, %reason, ?caller, "all addresses of a peer have failed");
+            }
+        }
     }
 
     fn log_refused(&self, aor: &str, flow: Flow, protocol: &'static str, reason: &str) {
@@ -297,6 +379,16 @@ impl LogLines {
         suppressed.told_at = Some(now);
         let by_source = std::mem::take(&mut suppressed.by_source);
         Some((by_source, self.elsewhere.swap(0, Ordering::Relaxed)))
+    }
+}
+
+/// The reason of a refusal, and what the operator can do where that is not plain.
+fn for_operator(refusal: &Refusal) -> Cow<'_, str> {
+    match refusal {
+        Refusal::NotServed(reason) => {
+            format!("{reason}; sip.domains lists the domains of this server").into()
+        }
+        other => other.reason().into(),
     }
 }
 

@@ -87,7 +87,7 @@ async fn calls(
 
 #[derive(Serialize)]
 struct PeerList {
-    /// Each address of each peer, in the order of the configuration.
+    /// Each peer with its addresses, in the order of the configuration.
     peers: Vec<PeerView>,
 }
 

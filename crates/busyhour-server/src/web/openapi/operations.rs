@@ -463,11 +463,12 @@ fn calls() -> Vec<Operation> {
         )
         .gives(200, "A page of records", records)
         .gives_as("text/csv; charset=utf-8", 200, "A page of records", text()),
-        get("/api/v1/peers", TAG, "Lists each address of each peer").gives(
-            200,
-            "The addresses",
-            list("peers", open()),
-        ),
+        get(
+            "/api/v1/peers",
+            TAG,
+            "Lists the peers, each with its addresses",
+        )
+        .gives(200, "The peers", list("peers", open())),
         get("/api/v1/cluster", TAG, "Lists the nodes of the cluster").gives(
             200,
             "The nodes",

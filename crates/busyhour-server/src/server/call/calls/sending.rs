@@ -10,6 +10,9 @@ impl Calls {
     /// Sends what a step wrote; a message that cannot be sent is one more event of its
     /// request.
     pub(super) fn send(self: &Arc<Self>, index: usize, out: &mut StepActions) {
+        for failure in out.way_failures.drain(..) {
+            self.devices.log.way_failed(&failure);
+        }
         for (flow, probe) in out.probes.drain(..) {
             self.responder.forward(flow, probe);
         }

@@ -32,9 +32,15 @@ impl Core {
     /// What a later moment could answer otherwise is kept: the caller has heard that its request
     /// failed, so a copy of it must not ring (RFC 3261 §17.2.1).
     pub(super) fn refuse_call(&self, request: &Request<'_>, refusal: &Refusal) {
+        self.refuse_call_for(request, refusal, refusal.reason());
+    }
+
+    /// As [`refuse_call`](Self::refuse_call), with another reason for the operator than the
+    /// caller is told.
+    pub(super) fn refuse_call_for(&self, request: &Request<'_>, refusal: &Refusal, reason: &str) {
         let Request { message, flow, .. } = *request;
         self.calls.counters.refused.increment();
-        self.log.call_refused(message, flow, refusal.reason());
+        self.log.call_refused(message, flow, reason);
         match may_change(refusal) {
             true => self.responder.refuse_and_keep(request, refusal),
             false => (self.responder).refuse(message, flow, request.transaction, refusal),

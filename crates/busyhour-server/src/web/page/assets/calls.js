@@ -19,6 +19,7 @@ export function show(place, { signal }) {
       { title: "From", cell: (one) => bare(one.caller ?? one.from) },
       { title: "To", cell: (one) => bare(one.callee ?? one.to) },
       { title: "State", cell: (one) => tag(one.state === "confirmed" ? "talking" : one.state === "early" ? "ringing" : one.state, STATES[one.state]) },
+      { title: "On hold by", cell: (one) => one.hold ?? "" },
       { title: "For", number: true, cell: (one) => span(one.since_ns) },
       { title: "Call-ID", long: true, mono: true, cell: (one) => one.call_id },
     ], calls, { label: "Calls that last" })) : panel("Now", null, empty("No calls", "Calls between devices and to peers are shown here while they last."));
