@@ -66,6 +66,9 @@ pub(super) struct StoredPublication {
     pub(super) device: String,
     pub(super) etag: String,
     pub(super) number: u64,
+    /// The binding that published it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) publisher: Option<u64>,
     pub(super) document: StoredDocument,
 }
 

@@ -84,7 +84,7 @@ fn publish(
     let number = publications.len() as u64 + 1;
     let tag = if is_first { "t" } else { "u" };
     let mut new = || (number, format!("{tag}{number}"));
-    let plan = publications.plan(publish, COUNT_MAX, at(milliseconds), &mut new)?;
+    let plan = publications.plan(publish, None, COUNT_MAX, at(milliseconds), &mut new)?;
     let step = plan.granted.step;
     publications.apply(plan);
     Ok(step)

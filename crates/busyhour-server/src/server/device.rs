@@ -62,8 +62,8 @@ use busyhour::{
 };
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
-    Binding, BindingChange, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX, Tally,
-    Update,
+    Binding, BindingChange, BindingId, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX,
+    Tally, Update,
     watch::{MessageSummary, Publications, Published},
     write_answer,
 };
@@ -583,6 +583,7 @@ impl Device {
         let before = state.bindings.clone();
         let expired = state.bindings.expire(until);
         self.follow_flows(context, &before, &state.bindings);
+        self.end_unregistered(context, state);
         context.persistence.store().purge(&expired.ended);
         if expired.active_count > 0 {
             let counters = &context.log.counters;
@@ -633,6 +634,13 @@ impl DeviceInner {
 
     fn publications(&self) -> Option<&Publications> {
         Some(&self.rare.as_ref()?.more.as_ref()?.publications)
+    }
+
+    /// The contact that is reached over this flow; of several the youngest.
+    fn contact_of(&self, flow: Flow, now: Instant) -> Option<BindingId> {
+        let active = self.bindings.active(now);
+        let over = active.filter(|binding| binding.contact.flow() == flow);
+        over.map(|binding| binding.id).max()
     }
 
     /// Frees the memory of what is not there any more.

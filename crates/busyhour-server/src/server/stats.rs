@@ -494,6 +494,8 @@ pub struct PublishStats {
     /// Publications that ended because their account was removed, or is not there at a
     /// start.
     pub revoked: u64,
+    /// Publications that ended with the registration of the contact that sent them.
+    pub unregistered: u64,
     /// Answered with 412: the entity-tag is of no publication.
     pub condition_failed: u64,
     /// Answered with 480: the device has as many publications as it may.

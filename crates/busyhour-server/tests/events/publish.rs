@@ -403,6 +403,59 @@ fn a_retransmitted_publish_is_answered_and_has_no_effect() {
     assert_eq!(world.stats().publish.created, 1);
 }
 
+/// RFC 3903 §6.4 leaves it to the server when soft state ends. A telephone that is switched off
+/// takes back its registration, and seldom what it has published.
+#[test]
+fn what_a_telephone_has_published_ends_with_its_registration() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.register("alice", 600);
+    world.only_notify();
+    let answer = world.publish("alice", PRESENCE, &presence("open", "Here"));
+    assert!(body(&world.only_notify()).contains("<note>Here</note>"));
+    let mailbox = "Event: message-summary\r\nContent-Type: application/simple-message-summary\r\n";
+    world.publish("alice", mailbox, "Messages-Waiting: yes\r\n");
+
+    world.register("alice", 0);
+    let notify = world.only_notify();
+    assert!(body(&notify).contains("<basic>closed</basic>"), "{notify}");
+    assert!(!body(&notify).contains("<note>Here</note>"), "{notify}");
+    let stats = world.stats().publish;
+    assert_eq!(
+        (stats.unregistered, stats.publication_count),
+        (1, 1),
+        "the mailbox stays"
+    );
+    let late = world.publish("alice", &if_match(&answer, "presence"), "");
+    assert!(late.starts_with("SIP/2.0 412 "), "{late}");
+}
+
+#[test]
+fn what_a_telephone_has_published_ends_when_its_registration_is_not_refreshed() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.register("alice", 600);
+    world.publish("alice", PRESENCE, &presence("open", "Here"));
+    world.notified();
+    world.pass(600_100);
+    let notify = world.only_notify();
+    assert!(!body(&notify).contains("<note>Here</note>"), "{notify}");
+    assert_eq!(world.stats().publish.unregistered, 1);
+}
+
+#[test]
+fn what_was_published_without_a_registration_lasts_as_long_as_it_was_granted() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.publish("alice", PRESENCE, &presence("open", "Here"));
+    world.register("alice", 600);
+    world.notified();
+    world.register("alice", 0);
+    let notify = world.only_notify();
+    assert!(body(&notify).contains("<note>Here</note>"), "{notify}");
+    assert_eq!(world.stats().publish.unregistered, 0);
+}
+
 /// The headers of a request that changes an earlier publication.
 fn if_match(answer: &str, package: &str) -> String {
     let etag = header(answer, "SIP-ETag");

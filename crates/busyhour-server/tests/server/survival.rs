@@ -266,6 +266,20 @@ fn a_publication_expires_also_after_a_crash_and_its_row_is_removed() {
 }
 
 #[test]
+fn a_publication_ends_with_its_registration_also_after_a_crash() {
+    let mut server = Fixture::open();
+    server.ask(&register(1, "Contact: <sip:a@192.0.2.7>"));
+    server.ask(&publish(1, "Expires: 600", NOTE));
+    server.restart(open_config());
+    assert_eq!(server.stats().publish.publication_count, 1);
+    server.ask(&register(2, "Contact: <sip:a@192.0.2.7>;expires=0"));
+    let stats = server.stats().publish;
+    assert_eq!((stats.unregistered, stats.publication_count), (1, 0));
+    server.settle();
+    assert!(server.disk.contents().soft_states.is_empty());
+}
+
+#[test]
 fn a_publication_that_the_disk_refuses_is_503_and_has_no_effect() {
     let mut server = Fixture::open();
     server.disk.set_behaviour(FAILING);

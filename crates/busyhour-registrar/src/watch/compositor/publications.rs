@@ -2,7 +2,7 @@
 //! with an entity-tag and an end.
 
 use super::ended_dialogs::{EndedDialogs, SaidOver};
-use crate::registrar::{EndedBinding, Refusal};
+use crate::registrar::{BindingId, EndedBinding, Refusal};
 use crate::watch::{
     Document, MessageSummary, NotRestored, Package, Publish, Published,
     stored::{StoredDocument, StoredPublication},
@@ -61,6 +61,8 @@ struct Publication {
     etag: Box<str>,
     expires_at: Instant,
     published: Published,
+    /// The contact that published it, with whose registration it ends.
+    publisher: Option<BindingId>,
     /// Its row in a store.
     row: Option<EndedBinding>,
 }
@@ -84,8 +86,9 @@ pub struct EndedPublications {
 }
 
 impl Publications {
-    /// Plans a PUBLISH. `new` gives a number and an entity-tag that were never used
-    /// before; at most `count_max` publications may live.
+    /// Plans a PUBLISH. `publisher` is the registered contact that sent it, if one did;
+    /// `new` gives a number and an entity-tag that were never used before; at most
+    /// `count_max` publications may live.
     ///
     /// # Errors
     ///
@@ -95,12 +98,14 @@ impl Publications {
     pub fn plan(
         &self,
         publish: Publish<'_>,
+        publisher: Option<BindingId>,
         count_max: usize,
         now: Instant,
         new: &mut dyn FnMut() -> (u64, String),
     ) -> Result<Plan, Refusal> {
         let Some(tag) = publish.if_match else {
-            return self.begin(publish, count_max, now, new);
+            let plan = self.begin(publish, count_max, now, new)?;
+            return Ok(plan.published_by(publisher));
         };
         let is_it = |publication: &Publication| {
             *publication.etag == *tag
@@ -112,6 +117,8 @@ impl Publications {
         if let Some(document) = &publish.document {
             self.check_room(document, Some(index))?;
         }
+        // A telephone may have another address by now.
+        let publisher = publisher.or(self.list[index].publisher);
         let known = &self.list[index].published;
         let document = publish.document.map(|document| {
             let filtered = self.ended.filtered(&document, Some(known.number));
@@ -129,7 +136,8 @@ impl Publications {
         });
         let (_, etag) = new();
         let index = Some(index);
-        Ok(Plan::new(step, etag, publish.granted_s, now, index, published).with_over(over))
+        let plan = Plan::new(step, etag, publish.granted_s, now, index, published);
+        Ok(plan.with_over(over).published_by(publisher))
     }
 
     /// What the store has to keep of a plan for the publications of `device`; `None`
@@ -143,6 +151,7 @@ impl Publications {
             device: device.to_owned(),
             etag: publication.etag.to_string(),
             number: publication.published.number,
+            publisher: publication.publisher.map(|BindingId(id)| id),
             document: StoredDocument::from(&*publication.published.document),
         };
         // Texts and numbers can always be written.
@@ -171,6 +180,7 @@ impl Publications {
                 number,
                 document: Arc::new(document),
             },
+            publisher: stored.publisher.map(BindingId),
             row: Some(row),
         });
     }
@@ -205,10 +215,28 @@ impl Publications {
 
     /// Drops what has ended at `now`, and says what it was.
     pub fn expire(&mut self, now: Instant) -> EndedPublications {
-        let mut ended = EndedPublications::default();
         self.ended.expire(now);
+        self.retain(|publication| publication.expires_at > now)
+    }
+
+    /// Drops what was published by contacts that are not registered any more, and says
+    /// what it was. Telephones seldom take back what they have published; without this, what
+    /// one said before it left would be told for as long as it was granted. The counts of a
+    /// mailbox stay: they are not the telephone's own state.
+    pub fn end_unregistered(
+        &mut self,
+        is_registered: impl Fn(BindingId) -> bool,
+    ) -> EndedPublications {
+        self.retain(|publication| {
+            publication.package() == Package::MessageSummary
+                || publication.publisher.is_none_or(&is_registered)
+        })
+    }
+
+    fn retain(&mut self, lives: impl Fn(&Publication) -> bool) -> EndedPublications {
+        let mut ended = EndedPublications::default();
         self.list.retain(|publication| {
-            let lives = publication.expires_at > now;
+            let lives = lives(publication);
             if !lives {
                 ended.packages.push(publication.package());
                 ended.rows.extend(publication.row);
@@ -316,6 +344,7 @@ impl Plan {
             etag: etag.as_str().into(),
             expires_at: now + Duration::from_secs(granted_s.into()),
             published,
+            publisher: None,
             row: None,
         });
         let granted = Granted {
@@ -333,6 +362,13 @@ impl Plan {
 
     fn with_over(self, over: SaidOver) -> Self {
         Self { over, ..self }
+    }
+
+    fn published_by(mut self, publisher: Option<BindingId>) -> Self {
+        if let Some(publication) = &mut self.publication {
+            publication.publisher = publisher;
+        }
+        self
     }
 }
 

@@ -14,7 +14,7 @@ use crate::server::{
 };
 use busyhour::{buffer::Buffer, bus::Name};
 use busyhour_registrar::{
-    Refusal,
+    BindingId, Refusal,
     watch::{
         Granted, Keep, Package, Plan, Publications, Publish, PublishStep, Restorable, WatchPolicy,
         write_published,
@@ -88,7 +88,7 @@ impl Compositor {
         &self,
         device: &Name,
         holder: Holder,
-        publications: &Publications,
+        (publications, publisher): (&Publications, Option<BindingId>),
         message: &Message<'_>,
         inbound: &InboundRequest,
     ) -> Result<Option<PublicationDraft>, Refusal> {
@@ -104,7 +104,8 @@ impl Compositor {
             return Err(self.responder.no_room(Excess::Whole, inbound.flow, account));
         }
         let mut new = || self.new_etag();
-        let plan = publications.plan(publish, self.per_device_max, self.clock.now(), &mut new)?;
+        let (count_max, now) = (self.per_device_max, self.clock.now());
+        let plan = publications.plan(publish, publisher, count_max, now, &mut new)?;
         let Some(answer) = self.answer(message, inbound, &plan.granted) else {
             return Ok(None);
         };
@@ -199,6 +200,11 @@ impl Compositor {
         self.places.give_back(holder, count as u64);
     }
 
+    pub(super) fn count_unregistered(&self, holder: Holder, count: usize) {
+        self.counters.unregistered.add(count as u64);
+        self.places.give_back(holder, count as u64);
+    }
+
     pub(in crate::server) fn refuse(
         &self,
         message: &Message<'_>,
@@ -221,6 +227,7 @@ impl Compositor {
             removed: counters.removed.get(),
             expired: counters.expired.get(),
             revoked: counters.revoked.get(),
+            unregistered: counters.unregistered.get(),
             condition_failed: counters.condition_failed.get(),
             too_many: counters.too_many.get(),
             rejected: counters.rejected.get(),

@@ -22,10 +22,12 @@ impl Device {
     ) {
         let message = inbound.message();
         let name = self.name();
+        let publisher = state.contact_of(inbound.flow, context.clock.now());
         let publications = &state.more_rare().publications;
+        let known = (publications, publisher);
         let draft = context
             .compositor
-            .plan(&name, self.holder, publications, &message, &inbound);
+            .plan(&name, self.holder, known, &message, &inbound);
         let mut draft = match draft {
             Ok(Some(draft)) => draft,
             Ok(None) => return context.responder.abandon(inbound.transaction),
@@ -82,6 +84,7 @@ impl Device {
             .more_rare()
             .publications
             .put_back(stored, row, expires_at, now);
+        self.end_unregistered(context, &mut state);
         self.tell(context, &state, package);
         self.finish_transition(context, &mut state);
     }
@@ -93,6 +96,23 @@ impl Device {
             Package::MessageSummary => context.mailboxes.publish(&self.name(), state.messages()),
             // Nobody publishes it.
             Package::Registration => {}
+        }
+    }
+
+    /// Ends what contacts have published that are not registered any more. The caller tells
+    /// the watchers, to whom that is one change with the end of the contacts.
+    pub(super) fn end_unregistered(&self, context: &DeviceContext, state: &mut DeviceInner) {
+        let (bindings, now) = (&state.bindings, context.clock.now());
+        let more = state.rare.as_mut().and_then(|rare| rare.more.as_mut());
+        let Some(more) = more else {
+            return;
+        };
+        let is_registered = |id| bindings.active(now).any(|binding| binding.id == id);
+        let ended = more.publications.end_unregistered(is_registered);
+        if !ended.packages.is_empty() {
+            let count = ended.packages.len();
+            context.compositor.count_unregistered(self.holder, count);
+            context.persistence.store().purge(&ended.rows);
         }
     }
 

@@ -53,7 +53,7 @@ impl Device {
         Some(binding.contact.clone())
     }
 
-    /// Sets the current bindings, and enters them in their flows.
+    /// Sets the current bindings, enters them in their flows, and ends what others have published.
     pub(super) fn hold(
         self: &Arc<Self>,
         context: &DeviceContext,
@@ -62,6 +62,7 @@ impl Device {
     ) {
         let before = std::mem::replace(&mut state.bindings, next);
         self.follow_flows(context, &before, &state.bindings);
+        self.end_unregistered(context, state);
     }
 
     /// Enters the device in the flows that it has now, and removes it from others.

@@ -112,6 +112,7 @@ pub(in crate::server) struct PublishCounters {
     pub(in crate::server) removed: Counter,
     pub(in crate::server) expired: Counter,
     pub(in crate::server) revoked: Counter,
+    pub(in crate::server) unregistered: Counter,
     pub(in crate::server) condition_failed: Counter,
     pub(in crate::server) too_many: Counter,
     pub(in crate::server) rejected: Counter,
