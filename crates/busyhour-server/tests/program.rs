@@ -314,7 +314,7 @@ fn check_config_says_which_accounts_it_does_not_count() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = said(&["--store-path", "/nowhere/b.db"]);
-    assert!(text.contains(" accounts among them: 1\n"), "{text}");
+    assert!(text.contains(" settings given; 1 account\n"), "{text}");
     let stored = "(not counted; `busyhour device list` lists them): database /nowhere/b.db";
     assert!(text.contains(stored), "{text}");
     let text = said(&["--store-durability", "memory"]);

@@ -176,17 +176,25 @@ fn several_publications_and_the_registration_make_one_document() {
 fn watchers_of_one_package_are_not_notified_of_another() {
     let mut world = World::open();
     world.watch("w", "alice", "presence");
-    world.publish("alice", DIALOG, &dialog("confirmed"));
+    world.publish("alice", DIALOG, &dialog("early"));
     assert_eq!(world.notified(), [""; 0]);
     let notify = world.watch("d", "alice", "dialog");
     assert!(
         body(&notify).contains("<dialog id=\"p1-1\" direction=\"recipient\">"),
         "{notify}"
     );
-    assert!(
-        body(&notify).contains("<state>confirmed</state>"),
-        "{notify}"
-    );
+    assert!(body(&notify).contains("<state>early</state>"), "{notify}");
+}
+
+/// RFC 4480 §3.2: that somebody talks on the telephone is presence as well.
+#[test]
+fn a_published_call_that_was_answered_is_told_to_watchers_of_presence() {
+    let mut world = World::open();
+    world.watch("w", "alice", "presence");
+    world.publish("alice", DIALOG, &dialog("confirmed"));
+    let told = world.notified();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(body(&told[0]).contains("<on-the-phone/>"), "{told:#?}");
 }
 
 #[test]
