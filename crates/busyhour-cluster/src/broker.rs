@@ -62,6 +62,9 @@ pub enum BrokerError {
     /// The broker cannot be reached.
     #[error("the broker cannot be reached")]
     Away,
+    /// It is larger than the broker carries.
+    #[error("the message is too large")]
+    TooLarge,
     /// Too many messages wait to be sent.
     #[error("too many messages wait for the broker")]
     Full,

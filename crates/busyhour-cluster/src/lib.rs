@@ -18,6 +18,8 @@ mod ownership;
 mod live;
 mod broker;
 #[cfg(feature = "nats")]
+mod pieces;
+#[cfg(feature = "nats")]
 mod nats;
 
 pub use action::{Action, Reply, Route};

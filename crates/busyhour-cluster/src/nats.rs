@@ -1,8 +1,14 @@
 //! The broker that is NATS: core messages only, which it may lose.
 
-use crate::{Answered, Broker, BrokerError, BrokerMessage, Receive};
-use async_nats::{Client, ConnectOptions, Event, Request, RequestErrorKind};
+use crate::{
+    Answered, Broker, BrokerError, BrokerMessage, Receive,
+    pieces::{Joined, MESSAGE_BYTES_MAX, PieceNumber, Pieces},
+};
+use async_nats::{
+    Client, ConnectOptions, Event, HeaderMap, Message, Request, RequestErrorKind, StatusCode,
+};
 use std::{
+    hash::{BuildHasher, RandomState},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -72,8 +78,10 @@ pub struct NatsBroker {
 #[derive(Default)]
 struct Shared {
     is_connected: AtomicBool,
-    /// Messages that came faster than they were received.
+    /// Messages that came faster than they were received, or of which a piece is missing.
     lost: AtomicU64,
+    /// Large messages that were sent.
+    large: AtomicU64,
     /// Why it is not connected, as it was logged last.
     last_error: Mutex<String>,
 }
@@ -109,9 +117,14 @@ impl NatsBroker {
             .build()?;
         let client = runtime.block_on(connect(options, shared.clone()))?;
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
+        let connection = Connection {
+            client,
+            shared: shared.clone(),
+            first_message: RandomState::new().hash_one(()),
+        };
         let thread = thread::Builder::new()
             .name("bh-nats".into())
-            .spawn(move || runtime.block_on(run(client, received)))?;
+            .spawn(move || runtime.block_on(run(connection, received)))?;
         Ok(Self {
             commands: Some(commands),
             shared,
@@ -119,7 +132,8 @@ impl NatsBroker {
         })
     }
 
-    /// How often messages came faster than they were received, and some were lost.
+    /// How often messages came faster than they were received and some were lost, or a piece of a
+    /// large one was.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
@@ -142,6 +156,9 @@ impl NatsBroker {
 
 impl Broker for NatsBroker {
     fn publish(&self, subject: &str, payload: Vec<u8>) -> Result<(), BrokerError> {
+        if payload.len() > MESSAGE_BYTES_MAX {
+            return Err(BrokerError::TooLarge);
+        }
         self.send_now(Command::Publish(subject.into(), payload))
     }
 
@@ -250,64 +267,164 @@ fn wrong_file(path: &Path, reason: &dyn std::fmt::Display) -> NatsError {
     }
 }
 
+/// What the thread sends over.
+#[derive(Clone)]
+struct Connection {
+    client: Client,
+    shared: Arc<Shared>,
+    /// Random, so that no two senders give one number to their large messages.
+    first_message: u64,
+}
+
 /// Until the last handle is gone.
-async fn run(client: Client, mut commands: mpsc::Receiver<Command>) {
+async fn run(connection: Connection, mut commands: mpsc::Receiver<Command>) {
     let tasks = tokio::task::LocalSet::new();
     let serve = async {
         while let Some(command) = commands.recv().await {
-            follow(&client, command).await;
+            connection.follow(command).await;
         }
         // What was published should leave before the connection ends. Without a connection that
         // never happens.
-        let _left_or_lost = tokio::time::timeout(END_PATIENCE, client.flush()).await;
+        let flushed = connection.client.flush();
+        let _left_or_lost = tokio::time::timeout(END_PATIENCE, flushed).await;
     };
     tasks.run_until(serve).await;
 }
 
-async fn follow(client: &Client, command: Command) {
-    match command {
-        // It fails only when the client has ended.
-        Command::Publish(subject, payload) => drop(client.publish(subject, payload.into()).await),
-        Command::Request(subject, payload, patience, done) => {
-            let client = client.clone();
-            tokio::task::spawn_local(async move {
-                done(ask(&client, subject, payload, patience).await);
-            });
+impl Connection {
+    async fn follow(&self, command: Command) {
+        match command {
+            Command::Publish(subject, payload) => self.publish(subject, payload).await,
+            Command::Request(subject, payload, patience, done) => {
+                let connection = self.clone();
+                tokio::task::spawn_local(async move {
+                    done(connection.ask(subject, payload, patience).await);
+                });
+            }
+            Command::Subscribe(subject, mut receive) => {
+                let Ok(mut messages) = self.client.subscribe(subject).await else {
+                    return;
+                };
+                let (shared, mut pieces) = (self.shared.clone(), Pieces::default());
+                tokio::task::spawn_local(async move {
+                    while let Some(message) = messages.next().await {
+                        let reply = message.reply.as_ref().map(|reply| reply.to_string());
+                        if let Some(payload) = shared.join(&mut pieces, message) {
+                            receive(BrokerMessage { payload, reply });
+                        }
+                    }
+                });
+            }
         }
-        Command::Subscribe(subject, mut receive) => {
-            let Ok(mut messages) = client.subscribe(subject).await else {
-                return;
+    }
+
+    /// Sending fails only when the client has ended.
+    async fn publish(&self, subject: String, payload: Vec<u8>) {
+        let room = self.room();
+        if payload.len() <= room {
+            let _ended = self.client.publish(subject, payload.into()).await;
+            return;
+        }
+        let piece_len = room.saturating_sub(HEADER_BYTES).max(1);
+        let number = self.shared.large.fetch_add(1, Ordering::Relaxed);
+        let count = payload.len().div_ceil(piece_len);
+        for index in 0..count {
+            let number = PieceNumber {
+                message: self.first_message.wrapping_add(number),
+                index: index as u32,
+                count: count as u32,
             };
-            tokio::task::spawn_local(async move {
-                while let Some(message) = messages.next().await {
-                    receive(BrokerMessage {
-                        payload: message.payload.into(),
-                        reply: message.reply.map(|reply| reply.to_string()),
-                    });
-                }
-            });
+            let mut headers = HeaderMap::new();
+            headers.insert(PIECE, number.to_string());
+            let until = payload.len().min((index + 1) * piece_len);
+            let piece = payload[index * piece_len..until].to_vec().into();
+            let sent = (self.client).publish_with_headers(subject.clone(), headers, piece);
+            let _ended = sent.await;
+        }
+    }
+
+    /// The largest message that the server takes, as far as it is known.
+    fn room(&self) -> usize {
+        match self.client.server_info().max_payload {
+            0 => usize::MAX,
+            max => max,
+        }
+    }
+
+    async fn ask(
+        &self,
+        subject: String,
+        payload: Vec<u8>,
+        patience: Duration,
+    ) -> Result<Vec<u8>, BrokerError> {
+        if payload.len() > self.room() {
+            return Err(BrokerError::TooLarge);
+        }
+        let request = Request::new()
+            .payload(payload.clone().into())
+            .timeout(Some(patience));
+        let answer = self.client.send_request(subject.clone(), request).await;
+        let answer = answer.map_err(|error| match error.kind() {
+            RequestErrorKind::NoResponders => BrokerError::Nobody,
+            RequestErrorKind::TimedOut => BrokerError::Late,
+            _ => BrokerError::Away,
+        })?;
+        match piece_of(&answer) {
+            None => Ok(answer.payload.into()),
+            // The client takes one message for an answer, so the large ones are asked for again.
+            Some(_) => {
+                let asked = self.ask_in_pieces(subject, payload);
+                let answered = tokio::time::timeout(patience, asked).await;
+                answered.unwrap_or(Err(BrokerError::Late))
+            }
+        }
+    }
+
+    async fn ask_in_pieces(&self, subject: String, payload: Vec<u8>) -> Result<Vec<u8>, BrokerError> {
+        let (client, inbox) = (&self.client, self.client.new_inbox());
+        let answers = client.subscribe(inbox.clone()).await;
+        let mut answers = answers.map_err(|_| BrokerError::Away)?;
+        let asked = client.publish_with_reply(subject, inbox, payload.into()).await;
+        asked.map_err(|_| BrokerError::Away)?;
+        let mut pieces = Pieces::default();
+        while let Some(answer) = answers.next().await {
+            if answer.status == Some(StatusCode::NO_RESPONDERS) {
+                return Err(BrokerError::Nobody);
+            }
+            if let Some(payload) = self.shared.join(&mut pieces, answer) {
+                return Ok(payload);
+            }
+        }
+        Err(BrokerError::Away)
+    }
+}
+
+impl Shared {
+    /// The payload, once it is whole.
+    fn join(&self, pieces: &mut Pieces, message: Message) -> Option<Vec<u8>> {
+        let Some(number) = piece_of(&message) else {
+            return Some(message.payload.into());
+        };
+        match pieces.take(number, &message.payload) {
+            Joined::Whole(payload) => Some(payload),
+            Joined::Waiting => None,
+            Joined::Lost => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                None
+            }
         }
     }
 }
 
-async fn ask(
-    client: &Client,
-    subject: String,
-    payload: Vec<u8>,
-    patience: Duration,
-) -> Result<Vec<u8>, BrokerError> {
-    let request = Request::new()
-        .payload(payload.into())
-        .timeout(Some(patience));
-    let answer = client.send_request(subject, request).await;
-    let answer = answer.map_err(|error| match error.kind() {
-        RequestErrorKind::NoResponders => BrokerError::Nobody,
-        RequestErrorKind::TimedOut => BrokerError::Late,
-        _ => BrokerError::Away,
-    })?;
-    Ok(answer.payload.into())
+fn piece_of(message: &Message) -> Option<PieceNumber> {
+    let number = message.headers.as_ref()?.get(PIECE)?;
+    number.as_str().parse().ok()
 }
 
+/// The header that says which piece it is.
+const PIECE: &str = "Busyhour-Piece";
+/// Room for it, which the server counts with the payload.
+const HEADER_BYTES: usize = 256;
 const END_PATIENCE: Duration = Duration::from_secs(1);
 /// Messages that may wait for the thread.
 const COMMANDS_MAX: usize = 16_384;

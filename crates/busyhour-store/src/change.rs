@@ -61,6 +61,16 @@ pub struct StoredBinding {
 }
 
 impl Change {
+    /// The setting that it changes.
+    pub(super) fn setting(&self) -> Option<(SettingKind, &str)> {
+        match self {
+            Self::PutSetting { kind, name, .. } | Self::RemoveSetting { kind, name } => {
+                Some((*kind, name))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it changes who may register.
     pub(super) fn is_of_account(&self) -> bool {
         matches!(self, Self::PutAccount(_) | Self::RemoveAccount { .. })

@@ -116,6 +116,9 @@ pub enum Refused {
     /// The store is closed.
     #[error("the store is closed")]
     Closed,
+    /// What was read of a setting is older than a change of it that is on its way.
+    #[error("a later change of this setting is on its way")]
+    Overtaken,
 }
 
 fn shown(pid: Option<u32>) -> String {

@@ -137,11 +137,18 @@ pub trait Store: Send + Sync {
 
     /// From now on calls `listener` with all settings of `kind` within about a second after
     /// they change, whichever program changes them; for tokens and domains, of which there
-    /// are few, and in a cluster for mailboxes, hints and lists, too: all of a kind are read each
-    /// second, or less often if that takes long. Stores that no tool can change do not call it.
+    /// are few. Stores that no tool can change do not call it.
     fn watch_settings(&self, kind: SettingKind, listener: SettingListener) {
         let _ = kind;
         drop(listener);
+    }
+
+    /// From now on tells `follower` within about a second what becomes of mailboxes, hints and
+    /// lists, whichever server of the same database changes them; `revision` is that of the
+    /// [`Contents`] which the follower knows. Only a database that several servers use does that.
+    fn follow_settings(&self, revision: u64, follower: Box<dyn SettingFollower>) {
+        let _ = revision;
+        drop(follower);
     }
 
     /// Lets a store with its own thread run there, under little load, the tasks that
@@ -182,6 +189,31 @@ pub type EndListener = Box<dyn FnOnce(CommitError) + Send>;
 /// Told of all settings of a kind.
 pub type SettingListener = Box<dyn Fn(&SettingRows) + Send + Sync>;
 
+/// Told of each setting that may be another than before.
+///
+/// The database's order counts: what was set last there is told last, also to the server that has
+/// set it, and also if that is what it was told before. So servers that set one thing at the same
+/// time have the same value in the end.
+pub trait SettingFollower: Send + Sync {
+    /// What it follows.
+    fn kinds(&self) -> &[SettingKind];
+
+    /// The names of the settings of a kind that it has from the store or has given to it. Asked
+    /// for when the store does not know what has changed, and so reads all.
+    fn names(&self, kind: SettingKind) -> Vec<String>;
+
+    /// A setting is so, or is none any more. It is not taken if `is_overtaken`, which has to be
+    /// asked under the lock under which the server itself changes the setting and gives that to the
+    /// store: then a later change is on its way, and it is told again after that.
+    fn take(
+        &self,
+        kind: SettingKind,
+        name: &str,
+        value: Option<&str>,
+        is_overtaken: &dyn Fn() -> bool,
+    );
+}
+
 /// The settings of a kind as they are stored, by their names.
 pub type SettingRows = BTreeMap<String, String>;
 
@@ -221,6 +253,8 @@ pub struct Contents {
     pub last_call_record: u64,
     /// The highest id of a row that is not in here, since another node of a cluster may have it.
     pub last_id: u64,
+    /// Counts the changes of settings, see [`Store::follow_settings`].
+    pub setting_revision: u64,
     /// What was set while a server ran, by kind and name.
     pub settings: BTreeMap<(SettingKind, String), String>,
 }

@@ -41,6 +41,14 @@ impl SettingKind {
         Self::Server,
     ];
 
+    /// Whether PostgreSQL counts its changes, since others may make them while a server runs.
+    pub(crate) fn is_counted(self) -> bool {
+        match self {
+            Self::Mailbox | Self::Hint | Self::List | Self::Token | Self::Domain => true,
+            Self::Registration | Self::Webhook | Self::Server => false,
+        }
+    }
+
     /// As it stands in a row.
     pub fn name(self) -> &'static str {
         match self {

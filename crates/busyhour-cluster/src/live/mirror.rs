@@ -3,7 +3,7 @@
 use super::{Beacon, Key, LiveChange, Part, PartRequest, Value};
 use crate::{Life, Member, NodeNumber, View};
 use busyhour::clock::Instant;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::Bound, time::Duration};
 
 /// Every state that other nodes have told of.
 #[derive(Debug)]
@@ -95,10 +95,12 @@ impl LiveMirror {
         states.filter_map(|(key, held)| Some((&**key, held.value.as_deref()?)))
     }
 
-    /// All states of all nodes.
-    pub fn all(&self) -> impl Iterator<Item = (Member, &[u8], &[u8])> {
-        self.origins.values().flat_map(|origin| {
-            let states = origin.states.iter();
+    /// All states of all nodes whose keys begin like this.
+    pub fn all_under(&self, prefix: &[u8]) -> impl Iterator<Item = (Member, &[u8], &[u8])> {
+        self.origins.values().flat_map(move |origin| {
+            let from = (Bound::Included(prefix), Bound::Unbounded);
+            let states = origin.states.range::<[u8], _>(from);
+            let states = states.take_while(move |(key, _)| key.starts_with(prefix));
             states.filter_map(|(key, held)| Some((origin.member, &**key, held.value.as_deref()?)))
         })
     }

@@ -5,6 +5,7 @@ mod message;
 mod codec;
 mod origin;
 mod mirror;
+mod by_partition;
 mod shared;
 
 pub use codec::LiveMessage;

@@ -13,20 +13,31 @@ pub struct LiveOrigin {
     member: Member,
     last: u64,
     states: BTreeMap<Key, (u64, Value)>,
+    too_large: u64,
 }
 
 impl LiveOrigin {
+    /// The largest state: with what else is in a message, it fits into one that the broker carries.
+    pub const VALUE_BYTES_MAX: usize = 8 << 20;
+
     /// No states yet.
     pub fn new(member: Member) -> Self {
         Self {
             member,
             last: 0,
             states: BTreeMap::new(),
+            too_large: 0,
         }
     }
 
-    /// Sets a state; `None` if it is as it was.
+    /// Sets a state; `None` if it is as it was. One that is larger than
+    /// [`VALUE_BYTES_MAX`](Self::VALUE_BYTES_MAX) is counted and removed instead, since it would
+    /// reach nobody, and others would ask for it again and again.
     pub fn set(&mut self, key: Key, value: Value) -> Option<LiveChange> {
+        if value.len() > Self::VALUE_BYTES_MAX {
+            self.too_large += 1;
+            return self.remove(&key);
+        }
         let known = self.states.get(&key);
         if known.is_some_and(|(_, known)| *known == value) {
             return None;
@@ -35,6 +46,11 @@ impl LiveOrigin {
         self.states
             .insert(change.key.clone(), (change.number, value));
         Some(change)
+    }
+
+    /// How many states were not said, since they were too large.
+    pub fn too_large(&self) -> u64 {
+        self.too_large
     }
 
     /// Removes a state; `None` if there is none.
@@ -94,6 +110,13 @@ impl LiveOrigin {
     /// All states, in the order of their keys.
     pub fn states(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let states = self.states.iter();
+        states.map(|(key, (_, value))| (&**key, &**value))
+    }
+
+    /// Those whose keys begin like this.
+    pub fn states_under(&self, prefix: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let states = self.states.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+        let states = states.take_while(move |(key, _)| key.starts_with(prefix));
         states.map(|(key, (_, value))| (&**key, &**value))
     }
 

@@ -4,6 +4,7 @@
 
 use super::{
     Key, LiveAction, LiveChange, LiveMessage, LiveMirror, LiveOrigin, Part, PartRequest, Value,
+    by_partition::ByPartition,
 };
 use crate::{Grant, Member, NodeNumber, Partition, View};
 use busyhour::clock::Instant;
@@ -22,9 +23,9 @@ pub struct SharedStates {
     /// The epochs of the partitions for which this node speaks.
     grants: BTreeMap<Partition, u64>,
     /// What is watched here, whoever has it, with the epoch of the owner heard last.
-    watched: BTreeMap<Box<str>, u64>,
+    watched: ByPartition<u64>,
     /// The nodes that watch a device.
-    wanted: BTreeMap<Box<str>, BTreeSet<NodeNumber>>,
+    wanted: ByPartition<BTreeSet<NodeNumber>>,
 }
 
 /// What follows from an event, to be done in this order.
@@ -74,8 +75,8 @@ impl SharedStates {
             origin: LiveOrigin::new(own),
             mirror: LiveMirror::new(own.node, patience),
             grants: BTreeMap::new(),
-            watched: BTreeMap::new(),
-            wanted: BTreeMap::new(),
+            watched: ByPartition::new(),
+            wanted: ByPartition::new(),
         }
     }
 
@@ -89,6 +90,11 @@ impl SharedStates {
         self.mirror.resyncs()
     }
 
+    /// How many states were not told to the others, since they were too large.
+    pub fn too_large(&self) -> u64 {
+        self.origin.too_large()
+    }
+
     /// How many states this node tells the others.
     pub fn told_len(&self) -> usize {
         self.origin.len()
@@ -96,8 +102,17 @@ impl SharedStates {
 
     /// What is watched here, each with whether another node has it.
     pub fn watched(&self) -> impl Iterator<Item = (&str, bool)> {
-        let watched = self.watched.keys();
-        watched.map(|aor| (&**aor, self.speaks_for(aor).is_none()))
+        self.watched.iter().flat_map(|(partition, watched)| {
+            let is_foreign = !self.grants.contains_key(&partition);
+            watched.keys().map(move |aor| (&**aor, is_foreign))
+        })
+    }
+
+    /// How many of those another node has.
+    pub fn watched_of_others_len(&self) -> usize {
+        let watched = self.watched.iter();
+        let of_others = watched.filter(|(partition, _)| !self.grants.contains_key(partition));
+        of_others.map(|(_, watched)| watched.len()).sum()
     }
 
     /// Tells the others how much this node has said; with each beat.
@@ -115,23 +130,19 @@ impl SharedStates {
         let partition = grant.partition;
         self.grants.insert(partition, grant.epoch);
         let mut actions = Vec::new();
-        let is_of_it = |aor: &str| Partition::of(aor) == partition;
-        let own: Vec<Key> = keys_of(self.origin.states(), REPORT, is_of_it);
-        for key in own {
+        for key in self.own_keys(REPORT, partition) {
             let value = self.origin.get(&key).map(Box::from);
             actions.extend(report(self.own, &key, value, false));
             actions.extend(self.origin.remove(&key).map(send));
         }
-        for (by, key, value) in self.mirror.all() {
-            if subject(key, REPORT).is_some_and(|(aor, _)| is_of_it(aor)) {
-                actions.extend(report(by, key, Some(value.into()), false));
-            }
+        for (by, key, value) in self.mirror.all_under(&prefix(REPORT, partition)) {
+            actions.extend(report(by, key, Some(value.into()), false));
         }
-        for aor in self.watched.keys().filter(|aor| is_of_it(aor)) {
+        for aor in self.watched.of(partition).keys() {
             actions.extend(self.origin.remove(&key(WANT, aor, None)).map(send));
             actions.push(SharedAction::Ours(aor.clone()));
         }
-        let wanted = self.wanted.keys().filter(|aor| is_of_it(aor));
+        let wanted = self.wanted.of(partition).keys();
         actions.extend(wanted.cloned().map(SharedAction::Begin));
         actions
     }
@@ -140,13 +151,12 @@ impl SharedStates {
     /// carries have to be [told](Self::report).
     pub fn lost(&mut self, partition: Partition) -> Vec<SharedAction> {
         let epoch = self.grants.remove(&partition).unwrap_or_default();
-        let is_of_it = |aor: &str| Partition::of(aor) == partition;
-        let wanted = self.wanted.keys().filter(|aor| is_of_it(aor));
+        let wanted = self.wanted.of(partition).keys();
         let mut actions: Vec<_> = wanted.cloned().map(SharedAction::Stop).collect();
-        for key in keys_of(self.origin.states(), STATE, is_of_it) {
+        for key in self.own_keys(STATE, partition) {
             actions.extend(self.origin.remove(&key).map(send));
         }
-        let watched = self.watched.keys().filter(|aor| is_of_it(aor));
+        let watched = self.watched.of(partition).keys();
         for aor in watched.cloned().collect::<Vec<_>>() {
             let change = self.origin.set(key(WANT, &aor, None), Box::default());
             actions.extend(change.map(send));
@@ -160,8 +170,9 @@ impl SharedStates {
     /// Somebody watches a device here, whoever has it. What is known of one of another node is in
     /// [`recall`](Self::recall).
     pub fn want(&mut self, aor: &str) -> Vec<SharedAction> {
-        if !self.watched.contains_key(aor) {
-            self.watched.insert(aor.into(), 0);
+        let watched = self.watched.beside(aor);
+        if !watched.contains_key(aor) {
+            watched.insert(aor.into(), 0);
         }
         if self.speaks_for(aor).is_some() {
             return Vec::new();
@@ -172,7 +183,7 @@ impl SharedStates {
 
     /// Nobody watches it here any more.
     pub fn unwant(&mut self, aor: &str) -> Vec<SharedAction> {
-        self.watched.remove(aor);
+        self.watched.beside(aor).remove(aor);
         let change = self.origin.remove(&key(WANT, aor, None));
         change.map(send).into_iter().collect()
     }
@@ -189,7 +200,7 @@ impl SharedStates {
 
     /// What a device of ours does, after [`SharedAction::Begin`]; `None` if it does nothing.
     pub fn state_is(&mut self, aor: &str, state: Option<&[u8]>) -> Vec<SharedAction> {
-        let (Some(epoch), true) = (self.speaks_for(aor), self.wanted.contains_key(aor)) else {
+        let (Some(epoch), true) = (self.speaks_for(aor), self.wanted.contains(aor)) else {
             return Vec::new();
         };
         let mut value = epoch.to_be_bytes().to_vec();
@@ -250,9 +261,15 @@ impl SharedStates {
         self.grants.get(&Partition::of(aor)).copied()
     }
 
+    /// The keys of what this node says of devices of a partition.
+    fn own_keys(&self, kind: u8, partition: Partition) -> Vec<Key> {
+        let states = self.origin.states_under(&prefix(kind, partition));
+        states.map(|(key, _)| key.into()).collect()
+    }
+
     /// What owners of earlier epochs say of a device is not told here any more.
     fn know(&mut self, aor: &str, epoch: u64) {
-        if let Some(known) = self.watched.get_mut(aor) {
+        if let Some(known) = self.watched.beside(aor).get_mut(aor) {
             *known = epoch.max(*known);
         }
     }
@@ -299,8 +316,9 @@ impl SharedStates {
     }
 
     fn wanted_by(&mut self, aor: &str, node: NodeNumber) -> Vec<SharedAction> {
-        let is_known = self.wanted.contains_key(aor);
-        self.wanted.entry(aor.into()).or_default().insert(node);
+        let wanted = self.wanted.beside(aor);
+        let is_known = wanted.contains_key(aor);
+        wanted.entry(aor.into()).or_default().insert(node);
         match !is_known && self.speaks_for(aor).is_some() {
             true => vec![SharedAction::Begin(aor.into())],
             false => Vec::new(),
@@ -308,14 +326,15 @@ impl SharedStates {
     }
 
     fn unwanted_by(&mut self, aor: &str, node: NodeNumber) -> Vec<SharedAction> {
-        let Some(nodes) = self.wanted.get_mut(aor) else {
+        let wanted = self.wanted.beside(aor);
+        let Some(nodes) = wanted.get_mut(aor) else {
             return Vec::new();
         };
         nodes.remove(&node);
         if !nodes.is_empty() {
             return Vec::new();
         }
-        self.wanted.remove(aor);
+        wanted.remove(aor);
         if self.speaks_for(aor).is_none() {
             return Vec::new();
         }
@@ -330,7 +349,7 @@ impl SharedStates {
             return Vec::new();
         };
         let is_ours = self.speaks_for(aor).is_some();
-        match self.watched.get_mut(aor) {
+        match self.watched.beside(aor).get_mut(aor) {
             Some(known) if *known <= epoch && !is_ours => {
                 *known = epoch;
                 let state = (*is_something == 1).then(|| state.into());
@@ -365,9 +384,10 @@ fn epoch_of(value: &[u8]) -> Option<u64> {
     value.first_chunk().copied().map(u64::from_be_bytes)
 }
 
-/// A kind, an address of record, and the number of a dialog if it is about one.
+/// A kind, the partition and the address of record of a device, and the number of a dialog if it is
+/// about one. So what is about a partition is together.
 fn key(kind: u8, aor: &str, id: Option<u64>) -> Key {
-    let mut key = vec![kind];
+    let mut key = prefix(kind, Partition::of(aor)).to_vec();
     key.extend(aor.as_bytes());
     key.extend(id.into_iter().flat_map(u64::to_be_bytes));
     key.into()
@@ -375,7 +395,7 @@ fn key(kind: u8, aor: &str, id: Option<u64>) -> Key {
 
 /// The address of record, and the number of the dialog, of a key of this kind.
 fn subject(key: &[u8], kind: u8) -> Option<(&str, Option<u64>)> {
-    let (first, rest) = key.split_first()?;
+    let ([first, _partition], rest) = key.split_first_chunk()?;
     if *first != kind {
         return None;
     }
@@ -389,15 +409,9 @@ fn subject(key: &[u8], kind: u8) -> Option<(&str, Option<u64>)> {
     Some((std::str::from_utf8(aor).ok()?, id))
 }
 
-fn keys_of<'s>(
-    states: impl Iterator<Item = (&'s [u8], &'s [u8])>,
-    kind: u8,
-    is_of_it: impl Fn(&str) -> bool,
-) -> Vec<Key> {
-    let keys = states.map(|(key, _)| key);
-    keys.filter(|key| subject(key, kind).is_some_and(|(aor, _)| is_of_it(aor)))
-        .map(Key::from)
-        .collect()
+/// How the keys of a kind begin that are about devices of a partition.
+fn prefix(kind: u8, partition: Partition) -> [u8; 2] {
+    [kind, partition.0]
 }
 
 /// This node watches the device.

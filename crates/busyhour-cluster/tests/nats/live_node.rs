@@ -65,6 +65,19 @@ impl LiveNode {
         }
     }
 
+    /// A state of so many bytes.
+    pub fn set_large(&self, key: u32, len: usize) {
+        let mut origin = self.origin.lock().unwrap();
+        let value: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
+        if let Some(change) = origin.set(key.to_be_bytes().into(), value.into()) {
+            self.tell(&LiveMessage::Change(change));
+        }
+    }
+
+    pub fn resyncs(&self) -> u64 {
+        self.mirror.lock().unwrap().resyncs()
+    }
+
     pub fn remove(&self, key: u32) {
         let mut origin = self.origin.lock().unwrap();
         if let Some(change) = origin.remove(&key.to_be_bytes()) {

@@ -8,7 +8,7 @@ mod server;
 #[path = "../../../busyhour-server/tests/support/waiting.rs"]
 mod waiting;
 
-use busyhour_cluster::{Broker, BrokerError, BrokerMessage, NatsBroker, NatsError, NatsOptions};
+use busyhour_cluster::{Broker, BrokerError, BrokerMessage, LiveOrigin, NatsBroker, NatsError, NatsOptions};
 use live_node::LiveNode;
 use server::NatsServer;
 use std::{sync::mpsc, time::Duration};
@@ -202,6 +202,38 @@ fn live_states_are_whole_again_when_the_broker_is_back() {
     server.run();
     wait_until(agree, || server.log());
     assert_eq!(nodes[2].states_of(&nodes[0]).len(), 400);
+}
+
+/// NATS takes 1 MiB by default, and here 64 KiB. Larger states go in pieces, as they change and when
+/// a node joins; what no node would take is not said, and does no harm.
+#[test]
+fn states_larger_than_the_broker_takes_reach_all() {
+    let server = NatsServer::start_with("max_payload: 65536");
+    let nodes = [1, 2].map(|node| LiveNode::start(node, server.options()));
+    let agree = |nodes: &[std::sync::Arc<LiveNode>]| {
+        nodes.iter().for_each(|node| node.beat());
+        let others = nodes.iter().flat_map(|one| nodes.iter().map(move |it| (one, it)));
+        others
+            .filter(|(one, other)| !std::sync::Arc::ptr_eq(one, other))
+            .all(|(one, other)| one.is_whole() && one.states_of(other) == other.own_states())
+    };
+    nodes[0].set(1, 1);
+    wait_until(|| agree(&nodes), || server.log());
+    let resyncs = nodes[1].resyncs();
+    nodes[0].set_large(2, 3 << 20);
+    nodes[0].set(3, 3);
+    wait_until(|| agree(&nodes), || server.log());
+    assert_eq!(nodes[1].states_of(&nodes[0]).len(), 3);
+    assert_eq!(nodes[1].resyncs(), resyncs, "the change itself has come");
+    nodes[0].set_large(4, LiveOrigin::VALUE_BYTES_MAX + 1);
+    nodes[0].set_large(5, LiveOrigin::VALUE_BYTES_MAX);
+    let [first, second] = nodes;
+    let third = LiveNode::start(3, server.options());
+    let nodes = [first, second, third];
+    wait_until(|| agree(&nodes), || server.log());
+    assert_eq!(nodes[2].states_of(&nodes[0]).len(), 4);
+    let error = nodes[0].broker().publish("live", vec![0; (16 << 20) + 1]);
+    assert_eq!(error, Err(BrokerError::TooLarge));
 }
 
 /// What this client hears of a subject from some moment on.

@@ -149,7 +149,7 @@ impl Core {
         core.accounts.end_start();
         core.follow_accounts(contents.account_revision);
         core.follow_tenants();
-        core.follow_settings(|kind| rows_of(&contents, kind));
+        core.follow_settings(contents.setting_revision);
         core.persistence.store().lend_to(core.runtime.pool());
         core.hear_live_states();
         core.serve_partitions()?;
@@ -161,24 +161,25 @@ impl Core {
     /// because the configuration has changed, stay in the store and have no effect.
     fn restore_settings(self: &Arc<Self>, contents: &Contents) {
         for ((kind, name), value) in &contents.settings {
-            if let Err(reason) = self.restore_setting(*kind, name, value) {
+            if let Err(reason) = self.restore_setting(*kind, name, value, &|| false) {
                 tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");
             }
         }
     }
 
-    /// Restores a setting that the store has.
+    /// Restores a setting that the store has, unless a later change is on its way.
     pub(super) fn restore_setting(
         &self,
         kind: SettingKind,
         name: &str,
         value: &str,
+        is_overtaken: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         match kind {
-            SettingKind::Mailbox => self.mailboxes.restore(name, value),
-            SettingKind::Hint => self.hints.restore(name, value),
+            SettingKind::Mailbox => self.mailboxes.restore(name, value, is_overtaken),
+            SettingKind::Hint => self.hints.restore(name, value, is_overtaken),
             SettingKind::Webhook => self.webhooks.restore(name, value),
-            SettingKind::List => self.watching.lists.restore(name, value),
+            SettingKind::List => self.watching.lists.restore(name, value, is_overtaken),
             SettingKind::Registration
             | SettingKind::Token
             | SettingKind::Domain

@@ -18,7 +18,7 @@ use std::{
 
 /// What the nodes of one test share.
 pub struct Site {
-    postgres: Postgres,
+    pub postgres: Postgres,
     pub nats: NatsServer,
     place: Place,
     /// What all of them have in their configuration files.

@@ -7,6 +7,7 @@ mod support;
 #[path = "../../../busyhour-store/tests/store/call_records.rs"]
 mod call_records;
 mod cluster;
+mod followed_settings;
 mod live_states;
 #[path = "../../../busyhour-cluster/tests/nats/server.rs"]
 #[allow(dead_code)] // it is for the tests of NATS

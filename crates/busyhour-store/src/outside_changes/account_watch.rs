@@ -191,16 +191,16 @@ fn rest_after(took: Duration) -> Duration {
     LOOK_PERIOD.max(took * 4)
 }
 
-/// Whether the names of all accounts that were changed between two revisions are
-/// kept.
-pub(crate) fn are_names_kept(known: u64, revision: u64) -> bool {
+/// Whether the names of everything that was changed between two revisions are kept, if those of
+/// the last `kept` changes are.
+pub(crate) fn are_names_kept(known: u64, revision: u64, kept: u64) -> bool {
     let gap = revision.checked_sub(known);
-    gap.is_some_and(|gap| gap <= NAMES_KEPT)
+    gap.is_some_and(|gap| gap <= kept)
 }
 
 /// Names of changed accounts that a database keeps, in its count of changes. The
 /// triggers of both databases know the same number.
-const NAMES_KEPT: u64 = 1000;
+pub(crate) const ACCOUNT_NAMES_KEPT: u64 = 1000;
 
 /// Accounts that are read in one go; a few milliseconds.
 pub(crate) const BATCH_LEN: usize = 1000;
@@ -217,8 +217,11 @@ mod tests {
 
     #[test]
     fn removed_names_are_kept_for_a_while_unless_the_revision_was_set_back() {
-        assert!(are_names_kept(5, 5 + NAMES_KEPT));
-        assert!(!are_names_kept(5, 6 + NAMES_KEPT));
-        assert!(!are_names_kept(6, 5), "the database was set back");
+        assert!(are_names_kept(5, 5 + 1000, 1000));
+        assert!(!are_names_kept(5, 6 + 1000, 1000));
+        assert!(
+            !are_names_kept(6, 5, 1000),
+            "the database was set back"
+        );
     }
 }

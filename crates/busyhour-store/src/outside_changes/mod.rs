@@ -1,14 +1,16 @@
-//! The accounts and settings that programs other than the server change, as a writer sees
-//! them: when it looks for changes, and what it passes on.
+//! The accounts and settings that programs other than the server change: when a store looks for
+//! changes, and what it passes on.
 
 mod account_watch;
 mod setting_watch;
+mod followed_settings;
 
-pub(crate) use account_watch::{AccountWatch, BATCH_LEN, are_names_kept};
+pub(crate) use account_watch::{ACCOUNT_NAMES_KEPT, AccountWatch, BATCH_LEN, Pace, are_names_kept};
+pub(crate) use followed_settings::{FollowedSettings, SettingKey, Wanted};
 pub(crate) use setting_watch::SettingWatch;
 
 use crate::{Account, AccountKey, AccountNews, Change};
-use account_watch::{Pace, Scan};
+use account_watch::Scan;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -17,29 +19,26 @@ use std::{
 /// What a writer knows of the changes by other programs; the writer reads the database.
 pub(crate) struct OutsideChanges {
     feed: Arc<AccountWatch>,
-    pub(crate) settings: Arc<SettingWatch>,
-    pub(crate) setting_looks: Pace,
     pub(crate) account_looks: Pace,
     /// While all accounts are read.
     scan: Option<Scan>,
 }
 
 impl OutsideChanges {
-    pub(crate) fn new(feed: Arc<AccountWatch>, settings: Arc<SettingWatch>) -> Self {
+    pub(crate) fn new(feed: Arc<AccountWatch>) -> Self {
         Self {
             feed,
-            settings,
-            setting_looks: Pace::default(),
             account_looks: Pace::default(),
             scan: None,
         }
     }
 
-    /// How long the writer may wait for changes of the server before it looks.
-    pub(crate) fn rest(&self) -> Duration {
+    /// How long the writer may wait for changes of the server, if nothing else is due before
+    /// `next_look`.
+    pub(crate) fn rest(&self, next_look: Duration) -> Duration {
         match self.scan {
             Some(_) => Duration::ZERO,
-            None => self.setting_looks.rest(),
+            None => next_look,
         }
     }
 

@@ -1,9 +1,9 @@
 //! The listeners for changes of the settings that tools make: tokens and domains.
 //!
-//! There are few of these, so the writer reads them all once a second, and passes those of
-//! a kind on if they have changed. The writer checks them on its own schedule, also between
-//! two batches of accounts, so a removed token is refused in time, however long reading the
-//! accounts takes.
+//! There are few of these, so all of a kind are read together, and passed on if they have changed.
+//! The writer of SQLite reads them once a second, also between two batches of accounts, so a removed
+//! token is refused in time, however long reading the accounts takes. PostgreSQL counts their
+//! changes, and a thread of its own reads them when the count has changed.
 
 use crate::{SettingKind, SettingListener, SettingRows};
 use std::{
@@ -32,6 +32,13 @@ impl SettingWatch {
     /// The kinds that somebody wants to know of.
     pub(crate) fn followed(&self) -> Vec<SettingKind> {
         self.lock().keys().copied().collect()
+    }
+
+    /// Those of which nothing was read yet.
+    pub(crate) fn unknown(&self) -> Vec<SettingKind> {
+        let state = self.lock();
+        let unknown = state.iter().filter(|(_, watched)| watched.known.is_none());
+        unknown.map(|(kind, _)| *kind).collect()
     }
 
     /// Tells what was read, where that is news.

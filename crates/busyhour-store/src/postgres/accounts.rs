@@ -40,6 +40,18 @@ impl PostgresAccounts {
         Ok(count)
     }
 
+    fn change_setting(
+        &mut self,
+        sql: &str,
+        row: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, postgres::Error> {
+        let mut transaction = self.client.transaction()?;
+        load::revision(&mut transaction, load::SETTING_REVISION_LOCKED)?;
+        let count = transaction.execute(sql, row)?;
+        transaction.commit()?;
+        Ok(count)
+    }
+
     fn put_all(&mut self, accounts: &[Account]) -> Result<(), postgres::Error> {
         let mut transaction = self.client.transaction()?;
         load::revision(&mut transaction, load::REVISION_LOCKED)?;
@@ -76,13 +88,13 @@ impl AccountAdmin for PostgresAccounts {
         value: &str,
     ) -> Result<(), StoreError> {
         let row = [&kind.name() as &(dyn ToSql + Sync), &name, &value];
-        let put = self.client.execute(PUT_SETTING, &row);
+        let put = self.change_setting(PUT_SETTING, &row);
         put.map(drop).map_err(|error| self.options.failed(&error))
     }
 
     fn remove_setting(&mut self, kind: SettingKind, name: &str) -> Result<bool, StoreError> {
         let key = [&kind.name() as &(dyn ToSql + Sync), &name];
-        let removed = self.client.execute(REMOVE_SETTING, &key);
+        let removed = self.change_setting(REMOVE_SETTING, &key);
         removed
             .map(|count| count > 0)
             .map_err(|error| self.options.failed(&error))

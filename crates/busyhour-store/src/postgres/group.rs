@@ -1,6 +1,6 @@
 //! A group of changes as few statements, each for many rows.
 
-use super::call_records;
+use super::{call_records, load};
 use crate::{
     Account, CallRecordRow, Change, SoftState,
     account::{hashes_text, hints_text},
@@ -115,6 +115,10 @@ impl<'c> Group<'c> {
             &statements.put_call_records,
             &self.call_records,
         )?;
+        let settings = self.others.iter().filter_map(|change| change.setting());
+        if settings.into_iter().any(|(kind, _)| kind.is_counted()) {
+            load::revision(transaction, load::SETTING_REVISION_LOCKED)?;
+        }
         for change in &self.others {
             apply(transaction, statements, change)?;
         }

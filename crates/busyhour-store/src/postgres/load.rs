@@ -5,7 +5,7 @@ use crate::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind, StoreError,
     StoredBinding,
     account::{hints_of_row, secret_of_row},
-    outside_changes::{BATCH_LEN, are_names_kept},
+    outside_changes::{ACCOUNT_NAMES_KEPT, BATCH_LEN, SettingKey, are_names_kept},
     setting::Settings,
 };
 use busyhour::clock::UnixTime;
@@ -42,6 +42,7 @@ pub(super) fn contents(options: &PostgresOptions) -> Result<Contents, StoreError
         run: fencing_token::run(&mut snapshot).map_err(wrap)?,
         last_call_record: call_records::last(&mut snapshot).map_err(wrap)?,
         settings: settings(&mut snapshot).map_err(wrap)?,
+        setting_revision: revision(&mut snapshot, SETTING_REVISION).map_err(wrap)?,
     })
 }
 
@@ -69,7 +70,7 @@ pub(super) fn news(
 ) -> Result<(Option<Vec<AccountNews>>, u64), Error> {
     let mut snapshot = snapshot(client)?;
     let revision = revision(&mut snapshot, REVISION)?;
-    let news = match are_names_kept(known, revision) {
+    let news = match are_names_kept(known, revision, ACCOUNT_NAMES_KEPT) {
         true => Some(changed_since(known, &mut snapshot)?),
         false => None,
     };
@@ -244,6 +245,56 @@ fn settings(snapshot: &mut Transaction<'_>) -> Result<Settings, Error> {
     Ok(settings)
 }
 
+/// What settings of some kinds are since the revision `known`, `None` where one is gone, and
+/// those that are named besides; with the revision at which that is so. Without rows if the names
+/// of what was changed are not kept: then all have to be read.
+pub(super) fn setting_news(
+    client: &mut Client,
+    kinds: &[SettingKind],
+    known: u64,
+    named: &[SettingKey],
+) -> Result<(SettingNews, u64), Error> {
+    let mut snapshot = snapshot(client)?;
+    let revision = revision(&mut snapshot, SETTING_REVISION)?;
+    let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let news = match are_names_kept(known, revision, SETTING_NAMES_KEPT) {
+        true => {
+            let mut rows =
+                snapshot.query(CHANGED_SETTINGS, &[&known.cast_signed(), &kinds])?;
+            let (of, names): (Vec<&str>, Vec<&str>) = (named.iter())
+                .map(|(kind, name)| (kind.name(), name.as_str()))
+                .unzip();
+            if !named.is_empty() {
+                rows.extend(snapshot.query(NAMED_SETTINGS, &[&of, &names])?);
+            }
+            SettingNews::Changed(rows.iter().map(setting_row).collect::<Result<_, _>>()?)
+        }
+        false => {
+            let rows = snapshot.query(SETTINGS_OF_KINDS, &[&kinds])?;
+            SettingNews::All(rows.iter().map(setting_row).collect::<Result<_, _>>()?)
+        }
+    };
+    Ok((news, revision))
+}
+
+/// Settings that were read.
+pub(super) enum SettingNews {
+    /// Those that were changed.
+    Changed(Vec<SettingFound>),
+    /// All of the kinds that were asked for.
+    All(Vec<SettingFound>),
+}
+
+/// A setting, and what it is, if it is there.
+pub(super) type SettingFound = (SettingKey, Option<String>);
+
+fn setting_row(row: &Row) -> Result<SettingFound, Error> {
+    let kind = SettingKind::from_name(row.try_get(0)?);
+    // Only kinds that are known are asked for.
+    let kind = kind.unwrap_or(SettingKind::Server);
+    Ok(((kind, row.try_get(1)?), row.try_get(2)?))
+}
+
 /// The settings of a kind, by their names.
 pub(super) fn settings_of(
     client: &mut impl GenericClient,
@@ -255,6 +306,14 @@ pub(super) fn settings_of(
 }
 
 const SETTINGS_OF: &str = "SELECT name, value FROM setting WHERE kind = $1";
+const SETTINGS_OF_KINDS: &str = "SELECT kind, name, value FROM setting WHERE kind = ANY($1)";
+const CHANGED_SETTINGS: &str = "SELECT kind, name, value FROM ( \
+    SELECT kind, name, max(revision) AS last FROM setting_change \
+    WHERE revision > $1 AND kind = ANY($2) GROUP BY kind, name) AS changed \
+    LEFT JOIN setting USING (kind, name) ORDER BY last";
+const NAMED_SETTINGS: &str = "SELECT kind, name, value \
+    FROM unnest($1::text[], $2::text[]) AS named (kind, name) \
+    LEFT JOIN setting USING (kind, name)";
 const BINDINGS: &str = "SELECT id, aor, uri, parameters, q_milli, call_id, path, user_agent, \
     remote, local, cseq, granted_s, expires_at_ns, removed \
     FROM contact JOIN lease USING (id) ORDER BY id";
@@ -281,6 +340,13 @@ const CHANGED: &str = "SELECT username, realm, password, hashes, contacts_max, m
     aliases, watchers, disabled FROM (SELECT username, realm, max(revision) AS last FROM account_change \
         WHERE revision > $1 GROUP BY username, realm) AS changed \
     LEFT JOIN account USING (username, realm) ORDER BY last, username COLLATE \"C\"";
+/// Names of changed settings that the database keeps; its trigger knows the same number.
+const SETTING_NAMES_KEPT: u64 = 10_000;
+pub(super) const SETTING_REVISION: &str = "SELECT count FROM revision WHERE name = 'setting'";
+/// As for accounts. Whoever changes several settings locks it first, so that no two wait for each
+/// other.
+pub(super) const SETTING_REVISION_LOCKED: &str =
+    "SELECT count FROM revision WHERE name = 'setting' FOR UPDATE";
 pub(super) const REVISION: &str = "SELECT count FROM revision WHERE name = 'account'";
 /// The row lock keeps other programs from changing accounts until the transaction ends.
 pub(super) const REVISION_LOCKED: &str =

@@ -19,6 +19,7 @@ mod ownership;
 mod passfile;
 mod schema;
 mod session;
+mod setting_reader;
 mod tls;
 mod fencing_token;
 mod member_token;
@@ -26,8 +27,9 @@ mod writer;
 
 use super::{
     AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
-    Contents, EndListener, Refused, SettingKind, SettingListener, Store, StoreError, StoreStats,
-    outside_changes::{AccountWatch, OutsideChanges, SettingWatch},
+    Contents, EndListener, Refused, SettingFollower, SettingKind, SettingListener, Store, StoreError,
+    StoreStats,
+    outside_changes::{AccountWatch, FollowedSettings, OutsideChanges, SettingWatch},
     queue::{Batch, Queue},
 };
 use busyhour::pool::TaskPool;
@@ -35,6 +37,7 @@ use busyhour_cluster::{Grant, Partition};
 use busyhour_registrar::EndedBinding;
 use fencing_token::FencingToken;
 use session::Session;
+use setting_reader::SettingReader;
 use std::{
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
@@ -65,14 +68,15 @@ pub struct PostgresStore {
     queue: Arc<Queue>,
     feed: Arc<AccountWatch>,
     settings: Arc<SettingWatch>,
+    followed: Arc<FollowedSettings>,
     options: PostgresOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl PostgresStore {
-    /// Connects, brings the schema up to date and starts two threads:
-    /// `bh-store`, which writes, and `bh-store-guard`, which refuses what waits
-    /// too long behind a write.
+    /// Connects, brings the schema up to date and starts three threads:
+    /// `bh-store`, which writes, `bh-store-guard`, which refuses what waits
+    /// too long behind a write, and `bh-settings`, which reads what others have set.
     ///
     /// # Errors
     ///
@@ -83,16 +87,26 @@ impl PostgresStore {
         let queue = Arc::new(Queue::new(options.queue_capacity, options.commit_timeout));
         let feed = Arc::new(AccountWatch::default());
         let settings = Arc::new(SettingWatch::default());
+        let followed = Arc::new(FollowedSettings::default());
         let writer = PostgresWriter::new(
             session,
             fencing_token,
             options.clone(),
             queue.clone(),
-            OutsideChanges::new(feed.clone(), settings.clone()),
+            OutsideChanges::new(feed.clone()),
+        );
+        let reader = SettingReader::new(
+            options.clone(),
+            queue.clone(),
+            settings.clone(),
+            followed.clone(),
         );
         let guarded = queue.clone();
         // Starts the guard first: it ends with the writer, even if the writer never
         // ran.
+        // The reader too, and nobody waits for it: it may itself wait for a database that does not
+        // answer.
+        start_thread(READER_THREAD, &options, move || reader.run())?;
         let threads = vec![
             start_thread(GUARD_THREAD, &options, move || guarded.watchdog())?,
             start_thread(WRITER_THREAD, &options, move || writer.run())?,
@@ -101,6 +115,7 @@ impl PostgresStore {
             queue,
             feed,
             settings,
+            followed,
             options,
             threads: Mutex::new(threads),
         })
@@ -143,6 +158,7 @@ impl Store for PostgresStore {
     }
 
     fn commit(&self, changes: Vec<Change>, done: Completion) -> Result<(), Refused> {
+        let done = self.followed.note(&changes, done);
         self.queue.push(Batch::of(changes, done))
     }
 
@@ -152,6 +168,7 @@ impl Store for PostgresStore {
         changes: Vec<Change>,
         done: Completion,
     ) -> Result<(), Refused> {
+        let done = self.followed.note(&changes, done);
         let grant = Some(grant);
         self.queue.push(Batch {
             grant,
@@ -178,6 +195,10 @@ impl Store for PostgresStore {
 
     fn watch_settings(&self, kind: SettingKind, listener: SettingListener) {
         self.settings.start(kind, listener);
+    }
+
+    fn follow_settings(&self, revision: u64, follower: Box<dyn SettingFollower>) {
+        self.followed.start(revision, follower);
     }
 
     fn lend_to(&self, pool: &TaskPool) {
@@ -218,6 +239,7 @@ impl Drop for PostgresStore {
 
 const WRITER_THREAD: &str = "bh-store";
 const GUARD_THREAD: &str = "bh-store-guard";
+const READER_THREAD: &str = "bh-settings";
 /// Longer than any COMMIT that will be answered at all.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_PACE: Duration = Duration::from_millis(100);

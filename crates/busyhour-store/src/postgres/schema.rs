@@ -209,4 +209,54 @@ const MIGRATIONS: &[&str] = &[
     "
     ALTER TABLE account ADD COLUMN disabled BOOLEAN NOT NULL DEFAULT false;
 ",
+    // Kinds that only one server reads, when it starts, are not counted.
+    "
+    INSERT INTO revision VALUES ('setting', 1);
+    CREATE TABLE setting_change (
+        revision BIGINT NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL
+    );
+    CREATE INDEX setting_change_revision ON setting_change (revision);
+    CREATE FUNCTION setting_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE
+            counted_kinds CONSTANT TEXT[] := ARRAY['mailbox', 'hint', 'list', 'token', 'domain'];
+            changes BIGINT;
+            counted BIGINT;
+        BEGIN
+            -- More than are kept: their names are not, and who looks reads all.
+            changes := 10001;
+            IF TG_OP <> 'TRUNCATE' THEN
+                SELECT count(*) INTO changes FROM touched WHERE kind = ANY(counted_kinds);
+            END IF;
+            IF changes = 0 THEN
+                RETURN NULL;
+            END IF;
+            UPDATE revision SET count = count + changes WHERE name = 'setting'
+                RETURNING count INTO counted;
+            DELETE FROM setting_change WHERE revision <= counted - 10000
+                AND revision > counted - 10000 - changes;
+            IF changes <= 10000 THEN
+                INSERT INTO setting_change SELECT counted, kind, name FROM touched
+                    WHERE kind = ANY(counted_kinds);
+                IF TG_OP = 'UPDATE' THEN
+                    INSERT INTO setting_change
+                        SELECT counted, kind, name FROM before_it WHERE kind = ANY(counted_kinds)
+                        EXCEPT SELECT counted, kind, name FROM touched;
+                END IF;
+            END IF;
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER setting_inserted AFTER INSERT ON setting
+        REFERENCING NEW TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION setting_changed();
+    CREATE TRIGGER setting_updated AFTER UPDATE ON setting
+        REFERENCING OLD TABLE AS before_it NEW TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION setting_changed();
+    CREATE TRIGGER setting_deleted AFTER DELETE ON setting
+        REFERENCING OLD TABLE AS touched
+        FOR EACH STATEMENT EXECUTE FUNCTION setting_changed();
+    CREATE TRIGGER setting_truncated AFTER TRUNCATE ON setting
+        FOR EACH STATEMENT EXECUTE FUNCTION setting_changed();
+",
 ];

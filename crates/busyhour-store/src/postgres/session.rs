@@ -7,8 +7,8 @@ use super::{
     load, location_view, schema,
 };
 use crate::{
-    Account, AccountKey, AccountNews, CallRecordLimits, Change, Durability, SettingKind,
-    SettingRows, StoreError, queue::Batch,
+    Account, AccountKey, AccountNews, CallRecordLimits, Change, Durability, StoreError,
+    queue::Batch,
 };
 use busyhour_cluster::Grant;
 use busyhour_registrar::EndedBinding;
@@ -157,11 +157,6 @@ impl Session {
         known: u64,
     ) -> Result<(Option<Vec<AccountNews>>, u64), postgres::Error> {
         load::news(&mut self.client, known)
-    }
-
-    /// Every setting of a kind.
-    pub(super) fn settings(&mut self, kind: SettingKind) -> Result<SettingRows, postgres::Error> {
-        load::settings_of(&mut self.client, kind)
     }
 
     /// Some of all accounts, behind `after`.

@@ -9,7 +9,7 @@ use super::{
     session::{Outcome, Session},
 };
 use crate::{
-    Account, CallRecordLimits, CommitError, SettingKind, SettingRows, StoreError,
+    Account, CallRecordLimits, CommitError, StoreError,
     completion_notifier::CompletionNotifier,
     outside_changes::OutsideChanges,
     queue::{Batch, Queue, Taken},
@@ -64,16 +64,13 @@ impl PostgresWriter {
     pub(super) fn run(mut self) {
         let mut notifier = CompletionNotifier::default();
         while self.over.is_none() {
-            match self.queue.take(self.outside_changes.rest()) {
+            let next_look = self.outside_changes.account_looks.rest();
+            match self.queue.take(self.outside_changes.rest(next_look)) {
                 Taken::Group(group) => self.write(group, &mut notifier),
                 Taken::Ended(batch) => self.purge(&batch),
                 Taken::OldCallRecords(limits) => self.remove_old_call_records(limits),
                 Taken::Nothing => {}
                 Taken::Closed => return,
-            }
-            if self.outside_changes.setting_looks.is_due() && !self.look_at_settings() {
-                // If there is something to write, it should not wait for the next try.
-                continue;
             }
             if self.outside_changes.is_scanning() {
                 self.go_on_with_scan();
@@ -212,30 +209,6 @@ impl PostgresWriter {
             self.look_at_accounts();
         }
         self.outside_changes.tell_own_in_scan(changes());
-    }
-
-    /// Reads the tokens and domains, which are few; `false` where there is no session.
-    fn look_at_settings(&mut self) -> bool {
-        let begun = Instant::now();
-        let kinds = self.outside_changes.settings.followed();
-        let is_lost = self.over.is_none()
-            && kinds.into_iter().any(|kind| {
-                let read = self.read_settings(kind);
-                let read = read.map(|rows| self.outside_changes.settings.found(kind, rows));
-                self.is_lost(read)
-            });
-        self.outside_changes.setting_looks.took(match is_lost {
-            // One try a second is enough, however long it takes.
-            true => Duration::ZERO,
-            false => begun.elapsed(),
-        });
-        !is_lost && self.over.is_none()
-    }
-
-    fn read_settings(&mut self, kind: SettingKind) -> Result<SettingRows, Failed> {
-        let session = open(&mut self.session, &self.options, &self.fencing_token)?;
-        let rows = session.settings(kind);
-        rows.map_err(|error| self.failed(&error))
     }
 
     /// Reads the accounts that other programs changed, or begins to read all.

@@ -5,7 +5,7 @@ use crate::{
     Account, AccountKey, AccountNews, Contents, SettingKind, SoftState, SoftStateKind,
     StoredBinding,
     account::{hints_of_row, secret_of_row},
-    outside_changes::{BATCH_LEN, are_names_kept},
+    outside_changes::{ACCOUNT_NAMES_KEPT, BATCH_LEN, are_names_kept},
     setting::Settings,
 };
 use busyhour::clock::UnixTime;
@@ -27,6 +27,7 @@ pub(super) fn contents(path: &Path) -> Result<Contents, StoreError> {
         run: schema::run(&snapshot).map_err(wrap)?,
         last_call_record: call_records::last(&snapshot).map_err(wrap)?,
         last_id: 0,
+        setting_revision: 0,
         settings: settings(&snapshot).map_err(wrap)?,
     })
 }
@@ -100,7 +101,7 @@ pub(super) fn news(
 ) -> rusqlite::Result<(Option<Vec<AccountNews>>, u64)> {
     let snapshot = connection.transaction()?;
     let revision = revision(&snapshot)?;
-    let are_kept = are_names_kept(known, revision);
+    let are_kept = are_names_kept(known, revision, ACCOUNT_NAMES_KEPT);
     let news = are_kept
         .then(|| changed_since(known, &snapshot))
         .transpose()?;

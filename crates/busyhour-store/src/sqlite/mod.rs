@@ -93,8 +93,14 @@ impl SqliteStore {
         let queue = Arc::new(Queue::new(options.queue_capacity, Duration::MAX));
         let feed = Arc::new(AccountWatch::default());
         let settings = Arc::new(SettingWatch::default());
-        let outside_changes = OutsideChanges::new(feed.clone(), settings.clone());
-        let writer = SqliteWriter::new(connection, queue.clone(), outside_changes, files);
+        let outside_changes = OutsideChanges::new(feed.clone());
+        let writer = SqliteWriter::new(
+            connection,
+            queue.clone(),
+            outside_changes,
+            settings.clone(),
+            files,
+        );
         let thread = thread::Builder::new()
             .name(WRITER_THREAD.to_owned())
             .spawn(move || writer.run())

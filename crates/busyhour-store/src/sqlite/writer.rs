@@ -6,7 +6,7 @@ use crate::{
     Account, CallRecordLimits, Change, CommitError, SettingKind, SoftState,
     account::{hashes_text, hints_text},
     completion_notifier::CompletionNotifier,
-    outside_changes::OutsideChanges,
+    outside_changes::{OutsideChanges, Pace, SettingWatch},
     queue::{Batch, Queue, Taken},
 };
 use busyhour::clock::UnixTime;
@@ -19,6 +19,8 @@ pub(super) struct SqliteWriter {
     connection: Connection,
     queue: Arc<Queue>,
     outside_changes: OutsideChanges,
+    settings: Arc<SettingWatch>,
+    setting_looks: Pace,
     /// Portions of what has ended that were removed.
     batches: u64,
     /// After the connection, so that the lock goes last.
@@ -32,6 +34,7 @@ impl SqliteWriter {
         connection: Connection,
         queue: Arc<Queue>,
         outside_changes: OutsideChanges,
+        settings: Arc<SettingWatch>,
         files: Files,
     ) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -39,6 +42,8 @@ impl SqliteWriter {
             connection,
             queue,
             outside_changes,
+            settings,
+            setting_looks: Pace::default(),
             batches: 0,
             files,
             trouble: String::new(),
@@ -48,14 +53,15 @@ impl SqliteWriter {
     pub(super) fn run(mut self) {
         let mut notifier = CompletionNotifier::default();
         loop {
-            match self.queue.take(self.outside_changes.rest()) {
+            let rest = self.outside_changes.rest(self.setting_looks.rest());
+            match self.queue.take(rest) {
                 Taken::Group(group) => self.write(group, &mut notifier),
                 Taken::Ended(batch) => self.purge(&batch),
                 Taken::OldCallRecords(limits) => self.remove_old_call_records(limits),
                 Taken::Nothing => {}
                 Taken::Closed => return,
             }
-            if self.outside_changes.setting_looks.is_due() {
+            if self.setting_looks.is_due() {
                 self.look_at_settings();
             }
             if self.outside_changes.is_scanning() {
@@ -206,14 +212,14 @@ impl SqliteWriter {
     fn look_at_settings(&mut self) {
         let begun = Instant::now();
         if self.look_at_all_files().is_ok() {
-            for kind in self.outside_changes.settings.followed() {
+            for kind in self.settings.followed() {
                 match load::settings_of(&self.connection, kind) {
-                    Ok(rows) => self.outside_changes.settings.found(kind, rows),
+                    Ok(rows) => self.settings.found(kind, rows),
                     Err(error) => tracing::warn!(%error, "changes of settings cannot be read"),
                 }
             }
         }
-        self.outside_changes.setting_looks.took(begun.elapsed());
+        self.setting_looks.took(begun.elapsed());
     }
 
     /// Reads the accounts that other programs changed, or begins to read all.

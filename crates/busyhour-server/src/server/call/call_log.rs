@@ -179,7 +179,7 @@ impl CallLog {
             Ok(()) => {}
             Err(Refused::Full) => self.put_back(std::mem::take(&mut *lock(&batch))),
             // Nothing is stored any more.
-            Err(Refused::Closed) => self.lose(lock(&batch).len()),
+            Err(Refused::Closed | Refused::Overtaken) => self.lose(lock(&batch).len()),
         }
     }
 

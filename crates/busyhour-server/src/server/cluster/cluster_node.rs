@@ -210,6 +210,7 @@ impl ClusterNode {
             states_watched: states.watched,
             states_not_sent: live.not_sent.get(),
             states_not_taken: live.not_taken.get(),
+            states_too_large: states.too_large,
             nodes_up: nodes.iter().filter(|it| it.life == NodeLife::Up).count() as u64,
         }
     }

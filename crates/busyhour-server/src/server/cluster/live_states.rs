@@ -21,7 +21,7 @@ use busyhour::{
     serializer::Serializer,
 };
 use busyhour_cluster::{
-    Broker, Grant, LiveMessage, Member, PARTITION_COUNT, PartRequest, Partition, SharedAction,
+    Broker, Grant, LiveMessage, LiveOrigin, Member, PARTITION_COUNT, PartRequest, Partition, SharedAction,
     SharedStates, View,
 };
 use busyhour_registrar::watch::{DeviceState, DialogChange};
@@ -169,6 +169,11 @@ impl LiveStates {
     /// What a device of ours does, for those who watch it on other nodes.
     pub(super) fn tell(&self, device: &str, state: Option<&DeviceState>) {
         let state = state.map(DeviceState::to_shared);
+        let bytes = state.as_ref().map_or(0, Vec::len);
+        if bytes > LiveOrigin::VALUE_BYTES_MAX {
+            let event = "state_too_large";
+            tracing::error!(event, device, bytes, "other nodes are not told what a device does");
+        }
         self.apply(|shared| shared.state_is(device, state.as_deref()));
     }
 
@@ -273,6 +278,7 @@ impl LiveStates {
         LiveFigures {
             is_whole: shared.is_whole(),
             resyncs: shared.resyncs(),
+            too_large: shared.too_large(),
             told: shared.told_len() as u64,
             watched: shared
                 .watched()
@@ -299,6 +305,7 @@ impl LiveStates {
 pub(super) struct LiveFigures {
     pub(super) is_whole: bool,
     pub(super) resyncs: u64,
+    pub(super) too_large: u64,
     pub(super) told: u64,
     pub(super) watched: u64,
 }

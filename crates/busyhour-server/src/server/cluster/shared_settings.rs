@@ -1,59 +1,76 @@
-//! Mailboxes, hints and lists that are set over HTTP at another node: the database tells of them.
+//! Mailboxes, hints and lists that are set over HTTP at any node: the database has the order in which
+//! they were set, and each node ends with what was set last.
 
 use crate::server::core::Core;
-use busyhour_store::{SettingKind, SettingRows};
-use std::sync::{Arc, Mutex};
+use busyhour_store::{SettingFollower, SettingKind};
+use std::sync::{Arc, Weak};
 
 impl Core {
-    /// Takes what is set at other nodes from now on; `known` is what this one has restored.
-    pub(in crate::server) fn follow_settings(
-        self: &Arc<Self>,
-        known: impl Fn(SettingKind) -> SettingRows,
-    ) {
-        if self.cluster.is_none() {
-            return;
-        }
-        for kind in KINDS {
-            let (core, known) = (Arc::downgrade(self), Mutex::new(known(kind)));
-            let learn = move |rows: &SettingRows| {
-                let Some(core) = core.upgrade() else { return };
-                let known = known.lock();
-                let mut known = known.unwrap_or_else(|poisoned| poisoned.into_inner());
-                core.take_settings(kind, &known, rows);
-                known.clone_from(rows);
-            };
+    /// Takes what is set at any node from now on; this one has restored those of `revision`.
+    pub(in crate::server) fn follow_settings(self: &Arc<Self>, revision: u64) {
+        if self.cluster.is_some() {
+            let follower = SharedSettings(Arc::downgrade(self));
             let store = self.persistence.store();
-            store.watch_settings(kind, Box::new(learn));
+            store.follow_settings(revision, Box::new(follower));
         }
     }
 
-    /// What this node has set itself changes nothing.
-    fn take_settings(&self, kind: SettingKind, before: &SettingRows, rows: &SettingRows) {
-        let gone = before.keys().filter(|name| !rows.contains_key(*name));
-        let gone = gone.map(|name| (name, self.forget_setting(kind, name)));
-        let new = rows
-            .iter()
-            .filter(|(name, value)| before.get(*name) != Some(value));
-        let new = new.map(|(name, value)| (name, self.restore_setting(kind, name, value)));
-        for (name, taken) in gone.chain(new) {
-            if let Err(reason) = taken {
-                let kind = kind.name();
-                tracing::warn!(
-                    kind,
-                    name,
-                    reason,
-                    "a setting of another node has no effect"
-                );
-            }
+    fn take_setting(
+        &self,
+        kind: SettingKind,
+        name: &str,
+        value: Option<&str>,
+        is_overtaken: &dyn Fn() -> bool,
+    ) {
+        let Some(value) = value else {
+            return self.forget_setting(kind, name, is_overtaken);
+        };
+        if let Err(reason) = self.restore_setting(kind, name, value, is_overtaken)
+            && !is_overtaken()
+        {
+            let kind = kind.name();
+            tracing::warn!(kind, name, reason, "a setting of another node has no effect");
         }
     }
 
-    fn forget_setting(&self, kind: SettingKind, name: &str) -> Result<(), String> {
+    fn forget_setting(&self, kind: SettingKind, name: &str, is_overtaken: &dyn Fn() -> bool) {
         match kind {
-            SettingKind::Mailbox => self.mailboxes.forget(name),
-            SettingKind::Hint => self.hints.forget(name),
-            SettingKind::List => self.watching.lists.forget(name),
-            _ => Ok(()),
+            SettingKind::Mailbox => self.mailboxes.forget(name, is_overtaken),
+            SettingKind::Hint => self.hints.forget(name, is_overtaken),
+            SettingKind::List => self.watching.lists.forget(name, is_overtaken),
+            _ => {}
+        }
+    }
+}
+
+struct SharedSettings(Weak<Core>);
+
+impl SettingFollower for SharedSettings {
+    fn kinds(&self) -> &[SettingKind] {
+        &KINDS
+    }
+
+    fn names(&self, kind: SettingKind) -> Vec<String> {
+        let Some(core) = self.0.upgrade() else {
+            return Vec::new();
+        };
+        match kind {
+            SettingKind::Mailbox => core.mailboxes.set_names(),
+            SettingKind::Hint => core.hints.set_names(),
+            SettingKind::List => core.watching.lists.set_names(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn take(
+        &self,
+        kind: SettingKind,
+        name: &str,
+        value: Option<&str>,
+        is_overtaken: &dyn Fn() -> bool,
+    ) {
+        if let Some(core) = self.0.upgrade() {
+            core.take_setting(kind, name, value, is_overtaken);
         }
     }
 }

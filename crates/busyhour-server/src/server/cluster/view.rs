@@ -78,6 +78,8 @@ pub struct ClusterStats {
     pub states_not_sent: u64,
     /// Messages about states for which there was no room, which are read again.
     pub states_not_taken: u64,
+    /// States that were not told to the others, since they were larger than 8 MiB.
+    pub states_too_large: u64,
     /// Nodes that live and do not drain.
     pub nodes_up: u64,
 }

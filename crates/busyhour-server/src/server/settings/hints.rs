@@ -11,6 +11,7 @@
 use super::{
     hint::{ExtensionTopic, Hint, HintView, SetBy},
     named_device::{device_in, device_named, device_of, has_accounts},
+    overtaken::unless,
 };
 use crate::server::{
     ServerConfig,
@@ -210,8 +211,14 @@ impl Hints {
         self.try_set(config, set_by, || Ok(())).map(drop)
     }
 
-    /// Restores a stored setting, unless the configuration defines the hint now.
-    pub(in crate::server) fn restore(&self, extension: &str, devices: &str) -> Result<(), String> {
+    /// Restores a stored setting, unless the configuration defines the hint now or a later change
+    /// is on its way.
+    pub(in crate::server) fn restore(
+        &self,
+        extension: &str,
+        devices: &str,
+        is_overtaken: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         let config = HintConfig {
             extension: extension.to_owned(),
             devices: devices.split(' ').map(str::to_owned).collect(),
@@ -219,8 +226,8 @@ impl Hints {
         if self.has(&config) {
             return Ok(());
         }
-        let restored = self.take(&config, SetBy::Http);
-        restored.map_err(|refusal| refusal.to_string())
+        let restored = self.try_set(&config, SetBy::Http, || unless(is_overtaken));
+        restored.map(drop).map_err(|refusal| refusal.to_string())
     }
 
     /// Whether this is what HTTP has set.
@@ -301,14 +308,11 @@ impl Hints {
         Ok(is_removed)
     }
 
-    /// As [`remove`](Self::remove), for what is not in the store any more.
-    ///
-    /// # Errors
-    ///
-    /// [`HintRefusal::Configured`], [`HintRefusal::InAccounts`].
-    pub(in crate::server) fn forget(&self, extension: &str) -> Result<(), String> {
-        let removed = self.try_remove(extension, || Ok(()));
-        removed.map(drop).map_err(|refusal| refusal.to_string())
+    /// As [`remove`](Self::remove), for what is not in the store any more, unless a later change is
+    /// on its way.
+    pub(in crate::server) fn forget(&self, extension: &str, is_overtaken: &dyn Fn() -> bool) {
+        // What is refused was not set over HTTP here.
+        let _ = self.try_remove(extension, || unless(is_overtaken));
     }
 
     fn try_remove(
@@ -421,6 +425,14 @@ impl Hints {
         let table = self.lock();
         let hint = table.hints.get(&Name::new(extension));
         hint.map(|hint| hint.view())
+    }
+
+    /// The extensions of those that HTTP has set.
+    pub(in crate::server) fn set_names(&self) -> Vec<String> {
+        let table = self.lock();
+        let is_set = |hint: &Arc<Hint>| matches!(hint.set, Some((_, SetBy::Http)));
+        let set = table.hints.iter().filter(|(_, hint)| is_set(hint));
+        set.map(|(extension, _)| extension.to_string()).collect()
     }
 
     pub(in crate::server) fn list(

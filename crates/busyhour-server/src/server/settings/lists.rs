@@ -5,7 +5,10 @@
 //! The lock of writers is held while the change is given to the store, so that memory and store
 //! both end with the last change.
 
-use super::named_device::{device_in, has_accounts};
+use super::{
+    named_device::{device_in, has_accounts},
+    overtaken::unless,
+};
 use crate::server::{
     ServerConfig,
     persistence::Persistence,
@@ -207,8 +210,14 @@ impl Lists {
         Ok(())
     }
 
-    /// Restores a stored setting, unless the configuration defines the list now.
-    pub(in crate::server) fn restore(&self, name: &str, value: &str) -> Result<(), String> {
+    /// Restores a stored setting, unless the configuration defines the list now or a later change
+    /// is on its way.
+    pub(in crate::server) fn restore(
+        &self,
+        name: &str,
+        value: &str,
+        is_overtaken: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         let row: ListRow = serde_json::from_str(value).map_err(|error| error.to_string())?;
         let config = ListConfig {
             name: name.to_owned(),
@@ -218,7 +227,7 @@ impl Lists {
         if self.has(&config) {
             return Ok(());
         }
-        let restored = self.try_set(&config, || Ok(()));
+        let restored = self.try_set(&config, || unless(is_overtaken));
         restored.map(drop).map_err(|refusal| refusal.to_string())
     }
 
@@ -311,14 +320,11 @@ impl Lists {
         Ok(is_removed)
     }
 
-    /// As [`remove`](Self::remove), for what is not in the store any more.
-    ///
-    /// # Errors
-    ///
-    /// [`ListRefusal::Configured`].
-    pub(in crate::server) fn forget(&self, name: &str) -> Result<(), String> {
-        let removed = self.try_remove(name, || Ok(()));
-        removed.map(drop).map_err(|refusal| refusal.to_string())
+    /// As [`remove`](Self::remove), for what is not in the store any more, unless a later change is
+    /// on its way.
+    pub(in crate::server) fn forget(&self, name: &str, is_overtaken: &dyn Fn() -> bool) {
+        // What is refused was not set over HTTP here.
+        let _ = self.try_remove(name, || unless(is_overtaken));
     }
 
     fn try_remove(
@@ -345,6 +351,13 @@ impl Lists {
     pub(in crate::server) fn get(&self, name: &str) -> Option<ListView> {
         let table = self.snapshot();
         table.get(name).map(|list| list.view(name))
+    }
+
+    /// The names of those that HTTP has set.
+    pub(in crate::server) fn set_names(&self) -> Vec<String> {
+        let table = self.snapshot();
+        let set = table.iter().filter(|(_, list)| !list.is_configured);
+        set.map(|(name, _)| name.clone()).collect()
     }
 
     pub(in crate::server) fn list(

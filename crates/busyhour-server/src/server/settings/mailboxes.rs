@@ -7,6 +7,7 @@
 //! The table's lock is held while a change is given to the store and published, so that
 //! two changes of a mailbox keep their order.
 
+use super::overtaken::unless;
 use crate::server::{
     ServerConfig,
     access::account_policy::AccountPolicy,
@@ -116,14 +117,20 @@ impl Mailboxes {
         Some(self.get(&self.of(username))?.summary.iax2_count())
     }
 
-    /// Takes a stored setting back in. One that is set here already is told to nobody again.
-    pub(in crate::server) fn restore(&self, id: &str, value: &str) -> Result<(), String> {
+    /// Takes a stored setting back in, unless a later change is on its way. One that is set here
+    /// already is told to nobody again.
+    pub(in crate::server) fn restore(
+        &self,
+        id: &str,
+        value: &str,
+        is_overtaken: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         let summary: MessageSummary =
             serde_json::from_str(value).map_err(|error| error.to_string())?;
         if self.has(id, &summary) {
             return Ok(());
         }
-        let set = self.put(id, summary, |_| Ok(()));
+        let set = self.put(id, summary, |_| unless(is_overtaken));
         set.map(drop).map_err(|refusal| refusal.to_string())
     }
 
@@ -198,14 +205,11 @@ impl Mailboxes {
         Ok(is_removed)
     }
 
-    /// As [`remove`](Self::remove), for what is not in the store any more.
-    ///
-    /// # Errors
-    ///
-    /// [`MailboxRefusal::Published`].
-    pub(in crate::server) fn forget(&self, id: &str) -> Result<(), String> {
-        let removed = self.try_remove(id, || Ok(()));
-        removed.map(drop).map_err(|refusal| refusal.to_string())
+    /// As [`remove`](Self::remove), for what is not in the store any more, unless a later change is
+    /// on its way.
+    pub(in crate::server) fn forget(&self, id: &str, is_overtaken: &dyn Fn() -> bool) {
+        // What is refused was not set over HTTP here.
+        let _ = self.try_remove(id, || unless(is_overtaken));
     }
 
     fn try_remove(
@@ -270,6 +274,13 @@ impl Mailboxes {
             slot.published.retain(|(owner, _)| owner != by);
         }
         self.tell(table, id);
+    }
+
+    /// The names of those that HTTP has set.
+    pub(in crate::server) fn set_names(&self) -> Vec<String> {
+        let table = self.lock();
+        let set = table.slots.iter().filter(|(_, slot)| slot.set.is_some());
+        set.map(|(id, _)| id.to_string()).collect()
     }
 
     pub(in crate::server) fn list(

@@ -1,0 +1,158 @@
+//! The thread that reads what other programs and servers have set. It has a connection of its own,
+//! so no commit waits for it. While the count of changes stays as it is, a look is one small query.
+
+use super::{
+    PostgresOptions,
+    load::{self, SettingNews},
+};
+use crate::{
+    SettingFollower, SettingKind, StoreError,
+    outside_changes::{FollowedSettings, Pace, SettingKey, SettingWatch, Wanted},
+    queue::Queue,
+};
+use postgres::{Client, Error};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Owns the connection, which begins when somebody wants to know.
+pub(super) struct SettingReader {
+    options: PostgresOptions,
+    queue: Arc<Queue>,
+    watch: Arc<SettingWatch>,
+    followed: Arc<FollowedSettings>,
+    client: Option<Client>,
+    /// At the last look.
+    revision: Option<u64>,
+    /// Why the last look failed, so that it is not logged each second.
+    last_error: String,
+}
+
+impl SettingReader {
+    pub(super) fn new(
+        options: PostgresOptions,
+        queue: Arc<Queue>,
+        watch: Arc<SettingWatch>,
+        followed: Arc<FollowedSettings>,
+    ) -> Self {
+        Self {
+            options,
+            queue,
+            watch,
+            followed,
+            client: None,
+            revision: None,
+            last_error: String::new(),
+        }
+    }
+
+    /// Until the writer has ended.
+    pub(super) fn run(mut self) {
+        let mut pace = Pace::default();
+        while !self.queue.wait_for_end(pace.rest()) {
+            let begun = Instant::now();
+            let took = match self.look() {
+                Ok(()) => {
+                    self.last_error.clear();
+                    begun.elapsed()
+                }
+                Err(error) => {
+                    self.failed(error.to_string());
+                    // One try a second is enough, however long it takes.
+                    Duration::ZERO
+                }
+            };
+            pace.took(took);
+        }
+    }
+
+    fn failed(&mut self, error: String) {
+        self.client = None;
+        if error != self.last_error {
+            tracing::warn!(error, "settings cannot be read; trying again");
+            self.last_error = error;
+        }
+    }
+
+    fn look(&mut self) -> Result<(), StoreError> {
+        let wanted = self.followed.begin_look();
+        if wanted.is_none() && self.watch.followed().is_empty() {
+            return Ok(());
+        }
+        let client = connected(&mut self.client, &self.options)?;
+        let read = read(client, self.revision, &self.watch, &self.followed, wanted);
+        let revision = read.map_err(|error| self.options.failed(&error))?;
+        self.revision = Some(revision);
+        Ok(())
+    }
+}
+
+/// Reads what has changed and tells it; returns the revision of the settings before that.
+fn read(
+    client: &mut Client,
+    known: Option<u64>,
+    watch: &SettingWatch,
+    followed: &FollowedSettings,
+    wanted: Option<Wanted>,
+) -> Result<u64, Error> {
+    let revision = load::revision(client, load::SETTING_REVISION)?;
+    let kinds = match known == Some(revision) {
+        true => watch.unknown(),
+        false => watch.followed(),
+    };
+    for kind in kinds {
+        watch.found(kind, load::settings_of(client, kind)?);
+    }
+    let has_news =
+        |wanted: &Wanted| wanted.revision != revision || !wanted.unsure.is_empty();
+    if let Some(wanted) = wanted.filter(has_news) {
+        let kinds = wanted.follower.kinds();
+        let (news, at) = load::setting_news(client, kinds, wanted.revision, &wanted.unsure)?;
+        tell(followed, &*wanted.follower, news);
+        followed.caught_up(at);
+    }
+    Ok(revision)
+}
+
+fn tell(followed: &FollowedSettings, follower: &dyn SettingFollower, news: SettingNews) {
+    let rows = match news {
+        SettingNews::Changed(rows) => rows,
+        SettingNews::All(rows) => {
+            let there: BTreeSet<&SettingKey> = rows.iter().map(|(key, _)| key).collect();
+            let known = follower.kinds().iter().flat_map(|kind| known(follower, *kind));
+            let gone: Vec<SettingKey> = known.filter(|key| !there.contains(key)).collect();
+            for key in gone {
+                followed.tell(follower, key, None);
+            }
+            rows
+        }
+    };
+    for (key, value) in rows {
+        followed.tell(follower, key, value.as_deref());
+    }
+}
+
+fn known(follower: &dyn SettingFollower, kind: SettingKind) -> impl Iterator<Item = SettingKey> {
+    let names = follower.names(kind).into_iter();
+    names.map(move |name| (kind, name))
+}
+
+fn connected<'c>(
+    client: &'c mut Option<Client>,
+    options: &PostgresOptions,
+) -> Result<&'c mut Client, StoreError> {
+    match client {
+        Some(client) => Ok(client),
+        None => {
+            let mut opened = options.connect()?;
+            let set = opened.batch_execute(SESSION);
+            set.map_err(|error| options.failed(&error))?;
+            Ok(client.insert(opened))
+        }
+    }
+}
+
+/// A table that somebody has locked is tried again later.
+const SESSION: &str = "SET statement_timeout = '10s'";
