@@ -71,12 +71,13 @@ impl Pieces {
     }
 
     fn make_room(&mut self) -> Joined {
-        if self.bytes <= INCOMPLETE_BYTES_MAX && self.incomplete.len() <= INCOMPLETE_MAX {
-            return Joined::Waiting;
+        let mut joined = Joined::Waiting;
+        while self.bytes > INCOMPLETE_BYTES_MAX || self.incomplete.len() > INCOMPLETE_MAX {
+            let oldest = self.incomplete.pop_front();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.payload.len());
+            joined = Joined::Lost;
         }
-        let oldest = self.incomplete.pop_front();
-        self.bytes -= oldest.map_or(0, |oldest| oldest.payload.len());
-        Joined::Lost
+        joined
     }
 }
 

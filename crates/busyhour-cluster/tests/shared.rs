@@ -136,6 +136,29 @@ fn the_old_owner_does_not_tell_what_an_earlier_one_said() {
     assert_eq!(cluster.nodes[old].told.get(aor), None);
 }
 
+/// Who had no room to ask for one device asks for all.
+#[test]
+fn what_was_heard_of_all_watched_devices_is_recalled_together() {
+    let mut cluster = Cluster::new(3);
+    cluster.faults = 0;
+    let aors = [AORS[0], AORS[1]];
+    let watcher = (0..3).find(|node| aors.iter().all(|aor| cluster.owner(aor) != *node));
+    let watcher = watcher.expect("two devices have two owners at most");
+    for aor in aors {
+        cluster.want(watcher, aor, true);
+        cluster.change(aor, 7);
+    }
+    cluster.pass(1000);
+    let recalled = cluster.nodes[watcher].shared.recall_all();
+    let told: BTreeSet<&str> = (recalled.iter())
+        .map(|action| match action {
+            SharedAction::State(aor, Some(state)) if **state == [7] => &**aor,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, BTreeSet::from(aors));
+}
+
 struct Cluster {
     seed: u64,
     random: Random,

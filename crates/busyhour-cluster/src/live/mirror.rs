@@ -96,7 +96,10 @@ impl LiveMirror {
     }
 
     /// All states of all nodes whose keys begin like this.
-    pub fn all_under(&self, prefix: &[u8]) -> impl Iterator<Item = (Member, &[u8], &[u8])> {
+    pub fn all_under<'s>(
+        &'s self,
+        prefix: &'s [u8],
+    ) -> impl Iterator<Item = (Member, &'s [u8], &'s [u8])> {
         self.origins.values().flat_map(move |origin| {
             let from = (Bound::Included(prefix), Bound::Unbounded);
             let states = origin.states.range::<[u8], _>(from);

@@ -114,7 +114,10 @@ impl LiveOrigin {
     }
 
     /// Those whose keys begin like this.
-    pub fn states_under(&self, prefix: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn states_under<'s>(
+        &'s self,
+        prefix: &'s [u8],
+    ) -> impl Iterator<Item = (&'s [u8], &'s [u8])> {
         let states = self.states.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
         let states = states.take_while(move |(key, _)| key.starts_with(prefix));
         states.map(|(key, (_, value))| (&**key, &**value))

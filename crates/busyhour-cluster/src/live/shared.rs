@@ -198,6 +198,13 @@ impl SharedStates {
         newest.map_or_else(Vec::new, |value| self.heard(aor, &value))
     }
 
+    /// The same of all that are watched here, for whoever could not ask for one.
+    pub fn recall_all(&mut self) -> Vec<SharedAction> {
+        let foreign = self.watched().filter(|(_, is_foreign)| *is_foreign);
+        let foreign: Vec<Box<str>> = foreign.map(|(aor, _)| aor.into()).collect();
+        foreign.iter().flat_map(|aor| self.recall(aor)).collect()
+    }
+
     /// What a device of ours does, after [`SharedAction::Begin`]; `None` if it does nothing.
     pub fn state_is(&mut self, aor: &str, state: Option<&[u8]>) -> Vec<SharedAction> {
         let (Some(epoch), true) = (self.speaks_for(aor), self.wanted.contains(aor)) else {
@@ -263,7 +270,8 @@ impl SharedStates {
 
     /// The keys of what this node says of devices of a partition.
     fn own_keys(&self, kind: u8, partition: Partition) -> Vec<Key> {
-        let states = self.origin.states_under(&prefix(kind, partition));
+        let prefix = prefix(kind, partition);
+        let states = self.origin.states_under(&prefix);
         states.map(|(key, _)| key.into()).collect()
     }
 

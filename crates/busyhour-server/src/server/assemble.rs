@@ -150,7 +150,12 @@ pub(super) fn assemble(
         clock.clone(),
     ));
     let devices = Arc::new(DeviceContext {
-        table: devices(&runtime, &bounds, &secrets, &domains),
+        table: devices(
+            &runtime,
+            &bounds,
+            &secrets,
+            (&domains, kept.cluster.is_some()),
+        ),
         flows: Flows::new(&config, secrets.seed("flows")),
         topics,
         compositor,
@@ -558,7 +563,7 @@ fn devices(
     runtime: &Runtime,
     bounds: &Bounds<'_>,
     secrets: &Secrets,
-    domains: &Domains,
+    (domains, is_in_cluster): (&Domains, bool),
 ) -> Devices {
     let holders = Holders::new(secrets.seed("holders"));
     Devices::new(
@@ -566,7 +571,7 @@ fn devices(
         secrets.seed("devices"),
         bounds.phones(bounds.limits.devices_max),
         (holders, domains.clone()),
-        bounds.limits.device_queue_max,
+        (bounds.limits.device_queue_max, is_in_cluster),
     )
 }
 

@@ -69,7 +69,7 @@ pub use capture::trace::{Trace, TraceListener, TraceRequest, TracedMessage};
 pub use change::filter::ChangeFilter;
 pub use change::history::Change;
 pub use change::reader::{ChangeEvent, ChangeId, ChangeReader, ChangeRequest};
-pub use cluster::{ClusterMembership, ClusterNodeView, ClusterStats, NodeLife};
+pub use cluster::{AddressOwner, ClusterMembership, ClusterNodeView, ClusterStats, NodeLife};
 pub use config::{
     Authentication, CallConfig, CaptureConfig, CaptureServer, Limits, MediaConfig, ServerConfig,
 };
@@ -229,11 +229,11 @@ impl Server {
         cluster.map_or_else(Vec::new, |cluster| cluster.list())
     }
 
-    /// The name of the other node of the cluster that has an address of record, so that this one
-    /// knows nothing of it.
-    pub fn other_node_of(&self, aor: &str) -> Option<String> {
-        let cluster = self.core.cluster.as_ref()?;
-        cluster.other_node_of(aor)
+    /// Which node of the cluster has an address of record: if it is another one, this one knows
+    /// nothing of it.
+    pub fn owner_of(&self, aor: &str) -> AddressOwner {
+        let cluster = self.core.cluster.as_ref();
+        cluster.map_or(AddressOwner::Here, |cluster| cluster.owner_of(aor))
     }
 
     /// Lets a node of the cluster give its partitions to the others, until it starts again; it

@@ -1,6 +1,6 @@
 use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
-    CallView, ChangeReader, ChangeRequest, ClusterNodeView, DevicePage, DeviceQuery, DeviceView,
+    AddressOwner, CallView, ChangeReader, ChangeRequest, ClusterNodeView, DevicePage, DeviceQuery, DeviceView,
     FailureView, PeerView, QueueView, RegistrarView, RelayView, RemovalListener, Server,
     ServerStats, WatcherPage,
 };
@@ -28,9 +28,9 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
-    /// The name of the other node of a cluster that has an address of record.
-    fn other_node_of(&self, _aor: &str) -> Option<String> {
-        None
+    /// Which node of a cluster has an address of record.
+    fn owner_of(&self, _aor: &str) -> AddressOwner {
+        AddressOwner::Here
     }
 
     /// The bindings of a canonical address of record.
@@ -175,8 +175,8 @@ impl Backend for Server {
         self.address_of_record(text)
     }
 
-    fn other_node_of(&self, aor: &str) -> Option<String> {
-        self.other_node_of(aor)
+    fn owner_of(&self, aor: &str) -> AddressOwner {
+        self.owner_of(aor)
     }
 
     fn bindings_at(&self, aor: &str) -> BindingPage {

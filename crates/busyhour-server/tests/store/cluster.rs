@@ -337,6 +337,31 @@ fn two_processes_cannot_have_one_name() {
     alpha.wait_until_it_serves(256);
 }
 
+/// While the database is away nobody has an address; that is not the same as nothing there.
+#[test]
+fn without_a_lease_the_answer_is_to_try_again() {
+    let mut site = Site::new();
+    let alpha = site.node("alpha");
+    alpha.wait_until_it_serves(256);
+    assert!(alpha.register("ada").starts_with("SIP/2.0 200 "));
+    let asked = |path: &str| alpha.ask("GET", path, "");
+    let paths = ["/api/v1/bindings/ada", "/api/v1/devices/ada"];
+    for path in paths {
+        wait_until(|| asked(path).starts_with("HTTP/1.1 200 "), || asked(path));
+    }
+    assert!(asked("/api/v1/bindings/bob").starts_with("HTTP/1.1 404 "));
+    site.postgres.crash();
+    for path in paths.into_iter().chain(["/api/v1/bindings/bob"]) {
+        wait_until(|| asked(path).starts_with("HTTP/1.1 503 "), || asked(path));
+        let answer = asked(path).to_ascii_lowercase();
+        assert!(answer.contains("\r\nretry-after: "), "{answer}");
+    }
+    site.postgres.run();
+    for path in paths {
+        wait_until(|| asked(path).starts_with("HTTP/1.1 200 "), || asked(path));
+    }
+}
+
 /// A limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 const DATABASE: &str = "cluster";

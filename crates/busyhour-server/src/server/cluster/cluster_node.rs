@@ -6,18 +6,16 @@ use super::{
     node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
     node_thread::NodeThread,
+    partition_inbox::PartitionInbox,
     partition_routes::{PartitionOwner, PartitionRoutes},
-    view::{ClusterNodeView, ClusterStats, LastView},
+    view::{AddressOwner, ClusterNodeView, ClusterStats, LastView},
 };
 use crate::server::stats::counters::Counter;
 use busyhour::{clock::Clock, runtime::Runtime};
-use busyhour_cluster::{Grant, Life, Member, NodeView, Partition};
+use busyhour_cluster::{Grant, Life, Member, NodeView};
 use std::{
     io,
-    sync::{
-        Arc, Mutex,
-        mpsc::{Receiver, channel},
-    },
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -33,18 +31,7 @@ pub(in crate::server) struct ClusterNode {
     clock: Clock,
     last_view: Arc<LastView>,
     inbox: Arc<NodeInbox>,
-    /// Until somebody does them.
-    tasks: Mutex<Option<Receiver<PartitionTask>>>,
-}
-
-/// What has to be done with what partitions have.
-pub(super) enum PartitionTask {
-    /// Read them; they are granted to us.
-    Load(Vec<Grant>),
-    /// Forget what is in memory.
-    Unload(Partition),
-    /// The life of a node is over, and with it the connections to it.
-    NodeGone(u16),
+    pub(super) partitions: Arc<PartitionInbox>,
 }
 
 impl ClusterNode {
@@ -57,7 +44,7 @@ impl ClusterNode {
         let routes = Arc::new(PartitionRoutes::new());
         let last_view = Arc::new(LastView::default());
         let inbox = Arc::new(NodeInbox::default());
-        let (partitions, tasks) = channel();
+        let partitions = Arc::new(PartitionInbox::default());
         let settled = inbox.clone();
         routes.tell(Box::new(move |partition| {
             settled.push(NodeEvent::Settled(partition));
@@ -86,7 +73,7 @@ impl ClusterNode {
             clock: clock.clone(),
             last_view: last_view.clone(),
             inbox: inbox.clone(),
-            tasks: Mutex::new(Some(tasks)),
+            partitions: partitions.clone(),
         };
         let thread = NodeThread::new(
             membership,
@@ -109,17 +96,8 @@ impl ClusterNode {
         u64::from(self.member.node.0) << 48 | (self.member.epoch & 0xffff) << 32
     }
 
-    /// What has to be done with partitions, for the one thread that does it.
-    pub(super) fn take_tasks(&self) -> Option<Receiver<PartitionTask>> {
-        let mut tasks = self
-            .tasks
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        tasks.take()
-    }
-
     /// What these partitions have is in memory.
-    pub(super) fn loaded(&self, grants: Vec<Grant>) {
+    pub(super) fn loaded(&self, grants: impl IntoIterator<Item = Grant>) {
         for grant in grants {
             self.inbox.push(NodeEvent::Loaded(grant));
         }
@@ -144,15 +122,19 @@ impl ClusterNode {
         true
     }
 
-    /// The name of the node that has an address of record, if it is another one.
-    pub(in crate::server) fn other_node_of(&self, aor: &str) -> Option<String> {
-        let PartitionOwner::At(owner) = self.routes.owner(aor, self.clock.now()) else {
-            return None;
+    /// Who has an address of record.
+    pub(in crate::server) fn owner_of(&self, aor: &str) -> AddressOwner {
+        let owner = match self.routes.owner(aor, self.clock.now()) {
+            PartitionOwner::Here => return AddressOwner::Here,
+            PartitionOwner::Nobody => return AddressOwner::Nobody,
+            PartitionOwner::At(owner) => owner,
         };
         let kept = self.last_view.get();
-        let mut nodes = kept.as_ref()?.nodes.iter();
-        let node = nodes.find(|node| node.member.node == owner)?;
-        Some(node.name.to_string())
+        let mut nodes = kept.as_ref().into_iter().flat_map(|view| &view.nodes);
+        match nodes.find(|node| node.member.node == owner) {
+            Some(node) => AddressOwner::Other(node.name.to_string()),
+            None => AddressOwner::Nobody,
+        }
     }
 
     /// Every node of the cluster, by its number.
@@ -220,6 +202,7 @@ impl Drop for ClusterNode {
     /// Its threads end; the lease does by itself, unless the node has left.
     fn drop(&mut self) {
         self.inbox.push(NodeEvent::Gone);
+        self.partitions.end();
     }
 }
 

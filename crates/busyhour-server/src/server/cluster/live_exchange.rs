@@ -8,7 +8,10 @@ use busyhour::{
 };
 use busyhour_cluster::{BrokerMessage, Grant, Partition, Report, SharedAction};
 use busyhour_registrar::watch::{DeviceState, DialogChange, DialogEnd, DialogStep};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 impl Core {
     /// From now on what other nodes say of devices is heard.
@@ -18,6 +21,7 @@ impl Core {
         cluster.live.take_with(Box::new(move |event| {
             let Some(live) = live.upgrade() else { return };
             let core = core.clone();
+            let is_watched = matches!(event, LiveEvent::Watched(_));
             let task = Task::labelled(&"states of other nodes", move || {
                 if let Some(core) = core.upgrade() {
                     core.take_live(event);
@@ -25,8 +29,11 @@ impl Core {
             });
             if live.serializer.execute(task).is_err() {
                 // What another node said is read again, since its number is missing; a beat comes
-                // again. What was known of a device that somebody begins to watch is told late.
+                // again, and with it what was known of a device that somebody began to watch.
                 live.counters.not_taken.increment();
+                if is_watched {
+                    live.must_recall.store(true, Ordering::SeqCst);
+                }
             }
         }));
         for subject in cluster.live.subjects_to_hear() {
@@ -54,6 +61,7 @@ impl Core {
                 let has_changed = is_connected != feeds.is_connected;
                 feeds.is_connected = is_connected;
                 self.sweep_wants(live, &mut feeds);
+                let must_recall = live.must_recall.swap(false, Ordering::SeqCst);
                 live.apply(|shared| {
                     let mut actions = Vec::new();
                     if has_changed {
@@ -61,6 +69,9 @@ impl Core {
                     }
                     actions.extend(shared.on_view(now, &view));
                     actions.extend(shared.on_time(now));
+                    if must_recall {
+                        actions.extend(shared.recall_all());
+                    }
                     actions
                 })
             }
@@ -175,8 +186,7 @@ impl Core {
         let mut feeds = live.feeds();
         let moving = live.move_partitions();
         // Those that a call begins to use now are not forgotten: it waits for the end of the move.
-        let mut devices = self.devices.table.all();
-        devices.retain(|device| Partition::of(device.aor()) == partition);
+        let devices = self.devices.table.of_partition(partition);
         let actions = live.lost(partition);
         self.follow_live(live, &mut feeds, actions);
         for device in devices {

@@ -29,7 +29,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -49,6 +49,8 @@ pub(in crate::server) struct LiveStates {
     pub(in crate::server) kind: SerializerKind,
     take: OnceLock<Box<dyn Fn(LiveEvent) + Send + Sync>>,
     next_beat_ns: AtomicU64,
+    /// There was no room to tell what was known of a device when somebody began to watch it.
+    pub(super) must_recall: AtomicBool,
     pub(super) counters: LiveStateCounters,
 }
 
@@ -98,6 +100,7 @@ impl LiveStates {
             kind,
             take: OnceLock::new(),
             next_beat_ns: AtomicU64::new(0),
+            must_recall: AtomicBool::new(false),
             counters: LiveStateCounters::default(),
         }
     }
@@ -280,10 +283,7 @@ impl LiveStates {
             resyncs: shared.resyncs(),
             too_large: shared.too_large(),
             told: shared.told_len() as u64,
-            watched: shared
-                .watched()
-                .filter(|(_, is_foreign)| *is_foreign)
-                .count() as u64,
+            watched: shared.watched_of_others_len() as u64,
         }
     }
 

@@ -22,10 +22,11 @@ pub(super) mod node_link;
 mod node_message;
 pub(super) mod partition_routes;
 mod node_thread;
+mod partition_inbox;
 mod partition_loader;
 mod shared_settings;
 mod cluster_membership;
 pub(super) mod view;
 
 pub use cluster_membership::ClusterMembership;
-pub use view::{ClusterNodeView, ClusterStats, NodeLife};
+pub use view::{AddressOwner, ClusterNodeView, ClusterStats, NodeLife};

@@ -3,10 +3,10 @@
 
 use super::{
     ClusterMembership,
-    cluster_node::PartitionTask,
     live_states::LiveStates,
     node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
+    partition_inbox::PartitionInbox,
     partition_routes::PartitionRoutes,
     view::LastView,
 };
@@ -16,7 +16,7 @@ use busyhour_cluster::{
 };
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, mpsc::Sender},
+    sync::Arc,
     time::Duration,
 };
 
@@ -32,7 +32,7 @@ pub(super) struct NodeThread {
     pub(super) live: Arc<LiveStates>,
     pub(super) last_view: Arc<LastView>,
     pub(super) inbox: Arc<NodeInbox>,
-    pub(super) partitions: Sender<PartitionTask>,
+    pub(super) partitions: Arc<PartitionInbox>,
     /// What waits for the answers to changes under way.
     pub(super) closing: BTreeMap<Partition, Grant>,
     pub(super) is_leaving: bool,
@@ -50,7 +50,7 @@ impl NodeThread {
             Arc<LastView>,
         ),
         inbox: Arc<NodeInbox>,
-        partitions: Sender<PartitionTask>,
+        partitions: Arc<PartitionInbox>,
     ) -> Self {
         let now = clock.now();
         let since_asked =
@@ -145,7 +145,7 @@ impl NodeThread {
         let live = view.nodes.iter().filter(is_live);
         let live = live.map(|it| it.member.node.0).collect();
         for gone in self.link.set_live(&live) {
-            self.hand_over(PartitionTask::NodeGone(gone));
+            self.partitions.node_gone(gone);
         }
     }
 
@@ -170,7 +170,7 @@ impl NodeThread {
             }
             Action::Unload(grant) => {
                 self.closing.remove(&grant.partition);
-                self.hand_over(PartitionTask::Unload(grant.partition));
+                self.partitions.unload(grant.partition);
                 return Vec::new();
             }
             Action::Announce => {
@@ -224,13 +224,8 @@ impl NodeThread {
 
     fn load(&self, grants: &mut Vec<Grant>) {
         if !grants.is_empty() {
-            self.hand_over(PartitionTask::Load(std::mem::take(grants)));
+            self.partitions.load(std::mem::take(grants));
         }
-    }
-
-    fn hand_over(&self, task: PartitionTask) {
-        // The other thread ends only with the server.
-        let _ = self.partitions.send(task);
     }
 
     fn end(&mut self) {

@@ -1,48 +1,66 @@
 //! Brings what partitions have into memory when they are granted, and forgets it when they are
 //! gone.
 
-use super::cluster_node::PartitionTask;
+use super::partition_inbox::{PartitionInbox, PartitionTasks};
 use crate::server::core::Core;
 use busyhour_cluster::{Grant, Partition};
 use busyhour_store::{Contents, SoftState, SoftStateKind};
-use std::{
-    collections::BTreeSet,
-    io,
-    sync::{Arc, Weak},
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
 
 impl Core {
     /// Begins to have the partitions that the node is granted.
     pub(in crate::server) fn serve_partitions(self: &Arc<Self>) -> io::Result<()> {
-        let tasks = self
-            .cluster
-            .as_ref()
-            .and_then(|cluster| cluster.take_tasks());
-        let Some(tasks) = tasks else { return Ok(()) };
-        let core = Arc::downgrade(self);
+        let Some(cluster) = &self.cluster else {
+            return Ok(());
+        };
+        let (core, inbox) = (Arc::downgrade(self), cluster.partitions.clone());
         let work = move || {
-            while let Ok(task) = tasks.recv() {
-                match task {
-                    PartitionTask::Load(grants) => load(&core, grants),
-                    PartitionTask::Unload(partition) => {
-                        if let Some(core) = core.upgrade() {
-                            core.forget_partition(partition);
-                        }
-                    }
-                    PartitionTask::NodeGone(node) => {
-                        if let Some(core) = core.upgrade() {
-                            core.devices.node_gone(node);
-                        }
-                    }
+            loop {
+                let tasks = inbox.take();
+                if tasks.is_over {
+                    break;
                 }
+                // It is not kept while there is nothing to do.
+                let Some(core) = core.upgrade() else { break };
+                core.follow_tasks(&inbox, tasks);
             }
         };
         thread::Builder::new()
             .name("bh-partitions".into())
             .spawn(work)?;
         Ok(())
+    }
+
+    fn follow_tasks(self: &Arc<Self>, inbox: &PartitionInbox, tasks: PartitionTasks) {
+        for partition in tasks.unloads {
+            self.forget_partition(partition);
+        }
+        for node in tasks.gone {
+            self.devices.node_gone(node);
+        }
+        if !tasks.loads.is_empty() {
+            self.load(inbox, tasks.loads);
+        }
+    }
+
+    /// The grants are kept while the database is away, so it is tried again; what is to be forgotten
+    /// does not wait for that.
+    fn load(self: &Arc<Self>, inbox: &PartitionInbox, loads: BTreeMap<Partition, Grant>) {
+        let partitions: Vec<Partition> = loads.keys().copied().collect();
+        match self.persistence.store().load_partitions(&partitions) {
+            Ok(contents) => {
+                let grants: Vec<Grant> = loads.into_values().collect();
+                self.take_in(contents, &grants);
+                if let Some(cluster) = &self.cluster {
+                    cluster.loaded(grants);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "partitions cannot be read; trying again");
+                inbox.pause(PACE);
+                inbox.load_again(loads);
+            }
+        }
     }
 
     /// What was acknowledged for these partitions, by whichever node, is in memory then.
@@ -60,29 +78,8 @@ impl Core {
 
     /// Another node may have it. Watchers find that one when they subscribe again.
     fn forget_partition(self: &Arc<Self>, partition: Partition) {
-        let is_of_it = |aor: &str| Partition::of(aor) == partition;
-        self.watchers.end_all_of(is_of_it);
+        self.watchers.end_all_in(partition);
         self.hand_over_devices(partition);
-    }
-}
-
-/// The grants are kept while the database is away, so it is tried again.
-fn load(core: &Weak<Core>, grants: Vec<Grant>) {
-    let partitions: BTreeSet<Partition> = grants.iter().map(|grant| grant.partition).collect();
-    let partitions: Vec<Partition> = partitions.into_iter().collect();
-    while let Some(core) = core.upgrade() {
-        match core.persistence.store().load_partitions(&partitions) {
-            Ok(contents) => {
-                core.take_in(contents, &grants);
-                if let Some(cluster) = &core.cluster {
-                    cluster.loaded(grants);
-                }
-                return;
-            }
-            Err(error) => tracing::warn!(%error, "partitions cannot be read; trying again"),
-        }
-        drop(core);
-        thread::sleep(PACE);
     }
 }
 

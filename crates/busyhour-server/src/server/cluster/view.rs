@@ -24,6 +24,17 @@ pub struct ClusterNodeView {
     pub is_asked: bool,
 }
 
+/// Which node has an address of record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddressOwner {
+    /// This one, or the server is alone.
+    Here,
+    /// The node of this name.
+    Other(String),
+    /// Nobody at the moment; it takes a lease at most until somebody has.
+    Nobody,
+}
+
 /// Whether a node lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -16,6 +16,7 @@ use crate::server::{
     },
 };
 use busyhour::{clock::Instant, runtime::Runtime, serializer::Serializer, timer::Timers};
+use busyhour_cluster::{PARTITION_COUNT, Partition};
 use busyhour_registrar::Domains;
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -39,6 +40,8 @@ pub(in crate::server) struct Devices {
     shares: Shares,
     holders: Holders,
     domains: Domains,
+    /// Then a shard has devices of one partition.
+    is_in_cluster: bool,
     /// Requests that may wait for one device.
     pub(super) queue_len_max: usize,
 }
@@ -61,7 +64,7 @@ impl Devices {
         seed: u64,
         shares: Shares,
         (holders, domains): (Holders, Domains),
-        queue_len_max: usize,
+        (queue_len_max, is_in_cluster): (usize, bool),
     ) -> Self {
         let strand_kind = SerializerKind::new(runtime, STRAND_OPTIONS);
         let expiry_kind = SerializerKind::new(runtime, EXPIRY_OPTIONS);
@@ -76,6 +79,7 @@ impl Devices {
             shares,
             holders,
             domains,
+            is_in_cluster,
             queue_len_max,
         }
     }
@@ -87,7 +91,7 @@ impl Devices {
         holder: Holder,
         context: &Arc<DeviceContext>,
     ) -> Result<Arc<Device>, Excess> {
-        let hash = self.hasher.hash_one(aor);
+        let hash = self.hash(aor);
         let mut shard = self.shard(hash);
         if let Some(device) = shard.find(hash, aor) {
             return Ok(device);
@@ -108,18 +112,22 @@ impl Devices {
 
     /// The device of an address of record, if there is one.
     pub(in crate::server) fn find(&self, aor: &str) -> Option<Arc<Device>> {
-        let hash = self.hasher.hash_one(aor);
+        let hash = self.hash(aor);
         self.shard(hash).find(hash, aor)
     }
 
     /// What a device with this address of record is found by.
     pub(super) fn hash(&self, aor: &str) -> u64 {
-        self.hasher.hash_one(aor)
+        let hash = self.hasher.hash_one(aor);
+        match self.is_in_cluster {
+            true => hash_in(Partition::of(aor), hash),
+            false => hash,
+        }
     }
 
     /// The device of a stored binding, made even where the table is full.
     pub(super) fn reopen(&self, aor: Box<str>, context: &Arc<DeviceContext>) -> Arc<Device> {
-        let hash = self.hasher.hash_one(&*aor);
+        let hash = self.hash(&aor);
         let mut shard = self.shard(hash);
         shard.find(hash, &aor).unwrap_or_else(|| {
             let holder = self.holders.of_account(self.domains.account_of(&aor));
@@ -152,6 +160,12 @@ impl Devices {
             devices.extend(lock(shard).table.iter().map(|entry| entry.device.clone()));
         }
         Some(devices)
+    }
+
+    /// The devices of a partition, in a cluster.
+    pub(in crate::server) fn of_partition(&self, partition: Partition) -> Vec<Arc<Device>> {
+        let first = partition.index() * PARTITION_SHARDS;
+        self.of_shards(first, PARTITION_SHARDS).unwrap_or_default()
     }
 
     /// Takes a device out of the table.
@@ -349,10 +363,21 @@ fn shard_of(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }
 
+/// A hash that leads to a shard of a partition, and has of the other one what that leaves room for.
+fn hash_in(partition: Partition, hash: u64) -> u64 {
+    let (high, low) = (hash >> 32, hash & 0xffff_ffff);
+    let (shards, own) = (SHARDS as u64, PARTITION_SHARDS as u64);
+    let shard = partition.index() as u64 * own + high % own;
+    let turn = high / shards % ((1 << 32) / shards);
+    (turn * shards + shard) << 32 | low
+}
+
 /// Many more than threads, so that two threads seldom want the same shard, and so many
 /// that a scan of one shard is short. With a million devices each shard's table is
 /// three quarters full.
-const SHARDS: usize = 1280;
+const SHARDS: usize = PARTITION_COUNT * PARTITION_SHARDS;
+/// In a cluster, each partition has shards of its own.
+const PARTITION_SHARDS: usize = 5;
 /// Many more than threads, so that two devices at work seldom share one.
 const STRANDS: usize = 1024;
 /// By default one device may have 32 requests waiting, and most strands have none.
@@ -379,3 +404,23 @@ const EXPIRY: ExpiryOptions = ExpiryOptions {
     label: "binding",
     slack: Duration::ZERO,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_partition_has_shards_of_its_own() {
+        for partition in (0..=u8::MAX).map(Partition) {
+            let mut shards = std::collections::BTreeSet::new();
+            for number in 0..40_u64 {
+                let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let led = hash_in(partition, hash);
+                assert_eq!(led as u32, hash as u32, "strands are as they were");
+                shards.insert(shard_of(led));
+            }
+            let first = partition.index() * PARTITION_SHARDS;
+            assert!(shards.into_iter().eq(first..first + PARTITION_SHARDS));
+        }
+    }
+}

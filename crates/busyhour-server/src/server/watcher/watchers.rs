@@ -14,6 +14,7 @@ use crate::server::{
     },
 };
 use busyhour::runtime::Runtime;
+use busyhour_cluster::{PARTITION_COUNT, Partition};
 use busyhour_registrar::{
     Domains, Refusal,
     watch::{End, Package, Subscribe},
@@ -35,8 +36,9 @@ pub(in crate::server) struct Watchers {
     pub(super) notifies: Shares,
     shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
-    /// Restored watchers may have ids of other nodes.
-    is_in_cluster: bool,
+    /// In a cluster, the same by the partition of whom they watch; otherwise nothing. Its lock is
+    /// taken after that of a shard.
+    partitions: Box<[Mutex<HashMap<u64, Arc<Watcher>>>]>,
     shares: Shares,
     secrets: Arc<Secrets>,
     /// Bytes that a subscription may keep of its SUBSCRIBE.
@@ -60,7 +62,10 @@ impl Watchers {
             notifies,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             last_id: AtomicU64::new(last_id.unwrap_or(0)),
-            is_in_cluster: last_id.is_some(),
+            partitions: match last_id {
+                Some(_) => (0..PARTITION_COUNT).map(|_| Mutex::default()).collect(),
+                None => Box::default(),
+            },
             shares,
             secrets,
             dialog_bytes_max,
@@ -119,18 +124,36 @@ impl Watchers {
 
     pub(in crate::server) fn insert(&self, watcher: &Arc<Watcher>) -> Result<(), Excess> {
         self.shares.take(watcher.holder(), 1)?;
-        let id = watcher.id();
-        self.shard(id).insert(id, watcher.clone());
+        self.put(watcher);
         Ok(())
+    }
+
+    /// Whether there was none with its id.
+    fn put(&self, watcher: &Arc<Watcher>) -> bool {
+        let (id, partition) = (watcher.id(), self.partition_of(watcher));
+        let row = WatcherRow {
+            watcher: watcher.clone(),
+            partition,
+        };
+        let mut shard = self.shard(id);
+        let is_new = shard.insert(id, row).is_none();
+        if let Some(partition) = partition {
+            lock(&self.partitions[partition.index()]).insert(id, watcher.clone());
+        }
+        is_new
+    }
+
+    fn partition_of(&self, watcher: &Watcher) -> Option<Partition> {
+        (!self.partitions.is_empty()).then(|| Partition::of(&watcher.device()))
     }
 
     /// Adds a restored watcher, even if there is no room; new watchers get higher ids.
     pub(in crate::server) fn put_back(&self, watcher: &Arc<Watcher>) {
-        let id = watcher.id();
-        if !self.is_in_cluster {
-            self.last_id.fetch_max(id, Ordering::Relaxed);
+        if self.partitions.is_empty() {
+            self.last_id.fetch_max(watcher.id(), Ordering::Relaxed);
         }
-        if self.shard(id).insert(id, watcher.clone()).is_none() {
+        // In a cluster it may have the id of another node.
+        if self.put(watcher) {
             self.shares.take_anyway(watcher.holder(), 1);
         }
     }
@@ -138,15 +161,20 @@ impl Watchers {
     /// The watcher with this tag of ours.
     pub(in crate::server) fn find(&self, tag: &str) -> Option<Arc<Watcher>> {
         let id = Watcher::id_in_tag(tag)?;
-        let watcher = self.shard(id).get(&id)?.clone();
+        let watcher = self.shard(id).get(&id)?.watcher.clone();
         (watcher.tag() == tag).then_some(watcher)
     }
 
     pub(in crate::server) fn remove(&self, id: u64) {
-        let removed = self.shard(id).remove(&id);
-        if let Some(watcher) = removed {
-            self.shares.give_back(watcher.holder(), 1);
+        let mut shard = self.shard(id);
+        let Some(removed) = shard.remove(&id) else {
+            return;
+        };
+        if let Some(partition) = removed.partition {
+            lock(&self.partitions[partition.index()]).remove(&id);
         }
+        drop(shard);
+        self.shares.give_back(removed.watcher.holder(), 1);
     }
 
     /// Every watcher, in the order of their ids.
@@ -160,7 +188,9 @@ impl Watchers {
     /// Every watcher, a shard at a time and in no order; under no lock.
     pub(in crate::server) fn in_shards(&self, mut each: impl FnMut(Vec<Arc<Watcher>>)) {
         for shard in &self.shards {
-            let watchers = lock(shard).values().cloned().collect();
+            let rows = lock(shard);
+            let watchers = rows.values().map(|row| row.watcher.clone()).collect();
+            drop(rows);
             each(watchers);
         }
     }
@@ -183,12 +213,14 @@ impl Watchers {
         }
     }
 
-    /// Asks the watchers of devices to subscribe again.
-    pub(in crate::server) fn end_all_of(&self, is_of_it: impl Fn(&str) -> bool) {
-        for watcher in self.all() {
-            if is_of_it(&watcher.device()) {
-                watcher.push_end(End::Deactivated);
-            }
+    /// Asks the watchers of devices of a partition to subscribe again.
+    pub(in crate::server) fn end_all_in(&self, partition: Partition) {
+        let watchers: Vec<_> = match self.partitions.get(partition.index()) {
+            Some(watchers) => lock(watchers).values().cloned().collect(),
+            None => Vec::new(),
+        };
+        for watcher in watchers {
+            watcher.push_end(End::Deactivated);
         }
     }
 
@@ -250,7 +282,13 @@ fn lock(shard: &Mutex<WatcherTable>) -> MutexGuard<'_, WatcherTable> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-type WatcherTable = HashMap<u64, Arc<Watcher>>;
+type WatcherTable = HashMap<u64, WatcherRow>;
+
+struct WatcherRow {
+    watcher: Arc<Watcher>,
+    /// Of whom it watches, in a cluster.
+    partition: Option<Partition>,
+}
 
 const SHARDS: usize = 64;
 /// Half of what one watcher may have waiting by default.

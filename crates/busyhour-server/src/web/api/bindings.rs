@@ -1,9 +1,9 @@
 //! Registered contacts over HTTP: listed a page at a time, looked up by address of record,
 //! removed.
 
-use super::{paging::user_part, pending_commit::Rejection};
+use super::paging::user_part;
 use crate::{
-    server::{Listed, Listing},
+    server::{AddressOwner, Listed, Listing},
     web::{
         Backend,
         domain_scope::DomainScope,
@@ -13,7 +13,7 @@ use crate::{
 use axum::{
     Json, Router,
     extract::State,
-    http::StatusCode,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -124,8 +124,8 @@ async fn list(
         let address = user.contains(['@', ':']);
         let address = address.then(|| backend.address_of_record(&user)).flatten();
         let found = match address {
-            Some(aor) => match backend.other_node_of(&aor) {
-                Some(node) => return misdirected(&aor, &node).into_response(),
+            Some(aor) => match refusal_elsewhere(&aor, backend.owner_of(&aor)) {
+                Some(refusal) => return refusal,
                 None => backend.bindings_at(&aor),
             },
             // An address of another server.
@@ -153,8 +153,8 @@ async fn show(
     let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {
         return no_address(&name);
     };
-    if let Some(node) = backend.other_node_of(&aor) {
-        return misdirected(&aor, &node).into_response();
+    if let Some(refusal) = refusal_elsewhere(&aor, backend.owner_of(&aor)) {
+        return refusal;
     }
     let page = backend.bindings_at(&aor);
     match page.bindings.is_empty() {
@@ -184,8 +184,8 @@ async fn remove(
     let Some(aor) = aor.filter(|aor| scope.covers(aor)) else {
         return no_address(&name);
     };
-    if let Some(node) = backend.other_node_of(&aor) {
-        return misdirected(&aor, &node).into_response();
+    if let Some(refusal) = refusal_elsewhere(&aor, backend.owner_of(&aor)) {
+        return refusal;
     }
     let contact = query.contact.as_deref();
     let (told, mut outcome) = mpsc::channel(1);
@@ -202,10 +202,20 @@ async fn remove(
     }
 }
 
-/// This node of a cluster knows nothing of the address.
-pub(super) fn misdirected(aor: &str, node: &str) -> Rejection {
-    let message = format!("node {node} of the cluster has {aor}: ask that one\n");
-    (StatusCode::MISDIRECTED_REQUEST, message)
+/// If this node of a cluster knows nothing of the address.
+pub(super) fn refusal_elsewhere(aor: &str, owner: AddressOwner) -> Option<Response> {
+    match owner {
+        AddressOwner::Here => None,
+        AddressOwner::Other(node) => {
+            let message = format!("node {node} of the cluster has {aor}: ask that one\n");
+            Some((StatusCode::MISDIRECTED_REQUEST, message).into_response())
+        }
+        AddressOwner::Nobody => {
+            let message = format!("no node of the cluster has {aor} at the moment: try again\n");
+            let retry_after = [(header::RETRY_AFTER, RETRY_AFTER_S)];
+            Some((StatusCode::SERVICE_UNAVAILABLE, retry_after, message).into_response())
+        }
+    }
 }
 
 fn no_address(name: &str) -> Response {
@@ -223,5 +233,7 @@ fn none_there(aor: &str, contact: Option<&str>) -> Response {
     (StatusCode::NOT_FOUND, message).into_response()
 }
 
+/// By then somebody has taken over, if the database can be reached.
+const RETRY_AFTER_S: &str = "3";
 const PAGE_LEN: usize = 1000;
 const PAGE_LEN_MAX: usize = 100_000;

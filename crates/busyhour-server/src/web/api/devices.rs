@@ -1,6 +1,6 @@
 //! Devices and watchers for operators: searched, sorted, a page at a time.
 
-use super::{bindings::misdirected, paging::limit, pending_commit::Rejection};
+use super::{bindings::refusal_elsewhere, paging::limit, pending_commit::Rejection};
 use crate::{
     server::{DeviceOrder, DevicePage, DeviceQuery, DeviceReach, DeviceView, WatcherPage},
     web::{
@@ -10,7 +10,13 @@ use crate::{
         parameters::{NoParameters, Parameters, PathName},
     },
 };
-use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -67,18 +73,21 @@ async fn device(
     State(reader): State<OnWorker>,
     PathName(name): PathName,
     _: Parameters<NoParameters>,
-) -> Result<Json<DeviceView>, Rejection> {
+) -> Response {
     let unknown = || {
         let reason = format!("`{name}` is not registered, and has no account in the store\n");
-        (StatusCode::NOT_FOUND, reason)
+        (StatusCode::NOT_FOUND, reason).into_response()
     };
-    let aor = reader.backend().address_of_record(&name);
-    let aor = aor.ok_or_else(unknown)?;
-    if let Some(node) = reader.backend().other_node_of(&aor) {
-        return Err(misdirected(&aor, &node));
+    let Some(aor) = reader.backend().address_of_record(&name) else {
+        return unknown();
+    };
+    if let Some(refusal) = refusal_elsewhere(&aor, reader.backend().owner_of(&aor)) {
+        return refusal;
     }
-    let found = reader.read(move |backend| backend.device(&aor)).await?;
-    found.map(Json).ok_or_else(unknown)
+    match reader.read(move |backend| backend.device(&aor)).await {
+        Ok(found) => found.map_or_else(unknown, |view| Json(view).into_response()),
+        Err(rejection) => rejection.into_response(),
+    }
 }
 
 #[derive(Deserialize)]

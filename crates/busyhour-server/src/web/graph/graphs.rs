@@ -1,5 +1,5 @@
 use crate::server::{
-    DevicePage, DeviceQuery, DeviceView, QueueView, RemovalListener, ServerStats, WatcherPage,
+    AddressOwner, DevicePage, DeviceQuery, DeviceView, QueueView, RemovalListener, ServerStats, WatcherPage,
 };
 use crate::web::{
     Access, AccountsApi, Backend, BindingPage, CertificatesApi, WebhooksApi,
@@ -248,8 +248,8 @@ impl Backend for Charted {
         self.backend.address_of_record(text)
     }
 
-    fn other_node_of(&self, aor: &str) -> Option<String> {
-        self.backend.other_node_of(aor)
+    fn owner_of(&self, aor: &str) -> AddressOwner {
+        self.backend.owner_of(aor)
     }
 
     fn bindings_at(&self, aor: &str) -> BindingPage {

@@ -1,0 +1,139 @@
+//! What has to be done with what partitions have. What is asked for one partition twice is done once,
+//! so there is never more than partitions and nodes.
+
+use busyhour_cluster::{Grant, Partition};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::{Condvar, Mutex, MutexGuard},
+    time::Duration,
+};
+
+/// Tasks on their way to the thread that reads partitions.
+#[derive(Default)]
+pub(super) struct PartitionInbox {
+    waiting: Mutex<PartitionTasks>,
+    arrived: Condvar,
+}
+
+/// Done in this order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct PartitionTasks {
+    /// Forget what is in memory.
+    pub(super) unloads: BTreeSet<Partition>,
+    /// Nodes whose lives are over, and with them the connections to them.
+    pub(super) gone: BTreeSet<u16>,
+    /// Read them; they are granted to us.
+    pub(super) loads: BTreeMap<Partition, Grant>,
+    /// The server is gone.
+    pub(super) is_over: bool,
+}
+
+impl PartitionInbox {
+    /// These are granted to us.
+    pub(super) fn load(&self, grants: Vec<Grant>) {
+        let loads = grants.into_iter().map(|grant| (grant.partition, grant));
+        self.push(|waiting| waiting.loads.extend(loads));
+    }
+
+    /// They could not be read: they are read later, unless something later was asked for.
+    pub(super) fn load_again(&self, grants: BTreeMap<Partition, Grant>) {
+        self.push(|waiting| {
+            for (partition, grant) in grants {
+                if !waiting.unloads.contains(&partition) {
+                    waiting.loads.entry(partition).or_insert(grant);
+                }
+            }
+        });
+    }
+
+    /// What was asked for before is not needed any more.
+    pub(super) fn unload(&self, partition: Partition) {
+        self.push(|waiting| {
+            waiting.loads.remove(&partition);
+            waiting.unloads.insert(partition);
+        });
+    }
+
+    pub(super) fn node_gone(&self, node: u16) {
+        self.push(|waiting| drop(waiting.gone.insert(node)));
+    }
+
+    /// Nothing comes any more.
+    pub(super) fn end(&self) {
+        self.push(|waiting| waiting.is_over = true);
+    }
+
+    /// Everything that waits, once there is something.
+    pub(super) fn take(&self) -> PartitionTasks {
+        let waited = self.arrived.wait_while(self.lock(), |it| it.is_empty());
+        mem::take(&mut *waited.unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// Waits for something to do, but not for longer than this.
+    pub(super) fn pause(&self, rest: Duration) {
+        let is_idle = |it: &mut PartitionTasks| it.unloads.is_empty() && !it.is_over;
+        // Whoever waited looks what there is.
+        let _ = self.arrived.wait_timeout_while(self.lock(), rest, is_idle);
+    }
+
+    fn push(&self, add: impl FnOnce(&mut PartitionTasks)) {
+        add(&mut self.lock());
+        self.arrived.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PartitionTasks> {
+        self.waiting
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl PartitionTasks {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(number: u8, epoch: u64) -> Grant {
+        let partition = Partition(number);
+        Grant { partition, epoch }
+    }
+
+    #[test]
+    fn however_often_partitions_move_each_waits_once() {
+        let inbox = PartitionInbox::default();
+        for epoch in 1..=1000 {
+            inbox.load(vec![grant(1, epoch), grant(2, epoch)]);
+            inbox.unload(Partition(1));
+            inbox.node_gone(7);
+        }
+        inbox.load(vec![grant(3, 4)]);
+        inbox.unload(Partition(3));
+        let tasks = inbox.take();
+        assert!(tasks.unloads.into_iter().eq([Partition(1), Partition(3)]));
+        assert!(tasks.loads.into_values().eq([grant(2, 1000)]));
+        assert!(tasks.gone.into_iter().eq([7]));
+    }
+
+    #[test]
+    fn what_comes_back_is_forgotten_before_it_is_read_and_a_later_wish_counts() {
+        let inbox = PartitionInbox::default();
+        inbox.unload(Partition(1));
+        inbox.load(vec![grant(1, 9)]);
+        let tasks = inbox.take();
+        assert!(tasks.unloads.contains(&Partition(1)));
+        assert_eq!(tasks.loads[&Partition(1)], grant(1, 9));
+        inbox.unload(Partition(1));
+        inbox.load_again([grant(1, 9), grant(2, 5)].map(|it| (it.partition, it)).into());
+        let tasks = inbox.take();
+        assert!(tasks.loads.into_values().eq([grant(2, 5)]));
+        inbox.load(vec![grant(2, 6)]);
+        inbox.load_again([(Partition(2), grant(2, 5))].into());
+        assert!(inbox.take().loads.into_values().eq([grant(2, 6)]));
+    }
+}
