@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 /// The owner that each partition should have, by a rule that all nodes share; `None` if no node
 /// may have one.
 ///
-/// Each candidate gets its part; the parts differ by one at most. An owner keeps its partitions
-/// as far as they fit into its part, so as few as possible move.
+/// A partition that is pinned to a candidate is assigned to it. Each candidate gets its part of all,
+/// and more only if more is pinned to it; the parts differ by one at most. An owner keeps its
+/// partitions as far as they fit into its part, so as few as possible move.
 ///
 /// ```
 /// use busyhour::clock::Instant;
@@ -22,8 +23,14 @@ use std::collections::BTreeMap;
 /// ```
 pub fn assignment(view: &View) -> Vec<Option<Member>> {
     let mut room = parts(view);
-    let mut wanted: Vec<Option<Member>> =
-        view.iter().map(|(p, _)| keep(view, p, &mut room)).collect();
+    let mut wanted: Vec<Option<Member>> = view
+        .iter()
+        .map(|(p, _)| pinned(view, p, &mut room))
+        .collect();
+    for (partition, _) in view.iter() {
+        let owner = &mut wanted[partition.index()];
+        *owner = owner.or_else(|| keep(view, partition, &mut room));
+    }
     let mut free = room
         .iter()
         .flat_map(|(member, count)| std::iter::repeat_n(*member, *count));
@@ -47,6 +54,14 @@ fn parts(view: &View) -> BTreeMap<Member, usize> {
     (candidates.into_iter().enumerate())
         .map(|(index, member)| (member, part(index)))
         .collect()
+}
+
+/// The node that an operator wants, as long as it lives and does not drain.
+fn pinned(view: &View, partition: Partition, room: &mut BTreeMap<Member, usize>) -> Option<Member> {
+    let node = view.partitions.get(partition.index())?.pinned?;
+    let (member, left) = room.iter_mut().find(|(member, _)| member.node == node)?;
+    *left = left.saturating_sub(1);
+    Some(*member)
 }
 
 /// The owner, if it has room for what it has.

@@ -380,11 +380,17 @@ impl Connection {
         }
     }
 
-    async fn ask_in_pieces(&self, subject: String, payload: Vec<u8>) -> Result<Vec<u8>, BrokerError> {
+    async fn ask_in_pieces(
+        &self,
+        subject: String,
+        payload: Vec<u8>,
+    ) -> Result<Vec<u8>, BrokerError> {
         let (client, inbox) = (&self.client, self.client.new_inbox());
         let answers = client.subscribe(inbox.clone()).await;
         let mut answers = answers.map_err(|_| BrokerError::Away)?;
-        let asked = client.publish_with_reply(subject, inbox, payload.into()).await;
+        let asked = client
+            .publish_with_reply(subject, inbox, payload.into())
+            .await;
         asked.map_err(|_| BrokerError::Away)?;
         let mut pieces = Pieces::default();
         while let Some(answer) = answers.next().await {

@@ -1,6 +1,6 @@
 //! Where leases and owners are kept.
 
-use crate::{Failure, Grant, Member, View};
+use crate::{Failure, Grant, Member, NodeNumber, Partition, View};
 
 /// The database, as a member of the cluster asks it. Each method is one transaction, and may
 /// block for as long as the database takes; the README has what each one does.
@@ -46,6 +46,19 @@ pub trait Ownership: Send {
     ///
     /// See [`Ownership`].
     fn drain(&mut self, member: Member) -> Result<(), Failure>;
+
+    /// Lets a partition be assigned to a node from now on while that lives; `None` lets it be
+    /// assigned as the others are.
+    ///
+    /// # Errors
+    ///
+    /// See [`Ownership`].
+    fn pin(
+        &mut self,
+        by: Member,
+        partition: Partition,
+        to: Option<NodeNumber>,
+    ) -> Result<(), Failure>;
 
     /// Ends a member's own life.
     ///

@@ -131,8 +131,14 @@ mod tests {
         assert_eq!(pieces.take(piece(1, 0, 3), b"a"), Joined::Waiting);
         assert_eq!(pieces.take(piece(2, 0, 2), b"x"), Joined::Waiting);
         assert_eq!(pieces.take(piece(1, 1, 3), b"b"), Joined::Waiting);
-        assert_eq!(pieces.take(piece(2, 1, 2), b"y"), Joined::Whole(b"xy".into()));
-        assert_eq!(pieces.take(piece(1, 2, 3), b"c"), Joined::Whole(b"abc".into()));
+        assert_eq!(
+            pieces.take(piece(2, 1, 2), b"y"),
+            Joined::Whole(b"xy".into())
+        );
+        assert_eq!(
+            pieces.take(piece(1, 2, 3), b"c"),
+            Joined::Whole(b"abc".into())
+        );
         assert_eq!((pieces.bytes, pieces.incomplete.len()), (0, 0));
     }
 
@@ -143,7 +149,10 @@ mod tests {
         assert_eq!(pieces.take(piece(2, 0, 2), b"x"), Joined::Waiting);
         assert_eq!(pieces.take(piece(1, 2, 3), b"c"), Joined::Lost);
         assert_eq!(pieces.take(piece(3, 1, 2), b"z"), Joined::Lost);
-        assert_eq!(pieces.take(piece(2, 1, 2), b"y"), Joined::Whole(b"xy".into()));
+        assert_eq!(
+            pieces.take(piece(2, 1, 2), b"y"),
+            Joined::Whole(b"xy".into())
+        );
         assert_eq!((pieces.bytes, pieces.incomplete.len()), (0, 0));
     }
 
@@ -155,7 +164,10 @@ mod tests {
         }
         assert_eq!(pieces.take(piece(1 << 40, 0, 2), b"a"), Joined::Lost);
         assert_eq!(pieces.take(piece(0, 1, 2), b"b"), Joined::Lost);
-        assert_eq!(pieces.take(piece(1, 1, 2), b"b"), Joined::Whole(b"ab".into()));
+        assert_eq!(
+            pieces.take(piece(1, 1, 2), b"b"),
+            Joined::Whole(b"ab".into())
+        );
         let large = vec![0; MESSAGE_BYTES_MAX];
         assert_eq!(pieces.take(piece(77, 0, 3), &large), Joined::Waiting);
         assert_eq!(pieces.take(piece(77, 1, 3), b"a"), Joined::Lost);

@@ -4,8 +4,8 @@
 //! The model runs this.
 
 use crate::{
-    Failure, Grant, Life, Member, NodeNumber, NodeView, PARTITION_COUNT, PartitionView, Timing,
-    View,
+    Failure, Grant, Life, Member, NodeNumber, NodeView, PARTITION_COUNT, Partition, PartitionView,
+    Timing, View,
 };
 use busyhour::clock::Instant;
 use std::collections::BTreeMap;
@@ -58,6 +58,7 @@ impl Tables {
         let orphan = PartitionView {
             owner: None,
             epoch: 0,
+            pinned: None,
         };
         Self {
             timing,
@@ -192,6 +193,25 @@ impl Tables {
         Ok(())
     }
 
+    /// Lets a partition be assigned to a node from now on while that lives; `None` lets it be
+    /// assigned as the others are.
+    ///
+    /// # Errors
+    ///
+    /// When the life of `by` is over.
+    pub fn pin(
+        &mut self,
+        by: Member,
+        partition: Partition,
+        to: Option<NodeNumber>,
+    ) -> Result<(), Failure> {
+        self.living(by)?;
+        if let Some(found) = self.partitions.get_mut(partition.index()) {
+            found.pinned = to;
+        }
+        Ok(())
+    }
+
     /// Ends a member's own life.
     ///
     /// # Errors
@@ -223,10 +243,8 @@ impl Tables {
 
     fn grant(&mut self, seen: Grant, to: Member) -> Grant {
         let epoch = seen.epoch + 1;
-        self.partitions[seen.partition.index()] = PartitionView {
-            owner: Some(to),
-            epoch,
-        };
+        let found = &mut self.partitions[seen.partition.index()];
+        (found.owner, found.epoch) = (Some(to), epoch);
         Grant { epoch, ..seen }
     }
 

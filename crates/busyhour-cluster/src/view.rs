@@ -1,6 +1,6 @@
 //! All nodes and partitions, as the database had them at one moment.
 
-use crate::{Member, Partition};
+use crate::{Member, NodeNumber, Partition};
 
 /// What a beat reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,6 +42,8 @@ pub struct PartitionView {
     pub owner: Option<Member>,
     /// Counts its owners.
     pub epoch: u64,
+    /// The node that should have it while it lives, since an operator said so.
+    pub pinned: Option<NodeNumber>,
 }
 
 impl View {

@@ -118,7 +118,9 @@ impl LiveOrigin {
         &'s self,
         prefix: &'s [u8],
     ) -> impl Iterator<Item = (&'s [u8], &'s [u8])> {
-        let states = self.states.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+        let states = self
+            .states
+            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
         let states = states.take_while(move |(key, _)| key.starts_with(prefix));
         states.map(|(key, (_, value))| (&**key, &**value))
     }

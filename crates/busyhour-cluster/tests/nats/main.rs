@@ -8,7 +8,9 @@ mod server;
 #[path = "../../../busyhour-server/tests/support/waiting.rs"]
 mod waiting;
 
-use busyhour_cluster::{Broker, BrokerError, BrokerMessage, LiveOrigin, NatsBroker, NatsError, NatsOptions};
+use busyhour_cluster::{
+    Broker, BrokerError, BrokerMessage, LiveOrigin, NatsBroker, NatsError, NatsOptions,
+};
 use live_node::LiveNode;
 use server::NatsServer;
 use std::{sync::mpsc, time::Duration};
@@ -212,7 +214,9 @@ fn states_larger_than_the_broker_takes_reach_all() {
     let nodes = [1, 2].map(|node| LiveNode::start(node, server.options()));
     let agree = |nodes: &[std::sync::Arc<LiveNode>]| {
         nodes.iter().for_each(|node| node.beat());
-        let others = nodes.iter().flat_map(|one| nodes.iter().map(move |it| (one, it)));
+        let others = nodes
+            .iter()
+            .flat_map(|one| nodes.iter().map(move |it| (one, it)));
         others
             .filter(|(one, other)| !std::sync::Arc::ptr_eq(one, other))
             .all(|(one, other)| one.is_whole() && one.states_of(other) == other.own_states())

@@ -123,6 +123,7 @@ pub use webhook::{
 
 use self::core::Core;
 use busyhour::{buffer::Buffer, bus::Name, runtime::Runtime};
+use busyhour_cluster::Partition;
 use busyhour_registrar::{
     address_of_record,
     watch::{Mailbox, MessageSummary},
@@ -241,6 +242,13 @@ impl Server {
     pub fn drain_node(&self, name: &str) -> bool {
         let cluster = self.core.cluster.as_ref();
         cluster.is_some_and(|cluster| cluster.drain(name))
+    }
+
+    /// Lets a node of the cluster have one of the 256 partitions from now on, as long as it lives and
+    /// does not drain, or with `None` whoever it falls to. `false` if there is no such node.
+    pub fn move_partition(&self, partition: u8, to: Option<&str>) -> bool {
+        let cluster = self.core.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.move_partition(Partition(partition), to))
     }
 
     /// Gives all partitions to other nodes, and ends the life of this node; `false` if the

@@ -1,8 +1,8 @@
 use super::{AccountsApi, BindingPage, CertificatesApi, SettingsApi, TenantsApi, WebhooksApi};
 use crate::server::{
-    AddressOwner, CallView, ChangeReader, ChangeRequest, ClusterNodeView, DevicePage, DeviceQuery, DeviceView,
-    FailureView, PeerView, QueueView, RegistrarView, RelayView, RemovalListener, Server,
-    ServerStats, WatcherPage,
+    AddressOwner, CallView, ChangeReader, ChangeRequest, ClusterNodeView, DevicePage, DeviceQuery,
+    DeviceView, FailureView, PeerView, QueueView, RegistrarView, RelayView, RemovalListener,
+    Server, ServerStats, WatcherPage,
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
@@ -100,6 +100,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Lets a node of the cluster give its partitions away; `false` if there is none.
     fn drain_node(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// Lets a node of the cluster have a partition, or whoever it falls to; `false` if there is no
+    /// such node.
+    fn move_partition(&self, _partition: u8, _to: Option<&str>) -> bool {
         false
     }
 
@@ -221,6 +227,10 @@ impl Backend for Server {
 
     fn drain_node(&self, name: &str) -> bool {
         self.drain_node(name)
+    }
+
+    fn move_partition(&self, partition: u8, to: Option<&str>) -> bool {
+        self.move_partition(partition, to)
     }
 
     fn cluster_nodes(&self) -> Vec<ClusterNodeView> {

@@ -18,6 +18,9 @@ pub(super) struct NoParameters {}
 /// The name in the path of a request.
 pub(super) struct PathName(pub(super) String);
 
+/// Two of them.
+pub(super) struct PathNames(pub(super) String, pub(super) String);
+
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> {
     type Rejection = (StatusCode, String);
 
@@ -37,12 +40,26 @@ impl<S: Send + Sync> FromRequestParts<S> for PathName {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let read = Path::from_request_parts(parts, state).await;
         let read = read.map(|Path(name)| Self(name));
-        read.map_err(|_| {
-            let path = parts.uri.path();
-            let reason = format!("{path}: the name is not in UTF-8: write other characters than letters, digits and -._~ as the % escapes of their bytes in UTF-8\n");
-            (StatusCode::BAD_REQUEST, reason)
-        })
+        read.map_err(|_| not_in_utf8(parts))
     }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathNames {
+    type Rejection = (StatusCode, String);
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let read = Path::from_request_parts(parts, state).await;
+        let read = read.map(|Path((first, second))| Self(first, second));
+        read.map_err(|_| not_in_utf8(parts))
+    }
+}
+
+fn not_in_utf8(parts: &Parts) -> (StatusCode, String) {
+    let path = parts.uri.path();
+    let reason = format!(
+        "{path}: the name is not in UTF-8: write other characters than letters, digits and -._~ as the % escapes of their bytes in UTF-8\n"
+    );
+    (StatusCode::BAD_REQUEST, reason)
 }
 
 /// What is wrong, from what the deserializer says: `PARAMETER: PROBLEM`, or the problem alone.

@@ -140,6 +140,14 @@ impl Node {
             .code()
     }
 
+    /// The exit code of `busyhour cluster move`.
+    fn move_partition(&self, arguments: &[&str]) -> Option<i32> {
+        let mut command = busyhour();
+        command.args(["cluster", "move"]).args(arguments);
+        command.arg("--socket").arg(&self.1);
+        command.output().expect("it runs").status.code()
+    }
+
     /// What `busyhour cluster status` says.
     fn status(&self) -> String {
         let http = self.0.http.to_string();
@@ -192,6 +200,27 @@ fn a_node_has_what_a_killed_one_had_acknowledged() {
     alpha.wait_until_it_serves(128);
     beta.wait_until_it_serves(128);
     assert_eq!(&alpha.users() | &beta.users(), aors(&USERS));
+    // A partition that was moved stays where it is, until it is released.
+    let of_alpha = alpha.users();
+    let moved = of_alpha.first().expect("it has some").clone();
+    let partition = busyhour_cluster::Partition::of(&moved).to_string();
+    assert_eq!(beta.move_partition(&[&partition, "beta"]), Some(0));
+    wait_until(|| beta.users().contains(&moved), || beta.status());
+    assert!(!alpha.users().contains(&moved));
+    let shown = |node: &Node| {
+        node.status()
+            .lines()
+            .any(|line| line.contains(&format!("[{partition}]")))
+    };
+    wait_until(|| shown(&alpha) && shown(&beta), || alpha.status());
+    assert_eq!(
+        (alpha.serves(), beta.serves()),
+        (128, 128),
+        "another one went back"
+    );
+    assert_eq!(beta.move_partition(&[&partition, "nobody"]), Some(1));
+    assert_eq!(beta.move_partition(&[&partition, "--release"]), Some(0));
+    wait_until(|| !shown(&alpha) && !shown(&beta), || alpha.status());
     // One that is drained has nothing, and takes requests for the others.
     assert_eq!(beta.drain("alpha"), Some(0));
     beta.wait_until_it_serves(256);

@@ -101,7 +101,8 @@ fn after_many_changes_all_settings_are_read() {
     let url = Url(postgres.database("many"));
     let store = url.open(64);
     let news = follow(&*store, &["gone"]);
-    let many = "INSERT INTO setting SELECT 'mailbox', 'm' || n, '{}' FROM generate_series(1, 10001) n";
+    let many =
+        "INSERT INTO setting SELECT 'mailbox', 'm' || n, '{}' FROM generate_series(1, 10001) n";
     postgres.sql("many", many);
     let told: Vec<_> = (0..10_002)
         .map(|_| news.recv_timeout(PATIENCE).expect("it is told"))
@@ -111,7 +112,10 @@ fn after_many_changes_all_settings_are_read() {
     // What nobody follows is not counted.
     let count = || store.load().unwrap().setting_revision;
     let before = count();
-    postgres.sql("many", "INSERT INTO setting VALUES ('registration', 'a', 'b')");
+    postgres.sql(
+        "many",
+        "INSERT INTO setting VALUES ('registration', 'a', 'b')",
+    );
     assert_eq!(count(), before);
     postgres.sql("many", "TRUNCATE setting");
     assert!(count() > before);

@@ -9,7 +9,7 @@ use crate::{
     support::{postgres::Postgres, random::Random},
 };
 use busyhour::clock::Instant;
-use busyhour_cluster::{Failure, Grant, Life, Member, Partition, Tables, Timing, View};
+use busyhour_cluster::{Failure, Grant, Life, Member, NodeNumber, Partition, Tables, Timing, View};
 use busyhour_store::{
     Change, CommitError, JoinError, PostgresOwnership, PostgresStore, Store, StoreError,
     StoredBinding,
@@ -71,13 +71,14 @@ impl Comparison {
     fn run(&mut self, steps: usize) {
         self.join();
         for step in 0..steps {
-            match self.random.below(20) {
+            match self.random.below(21) {
                 0..=5 => self.pass_time(),
                 6 => self.join(),
                 7..=10 => self.beat(),
                 11 | 12 => self.fence(),
                 13..=15 => self.take(),
                 16..=18 => self.give(),
+                19 => self.pin(),
                 _ => self.leave(),
             }
             self.look(step);
@@ -112,6 +113,13 @@ impl Comparison {
         };
         assert_eq!(found, expected);
         self.members.extend(found);
+    }
+
+    fn pin(&mut self) {
+        let (member, partition) = (self.member(), Partition(self.random.below(256) as u8));
+        let to = [None, Some(NodeNumber(1)), Some(NodeNumber(2))][self.random.below(3)];
+        let expected = self.tables.pin(member, partition, to);
+        assert_eq!(self.ownership.pin(member, partition, to), expected);
     }
 
     fn beat(&mut self) {

@@ -219,9 +219,6 @@ mod tests {
     fn removed_names_are_kept_for_a_while_unless_the_revision_was_set_back() {
         assert!(are_names_kept(5, 5 + 1000, 1000));
         assert!(!are_names_kept(5, 6 + 1000, 1000));
-        assert!(
-            !are_names_kept(6, 5, 1000),
-            "the database was set back"
-        );
+        assert!(!are_names_kept(6, 5, 1000), "the database was set back");
     }
 }

@@ -187,7 +187,10 @@ mod tests {
 
     #[test]
     fn what_was_read_before_our_own_change_is_read_again_and_not_told() {
-        let (settings, told) = (Arc::new(FollowedSettings::default()), Arc::new(Told::default()));
+        let (settings, told) = (
+            Arc::new(FollowedSettings::default()),
+            Arc::new(Told::default()),
+        );
         settings.start(1, Box::new(told.clone()));
         let wanted = settings.begin_look().unwrap();
         let done = begin(&settings);
@@ -205,7 +208,10 @@ mod tests {
 
     #[test]
     fn what_the_store_did_not_take_or_could_not_write_is_read_again() {
-        let (settings, told) = (Arc::new(FollowedSettings::default()), Arc::new(Told::default()));
+        let (settings, told) = (
+            Arc::new(FollowedSettings::default()),
+            Arc::new(Told::default()),
+        );
         settings.start(1, Box::new(told.clone()));
         drop(begin(&settings));
         assert_eq!(unsure(&settings), [key()]);

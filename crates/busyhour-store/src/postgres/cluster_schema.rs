@@ -55,4 +55,7 @@ const MIGRATIONS: &[&str] = &[
     CREATE TRIGGER number_call_record BEFORE INSERT ON call_record
         FOR EACH ROW EXECUTE FUNCTION number_call_record();
 ",
+    "
+    ALTER TABLE cluster_partition ADD COLUMN pinned SMALLINT;
+",
 ];

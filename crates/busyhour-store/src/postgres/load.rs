@@ -259,8 +259,7 @@ pub(super) fn setting_news(
     let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     let news = match are_names_kept(known, revision, SETTING_NAMES_KEPT) {
         true => {
-            let mut rows =
-                snapshot.query(CHANGED_SETTINGS, &[&known.cast_signed(), &kinds])?;
+            let mut rows = snapshot.query(CHANGED_SETTINGS, &[&known.cast_signed(), &kinds])?;
             let (of, names): (Vec<&str>, Vec<&str>) = (named.iter())
                 .map(|(kind, name)| (kind.name(), name.as_str()))
                 .unzip();

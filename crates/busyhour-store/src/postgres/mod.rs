@@ -27,8 +27,8 @@ mod writer;
 
 use super::{
     AccountListener, CallRecordLimits, CallRecordQuery, CallRecordRow, Change, Completion,
-    Contents, EndListener, Refused, SettingFollower, SettingKind, SettingListener, Store, StoreError,
-    StoreStats,
+    Contents, EndListener, Refused, SettingFollower, SettingKind, SettingListener, Store,
+    StoreError, StoreStats,
     outside_changes::{AccountWatch, FollowedSettings, OutsideChanges, SettingWatch},
     queue::{Batch, Queue},
 };

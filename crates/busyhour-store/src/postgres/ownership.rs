@@ -186,6 +186,28 @@ impl PostgresOwnership {
         self.change(member, DRAIN)
     }
 
+    /// Lets a partition be assigned to a node from now on while that lives; `None` lets it be
+    /// assigned as the others are.
+    ///
+    /// # Errors
+    ///
+    /// When the life of `by` is over, and when the database gives no answer.
+    pub fn pin(
+        &mut self,
+        by: Member,
+        partition: Partition,
+        to: Option<NodeNumber>,
+    ) -> Result<(), Failure> {
+        self.ask(Commit::Synchronous, |transaction| {
+            if !is_living(transaction, by)? {
+                return Ok(Err(Failure::LifeOver));
+            }
+            let (partition, to) = (i16::from(partition.0), to.map(|to| to.0.cast_signed()));
+            transaction.execute(PIN, &[&partition, &to])?;
+            Ok(Ok(()))
+        })
+    }
+
     /// Ends a member's own life.
     ///
     /// # Errors
@@ -244,6 +266,15 @@ impl Ownership for PostgresOwnership {
 
     fn drain(&mut self, member: Member) -> Result<(), Failure> {
         self.drain(member)
+    }
+
+    fn pin(
+        &mut self,
+        by: Member,
+        partition: Partition,
+        to: Option<NodeNumber>,
+    ) -> Result<(), Failure> {
+        self.pin(by, partition, to)
     }
 
     fn leave(&mut self, member: Member) -> Result<(), Failure> {
@@ -353,6 +384,9 @@ fn partition(row: &Row) -> Result<PartitionView, Error> {
     Ok(PartitionView {
         owner: owner.map(|node| member(node, owner_epoch)),
         epoch: row.try_get::<_, i64>(2)?.cast_unsigned(),
+        pinned: row
+            .try_get::<_, Option<i16>>(3)?
+            .map(|node| NodeNumber(node.cast_unsigned())),
     })
 }
 
@@ -434,6 +468,7 @@ const TAKE: &str = "UPDATE cluster_partition AS taken SET owner = $1, owner_epoc
     AND lease_until IS NOT NULL) RETURNING taken.partition, taken.epoch";
 const GIVE: &str = "UPDATE cluster_partition SET owner = $5, owner_epoch = $6, epoch = epoch + 1 \
     WHERE partition = $3 AND epoch = $4 AND owner = $1 AND owner_epoch = $2";
+const PIN: &str = "UPDATE cluster_partition SET pinned = $2 WHERE partition = $1";
 const DRAIN: &str = "UPDATE cluster_node SET is_draining = TRUE \
     WHERE node = $1 AND epoch = $2 AND lease_until IS NOT NULL";
 const LEAVE: &str = "UPDATE cluster_node SET epoch = epoch + 1, lease_until = NULL \
@@ -443,4 +478,4 @@ const NODES: &str = "SELECT node, epoch, name, lease_until IS NOT NULL, \
     lease_until <= clock_timestamp() + $1 * interval '1 millisecond', FALSE), is_draining \
     FROM cluster_node ORDER BY node";
 const PARTITIONS: &str =
-    "SELECT owner, owner_epoch, epoch FROM cluster_partition ORDER BY partition";
+    "SELECT owner, owner_epoch, epoch, pinned FROM cluster_partition ORDER BY partition";

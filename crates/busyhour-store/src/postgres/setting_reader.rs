@@ -105,8 +105,7 @@ fn read(
     for kind in kinds {
         watch.found(kind, load::settings_of(client, kind)?);
     }
-    let has_news =
-        |wanted: &Wanted| wanted.revision != revision || !wanted.unsure.is_empty();
+    let has_news = |wanted: &Wanted| wanted.revision != revision || !wanted.unsure.is_empty();
     if let Some(wanted) = wanted.filter(has_news) {
         let kinds = wanted.follower.kinds();
         let (news, at) = load::setting_news(client, kinds, wanted.revision, &wanted.unsure)?;
@@ -121,7 +120,10 @@ fn tell(followed: &FollowedSettings, follower: &dyn SettingFollower, news: Setti
         SettingNews::Changed(rows) => rows,
         SettingNews::All(rows) => {
             let there: BTreeSet<&SettingKey> = rows.iter().map(|(key, _)| key).collect();
-            let known = follower.kinds().iter().flat_map(|kind| known(follower, *kind));
+            let known = follower
+                .kinds()
+                .iter()
+                .flat_map(|kind| known(follower, *kind));
             let gone: Vec<SettingKey> = known.filter(|key| !there.contains(key)).collect();
             for key in gone {
                 followed.tell(follower, key, None);

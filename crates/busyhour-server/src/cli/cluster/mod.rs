@@ -16,6 +16,7 @@ enum ClusterAction {
     /// The nodes: which of them live, and how many partitions each one owns
     Status(ShowList),
     Drain(DrainNode),
+    Move(MovePartition),
 }
 
 /// Let a node give all its partitions to the others, until it starts again
@@ -24,6 +25,25 @@ struct DrainNode {
     /// The node, as `busyhour cluster status` names it
     #[arg(value_name = "NODE")]
     node: String,
+
+    #[command(flatten)]
+    which: AskedServer,
+}
+
+/// Let a node have a partition for as long as it lives, until the partition is released
+#[derive(Debug, Args)]
+struct MovePartition {
+    /// A number from 0 to 255
+    #[arg(value_name = "PARTITION")]
+    partition: u8,
+
+    /// The node, as `busyhour cluster status` names it
+    #[arg(value_name = "NODE", required_unless_present = "release")]
+    node: Option<String>,
+
+    /// Let the partition fall to any node again
+    #[arg(long, conflicts_with = "node")]
+    release: bool,
 
     #[command(flatten)]
     which: AskedServer,
@@ -39,6 +59,7 @@ impl ClusterCommand {
         match self.what {
             ClusterAction::Status(list) => list.run_cluster(),
             ClusterAction::Drain(drain) => drain.run(),
+            ClusterAction::Move(moving) => moving.run(),
         }
     }
 }
@@ -46,8 +67,24 @@ impl ClusterCommand {
 impl DrainNode {
     fn run(self) -> Result<(), Failure> {
         let server = self.which.find()?;
-        let node: String = form_urlencoded::byte_serialize(self.node.as_bytes()).collect();
+        let node = escaped(&self.node);
         let answer = server.post(&format!("/api/v1/cluster/nodes/{node}/drain"));
         answer.map(drop).map_err(Failure::running)
     }
+}
+
+impl MovePartition {
+    fn run(self) -> Result<(), Failure> {
+        let server = self.which.find()?;
+        let place = format!("/api/v1/cluster/partitions/{}", self.partition);
+        let answer = match &self.node {
+            Some(node) => server.post(&format!("{place}/move/{}", escaped(node))),
+            None => server.post(&format!("{place}/release")),
+        };
+        answer.map(drop).map_err(Failure::running)
+    }
+}
+
+fn escaped(name: &str) -> String {
+    form_urlencoded::byte_serialize(name.as_bytes()).collect()
 }

@@ -252,6 +252,10 @@ pub(super) const CLUSTER: Subject = Subject {
             "up, draining if it gives its partitions away, late if its lease is over, or down",
         ),
         column("partitions", "how many of the 256 partitions it owns"),
+        column(
+            "pinned",
+            "those that were moved to it, which it has while it lives",
+        ),
         column("number", "its number, which belongs to the name for ever"),
         column("epoch", "which of its lives"),
         column("is_asked", "whether it is the one that was asked"),

@@ -12,13 +12,8 @@ use super::{
 };
 use crate::server::stats::counters::Counter;
 use busyhour::{clock::Clock, runtime::Runtime};
-use busyhour_cluster::{Grant, Life, Member, NodeView};
-use std::{
-    io,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use busyhour_cluster::{Grant, Life, Member, NodeView, Partition};
+use std::{io, sync::Arc, thread, time::Duration};
 
 /// The node: its routes, what it knows of the others, and the ways to its threads.
 pub(in crate::server) struct ClusterNode {
@@ -122,6 +117,21 @@ impl ClusterNode {
         true
     }
 
+    /// Lets a node have a partition from now on while it lives, or with `None` whoever it falls to.
+    /// `false` if no node ever had this name.
+    pub(in crate::server) fn move_partition(&self, partition: Partition, to: Option<&str>) -> bool {
+        let kept = self.last_view.get();
+        let nodes = || kept.as_ref().into_iter().flat_map(|view| &view.nodes);
+        let number = to.map(|to| nodes().find(|node| &*node.name == to));
+        let number = number.map(|node| node.map(|node| node.member.node));
+        if number == Some(None) {
+            return false;
+        }
+        let wanted = NodeEvent::PinWanted(partition, number.flatten());
+        self.inbox.push(wanted);
+        true
+    }
+
     /// Who has an address of record.
     pub(in crate::server) fn owner_of(&self, aor: &str) -> AddressOwner {
         let owner = match self.routes.owner(aor, self.clock.now()) {
@@ -161,6 +171,10 @@ impl ClusterNode {
                 .iter()
                 .filter(|owner| **owner == Some(node.member))
                 .count() as u64,
+            pinned: (view.iter())
+                .filter(|(_, found)| found.pinned == Some(node.member.node))
+                .map(|(partition, _)| partition.0)
+                .collect(),
             is_asked: node.member == self.member,
         };
         view.nodes.iter().map(node).collect()

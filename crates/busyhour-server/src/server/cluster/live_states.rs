@@ -21,8 +21,8 @@ use busyhour::{
     serializer::Serializer,
 };
 use busyhour_cluster::{
-    Broker, Grant, LiveMessage, LiveOrigin, Member, PARTITION_COUNT, PartRequest, Partition, SharedAction,
-    SharedStates, View,
+    Broker, Grant, LiveMessage, LiveOrigin, Member, PARTITION_COUNT, PartRequest, Partition,
+    SharedAction, SharedStates, View,
 };
 use busyhour_registrar::watch::{DeviceState, DialogChange};
 use std::{
@@ -174,8 +174,12 @@ impl LiveStates {
         let state = state.map(DeviceState::to_shared);
         let bytes = state.as_ref().map_or(0, Vec::len);
         if bytes > LiveOrigin::VALUE_BYTES_MAX {
-            let event = "state_too_large";
-            tracing::error!(event, device, bytes, "other nodes are not told what a device does");
+            tracing::error!(
+                event = "state_too_large",
+                device,
+                bytes,
+                "other nodes are not told what a device does"
+            );
         }
         self.apply(|shared| shared.state_is(device, state.as_deref()));
     }

@@ -1,7 +1,7 @@
 //! What others tell the node's thread. Equal events are one, so there are never more than nodes
 //! and partitions.
 
-use busyhour_cluster::{Grant, Member, Partition};
+use busyhour_cluster::{Grant, Member, NodeNumber, Partition};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -18,6 +18,8 @@ pub(super) enum NodeEvent {
     LeaveWanted,
     /// An operator wants a member to give away what it has.
     DrainWanted(Member),
+    /// An operator wants a node to have a partition, or as it falls.
+    PinWanted(Partition, Option<NodeNumber>),
     /// The server is gone.
     Gone,
     /// Nothing of this partition is under way any more.
@@ -40,6 +42,7 @@ struct WaitingNodeEvents {
     is_gone: bool,
     /// By the number of the node.
     drains: BTreeMap<u16, Member>,
+    pins: BTreeMap<Partition, Option<NodeNumber>>,
     settled: BTreeSet<Partition>,
     loaded: BTreeMap<Partition, Grant>,
 }
@@ -54,6 +57,9 @@ impl NodeInbox {
             NodeEvent::Gone => waiting.is_gone = true,
             NodeEvent::DrainWanted(member) => {
                 waiting.drains.insert(member.node.0, member);
+            }
+            NodeEvent::PinWanted(partition, node) => {
+                waiting.pins.insert(partition, node);
             }
             NodeEvent::Settled(partition) => {
                 waiting.settled.insert(partition);
@@ -84,7 +90,8 @@ impl NodeInbox {
 impl WaitingNodeEvents {
     fn is_empty(&self) -> bool {
         let is_told = self.is_announced || self.is_leave_wanted || self.is_gone;
-        !is_told && self.drains.is_empty() && self.settled.is_empty() && self.loaded.is_empty()
+        let is_wanted = !self.drains.is_empty() || !self.pins.is_empty();
+        !is_told && !is_wanted && self.settled.is_empty() && self.loaded.is_empty()
     }
 
     fn into_events(self) -> Vec<NodeEvent> {
@@ -97,7 +104,9 @@ impl WaitingNodeEvents {
         let drains = self.drains.into_values().map(NodeEvent::DrainWanted);
         let settled = self.settled.into_iter().map(NodeEvent::Settled);
         let loaded = self.loaded.into_values().map(NodeEvent::Loaded);
-        let events = flags.map(|(_, event)| event).chain(drains);
+        let pins = self.pins.into_iter();
+        let pins = pins.map(|(partition, node)| NodeEvent::PinWanted(partition, node));
+        let events = flags.map(|(_, event)| event).chain(drains).chain(pins);
         events.chain(settled).chain(loaded).collect()
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_cluster::{
-    Action, Broker, Grant, Life, Member, Node, NodeView, Ownership, Partition, Reply,
+    Action, Broker, Grant, Life, Member, Node, NodeNumber, NodeView, Ownership, Partition, Reply,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -101,6 +101,7 @@ impl NodeThread {
                 self.node.on_leave_wanted(now);
             }
             NodeEvent::DrainWanted(member) => self.drain(member),
+            NodeEvent::PinWanted(partition, node) => self.pin(partition, node),
             NodeEvent::Gone => {}
             NodeEvent::Settled(partition) => return self.settle(partition),
             NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
@@ -194,6 +195,20 @@ impl NodeThread {
             let node = member.node.0;
             return tracing::warn!(node, %error, "a node cannot be drained");
         }
+        self.announce();
+    }
+
+    /// Whoever has it sees in its next beat that it is another one's.
+    fn pin(&mut self, partition: Partition, node: Option<NodeNumber>) {
+        let member = self.node.member();
+        if let Err(error) = self.ownership.pin(member, partition, node) {
+            let partition = partition.0;
+            return tracing::warn!(partition, %error, "a partition cannot be moved");
+        }
+        self.announce();
+    }
+
+    fn announce(&mut self) {
         // The next beat tells the others, too.
         let _ = self.broker.publish(&self.announcements, Vec::new());
         self.node.on_announced(self.clock.now());

@@ -56,7 +56,7 @@ impl PartitionInbox {
     }
 
     pub(super) fn node_gone(&self, node: u16) {
-        self.push(|waiting| drop(waiting.gone.insert(node)));
+        self.push(|waiting| waiting.gone.extend([node]));
     }
 
     /// Nothing comes any more.
@@ -129,7 +129,11 @@ mod tests {
         assert!(tasks.unloads.contains(&Partition(1)));
         assert_eq!(tasks.loads[&Partition(1)], grant(1, 9));
         inbox.unload(Partition(1));
-        inbox.load_again([grant(1, 9), grant(2, 5)].map(|it| (it.partition, it)).into());
+        inbox.load_again(
+            [grant(1, 9), grant(2, 5)]
+                .map(|it| (it.partition, it))
+                .into(),
+        );
         let tasks = inbox.take();
         assert!(tasks.loads.into_values().eq([grant(2, 5)]));
         inbox.load(vec![grant(2, 6)]);

@@ -29,7 +29,12 @@ impl Core {
             && !is_overtaken()
         {
             let kind = kind.name();
-            tracing::warn!(kind, name, reason, "a setting of another node has no effect");
+            tracing::warn!(
+                kind,
+                name,
+                reason,
+                "a setting of another node has no effect"
+            );
         }
     }
 

@@ -20,6 +20,8 @@ pub struct ClusterNodeView {
     pub life: NodeLife,
     /// How many of the 256 partitions it owns.
     pub partitions: u64,
+    /// The partitions that an operator has moved to it; it has them while it lives.
+    pub pinned: Vec<u8>,
     /// Whether it is the one that answers here.
     pub is_asked: bool,
 }

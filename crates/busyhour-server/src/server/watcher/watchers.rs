@@ -189,7 +189,8 @@ impl Watchers {
     pub(in crate::server) fn in_shards(&self, mut each: impl FnMut(Vec<Arc<Watcher>>)) {
         for shard in &self.shards {
             let rows = lock(shard);
-            let watchers = rows.values().map(|row| row.watcher.clone()).collect();
+            let watchers = rows.values().map(|row| row.watcher.clone());
+            let watchers = watchers.collect();
             drop(rows);
             each(watchers);
         }
@@ -276,8 +277,8 @@ impl Watchers {
     }
 }
 
-fn lock(shard: &Mutex<WatcherTable>) -> MutexGuard<'_, WatcherTable> {
-    shard
+fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
+    table
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -2,7 +2,7 @@
 
 use super::{bindings::refusal_elsewhere, paging::limit, pending_commit::Rejection};
 use crate::{
-    server::{DeviceOrder, DevicePage, DeviceQuery, DeviceReach, DeviceView, WatcherPage},
+    server::{DeviceOrder, DevicePage, DeviceQuery, DeviceReach, WatcherPage},
     web::{
         Backend,
         domain_scope::DomainScope,

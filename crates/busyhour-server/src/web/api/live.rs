@@ -9,7 +9,7 @@ use crate::{
     },
     web::{
         Backend,
-        parameters::{NoParameters, Parameters, PathName},
+        parameters::{NoParameters, Parameters, PathName, PathNames},
     },
 };
 use axum::{
@@ -37,6 +37,14 @@ pub(in crate::web) fn router(backend: Arc<dyn Backend>) -> Router {
         .route("/api/v1/peers", get(peers))
         .route("/api/v1/cluster", get(cluster))
         .route("/api/v1/cluster/nodes/{name}/drain", post(drain_node))
+        .route(
+            "/api/v1/cluster/partitions/{partition}/move/{name}",
+            post(move_partition),
+        )
+        .route(
+            "/api/v1/cluster/partitions/{partition}/release",
+            post(release_partition),
+        )
         .route("/api/v1/registrars", get(registrars))
         .route("/api/v1/media", get(media))
         .route("/api/v1/timers", get(timers))
@@ -115,6 +123,39 @@ async fn drain_node(
 ) -> Response {
     if !backend.drain_node(&name) {
         let text = format!("no node `{name}` of this cluster lives\n");
+        return (StatusCode::NOT_FOUND, text).into_response();
+    }
+    let nodes = backend.cluster_nodes();
+    Json(ClusterNodeList { nodes }).into_response()
+}
+
+async fn move_partition(
+    State(backend): LiveState,
+    PathNames(partition, name): PathNames,
+    _: Parameters<NoParameters>,
+) -> Response {
+    pin(&*backend, &partition, Some(&name))
+}
+
+async fn release_partition(
+    State(backend): LiveState,
+    PathName(partition): PathName,
+    _: Parameters<NoParameters>,
+) -> Response {
+    pin(&*backend, &partition, None)
+}
+
+/// As [`drain_node`], for a partition.
+fn pin(backend: &dyn Backend, partition: &str, to: Option<&str>) -> Response {
+    let Ok(partition) = partition.parse() else {
+        let text = format!("`{partition}` is no partition: give a number from 0 to 255\n");
+        return (StatusCode::NOT_FOUND, text).into_response();
+    };
+    if !backend.move_partition(partition, to) {
+        let text = match to {
+            Some(name) => format!("no node of this cluster has the name `{name}`\n"),
+            None => "this server is alone\n".to_owned(),
+        };
         return (StatusCode::NOT_FOUND, text).into_response();
     }
     let nodes = backend.cluster_nodes();

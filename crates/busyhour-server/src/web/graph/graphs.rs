@@ -1,5 +1,6 @@
 use crate::server::{
-    AddressOwner, DevicePage, DeviceQuery, DeviceView, QueueView, RemovalListener, ServerStats, WatcherPage,
+    AddressOwner, DevicePage, DeviceQuery, DeviceView, QueueView, RemovalListener, ServerStats,
+    WatcherPage,
 };
 use crate::web::{
     Access, AccountsApi, Backend, BindingPage, CertificatesApi, WebhooksApi,
@@ -305,6 +306,10 @@ impl Backend for Charted {
 
     fn drain_node(&self, name: &str) -> bool {
         self.backend.drain_node(name)
+    }
+
+    fn move_partition(&self, partition: u8, to: Option<&str>) -> bool {
+        self.backend.move_partition(partition, to)
     }
 
     fn cluster_nodes(&self) -> Vec<crate::server::ClusterNodeView> {

@@ -482,6 +482,23 @@ fn calls() -> Vec<Operation> {
         .named("name", "Its name")
         .gives(200, "The nodes, as they were before", list("nodes", open()))
         .refused(404, "No node of this name lives"),
+        post(
+            "/api/v1/cluster/partitions/{partition}/move/{name}",
+            TAG,
+            "Lets a node have a partition while it lives",
+        )
+        .named("partition", "A number from 0 to 255")
+        .named("name", "The node")
+        .gives(200, "The nodes, as they were before", list("nodes", open()))
+        .refused(404, "There is no such partition or node"),
+        post(
+            "/api/v1/cluster/partitions/{partition}/release",
+            TAG,
+            "Lets a partition fall to any node again",
+        )
+        .named("partition", "A number from 0 to 255")
+        .gives(200, "The nodes, as they were before", list("nodes", open()))
+        .refused(404, "There is no such partition, or no cluster"),
         get(
             "/api/v1/registrars",
             TAG,

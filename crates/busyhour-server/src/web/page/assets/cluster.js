@@ -34,6 +34,15 @@ export function show(place, { signal, canWrite }) {
     if (told) draw(told.nodes);
   }
 
+  async function release(partition) {
+    const told = await attempt(() => post(`/cluster/partitions/${partition}/release`), `Partition ${partition} falls to any node again.`);
+    if (told) draw(told.nodes);
+  }
+
+  const pins = (one) => h("span", {}, ...one.pinned.map((partition) => (canWrite()
+    ? h("button", { type: "button", title: `Release partition ${partition}`, onclick: () => release(partition) }, `${partition} ×`)
+    : h("span", {}, `${partition} `))));
+
   function draw(known) {
     const isLast = known.filter((one) => one.life === "up").length < 2;
     const action = (one) => one.life === "up" && !isLast && canWrite() && h("button", { type: "button", onclick: () => drain(one) }, "Drain");
@@ -41,6 +50,7 @@ export function show(place, { signal, canWrite }) {
       { title: "Node", cell: (one) => (one.is_asked ? h("strong", {}, `${one.name} (this one)`) : one.name) },
       { title: "State", cell: (one) => (one.life === "draining" && !one.partitions ? tag("drained", "warn") : tag(...LIVES[one.life])) },
       { title: "Partitions", number: true, cell: (one) => count(one.partitions) },
+      { title: "Moved to it", cell: (one) => (one.pinned.length ? pins(one) : "") },
       { title: "Number", number: true, cell: (one) => count(one.number) },
       { title: "Epoch", number: true, cell: (one) => count(one.epoch) },
       { title: "", cell: (one) => action(one) || "" },
