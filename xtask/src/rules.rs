@@ -125,7 +125,8 @@ const CLUSTER: Layers = Layers {
         arrow("ownership", &["view"]),
         arrow("live", &["view"]),
         arrow("broker", &[]),
-        arrow("nats", &["broker"]),
+        arrow("pieces", &[]),
+        arrow("nats", &["broker", "pieces"]),
     ],
 };
 

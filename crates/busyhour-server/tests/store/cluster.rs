@@ -6,6 +6,7 @@ use crate::{
     wait_until,
 };
 use nix::sys::signal::Signal;
+use rcgen::generate_simple_self_signed;
 use std::{
     collections::BTreeSet,
     io::{Read, Write},
@@ -20,6 +21,7 @@ use std::{
 pub struct Site {
     pub postgres: Postgres,
     pub nats: NatsServer,
+    nats_url: String,
     place: Place,
     /// What all of them have in their configuration files.
     configuration: String,
@@ -32,12 +34,39 @@ impl Site {
 
     /// Whose nodes have this configuration beside their flags.
     pub fn with(configuration: &str) -> Self {
+        let nats = NatsServer::start();
+        let url = nats.options().servers.join(",");
+        Self::on((nats, url), Place::new(), configuration)
+    }
+
+    /// Whose NATS asks for a password, over TLS. The nodes have both in files.
+    fn secured() -> Self {
+        let identity =
+            generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let place = Place::new();
+        let file = |name: &str, text: &str| place.file(name, text).display().to_string();
+        let certificate = file("nats.pem", &identity.cert.pem());
+        let key = file("nats.key", &identity.signing_key.serialize_pem());
+        let user = file("nats-user", "busyhour\na secret\n");
+        let nats = NatsServer::start_with(&format!(
+            "authorization {{ users = [ {{ user: busyhour, password: \"a secret\" }} ] }}\n\
+             tls {{ cert_file: \"{certificate}\", key_file: \"{key}\" }}"
+        ));
+        let configuration =
+            format!("[cluster]\nnats_user = \"{user}\"\nnats_authorities = \"{certificate}\"\n");
+        let url = nats.options().servers.join(",");
+        let url = url.replace("nats://127.0.0.1", "tls://localhost");
+        Self::on((nats, url), place, &configuration)
+    }
+
+    fn on((nats, nats_url): (NatsServer, String), place: Place, configuration: &str) -> Self {
         let postgres = Postgres::start();
         postgres.database(DATABASE);
         Self {
             postgres,
-            nats: NatsServer::start(),
-            place: Place::new(),
+            nats,
+            nats_url,
+            place,
             configuration: configuration.to_owned(),
         }
     }
@@ -76,7 +105,7 @@ impl Site {
             ("http-socket", self.socket(name).display().to_string()),
             ("store-url", self.postgres.url(DATABASE)),
             ("cluster-node", name.to_owned()),
-            ("cluster-nats", self.nats.options().servers.join(",")),
+            ("cluster-nats", self.nats_url.clone()),
         ];
         for (flag, value) in settings {
             command.arg(format!("--{flag}")).arg(value);
@@ -166,7 +195,7 @@ pub fn aors(users: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn a_node_has_what_a_killed_one_had_acknowledged() {
-    let site = Site::new();
+    let site = Site::secured();
     let alpha = site.node("alpha");
     alpha.wait_until_it_serves(256);
     for user in USERS {

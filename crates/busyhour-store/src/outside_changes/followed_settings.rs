@@ -20,10 +20,10 @@ pub(crate) type SettingKey = (SettingKind, String);
 
 /// The one follower of a store, and what it knows.
 #[derive(Default)]
-pub(crate) struct FollowedSettings(Mutex<State>);
+pub(crate) struct FollowedSettings(Mutex<FollowState>);
 
 #[derive(Default)]
-struct State {
+struct FollowState {
     follower: Option<Arc<dyn SettingFollower>>,
     /// What the follower knows.
     revision: u64,
@@ -34,7 +34,7 @@ struct State {
 }
 
 /// What a look has to read for the follower.
-pub(crate) struct Wanted {
+pub(crate) struct SettingsToRead {
     pub(crate) follower: Arc<dyn SettingFollower>,
     pub(crate) revision: u64,
     pub(crate) unsure: Vec<SettingKey>,
@@ -50,10 +50,10 @@ impl FollowedSettings {
 
     /// A look begins: what is read from now on has all changes of ours that have an answer. `None`
     /// if nobody follows.
-    pub(crate) fn begin_look(&self) -> Option<Wanted> {
+    pub(crate) fn begin_look(&self) -> Option<SettingsToRead> {
         let mut state = self.lock();
         state.ours.retain(|_, under_way| *under_way > 0);
-        Some(Wanted {
+        Some(SettingsToRead {
             follower: state.follower.clone()?,
             revision: state.revision,
             unsure: state.unsure.iter().cloned().collect(),
@@ -112,7 +112,7 @@ impl FollowedSettings {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FollowState> {
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -6,7 +6,7 @@ mod setting_watch;
 mod followed_settings;
 
 pub(crate) use account_watch::{ACCOUNT_NAMES_KEPT, AccountWatch, BATCH_LEN, Pace, are_names_kept};
-pub(crate) use followed_settings::{FollowedSettings, SettingKey, Wanted};
+pub(crate) use followed_settings::{FollowedSettings, SettingKey, SettingsToRead};
 pub(crate) use setting_watch::SettingWatch;
 
 use crate::{Account, AccountKey, AccountNews, Change};

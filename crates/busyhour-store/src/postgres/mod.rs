@@ -19,7 +19,7 @@ mod ownership;
 mod passfile;
 mod schema;
 mod session;
-mod setting_reader;
+mod settings;
 mod tls;
 mod fencing_token;
 mod member_token;
@@ -37,7 +37,7 @@ use busyhour_cluster::{Grant, Partition};
 use busyhour_registrar::EndedBinding;
 use fencing_token::FencingToken;
 use session::Session;
-use setting_reader::SettingReader;
+use settings::setting_reader::SettingReader;
 use std::{
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},

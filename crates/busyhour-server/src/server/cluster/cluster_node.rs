@@ -6,8 +6,8 @@ use super::{
     node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
     node_thread::NodeThread,
-    partition_inbox::PartitionInbox,
     partition_routes::{PartitionOwner, PartitionRoutes},
+    partitions::partition_inbox::PartitionInbox,
     view::{AddressOwner, ClusterNodeView, ClusterStats, LastView},
 };
 use crate::server::stats::counters::Counter;

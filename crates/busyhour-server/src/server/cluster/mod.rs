@@ -22,9 +22,8 @@ pub(super) mod node_link;
 mod node_message;
 pub(super) mod partition_routes;
 mod node_thread;
-mod partition_inbox;
-mod partition_loader;
-mod shared_settings;
+mod partitions;
+mod cluster_settings;
 mod cluster_membership;
 pub(super) mod view;
 

@@ -6,8 +6,8 @@ use super::{
     live_states::LiveStates,
     node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
-    partition_inbox::PartitionInbox,
     partition_routes::PartitionRoutes,
+    partitions::partition_inbox::PartitionInbox,
     view::LastView,
 };
 use busyhour::clock::{Clock, Instant};

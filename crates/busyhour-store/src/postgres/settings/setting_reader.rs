@@ -1,13 +1,13 @@
 //! The thread that reads what other programs and servers have set. It has a connection of its own,
 //! so no commit waits for it. While the count of changes stays as it is, a look is one small query.
 
-use super::{
-    PostgresOptions,
-    load::{self, SettingNews},
-};
 use crate::{
     SettingFollower, SettingKind, StoreError,
-    outside_changes::{FollowedSettings, Pace, SettingKey, SettingWatch, Wanted},
+    outside_changes::{FollowedSettings, Pace, SettingKey, SettingWatch, SettingsToRead},
+    postgres::{
+        PostgresOptions,
+        load::{self, SettingNews},
+    },
     queue::Queue,
 };
 use postgres::{Client, Error};
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Owns the connection, which begins when somebody wants to know.
-pub(super) struct SettingReader {
+pub(in crate::postgres) struct SettingReader {
     options: PostgresOptions,
     queue: Arc<Queue>,
     watch: Arc<SettingWatch>,
@@ -31,7 +31,7 @@ pub(super) struct SettingReader {
 }
 
 impl SettingReader {
-    pub(super) fn new(
+    pub(in crate::postgres) fn new(
         options: PostgresOptions,
         queue: Arc<Queue>,
         watch: Arc<SettingWatch>,
@@ -49,7 +49,7 @@ impl SettingReader {
     }
 
     /// Until the writer has ended.
-    pub(super) fn run(mut self) {
+    pub(in crate::postgres) fn run(mut self) {
         let mut pace = Pace::default();
         while !self.queue.wait_for_end(pace.rest()) {
             let begun = Instant::now();
@@ -95,7 +95,7 @@ fn read(
     known: Option<u64>,
     watch: &SettingWatch,
     followed: &FollowedSettings,
-    wanted: Option<Wanted>,
+    wanted: Option<SettingsToRead>,
 ) -> Result<u64, Error> {
     let revision = load::revision(client, load::SETTING_REVISION)?;
     let kinds = match known == Some(revision) {
@@ -105,7 +105,8 @@ fn read(
     for kind in kinds {
         watch.found(kind, load::settings_of(client, kind)?);
     }
-    let has_news = |wanted: &Wanted| wanted.revision != revision || !wanted.unsure.is_empty();
+    let has_news =
+        |wanted: &SettingsToRead| wanted.revision != revision || !wanted.unsure.is_empty();
     if let Some(wanted) = wanted.filter(has_news) {
         let kinds = wanted.follower.kinds();
         let (news, at) = load::setting_news(client, kinds, wanted.revision, &wanted.unsure)?;

@@ -11,33 +11,33 @@ use std::{
 
 /// Tasks on their way to the thread that reads partitions.
 #[derive(Default)]
-pub(super) struct PartitionInbox {
+pub(in crate::server::cluster) struct PartitionInbox {
     waiting: Mutex<PartitionTasks>,
     arrived: Condvar,
 }
 
 /// Done in this order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct PartitionTasks {
+pub(in crate::server::cluster) struct PartitionTasks {
     /// Forget what is in memory.
-    pub(super) unloads: BTreeSet<Partition>,
+    pub(in crate::server::cluster) unloads: BTreeSet<Partition>,
     /// Nodes whose lives are over, and with them the connections to them.
-    pub(super) gone: BTreeSet<u16>,
+    pub(in crate::server::cluster) gone: BTreeSet<u16>,
     /// Read them; they are granted to us.
-    pub(super) loads: BTreeMap<Partition, Grant>,
+    pub(in crate::server::cluster) loads: BTreeMap<Partition, Grant>,
     /// The server is gone.
-    pub(super) is_over: bool,
+    pub(in crate::server::cluster) is_over: bool,
 }
 
 impl PartitionInbox {
     /// These are granted to us.
-    pub(super) fn load(&self, grants: Vec<Grant>) {
+    pub(in crate::server::cluster) fn load(&self, grants: Vec<Grant>) {
         let loads = grants.into_iter().map(|grant| (grant.partition, grant));
         self.push(|waiting| waiting.loads.extend(loads));
     }
 
     /// They could not be read: they are read later, unless something later was asked for.
-    pub(super) fn load_again(&self, grants: BTreeMap<Partition, Grant>) {
+    pub(in crate::server::cluster) fn load_again(&self, grants: BTreeMap<Partition, Grant>) {
         self.push(|waiting| {
             for (partition, grant) in grants {
                 if !waiting.unloads.contains(&partition) {
@@ -48,30 +48,30 @@ impl PartitionInbox {
     }
 
     /// What was asked for before is not needed any more.
-    pub(super) fn unload(&self, partition: Partition) {
+    pub(in crate::server::cluster) fn unload(&self, partition: Partition) {
         self.push(|waiting| {
             waiting.loads.remove(&partition);
             waiting.unloads.insert(partition);
         });
     }
 
-    pub(super) fn node_gone(&self, node: u16) {
+    pub(in crate::server::cluster) fn node_gone(&self, node: u16) {
         self.push(|waiting| waiting.gone.extend([node]));
     }
 
     /// Nothing comes any more.
-    pub(super) fn end(&self) {
+    pub(in crate::server::cluster) fn end(&self) {
         self.push(|waiting| waiting.is_over = true);
     }
 
     /// Everything that waits, once there is something.
-    pub(super) fn take(&self) -> PartitionTasks {
+    pub(in crate::server::cluster) fn take(&self) -> PartitionTasks {
         let waited = self.arrived.wait_while(self.lock(), |it| it.is_empty());
         mem::take(&mut *waited.unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// Waits for something to do, but not for longer than this.
-    pub(super) fn pause(&self, rest: Duration) {
+    pub(in crate::server::cluster) fn pause(&self, rest: Duration) {
         let is_idle = |it: &mut PartitionTasks| it.unloads.is_empty() && !it.is_over;
         // Whoever waited looks what there is.
         let _ = self.arrived.wait_timeout_while(self.lock(), rest, is_idle);

@@ -1,0 +1,3 @@
+//! What other programs and servers have set, as PostgreSQL has it.
+
+pub(super) mod setting_reader;
