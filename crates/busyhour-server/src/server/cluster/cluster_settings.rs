@@ -9,7 +9,7 @@ impl Core {
     /// Takes what is set at any node from now on; this one has restored those of `revision`.
     pub(in crate::server) fn follow_settings(self: &Arc<Self>, revision: u64) {
         if self.cluster.is_some() {
-            let follower = ClusterSettings(Arc::downgrade(self));
+            let follower = CoreSettingFollower(Arc::downgrade(self));
             let store = self.persistence.store();
             store.follow_settings(revision, Box::new(follower));
         }
@@ -48,9 +48,9 @@ impl Core {
     }
 }
 
-struct ClusterSettings(Weak<Core>);
+struct CoreSettingFollower(Weak<Core>);
 
-impl SettingFollower for ClusterSettings {
+impl SettingFollower for CoreSettingFollower {
     fn kinds(&self) -> &[SettingKind] {
         &KINDS
     }

@@ -38,7 +38,7 @@ pub(in crate::server) struct Watchers {
     last_id: AtomicU64,
     /// In a cluster, the same by the partition of whom they watch; otherwise nothing. Its lock is
     /// taken after that of a shard.
-    partitions: Box<[Mutex<HashMap<u64, Arc<Watcher>>>]>,
+    partitions: Box<[Mutex<WatchersById>]>,
     shares: Shares,
     secrets: Arc<Secrets>,
     /// Bytes that a subscription may keep of its SUBSCRIBE.
@@ -284,6 +284,7 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 type WatcherTable = HashMap<u64, WatcherRow>;
+type WatchersById = HashMap<u64, Arc<Watcher>>;
 
 struct WatcherRow {
     watcher: Arc<Watcher>,

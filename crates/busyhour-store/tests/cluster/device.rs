@@ -1,0 +1,70 @@
+//! A telephone: it registers with rising CSeqs, sends a request again that is not answered, and asks
+//! any node.
+
+use busyhour_cluster::Partition;
+
+pub struct Device {
+    pub aor: Box<str>,
+    /// The request that waits for its answer, and how often it was sent.
+    pub waiting: Option<(u32, u32)>,
+    pub cseq: u32,
+    /// The newest that was answered with 200.
+    pub acknowledged: u32,
+    pub acknowledgements: u64,
+}
+
+impl Device {
+    /// So many, all in the first partitions.
+    pub fn some(count: usize, partitions: usize) -> Vec<Self> {
+        let names = (0..).map(|number| format!("sip:u{number}@example.com"));
+        let aors = names.filter(|aor| Partition::of(aor).index() < partitions);
+        aors.take(count)
+            .map(|aor| Self {
+                aor: aor.into(),
+                waiting: None,
+                cseq: 0,
+                acknowledged: 0,
+                acknowledgements: 0,
+            })
+            .collect()
+    }
+
+    /// The next request, or the last one again.
+    pub fn next(&mut self) -> u32 {
+        match &mut self.waiting {
+            Some((cseq, sent)) if *sent < SENT_MAX => {
+                *sent += 1;
+                *cseq
+            }
+            _ => {
+                self.cseq += 1;
+                self.waiting = Some((self.cseq, 1));
+                self.cseq
+            }
+        }
+    }
+
+    pub fn answered(&mut self, cseq: u32) {
+        self.acknowledgements += 1;
+        self.acknowledged = self.acknowledged.max(cseq);
+        if self.waiting.is_some_and(|(waiting, _)| waiting <= cseq) {
+            self.waiting = None;
+        }
+    }
+}
+
+pub fn register(aor: &str, cseq: u32) -> String {
+    let user = aor
+        .trim_start_matches("sip:")
+        .trim_end_matches("@example.com");
+    format!(
+        "REGISTER sip:example.com SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK{user}x{cseq};rport\r\n\
+         From: <{aor}>;tag=a\r\nTo: <{aor}>\r\nCall-ID: {user}@192.0.2.7\r\n\
+         CSeq: {cseq} REGISTER\r\nContact: <sip:{user}@192.0.2.7>;expires=3600\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// Then the telephone begins anew.
+const SENT_MAX: u32 = 5;

@@ -1,0 +1,463 @@
+//! One node: what the server does around the cores, with nothing that blocks.
+
+use crate::{
+    database::Group,
+    letter::{Answer, Asked, Letter, Query, away},
+};
+use busyhour::clock::{Instant, UnixTime};
+use busyhour_cluster::{
+    Action, Counted, Failure, Grant, LiveMessage, Member, Node, Partition, Reply, Report, Route,
+    SharedAction, SharedStates, Timing, Value,
+};
+use busyhour_registrar::{BindingId, Bindings, Now, Registration, RegistrationPolicy};
+use busyhour_sip::{Flow, Message};
+use busyhour_store::StoredBinding;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+/// What a node wants to be sent.
+pub enum Out {
+    ToDatabase(Query),
+    ToNode(usize, Letter),
+    ToAll(Letter),
+    /// The telephone has its 200.
+    Acknowledge(Asked),
+    /// The program ends.
+    End,
+}
+
+/// A life of a node.
+pub struct Life {
+    pub number: usize,
+    pub member: Member,
+    pub core: Node,
+    pub shared: SharedStates,
+    /// Asked for and not sent yet; the first one is on its way.
+    asks: VecDeque<Action>,
+    is_asking: bool,
+    /// The bindings of devices of partitions that this node has read.
+    memory: BTreeMap<Partition, BTreeMap<Box<str>, Bindings>>,
+    writes: VecDeque<Write>,
+    /// The first of `writes` is on its way.
+    is_writing: bool,
+    groups: u64,
+    closing: BTreeMap<Partition, Grant>,
+    /// What is being read.
+    loading: BTreeMap<Partition, Grant>,
+    next_id: u64,
+    speaks_for: BTreeSet<Partition>,
+    begun: BTreeSet<Box<str>>,
+    pub wants: BTreeSet<Box<str>>,
+    /// What its watchers were told last of devices of others.
+    pub told: BTreeMap<Box<str>, Option<u32>>,
+    /// The dialogs that it carries.
+    pub carries: BTreeSet<(Box<str>, u64)>,
+    /// Those of its devices, by who carries them.
+    pub dialogs: BTreeSet<(Box<str>, Member, u64)>,
+    is_connected: bool,
+    next_beacon: Instant,
+    out: Vec<Out>,
+}
+
+/// A change that waits for its turn or for its answer.
+struct Write {
+    asked: Asked,
+    aor: Box<str>,
+    grant: Grant,
+    changes: Vec<busyhour_registrar::BindingChange>,
+    bindings: Bindings,
+}
+
+impl Life {
+    pub fn new(number: usize, member: Member, asked_at: Instant) -> Self {
+        Self {
+            number,
+            member,
+            core: Node::new(member, Timing::default(), asked_at),
+            shared: SharedStates::new(member, PATIENCE),
+            asks: VecDeque::new(),
+            is_asking: false,
+            memory: BTreeMap::new(),
+            writes: VecDeque::new(),
+            is_writing: false,
+            groups: 0,
+            closing: BTreeMap::new(),
+            loading: BTreeMap::new(),
+            next_id: u64::from(member.node.0) << 48 | member.epoch << 32,
+            speaks_for: BTreeSet::new(),
+            begun: BTreeSet::new(),
+            wants: BTreeSet::new(),
+            told: BTreeMap::new(),
+            carries: BTreeSet::new(),
+            dialogs: BTreeSet::new(),
+            is_connected: false,
+            next_beacon: asked_at,
+            out: Vec::new(),
+        }
+    }
+
+    /// What has to be sent.
+    pub fn take_out(&mut self) -> Vec<Out> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Time has passed.
+    pub fn poll(&mut self, now: Instant, is_connected: bool) {
+        let due = self.core.on_time(now);
+        self.follow(now, due);
+        if now < self.next_beacon {
+            return;
+        }
+        self.next_beacon = now + BEACON;
+        let Some(view) = self.core.view().cloned() else {
+            return;
+        };
+        let mut actions = vec![SharedAction::Send(self.shared.beacon())];
+        if self.is_connected != is_connected {
+            self.is_connected = is_connected;
+            actions.extend(self.shared.on_connected(now, is_connected));
+        }
+        actions.extend(self.shared.on_view(now, &view));
+        actions.extend(self.shared.on_time(now));
+        self.follow_shared(actions);
+    }
+
+    /// A request of a telephone, from it or from another node.
+    pub fn register(&mut self, now: Instant, unix: UnixTime, asked: Asked, aor: &str, text: &str) {
+        let partition = Partition::of(aor);
+        match self.core.route(now, partition) {
+            Route::Here(grant) => self.decide(now, unix, asked, (aor, text), grant),
+            // What was handed on is not handed on again.
+            Route::At(owner) if asked.came_to == self.number => {
+                let to = usize::from(owner.node.0) - 1;
+                self.out.push(Out::ToNode(to, Letter::Handle(asked)));
+            }
+            // The telephone sends it again.
+            Route::At(_) | Route::Wait => {}
+        }
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        unix: UnixTime,
+        asked: Asked,
+        (aor, text): (&str, &str),
+        grant: Grant,
+    ) {
+        if self.writes.iter().any(|write| *write.aor == *aor) {
+            // It waits for the one before, and by then it is sent again.
+            return;
+        }
+        let message = Message::parse(text.as_bytes()).expect("our own text");
+        let flow = Flow::udp(LOCAL.parse().expect("one"), REMOTE.parse().expect("one"));
+        let registration = Registration::read(&message, aor, flow).expect("sound");
+        let memory = self.memory.get(&grant.partition).expect("it is loaded");
+        let before = memory.get(aor).cloned().unwrap_or_default();
+        let (policy, next_id) = (RegistrationPolicy::default(), &mut self.next_id);
+        let mut next_id = || {
+            *next_id += 1;
+            BindingId(*next_id)
+        };
+        let at = Now {
+            now,
+            unix,
+            steady: unix,
+        };
+        let Ok(update) = before.update(&registration, &policy, at, &mut next_id) else {
+            return;
+        };
+        if update.changes.is_empty() {
+            return self.acknowledge(asked);
+        }
+        self.writes.push_back(Write {
+            asked,
+            aor: aor.into(),
+            grant,
+            changes: update.changes,
+            bindings: update.bindings,
+        });
+        self.write();
+    }
+
+    fn acknowledge(&mut self, asked: Asked) {
+        self.out.push(match asked.came_to == self.number {
+            true => Out::Acknowledge(asked),
+            false => Out::ToNode(asked.came_to, Letter::Answer(asked)),
+        });
+    }
+
+    fn write(&mut self) {
+        let Some(write) = self.writes.front().filter(|_| !self.is_writing) else {
+            return;
+        };
+        let group = Group {
+            member: self.member,
+            number: self.groups,
+            grant: write.grant,
+            aor: write.aor.clone(),
+            cseq: write.asked.cseq,
+            changes: write.changes.clone(),
+        };
+        self.is_writing = true;
+        self.out.push(Out::ToDatabase(Query::Commit(group)));
+    }
+
+    pub fn hear(&mut self, now: Instant, letter: Letter) {
+        match letter {
+            Letter::Live(bytes) => {
+                let message = LiveMessage::from_bytes(&bytes).expect("as it was sent");
+                if message.origin() != self.member {
+                    let actions = self.shared.on_message(now, message);
+                    self.follow_shared(actions);
+                }
+            }
+            Letter::Ask(from, bytes) => {
+                let Some(LiveMessage::Ask(request)) = LiveMessage::from_bytes(&bytes) else {
+                    panic!("as it was sent");
+                };
+                if let Some(part) = self.shared.part(&request, PART_BYTES) {
+                    let part = LiveMessage::Part(part).to_bytes();
+                    self.out.push(Out::ToNode(from, Letter::Live(part)));
+                }
+            }
+            Letter::Announce => self.core.on_announced(now),
+            Letter::Answer(asked) => self.out.push(Out::Acknowledge(asked)),
+            Letter::Handle(_) => unreachable!("the world knows the text"),
+        }
+    }
+
+    pub fn answer(&mut self, now: Instant, at: Now, answer: Answer) {
+        match answer {
+            Answer::Owned(reply) => {
+                self.is_asking = false;
+                let actions = self.core.on_reply(now, reply);
+                self.follow(now, actions);
+            }
+            Answer::Loaded(grant, rows) => self.take_in(now, at, grant, rows),
+            Answer::Committed(counted) => self.committed(now, counted),
+            Answer::Away(Query::Own(_, action)) => {
+                self.is_asking = false;
+                let reply = away(&action).unwrap_or(Reply::Drained(Err(Failure::LifeOver)));
+                let actions = self.core.on_reply(now, reply);
+                self.follow(now, actions);
+            }
+            // They are tried again until there is an answer.
+            Answer::Away(Query::Load(grant)) => {
+                if self.loading.get(&grant.partition) == Some(&grant) {
+                    self.out.push(Out::ToDatabase(Query::Load(grant)));
+                }
+            }
+            Answer::Away(Query::Commit(_)) => {
+                self.is_writing = false;
+                self.write();
+            }
+            Answer::Joined(_) | Answer::Away(Query::Join(_)) => {}
+        }
+    }
+
+    fn committed(&mut self, now: Instant, counted: Counted) {
+        self.is_writing = false;
+        let Some(write) = self.writes.pop_front() else {
+            return;
+        };
+        let partition = write.grant.partition;
+        if counted != Counted::Refused {
+            self.groups += 1;
+            if let Some(memory) = self.memory.get_mut(&partition) {
+                memory.insert(write.aor.clone(), write.bindings);
+            }
+            self.say(&write.aor);
+            self.acknowledge(write.asked);
+        }
+        let actions = self.settle(partition);
+        self.follow(now, actions);
+        self.write();
+    }
+
+    fn settle(&mut self, partition: Partition) -> Vec<Action> {
+        let is_under_way = |write: &Write| write.grant.partition == partition;
+        if self.writes.iter().any(is_under_way) {
+            return Vec::new();
+        }
+        let closed = self.closing.remove(&partition);
+        closed.map_or_else(Vec::new, |grant| self.core.on_settled(grant))
+    }
+
+    fn take_in(&mut self, now: Instant, at: Now, grant: Grant, rows: Vec<StoredBinding>) {
+        let partition = grant.partition;
+        if self.loading.get(&partition) != Some(&grant) {
+            // It was given back meanwhile.
+            return;
+        }
+        self.loading.remove(&partition);
+        let mut memory: BTreeMap<Box<str>, Bindings> = BTreeMap::new();
+        for row in rows {
+            let bindings = memory.entry(row.aor).or_default();
+            bindings.restore(row.id, row.contact, row.lease, at);
+        }
+        self.memory.insert(partition, memory);
+        self.speaks_for.insert(partition);
+        let actions = self.shared.granted(grant);
+        self.follow_shared(actions);
+        let more = self.core.on_loaded(grant);
+        self.follow(now, more);
+    }
+
+    fn forget(&mut self, partition: Partition) {
+        self.memory.remove(&partition);
+        self.speaks_for.remove(&partition);
+        self.dialogs
+            .retain(|(aor, ..)| Partition::of(aor) != partition);
+        let actions = self.shared.lost(partition);
+        self.follow_shared(actions);
+        let carried = self.carries.iter();
+        let of_it = carried.filter(|(aor, _)| Partition::of(aor) == partition);
+        for (aor, id) in of_it.cloned().collect::<Vec<_>>() {
+            self.report(&aor, id);
+        }
+    }
+
+    fn follow(&mut self, now: Instant, actions: Vec<Action>) {
+        let mut waiting = VecDeque::from(actions);
+        while let Some(action) = waiting.pop_front() {
+            match action {
+                Action::Load(grant) => {
+                    self.loading.insert(grant.partition, grant);
+                    self.out.push(Out::ToDatabase(Query::Load(grant)));
+                }
+                Action::Close(grant) => {
+                    self.closing.insert(grant.partition, grant);
+                    waiting.extend(self.settle(grant.partition));
+                }
+                Action::Unload(grant) => {
+                    self.closing.remove(&grant.partition);
+                    self.loading.remove(&grant.partition);
+                    self.forget(grant.partition);
+                }
+                Action::Announce => self.out.push(Out::ToAll(Letter::Announce)),
+                Action::End => self.out.push(Out::End),
+                asked => self.asks.push_back(asked),
+            }
+        }
+        // To give many partitions away takes longer than a lease, which goes on meanwhile.
+        for beat in self.core.on_time(now) {
+            self.asks.push_front(beat);
+        }
+        if !self.is_asking
+            && let Some(action) = self.asks.pop_front()
+        {
+            self.is_asking = action != Action::Leave;
+            let query = Query::Own(self.member, action);
+            self.out.push(Out::ToDatabase(query));
+        }
+    }
+
+    pub fn leave(&mut self, now: Instant) {
+        self.core.on_leave_wanted(now);
+    }
+
+    pub fn want(&mut self, aor: &str, is_wanted: bool) {
+        let actions = match is_wanted {
+            true => {
+                self.wants.insert(aor.into());
+                let mut actions = self.shared.want(aor);
+                actions.extend(self.shared.recall(aor));
+                actions
+            }
+            false => {
+                self.wants.remove(aor);
+                self.told.remove(aor);
+                self.shared.unwant(aor)
+            }
+        };
+        self.follow_shared(actions);
+    }
+
+    /// A dialog begins here, or ends.
+    pub fn carry(&mut self, aor: &str, id: u64, is_begun: bool) {
+        let key = (Box::<str>::from(aor), id);
+        let _ = match is_begun {
+            true => self.carries.insert(key),
+            false => self.carries.remove(&key),
+        };
+        self.report(aor, id);
+    }
+
+    fn report(&mut self, aor: &str, id: u64) {
+        let is_carried = self.carries.contains(&(Box::<str>::from(aor), id));
+        if self.speaks_for.contains(&Partition::of(aor)) {
+            let key = (Box::from(aor), self.member, id);
+            let _ = match is_carried {
+                true => self.dialogs.insert(key),
+                false => self.dialogs.remove(&key),
+            };
+            return;
+        }
+        let value = is_carried.then(|| Value::from([1]));
+        let actions = self.shared.report(aor, id, value);
+        self.follow_shared(actions);
+    }
+
+    /// What a device of this node does: the newest CSeq of its contacts.
+    pub fn state(&self, aor: &str) -> Option<u32> {
+        let bindings = self.memory.get(&Partition::of(aor))?.get(aor)?;
+        bindings.all().map(|binding| binding.lease.cseq).max()
+    }
+
+    fn say(&mut self, aor: &str) {
+        if self.begun.contains(aor) {
+            let state = self.state(aor).map(u32::to_be_bytes);
+            let actions = self
+                .shared
+                .state_is(aor, state.as_ref().map(|state| &state[..]));
+            self.follow_shared(actions);
+        }
+    }
+
+    fn follow_shared(&mut self, actions: Vec<SharedAction>) {
+        for action in actions {
+            match action {
+                SharedAction::Send(message) => {
+                    self.out.push(Out::ToAll(Letter::Live(message.to_bytes())));
+                }
+                SharedAction::Ask(request) => {
+                    let to = usize::from(request.origin.node.0) - 1;
+                    let bytes = LiveMessage::Ask(request).to_bytes();
+                    self.out
+                        .push(Out::ToNode(to, Letter::Ask(self.number, bytes)));
+                }
+                SharedAction::Begin(aor) => {
+                    self.begun.insert(aor.clone());
+                    self.say(&aor);
+                }
+                SharedAction::Stop(aor) => {
+                    self.begun.remove(&aor);
+                }
+                SharedAction::Ours(_) => {}
+                SharedAction::State(aor, state) => {
+                    let state = state.and_then(|state| <[u8; 4]>::try_from(&*state).ok());
+                    self.told.insert(aor, state.map(u32::from_be_bytes));
+                }
+                SharedAction::Report(report) => self.take(report),
+            }
+        }
+    }
+
+    fn take(&mut self, report: Report) {
+        let key = (report.aor, report.by, report.id);
+        let _ = match report.value {
+            Some(_) => self.dialogs.insert(key),
+            None => self.dialogs.remove(&key),
+        };
+    }
+}
+
+const LOCAL: &str = "192.0.2.1:5060";
+const REMOTE: &str = "192.0.2.7:5060";
+const BEACON: Duration = Duration::from_millis(600);
+const PATIENCE: Duration = Duration::from_millis(1000);
+/// Small, so that a sync has several parts.
+const PART_BYTES: usize = 64;
