@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""How long the dashboard's view of devices waits for a page when there are a million of them.
+
+usage: [BUSYHOUR=target/release/busyhour] scripts/devices.py [DEVICES] [ROUNDS]
+
+Makes a database with DEVICES registered devices (a million unless told), starts a server on it, and asks what the view asks: the
+first page in each order, page after page, searches that find many, one and none, the filters; each ROUNDS times. Prints how
+long the start took, the median and the longest time of each, and how long a registration takes while somebody searches.
+Fails if a page is not what it should be.
+"""
+import json
+import os
+import re
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+DEVICES = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+BUSYHOUR = os.environ.get("BUSYHOUR", "target/release/busyhour")
+# What devices.js asks for at once.
+PAGE = 50
+AGENTS = ["Yealink SIP-T46U 108.86", "snomD785/10.1", "Grandstream GXP2170 1.0.11", "baresip v3.1 (x86_64/Linux)"]
+
+
+def configuration(folder):
+    return f"""
+[sip]
+listen = "127.0.0.1:0"
+tcp = "off"
+auth = "open"
+domains = ["example.com"]
+verify_seconds = 0
+probe_seconds = 0
+nat_probe_seconds = 0
+[iax2]
+listen = "off"
+[http]
+listen = "127.0.0.1:0"
+socket = "off"
+requests_per_second = 1000
+[limits]
+devices = {2 * DEVICES + 1000}
+[store]
+path = "{folder}/busyhour.db"
+[log]
+level = "warn"
+"""
+
+
+class Server:
+    def __init__(self, folder):
+        begin = time.monotonic()
+        self.process = subprocess.Popen([BUSYHOUR, "serve", "--quiet", "--config", f"{folder}/busyhour.toml"],
+                                        stdout=subprocess.PIPE, text=True)
+        ready = self.process.stdout.readline()
+        self.started_in = time.monotonic() - begin
+        if not ready.startswith("ready "):
+            sys.exit(f"devices: the server does not start: {ready}")
+        self.http = re.search(r" http=(\S+)", ready)[1]
+        host, port = re.search(r" sip-udp=(\S+)", ready)[1].split(":")
+        self.sip = (host, int(port))
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+    def page(self, **wanted):
+        query = urllib.parse.urlencode({"limit": PAGE, **wanted})
+        begin = time.monotonic()
+        with urllib.request.urlopen(f"http://{self.http}/api/v1/devices?{query}", timeout=600) as answer:
+            page = json.load(answer)
+        return page, (time.monotonic() - begin) * 1000
+
+
+def fill(path):
+    """What the server would have stored: a contact and its lease for each device."""
+    ends = (time.time_ns() + 3600 * 10**9)
+    with sqlite3.connect(path) as database:
+        address = lambda n: f"10.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}"
+        database.executemany(
+            "INSERT INTO contact VALUES (?, ?, ?, '', NULL, ?, '', ?, ?, '127.0.0.1:5060')",
+            ((n, f"sip:device{n:07}@example.com", f"sip:device{n:07}@{address(n)}:5060", f"call-{n}", AGENTS[n % 4],
+              f"{address(n)}:5060") for n in range(1, DEVICES + 1)))
+        database.executemany("INSERT INTO lease VALUES (?, 1, 3600, ?, 0)", ((n, ends) for n in range(1, DEVICES + 1)))
+
+
+def register(server, number):
+    """The time until a telephone that is not among them has its 200."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as telephone:
+        telephone.settimeout(60)
+        telephone.bind(("127.0.0.1", 0))
+        own = "%s:%d" % telephone.getsockname()
+        text = (f"REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{number}\r\nMax-Forwards: 70\r\n"
+                f"From: <sip:other{number}@example.com>;tag=a\r\nTo: <sip:other{number}@example.com>\r\nCall-ID: other{number}\r\n"
+                f"CSeq: 1 REGISTER\r\nContact: <sip:other{number}@{own}>\r\nContent-Length: 0\r\n\r\n")
+        begin = time.monotonic()
+        telephone.sendto(text.encode(), server.sip)
+        answer = telephone.recv(65536).decode()
+        if not answer.startswith("SIP/2.0 200 "):
+            sys.exit(f"devices: {answer}")
+        return (time.monotonic() - begin) * 1000
+
+
+def check(is_right, what):
+    if not is_right:
+        sys.exit(f"devices: {what}")
+
+
+def tell(name, times):
+    print(f"{name:58} {statistics.median(times):9.1f} ms   {max(times):9.1f} ms")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/busyhour.toml", "w") as file:
+            file.write(configuration(folder))
+        Server(folder).stop()
+        fill(f"{folder}/busyhour.db")
+        server = Server(folder)
+        try:
+            measure(server)
+        finally:
+            server.stop()
+
+
+def measure(server):
+    print(f"{DEVICES} devices, ready after {server.started_in:.1f} s")
+    print(f"{'':58} {'median':>9}      {'longest':>9}")
+    one = f"device{DEVICES // 2:07}"
+    asked = [
+        ("first page by name", {}, DEVICES),
+        ("first page by last seen", {"sort": "-last_seen"}, DEVICES),
+        ("first page by end", {"sort": "expires"}, DEVICES),
+        ("first page by user agent", {"sort": "user_agent"}, DEVICES),
+        ("first page by contacts", {"sort": "-contacts"}, DEVICES),
+        ("search that finds a quarter (snom)", {"search": "SNOM"}, (DEVICES + 2) // 4 if DEVICES % 4 else DEVICES // 4),
+        ("search that finds one (user)", {"search": one}, 1),
+        ("search that finds none", {"search": "nobody-has-this"}, 0),
+        ("filter: registered", {"state": "registered"}, DEVICES),
+        ("filter: over TCP", {"transport": "tcp"}, 0),
+    ]
+    for name, wanted, matches in asked:
+        times = []
+        for _ in range(ROUNDS):
+            page, took = server.page(**wanted)
+            times.append(took)
+            check(page["match_count"] == matches, f"{name}: {page['match_count']} and not {matches}")
+            check(len(page["devices"]) == min(matches, PAGE), f"{name}: a page of {len(page['devices'])}")
+        tell(name, times)
+    times, after, seen = [], None, []
+    for _ in range(4 * ROUNDS):
+        page, took = server.page(**({"after": after} if after else {}))
+        times.append(took)
+        seen += [device["aor"] for device in page["devices"]]
+        after = page["next"]
+    check(seen == [f"sip:device{n:07}@example.com" for n in range(1, len(seen) + 1)], "pages are not in order")
+    tell(f"page after page, {4 * ROUNDS} of them", times)
+    tell("a registration, nobody searching", [register(server, n) for n in range(20)])
+    is_over = threading.Event()
+
+    def search():
+        while not is_over.is_set():
+            server.page(search="nobody-has-this")
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    time.sleep(0.2)
+    times = [register(server, n) for n in range(100, 140)]
+    is_over.set()
+    thread.join()
+    tell("a registration while somebody searches", times)
+
+
+main()
