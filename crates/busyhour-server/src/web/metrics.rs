@@ -6,6 +6,7 @@
 //! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; `registrar.device_count` is
 //! `busyhour_registrar_devices`, since `_count` is a part of a histogram there; times are in seconds; what exists once for each serializer or topic has its name as a label.
 
+use super::process_metrics::ProcessMetrics;
 use crate::server::ServerStats;
 use prometheus_client::{
     collector::Collector,
@@ -14,16 +15,21 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use serde_json::{Map, Value};
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The snapshot in the OpenMetrics text format.
+/// The snapshot in the OpenMetrics text format, and what there is to say of the process.
 pub(super) fn text(stats: &ServerStats) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("busyhour");
     registry.register_collector(Box::new(Families::of(stats)));
     let mut out = String::new();
-    text::encode(&mut out, &registry)?;
+    text::encode_registry(&mut out, &registry)?;
+    let mut process = Registry::default();
+    let uptime = Duration::from_nanos(stats.uptime_ns);
+    process.register_collector(Box::new(ProcessMetrics::new(uptime)));
+    text::encode_registry(&mut out, &process)?;
+    text::encode_eof(&mut out)?;
     Ok(out)
 }
 
@@ -335,10 +341,22 @@ mod tests {
             "busyhour_store_transaction_seconds_total 3.0",
             "busyhour_traffic_received_bytes_total 9.0",
             "# HELP busyhour_registrar_accepted registrar.accepted of /api/v1/stats",
+            "# TYPE process_cpu_seconds counter",
+            "# UNIT process_resident_memory_bytes bytes",
+            concat!(
+                "busyhour_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1.0"
+            ),
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        let of_process = text.lines().filter(|line| line.starts_with("process_"));
+        for line in of_process {
+            let (name, value) = line.split_once(' ').unwrap();
+            assert!(value.parse::<f64>().unwrap() > 0.0, "{name}: {value}");
+        }
     }
 
     /// `promtool check metrics` complains of such names.

@@ -35,6 +35,7 @@ mod health;
 mod openapi;
 mod metrics;
 mod pcp_metrics;
+mod process_metrics;
 mod page;
 mod graph;
 mod local_socket;
