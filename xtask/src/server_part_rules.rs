@@ -30,6 +30,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         &["ServerClock", "PartitionRoutes"],
     ),
     part("MessageTap", "capture::message_tap", &[]),
+    part("SpanSource", "spans", &["ServerClock"]),
     part("Responder", "sip::responder", &["MessageTap"]),
     part("Lookups", "dns::lookups", &["ServerClock"]),
     part(
@@ -88,6 +89,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "call::calls",
         &[
             "ServerClock",
+            "SpanSource",
             "Changes",
             "Responder",
             "Lookups",

@@ -15,7 +15,7 @@ use crate::{
         DnsClient, HttpSender, Sockets, StreamOptions, StreamPolicy, Streams, Udp, UdpOptions,
         address_problem,
     },
-    server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig},
+    server::{NoResolver, PeerConfig, Resolver, Server, ServerConfig, SpanExportConfig},
     web::{
         Access, Archives, ChallengeTexts, Graphs, LocalSocket, PmcdSource, Telephone, Web,
         WebOptions, WebTls, default_socket,
@@ -82,9 +82,15 @@ impl Service {
         let trial = Arc::new(SmallStormAccounts::beside(accounts.clone()));
         let http = config.http_client.options().map_err(Failure::running)?;
         let credentials = config.credentials.service().map_err(Failure::running)?;
+        let spans = config.otlp.collector().map_err(Failure::running)?;
+        let spans = spans.map(|spans| SpanExportConfig {
+            instance: config.cluster.node.clone(),
+            ..spans
+        });
         let options = ServerConfig {
             accounts: trial.clone(),
             credentials,
+            spans,
             http: Arc::new(HttpSender::new(http)),
             resolver: resolver(&config)?,
             ..config.server()

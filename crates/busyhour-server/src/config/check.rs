@@ -220,6 +220,7 @@ pub(super) fn certificate(loaded: &Loaded) -> Vec<Problem> {
     problems.extend(other_certificates(loaded));
     problems.extend(http_authorities(loaded));
     problems.extend(credentials(loaded));
+    problems.extend(collector(loaded));
     problems.extend(telephone(loaded));
     problems
 }
@@ -241,6 +242,14 @@ fn telephone(loaded: &Loaded) -> Option<Problem> {
 /// Checks that the file for the service for credentials can be read.
 fn credentials(loaded: &Loaded) -> Option<Problem> {
     let problem = loaded.config.credentials.service().err()?;
+    let origin = loaded.origins.get(problem.setting).cloned();
+    let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
+    Some(Problem::new(origin, problem.to_string()))
+}
+
+/// Checks that the file for the collector can be read.
+fn collector(loaded: &Loaded) -> Option<Problem> {
+    let problem = loaded.config.otlp.collector().err()?;
     let origin = loaded.origins.get(problem.setting).cloned();
     let origin = origin.unwrap_or(SettingOrigin::WholeFile("defaults".into()));
     Some(Problem::new(origin, problem.to_string()))

@@ -4,6 +4,7 @@ mod credentials;
 mod http;
 mod http_client;
 mod limits;
+mod otlp;
 pub(in crate::config) mod media;
 
 use super::{
@@ -31,6 +32,7 @@ const PARTS: &[&[SettingKey]] = &[
     OPERATION,
     http_client::HTTP_CLIENT,
     credentials::CREDENTIALS,
+    otlp::OTLP,
     acme::ACME,
     cluster::CLUSTER,
 ];

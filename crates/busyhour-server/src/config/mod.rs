@@ -28,6 +28,7 @@ mod environment;
 mod file;
 mod keys;
 mod setting_key;
+mod otlp;
 mod overrides;
 mod paths;
 mod print;
@@ -39,6 +40,7 @@ pub use allowed::Allowed;
 pub use credentials::{CredentialProblem, CredentialSettings};
 pub use database::cluster::ClusterSettings;
 pub use keys::KEYS;
+pub use otlp::{OtlpProblem, OtlpSettings};
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
 pub use problem::{Problem, Problems, SettingOrigin};
@@ -91,6 +93,8 @@ pub struct Config {
     pub http_client: HttpClientSettings,
     /// A service that has accounts: the `[credentials]` section.
     pub credentials: CredentialSettings,
+    /// A collector of spans: the `[otlp]` section.
+    pub otlp: OtlpSettings,
     /// Certificates by ACME.
     pub acme: AcmeSettings,
     /// Graphite's interface.

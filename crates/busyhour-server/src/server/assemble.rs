@@ -46,6 +46,7 @@ use super::{
         transactions::{TransactionMemory, Transactions},
         unproven::Unproven,
     },
+    spans::span_source::SpanSource,
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     steady::Steady,
     tenant::tenants::Tenants,
@@ -106,6 +107,13 @@ pub(super) fn assemble(
     let persistence = Persistence::new(store, clock.clone(), numbers, waiting, routes);
     let persistence = Arc::new(persistence);
     let responder = Arc::new(responder(&runtime, &config, &bounds, &secrets, network));
+    let spans = SpanSource::new(
+        &runtime,
+        config.spans.as_ref(),
+        config.http.clone(),
+        secrets.seed("spans"),
+        clock.clone(),
+    );
     let authenticator = authenticator(&runtime, &config)?;
     let tenants = Arc::new(tenants(
         &config,
@@ -320,6 +328,7 @@ pub(super) fn assemble(
             .map_or(0, |cluster| cluster.link.own()),
         cluster: kept.cluster,
         responder,
+        spans,
         holders,
         admission,
         credentials,

@@ -2,7 +2,8 @@
 
 use super::{
     Accounts, CredentialsConfig, HintConfig, HttpClient, ListConfig, NoAccounts, NoHttpClient,
-    NoResolver, PeerConfig, PushConfig, RegistrarConfig, Resolver, TenantConfig, WebhookConfig,
+    NoResolver, PeerConfig, PushConfig, RegistrarConfig, Resolver, SpanExportConfig, TenantConfig,
+    WebhookConfig,
 };
 use busyhour_iax2::CallTokens;
 use busyhour_media::{MediaWish, RelayConfig};
@@ -70,6 +71,8 @@ pub struct ServerConfig {
     pub registrars: Vec<RegistrarConfig>,
     /// Who is asked for the credentials of users without an account here.
     pub credentials: Option<CredentialsConfig>,
+    /// A collector that is told how long requests took.
+    pub spans: Option<SpanExportConfig>,
     /// Services that wake telephones.
     pub push: Vec<PushConfig>,
     /// Where changes are posted to, by name.
@@ -115,6 +118,7 @@ impl Default for ServerConfig {
             hints: Vec::new(),
             registrars: Vec::new(),
             credentials: None,
+            spans: None,
             push: Vec::new(),
             webhooks: Vec::new(),
             lists: Vec::new(),

@@ -19,6 +19,7 @@ use super::{
     server_clock::ServerClock,
     settings::{hints::Hints, mailboxes::Mailboxes},
     sip::responder::Responder,
+    spans::span_source::SpanSource,
     stats::{queue_alert_log::QueueAlertLog, registration_log::RegistrationLog},
     tenant::tenants::Tenants,
     watcher::{watcher_context::WatcherContext, watchers::Watchers},
@@ -46,6 +47,7 @@ pub(super) struct Core {
     /// The number of this node; 0 for a server alone.
     pub(super) node: u16,
     pub(super) responder: Arc<Responder>,
+    pub(super) spans: SpanSource,
     pub(super) holders: Holders,
     pub(super) admission: Admission,
     pub(super) credentials: Option<Arc<HttpCredentials>>,

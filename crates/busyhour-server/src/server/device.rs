@@ -67,7 +67,7 @@ use busyhour_registrar::{
     watch::{MessageSummary, Publications, Published},
     write_answer,
 };
-use busyhour_sip::{Flow, Message};
+use busyhour_sip::{Flow, Message, Status};
 use busyhour_store::{Change, CommitError};
 use std::sync::{
     Arc, Mutex, MutexGuard, Weak,
@@ -256,8 +256,9 @@ impl Device {
         self: &Arc<Self>,
         context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
-        inbound: Box<InboundRequest>,
+        mut inbound: Box<InboundRequest>,
     ) {
+        inbound.span.step("registrar");
         let message = inbound.message();
         let (flow, transaction) = (inbound.flow, inbound.transaction);
         match self.draft(context, &state.bindings, &message, &inbound) {
@@ -265,6 +266,8 @@ impl Device {
                 let refusal = Refusal::Forbidden("Domain Has Its Contacts");
                 drop(draft);
                 context.refuse_registration(&message, flow, transaction, &refusal);
+                drop(message);
+                inbound.span.answered(refusal.status().code());
             }
             Ok(Some((draft, changes))) => {
                 drop(message);
@@ -274,7 +277,11 @@ impl Device {
                 self.commit(context, state, Pending::new(device_request, draft), changes);
             }
             Ok(None) => context.responder.abandon(transaction),
-            Err(refusal) => context.refuse_registration(&message, flow, transaction, &refusal),
+            Err(refusal) => {
+                context.refuse_registration(&message, flow, transaction, &refusal);
+                drop(message);
+                inbound.span.answered(refusal.status().code());
+            }
         }
     }
 
@@ -378,7 +385,7 @@ impl Device {
         self: &Arc<Self>,
         context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
-        pending: Pending,
+        mut pending: Pending,
         changes: Vec<Change>,
     ) {
         if changes.is_empty() {
@@ -395,6 +402,7 @@ impl Device {
             }
             return context.give_up_request(&pending.device_request);
         }
+        pending.device_request.step("store");
         let device = self.clone();
         let done = Box::new(move |result| device.complete(result));
         let pending = Pending {
@@ -482,10 +490,11 @@ impl Device {
         pending: Pending,
     ) {
         let Pending {
-            device_request,
+            mut device_request,
             draft,
             ..
         } = pending;
+        device_request.step("answer");
         let draft = match (draft, &device_request) {
             (Draft::Registration(draft), _) => draft,
             (Draft::Publication(draft), DeviceRequest::Publish(inbound)) => {
@@ -510,6 +519,7 @@ impl Device {
             }
             Answer::Iax2(call, verdict) => context.iax2.conclude(&call, &verdict),
         }
+        device_request.answered(Status::OK);
         let took = context.clock.now() - device_request.arrived_at();
         if let Some(way) = device_request.way() {
             context
@@ -531,9 +541,10 @@ impl Device {
 
     /// The store did not take the change: the bindings stay as they were.
     fn fail(&self, context: &Arc<DeviceContext>, state: &mut DeviceInner) {
-        let Some(pending) = state.pending.take() else {
+        let Some(mut pending) = state.pending.take() else {
             return;
         };
+        pending.device_request.answered(Status::SERVICE_UNAVAILABLE);
         context
             .persistence
             .discharge(self.holder, pending.change_count);

@@ -21,7 +21,7 @@ pub use histogram::{HistogramBucket, HistogramStats};
 
 use super::{
     CertificateStats, ClusterStats, CredentialsStats, HttpClientStats, MediaStats, NetworkStats,
-    PushStats, UpstreamStats, WebhookStats, core::Core, peer::view::PeerStats,
+    PushStats, SpansStats, UpstreamStats, WebhookStats, core::Core, peer::view::PeerStats,
     tenant::tenant_view::TenantStats,
 };
 use busyhour::stats::Snapshot;
@@ -91,6 +91,8 @@ pub struct ServerStats {
     pub upstream: UpstreamStats,
     /// What was asked of the service for credentials.
     pub credentials: CredentialsStats,
+    /// Requests that are followed for a collector.
+    pub spans: SpansStats,
     /// Telephones that were woken.
     pub push: PushStats,
     /// Requests to other servers over HTTP.
@@ -600,6 +602,7 @@ impl Core {
             webhooks: self.webhooks.stats(),
             upstream: self.devices.upstream.stats(),
             credentials: self.credential_stats(),
+            spans: self.spans.stats(),
             push: self.devices.push.stats(),
             http_client: self.config.http.stats(),
             queues: self.queue_kind_stats(),

@@ -13,8 +13,11 @@ mod lookups;
 mod peers;
 mod records;
 mod room;
+#[path = "../webhooks/scripted.rs"]
+mod scripted;
 mod sessions;
 mod shedding;
+mod spans;
 mod world;
 mod reader;
 mod changes;

@@ -2,6 +2,7 @@
 
 mod calls;
 mod checks;
+mod collector;
 mod credentials;
 mod disk;
 mod network;
@@ -64,6 +65,7 @@ impl Doctor {
                 findings.extend(network::findings(&loaded.config));
                 findings.extend(credentials::finding(&loaded.config));
                 findings.extend(calls::findings(&loaded.config));
+                findings.extend(collector::finding(&loaded.config));
                 findings.extend(disk::findings(&loaded.config));
                 findings.extend(checks::findings(&loaded.config));
             }

@@ -13,7 +13,7 @@ pub(super) const HTTP_CLIENT: &[SettingKey] = &[
     SettingKey {
         path: "http_client.connections_per_host",
         allowed: whole(1, 1024, "requests"),
-        help: "Requests to one host under way at a time, for webhooks, for pushes and for credentials each; 1,024 more wait",
+        help: "Requests to one host under way at a time, for webhooks, for pushes, for credentials and for spans each; 1,024 more wait",
         assign: |config, text| {
             let count = text.parse().ok();
             put(&mut config.http_client.connections_per_host, count)

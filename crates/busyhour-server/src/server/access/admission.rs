@@ -299,12 +299,17 @@ impl Admission {
         let Some(own) = &self.authenticator else {
             return Ok(Proof::Open);
         };
+        request.step("digest");
         let authenticator = tenant.and_then(TenantState::authenticator).unwrap_or(own);
         let outcome = self.credentials((authenticator, tenant), request, asking)?;
         let (is_stale, answered) = match outcome {
             CredentialOutcome::Granted(prover) => return Ok(Proof::Of(prover)),
             CredentialOutcome::Denied => return Err(WRONG_PASSWORD),
-            CredentialOutcome::Awaited => return Ok(Proof::Awaited),
+            CredentialOutcome::Awaited => {
+                // It comes again.
+                request.discard_span();
+                return Ok(Proof::Awaited);
+            }
             CredentialOutcome::Absent => (false, Answered::Nothing),
             CredentialOutcome::Unfit => (false, Answered::Unfit),
             CredentialOutcome::Stale { is_ours: true } => (true, Answered::OldNonce),
@@ -314,6 +319,7 @@ impl Admission {
         // Others may have used up all tokens of this source with forged addresses.
         let is_answered = is_heard || self.responder.may_answer(request.flow);
         if is_answered {
+            request.answered(asking.status);
             self.challenge(authenticator, request, asking, is_stale);
         }
         Ok(Proof::Challenged {

@@ -300,11 +300,13 @@ impl Calls {
     /// # Errors
     ///
     /// Why there is no room for it.
-    pub(super) fn begin(self: &Arc<Self>, checked: Checked<'_, '_>) -> Result<Begin, NoRoom> {
+    pub(super) fn begin(self: &Arc<Self>, mut checked: Checked<'_, '_>) -> Result<Begin, NoRoom> {
         let Checked {
             inbound, routing, ..
         } = checked;
-        let permit = self.permit(&checked)?;
+        let no_room = Status::SERVICE_UNAVAILABLE.code();
+        let permit = self.permit(&checked);
+        let permit = permit.inspect_err(|_| checked.span.answered(no_room))?;
         let now = self.clock.now();
         self.step(inbound.message, |state, out| {
             let standing = checked.standing(state.dialogs.sender(inbound.message));
@@ -319,9 +321,16 @@ impl Calls {
                 Ok(Begun::New(transaction)) => {
                     Ok(self.forward(state, transaction, (checked, is_followed), out))
                 }
-                Ok(Begun::Known) => Ok(Begin::Begun),
-                Err(RequestRefusal::Full) => Err(NoRoom::Requests),
+                Ok(Begun::Known) => {
+                    checked.span.discard();
+                    Ok(Begin::Begun)
+                }
+                Err(RequestRefusal::Full) => {
+                    checked.span.answered(no_room);
+                    Err(NoRoom::Requests)
+                }
                 Err(refusal) => {
+                    checked.span.answered(refusal.status().code());
                     self.counters.refused.increment();
                     state.proxy.refuse(inbound, &refusal, &mut out.proxy);
                     Ok(Begin::Refused(refusal.status(), checked.parties.caller()))
@@ -372,6 +381,7 @@ impl Calls {
             inbound,
             located,
             parties,
+            mut span,
             ..
         } = checked;
         let message = inbound.message;
@@ -420,7 +430,11 @@ impl Calls {
                 (tracking, caller, party)
             }
         };
+        if located.lookup.is_some() {
+            span.step("DNS");
+        }
         if let Some(permit) = proxy.data_mut(transaction) {
+            permit.span = span;
             permit.tracking = tracking;
             permit.is_believed = self.peers.believes(&sender);
             permit.set_parties(caller, sender, located.called);
@@ -562,6 +576,7 @@ impl Calls {
             }
             let held_bytes = proxy.held_bytes(event.transaction) as u64;
             if let Some(permit) = proxy.data_mut(event.transaction) {
+                permit.span.follow(event.kind);
                 permit.note(is_final(event.kind), held_bytes);
             }
         }

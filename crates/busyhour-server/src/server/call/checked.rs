@@ -1,7 +1,7 @@
 //! A request of the proxy as it goes to its call.
 
 use super::target::Located;
-use crate::server::load::shares::Holder;
+use crate::server::{load::shares::Holder, spans::request_span::RequestSpan};
 use busyhour::bus::Name;
 use busyhour_proxy::{
     Inbound, Routing,
@@ -22,6 +22,7 @@ pub(super) struct Checked<'r, 'm> {
     pub(super) is_at_home: bool,
     /// Its sender calls for help.
     pub(super) is_emergency: bool,
+    pub(super) span: RequestSpan,
 }
 
 /// What the sender of a request is to the dialog of its tags.

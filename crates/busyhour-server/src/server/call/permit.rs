@@ -1,7 +1,10 @@
 //! What is kept with a request that the proxy is responsible for.
 
 use super::tracking::Tracking;
-use crate::server::load::shares::{Excess, Holder, Shares};
+use crate::server::{
+    load::shares::{Excess, Holder, Shares},
+    spans::request_span::RequestSpan,
+};
 use busyhour_proxy::dialogs::Party;
 use std::sync::Arc;
 
@@ -15,6 +18,7 @@ pub(in crate::server) struct Permit {
     pub(super) is_believed: bool,
     /// Its final response was sent.
     is_finished: bool,
+    pub(super) span: RequestSpan,
     place: Place,
 }
 
@@ -63,6 +67,7 @@ impl Permit {
             parties: None,
             is_believed: false,
             is_finished: false,
+            span: RequestSpan::default(),
             place,
         }
     }

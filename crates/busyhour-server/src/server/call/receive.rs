@@ -24,7 +24,7 @@ use busyhour_proxy::{
 };
 use busyhour_registrar::{Binding, Refusal, address_of_record, user_of};
 use busyhour_sip::{Flow, Host, Message, Method, SipUri, Status, Uri, source_of};
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 /// Why a request goes nowhere, and who sent it if he has proved it.
 struct Declined {
@@ -90,14 +90,16 @@ impl Core {
             flow,
         };
         match self.calls.receive(&inbound) {
-            Received::Absorbed => {}
+            Received::Absorbed => request.discard_span(),
             Received::UnknownCancel => {
                 let status = Status::CALL_DOES_NOT_EXIST;
                 self.responder
                     .respond_to(request, status, |answer| answer.finish());
             }
             // Whom it calls may have registered since it was refused.
-            Received::New if self.absorb(message, flow, request.transaction) => {}
+            Received::New if self.absorb(message, flow, request.transaction) => {
+                request.discard_span();
+            }
             Received::New if self.sheds_again(request) => {}
             Received::New => self.route_to_target(request, &inbound, attempt),
         }
@@ -113,6 +115,7 @@ impl Core {
         let is_ack = message.method() == Some(Method::Ack);
         let is_new = request.essentials.to.tag().is_none() && !is_ack;
         if is_new && !self.is_emergency(request) && self.sheds_call(request.flow) {
+            request.answered(Status::SERVICE_UNAVAILABLE);
             return self.shed_call(message, request.flow, request.transaction);
         }
         let identity = self.calls.edge().identity(message, request.flow);
@@ -121,6 +124,7 @@ impl Core {
                 Ok(routing) => routing,
                 Err(_) if is_ack => return,
                 Err(refusal) => {
+                    request.answered(refusal.status());
                     self.log
                         .call_refused(message, request.flow, &refusal.to_string());
                     self.record_refused(request, refusal.status(), None);
@@ -161,6 +165,7 @@ impl Core {
             is_from_peer: way.is_from_peer,
             is_at_home: way.is_at_home,
             is_emergency: self.is_emergency(request),
+            span: request.take_span(),
         };
         if is_ack {
             return self.calls.forward_ack(&checked);
@@ -325,6 +330,8 @@ impl Core {
             datagram,
             flow,
             transaction: self.responder.transactions().key(message, flow.remote),
+            // Only what begins a call is followed, and this is within a dialog.
+            span: RefCell::default(),
         };
         self.proxy_at(&request, Attempt::AfterLookup);
     }
@@ -422,6 +429,7 @@ impl Core {
         called: &SipUri<'_>,
         peer: &TrustedPeer,
     ) -> Result<Way, Refusal> {
+        request.step("location");
         let aor = self.called_address(request.flow, called)?;
         let located = self.locate(request, &aor, called)?;
         peer.counters.calls_from.increment();
@@ -472,6 +480,7 @@ impl Core {
             None => Party::nobody(request.flow),
         };
         let holder = self.holder(request.flow, account);
+        request.step("location");
         match self.locate_for_user(request, called, abroad, account) {
             Ok(located) => Ok(Some(Way {
                 located,

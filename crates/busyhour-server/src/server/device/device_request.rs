@@ -5,7 +5,7 @@ use crate::server::sip::{inbound_request::InboundRequest, transactions::Transact
 use busyhour::clock::Instant;
 use busyhour_iax2::CallId;
 use busyhour_registrar::Iax2Registration;
-use busyhour_sip::Flow;
+use busyhour_sip::{Flow, Status};
 
 /// A registration by IAX2 on its way to its device.
 #[derive(Debug)]
@@ -48,6 +48,20 @@ impl DeviceRequest {
             Self::Sip(inbound) | Self::Publish(inbound) => Some((inbound.flow, "sip")),
             Self::Iax2(inbound) => Some((inbound.registration.flow, "iax2")),
             Self::Remove(_) => None,
+        }
+    }
+
+    /// Another part takes it.
+    pub(in crate::server) fn step(&mut self, name: &'static str) {
+        if let Self::Sip(inbound) = self {
+            inbound.span.step(name);
+        }
+    }
+
+    /// Its final response leaves.
+    pub(in crate::server) fn answered(&mut self, status: Status) {
+        if let Self::Sip(inbound) = self {
+            inbound.span.answered(status.code());
         }
     }
 

@@ -33,6 +33,8 @@ pub enum HttpPurpose {
     Push,
     /// Telling others what has changed.
     Webhooks,
+    /// Telling a collector how long requests took.
+    Spans,
 }
 
 impl HttpRequest {

@@ -1,18 +1,20 @@
 //! A SIP request between the network's threads and its device or watcher.
 
 use super::{receive::Request, transactions::TransactionKey};
+use crate::server::spans::request_span::RequestSpan;
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_sip::{Flow, Message, MessageIndex};
 
 /// A SIP request on its way to its device or watcher. It was parsed on arrival; the
 /// offsets travel with the buffer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(in crate::server) struct InboundRequest {
     datagram: Buffer,
     index: MessageIndex,
     pub(in crate::server) flow: Flow,
     pub(in crate::server) transaction: TransactionKey,
     pub(in crate::server) arrived_at: Instant,
+    pub(in crate::server) span: RequestSpan,
 }
 
 impl InboundRequest {
@@ -23,6 +25,17 @@ impl InboundRequest {
             flow: request.flow,
             transaction: request.transaction,
             arrived_at,
+            span: request.take_span(),
+        }
+    }
+
+    /// A copy, of which the collector is not told.
+    pub(in crate::server) fn copy(&self) -> Self {
+        Self {
+            datagram: self.datagram.clone(),
+            index: self.index.clone(),
+            span: RequestSpan::default(),
+            ..*self
         }
     }
 

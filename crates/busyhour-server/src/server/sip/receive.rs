@@ -7,7 +7,7 @@ use super::{
 };
 use crate::server::{
     capture::message_tap::Direction, cluster::request_route::RequestRoute, core::Core,
-    device::flows::PROBE_BRANCH,
+    device::flows::PROBE_BRANCH, spans::request_span::RequestSpan,
 };
 use busyhour::{buffer::Buffer, clock::Instant};
 use busyhour_proxy::Inbound;
@@ -18,7 +18,10 @@ use busyhour_registrar::{
 use busyhour_sip::{
     Essentials, Flow, HeaderName, Message, Method, ParseError, Start, Status, Transport, Uri, stun,
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    cell::RefCell,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// A request that is being handled on the network's thread.
 pub(in crate::server) struct Request<'a> {
@@ -27,6 +30,7 @@ pub(in crate::server) struct Request<'a> {
     pub(in crate::server) datagram: &'a Buffer,
     pub(in crate::server) flow: Flow,
     pub(in crate::server) transaction: TransactionKey,
+    pub(in crate::server) span: RefCell<RequestSpan>,
 }
 
 impl Core {
@@ -181,10 +185,11 @@ impl Core {
             datagram,
             flow,
             transaction,
+            span: self.spans.begin(message, &essentials, flow).into(),
         };
         match self.hand_on(&request) {
             RequestRoute::Here => {}
-            RequestRoute::HandedOn => return,
+            RequestRoute::HandedOn => return request.discard_span(),
             RequestRoute::Nobody => return self.set_aside(message, flow),
         }
         self.handle(&request, method);
@@ -210,9 +215,12 @@ impl Core {
             datagram,
             flow,
             transaction,
+            span: self.spans.begin(message, &essentials, flow).into(),
         };
         let is_ours = self.hand_on(&request) == RequestRoute::Here;
-        if is_ours {
+        if !is_ours {
+            request.discard_span();
+        } else {
             self.responder.tap().see(Direction::In, flow, datagram);
             self.handle(&request, method);
         }
@@ -230,7 +238,7 @@ impl Core {
             return self.proxy(request);
         }
         if self.absorb(message, flow, transaction) {
-            return;
+            return request.discard_span();
         }
         match method {
             Method::Register => self.register(request),
@@ -321,6 +329,26 @@ impl Request<'_> {
     /// Where the response to it goes.
     pub(in crate::server) fn answer_flow(&self) -> Flow {
         self.flow.answered_by(&self.essentials.via)
+    }
+
+    /// Another part takes it.
+    pub(in crate::server) fn step(&self, name: &'static str) {
+        self.span.borrow_mut().step(name);
+    }
+
+    /// Its final response leaves.
+    pub(in crate::server) fn answered(&self, status: Status) {
+        self.span.borrow_mut().answered(status.code());
+    }
+
+    /// Nobody is told of it.
+    pub(in crate::server) fn discard_span(&self) {
+        self.span.borrow_mut().discard();
+    }
+
+    /// For whoever goes on with it.
+    pub(in crate::server) fn take_span(&self) -> RequestSpan {
+        self.span.borrow_mut().take()
     }
 
     /// What a serializer needs to go on with it.

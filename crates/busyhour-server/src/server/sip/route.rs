@@ -25,6 +25,7 @@ impl Core {
     pub(in crate::server) fn register(self: &Arc<Self>, request: &Request<'_>) {
         if let Err(refusal) = self.route_registration(request) {
             let Request { message, flow, .. } = *request;
+            request.answered(refusal.status());
             self.devices
                 .refuse_registration(message, flow, request.transaction, &refusal);
         }
@@ -297,10 +298,12 @@ impl Core {
             Some(Method::Register) => Repeated::Same,
             _ => Repeated::Other,
         };
+        request.step("queue");
         match transactions.begin(key, arrived_at, holder, len, repeated) {
             // Made only now: a duplicate and a refusal need no copy.
             Begun::New => Ok(Some(request.inbound(arrived_at))),
             Begun::Known => {
+                request.discard_span();
                 self.responder.traffic.retransmissions_absorbed.increment();
                 Ok(None)
             }

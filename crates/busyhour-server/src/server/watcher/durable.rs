@@ -42,7 +42,7 @@ impl Watcher {
             context
                 .persistence
                 .soft_state(context.persistence.next_id(), KIND, value, granted_s);
-        let (watcher, stored, waiting) = (self.clone(), row.clone(), inbound.clone());
+        let (watcher, stored, waiting) = (self.clone(), row.clone(), Box::new(inbound.copy()));
         let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
         if self.commit(context, &device, row, begun).is_err() {
             self.give_up(context);
@@ -95,7 +95,7 @@ impl Watcher {
             .subscription
             .stored_after(subscribe, context.persistence.run());
         let watcher = self.clone();
-        let waiting = Box::new(inbound.clone());
+        let waiting = Box::new(inbound.copy());
         let prolonged = move |result: CommitResult| {
             watcher.with(|context, state| match result {
                 Ok(()) => watcher.prolonged(context, state, &waiting),

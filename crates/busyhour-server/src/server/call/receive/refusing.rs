@@ -39,6 +39,7 @@ impl Core {
     /// caller is told.
     pub(super) fn refuse_call_for(&self, request: &Request<'_>, refusal: &Refusal, reason: &str) {
         let Request { message, flow, .. } = *request;
+        request.answered(refusal.status());
         self.calls.counters.refused.increment();
         self.log.call_refused(message, flow, reason);
         match may_change(refusal) {

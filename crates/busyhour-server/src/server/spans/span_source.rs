@@ -1,0 +1,105 @@
+//! The part of the server that chooses which requests are followed.
+
+use super::{
+    SpanExportConfig, SpansStats,
+    request_span::{OpenSpan, RequestSpan},
+    span_exporter::SpanExporter,
+};
+use crate::server::{HttpClient, random::Numbers, server_clock::ServerClock};
+use busyhour::runtime::Runtime;
+use busyhour_sip::{Essentials, Flow, Message, Method};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Begins the spans of requests; those of none without a collector.
+pub(in crate::server) struct SpanSource(Option<Box<Sampling>>);
+
+struct Sampling {
+    /// A request whose number is not above it is followed.
+    threshold: u64,
+    numbers: Numbers,
+    /// Requests that might have been followed.
+    requests: AtomicU64,
+    clock: Arc<ServerClock>,
+    exporter: Arc<SpanExporter>,
+}
+
+impl SpanSource {
+    pub(in crate::server) fn new(
+        runtime: &Runtime,
+        config: Option<&SpanExportConfig>,
+        http: Arc<dyn HttpClient>,
+        seed: u64,
+        clock: Arc<ServerClock>,
+    ) -> Self {
+        let sampling = config.filter(|config| config.one_in > 0).map(|config| {
+            Box::new(Sampling {
+                threshold: u64::MAX / config.one_in,
+                numbers: Numbers::new(seed),
+                requests: AtomicU64::new(0),
+                clock: clock.clone(),
+                exporter: Arc::new(SpanExporter::new(runtime, config, http, clock)),
+            })
+        });
+        Self(sampling)
+    }
+
+    /// The span of a request that has come, which is empty for most.
+    #[inline]
+    pub(in crate::server) fn begin(
+        &self,
+        message: &Message<'_>,
+        essentials: &Essentials<'_>,
+        flow: Flow,
+    ) -> RequestSpan {
+        match &self.0 {
+            Some(sampling) => sampling.begin(message, essentials, flow),
+            None => RequestSpan::default(),
+        }
+    }
+
+    pub(in crate::server) fn stats(&self) -> SpansStats {
+        let sampling = self.0.as_ref();
+        sampling.map(|it| it.exporter.stats()).unwrap_or_default()
+    }
+}
+
+impl Sampling {
+    /// Registrations, and the requests that begin a call.
+    fn begin(&self, message: &Message<'_>, essentials: &Essentials<'_>, flow: Flow) -> RequestSpan {
+        let (name, aor) = match message.method() {
+            Some(Method::Register) => ("REGISTER", essentials.to.uri),
+            Some(Method::Invite) if essentials.to.tag().is_none() => (
+                "INVITE",
+                essentials.request_uri.unwrap_or(essentials.to.uri),
+            ),
+            _ => return RequestSpan::default(),
+        };
+        let number = self.requests.fetch_add(NUMBERS_EACH, Ordering::Relaxed);
+        if self.numbers.at(number) > self.threshold {
+            return RequestSpan::default();
+        }
+        let [high, low, id] = [1, 2, 3].map(|place| self.numbers.at(number + place));
+        self.exporter.followed();
+        let mut span = RequestSpan::open(OpenSpan {
+            exporter: self.exporter.clone(),
+            trace_id: u128::from(high) << 64 | u128::from(low.max(1)),
+            id: id.max(1),
+            name,
+            began_at: self.clock.now(),
+            began_unix_ns: self.clock.unix_time().as_nanos(),
+            call_id: message.call_id().unwrap_or_default().into(),
+            aor: aor.to_string().into(),
+            flow,
+            steps: Vec::new(),
+            answer: None,
+        });
+        span.step("receive");
+        span
+    }
+}
+
+/// One that decides, two for the trace, one for the span.
+const NUMBERS_EACH: u64 = 4;
