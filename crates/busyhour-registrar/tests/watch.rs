@@ -15,6 +15,8 @@ mod publications;
 mod lists;
 #[path = "watch/panel.rs"]
 mod panel;
+#[path = "watch/watcher_info.rs"]
+mod watcher_info;
 
 use busyhour::{buffer::BufferPool, bus::Name, clock::Instant};
 use busyhour_registrar::{
@@ -356,7 +358,9 @@ fn a_notify_without_room_changes_nothing() {
 #[test]
 fn unsupported_requests_are_refused() {
     let refusal = |headers| read(&subscribe(1, None, headers)).unwrap_err();
-    assert_eq!(refusal("Event: presence.winfo"), Refusal::BadEvent);
+    // RFC 3857 allows watchers of watchers of watchers; nobody needs them.
+    assert_eq!(refusal("Event: presence.winfo.winfo"), Refusal::BadEvent);
+    assert_eq!(refusal("Event: reg.winfo"), Refusal::BadEvent);
     assert_eq!(refusal("Event: PRESENCE"), Refusal::BadEvent);
     assert_eq!(refusal("Expires: 60"), Refusal::BadEvent);
     let accept = "Event: presence\r\nAccept: text/plain";

@@ -394,7 +394,8 @@ fn a_subscription_to_something_that_cannot_be_watched_is_refused() {
     let answer = server.sent().remove(0);
     assert!(answer.starts_with("SIP/2.0 489 Bad Event\r\n"), "{answer}");
     assert!(
-        answer.contains("Allow-Events: presence, dialog, message-summary, reg\r\n"),
+        answer.contains("Allow-Events: presence, dialog, message-summary, reg, presence.winfo, \
+             dialog.winfo, message-summary.winfo\r\n"),
         "{answer}"
     );
     server.ask(&subscribe(2, "1-00", "Event: presence"));

@@ -125,4 +125,5 @@ pub const DATAGRAM_LEN_MAX: usize = 65_535 - 40 - 8;
 const CONTACT_REST_LEN: usize = 60;
 
 /// The event packages of this server, as `Allow-Events` lists them.
-pub const ALLOW_EVENTS: &str = "presence, dialog, message-summary, reg";
+pub const ALLOW_EVENTS: &str = "presence, dialog, message-summary, reg, presence.winfo, \
+    dialog.winfo, message-summary.winfo";

@@ -1,6 +1,7 @@
 //! Watchers: subscriptions to the state of a device, and the NOTIFYs they get
 //! (RFC 6665, presence RFC 3856, dialog RFC 4235, message waiting RFC 3842,
-//! registration RFC 3680), also of lists of resources (RFC 4662, RFC 5367); and what devices publish about themselves (RFC 3903).
+//! registration RFC 3680), also of lists of resources (RFC 4662, RFC 5367), and who watches
+//! (RFC 3857); and what devices publish about themselves (RFC 3903).
 //!
 //! Everything here is pure. [`Publications`] are the soft state of one device; a
 //! [`Subscription`] takes requests, responses, states and the time, and tells what to
@@ -19,6 +20,7 @@ mod device_dialogs;
 mod compositor;
 mod notifier;
 mod shared;
+mod watcher_list;
 
 pub use body::call_names::{CallNames, DialogIdentity};
 pub use body::dialog_element::{
@@ -31,6 +33,7 @@ pub use body::message_summary::{Mailbox, MessageCounts, MessageSummary};
 pub use body::package::Package;
 pub use body::reginfo::{Registered, RegistrationState};
 pub use body::state::{DeviceState, ExtensionState, Published, Reachable, State, Told};
+pub use body::watcher_info::{ListedWatcher, WatcherEvent, WatcherInfo};
 pub use compositor::publications::{
     EndedPublications, Granted, Keep, Plan, Publications, PublishStep, Restorable,
 };
@@ -44,6 +47,7 @@ pub use list::resource_list::{
 };
 pub use notifier::answer::write_accepted;
 pub use notifier::dialog::Dialog;
+pub use notifier::notify_len::NotifyLen;
 pub use notifier::notify_values::End;
 pub use notifier::rates::{NotifyRate, NotifyRates};
 pub use notifier::subscribe::Subscribe;
@@ -51,3 +55,4 @@ pub use notifier::subscription::Subscription;
 pub use notifier::transmission::{NoBuffer, Transmission};
 pub use policy::WatchPolicy;
 pub use stored::NotRestored;
+pub use watcher_list::WatcherList;

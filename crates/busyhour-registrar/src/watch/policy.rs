@@ -1,6 +1,7 @@
 //! What the operator allows.
 
 use crate::registrar::granted_seconds;
+use crate::watch::Package;
 use std::time::Duration;
 
 /// Lifetimes of subscriptions and publications (RFC 6665 §4.2.1, RFC 3903 §6).
@@ -21,8 +22,8 @@ pub struct WatchPolicy {
     /// Written anew for watchers it may take as many, or 6 KiB if that is more;
     /// else it is refused with 400.
     pub publication_len_max: usize,
-    /// Longest NOTIFY for a list over datagrams, in bytes; what does not fit follows in the next
-    /// ones. One resource is told in any case.
+    /// Longest NOTIFY for a list or for watcher information over datagrams, in bytes; what does
+    /// not fit follows in the next ones. One resource is told in any case.
     pub list_datagram_len_max: usize,
     /// The same over a connection.
     pub list_message_len_max: usize,
@@ -34,6 +35,14 @@ impl WatchPolicy {
     /// Longest that a publication may be when it is written anew, in bytes.
     pub(super) fn written_len_max(&self) -> usize {
         self.publication_len_max.max(WRITTEN_LEN_USUAL)
+    }
+
+    /// Least time between two changes that one watcher is told in a package.
+    pub(super) fn notify_interval(&self, package: Package) -> Duration {
+        match package.watched() {
+            Some(_) => self.notify_interval.max(WATCHER_INFO_INTERVAL),
+            None => self.notify_interval,
+        }
     }
 
     /// The lifetime in seconds for a wish, `None` when the wish is too short.
@@ -66,6 +75,8 @@ impl Default for WatchPolicy {
     }
 }
 
+/// RFC 3857 §4.10.
+const WATCHER_INFO_INTERVAL: Duration = Duration::from_secs(5);
 /// Half as much again as the usual limit of a body, in bytes: what declares its
 /// namespaces once has them in several elements afterwards.
 const WRITTEN_LEN_USUAL: usize = 6 << 10;

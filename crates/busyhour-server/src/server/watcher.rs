@@ -11,9 +11,14 @@ mod resource_feed;
 mod list_resolution;
 pub(super) mod list_watching;
 mod durable;
+mod resource_index;
+mod watcher_infos;
 pub(super) mod view;
 
-use self::{list_hub::ListHub, list_watching::ChangedPlaces, watcher_context::WatcherContext};
+use self::{
+    list_hub::ListHub, list_watching::ChangedPlaces, resource_index::ResourceHash,
+    watcher_context::WatcherContext, watcher_infos::WatcherInfoPlace,
+};
 use super::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::Holder,
@@ -30,7 +35,7 @@ use busyhour_registrar::{
     EndedBinding, Refusal,
     watch::{
         DeviceState, End, ExtensionState, Mailbox, Package, RegistrationState, ResourceList, State,
-        Subscribe, Subscription,
+        Subscribe, Subscription, WatcherInfo,
     },
 };
 use busyhour_sip::Message;
@@ -45,6 +50,8 @@ pub(super) struct Watcher {
     tag: Box<str>,
     /// Who opened it.
     holder: Holder,
+    /// `None` if nobody may ask who watches what it watches.
+    resource_hash: Option<ResourceHash>,
     serializer: Serializer,
     context: Weak<WatcherContext>,
     /// Resources of its list that it is charged for.
@@ -88,6 +95,10 @@ enum StateSubscription {
     Registration(
         #[expect(dead_code, reason = "held for its drop")] bus::Subscription<RegistrationState>,
     ),
+    Watchers(
+        #[expect(dead_code, reason = "held for its drop")] bus::Subscription<WatcherInfo>,
+        #[expect(dead_code, reason = "held for its drop")] WatcherInfoPlace,
+    ),
     List(Arc<ListHub>),
 }
 
@@ -103,6 +114,7 @@ impl Watcher {
             id,
             tag: tag.into(),
             holder,
+            resource_hash: context.watchers.index.hash_of(&subscription),
             serializer: context.watchers.kind.ephemeral(),
             context: Arc::downgrade(context),
             lamps: AtomicU64::new(0),
@@ -227,6 +239,7 @@ impl Watcher {
         match state.is_over {
             false => {
                 state.feed = Some(feed);
+                self.list(context, &state);
                 drop(state);
                 // If the account was removed before the watcher was in the table, the
                 // walk has missed the watcher.
@@ -284,6 +297,56 @@ impl Watcher {
                 }
                 StateSubscription::Registration(feed)
             }
+            Package::PresenceWatchers
+            | Package::DialogWatchers
+            | Package::MessageSummaryWatchers => self.watchers_feed(context, device, package),
+        }
+    }
+
+    fn watchers_feed(
+        self: &Arc<Self>,
+        context: &Arc<WatcherContext>,
+        device: &Name,
+        package: Package,
+    ) -> StateSubscription {
+        let infos = &context.watchers.infos;
+        let watched = package.watched().unwrap_or(Package::Presence);
+        let place = infos.join(watched, device);
+        if place.is_first {
+            for watcher in context.watchers.of(watched, device) {
+                let state = watcher.lock();
+                if state.feed.is_some() && watcher.watches(&state, watched, device) {
+                    place.note(state.subscription.listed(watcher.id));
+                }
+            }
+            place.publish();
+        }
+        let feed = self.listen(infos.topic(watched), device.clone(), State::Watchers);
+        StateSubscription::Watchers(feed, place)
+    }
+
+    fn watches(&self, state: &Inner, package: Package, device: &Name) -> bool {
+        let subscription = &state.subscription;
+        !state.is_over && subscription.package() == package && subscription.device() == device
+    }
+
+    /// Tells those who watch the watchers of its resource that it is one, or was refreshed.
+    fn list(&self, context: &WatcherContext, state: &Inner) {
+        let infos = &context.watchers.infos;
+        if self.resource_hash.is_some() && infos.are_any() {
+            let subscription = &state.subscription;
+            let key = (subscription.package(), subscription.device().clone());
+            infos.lives(key, subscription.listed(self.id));
+        }
+    }
+
+    /// Tells them that it has ended.
+    fn unlist(&self, context: &WatcherContext, state: &Inner, end: End) {
+        let infos = &context.watchers.infos;
+        if self.resource_hash.is_some() && infos.are_any() {
+            let subscription = &state.subscription;
+            let key = (subscription.package(), subscription.device().clone());
+            infos.ended(key, self.id, end, context.clock.now());
         }
     }
 
@@ -537,6 +600,7 @@ impl Watcher {
             End::Deactivated | End::NoResource => {}
         }
         state.is_over = true;
+        self.unlist(context, state, end);
         state.expiry_timer.clear(&context.timers);
         context.watchers.remove(self.id);
         self.forget_lamps(context);

@@ -43,8 +43,11 @@ fn who_does_not_say_that_it_reads_lists_is_told_to() {
         "{answer}"
     );
     assert_eq!(header(&answer, "Require"), "eventlist");
-    let (answer, _) = world.subscribe("w", "reception", "Event: reg\r\nSupported: eventlist\r\n");
-    assert!(answer.starts_with("SIP/2.0 489 "), "{answer}");
+    for private in ["reg", "dialog.winfo"] {
+        let headers = format!("Event: {private}\r\nSupported: eventlist\r\n");
+        let (answer, _) = world.subscribe("w", "reception", &headers);
+        assert!(answer.starts_with("SIP/2.0 489 "), "{answer}");
+    }
 }
 
 #[test]

@@ -16,4 +16,5 @@ mod publish;
 mod random;
 mod registration;
 mod rules;
+mod watcher_info;
 mod world;

@@ -64,7 +64,8 @@ fn unsupported_subscriptions_are_refused_with_their_reason() {
         (
             "Event: winfo\r\n",
             "489 ",
-            "Allow-Events: presence, dialog, message-summary, reg\r\n",
+            "Allow-Events: presence, dialog, message-summary, reg, presence.winfo, \
+             dialog.winfo, message-summary.winfo\r\n",
         ),
         ("", "489 ", "Allow-Events: "),
         (

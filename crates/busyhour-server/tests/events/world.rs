@@ -67,7 +67,12 @@ impl World {
     /// and the first NOTIFY if one came at once; that NOTIFY is confirmed.
     pub fn subscribe(&mut self, id: &str, user: &str, headers: &str) -> (String, Option<String>) {
         let request = self.subscribe_request(id, user, headers);
-        self.receive(&request);
+        self.begin(id, &request)
+    }
+
+    /// As [`subscribe`](Self::subscribe), by this request.
+    pub fn begin(&mut self, id: &str, request: &str) -> (String, Option<String>) {
+        self.receive(request);
         let mut sent = self.sent();
         let answer = sent.remove(0);
         if answer.starts_with("SIP/2.0 200 ") {

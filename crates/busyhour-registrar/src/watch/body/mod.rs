@@ -13,3 +13,4 @@ pub(in crate::watch) mod call_names;
 pub(in crate::watch) mod dialog_info;
 pub(in crate::watch) mod dialog_element;
 pub(in crate::watch) mod reginfo;
+pub(in crate::watch) mod watcher_info;

@@ -19,15 +19,24 @@ pub enum Package {
     MessageSummary,
     /// Which contacts a device registers, and what becomes of them (RFC 3680).
     Registration,
+    /// Who watches presence (RFC 3857).
+    PresenceWatchers,
+    /// Who watches dialogs.
+    DialogWatchers,
+    /// Who watches the mailbox.
+    MessageSummaryWatchers,
 }
 
 impl Package {
     /// Every package.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 7] = [
         Self::Presence,
         Self::Dialog,
         Self::MessageSummary,
         Self::Registration,
+        Self::PresenceWatchers,
+        Self::DialogWatchers,
+        Self::MessageSummaryWatchers,
     ];
 
     /// The package of this name, compared as RFC 6665 §8.2.1 wants: by case.
@@ -42,6 +51,9 @@ impl Package {
             Self::Dialog => "dialog",
             Self::MessageSummary => "message-summary",
             Self::Registration => "reg",
+            Self::PresenceWatchers => "presence.winfo",
+            Self::DialogWatchers => "dialog.winfo",
+            Self::MessageSummaryWatchers => "message-summary.winfo",
         }
     }
 
@@ -52,6 +64,9 @@ impl Package {
             Self::Dialog => "dialog-info+xml",
             Self::MessageSummary => "simple-message-summary",
             Self::Registration => "reginfo+xml",
+            Self::PresenceWatchers | Self::DialogWatchers | Self::MessageSummaryWatchers => {
+                "watcherinfo+xml"
+            }
         }
     }
 
@@ -62,13 +77,38 @@ impl Package {
             Self::Dialog => "application/dialog-info+xml",
             Self::MessageSummary => "application/simple-message-summary",
             Self::Registration => "application/reginfo+xml",
+            Self::PresenceWatchers | Self::DialogWatchers | Self::MessageSummaryWatchers => {
+                "application/watcherinfo+xml"
+            }
         }
     }
 
-    /// Whether devices publish it; registrations are not published, the registrar knows
-    /// them.
+    /// Whether devices publish it; the registrar knows registrations, and the server watchers.
     pub const fn is_published(self) -> bool {
-        !matches!(self, Self::Registration)
+        matches!(
+            self,
+            Self::Presence | Self::Dialog | Self::MessageSummary
+        )
+    }
+
+    /// The package whose watchers it tells; `None` if it tells something else.
+    pub const fn watched(self) -> Option<Self> {
+        match self {
+            Self::PresenceWatchers => Some(Self::Presence),
+            Self::DialogWatchers => Some(Self::Dialog),
+            Self::MessageSummaryWatchers => Some(Self::MessageSummary),
+            _ => None,
+        }
+    }
+
+    /// The package that tells its watchers (RFC 3857 §4.1); `None` if there is none.
+    pub const fn watchers(self) -> Option<Self> {
+        match self {
+            Self::Presence => Some(Self::PresenceWatchers),
+            Self::Dialog => Some(Self::DialogWatchers),
+            Self::MessageSummary => Some(Self::MessageSummaryWatchers),
+            _ => None,
+        }
     }
 
     /// Appends the body that tells a state; of a registration see
@@ -77,8 +117,11 @@ impl Package {
         match self {
             Self::Presence => pidf::write(out, told),
             Self::Dialog => dialog_info::write(out, told),
-            // Its body depends on the one before it: the subscription writes it.
-            Self::Registration => {}
+            // Their bodies depend on those before them: the subscription writes them.
+            Self::Registration
+            | Self::PresenceWatchers
+            | Self::DialogWatchers
+            | Self::MessageSummaryWatchers => {}
             Self::MessageSummary => match told.state {
                 Some(State::Mailbox(mailbox)) => mailbox.summary.write(out),
                 _ => out.extend_from_slice(b"Messages-Waiting: no\r\n"),
@@ -94,6 +137,7 @@ impl Package {
     ) -> bool {
         match (one, other) {
             (Some(State::Device(one)), Some(State::Device(other))) => self.same_device(one, other),
+            (Some(State::Watchers(one)), Some(State::Watchers(other))) => one.tells_the_same(other),
             (Some(State::Device(device)), None) | (None, Some(State::Device(device))) => {
                 device.contacts.is_empty()
                     && self.documents(device).next().is_none()
@@ -112,7 +156,7 @@ impl Package {
                 .iter()
                 .map(shown)
                 .eq(other.contacts.iter().map(shown)),
-            Self::MessageSummary | Self::Registration => one.contacts == other.contacts,
+            _ => one.contacts == other.contacts,
         };
         same_contacts
             && self.documents(one).eq(self.documents(other))

@@ -1,7 +1,7 @@
 //! The states that watchers receive over the bus.
 
 use crate::registrar::{BindingId, Bindings, Contact};
-use crate::watch::{Document, LineState, Mailbox, RegistrationState};
+use crate::watch::{Document, LineState, Mailbox, RegistrationState, WatcherInfo};
 use busyhour::{
     bus::{Event, Name},
     clock::Instant,
@@ -19,6 +19,8 @@ pub enum State {
     Mailbox(Mailbox),
     /// Of a registration.
     Registration(RegistrationState),
+    /// Who watches something.
+    Watchers(WatcherInfo),
 }
 
 /// What a body says, and of whom.

@@ -145,6 +145,11 @@ impl Dialog {
         Ok(())
     }
 
+    /// Who subscribed, as From said.
+    pub(in crate::watch) fn remote_uri(&self) -> &str {
+        &self.remote_uri
+    }
+
     /// The flow for requests of this dialog: to the first of its route set or to its
     /// target, or back on the flow of the last request, which works through NAT.
     pub fn flow(&self) -> Flow {

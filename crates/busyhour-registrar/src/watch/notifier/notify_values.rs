@@ -1,6 +1,6 @@
 //! What a NOTIFY says of its subscription: Event and Subscription-State.
 
-use crate::watch::{NotifyRates, Package};
+use crate::watch::{NotifyRates, Package, WatcherEvent};
 use busyhour::clock::Instant;
 use std::fmt::{self, Display, Formatter};
 
@@ -21,6 +21,17 @@ pub enum End {
     Refused(u16),
     /// The watcher did not answer a NOTIFY in 32 s.
     Unanswered,
+}
+
+impl From<End> for WatcherEvent {
+    fn from(end: End) -> Self {
+        match end {
+            End::Deactivated => Self::Deactivated,
+            End::Rejected => Self::Rejected,
+            End::NoResource => Self::NoResource,
+            End::Unsubscribed | End::Expired | End::Refused(_) | End::Unanswered => Self::Timeout,
+        }
+    }
 }
 
 /// How far a subscription is.

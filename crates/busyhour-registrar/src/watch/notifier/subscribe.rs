@@ -1,7 +1,7 @@
 //! Reading a SUBSCRIBE.
 
 use crate::registrar::{EVENTLIST, RECIPIENT_LIST, Refusal, check_require_beside};
-use crate::watch::{NotifyRates, Package, WatchPolicy};
+use crate::watch::{NotifyRates, Package, WatchPolicy, notifier::notify_len::NotifyLen};
 use busyhour_sip::{Contacts, Event, Flow, HeaderName, Message, SipUri};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct Subscribe<'a> {
     pub granted_s: u32,
     /// Least time from one change that is told to the next.
     pub notify_interval: Duration,
+    /// How long a NOTIFY may be that tells many watchers.
+    pub notify_len: NotifyLen,
     /// How often the watcher wants to be told.
     pub rates: NotifyRates,
     /// It can be told the states of a list (RFC 4662 §4.2).
@@ -74,7 +76,8 @@ impl<'a> Subscribe<'a> {
             package,
             event_id,
             granted_s: granted_s.ok_or(Refusal::IntervalTooBrief(policy.expires_min))?,
-            notify_interval: rates.interval(policy.notify_interval),
+            notify_interval: rates.interval(policy.notify_interval(package)),
+            notify_len: NotifyLen::of(policy),
             rates,
             supports_lists: supports_lists(message),
             target: target.text,

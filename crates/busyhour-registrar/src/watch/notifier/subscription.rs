@@ -2,14 +2,16 @@
 
 use crate::registrar::{Advertised, EVENTLIST, Refusal, seconds};
 use crate::watch::{
-    DeviceState, Dialog, End, ListEntry, NoBuffer, NotRestored, NotifyRates, Package, ResourceList,
-    ResourceStates, State, Subscribe, Told, Transmission, WatchPolicy,
-    body::reginfo::ToldContacts,
+    DeviceState, Dialog, End, ListEntry, ListedWatcher, NoBuffer, NotRestored, NotifyRates, Package, ResourceList,
+    ResourceStates, State, Subscribe, Told, Transmission, WatchPolicy, WatcherInfo,
+    body::{reginfo::ToldContacts, watcher_info::WatcherInfoWriting},
     list::list_view::{ListView, ListWriting},
     notifier::{
         notify_values::{EventValue, Phase, StateValue},
+        notify_len::NotifyLen,
         outstanding::{Outstanding, T1},
         watched_list::WatchedList,
+        watcher_info_view::WatcherInfoView,
     },
     stored::{StoredList, StoredSubscription, is_row_old},
 };
@@ -29,6 +31,8 @@ pub struct Subscription {
     account: Option<Box<str>>,
     package: Package,
     event_id: Option<Box<str>>,
+    /// `None` if that was before a restart.
+    opened_at: Option<Instant>,
     expires_at: Instant,
     phase: Phase,
     state: Known,
@@ -59,6 +63,8 @@ pub struct Subscription {
     told_contacts: ToldContacts,
     /// `None` if it watches one resource.
     list: Option<Box<WatchedList>>,
+    /// `None` if it tells something else than watchers.
+    watchers: Option<Box<WatcherInfoView>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -84,6 +90,7 @@ impl Subscription {
             account: None,
             package: subscribe.package,
             event_id: subscribe.event_id.map(Box::from),
+            opened_at: Some(now),
             expires_at: now,
             phase: Phase::Active,
             state: Known::Nothing,
@@ -101,6 +108,7 @@ impl Subscription {
             version: 0,
             told_contacts: ToldContacts::default(),
             list: None,
+            watchers: WatcherInfoView::of(subscribe),
         };
         subscription.extend(subscribe.granted_s, now);
         subscription
@@ -124,18 +132,20 @@ impl Subscription {
     ) -> Result<Self, NotRestored> {
         let stored: StoredSubscription = serde_json::from_str(stored)?;
         let package = Package::from_name(&stored.package);
+        let package = package.ok_or(NotRestored::Package(stored.package))?;
         let dialog = Dialog::restore(stored.dialog, run, advertised)?;
         Ok(Self {
             device: Name::new(&stored.device),
             account: stored.account.map(Box::from),
-            package: package.ok_or(NotRestored::Package(stored.package))?,
+            package,
             event_id: stored.event_id.map(Box::from),
+            opened_at: None,
             expires_at,
             phase: Phase::Active,
             state: Known::Nothing,
             owes_notify: true,
             is_urgent: true,
-            interval: stored.rates.interval(policy.notify_interval),
+            interval: stored.rates.interval(policy.notify_interval(package)),
             rates: stored.rates,
             next_change_at: told_at,
             tell_again_at: None,
@@ -151,6 +161,8 @@ impl Subscription {
                 let recipients = list.recipients.map(Arc::from);
                 Box::new(WatchedList::new(recipients, policy))
             }),
+            watchers: (package.watched().is_some())
+                .then(|| WatcherInfoView::new(NotifyLen::of(policy))),
             dialog,
         })
     }
@@ -306,6 +318,8 @@ impl Subscription {
         let is_first = match &self.state {
             Known::Nothing => true,
             Known::State(known) if self.package.tells_the_same(known.as_ref(), state.as_ref()) => {
+                // The next body may say more of it.
+                self.state = Known::State(state);
                 return false;
             }
             Known::State(_) => false,
@@ -352,6 +366,9 @@ impl Subscription {
         self.version = self.version.wrapping_sub(1);
         if let Some(view) = self.view_mut() {
             view.take_back();
+        }
+        if let Some(view) = self.watchers.as_mut() {
+            view.told.forget();
         }
         self.owes_notify = true;
         self.is_urgent = true;
@@ -470,6 +487,17 @@ impl Subscription {
         self.package
     }
 
+    /// Itself as one of the watchers of what it watches; they are told apart by `id`.
+    pub fn listed(&self, id: u64) -> ListedWatcher {
+        ListedWatcher {
+            id,
+            uri: self.dialog.remote_uri().into(),
+            opened_at: self.opened_at,
+            expires_at: self.expires_at,
+            ended: None,
+        }
+    }
+
     /// Seconds until it ends, rounded up.
     pub fn left_s(&self, now: Instant) -> u32 {
         seconds(self.expires_at - now)
@@ -479,6 +507,9 @@ impl Subscription {
         self.expires_at = now + Duration::from_secs(granted_s.into());
         self.owes_notify = true;
         self.is_urgent = true;
+        if let Some(view) = self.watchers.as_mut() {
+            view.told.forget();
+        }
         let was_told = self.version > 0;
         if let Some(list) = self.list.as_mut() {
             // A watcher that goes needs no state; one that only fetches needs all of it.
@@ -563,6 +594,11 @@ impl Subscription {
         if let Known::State(Some(State::Registration(state))) = &self.state {
             self.told_contacts.told(&state.contacts);
         }
+        if let (Some(view), Known::State(Some(State::Watchers(info)))) =
+            (self.watchers.as_mut(), &self.state)
+        {
+            view.told.has_left(info);
+        }
         // What does not fit follows at once.
         self.is_urgent = owes_more;
         self.next_change_at = now + self.interval;
@@ -587,16 +623,54 @@ impl Subscription {
     /// Writes the NOTIFY that is owed; returns whether another one has to follow, and `None` if
     /// there is nothing to tell.
     fn write_notify(&mut self, cseq: u32, now: Instant, out: &mut Vec<u8>) -> Option<bool> {
-        match self.list.take() {
-            Some(mut list) => {
-                let written = self.write_list_notify(&mut list, cseq, now, out);
-                self.list = Some(list);
-                written
-            }
-            None => {
-                self.write_state_notify(cseq, now, out);
-                Some(false)
-            }
+        if let Some(mut list) = self.list.take() {
+            let written = self.write_list_notify(&mut list, cseq, now, out);
+            self.list = Some(list);
+            return written;
+        }
+        if let Some(mut view) = self.watchers.take() {
+            let written = self.write_watchers_notify(&mut view, cseq, now, out);
+            self.watchers = Some(view);
+            return written;
+        }
+        self.write_state_notify(cseq, now, out);
+        Some(false)
+    }
+
+    fn write_watchers_notify(
+        &self,
+        view: &mut WatcherInfoView,
+        cseq: u32,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<bool> {
+        self.head(out, cseq, self.state_value(now, true), false)
+            .finish();
+        let head_len = std::mem::take(out).len();
+        let is_reliable = self.dialog.flow().transport.is_reliable();
+        let is_due = self.tell_again_at.is_some_and(|at| now >= at);
+        let nobody = self.nobody();
+        let info = match &self.state {
+            Known::State(Some(State::Watchers(info))) => info,
+            _ => &nobody,
+        };
+        let (body, owes_more) = view.told.write(WatcherInfoWriting {
+            info,
+            version: self.version,
+            len_max: view.len.body_max(is_reliable, head_len),
+            wants_empty: is_due || self.phase != Phase::Active,
+            now,
+        })?;
+        self.head(out, cseq, self.state_value(now, owes_more), false)
+            .body(self.package.content_type(), body.as_bytes());
+        Some(owes_more)
+    }
+
+    fn nobody(&self) -> WatcherInfo {
+        WatcherInfo {
+            resource: self.device.clone(),
+            package: self.package.watched().unwrap_or(self.package),
+            watchers: Arc::new([]),
         }
     }
 
@@ -623,7 +697,7 @@ impl Subscription {
             package: self.package,
             boundary: &boundary,
             version: self.version,
-            len_max: list.body_len_max(is_reliable, head_len),
+            len_max: list.len.body_max(is_reliable, head_len),
             wants_empty: is_due || is_ending,
         })?;
         self.head(out, cseq, self.state_value(now, owes_more), true)

@@ -3,6 +3,7 @@
 use crate::watch::{
     ListEntry, WatchPolicy,
     list::list_view::{ListBody, ListView, ListWriting},
+    notifier::notify_len::NotifyLen,
 };
 use std::sync::Arc;
 
@@ -15,8 +16,7 @@ pub(in crate::watch) struct WatchedList {
     pub(in crate::watch) view: Option<ListView>,
     /// The subscriber has gone, and the last NOTIFY needs no state.
     pub(in crate::watch) is_left: bool,
-    /// Bytes of a NOTIFY over datagrams, and over a connection.
-    notify_len_max: (usize, usize),
+    pub(in crate::watch) len: NotifyLen,
 }
 
 impl WatchedList {
@@ -28,18 +28,8 @@ impl WatchedList {
             recipients,
             view: None,
             is_left: false,
-            notify_len_max: (policy.list_datagram_len_max, policy.list_message_len_max),
+            len: NotifyLen::of(policy),
         }
-    }
-
-    /// Bytes for the body of a NOTIFY whose head has `head_len`.
-    pub(in crate::watch) fn body_len_max(&self, is_reliable: bool, head_len: usize) -> usize {
-        let (over_datagrams, over_a_connection) = self.notify_len_max;
-        let len_max = match is_reliable {
-            true => over_a_connection,
-            false => over_datagrams,
-        };
-        len_max.saturating_sub(head_len + CONTENT_HEADERS_LEN)
     }
 
     /// The next body, and whether more has to follow; `None` if there is nothing to tell.
@@ -49,6 +39,3 @@ impl WatchedList {
         Some((body, view.owes()))
     }
 }
-
-/// Content-Type of a list, and Content-Length.
-const CONTENT_HEADERS_LEN: usize = 200;

@@ -362,7 +362,7 @@ impl Admission {
     }
 
     /// Only the owner may watch a mailbox (RFC 3842 §6), and only the account itself
-    /// may watch its registrations (RFC 3680 §6).
+    /// may watch its registrations (RFC 3680 §6) and its watchers (RFC 3857 §4.6).
     fn check_private(
         &self,
         message: &Message<'_>,
@@ -375,6 +375,9 @@ impl Admission {
             Some(Package::MessageSummary) => {}
             Some(Package::Registration) if watched != own => {
                 return Err(Refusal::Forbidden("Not Your Registration"));
+            }
+            Some(package) if package.watched().is_some() && watched != own => {
+                return Err(Refusal::Forbidden("Not Your Watchers"));
             }
             _ => return Ok(()),
         }

@@ -94,8 +94,11 @@ impl Device {
         match package {
             Package::Presence | Package::Dialog => self.publish(context, state),
             Package::MessageSummary => context.mailboxes.publish(&self.name(), state.messages()),
-            // Nobody publishes it.
-            Package::Registration => {}
+            // Nobody publishes them.
+            Package::Registration
+            | Package::PresenceWatchers
+            | Package::DialogWatchers
+            | Package::MessageSummaryWatchers => {}
         }
     }
 

@@ -71,7 +71,8 @@ impl Core {
             return Ok(());
         };
         let subscribe = Subscribe::read(message, &self.config.watch, flow)?;
-        if subscribe.package == Package::Registration {
+        let package = subscribe.package;
+        if package == Package::Registration || package.watched().is_some() {
             // Everybody sees only his own.
             return Err(Refusal::BadEvent);
         }
@@ -89,7 +90,6 @@ impl Core {
             Some(_) => address.unwrap_or_else(|_| uri.text.to_owned()),
             None => address?,
         };
-        let package = subscribe.package;
         let list =
             self.watching
                 .resolve_list(&address, recipients.as_deref(), package, username)?;

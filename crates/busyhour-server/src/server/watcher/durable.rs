@@ -185,6 +185,7 @@ impl Watcher {
             return Ok(());
         };
         subscription.refresh(&subscribe, context.clock.now())?;
+        self.list(context, state);
         context.watchers.counters.refreshed.increment();
         context
             .responder

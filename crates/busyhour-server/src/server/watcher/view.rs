@@ -27,7 +27,8 @@ pub struct WatcherView {
     pub resource: String,
     /// Whether that is a list of resources.
     pub is_list: bool,
-    /// The event package: `presence`, `dialog`, `message-summary` or `reg`.
+    /// The event package: `presence`, `dialog`, `message-summary`, `reg`, or one of the first
+    /// three with `.winfo` behind it.
     pub package: &'static str,
     /// The account that opened it.
     pub account: Option<String>,

@@ -1,6 +1,6 @@
 //! All live subscriptions, by our tag of the dialog.
 
-use super::Watcher;
+use super::{Watcher, resource_index::ResourceIndex, watcher_infos::WatcherInfos};
 use crate::server::{
     access::realm_accounts::Difference,
     load::shares::{Excess, Shares},
@@ -13,7 +13,7 @@ use crate::server::{
         serializer_kind::{KindOptions, SerializerKind},
     },
 };
-use busyhour::runtime::Runtime;
+use busyhour::{bus::Name, runtime::Runtime};
 use busyhour_cluster::{PARTITION_COUNT, Partition};
 use busyhour_registrar::{
     Domains, Refusal,
@@ -34,6 +34,9 @@ pub(in crate::server) struct Watchers {
     pub(in crate::server) counters: WatchCounters,
     /// Bytes of NOTIFY requests that wait for their answer.
     pub(super) notifies: Shares,
+    /// Who watches what, for those who watch that.
+    pub(super) infos: Arc<WatcherInfos>,
+    pub(super) index: ResourceIndex,
     shards: Box<[Mutex<WatcherTable>]>,
     last_id: AtomicU64,
     /// In a cluster, the same by the partition of whom they watch; otherwise nothing. Its lock is
@@ -60,6 +63,8 @@ impl Watchers {
             kind: SerializerKind::new(runtime, OPTIONS),
             counters: WatchCounters::default(),
             notifies,
+            infos: Arc::new(WatcherInfos::new(runtime, secrets.seed("watcher infos"))),
+            index: ResourceIndex::new(secrets.seed("watched resources")),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             last_id: AtomicU64::new(last_id.unwrap_or(0)),
             partitions: match last_id {
@@ -125,6 +130,7 @@ impl Watchers {
     pub(in crate::server) fn insert(&self, watcher: &Arc<Watcher>) -> Result<(), Excess> {
         self.shares.take(watcher.holder(), 1)?;
         self.put(watcher);
+        self.index.insert(watcher);
         Ok(())
     }
 
@@ -156,6 +162,7 @@ impl Watchers {
         if self.put(watcher) {
             self.shares.take_anyway(watcher.holder(), 1);
         }
+        self.index.insert(watcher);
     }
 
     /// The watcher with this tag of ours.
@@ -174,7 +181,15 @@ impl Watchers {
             lock(&self.partitions[partition.index()]).remove(&id);
         }
         drop(shard);
+        self.index.remove(&removed.watcher);
         self.shares.give_back(removed.watcher.holder(), 1);
+    }
+
+    /// Those who watch a resource in a package, in the order of their ids.
+    pub(super) fn of(&self, package: Package, resource: &Name) -> Vec<Arc<Watcher>> {
+        let ids = self.index.ids(self.index.hash(package, resource));
+        let find = |id: u64| Some(self.shard(id).get(&id)?.watcher.clone());
+        ids.into_iter().filter_map(find).collect()
     }
 
     /// Every watcher, in the order of their ids.
