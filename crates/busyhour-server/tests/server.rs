@@ -390,12 +390,14 @@ fn a_watcher_refreshes_and_unsubscribes_in_its_dialog() {
 #[test]
 fn a_subscription_to_something_that_cannot_be_watched_is_refused() {
     let mut server = Fixture::open();
-    server.ask(&subscribe(1, "", "Event: presence.winfo"));
+    server.ask(&subscribe(1, "", "Event: presence.winfo.winfo"));
     let answer = server.sent().remove(0);
     assert!(answer.starts_with("SIP/2.0 489 Bad Event\r\n"), "{answer}");
     assert!(
-        answer.contains("Allow-Events: presence, dialog, message-summary, reg, presence.winfo, \
-             dialog.winfo, message-summary.winfo\r\n"),
+        answer.contains(
+            "Allow-Events: presence, dialog, message-summary, reg, presence.winfo, \
+             dialog.winfo, message-summary.winfo\r\n"
+        ),
         "{answer}"
     );
     server.ask(&subscribe(2, "1-00", "Event: presence"));

@@ -8,6 +8,10 @@
 //! asked once in an interval. An unanswered probe is repeated twice, two seconds apart; after the
 //! third one the flow is down, and is probed once in each interval until something arrives.
 //!
+//! A flow may have keep-alives besides, which nobody answers, each in an interval of its own: they keep
+//! an address translation open that counts what comes from outside, and cost less than a question. At
+//! its moment nothing leaves if something arrived within half of that interval.
+//!
 //! A flow of a restored contact has not been heard yet. It is asked at its own moment of a
 //! time that is given for all of them, however recently it was added.
 
@@ -45,7 +49,14 @@ use std::{collections::HashMap, time::Duration};
 #[derive(Debug, Default)]
 pub struct Probes {
     flows: HashMap<Flow, Probed>,
-    moments: TimerQueue<Flow>,
+    moments: TimerQueue<(Flow, Due)>,
+}
+
+/// What a moment is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Ask,
+    KeepAlive,
 }
 
 /// How often a flow is probed.
@@ -55,6 +66,8 @@ pub struct Pace {
     pub every: Option<Duration>,
     /// Nothing was heard on it yet, and it is asked within this time.
     pub verify_within: Option<Duration>,
+    /// A keep-alive leaves once in so long.
+    pub keep_alive: Option<Duration>,
 }
 
 /// What is to be done.
@@ -64,6 +77,8 @@ pub enum Probe {
     Ask(Flow),
     /// Nobody has answered.
     Down(Flow),
+    /// Send a keep-alive on this flow.
+    KeepAlive(Flow),
 }
 
 #[derive(Debug)]
@@ -79,6 +94,7 @@ struct Probed {
     awaited_since: Option<Instant>,
     latency: Option<Duration>,
     moment: Option<QueueHandle>,
+    keep_alive: Option<(Duration, QueueHandle)>,
 }
 
 impl Pace {
@@ -87,6 +103,7 @@ impl Pace {
         Self {
             every: Some(interval.max(RETRY)),
             verify_within: None,
+            keep_alive: None,
         }
     }
 }
@@ -111,15 +128,23 @@ impl Probes {
             is_down: false,
             awaited_since: None,
             latency: None,
-            moment: first.map(|at| self.moments.add(at, flow)),
+            moment: first.map(|at| self.moments.add(at, (flow, Due::Ask))),
+            keep_alive: pace.keep_alive.map(|every| {
+                let every = every.max(RETRY);
+                let at = next_moment(every, hash, now);
+                (every, self.moments.add(at, (flow, Due::KeepAlive)))
+            }),
         };
         self.flows.insert(flow, probed);
     }
 
     /// From now on does not.
     pub fn forget(&mut self, flow: &Flow) {
-        let moment = self.flows.remove(flow).and_then(|probed| probed.moment);
-        if let Some(moment) = moment {
+        let Some(probed) = self.flows.remove(flow) else {
+            return;
+        };
+        let keep_alive = probed.keep_alive.map(|(_, moment)| moment);
+        for moment in [probed.moment, keep_alive].into_iter().flatten() {
             self.moments.cancel(moment);
         }
     }
@@ -151,10 +176,18 @@ impl Probes {
 
     /// The next action that is due; call again until there is none.
     pub fn poll(&mut self, now: Instant) -> Option<Probe> {
-        while let Some((_, flow)) = self.moments.pop_due(now) {
+        while let Some((_, (flow, due))) = self.moments.pop_due(now) {
             let Some(probed) = self.flows.get_mut(&flow) else {
                 continue;
             };
+            if let (Due::KeepAlive, Some((every, _))) = (due, probed.keep_alive) {
+                let at = next_moment(every, probed.hash, now);
+                probed.keep_alive = Some((every, self.moments.add(at, (flow, due))));
+                if probed.has_been_silent(every / 2, now) {
+                    return Some(Probe::KeepAlive(flow));
+                }
+                continue;
+            }
             let probe = probed.next(flow, now);
             let waits = matches!(probe, Some(Probe::Ask(_))) && !probed.is_down;
             let next = match (waits, probed.every) {
@@ -166,7 +199,7 @@ impl Probes {
                 // It was verified, or it was not: it is not asked again.
                 (false, None) => None,
             };
-            probed.moment = next.map(|at| self.moments.add(at, flow));
+            probed.moment = next.map(|at| self.moments.add(at, (flow, due)));
             if probe.is_some() {
                 return probe;
             }
@@ -203,6 +236,10 @@ impl Probed {
         }
         self.is_down = true;
         Some(Probe::Down(flow))
+    }
+
+    fn has_been_silent(&self, period: Duration, now: Instant) -> bool {
+        self.heard_at.is_none_or(|heard_at| now - heard_at > period)
     }
 
     /// Whether what was heard makes a question needless.

@@ -50,7 +50,8 @@ impl WatcherList {
         }
         if let Some(watcher) = self.watchers.remove(&id) {
             let ended = Some(WatcherEvent::from(end));
-            self.ended.push_back((now, ListedWatcher { ended, ..watcher }));
+            self.ended
+                .push_back((now, ListedWatcher { ended, ..watcher }));
         }
     }
 

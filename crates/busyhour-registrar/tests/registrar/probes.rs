@@ -153,6 +153,7 @@ fn no_interval_is_shorter_than_an_answer_may_take() {
     let hasty = Pace {
         every: Some(Duration::from_millis(1)),
         verify_within: None,
+        keep_alive: None,
     };
     probes.watch(flow, 0, hasty, at(0));
     assert_eq!(probes.poll(at(1)), None);
@@ -198,6 +199,48 @@ fn a_restored_flow_with_an_interval_is_probed_like_the_others_once_it_was_heard(
     assert_eq!(probes.poll(at(70)), Some(Probe::Ask(flow)));
 }
 
+#[test]
+fn a_silent_flow_gets_a_keep_alive_in_each_interval_of_its_own() {
+    let flow = flow(1);
+    let mut probes = Probes::default();
+    let pace = Pace {
+        keep_alive: Some(Duration::from_secs(20)),
+        ..PACE
+    };
+    probes.watch(flow, 0, pace, at(0));
+    let mut seen = Vec::new();
+    for second in 1..=100 {
+        if second == 61 || second == 71 {
+            assert!(!probes.heard(&flow, at(second)));
+        }
+        while let Some(probe) = probes.poll(at(second)) {
+            seen.push((second, matches!(probe, Probe::KeepAlive(_))));
+        }
+    }
+    seen.sort_unstable();
+    // The one of 80 s is not needed: 9 s ago it was heard.
+    let expected = [(20, true), (40, true), (60, false), (60, true), (100, true)];
+    assert_eq!(seen, expected, "nobody answers one, so it is no question");
+    probes.forget(&flow);
+    assert_eq!(probes.poll(at(1_000)), None);
+}
+
+#[test]
+fn a_flow_that_is_never_asked_may_get_keep_alives() {
+    let flow = flow(1);
+    let mut probes = Probes::default();
+    let pace = Pace {
+        every: None,
+        verify_within: None,
+        keep_alive: Some(Duration::from_secs(20)),
+    };
+    probes.watch(flow, 0, pace, at(0));
+    for second in (20..400).step_by(20) {
+        assert_eq!(probes.poll(at(second)), Some(Probe::KeepAlive(flow)));
+        assert_eq!(probes.poll(at(second)), None);
+    }
+}
+
 fn watched(flow: Flow, hash: u64) -> Probes {
     let mut probes = Probes::default();
     probes.watch(flow, hash, PACE, at(0));
@@ -220,8 +263,10 @@ fn at(seconds: u64) -> Instant {
 const VERIFY: Pace = Pace {
     every: None,
     verify_within: Some(Duration::from_secs(60)),
+    keep_alive: None,
 };
 const PACE: Pace = Pace {
     every: Some(Duration::from_secs(60)),
     verify_within: None,
+    keep_alive: None,
 };

@@ -179,6 +179,13 @@ const PROTOCOLS: &[SettingKey] = &[
         show: |config| config.sip.nat_probe_seconds.to_string(),
     },
     SettingKey {
+        path: "sip.nat_keep_alive_seconds",
+        allowed: whole(0, 86_400, "seconds"),
+        help: "Time between two keep-alives (CRLF) to a silent device on UDP behind an address translation, besides the probes; 0 sends none",
+        assign: |config, text| put(&mut config.sip.nat_keep_alive_seconds, text.parse().ok()),
+        show: |config| config.sip.nat_keep_alive_seconds.to_string(),
+    },
+    SettingKey {
         path: "sip.verify_seconds",
         allowed: whole(0, 86_400, "seconds"),
         help: "Time after a start within which each restored contact on UDP or IAX2 is asked once whether it is still there; 0 asks none",

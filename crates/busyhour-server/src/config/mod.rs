@@ -201,6 +201,9 @@ pub struct Sip {
     pub probe_seconds: u32,
     /// The same behind an address translation; 0 is as for the others.
     pub nat_probe_seconds: u32,
+    /// How often silent devices behind an address translation are sent a keep-alive, in seconds; 0
+    /// is never.
+    pub nat_keep_alive_seconds: u32,
     /// Within how many seconds restored contacts are asked; 0 is never.
     pub verify_seconds: u32,
     /// Connections at a time.
@@ -548,6 +551,7 @@ impl Config {
             media: self.media.clone(),
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             nat_probe_interval: Duration::from_secs(self.sip.nat_probe_seconds.into()),
+            nat_keep_alive_interval: Duration::from_secs(self.sip.nat_keep_alive_seconds.into()),
             verify_within: Duration::from_secs(self.sip.verify_seconds.into()),
             peers: self.peers.clone(),
             hints: self.hints.clone(),
@@ -621,6 +625,7 @@ impl Default for Sip {
             unanswered_seconds: 30,
             probe_seconds: 0,
             nat_probe_seconds: 30,
+            nat_keep_alive_seconds: 0,
             verify_seconds: 60,
             connections_max: 16_384,
             connections_per_source_max: 1024,

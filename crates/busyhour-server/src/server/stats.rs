@@ -399,6 +399,8 @@ pub struct RegistrarStats {
     pub probed: u64,
     /// Answers to that.
     pub probes_answered: u64,
+    /// Keep-alives to silent devices behind an address translation.
+    pub kept_alive: u64,
     /// Answered with 401.
     pub challenged: u64,
     /// Of those: the count of the nonce was used before.
@@ -665,6 +667,7 @@ impl Core {
             cut_off: flows.cut_off.get(),
             probed: flows.probed.get(),
             probes_answered: flows.probes_answered.get(),
+            kept_alive: flows.kept_alive.get(),
             challenged: admission.challenged.get(),
             replayed: admission.replayed.get(),
             nonce_count: self.admission.nonces.len(),

@@ -6,26 +6,29 @@ use crate::world::{World, body, digest_config, header};
 fn the_owner_is_told_who_watches_and_who_has_ceased_to() {
     let mut world = World::open();
     let first = world.watch("owner", "alice", "presence.winfo");
-    assert_eq!(header(&first, "Content-Type"), "application/watcherinfo+xml");
+    assert_eq!(
+        header(&first, "Content-Type"),
+        "application/watcherinfo+xml"
+    );
     assert!(
         body(&first).contains("version=\"0\" state=\"full\""),
         "{first}"
     );
     assert!(!body(&first).contains("<watcher "), "{first}");
 
-    world.pass(5_000);
     watch_as(&mut world, "bob", "presence");
+    world.pass(5_000);
     let told = world.only_notify();
     assert_eq!(header(&told, "Event"), "presence.winfo");
-    let active = "status=\"active\" event=\"subscribe\" expiration=\"3600\" \
-                  duration-subscribed=\"0\">sip:bob@example.com<";
+    let active = "status=\"active\" event=\"subscribe\" expiration=\"3595\" \
+                  duration-subscribed=\"5\">sip:bob@example.com<";
     assert!(body(&told).contains(active), "{told}");
     assert!(body(&told).contains("state=\"partial\""), "{told}");
 
-    world.pass(5_000);
-    let (answer, last) = world.subscribe("bob", "alice", "Event: presence\r\nExpires: 0\r\n");
+    let (answer, last) = unwatch_as(&mut world, "bob", "presence");
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
     assert!(last.unwrap().contains("Subscription-State: terminated"));
+    world.pass(5_000);
     let told = world.only_notify();
     let terminated = "status=\"terminated\" event=\"timeout\">sip:bob@example.com<";
     assert!(body(&told).contains(terminated), "{told}");
@@ -51,11 +54,11 @@ fn those_who_watched_before_are_in_the_first_body() {
     let mut world = World::open();
     watch_as(&mut world, "bob", "dialog");
     watch_as(&mut world, "carol", "presence");
-    for _ in 0..2 {
-        let first = world.watch("owner", "alice", "dialog.winfo");
+    for owner in ["owner", "owner-again"] {
+        let first = world.watch(owner, "alice", "dialog.winfo");
         assert!(body(&first).contains(">sip:bob@example.com<"), "{first}");
         assert_eq!(body(&first).matches("<watcher ").count(), 1, "{first}");
-        let (_, last) = world.subscribe("owner", "alice", "Event: dialog.winfo\r\nExpires: 0\r\n");
+        let (_, last) = world.subscribe(owner, "alice", "Event: dialog.winfo\r\nExpires: 0\r\n");
         assert!(last.unwrap().contains("Subscription-State: terminated"));
         watch_as(&mut world, "dave", "presence");
     }
@@ -80,14 +83,15 @@ fn only_the_account_itself_sees_who_watches_it() {
 #[test]
 fn a_watcher_without_an_account_any_more_was_rejected() {
     let mut world = World::with(digest_config());
+    world.put_account("dora", None, &[]);
     let sent = world.subscribe_as("alice", "alice", "Event: presence.winfo\r\n");
     assert_eq!(sent.len(), 2, "{sent:?}");
     world.receive(&crate::world::ok(&sent[1]));
-    let sent = world.subscribe_as("bob", "alice", "Event: presence\r\n");
+    let sent = world.subscribe_as("dora", "alice", "Event: presence\r\n");
     world.receive(&crate::world::ok(&sent[1]));
     world.pass(5_000);
     world.only_notify();
-    let gone = world.server.remove_account("bob", crate::world::kept());
+    let gone = world.server.remove_account("dora", crate::world::kept());
     assert!(gone.is_ok());
     world.settle();
     world.notified();
@@ -101,11 +105,16 @@ fn a_watcher_without_an_account_any_more_was_rejected() {
 
 /// `bob` or another user watches alice; his NOTIFY is confirmed.
 fn watch_as(world: &mut World, name: &str, package: &str) {
-    let request = world.subscribe_request(name, "alice", &format!("Event: {package}\r\n"));
-    let request = request.replacen(
-        "From: <sip:alice@example.com>",
-        &format!("From: <sip:{name}@example.com>"),
-        1,
-    );
-    world.begin(name, &request);
+    subscribe_as(world, name, &format!("Event: {package}\r\n"));
+}
+
+fn unwatch_as(world: &mut World, name: &str, package: &str) -> (String, Option<String>) {
+    subscribe_as(world, name, &format!("Event: {package}\r\nExpires: 0\r\n"))
+}
+
+fn subscribe_as(world: &mut World, name: &str, headers: &str) -> (String, Option<String>) {
+    let request = world.subscribe_request(name, "alice", headers);
+    let from = format!("From: <sip:{name}@example.com>");
+    let request = request.replacen("From: <sip:alice@example.com>", &from, 1);
+    world.begin(name, &request)
 }

@@ -1,7 +1,11 @@
 //! Asterisk's `pjsip.conf` with templates, inheritance and includes; and its tables.
 
-use crate::world::{World, all_register};
+use crate::world::{CONFIGURATION, World, all_register};
 use busyhour_sip::auth::Algorithm;
+use std::{
+    net::UdpSocket,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 #[test]
 fn the_users_of_pjsip_conf_register_with_their_old_passwords() {
@@ -96,6 +100,55 @@ fn the_tables_of_asterisk_register() {
     );
     assert_eq!(world.import(&[&dump])["added"], 1);
     all_register(&world.serve(), &[("200@example.com", "200", "of 200")]);
+}
+
+/// The next start has them, as contacts that are asked before they are believed.
+#[test]
+fn the_contacts_of_asterisk_are_called_from_the_address_that_they_know() {
+    let world = World::new();
+    let telephone = UdpSocket::bind("127.0.0.1:0").unwrap();
+    telephone.set_read_timeout(Some(LONG)).unwrap();
+    let outside = telephone.local_addr().unwrap();
+    let ends_at = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        + 3600;
+    let dump = world.file(
+        "asterisk.sql",
+        &format!(
+            "INSERT INTO ps_auths (id, auth_type, username, password) VALUES ('200-auth','userpass','alice','of 200');\n\
+             INSERT INTO ps_endpoints (id, aors, auth) VALUES ('200','200','200-auth');\n\
+             INSERT INTO ps_aors (id, max_contacts) VALUES ('200', 4);\n\
+             INSERT INTO ps_contacts (id, uri, expiration_time, path, user_agent, call_id, endpoint, prune_on_boot) VALUES \
+             ('200^3B@1','sip:200@{outside}^3Bx-ast-orig-host=10.0.0.5:5070',{ends_at},'','phone','c1','200','no'),\
+             ('200^3B@2','sip:200@{outside}^3Btransport=TCP',{ends_at},'','phone','c2','200','yes'),\
+             ('200^3B@3','sip:200@192.0.2.77:5060',1000000000,'','phone','c3','200','no');\n"
+        ),
+    );
+    let anywhere = format!("{CONFIGURATION}listen = \"0.0.0.0:5060\"\n");
+    world.file("busyhour.toml", &anywhere);
+    let (done, said) = world.device(&["import", "--create", "--contacts", &dump]);
+    assert!(!done && said.contains("--socket"), "{said}");
+    world.file("busyhour.toml", CONFIGURATION);
+    // The address of the other server, which has ended.
+    let socket = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let socket_text = socket.to_string();
+    let report = world.import(&["--contacts", "--socket", &socket_text, &dump]);
+    let expected = serde_json::json!({"taken": 1, "unchanged": 0, "ended": 1, "connected": 1});
+    assert_eq!(report["contacts"], expected, "{report}");
+    let _server = world.serve_at(socket);
+    let mut question = [0; 2000];
+    let (len, from) = telephone.recv_from(&mut question).unwrap();
+    let question = String::from_utf8_lossy(&question[..len]);
+    assert!(
+        question.starts_with("OPTIONS sip:200@10.0.0.5:5070 "),
+        "{question}"
+    );
+    assert_eq!(from, socket);
 }
 
 #[test]
@@ -198,3 +251,6 @@ fn tables_of_two_servers_are_told_apart() {
         "{said}"
     );
 }
+
+/// Contacts are asked within a minute after the start; the server on a busy machine may start late.
+const LONG: Duration = Duration::from_secs(120);

@@ -7,6 +7,7 @@ use crate::{
 use serde_json::Value;
 use std::{
     io::Write,
+    net::SocketAddr,
     process::{Command, Output},
 };
 
@@ -82,6 +83,12 @@ impl World {
 
     pub fn serve(&self) -> ServerProcess {
         self.place.server(CONFIGURATION)
+    }
+
+    /// At this address, where restored contacts are asked at once.
+    pub fn serve_at(&self, sip: SocketAddr) -> ServerProcess {
+        let configuration = format!("{CONFIGURATION}verify_seconds = 1\n");
+        self.place.server_at(sip, &configuration)
     }
 }
 

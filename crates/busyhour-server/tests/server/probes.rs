@@ -175,6 +175,48 @@ fn a_device_behind_an_address_translation_is_probed_more_often() {
     assert_eq!((registrar.flow_count, registrar.unreachable), (1, 0));
 }
 
+/// A telephone that answers nothing, with probes far apart: its translation hears of it every 20 s.
+#[test]
+fn a_silent_device_behind_an_address_translation_is_sent_keep_alives() {
+    let mut server = Fixture::with(ServerConfig {
+        nat_probe_interval: Duration::from_secs(3_600),
+        nat_keep_alive_interval: Duration::from_secs(20),
+        ..open_config()
+    });
+    let source = ([192, 0, 2, 9], 40_000).into();
+    for (user, host) in [
+        ("inside", "192.168.1.5:5060"),
+        ("outside", "192.0.2.8:5070"),
+    ] {
+        let source = match user {
+            "inside" => source,
+            _ => ([192, 0, 2, 8], 5070).into(),
+        };
+        let contact = format!("Contact: <sip:{user}@{host}>;expires=3600");
+        server.receive_as(source, &register_as(user, 1, &contact));
+    }
+    server.settle();
+    server.sent();
+    let mut count = 0;
+    for _ in 0..200 {
+        server.pass(1);
+        for (flow, message) in server.sent.take_all() {
+            assert_eq!((flow.remote, &message[..]), (source, &b"\r\n\r\n"[..]));
+            count += 1;
+        }
+    }
+    assert!((9..=10).contains(&count), "{count}");
+    assert_eq!(server.stats().registrar.kept_alive, count);
+    for _ in 0..20 {
+        server.receive_as(source, "\r\n\r\n");
+        server.pass(10);
+    }
+    assert!(
+        server.sent.take_all().is_empty(),
+        "it is not silent any more"
+    );
+}
+
 #[test]
 fn restored_contacts_are_asked_once_and_believed_when_they_answer() {
     const DEVICES: u8 = 60;

@@ -35,7 +35,9 @@ pub(in crate::watch) fn write(out: &mut Vec<u8>, told: Told<'_>) {
             }
             write_contacts(out, device.contacts.len());
         }
-        Some(State::Mailbox(_) | State::Registration(_)) | None => write_contacts(out, 0),
+        Some(State::Mailbox(_) | State::Registration(_) | State::Watchers(_)) | None => {
+            write_contacts(out, 0)
+        }
     }
     out.extend_from_slice(b"</dialog-info>\r\n");
 }

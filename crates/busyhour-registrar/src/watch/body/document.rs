@@ -45,6 +45,9 @@ impl Document {
                 let summary = MessageSummary::parse(text)?;
                 Ok(Self::Messages(Arc::new(summary)))
             }
+            Package::PresenceWatchers
+            | Package::DialogWatchers
+            | Package::MessageSummaryWatchers => Err(Unreadable("Watchers Are Not Published")),
         }
     }
 

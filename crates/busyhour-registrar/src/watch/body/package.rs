@@ -85,10 +85,7 @@ impl Package {
 
     /// Whether devices publish it; the registrar knows registrations, and the server watchers.
     pub const fn is_published(self) -> bool {
-        matches!(
-            self,
-            Self::Presence | Self::Dialog | Self::MessageSummary
-        )
+        matches!(self, Self::Presence | Self::Dialog | Self::MessageSummary)
     }
 
     /// The package whose watchers it tells; `None` if it tells something else.

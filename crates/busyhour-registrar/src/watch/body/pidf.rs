@@ -25,7 +25,9 @@ pub(in crate::watch) fn write(out: &mut Vec<u8>, told: Told<'_>) {
     match told.state {
         Some(State::Device(device)) => write_device(out, told.entity, device),
         Some(State::Extension(extension)) => write_line(out, extension.line),
-        Some(State::Mailbox(_) | State::Registration(_)) | None => out.extend_from_slice(CLOSED),
+        Some(State::Mailbox(_) | State::Registration(_) | State::Watchers(_)) | None => {
+            out.extend_from_slice(CLOSED)
+        }
     }
     out.extend_from_slice(b"</presence>\r\n");
 }

@@ -143,7 +143,9 @@ impl ToldWatchers {
             let Some(is_told) = self.is_told(watcher) else {
                 continue;
             };
-            let element = (!is_told).then(|| element(watcher, now)).unwrap_or_default();
+            let element = (!is_told)
+                .then(|| element(watcher, now))
+                .unwrap_or_default();
             if count > 0 && body.len() + element.len() + TAIL.len() > writing.len_max {
                 owes_more = true;
                 break;

@@ -2,13 +2,14 @@
 
 use crate::registrar::{Advertised, EVENTLIST, Refusal, seconds};
 use crate::watch::{
-    DeviceState, Dialog, End, ListEntry, ListedWatcher, NoBuffer, NotRestored, NotifyRates, Package, ResourceList,
-    ResourceStates, State, Subscribe, Told, Transmission, WatchPolicy, WatcherInfo,
+    DeviceState, Dialog, End, ListEntry, ListedWatcher, NoBuffer, NotRestored, NotifyRates,
+    Package, ResourceList, ResourceStates, State, Subscribe, Told, Transmission, WatchPolicy,
+    WatcherInfo,
     body::{reginfo::ToldContacts, watcher_info::WatcherInfoWriting},
     list::list_view::{ListView, ListWriting},
     notifier::{
-        notify_values::{EventValue, Phase, StateValue},
         notify_len::NotifyLen,
+        notify_values::{EventValue, Phase, StateValue},
         outstanding::{Outstanding, T1},
         watched_list::WatchedList,
         watcher_info_view::WatcherInfoView,

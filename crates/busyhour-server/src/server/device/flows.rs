@@ -58,6 +58,8 @@ struct ProbePolicy {
     nat_interval: Duration,
     /// After a restart.
     verify_within: Duration,
+    /// Keep-alives to those behind an address translation.
+    nat_keep_alive: Duration,
 }
 
 /// The devices of one flow: nearly always one, and a hundred thousand behind a proxy.
@@ -89,6 +91,7 @@ impl Flows {
                 interval: config.probe_interval,
                 nat_interval: config.nat_probe_interval,
                 verify_within: config.verify_within,
+                nat_keep_alive: config.nat_keep_alive_interval,
             },
             probed_count: AtomicUsize::new(0),
             advertised: config.advertised.clone(),
@@ -258,6 +261,7 @@ impl DeviceContext {
         for probe in self.flows.poll(index, self.clock.now()) {
             match probe {
                 Probe::Ask(flow) => self.ask(flow),
+                Probe::KeepAlive(flow) => self.keep_alive(flow),
                 Probe::Down(flow) => self.reach(flow, Reach::Unreachable, Told::Present(None)),
             }
         }
@@ -285,6 +289,15 @@ impl DeviceContext {
         if let Some(question) = question {
             self.flows.counters.probed.increment();
             self.responder.try_send(flow, question);
+        }
+    }
+
+    /// Two line ends, which a device passes over (RFC 3261 §7.5).
+    fn keep_alive(&self, flow: Flow) {
+        let line_ends = |out: &mut Vec<u8>| out.extend_from_slice(b"\r\n\r\n");
+        if let Some(keep_alive) = self.responder.write(line_ends) {
+            self.flows.counters.kept_alive.increment();
+            self.responder.try_send(flow, keep_alive);
         }
     }
 
@@ -331,7 +344,12 @@ impl DeviceContext {
 
 impl ProbePolicy {
     fn may_probe(&self) -> bool {
-        let all = [self.interval, self.nat_interval, self.verify_within];
+        let all = [
+            self.interval,
+            self.nat_interval,
+            self.verify_within,
+            self.nat_keep_alive,
+        ];
         all.iter().any(|it| !it.is_zero())
     }
 
@@ -345,11 +363,15 @@ impl ProbePolicy {
         let verify_within = is_new.then_some(self.verify_within);
         let intervals = [self.interval, nat_interval].into_iter();
         let every = intervals.filter(|it| !it.is_zero()).min();
+        let is_kept = contact.is_translated() && !contact.uri().starts_with("iax:");
+        let keep_alive = (is_kept && !self.nat_keep_alive.is_zero()).then_some(self.nat_keep_alive);
         // One that did not answer may still be heard.
         let is_lost = reach == Reach::Unreachable && self.may_probe();
-        (every.is_some() || is_new || is_lost).then_some(Pace {
+        let is_watched = every.is_some() || keep_alive.is_some();
+        (is_watched || is_new || is_lost).then_some(Pace {
             every,
             verify_within,
+            keep_alive,
         })
     }
 }

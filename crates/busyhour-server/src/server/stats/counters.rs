@@ -71,6 +71,7 @@ pub(in crate::server) struct FlowCounters {
     pub(in crate::server) cut_off: Counter,
     pub(in crate::server) probed: Counter,
     pub(in crate::server) probes_answered: Counter,
+    pub(in crate::server) kept_alive: Counter,
 }
 
 /// What happened to credentials.

@@ -65,6 +65,22 @@ impl Objects {
     }
 }
 
+impl Objects {
+    /// The user of the account that has an address of record, where it has another name.
+    pub(super) fn users(&self) -> HashMap<String, String> {
+        let auth = |name: &str| self.auths.iter().find(|(known, _)| known == name);
+        let mut users = HashMap::new();
+        for (_, endpoint) in &self.endpoints {
+            let user = list(endpoint.text("auth")).find_map(|name| auth(name)?.1.text("username"));
+            for aor in list(endpoint.text("aors")) {
+                let user = user.unwrap_or(aor).to_owned();
+                users.entry(aor.to_owned()).or_insert(user);
+            }
+        }
+        users
+    }
+}
+
 /// `aor` is the user part of its address of record.
 fn account(
     auth: &TableRow,

@@ -67,7 +67,7 @@ fn leased(row: &TableRow, offset: Offset) -> Result<Option<LeasedContact>, Strin
     }))
 }
 
-fn sip(text: &str) -> Option<SipUri<'_>> {
+pub(super) fn sip(text: &str) -> Option<SipUri<'_>> {
     Uri::parse(text)?.as_sip().copied()
 }
 
@@ -115,7 +115,7 @@ fn flow(row: &TableRow, contact: &SipUri<'_>) -> Result<Flow, String> {
     })
 }
 
-fn address_of(uri: &SipUri<'_>) -> Option<SocketAddr> {
+pub(super) fn address_of(uri: &SipUri<'_>) -> Option<SocketAddr> {
     let ip: IpAddr = match uri.host {
         Host::V4(ip) => ip.into(),
         Host::V6(ip) => ip.into(),

@@ -1,5 +1,5 @@
 //! `busyhour device import`: accounts from a file of ours, and from the databases and files of
-//! Kamailio, OpenSIPS, Asterisk and FreeSWITCH; and what telephones have registered at the first two.
+//! Kamailio, OpenSIPS, Asterisk and FreeSWITCH; and what telephones have registered at the first three.
 
 mod asterisk;
 mod contacts;
@@ -10,6 +10,7 @@ mod kamailio;
 mod location;
 mod own_form;
 mod pjsip_conf;
+mod ps_contacts;
 mod source;
 mod sql_dump;
 mod tables;
@@ -27,6 +28,7 @@ use location::ForeignContact;
 use source::{Source, SourceKind};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    net::SocketAddr,
     time::Instant,
 };
 use tables::Tables;
@@ -53,10 +55,16 @@ pub(super) struct Import {
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
 
-    /// Take the contacts of the table location too; no server may run. Each is asked after the next
-    /// start whether it is there, as restored ones are; those over connections are left out
+    /// Take the contacts of the table location or ps_contacts too; no server may run. Each is asked
+    /// after the next start whether it is there, as restored ones are; those over connections are
+    /// left out
     #[arg(long)]
     contacts: bool,
+
+    /// The address of Asterisk that its telephones registered at, and this server has from now on
+    /// [default: sip.listen, if that is one address]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "contacts")]
+    socket: Option<SocketAddr>,
 
     /// The offset of the times of location that name none, which are the local times of Kamailio
     #[arg(long, value_name = "+HH:MM", default_value = "+00:00", value_parser = offset)]
@@ -91,7 +99,7 @@ enum ImportOrigin {
     Busyhour,
     /// The tables subscriber and dbaliases
     Kamailio,
-    /// The tables ps_auths, ps_endpoints and ps_aors, or pjsip.conf
+    /// The tables ps_auths, ps_endpoints, ps_aors and ps_contacts, or pjsip.conf
     Asterisk,
     /// The XML of the directory
     Freeswitch,
@@ -204,17 +212,16 @@ impl Import {
         let mut tables = Tables::default();
         sources.iter().try_for_each(|source| tables.read(source))?;
         let (has_subscribers, has_auths) = (tables.has("subscriber"), tables.has("ps_auths"));
-        if self.contacts && !tables.has("location") {
+        let (has_location, has_contacts) = (tables.has("location"), tables.has("ps_contacts"));
+        if self.contacts && !has_location && !has_contacts {
             return Err(NO_CONTACTS.into());
         }
+        let is_kamailio = has_subscribers || self.contacts && has_location;
+        let is_asterisk = has_auths || self.contacts && has_contacts;
         match self.from {
-            None if has_subscribers && has_auths => Err(BOTH.into()),
-            None | Some(ImportOrigin::Kamailio) if has_subscribers || self.contacts => {
-                Ok(self.of_kamailio(&tables))
-            }
-            None | Some(ImportOrigin::Asterisk) if has_auths => {
-                Ok(Objects::of(&tables).accounts().into())
-            }
+            None if is_kamailio && is_asterisk => Err(BOTH.into()),
+            None | Some(ImportOrigin::Kamailio) if is_kamailio => Ok(self.of_kamailio(&tables)),
+            None | Some(ImportOrigin::Asterisk) if is_asterisk => self.of_asterisk(&tables),
             Some(ImportOrigin::Kamailio) => Err("there is no table subscriber in it".into()),
             Some(ImportOrigin::Asterisk) => Err("there is no table ps_auths in it".into()),
             _ => Err("there is neither a table subscriber nor a table ps_auths in it".into()),
@@ -222,19 +229,47 @@ impl Import {
     }
 
     fn of_kamailio(&self, tables: &Tables) -> ForeignContent {
-        let count = tables.rows("location").len();
-        if count > 0 && !self.contacts {
-            console::print_error(format_args!(
-                "busyhour: {count} contacts of location are not taken: a device registers here when its \
-                 registration there is due, or --contacts takes them"
-            ));
-        }
+        self.note_left_out(tables, "location");
         ForeignContent {
             accounts: kamailio::accounts(tables),
             contacts: match self.contacts {
                 true => location::contacts(tables, self.utc_offset),
                 false => Vec::new(),
             },
+        }
+    }
+
+    fn of_asterisk(&self, tables: &Tables) -> Result<ForeignContent, String> {
+        self.note_left_out(tables, "ps_contacts");
+        Ok(ForeignContent {
+            accounts: Objects::of(tables).accounts(),
+            contacts: match self.contacts {
+                true => ps_contacts::contacts(tables, self.socket()?),
+                false => Vec::new(),
+            },
+        })
+    }
+
+    /// Where telephones of Asterisk have registered, which its table does not say; nothing if that is not known.
+    fn socket(&self) -> Result<Option<SocketAddr>, String> {
+        if self.socket.is_some() {
+            return Ok(self.socket);
+        }
+        let config = self.place.config().map_err(Failure::into_message)?;
+        let is_one = |address: &&SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
+        Ok(match config.sip.listen.as_slice() {
+            [one] => Some(one).filter(is_one).copied(),
+            _ => None,
+        })
+    }
+
+    fn note_left_out(&self, tables: &Tables, table: &str) {
+        let count = tables.rows(table).len();
+        if count > 0 && !self.contacts {
+            console::print_error(format_args!(
+                "busyhour: {count} contacts of {table} are not taken: a device registers here when its \
+                 registration there is due, or --contacts takes them"
+            ));
         }
     }
 
@@ -491,7 +526,7 @@ fn offset(text: &str) -> Result<Offset, String> {
 const TEMPLATE: &str = "{elapsed_precise} {wide_bar} {pos}/{len} devices, {per_sec}";
 const BOTH: &str =
     "it has tables of Kamailio and of Asterisk: give --from kamailio or --from asterisk";
-const NO_CONTACTS: &str = "--contacts: there is no table location of Kamailio or OpenSIPS in it";
+const NO_CONTACTS: &str = "--contacts: there is neither a table location of Kamailio or OpenSIPS nor ps_contacts of Asterisk in it";
 const GROUP_LEN: usize = 1000;
 const MISTAKES_SHOWN: usize = 20;
 const AFTER_HELP: &str = "\
@@ -514,6 +549,7 @@ From other servers:
   busyhour device import --from kamailio postgres://reader@db.example/kamailio
   busyhour device import --domain a.example /etc/asterisk/pjsip.conf
   busyhour device import ps_auths.csv ps_endpoints.csv ps_aors.csv
+  busyhour device import --contacts --socket 192.0.2.1:5060 asterisk.sql
   busyhour device import --add-domains /etc/freeswitch/vars.xml /etc/freeswitch/directory
 
 A hash is good for its realm alone: an account that has nothing else goes to a domain with that

@@ -136,16 +136,18 @@ pub(super) fn table_of(stem: &str, text: &str) -> Option<&'static str> {
         () if has("auth_type") || has("md5_cred") => Some("ps_auths"),
         () if has("aors") && has("id") => Some("ps_endpoints"),
         () if has("max_contacts") && has("id") => Some("ps_aors"),
+        () if has("expiration_time") && has("uri") => Some("ps_contacts"),
         () => None,
     }
 }
 
 /// The tables that an import looks for.
-pub(super) const KNOWN: [&str; 6] = [
+pub(super) const KNOWN: [&str; 7] = [
     "subscriber",
     "dbaliases",
     "location",
     "ps_auths",
     "ps_endpoints",
     "ps_aors",
+    "ps_contacts",
 ];
