@@ -55,6 +55,7 @@ fn answer(status: u16) -> UpstreamAnswer {
         min_expires_s: None,
         retry_after_s: None,
         is_challenge: status == 401,
+        service_route: None,
     }
 }
 
@@ -150,7 +151,8 @@ impl Bench {
     fn crash(&mut self, seed: u64, wanted: &[&str]) {
         self.table = UpstreamTable::new(policy(), seed);
         for (aor, row) in &self.stored {
-            self.table.restore(self.now, unix(self.now), aor, *row);
+            self.table
+                .restore(self.now, unix(self.now), aor, row.clone());
         }
         for aor in wanted {
             self.table.want(self.now, aor, true);
@@ -158,6 +160,38 @@ impl Bench {
         assert_eq!(self.table.poll(self.now, unix(self.now)), [], "too early");
         self.table.end_restore(self.now);
     }
+}
+
+/// RFC 3608 §5: the route of the last 200 counts, while the registration lasts; it survives a crash.
+#[test]
+fn the_service_route_of_the_last_answer_is_known_as_long_as_the_registration() {
+    let mut bench = Bench::new(7);
+    let by = |route: &str| UpstreamAnswer {
+        service_route: Some(route.into()),
+        ..answer(200)
+    };
+    bench.want(ALICE, true);
+    let sent = bench.pass(Duration::ZERO);
+    assert_eq!(bench.table.service_route(bench.now, ALICE), None);
+    bench.answer(sent[0].number, &by("<sip:one;lr>"));
+    let known = |bench: &Bench| bench.table.service_route(bench.now, ALICE);
+    assert_eq!(known(&bench).as_deref(), Some("<sip:one;lr>"));
+    bench.crash(8, &[ALICE]);
+    assert_eq!(known(&bench).as_deref(), Some("<sip:one;lr>"));
+
+    // Another one is stored at once: calls need it after a crash as well.
+    let mut renewed = Vec::new();
+    while !renewed.iter().any(|it: &Sent| it.ask != UpstreamAsk::Query) {
+        renewed = bench.pass(seconds(1));
+        for one in &renewed {
+            bench.answer(one.number, &by("<sip:two;lr>"));
+        }
+    }
+    bench.crash(9, &[ALICE]);
+    assert_eq!(known(&bench).as_deref(), Some("<sip:two;lr>"));
+    bench.want(ALICE, false);
+    bench.serve(seconds(2), 200);
+    assert_eq!(known(&bench), None);
 }
 
 #[test]

@@ -76,6 +76,7 @@ impl UpstreamTable {
         let mut entry = UpstreamEntry::new(now, self.policy.expires_s);
         entry.sure_until = row.sure_until.map(|until| now + (until - unix));
         entry.may_until = Some(now + (row.may_until - unix));
+        entry.service_route = row.service_route;
         self.entries.insert(aor.into(), entry);
         self.settle(aor);
     }
@@ -143,6 +144,13 @@ impl UpstreamTable {
         let unsure_since = entry.unsure_since(now).filter(|_| entry.is_wanted)?;
         let is_long = now - unsure_since > self.policy.patience;
         is_long.then_some(UpstreamRefusal::Unavailable)
+    }
+
+    /// The way that requests of this address take to the registrar (RFC 3608), while it has it for
+    /// sure.
+    pub fn service_route(&self, now: Instant, aor: &str) -> Option<Arc<str>> {
+        let entry = self.entries.get(aor).filter(|entry| entry.is_sure(now))?;
+        entry.service_route.clone()
     }
 
     /// Whether [`refusal`](Self::refusal) may say something of any address.
@@ -257,7 +265,8 @@ impl UpstreamTable {
             (UpstreamAsk::Register(asked_s), 200..300) => {
                 self.is_listing |= answer.is_listed;
                 let granted_s = answer.expires_s.unwrap_or(asked_s);
-                self.registered(now, unix, &aor, granted_s, steps);
+                let granted = (granted_s, answer.service_route.clone());
+                self.registered((now, unix), &aor, granted, steps);
             }
             (UpstreamAsk::Register(asked_s), 423) if is_longer(answer, asked_s) => {
                 if let Some(entry) = self.entries.get_mut(&aor) {
@@ -428,10 +437,9 @@ impl UpstreamTable {
 
     fn registered(
         &mut self,
-        now: Instant,
-        unix: UnixTime,
+        (now, unix): (Instant, UnixTime),
         aor: &Arc<str>,
-        granted_s: u32,
+        (granted_s, service_route): (u32, Option<Arc<str>>),
         steps: &mut Vec<UpstreamStep>,
     ) {
         let life = Duration::from_secs(granted_s.into());
@@ -440,8 +448,9 @@ impl UpstreamTable {
             return;
         };
         // The next renewal stores it; a first one is stored now, so that a start soon after does
-        // not tell it again.
-        let is_first = !entry.is_sure(now);
+        // not tell it again, and so is another way, which calls need after it.
+        let is_first = !entry.is_sure(now) || entry.service_route != service_route;
+        entry.service_route = service_route;
         entry.failure = None;
         entry.sure_until = Some(now + life);
         entry.may_until = entry.may_until.max(entry.sure_until);
@@ -460,6 +469,7 @@ impl UpstreamTable {
         };
         entry.doubt(now);
         entry.may_until = None;
+        entry.service_route = None;
         let (told, row) = (aor.clone(), None);
         steps.push(UpstreamStep::Store { aor: told, row });
         let refused = entry.failure.filter(|failure| failure.is_refusal());
@@ -642,6 +652,7 @@ fn row_of(entry: &UpstreamEntry, now: Instant, unix: UnixTime) -> Option<Upstrea
     Some(UpstreamRow {
         sure_until: entry.sure_until.filter(|until| *until > now).map(at),
         may_until: at(entry.may_until?),
+        service_route: entry.service_route.clone(),
     })
 }
 

@@ -1,6 +1,6 @@
 use super::upstream_step::UpstreamAsk;
 use busyhour::clock::Instant;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// What is known of one address of record.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub(super) struct UpstreamEntry {
     pub(super) sure_until: Option<Instant>,
     /// The registrar may have it until then.
     pub(super) may_until: Option<Instant>,
+    /// The way of its requests, by the registrar's last 200.
+    pub(super) service_route: Option<Arc<str>>,
     /// Since when it has been wanted, or not been sure.
     pub(super) unsure_since: Instant,
     /// The lifetime to ask for: the registrar's minimum, if it has said so.
@@ -78,6 +80,7 @@ impl UpstreamEntry {
             is_wanted: false,
             sure_until: None,
             may_until: None,
+            service_route: None,
             unsure_since: now,
             expires_s,
             due_at: now,

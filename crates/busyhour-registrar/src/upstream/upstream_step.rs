@@ -31,12 +31,14 @@ pub enum UpstreamAsk {
 }
 
 /// What is stored of an address of record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamRow {
     /// The registrar has it until then for sure.
     pub sure_until: Option<UnixTime>,
     /// It may have it until then.
     pub may_until: UnixTime,
+    /// The Service-Route of its last 200, while the registrar has the address for sure.
+    pub service_route: Option<Arc<str>>,
 }
 
 /// What the part that has the network and the store does, in this order.
@@ -74,7 +76,7 @@ pub enum UpstreamStep {
 }
 
 /// A final answer of the registrar.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct UpstreamAnswer {
     /// Its status.
     pub status: u16,
@@ -88,6 +90,8 @@ pub struct UpstreamAnswer {
     pub retry_after_s: Option<u32>,
     /// It is a challenge that can be answered.
     pub is_challenge: bool,
+    /// Its Service-Route (RFC 3608): the values of Route for requests of the address.
+    pub service_route: Option<Arc<str>>,
 }
 
 /// Why telephones of an address are not to be registered.
@@ -110,5 +114,6 @@ impl UpstreamAnswer {
         min_expires_s: None,
         retry_after_s: None,
         is_challenge: false,
+        service_route: None,
     };
 }

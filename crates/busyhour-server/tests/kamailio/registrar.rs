@@ -13,7 +13,7 @@ fn configuration(address: SocketAddr) -> String {
         .concat();
     format!(
         "[sip]\ndomains = \"example.com\"\nmin_expires_seconds = 60\n{password}\
-         [[peer]]\nname = \"pbx\"\naddresses = [\"{address}\"]\nmay_call = true\n\
+         [[peer]]\nname = \"pbx\"\naddresses = [\"{address}\"]\nmay_call = true\nprefixes = [\"0\"]\n\
          [[registrar]]\nname = \"pbx\"\naddress = \"{address}\"\n"
     )
 }
@@ -79,6 +79,44 @@ fn refreshes_end_here_and_one_registration_goes_on() {
     server.wait_for("/upstream/told_count", |count| count == 0);
     assert!(!is_known(&world, &bob, "two"));
     assert!(server.stop().success());
+}
+
+/// RFC 3327: Kamailio calls by the Path of the registration. RFC 3608: what the telephone sends there goes by the
+/// Service-Route that Kamailio has answered with, also after a restart here.
+#[test]
+fn calls_take_the_path_of_the_registration_and_the_route_of_its_answer() {
+    let place = Place::new();
+    let address = free_address();
+    let _kamailio = registrar(&place, address);
+    let ours = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let server = place.server_at(ours, &configuration(address));
+    let bob = Telephone::new("bob", ours);
+    let home = format!("SIP/2.0 480 By <sip:{address};lr;way=home>\r\n");
+    bob.register();
+    server.wait_for("/upstream/answered", |count| count == 2);
+    let world = Telephone::new("world", address);
+    let uri = "sip:bob@example.com";
+    world.send(&world.request("INVITE", uri, "sip:world@world.example", "path", ""));
+    let invite = bob.hear("INVITE ");
+    let way = format!("X-Way: sip:{ours};lr\r\n");
+    assert!(invite.contains(&way), "{invite}");
+    assert!(!invite.contains("\r\nRoute:"), "it is our own: {invite}");
+    bob.answer(&invite, "486 Busy Here");
+
+    let answer = bob.ask("INVITE", "sip:0123@example.com", "route", "");
+    assert!(answer.starts_with(&home), "{answer}");
+    // Who is not registered there has none.
+    let alice = Telephone::new("alice", ours);
+    let answer = alice.ask("INVITE", "sip:0123@example.com", "none", "");
+    assert!(answer.starts_with("SIP/2.0 480 By"), "{answer}");
+    assert!(!answer.contains("way=home"), "{answer}");
+
+    server.kill();
+    let server = place.server_at(ours, &configuration(address));
+    server.wait_for("/upstream/told_count", |count| count == 1);
+    let answer = bob.ask("INVITE", "sip:0123@example.com", "again", "");
+    assert!(answer.starts_with(&home), "{answer}");
+    assert_eq!(stat(&server, "sent"), 0, "it has not been told anew");
 }
 
 #[test]

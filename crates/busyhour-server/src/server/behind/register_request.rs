@@ -6,7 +6,7 @@ use busyhour_sip::{
     Contacts, DigestChallenge, Flow, HeaderName, Message, Method, RequestBuilder, SipUri,
     auth::{Answer, Secret},
 };
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 /// A REGISTER for one address of record.
 pub(super) struct RegisterRequest<'a> {
@@ -41,7 +41,8 @@ impl RegisterRequest<'_> {
                 HeaderName::CallId,
                 format_args!("bh-{run:x}-{user}@{domain}"),
             )
-            .header(HeaderName::CSeq, format_args!("{cseq} REGISTER"));
+            .header(HeaderName::CSeq, format_args!("{cseq} REGISTER"))
+            .header(HeaderName::Supported, "path");
         let expires_s = match self.ask {
             UpstreamAsk::Register(expires_s) => Some(expires_s),
             UpstreamAsk::End => Some(0),
@@ -51,6 +52,10 @@ impl RegisterRequest<'_> {
             Some(expires_s) => {
                 let contact =
                     format_args!("<sip:{user}@{ours};{DOMAIN}={domain}>;expires={expires_s}");
+                // What is for the contact comes to us by its Path, whatever else the registrar knows of
+                // the address in it (RFC 3327).
+                let path = format_args!("<sip:{ours};lr>");
+                let request = request.header(HeaderName::Path, path);
                 let request = request.header(HeaderName::Contact, contact);
                 request.header(HeaderName::Expires, expires_s)
             }
@@ -88,7 +93,25 @@ pub(super) fn read_answer(response: &Message<'_>, status: u16, aor: &str) -> Ups
         retry_after_s: retry_after
             .and_then(|text| text.split([' ', ';', '(']).next()?.parse().ok()),
         is_challenge: false,
+        service_route: (200..300)
+            .contains(&status)
+            .then(|| service_route(response))
+            .flatten(),
     }
+}
+
+/// The values of Route for requests of an address (RFC 3608 §5); nothing if one of them cannot be
+/// a route, or all are longer than is kept.
+fn service_route(response: &Message<'_>) -> Option<Arc<str>> {
+    let mut values = String::new();
+    for route in response.routes(HeaderName::ServiceRoute) {
+        let uri = route.ok().filter(|uri| uri.param("lr").is_some())?;
+        let separator = if values.is_empty() { "" } else { ", " };
+        values.push_str(&format!("{separator}<{}>", uri.text));
+    }
+    (1..=SERVICE_ROUTE_LEN_MAX)
+        .contains(&values.len())
+        .then(|| values.into())
 }
 
 /// The credentials that answer a challenge.
@@ -139,6 +162,8 @@ fn granted(response: &Message<'_>, aor: &str) -> Option<Option<u32>> {
     })
 }
 
+/// Three long URIs.
+const SERVICE_ROUTE_LEN_MAX: usize = 1_024;
 const BRANCH: &str = "z9hG4bKbhup";
 /// The parameter of our contacts that says in which domain their user is.
 const DOMAIN: &str = "bh-domain";

@@ -39,6 +39,7 @@ use busyhour_sip::{Flow, HeaderName, Message, SipUri, Transport, auth::Secret};
 use busyhour_store::{Change, SettingKind};
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -208,6 +209,19 @@ impl Upstream {
     pub(in crate::server) fn called(&self, flow: Flow, called: &SipUri<'_>) -> Option<String> {
         let mut registrars = self.registrars.iter();
         registrars.find_map(|it| register_request::called_by(flow, called, it.config.address))
+    }
+
+    /// The way that requests of an address of record take to the registrar that has it, if that is at
+    /// `remote`.
+    pub(in crate::server) fn service_route(
+        &self,
+        aor: &str,
+        remote: SocketAddr,
+    ) -> Option<Arc<str>> {
+        let registrar = &self.registrars[self.registrar_of(aor)?];
+        let is_its = registrar.config.address == remote;
+        let state = is_its.then(|| registrar.lock())?;
+        state.table.service_route(self.clock.now(), aor)
     }
 
     /// A response, if it answers one of our registrations.
@@ -471,7 +485,7 @@ impl Upstream {
         let registrar = &self.registrars[index];
         let waiting = WaitingRequest {
             message: None,
-            first: Some(row),
+            first: Some(row.clone()),
             is_committing: true,
         };
         registrar.lock().requests.insert(number, waiting);
@@ -509,7 +523,7 @@ impl Upstream {
         let registrar = &self.registrars[index];
         let (message, first) = match registrar.lock().requests.get(&request.0) {
             Some(waiting) if waiting.is_committing => return,
-            Some(waiting) => (waiting.message.clone(), waiting.first),
+            Some(waiting) => (waiting.message.clone(), waiting.first.clone()),
             None => (None, None),
         };
         match (message.zip(self.flow(index)), first) {
@@ -622,7 +636,7 @@ impl Registrar {
             Some(row) => Change::PutSetting {
                 kind,
                 name,
-                value: write_row(row),
+                value: write_row(&row),
             },
             None => Change::RemoveSetting { kind, name },
         }

@@ -4,7 +4,7 @@ use super::Upstream;
 use busyhour::clock::UnixTime;
 use busyhour_registrar::upstream::UpstreamRow;
 use busyhour_store::{Change, SettingKind, SettingRows};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 impl Upstream {
     /// What an earlier run has stored of registrars and addresses of record. What no registrar may
@@ -56,18 +56,27 @@ impl Upstream {
     }
 }
 
-/// Times since 1970, in nanoseconds.
-pub(super) fn write_row(row: UpstreamRow) -> String {
+/// Times since 1970, in nanoseconds, and the Service-Route behind them.
+pub(super) fn write_row(row: &UpstreamRow) -> String {
     let sure_until = row.sure_until.map_or(0, UnixTime::as_nanos);
-    format!("{sure_until} {}", row.may_until.as_nanos())
+    let may_until = row.may_until.as_nanos();
+    match &row.service_route {
+        Some(route) => format!("{sure_until} {may_until} {route}"),
+        None => format!("{sure_until} {may_until}"),
+    }
 }
 
 fn read_row(value: &str) -> Option<UpstreamRow> {
-    let (sure_until, may_until) = value.split_once(' ')?;
+    let (sure_until, rest) = value.split_once(' ')?;
+    let (may_until, route) = match rest.split_once(' ') {
+        Some((may_until, route)) => (may_until, Some(route)),
+        None => (rest, None),
+    };
     let sure_until: u64 = sure_until.parse().ok()?;
     Some(UpstreamRow {
         sure_until: (sure_until > 0).then(|| UnixTime::from_nanos(sure_until)),
         may_until: UnixTime::from_nanos(may_until.parse().ok()?),
+        service_route: route.map(Arc::from),
     })
 }
 
@@ -80,13 +89,25 @@ mod tests {
 
     #[test]
     fn a_row_comes_back_as_it_was_stored() {
-        let row = |sure_until| UpstreamRow {
+        let row = |sure_until, route: Option<&str>| UpstreamRow {
             sure_until,
             may_until: UnixTime::from_secs(1_800_000_000),
+            service_route: route.map(Arc::from),
         };
-        for row in [row(None), row(Some(UnixTime::from_secs(1_700_000_000)))] {
-            assert_eq!(read_row(&write_row(row)), Some(row));
+        let sure_until = Some(UnixTime::from_secs(1_700_000_000));
+        let route = "<sip:p1.example;lr>, <sip:p2.example;lr>";
+        for row in [
+            row(None, None),
+            row(sure_until, None),
+            row(sure_until, Some(route)),
+        ] {
+            assert_eq!(read_row(&write_row(&row)), Some(row));
         }
+        assert_eq!(
+            read_row("1700000000000000000 1800000000000000000"),
+            Some(row(sure_until, None)),
+            "of a version before"
+        );
         assert_eq!(read_row("soon"), None);
         assert_eq!(read_row("1 soon"), None);
     }
