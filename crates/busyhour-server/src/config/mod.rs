@@ -194,15 +194,13 @@ pub struct Sip {
     pub handshake_seconds: u32,
     /// The time without traffic after which the kernel probes the peer, in seconds.
     pub keepalive_seconds: u32,
-    /// The longest time in which a peer acknowledges nothing of what is sent, in
-    /// seconds.
+    /// The longest time in which a peer acknowledges nothing of what is sent, in seconds.
     pub unanswered_seconds: u32,
     /// How often silent devices are probed, in seconds; 0 is never.
     pub probe_seconds: u32,
     /// The same behind an address translation; 0 is as for the others.
     pub nat_probe_seconds: u32,
-    /// How often silent devices behind an address translation are sent a keep-alive, in seconds; 0
-    /// is never.
+    /// How often a keep-alive goes there while it is silent, in seconds; 0 is never.
     pub nat_keep_alive_seconds: u32,
     /// Within how many seconds restored contacts are asked; 0 is never.
     pub verify_seconds: u32,
@@ -551,7 +549,7 @@ impl Config {
             media: self.media.clone(),
             probe_interval: Duration::from_secs(self.sip.probe_seconds.into()),
             nat_probe_interval: Duration::from_secs(self.sip.nat_probe_seconds.into()),
-            nat_keep_alive_interval: Duration::from_secs(self.sip.nat_keep_alive_seconds.into()),
+            nat_keep_alive: Duration::from_secs(self.sip.nat_keep_alive_seconds.into()),
             verify_within: Duration::from_secs(self.sip.verify_seconds.into()),
             peers: self.peers.clone(),
             hints: self.hints.clone(),

@@ -53,7 +53,7 @@ pub struct ServerConfig {
     pub nat_probe_interval: Duration,
     /// How often a silent device behind an address translation is sent a keep-alive over datagrams,
     /// which it does not answer; zero is never.
-    pub nat_keep_alive_interval: Duration,
+    pub nat_keep_alive: Duration,
     /// Within which time after the start the devices of restored contacts over datagrams are
     /// asked whether they are still there; zero: they are not.
     pub verify_within: Duration,
@@ -112,7 +112,7 @@ impl Default for ServerConfig {
             watch: WatchPolicy::default(),
             probe_interval: Duration::ZERO,
             nat_probe_interval: Duration::ZERO,
-            nat_keep_alive_interval: Duration::ZERO,
+            nat_keep_alive: Duration::ZERO,
             verify_within: Duration::ZERO,
             calls: CallConfig::default(),
             capture: CaptureConfig::default(),

@@ -386,8 +386,7 @@ pub struct RegistrarStats {
     pub logins_paused: u64,
     /// Bindings read back at the start.
     pub restored: u64,
-    /// Flows over which devices are reached: connections, and with probes the
-    /// addresses that are asked.
+    /// Flows over which devices are reached: connections, and addresses that are asked.
     pub flow_count: u64,
     /// Times when contacts of a device could no longer be reached.
     pub unreachable: u64,

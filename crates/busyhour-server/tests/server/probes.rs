@@ -180,7 +180,7 @@ fn a_device_behind_an_address_translation_is_probed_more_often() {
 fn a_silent_device_behind_an_address_translation_is_sent_keep_alives() {
     let mut server = Fixture::with(ServerConfig {
         nat_probe_interval: Duration::from_secs(3_600),
-        nat_keep_alive_interval: Duration::from_secs(20),
+        nat_keep_alive: Duration::from_secs(20),
         ..open_config()
     });
     let source = ([192, 0, 2, 9], 40_000).into();

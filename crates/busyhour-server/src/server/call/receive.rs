@@ -481,13 +481,13 @@ impl Core {
         };
         let holder = self.holder(request.flow, account);
         request.step("location");
-        // Only who has proved who he is takes the way of that address.
-        let aor = caller.as_deref().filter(|_| account.is_some());
         match self.locate_for_user(request, called, abroad, account) {
             Ok(mut located) => {
-                if let Some(aor) = aor {
-                    self.route_by_registrar(aor, &mut located);
-                }
+                // Only who has proved who he is takes the way of that address.
+                self.route_by_registrar(
+                    caller.as_deref().filter(|_| account.is_some()),
+                    &mut located,
+                );
                 Ok(Some(Way {
                     located,
                     parties: Parties::Outside(party, account.map(Name::new)),
@@ -501,21 +501,6 @@ impl Core {
                 refusal,
                 proven: Some(Box::new((party, holder))),
             }),
-        }
-    }
-
-    /// What goes from an address of record to the registrar that has it goes by its Service-Route (RFC
-    /// 3608 §6.1).
-    fn route_by_registrar(&self, aor: &str, located: &mut Located) {
-        let upstream = &self.devices.upstream;
-        if !upstream.is_used() {
-            return;
-        }
-        for target in &mut located.targets.targets {
-            for way in target.hops.ways_mut().filter(|way| way.route.is_none()) {
-                let route = upstream.service_route(aor, way.hop.flow.remote);
-                way.route = route.map(|route| (*route).into());
-            }
         }
     }
 

@@ -44,6 +44,21 @@ impl Core {
             None => Ok(address_of_record(&Uri::Sip(*called), &self.domains)?),
         }
     }
+
+    /// What goes from an address of record to the registrar that has it goes by its Service-Route (RFC
+    /// 3608 §6.1).
+    pub(super) fn route_by_registrar(&self, aor: Option<&str>, located: &mut Located) {
+        let upstream = &self.devices.upstream;
+        let Some(aor) = aor.filter(|_| upstream.is_used()) else {
+            return;
+        };
+        for target in &mut located.targets.targets {
+            for way in target.hops.ways_mut().filter(|way| way.route.is_none()) {
+                let route = upstream.service_route(aor, way.hop.flow.remote);
+                way.route = route.map(|route| (*route).into());
+            }
+        }
+    }
 }
 
 /// What has to be looked up for a request, and for whom.

@@ -91,7 +91,7 @@ impl Flows {
                 interval: config.probe_interval,
                 nat_interval: config.nat_probe_interval,
                 verify_within: config.verify_within,
-                nat_keep_alive: config.nat_keep_alive_interval,
+                nat_keep_alive: config.nat_keep_alive,
             },
             probed_count: AtomicUsize::new(0),
             advertised: config.advertised.clone(),
