@@ -48,6 +48,8 @@ pub struct MediaActions<T> {
     pub commands: Vec<(SocketAddr, Vec<u8>)>,
     /// Messages that may leave, in order.
     pub ready: Vec<Ready<T>>,
+    /// Call-IDs of calls that no relay took, though they needed one.
+    pub failed: Vec<Box<str>>,
 }
 
 /// A message that was held.
@@ -75,6 +77,7 @@ impl<T> Default for MediaActions<T> {
         Self {
             commands: Vec::new(),
             ready: Vec::new(),
+            failed: Vec::new(),
         }
     }
 }

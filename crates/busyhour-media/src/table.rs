@@ -472,6 +472,7 @@ impl<T> MediaTable<T> {
             false => (&relays.counters.passed, Outcome::AsItCame),
         };
         MediaCounters::add(counter);
+        out.failed.push(question.call_id.clone());
         self.resolve(question, number, outcome, out);
     }
 

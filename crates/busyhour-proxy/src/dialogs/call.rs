@@ -13,7 +13,7 @@ use super::dialog::Dialog;
 use super::party::KeptParty;
 use super::party::Role;
 use super::policy::DialogPolicy;
-use super::record::{CallRecord, LiveCall, flow_text};
+use super::record::{CallRecord, LiveCall, MediaFailure, flow_text};
 use super::side::News;
 use super::{DialogActions, ReplacedDialog};
 
@@ -48,6 +48,7 @@ pub(super) struct Call {
     pub answered: Option<Instant>,
     /// How it ended last, as the caller sees it.
     pub last_end: Option<(DialogEnd, Option<Role>)>,
+    pub media_failure: Option<MediaFailure>,
     /// No INVITE of it was seen, or its record is written.
     pub has_record: bool,
     /// No INVITE of it was seen: its parties are those of the first tokens for its names.
@@ -244,6 +245,7 @@ impl Call {
             ended_by,
             caller_flow: flow_text(self.caller.flow()),
             callee_flow: callee.or_else(tried).map(|callee| flow_text(callee.flow())),
+            media_failure: self.media_failure,
         }
     }
 

@@ -216,6 +216,7 @@ impl Dialogs {
             rang: None,
             answered: None,
             last_end: None,
+            media_failure: None,
             has_record: false,
             is_adopted: false,
             lingers_until: None,

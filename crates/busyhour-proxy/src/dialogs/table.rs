@@ -23,7 +23,7 @@ use super::dialog::Dialog;
 use super::party::KeptParty;
 use super::party::{KnownSender, Party, Role};
 use super::policy::DialogPolicy;
-use super::record::LiveCall;
+use super::record::{LiveCall, MediaFailure};
 use super::side::ProbeStage;
 use super::stats::DialogStats;
 use super::tag::kept_tag;
@@ -115,6 +115,17 @@ impl Dialogs {
     pub fn lasts(&self, call_id: &str) -> bool {
         let lasts = |call: &Call| call.lingers_until.is_none();
         self.find(call_id, lasts).is_some()
+    }
+
+    /// The media of the calls with this Call-ID that have not ended cannot flow; the first reason
+    /// goes into their record.
+    pub fn media_fails(&mut self, call_id: &str, failure: MediaFailure) {
+        let is_to_note = |call: &Call| call.lingers_until.is_none() && call.media_failure.is_none();
+        while let Some(handle) = self.find(call_id, is_to_note) {
+            if let Some(call) = self.calls.get_mut(handle) {
+                call.media_failure = Some(failure);
+            }
+        }
     }
 
     /// Who sends a request with these names, if its dialog is known.

@@ -271,6 +271,7 @@ impl Dialogs {
             rang: None,
             answered: None,
             last_end: None,
+            media_failure: None,
             has_record: true,
             is_adopted: true,
             lingers_until: None,

@@ -1,6 +1,6 @@
 //! An INVITE until its final response.
 
-use busyhour_proxy::dialogs::{Party, Role};
+use busyhour_proxy::dialogs::{MediaFailure, Party, Role};
 use busyhour_registrar::watch::{DialogDirection, DialogEnd, DialogState, LineState};
 
 use crate::rig::{AB, ABT, Names, Rig, SENDRECV, aor, request, user};
@@ -617,6 +617,31 @@ fn a_record_says_what_became_of_a_call() {
     );
     assert!(record.callee_flow.is_some());
     assert_eq!(rig.dialogs.live().count(), 0);
+}
+
+/// The first reason is kept, and one that comes when the call has ended is of none.
+#[test]
+fn a_record_says_why_the_media_could_not_flow() {
+    let mut rig = Rig::new();
+    let fails = |rig: &mut Rig, failure| rig.dialogs.media_fails(AB.call_id, failure);
+    fails(&mut rig, MediaFailure::OtherFamily);
+    let call = rig.invite(AB, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    fails(&mut rig, MediaFailure::SenderBehindNat);
+    fails(&mut rig, MediaFailure::RelayFailed);
+    rig.response(call, 0, 486, ABT);
+    rig.refused(call, 486);
+    fails(&mut rig, MediaFailure::RelayFailed);
+    let record = rig.records.remove(0);
+    assert_eq!(record.media_failure, Some(MediaFailure::SenderBehindNat));
+    let next = Names {
+        call_id: "c2",
+        ..AB
+    };
+    let call = rig.invite(next, "").expect("room");
+    rig.dialogs.forwarded(call, 0, user("bob"));
+    rig.refused(call, 486);
+    assert_eq!(rig.records.remove(0).media_failure, None);
 }
 
 /// Bob and carol ring.

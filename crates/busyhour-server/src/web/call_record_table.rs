@@ -41,6 +41,7 @@ fn line(record: &CallRecordRow) -> [Cow<'_, str>; COLUMNS.len()] {
         maybe(&record.ended_by),
         plain(record.caller_flow.to_string()),
         maybe(&record.callee_flow),
+        maybe(&record.media_failure),
     ]
 }
 
@@ -64,7 +65,7 @@ fn plain(text: String) -> Cow<'static, str> {
 
 pub(crate) const CONTENT_TYPE: &str = "text/csv; charset=utf-8; header=present";
 
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 19] = [
     "id",
     "call_id",
     "from",
@@ -83,6 +84,7 @@ const COLUMNS: [&str; 18] = [
     "ended_by",
     "caller_flow",
     "callee_flow",
+    "media_failure",
 ];
 
 #[cfg(test)]
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!(
             line,
             "7,'=cmd|'/c calc'!A1,\"sip:\"\"a,b\"\"@example.com\",'+4930,,,\
-             2023-11-14T22:13:20.123Z,,,2023-11-14T22:13:32.000Z,0.001234,,busy,486,rejected,,,\r\n"
+             2023-11-14T22:13:20.123Z,,,2023-11-14T22:13:32.000Z,0.001234,,busy,486,rejected,,,,\r\n"
         );
     }
 }

@@ -344,6 +344,7 @@ fn without_a_relay_calls_are_refused_or_go_on_and_others_are_not_delayed() {
             "passed"
         };
         assert_eq!(server.stat(&format!("/media/{counter}")), tries);
+        has_record(&server, "\"media_failure\":\"relay-failed\"");
         server.wait_for_log("the media relays (media.relays)");
     }
 }
@@ -384,10 +385,13 @@ fn a_call_whose_media_cannot_flow_is_named_with_the_reason() {
         + "a=ice-ufrag:x\r\na=fingerprint:sha-256 00\r\n";
     let invite = alice.invite("bob", &web);
     alice.phone.send(&invite);
-    bob.hear_until("INVITE ");
+    let offered = bob.hear_until("INVITE ");
     server.wait_for_log("the media of a call cannot flow");
     server.wait_for_log("a browser offers DTLS-SRTP with ICE to plain RTP");
     assert_eq!(server.stat("/media/obstructed"), 1);
+    bob.respond(&offered, "486 Busy Here", "");
+    alice.hear_until("SIP/2.0 486 ");
+    has_record(&server, "\"media_failure\":\"web-to-plain\"");
     // Of one source, ten of a hundred lines a second; all are counted.
     for _ in 0..100 {
         let invite = alice.invite("bob", &web);
@@ -396,6 +400,12 @@ fn a_call_whose_media_cannot_flow_is_named_with_the_reason() {
     }
     server.wait_for("/traffic/log_lines_suppressed", |count| count > 0);
     server.wait_for("/media/obstructed", |count| count == 101);
+}
+
+/// A record of an ended call says so.
+fn has_record(server: &ServerProcess, text: &str) {
+    let records = || server.get("/api/v1/call-records");
+    wait_until(|| records().contains(text), records);
 }
 
 /// Who has a relay of his own, or wants none, is not told to give one.

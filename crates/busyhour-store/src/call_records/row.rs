@@ -46,6 +46,9 @@ pub struct CallRecordRow {
     pub caller_flow: Box<str>,
     /// That of the callee.
     pub callee_flow: Option<Box<str>>,
+    /// Why its media could not flow: `web-to-plain`, `plain-to-web`, `sender-behind-nat`,
+    /// `recipient-behind-nat`, `no-common-network`, `other-family` or `relay-failed`.
+    pub media_failure: Option<Box<str>>,
 }
 
 impl CallRecordRow {

@@ -53,6 +53,7 @@ pub(super) fn put(
             &maybe_texts(|row| row.ended_by.as_deref()),
             &texts(|row| &row.caller_flow),
             &maybe_texts(|row| row.callee_flow.as_deref()),
+            &maybe_texts(|row| row.media_failure.as_deref()),
         ],
     )?;
     Ok(())
@@ -124,6 +125,7 @@ fn row(row: &Row) -> Result<CallRecordRow, Error> {
         ended_by: maybe_text(15)?,
         caller_flow: text(16)?,
         callee_flow: maybe_text(17)?,
+        media_failure: maybe_text(18)?,
     })
 }
 
@@ -139,11 +141,11 @@ fn natural(value: i64) -> u64 {
 pub(super) const PUT: &str = "INSERT INTO call_record \
     (id, call_id, from_uri, to_uri, caller, answered_by, caller_user, callee_user, \
     answered_user, began_at_ns, rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, \
-    talk_time_ns, outcome, status, ending, ended_by, caller_flow, callee_flow) \
+    talk_time_ns, outcome, status, ending, ended_by, caller_flow, callee_flow, media_failure) \
     SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], \
     $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], \
     $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::text[], $17::integer[], \
-    $18::text[], $19::text[], $20::text[], $21::text[]) ON CONFLICT (id) DO NOTHING";
+    $18::text[], $19::text[], $20::text[], $21::text[], $22::text[]) ON CONFLICT (id) DO NOTHING";
 /// Looks at the first records only: they are the oldest.
 const REMOVE_OLD: &str = "DELETE FROM call_record WHERE id IN \
     (SELECT id FROM (SELECT id, ended_at_ns FROM call_record ORDER BY id LIMIT $1) AS first \
@@ -151,7 +153,7 @@ const REMOVE_OLD: &str = "DELETE FROM call_record WHERE id IN \
 const LAST: &str = "SELECT coalesce(max(id), 0) FROM call_record";
 const READ: &str = "SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
     rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
-    ending, ended_by, caller_flow, callee_flow FROM call_record \
+    ending, ended_by, caller_flow, callee_flow, media_failure FROM call_record \
     WHERE $4::text IS NULL AND id < $1 AND began_at_ns >= $2 AND began_at_ns < $3 \
     AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6";
 /// By the three indexes, each in its order.
@@ -167,4 +169,4 @@ const READ_OF_USER: &str = "WITH wanted AS (\
     AND ($5::text IS NULL OR outcome = $5) ORDER BY id DESC LIMIT $6)) \
     SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
     rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
-    ending, ended_by, caller_flow, callee_flow FROM wanted ORDER BY id DESC LIMIT $6";
+    ending, ended_by, caller_flow, callee_flow, media_failure FROM wanted ORDER BY id DESC LIMIT $6";

@@ -31,6 +31,7 @@ pub(super) fn put(connection: &Connection, row: &CallRecordRow) -> rusqlite::Res
         row.ended_by,
         row.caller_flow,
         row.callee_flow,
+        row.media_failure,
     ])?;
     Ok(())
 }
@@ -62,7 +63,7 @@ pub(super) fn read(path: &Path, query: &CallRecordQuery) -> Result<Vec<CallRecor
     select(&connection, query).map_err(wrap)
 }
 
-fn select(
+pub(super) fn select(
     connection: &Connection,
     query: &CallRecordQuery,
 ) -> rusqlite::Result<Vec<CallRecordRow>> {
@@ -120,6 +121,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<CallRecordRow> {
         ended_by: row.get(15)?,
         caller_flow: row.get(16)?,
         callee_flow: row.get(17)?,
+        media_failure: row.get(18)?,
     })
 }
 
@@ -135,9 +137,9 @@ fn natural(value: i64) -> u64 {
 const PUT: &str = "INSERT OR IGNORE INTO call_record \
     (id, call_id, from_uri, to_uri, caller, answered_by, caller_user, callee_user, \
     answered_user, began_at_ns, rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, \
-    talk_time_ns, outcome, status, ending, ended_by, caller_flow, callee_flow) \
+    talk_time_ns, outcome, status, ending, ended_by, caller_flow, callee_flow, media_failure) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-    ?19, ?20, ?21)";
+    ?19, ?20, ?21, ?22)";
 /// Looks at the first records only: they are the oldest.
 const REMOVE_OLD: &str = "DELETE FROM call_record WHERE id IN \
     (SELECT id FROM (SELECT id, ended_at_ns FROM call_record ORDER BY id LIMIT ?1) \
@@ -145,7 +147,7 @@ const REMOVE_OLD: &str = "DELETE FROM call_record WHERE id IN \
 const LAST: &str = "SELECT id FROM call_record ORDER BY id DESC LIMIT 1";
 const COLUMNS: &str = "SELECT id, call_id, from_uri, to_uri, caller, answered_by, began_at_ns, \
     rang_at_ns, answered_at_ns, ended_at_ns, post_dial_delay_ns, talk_time_ns, outcome, status, \
-    ending, ended_by, caller_flow, callee_flow";
+    ending, ended_by, caller_flow, callee_flow, media_failure";
 /// Which records of those that a condition leaves.
 const WANTED: &str = "id < ?1 AND began_at_ns >= ?2 AND began_at_ns < ?3 \
     AND (?5 IS NULL OR outcome = ?5) ORDER BY id DESC LIMIT ?6";

@@ -287,6 +287,9 @@ const MIGRATIONS: &[&str] = &[
     "
     ALTER TABLE account ADD COLUMN disabled INTEGER NOT NULL DEFAULT 0;
 ",
+    "
+    ALTER TABLE call_record ADD COLUMN media_failure TEXT;
+",
 ];
 
 #[cfg(test)]
@@ -358,6 +361,9 @@ mod tests {
             WHERE callee_user = 'bob'";
         let id: i64 = connection.query_row(found, [], |row| row.get(0)).unwrap();
         assert_eq!(id, 1);
+        let query = crate::CallRecordQuery::first(10);
+        let rows = super::super::call_records::select(&connection, &query).unwrap();
+        assert_eq!((rows.len(), &rows[0].media_failure), (1, &None));
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn record(id: u64) -> CallRecordRow {
         ended_by: is_answered.then(|| "caller".into()),
         caller_flow: "udp/192.0.2.1:5060-192.0.2.7:5060".into(),
         callee_flow: None,
+        media_failure: (!is_answered).then(|| "relay-failed".into()),
     }
 }
 

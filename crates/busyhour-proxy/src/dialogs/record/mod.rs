@@ -1,5 +1,6 @@
 //! What is left of a call when it ends, and what is shown of it while it lasts.
 
+mod media_failure;
 mod outcome;
 
 use std::{sync::Arc, time::Duration};
@@ -11,6 +12,7 @@ use busyhour::{
 use busyhour_registrar::watch::{CallNames, DialogDirection, DialogEnd, DialogState};
 use busyhour_sip::{Flow, Message, push_socket_address};
 
+pub use media_failure::MediaFailure;
 pub use outcome::CallOutcome;
 
 use super::{
@@ -51,6 +53,8 @@ pub struct CallRecord {
     pub caller_flow: Box<str>,
     /// The flow of the callee that answered, or else of the last one tried.
     pub callee_flow: Option<Box<str>>,
+    /// Why its media could not flow, if that is known.
+    pub media_failure: Option<MediaFailure>,
 }
 
 impl CallRecord {
@@ -80,6 +84,7 @@ impl CallRecord {
             ended_by: None,
             caller_flow: flow_text(flow),
             callee_flow: None,
+            media_failure: None,
         })
     }
 

@@ -102,6 +102,7 @@ mod tests {
             ended_by: None,
             caller_flow: "".into(),
             callee_flow: None,
+            media_failure: None,
         };
         record.outcome()
     }

@@ -178,6 +178,7 @@ pub(super) const CALL_RECORDS: Subject = Subject {
             "post_dial_delay_ns",
             "from the INVITE to the first response that the caller could hear",
         ),
+        column("media_failure", "why its media could not flow"),
         column("call_id", "its Call-ID"),
     ],
     sort: "ended_at",

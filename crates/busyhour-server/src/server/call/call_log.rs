@@ -328,6 +328,7 @@ fn row(id: u64, record: &CallRecord) -> CallRecordRow {
         }),
         caller_flow: record.caller_flow.clone(),
         callee_flow: record.callee_flow.clone(),
+        media_failure: record.media_failure.map(|failure| failure.as_str().into()),
     }
 }
 

@@ -318,6 +318,7 @@ pub(super) fn call_record() -> Value {
             ("began_at_ns", json!({ "type": "integer" })),
             ("outcome", text()),
             ("status", json!({ "type": "integer" })),
+            ("media_failure", json!({ "type": ["string", "null"] })),
         ],
     )
 }

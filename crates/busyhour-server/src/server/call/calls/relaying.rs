@@ -3,7 +3,10 @@
 use super::{Calls, ShardInner};
 use crate::server::call::{permit::Permit, step_actions::StepActions, tracking::Tracking};
 use busyhour_media::{Description, MediaTable, MediaWish, Obstacle, Passing, Verdict};
-use busyhour_proxy::{BranchId, Outbound, dialogs::Dialogs};
+use busyhour_proxy::{
+    BranchId, Outbound,
+    dialogs::{Dialogs, MediaFailure},
+};
 use busyhour_sip::{Message, Method};
 use std::{net::SocketAddr, sync::Arc};
 
@@ -51,6 +54,10 @@ impl Calls {
             if let Verdict::Pass(outbound) = verdict {
                 out.leaving.push(outbound);
             }
+        }
+        // Before it ends: what is refused for that has not left.
+        for call_id in out.media.failed.drain(..) {
+            dialogs.media_fails(&call_id, MediaFailure::RelayFailed);
         }
     }
 
@@ -118,7 +125,12 @@ impl Calls {
 
     /// Without a relay, names calls whose media cannot flow. Most are seen to be sound by their
     /// offer and where it goes.
-    fn tell_obstacles(&self, state: &ShardInner, cause: Option<&Message<'_>>, out: &StepActions) {
+    fn tell_obstacles(
+        &self,
+        state: &mut ShardInner,
+        cause: Option<&Message<'_>>,
+        out: &StepActions,
+    ) {
         let offer = cause.filter(|cause| cause.method() == Some(Method::Invite));
         let Some(offer) = offer.and_then(Description::of) else {
             return;
@@ -140,8 +152,23 @@ impl Calls {
                 self.relays.relays().counters.obstructed();
                 let log = &self.devices.log;
                 log.media_obstructed(&message, sender.flow, &obstacle);
+                if let Ok(call_id) = message.call_id() {
+                    state.dialogs.media_fails(call_id, failure_by(obstacle));
+                }
             }
         }
+    }
+}
+
+/// How a record names it.
+fn failure_by(obstacle: Obstacle) -> MediaFailure {
+    match obstacle {
+        Obstacle::WebToPlain => MediaFailure::WebToPlain,
+        Obstacle::PlainToWeb => MediaFailure::PlainToWeb,
+        Obstacle::SenderBehindNat { .. } => MediaFailure::SenderBehindNat,
+        Obstacle::RecipientBehindNat { .. } => MediaFailure::RecipientBehindNat,
+        Obstacle::NoCommonNetwork { .. } => MediaFailure::NoCommonNetwork,
+        Obstacle::OtherFamily { .. } => MediaFailure::OtherFamily,
     }
 }
 

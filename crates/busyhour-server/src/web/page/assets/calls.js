@@ -40,6 +40,7 @@ export function show(place, { signal }) {
       { title: "To", cell: (one) => bare(one.to) },
       { title: "Outcome", cell: (one) => tag(one.outcome.replace("-", " "), one.outcome === "answered" ? "good" : one.outcome === "failed" ? "bad" : "") },
       { title: "Status", number: true, cell: (one) => (one.status ? String(one.status) : null) },
+      { title: "Media", cell: (one) => (one.media_failure ? tag(one.media_failure.replaceAll("-", " "), "bad") : null) },
       { title: "Rang after", number: true, cell: (one) => span(one.post_dial_delay_ns) },
       { title: "Talked", number: true, cell: (one) => span(one.talk_time_ns) },
     ], shownRows, { label: "Records of calls" }),
