@@ -57,6 +57,35 @@ fn probes_keep_the_translation_open_so_that_calls_come_through() {
     site.wait_for_reach("alice", "unreachable");
 }
 
+/// Nobody answers a keep-alive: what the server sends is enough for this translation.
+#[test]
+fn keep_alives_alone_keep_the_translation_open() {
+    let internet = Internet::new();
+    let nobody_is_asked = "nat_probe_seconds = 0\nverify_seconds = 0\n";
+    let site = Site::new(
+        &internet,
+        &format!("{nobody_is_asked}nat_keep_alive_seconds = 2\n"),
+    );
+    let mut alice = Telephone::start(&internet.inside(), "10.0.0.2", "alice", "");
+    let first = site.contact("alice");
+    std::thread::sleep(FORGETS * 3);
+    assert_eq!(site.contact("alice"), first, "it has not registered again");
+    let mut bob = Telephone::start(
+        &internet.outside(),
+        "198.51.100.1",
+        "bob",
+        "/dial sip:alice@example.com",
+    );
+    wait_until(
+        || {
+            bob.assert_lives();
+            ["early", "confirmed"].contains(&&*site.call_state())
+        },
+        || format!("{:?}: {}", site.call_state(), alice.output()),
+    );
+    alice.assert_lives();
+}
+
 #[test]
 fn without_probes_the_translation_forgets_the_telephone_and_no_call_comes_through() {
     let internet = Internet::new();
