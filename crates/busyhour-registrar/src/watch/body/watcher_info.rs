@@ -143,9 +143,10 @@ impl ToldWatchers {
             let Some(is_told) = self.is_told(watcher) else {
                 continue;
             };
-            let element = (!is_told)
-                .then(|| element(watcher, now))
-                .unwrap_or_default();
+            let element = match is_told {
+                true => String::new(),
+                false => element(watcher, now),
+            };
             if count > 0 && body.len() + element.len() + TAIL.len() > writing.len_max {
                 owes_more = true;
                 break;
