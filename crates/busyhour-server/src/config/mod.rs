@@ -237,8 +237,7 @@ pub struct Sip {
 /// Where TCP connections are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamListen {
-    /// The addresses for datagrams; where these have port 0, TCP takes a free port of
-    /// its own.
+    /// The addresses for datagrams; where these have port 0, TCP takes a free port of its own.
     Same,
     /// These addresses; if empty, TCP is not served.
     At(Vec<SocketAddr>),
@@ -269,15 +268,13 @@ pub struct Http {
     pub listen: Option<SocketAddr>,
     /// Its address for HTTPS.
     pub tls_listen: Option<SocketAddr>,
-    /// Connections served at once; connections beyond the limit get an answer only to
-    /// `/healthz`.
+    /// Connections served at once; connections beyond the limit get an answer only to `/healthz`.
     pub max_connections: usize,
     /// Connections served at once for one IP address.
     pub max_connections_per_source: usize,
     /// Requests in a second of a token, or of a source without one.
     pub requests_per_second: u32,
-    /// Host names that requests may use for the server, beside addresses and
-    /// `localhost`.
+    /// Host names that requests may use for the server, beside addresses and `localhost`.
     pub hosts: Vec<String>,
     /// The local socket for `busyhour show`.
     pub socket: SocketPlace,
@@ -307,8 +304,7 @@ pub struct Store {
     pub url_file: Option<PathBuf>,
     /// What an acknowledged registration survives.
     pub durability: Durability,
-    /// Changes that may wait for the disk; if there are more, requests are answered
-    /// 503.
+    /// Changes that may wait for the disk; if there are more, requests are answered 503.
     pub queue: usize,
     /// Whether the database has a view by which Kamailio's `usrloc` finds contacts.
     pub location_view: bool,
@@ -330,8 +326,7 @@ pub enum Durability {
 pub struct Runtime {
     /// Worker threads at the start; `None`: one for each core.
     pub workers: Option<usize>,
-    /// Worker threads that stay when there is nothing to do; `None`: as many as at the
-    /// start.
+    /// Worker threads that stay when there is nothing to do; `None`: as many as at the start.
     pub workers_min: Option<usize>,
     /// Worker threads at most; `None`: as many as at the start.
     pub workers_max: Option<usize>,
