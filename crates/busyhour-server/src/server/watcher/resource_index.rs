@@ -13,7 +13,7 @@ use std::{
 /// The ids of watchers, by a hash of what they watch.
 pub(super) struct ResourceIndex {
     hasher: FixedState,
-    shards: Box<[Mutex<BTreeSet<(ResourceHash, u64)>>]>,
+    shards: Box<[Mutex<IdSet>]>,
 }
 
 /// Of a package and an address; others may have the same one.
@@ -57,10 +57,13 @@ impl ResourceIndex {
         range.map(|(_, id)| *id).collect()
     }
 
-    fn shard(&self, hash: ResourceHash) -> MutexGuard<'_, BTreeSet<(ResourceHash, u64)>> {
+    fn shard(&self, hash: ResourceHash) -> MutexGuard<'_, IdSet> {
         let shard = &self.shards[hash as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Ids behind the hash of what they watch.
+type IdSet = BTreeSet<(ResourceHash, u64)>;
 
 const SHARDS: usize = 64;
