@@ -258,6 +258,7 @@ const MIGRATIONS: &[&str] = &[
         FOR EACH STATEMENT EXECUTE FUNCTION setting_changed();
     CREATE TRIGGER setting_truncated AFTER TRUNCATE ON setting
         FOR EACH STATEMENT EXECUTE FUNCTION setting_changed();
+",
     "
     ALTER TABLE call_record ADD COLUMN media_failure TEXT;
 ",
