@@ -5,7 +5,7 @@ use busyhour::clock::Instant;
 use busyhour_registrar::Binding;
 use busyhour_store::AccountView;
 use serde::Serialize;
-use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
+use std::{cmp::Ordering, collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 use utoipa::ToSchema;
 
 /// Which devices are wanted.
@@ -179,7 +179,7 @@ impl Server {
                 let is_registered =
                     device.is_some_and(|device| !device.active_bindings(page.now).is_empty());
                 if !is_registered && page.is_wanted_text(&[&aor]) {
-                    page.add(String::new(), aor, Some(account.user.clone()));
+                    page.add(String::new(), &aor, Some(account.user.clone()));
                 }
             }
             match accounts.last() {
@@ -227,10 +227,12 @@ impl Server {
 /// The first of the devices that are wanted, and how many there are.
 struct Gathering<'q> {
     query: &'q DeviceQuery,
-    text: Option<String>,
+    text: Option<WantedText>,
     after: Option<(&'q str, &'q str)>,
     now: Instant,
     found: Vec<Candidate>,
+    /// The last one of a full page: what comes behind it is only counted.
+    last: Option<(String, String)>,
     match_count: u64,
     has_more: bool,
 }
@@ -239,13 +241,14 @@ impl<'q> Gathering<'q> {
     fn new(query: &'q DeviceQuery, now: Instant) -> Self {
         Self {
             query,
-            text: query.text.as_ref().map(|text| text.to_lowercase()),
+            text: query.text.as_deref().map(WantedText::new),
             after: query
                 .after
                 .as_deref()
                 .map(|after| after.rsplit_once('|').unwrap_or(("", after))),
             now,
             found: Vec::new(),
+            last: None,
             match_count: 0,
             has_more: false,
         }
@@ -258,7 +261,7 @@ impl<'q> Gathering<'q> {
         }
         let bindings = device.active_bindings(self.now);
         if !bindings.is_empty() && self.is_wanted(device.aor(), &bindings) {
-            self.add(self.key(&bindings), device.aor().to_owned(), None);
+            self.add(self.key(&bindings), device.aor(), None);
         }
     }
 
@@ -274,18 +277,22 @@ impl<'q> Gathering<'q> {
             && (self.is_wanted_text(&[aor])
                 || bindings.iter().any(|one| {
                     let parts = one.contact.parts();
-                    let source = parts.flow.remote.to_string();
-                    self.is_wanted_text(&[parts.uri, parts.user_agent, &source])
+                    self.is_wanted_text(&[parts.uri, parts.user_agent])
+                        || self.is_wanted_source(parts.flow.remote)
                 }))
+    }
+
+    /// Writing an address takes longer than all the rest, and most texts are in none.
+    fn is_wanted_source(&self, source: SocketAddr) -> bool {
+        let wanted = self.text.as_ref();
+        wanted.is_none_or(|text| text.may_be_of_address && text.is_in(&source.to_string()))
     }
 
     fn is_wanted_text(&self, texts: &[&str]) -> bool {
         let Some(wanted) = &self.text else {
             return true;
         };
-        texts
-            .iter()
-            .any(|text| text.to_lowercase().contains(wanted))
+        texts.iter().any(|text| wanted.is_in(text))
     }
 
     /// Texts in the order of the values.
@@ -315,17 +322,21 @@ impl<'q> Gathering<'q> {
         }
     }
 
-    fn add(&mut self, key: String, aor: String, offline: Option<String>) {
+    fn add(&mut self, key: String, aor: &str, offline: Option<String>) {
         self.match_count += 1;
-        let candidate = Candidate { key, aor, offline };
-        let is_passed = self.after.is_some_and(|(key, aor)| {
-            let order = (candidate.key.as_str(), candidate.aor.as_str()).cmp(&(key, aor));
-            self.directed(order) != Ordering::Greater
-        });
-        if is_passed {
+        let is_behind = |other: (&str, &str)| {
+            self.directed((key.as_str(), aor).cmp(&other)) == Ordering::Greater
+        };
+        if self.after.is_some_and(|after| !is_behind(after)) {
             return;
         }
-        self.found.push(candidate);
+        let last = self.last.as_ref();
+        if last.is_some_and(|(key, aor)| is_behind((key.as_str(), aor.as_str()))) {
+            self.has_more = true;
+            return;
+        }
+        let aor = aor.to_owned();
+        self.found.push(Candidate { key, aor, offline });
         if self.found.len() >= 2 * self.query.limit + 2 {
             self.keep_first();
         }
@@ -345,12 +356,50 @@ impl<'q> Gathering<'q> {
         });
         self.has_more |= found.len() > self.query.limit;
         found.truncate(self.query.limit);
+        let last = found.last().filter(|_| found.len() == self.query.limit);
+        self.last = last.map(|last| (last.key.clone(), last.aor.clone()));
         self.found = found;
     }
 
     fn into_sorted(mut self) -> (Vec<Candidate>, u64, bool) {
         self.keep_first();
         (self.found, self.match_count, self.has_more)
+    }
+}
+
+/// A text that is looked for in any case.
+struct WantedText {
+    lowercase: String,
+    /// An address might have it.
+    may_be_of_address: bool,
+}
+
+impl WantedText {
+    fn new(text: &str) -> Self {
+        let lowercase = text.to_lowercase();
+        let is_of_address = |one: u8| one.is_ascii_hexdigit() || b".:[]%".contains(&one);
+        Self {
+            may_be_of_address: lowercase.bytes().all(is_of_address),
+            lowercase,
+        }
+    }
+
+    /// Nearly every text is ASCII, and is then compared as it is.
+    fn is_in(&self, text: &str) -> bool {
+        let wanted = self.lowercase.as_bytes();
+        if !text.is_ascii() || !wanted.is_ascii() {
+            return text.to_lowercase().contains(&self.lowercase);
+        }
+        let Some((first, rest)) = wanted.split_first() else {
+            return true;
+        };
+        let text = text.as_bytes();
+        let starts = text.iter().enumerate();
+        let mut starts = starts.filter(|(_, one)| one.eq_ignore_ascii_case(first));
+        starts.any(|(at, _)| {
+            let found = text.get(at + 1..at + wanted.len());
+            found.is_some_and(|found| found.eq_ignore_ascii_case(rest))
+        })
     }
 }
 
@@ -392,3 +441,53 @@ fn of_account(account: &AccountView) -> DeviceReach {
 const SHARDS_AT_ONCE: usize = 32;
 const ACCOUNTS_AT_ONCE: usize = 1000;
 const NANOS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_in_any_case_and_at_any_place() {
+        let texts = [
+            "",
+            "a",
+            "aab",
+            "Snom D785",
+            "sip:Alice@example.com",
+            "192.0.2.1:5060",
+            "Zoë",
+            "ZOË",
+        ];
+        let wanted = [
+            "",
+            "A",
+            "aB",
+            "snom",
+            "d785",
+            "ALICE@",
+            "x",
+            "2.1:50",
+            "zoë",
+            "Zo",
+            "snom d785 and more",
+        ];
+        for (text, wanted) in texts
+            .iter()
+            .flat_map(|text| wanted.map(|wanted| (text, wanted)))
+        {
+            let expected = text.to_lowercase().contains(&wanted.to_lowercase());
+            assert_eq!(
+                WantedText::new(wanted).is_in(text),
+                expected,
+                "{wanted} in {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_no_address_has_is_not_looked_for_in_one() {
+        let may = |text: &str| WantedText::new(text).may_be_of_address;
+        assert!(may("192.0.2.1:5060") && may("[2001:DB8::1]:5060") && may("5060") && may(""));
+        assert!(!may("alice") && !may("snom") && !may("192.0.2.1/24"));
+    }
+}
