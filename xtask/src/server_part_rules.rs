@@ -89,7 +89,6 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "call::calls",
         &[
             "ServerClock",
-            "SpanSource",
             "Changes",
             "Responder",
             "Lookups",

@@ -1,3 +1,7 @@
+pub(crate) mod call_targets;
+
+pub(super) use call_targets::warnings as dead_ends;
+
 use super::{Auth, ClusterSettings, Loaded, Problem, SettingOrigin, Sip};
 use crate::{
     net::{AcmeChallenge, Authorities, Certificate, CertificateError},

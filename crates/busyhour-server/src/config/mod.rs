@@ -19,8 +19,7 @@
 
 mod tables;
 mod allowed;
-pub(crate) mod call_targets;
-mod check;
+pub(crate) mod check;
 mod database;
 mod credentials;
 mod differences;
@@ -194,7 +193,7 @@ pub struct Sip {
     pub handshake_seconds: u32,
     /// The time without traffic after which the kernel probes the peer, in seconds.
     pub keepalive_seconds: u32,
-    /// The longest time in which a peer acknowledges nothing of what is sent, in seconds.
+    /// The longest time in which a peer acknowledges nothing, in seconds.
     pub unanswered_seconds: u32,
     /// How often silent devices are probed, in seconds; 0 is never.
     pub probe_seconds: u32,
@@ -379,8 +378,7 @@ pub enum LogFormat {
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// The path of each setting and its origin; an absent setting has the embedded
-    /// default.
+    /// The path of each setting and its origin; an absent setting has the embedded default.
     pub origins: BTreeMap<&'static str, SettingOrigin>,
     /// The accounts of domains, and the place of each.
     accounts: Vec<(String, SettingOrigin)>,
@@ -423,8 +421,7 @@ impl Config {
         Self::gather(path, overrides, check::certificate)
     }
 
-    /// As [`load_to_serve`](Self::load_to_serve); an unknown variable is a problem,
-    /// too.
+    /// As [`load_to_serve`](Self::load_to_serve); an unknown variable is a problem, too.
     ///
     /// # Errors
     ///
@@ -504,7 +501,7 @@ impl Config {
             .extend(secrets::url_file_warning(&loaded.config));
         if !loaded.is_unread {
             problems.extend(check::relations(&loaded));
-            loaded.warnings.extend(call_targets::warnings(&loaded));
+            loaded.warnings.extend(check::dead_ends(&loaded));
         }
         (loaded, problems)
     }

@@ -62,8 +62,8 @@ use busyhour::{
 };
 use busyhour_iax2::RequestOutcome;
 use busyhour_registrar::{
-    Binding, BindingChange, BindingId, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX,
-    Tally, Update,
+    Binding, BindingChange, Bindings, Now, Reach, Refusal, Registration, SILENCE_MAX, Tally,
+    Update,
     watch::{MessageSummary, Publications, Published},
     write_answer,
 };
@@ -645,13 +645,6 @@ impl DeviceInner {
 
     fn publications(&self) -> Option<&Publications> {
         Some(&self.rare.as_ref()?.more.as_ref()?.publications)
-    }
-
-    /// The contact that is reached over this flow; of several the youngest.
-    fn contact_of(&self, flow: Flow, now: Instant) -> Option<BindingId> {
-        let active = self.bindings.active(now);
-        let over = active.filter(|binding| binding.contact.flow() == flow);
-        over.map(|binding| binding.id).max()
     }
 
     /// Frees the memory of what is not there any more.

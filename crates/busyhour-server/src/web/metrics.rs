@@ -6,8 +6,10 @@
 //! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; `registrar.device_count` is
 //! `busyhour_registrar_devices`, since `_count` is a part of a histogram there; times are in seconds; what exists once for each serializer or topic has its name as a label.
 
-use super::process_metrics::ProcessMetrics;
+mod process_metrics;
+
 use crate::server::ServerStats;
+use process_metrics::ProcessMetrics;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, MetricEncoder, text},

@@ -35,7 +35,6 @@ mod health;
 mod openapi;
 mod metrics;
 mod pcp_metrics;
-mod process_metrics;
 mod page;
 mod graph;
 mod local_socket;

@@ -6,7 +6,7 @@ use crate::{
     cli::{device::open_store, service::database},
     config::{
         Config, Durability, Store,
-        call_targets::{takes_numbers, unreached_emergency, voicemail_without_account},
+        check::call_targets::{takes_numbers, unreached_emergency, voicemail_without_account},
     },
 };
 use busyhour_store::has_account;

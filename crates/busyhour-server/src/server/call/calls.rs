@@ -1,5 +1,6 @@
 //! The proxy's requests and the dialogs, in shards by Call-ID.
 
+mod admitting;
 mod late;
 mod relaying;
 mod sending;
@@ -11,7 +12,7 @@ use relaying::ShardMedia;
 use super::{
     call_log::CallLog,
     checked::{Begin, Checked, Parties, Standing},
-    permit::{CallRoom, NoRoom, Permit},
+    permit::{CallRoom, NoRoom},
     probing::Probing,
     step_actions::{StepActions, with_actions},
     target::way_within,
@@ -204,15 +205,6 @@ impl Calls {
         &self.loops
     }
 
-    fn rooms(&self) -> [&CallRoom; 4] {
-        [
-            &self.room,
-            &self.emergency_room,
-            &self.within_room,
-            &self.bye_room,
-        ]
-    }
-
     pub(in crate::server) fn stats(&self) -> CallStats {
         let [p50, p99] = self.post_dial_delay.permille_ns([500, 990]);
         let mut stats = CallStats {
@@ -337,37 +329,6 @@ impl Calls {
                 }
             }
         })
-    }
-
-    /// Emergencies, requests within dialogs and BYE, which frees more than it takes, have room of
-    /// their own as well: a call that was let in can change and end, however many calls begin. The
-    /// proxy bounds them all once more.
-    fn permit(&self, checked: &Checked<'_, '_>) -> Result<Permit, NoRoom> {
-        let Checked {
-            inbound, holder, ..
-        } = *checked;
-        // As it came, as it goes to each target, and its response.
-        let copies = checked.located.called.len() as u64 + 2;
-        let bytes = inbound.datagram.len() as u64 * copies;
-        let is_within = matches!(checked.parties, Parties::Within(..));
-        let is_bye = is_within && inbound.message.method() == Some(Method::Bye);
-        let more = [
-            (checked.is_emergency, &self.emergency_room),
-            (is_within, &self.within_room),
-            (is_bye, &self.bye_room),
-        ];
-        let mut rooms = more.iter().filter(|(may, _)| *may);
-        let permit = self.room.take(holder, bytes);
-        let permit = permit.or_else(|first| {
-            let taken = rooms.find_map(|(_, room)| room.take(holder, bytes).ok());
-            taken.ok_or(first)
-        });
-        match &permit {
-            Err(NoRoom::Requests) => self.counters.refused_full.increment(),
-            Err(NoRoom::Memory) => self.counters.refused_memory.increment(),
-            Err(NoRoom::Share) | Ok(_) => {}
-        }
-        permit
     }
 
     fn forward(

@@ -7,9 +7,10 @@ use super::{
 use crate::server::sip::{inbound_request::InboundRequest, responder::answer_flow};
 use busyhour::clock::Instant;
 use busyhour_registrar::{
-    EndedBinding,
+    BindingId, EndedBinding,
     watch::{Package, Restorable},
 };
+use busyhour_sip::Flow;
 use std::sync::Arc;
 
 impl Device {
@@ -142,5 +143,14 @@ impl Device {
         if !ended.packages.iter().all(is_mailbox) {
             self.publish(context, state);
         }
+    }
+}
+
+impl DeviceInner {
+    /// The contact that is reached over this flow; of several the youngest.
+    fn contact_of(&self, flow: Flow, now: Instant) -> Option<BindingId> {
+        let active = self.bindings.active(now);
+        let over = active.filter(|binding| binding.contact.flow() == flow);
+        over.map(|binding| binding.id).max()
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn write(batch: &[EndedSpan], instance: Option<&str>) -> Vec<u8> {
                 attributes: resource,
             },
             scope_spans: [ScopeSpans {
-                scope: Scope {
+                scope: InstrumentationScope {
                     name: "busyhour",
                     version: VERSION,
                 },
@@ -162,12 +162,12 @@ struct Resource<'e> {
 
 #[derive(Serialize)]
 struct ScopeSpans<'e> {
-    scope: Scope,
+    scope: InstrumentationScope,
     spans: Vec<Span<'e>>,
 }
 
 #[derive(Serialize)]
-struct Scope {
+struct InstrumentationScope {
     name: &'static str,
     version: &'static str,
 }

@@ -14,9 +14,9 @@ use std::sync::{
 };
 
 /// Begins the spans of requests; those of none without a collector.
-pub(in crate::server) struct SpanSource(Option<Box<Sampling>>);
+pub(in crate::server) struct SpanSource(Option<Box<SpanSampling>>);
 
-struct Sampling {
+struct SpanSampling {
     /// A request whose number is not above it is followed.
     threshold: u64,
     numbers: Numbers,
@@ -35,7 +35,7 @@ impl SpanSource {
         clock: Arc<ServerClock>,
     ) -> Self {
         let sampling = config.filter(|config| config.one_in > 0).map(|config| {
-            Box::new(Sampling {
+            Box::new(SpanSampling {
                 threshold: u64::MAX / config.one_in,
                 numbers: Numbers::new(seed),
                 requests: AtomicU64::new(0),
@@ -66,7 +66,7 @@ impl SpanSource {
     }
 }
 
-impl Sampling {
+impl SpanSampling {
     /// Registrations, and the requests that begin a call.
     fn begin(&self, message: &Message<'_>, essentials: &Essentials<'_>, flow: Flow) -> RequestSpan {
         let (name, aor) = match message.method() {

@@ -2,7 +2,7 @@
 //!
 //! `operations` is the one list of what there is. The scope of each operation is what the guard asks for, the schemas
 //! are made of the structs that are sent. Tests look in the sources for paths that are not in the list, and ask a server
-//! for each operation (`tests/api.rs`).
+//! for each operation (`tests/web/api.rs`).
 
 mod document;
 mod operation;

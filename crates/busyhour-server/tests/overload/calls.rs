@@ -1,11 +1,5 @@
 //! More calls than the server can carry, through its real sockets.
 
-#[path = "streams/client.rs"]
-#[allow(dead_code, reason = "only its connection is used here")]
-mod client;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use crate::client::Client;
 use busyhour::{buffer::Buffer, runtime::Runtime};
 use busyhour_server::{
@@ -71,7 +65,7 @@ fn calls_that_exist_and_emergency_calls_go_on_and_others_are_told_when_to_try_ag
         thread::spawn(move || storm.flood(&over))
     };
     let calls_now = || site.server.stats().calls;
-    waiting::wait_until(|| calls_now().shed > 100, || format!("{:?}", calls_now()));
+    crate::waiting::wait_until(|| calls_now().shed > 100, || format!("{:?}", calls_now()));
     // Whoever is not heard sends again, as over any network.
     let emergency = caller.call("113");
     assert!(emergency.starts_with("SIP/2.0 200 "), "{emergency}");
@@ -215,13 +209,13 @@ fn over_tls_too_much_is_refused_and_what_exists_goes_on() {
         .with_no_client_auth();
     let name = "localhost".try_into().expect("a name");
     let session = ClientConnection::new(Arc::new(config), name).expect("a session");
-    let stream = client::connect(address_over(&site, Transport::Tls));
+    let stream = crate::client::connect(address_over(&site, Transport::Tls));
     a_connection_that_brings_too_much_is_told_so(&site, StreamOwned::new(session, stream));
     site.end();
 }
 
 fn connect_tcp(site: &Site) -> TcpStream {
-    client::connect(address_over(site, Transport::Tcp))
+    crate::client::connect(address_over(site, Transport::Tcp))
 }
 
 fn address_over(site: &Site, transport: Transport) -> SocketAddr {

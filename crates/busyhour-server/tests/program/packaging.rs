@@ -1,8 +1,7 @@
 //! The files of `packaging/`, as root installs them and as the server's user reads
 //! them.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour};
 use std::{
     env,
     fs::{self, Permissions},
@@ -14,11 +13,10 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
 };
-use support::{Place, ServerProcess, busyhour};
 
-const UNIT: &str = include_str!("../../../packaging/busyhour.service");
-const TMPFILES: &str = include_str!("../../../packaging/busyhour.tmpfiles.conf");
-const CONFIGURATION: &str = include_str!("../../../packaging/busyhour.toml");
+const UNIT: &str = include_str!("../../../../packaging/busyhour.service");
+const TMPFILES: &str = include_str!("../../../../packaging/busyhour.tmpfiles.conf");
+const CONFIGURATION: &str = include_str!("../../../../packaging/busyhour.toml");
 /// The user `nobody`, as the server's user.
 const SERVER: u32 = 65534;
 
@@ -101,7 +99,7 @@ fn the_unit_runs_as_the_user_of_the_other_files() {
     assert!(has("StartLimitIntervalSec=0") && has("Restart=on-failure"));
     assert!(has("RestartPreventExitStatus=2") && !UNIT.contains("ExecStartPre="));
     assert!(!UNIT.contains("DynamicUser") && !UNIT.contains("ConfigurationDirectory"));
-    let users = include_str!("../../../packaging/busyhour.sysusers.conf");
+    let users = include_str!("../../../../packaging/busyhour.sysusers.conf");
     assert!(users.lines().any(|line| line.starts_with("u busyhour ")));
     for path in ["/etc/busyhour", "/etc/busyhour/busyhour.toml"] {
         assert_eq!(mode_of(path) & 0o007, 0, "{path}");

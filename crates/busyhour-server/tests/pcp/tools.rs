@@ -2,14 +2,10 @@
 //! the server's own values; and the server samples a running `pmcd`.
 
 // The other users of this file take what is not taken here.
-#[allow(dead_code)]
-#[path = "../../busyhour-pcp/tests/archive/pmcd.rs"]
-mod pmcd;
-mod support;
 
-use pmcd::Pmcd;
+use crate::pmcd::Pmcd;
+use crate::support::{Place, ServerProcess, wait_until};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use support::{Place, ServerProcess, wait_until};
 
 /// What `pminfo` prints of each metric, by its name without what all have in front.
 fn described(pmcd: &Pmcd) -> BTreeMap<String, String> {

@@ -1,13 +1,10 @@
 //! What a server under overload refuses, and whose requests wait, in virtual time.
 
-#[path = "support/exchange.rs"]
-mod exchange;
-
+use crate::exchange::{Sent, digest_config, open_config, proven};
 use busyhour::runtime::Runtime;
 use busyhour_server::server::{ReadMode, Server, ServerConfig};
 use busyhour_sip::{HeaderName, Message};
 use busyhour_store::{DiskBehaviour, MemoryStore, SimulatedDisk, Store};
-use exchange::{Sent, digest_config, open_config, proven};
 use std::{sync::Arc, time::Duration};
 
 #[test]

@@ -1,7 +1,6 @@
 //! How the program starts, fails and stops.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour};
 use nix::sys::signal::Signal;
 use std::{
     net::{TcpListener, UdpSocket},
@@ -9,7 +8,6 @@ use std::{
     path::Path,
     process::{Command, Output},
 };
-use support::{Place, ServerProcess, busyhour};
 
 const OPEN: &str = "[sip]\nauth = \"open\"\n";
 
@@ -449,7 +447,7 @@ fn storm_of(line: &str, server: &ServerProcess) -> Command {
 
 #[test]
 fn the_load_tests_of_the_readme_work_with_the_server_of_the_readme() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     let lines = |start: &str| -> Vec<&str> {
         readme
             .lines()

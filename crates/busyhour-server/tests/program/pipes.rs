@@ -1,14 +1,12 @@
 //! If the reader of the output closes it, as in `| head`, no command panics or
 //! fails.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour};
 use std::{
     fs::File,
     io::Write,
     process::{Command, Stdio},
 };
-use support::{Place, ServerProcess, busyhour};
 
 /// The write end of a pipe whose read end is closed.
 fn unread() -> Stdio {

@@ -1,11 +1,8 @@
 //! A folder of archives, served as Graphite's paths.
 
 // This file does not use everything in it; other test files use the rest.
-#[allow(dead_code)]
-#[path = "../../busyhour-pcp/tests/archive/maker.rs"]
-mod maker;
-mod support;
 
+use crate::support::{Place, ServerProcess};
 use busyhour::{buffer::BufferPool, clock::UnixTime, pool::TaskPool};
 use busyhour_graphite::{
     Error, EventQuery, Graphite, Limit, Limits, Parameters, Source, TimeLimit, Window as Span,
@@ -24,7 +21,6 @@ use std::{
     thread,
     time::Duration,
 };
-use support::{Place, ServerProcess};
 
 const STEP: i64 = 1;
 
@@ -39,7 +35,7 @@ fn source(folder: &Path) -> Archives {
 fn every_series_has_a_path_and_the_values_of_the_archive() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("2026.1");
-    maker::write(&base, 3, 7, 40);
+    crate::maker::write(&base, 3, 7, 40);
     let source = source(folder.path());
     let index = source.index();
     let archive = Archive::open(&base, &BufferPool::builder().build().unwrap()).unwrap();
@@ -88,7 +84,7 @@ fn archives_are_added_and_removed_and_a_damaged_one_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let source = source(folder.path());
     assert!(source.index().paths().is_empty());
-    maker::write(&folder.path().join("a"), 2, 1, 5);
+    crate::maker::write(&folder.path().join("a"), 2, 1, 5);
     let one = source.index();
     assert!(!one.paths().is_empty());
     assert!(Arc::ptr_eq(&one, &source.index()));
@@ -142,9 +138,9 @@ fn daily_archives_of_a_host_are_one_series_and_a_gap_has_no_values() {
         ("20231114", 1, BEGIN),
         ("20231115.00.10", 2, BEGIN + 2000),
     ] {
-        maker::write_from(&folder.path().join(base), 3, seed, 40, start);
+        crate::maker::write_from(&folder.path().join(base), 3, seed, 40, start);
     }
-    maker::write(&folder.path().join("kept"), 3, 4, 5);
+    crate::maker::write(&folder.path().join("kept"), 3, 4, 5);
     let source = source(folder.path());
     let index = source.index();
     let is_of_date = |path: &Arc<str>| path.starts_with("archive.2023");
@@ -185,8 +181,8 @@ fn daily_archives_of_a_host_are_one_series_and_a_gap_has_no_values() {
 #[test]
 fn where_archives_overlap_the_one_that_began_later_counts() {
     let folder = tempfile::tempdir().unwrap();
-    maker::write_from(&folder.path().join("20231114"), 2, 1, 80, BEGIN);
-    maker::write_from(&folder.path().join("20231114.22.18"), 2, 2, 10, BEGIN + 300);
+    crate::maker::write_from(&folder.path().join("20231114"), 2, 1, 80, BEGIN);
+    crate::maker::write_from(&folder.path().join("20231114.22.18"), 2, 2, 10, BEGIN + 300);
     let source = source(folder.path());
     assert!(!source.index().paths().is_empty());
     let span = Span {
@@ -213,7 +209,7 @@ fn where_archives_overlap_the_one_that_began_later_counts() {
 fn what_stands_before_a_date_is_the_host() {
     let folder = tempfile::tempdir().unwrap();
     for base in ["web1-20231114", "web1-20231115", "web2-20231114"] {
-        maker::write(&folder.path().join(base), 3, 1, 3);
+        crate::maker::write(&folder.path().join(base), 3, 1, 3);
     }
     let source = source(folder.path());
     let index = source.index();
@@ -235,7 +231,7 @@ fn a_view_of_many_archives_has_the_values_of_each() {
     let folder = tempfile::tempdir().unwrap();
     let bases: Vec<String> = (0..12).map(|number| format!("host{number}")).collect();
     for (seed, base) in bases.iter().enumerate() {
-        maker::write(&folder.path().join(base), 3, seed as u64, 10 + 3 * seed);
+        crate::maker::write(&folder.path().join(base), 3, seed as u64, 10 + 3 * seed);
     }
     let source = source(folder.path());
     let all = source.index();
@@ -261,7 +257,7 @@ fn a_view_of_many_archives_has_the_values_of_each() {
 fn an_archive_that_grows_is_read_again_and_keeps_its_paths() {
     let folder = tempfile::tempdir().unwrap();
     let (base, spare) = (folder.path().join("20231114"), tempfile::tempdir().unwrap());
-    maker::write(&base, 3, 5, 40);
+    crate::maker::write(&base, 3, 5, 40);
     let volume = base.with_extension("0");
     let whole = fs::read(&volume).unwrap();
     let end = record_ends(&whole)[20];
@@ -296,7 +292,7 @@ fn record_ends(bytes: &[u8]) -> Vec<usize> {
 #[test]
 fn values_are_fetched_while_another_request_reads_the_folder() {
     let folder = tempfile::tempdir().unwrap();
-    maker::write(&folder.path().join("a"), 3, 1, 5);
+    crate::maker::write(&folder.path().join("a"), 3, 1, 5);
     let source = Arc::new(source(folder.path()));
     let path = source.index().paths()[0].clone();
     let pipe = folder.path().join("slow.meta");
@@ -342,7 +338,7 @@ fn time_of(last: usize) -> (TimeLimit, Arc<AtomicUsize>) {
 fn a_request_whose_time_is_over_stops_reading_in_the_middle_of_an_archive() {
     let folder = tempfile::tempdir().unwrap();
     for day in ["20231114", "20231115", "20231116"] {
-        maker::write_from(&folder.path().join(day), 3, 1, 40, BEGIN);
+        crate::maker::write_from(&folder.path().join(day), 3, 1, 40, BEGIN);
     }
     let source = source(folder.path());
     let paths = source.index().paths().to_vec();
@@ -392,9 +388,9 @@ fn events_of(source: Archives, limits: Limits, query: &str) -> Result<serde_json
 #[test]
 fn texts_are_annotations_with_their_time_and_tags() {
     let folder = tempfile::tempdir().unwrap();
-    maker::write_from(&folder.path().join("20231114"), 3, 1, 40, BEGIN);
-    maker::write_from(&folder.path().join("20231115"), 3, 2, 30, BEGIN + 3000);
-    maker::write(&folder.path().join("kept"), 2, 3, 12);
+    crate::maker::write_from(&folder.path().join("20231114"), 3, 1, 40, BEGIN);
+    crate::maker::write_from(&folder.path().join("20231115"), 3, 2, 30, BEGIN + 3000);
+    crate::maker::write(&folder.path().join("kept"), 2, 3, 12);
     let of = |query: &str| {
         let all = events_of(source(folder.path()), Limits::default(), query).unwrap();
         let told = |event: &serde_json::Value| event["data"].as_str().unwrap().to_owned();
@@ -431,7 +427,7 @@ fn a_text_that_goes_on_in_the_next_archive_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     for (base, start) in [("20231114", BEGIN), ("20231115", BEGIN + 3000)] {
         // Fewer than ten records have the one text.
-        maker::write_from(&folder.path().join(base), 3, 1, 8, start);
+        crate::maker::write_from(&folder.path().join(base), 3, 1, 8, start);
     }
     let told = events_of(source(folder.path()), Limits::default(), "from=-3h").unwrap();
     assert_eq!(told.as_array().unwrap().len(), 1, "{told}");
@@ -440,7 +436,7 @@ fn a_text_that_goes_on_in_the_next_archive_is_told_once() {
 #[test]
 fn a_text_that_is_to_be_drawn_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    maker::write(&folder.path().join("kept"), 3, 1, 20);
+    crate::maker::write(&folder.path().join("kept"), 3, 1, 20);
     let graphite = Graphite::new(vec![Arc::new(source(folder.path()))], Limits::default());
     let render = |target: &str| {
         let query = format!(
@@ -471,7 +467,7 @@ fn events_are_asked_for_over_http_as_grafana_does() {
     let place = Place::new();
     let folder = place.path("archives");
     fs::create_dir(&folder).unwrap();
-    maker::write(&folder.join("20231114"), 3, 1, 12);
+    crate::maker::write(&folder.join("20231114"), 3, 1, 12);
     let mut command = place.serve();
     command.arg("--graphite-archives").arg(&folder);
     let server = ServerProcess::start(&mut command, &place);

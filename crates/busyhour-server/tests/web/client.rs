@@ -1,17 +1,11 @@
 //! Requests to other servers over HTTP, which are slow, wrong, dead and back.
 
-#[path = "support/authority.rs"]
-mod authority;
-#[path = "support/http_receiver.rs"]
-#[allow(dead_code)] // webhooks and pushes use the rest
-mod http_receiver;
-
-use authority::Authority;
+use crate::authority::Authority;
+use crate::http_receiver::{Answer, HttpReceiver};
 use busyhour_server::{
     net::{HttpSender, HttpSenderOptions, TrustedRoots},
     server::{HttpAnswer, HttpClient, HttpFailure, HttpPurpose, HttpRequest},
 };
-use http_receiver::{Answer, HttpReceiver};
 use hyper::{Method, Version, body::Bytes};
 use std::{
     net::{SocketAddr, TcpListener},

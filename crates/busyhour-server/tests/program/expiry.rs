@@ -2,13 +2,11 @@
 //! `kill -9`, no expired binding comes back, and no binding that was registered
 //! again is removed.
 
-mod support;
-
+use crate::support::Place;
 use std::{
     net::{SocketAddr, UdpSocket},
     time::Duration,
 };
-use support::Place;
 
 #[test]
 fn a_late_removal_of_rows_keeps_bindings_registered_meanwhile() {

@@ -1,10 +1,8 @@
 //! A storm whose devices are watched, against the real program: at the end
 //! every watcher has the right state.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour};
 use serde_json::Value;
-use support::{Place, ServerProcess, busyhour};
 
 const CONFIGURATION: &str = "
 [sip]

@@ -1,12 +1,10 @@
 //! What operators may do to the files of the database while the server runs.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour, wait_until};
 use std::{
     fs::{self, File, Permissions},
     os::unix::fs::PermissionsExt,
 };
-use support::{Place, ServerProcess, busyhour, wait_until};
 
 const OPEN: &str = "[sip]\nauth = \"open\"\n";
 

@@ -1,10 +1,8 @@
 //! A storm of calls against the real program: each call ends as planned on both sides, and
 //! each lamp shows it.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour};
 use serde_json::Value;
-use support::{Place, ServerProcess, busyhour};
 
 const CONFIGURATION: &str = "
 [sip]

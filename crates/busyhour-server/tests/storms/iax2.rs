@@ -1,9 +1,7 @@
 //! A storm over IAX2 against the real program.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour};
 use std::process::Output;
-use support::{Place, ServerProcess, busyhour};
 
 const CONFIGURATION: &str = "
 [[account_range]]

@@ -1,7 +1,6 @@
 //! An operator changes accounts by commands and over HTTP, while a server runs.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour, wait_until};
 use md5::{Digest, Md5};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -10,7 +9,6 @@ use std::{
     net::UdpSocket,
     process::{Command, Output, Stdio},
 };
-use support::{Place, ServerProcess, busyhour, wait_until};
 
 /// The command `busyhour device …` with the store of a place.
 fn device(place: &Place, words: &[&str]) -> Command {

@@ -2,7 +2,7 @@
 
 use busyhour_server::config::{Config, KEYS};
 
-const REFERENCE: &str = include_str!("../../../docs/busyhour.md");
+const REFERENCE: &str = include_str!("../../../../docs/busyhour.md");
 
 #[test]
 fn every_setting_is_in_the_reference() {

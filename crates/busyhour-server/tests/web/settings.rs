@@ -1,15 +1,12 @@
 //! Mailboxes and hints over HTTP; the server behind has no network.
 
-#[path = "support/exchange.rs"]
-mod exchange;
-
+use crate::exchange::{Silent, open_config};
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     server::{HintConfig, Limits, Server, ServerConfig},
     web::{Access, GraphOptions, Graphs, Scope, Token, Web, WebOptions},
 };
 use busyhour_store::{MemoryStore, SqliteOptions, SqliteStore, Store};
-use exchange::{Silent, open_config};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use ureq::Agent;

@@ -1,10 +1,8 @@
 //! Every mistake in a configuration or an import is reported at once, with its
 //! place.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour};
 use std::process::Command;
-use support::{Place, busyhour};
 
 /// The lines that a failing command prints about its input, without the first
 /// one.
@@ -175,7 +173,7 @@ fn a_mistyped_variable_is_a_mistake_and_a_server_warns_of_it() {
     );
     let mut serve = place.serve();
     serve.env("BUSYHOUR_SIP_REALMS", "x");
-    let server = support::ServerProcess::start(&mut serve, &place);
+    let server = ServerProcess::start(&mut serve, &place);
     server.wait_for_log("did you mean BUSYHOUR_SIP_REALM?");
     assert!(server.stop().success());
 }

@@ -1,7 +1,6 @@
 //! The settings of the worker pool, each by what the pool that is built of them does.
 
-mod support;
-
+use crate::support::{Place, ServerProcess};
 use busyhour::pool::TaskPool;
 use busyhour_server::config::{Config, Overrides};
 use std::{
@@ -9,7 +8,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{Place, ServerProcess};
 
 fn pool(settings: &str) -> TaskPool {
     let text = format!("[runtime]\n{settings}\n");

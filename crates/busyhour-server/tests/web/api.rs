@@ -1,8 +1,6 @@
 //! The HTTP interface with versions: problems, tags, devices and watchers, over real connections.
 
-#[path = "support/exchange.rs"]
-mod exchange;
-
+use crate::exchange::{Silent, open_config};
 use busyhour::runtime::Runtime;
 use busyhour_server::{
     server::{Server, ServerConfig},
@@ -10,7 +8,6 @@ use busyhour_server::{
 };
 use busyhour_sip::Flow;
 use busyhour_store::MemoryStore;
-use exchange::{Silent, open_config};
 use serde_json::{Value, json};
 use std::{
     sync::Arc,

@@ -1,10 +1,12 @@
 //! Whether calls for help and to the voicemail lead to somebody.
 
-use super::{Auth, Config, Durability, Loaded};
-use crate::server::PeerConfig;
+use crate::{
+    config::{Auth, Config, Durability, Loaded},
+    server::PeerConfig,
+};
 
 /// What a warning says of settings that are valid, and lead nowhere.
-pub(super) fn warnings(loaded: &Loaded) -> Vec<String> {
+pub(in crate::config) fn warnings(loaded: &Loaded) -> Vec<String> {
     let config = &loaded.config;
     let is_set = loaded.origins.contains_key(EMERGENCY);
     let emergency = (is_set || takes_numbers(config)).then(|| emergency_warning(config));

@@ -1,11 +1,9 @@
 //! Tokens in the store: a running server accepts new ones and refuses removed
 //! ones, without being told.
 
-mod support;
-
+use crate::support::{Place, ServerProcess, busyhour, postgres::Postgres, wait_until};
 use serde_json::Value;
 use std::process::Output;
-use support::{Place, ServerProcess, busyhour, postgres::Postgres, wait_until};
 
 #[test]
 fn a_server_accepts_tokens_of_its_store_while_it_runs_and_at_its_start() {

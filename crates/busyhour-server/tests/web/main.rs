@@ -1,0 +1,13 @@
+//! The HTTP interface and the HTTP client, over real connections.
+
+#[path = "../support/authority.rs"]
+mod authority;
+#[path = "../support/exchange.rs"]
+mod exchange;
+#[path = "../support/http_receiver.rs"]
+#[allow(dead_code)] // others use the rest
+mod http_receiver;
+mod api;
+mod client;
+mod connections;
+mod settings;
