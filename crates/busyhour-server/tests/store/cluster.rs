@@ -237,9 +237,9 @@ fn a_node_has_what_a_killed_one_had_acknowledged() {
     wait_until(|| beta.users().contains(&moved), || beta.status());
     assert!(!alpha.users().contains(&moved));
     let shown = |node: &Node| {
-        node.status()
-            .lines()
-            .any(|line| line.contains(&format!("[{partition}]")))
+        let status = node.status();
+        let mut words = status.split_whitespace();
+        words.any(|word| word == partition)
     };
     wait_until(|| shown(&alpha) && shown(&beta), || alpha.status());
     assert_eq!(

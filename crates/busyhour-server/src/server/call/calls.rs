@@ -318,6 +318,7 @@ impl Calls {
                     Ok(Begin::Begun)
                 }
                 Err(RequestRefusal::Full) => {
+                    self.counters.refused_full.increment();
                     checked.span.answered(no_room);
                     Err(NoRoom::Requests)
                 }

@@ -84,8 +84,14 @@ impl NodeThread {
             if events.contains(&NodeEvent::Gone) {
                 break;
             }
-            let actions = events.into_iter().flat_map(|event| self.take(event));
-            let actions = actions.collect();
+            let mut actions = Vec::new();
+            for event in events {
+                if matches!(event, NodeEvent::PinWanted(..) | NodeEvent::DrainWanted(_)) {
+                    // Each is a transaction of its own, and the lease goes on meanwhile.
+                    self.follow(std::mem::take(&mut actions));
+                }
+                actions.extend(self.take(event));
+            }
             self.follow(actions);
         }
         self.routes.clear();

@@ -147,10 +147,12 @@ impl Device {
 }
 
 impl DeviceInner {
-    /// The contact that is reached over this flow; of several the youngest.
+    /// The contact that is registered over this flow; none if there are several, or if it is the
+    /// flow of a proxy in front of it, since it is not known then which one sends.
     fn contact_of(&self, flow: Flow, now: Instant) -> Option<BindingId> {
         let active = self.bindings.active(now);
-        let over = active.filter(|binding| binding.contact.flow() == flow);
-        over.map(|binding| binding.id).max()
+        let mut over = active.filter(|binding| binding.contact.flow() == flow);
+        let only = over.next().filter(|_| over.next().is_none())?;
+        only.contact.path().is_empty().then_some(only.id)
     }
 }

@@ -85,12 +85,9 @@ impl SpanExporter {
         self.clock.now()
     }
 
-    pub(super) fn followed(&self) {
-        self.followed.increment();
-    }
-
     /// Queues a span.
     pub(super) fn push(self: &Arc<Self>, span: EndedSpan) {
+        self.followed.increment();
         let mut state = self.state();
         if state.waiting.len() >= WAITING_MAX {
             return self.dropped.increment();

@@ -82,7 +82,6 @@ impl SpanSampling {
             return RequestSpan::default();
         }
         let [high, low, id] = [1, 2, 3].map(|place| self.numbers.at(number + place));
-        self.exporter.followed();
         let mut span = RequestSpan::open(OpenSpan {
             exporter: self.exporter.clone(),
             trace_id: u128::from(high) << 64 | u128::from(low.max(1)),

@@ -108,7 +108,7 @@ impl RegistrationLog {
         reason: &'static str,
         (realm, offered): (&str, &str),
     ) {
-        if !self.may_log(&self.lines.logins, flow) {
+        if !self.may_log_registration(flow) {
             return;
         }
         let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
@@ -129,7 +129,7 @@ impl RegistrationLog {
         protocol: &'static str,
         offered: &str,
     ) {
-        if !self.may_log(&self.lines.logins, flow) {
+        if !self.may_log_registration(flow) {
             return;
         }
         let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
@@ -224,9 +224,7 @@ impl RegistrationLog {
 
     /// A request came from the address of a peer, but is not its own.
     pub(in crate::server) fn not_from_peer(&self, peer: &TrustedPeer, flow: Flow) {
-        if !self.may_log_registration(flow) {
-            return;
-        }
+        // It is told once a minute for each peer, and takes nothing of the other lines.
         let (source, port) = (flow.remote.ip().to_canonical(), flow.remote.port());
         let (transport, reason) = (flow.transport, peer.why_not(flow));
         tracing::info!(
