@@ -92,7 +92,7 @@ fn secrets_come_from_the_credentials_of_systemd() {
     place.file("none", "secret");
     let (code, said, errors) = check(busyhour().env("CREDENTIALS_DIRECTORY", place.path(".")));
     assert_eq!(code, 0, "{errors}");
-    assert!(said.contains("accounts among them: 1"), "{said}");
+    assert!(said.contains(" settings given; 1 account\n"), "{said}");
     let mut serve = place.serve();
     serve.arg("--config").arg(&file);
     serve.env("CREDENTIALS_DIRECTORY", place.path("."));
