@@ -1,6 +1,6 @@
 pub(crate) mod call_targets;
 
-pub(super) use call_targets::warnings as dead_ends;
+pub(super) use call_targets::dead_ends;
 
 use super::{Auth, ClusterSettings, Loaded, Problem, SettingOrigin, Sip};
 use crate::{

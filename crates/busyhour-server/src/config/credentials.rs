@@ -1,3 +1,4 @@
+use super::SettingProblem;
 use crate::server::CredentialsConfig;
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -24,11 +25,11 @@ impl CredentialSettings {
     /// # Errors
     ///
     /// The setting, what is wrong with it, and what to do.
-    pub fn service(&self) -> Result<Option<CredentialsConfig>, CredentialProblem> {
+    pub fn service(&self) -> Result<Option<CredentialsConfig>, SettingProblem> {
         let Some(url) = &self.url else {
             return Ok(None);
         };
-        let wrong = |setting| move |reason: String| CredentialProblem { setting, reason };
+        let wrong = |setting| move |reason: String| SettingProblem { setting, reason };
         let config = CredentialsConfig::new(url);
         let config = config.map_err(|mistake| wrong(URL)(format!("`{url}`: {mistake}")))?;
         let config = CredentialsConfig {
@@ -64,15 +65,6 @@ impl Default for CredentialSettings {
             stale: Duration::from_secs(3600),
         }
     }
-}
-
-/// What is wrong with a setting of the section.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{setting}: {reason}")]
-pub struct CredentialProblem {
-    /// Which one.
-    pub setting: &'static str,
-    reason: String,
 }
 
 pub(super) const URL: &str = "credentials.url";

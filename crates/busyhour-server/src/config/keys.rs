@@ -181,7 +181,7 @@ const PROTOCOLS: &[SettingKey] = &[
     SettingKey {
         path: "sip.nat_keep_alive_seconds",
         allowed: whole(0, 86_400, "seconds"),
-        help: "Time between two keep-alives (CRLF) to a silent device on UDP behind an address translation, besides the probes; 0 sends none",
+        help: "Time between keep-alives (CRLF) to a silent device on UDP behind an address translation, besides the probes: up to half as much more after it was heard; 0 sends none",
         assign: |config, text| put(&mut config.sip.nat_keep_alive_seconds, text.parse().ok()),
         show: |config| config.sip.nat_keep_alive_seconds.to_string(),
     },

@@ -36,13 +36,13 @@ mod secrets;
 mod values;
 
 pub use allowed::Allowed;
-pub use credentials::{CredentialProblem, CredentialSettings};
+pub use credentials::CredentialSettings;
 pub use database::cluster::ClusterSettings;
 pub use keys::KEYS;
-pub use otlp::{OtlpProblem, OtlpSettings};
+pub use otlp::OtlpSettings;
 pub use overrides::{Overrides, StoreOverrides};
 pub use paths::default_database;
-pub use problem::{Problem, Problems, SettingOrigin};
+pub use problem::{Problem, Problems, SettingOrigin, SettingProblem};
 pub use setting_key::SettingKey;
 pub use tables::accounts::{Account, AccountRange, ConfiguredAccounts};
 pub use tables::acme::AcmeSettings;

@@ -1,3 +1,4 @@
+use super::SettingProblem;
 use crate::server::SpanExportConfig;
 use std::{fs, path::PathBuf};
 
@@ -18,11 +19,11 @@ impl OtlpSettings {
     /// # Errors
     ///
     /// The setting, what is wrong with it, and what to do.
-    pub fn collector(&self) -> Result<Option<SpanExportConfig>, OtlpProblem> {
+    pub fn collector(&self) -> Result<Option<SpanExportConfig>, SettingProblem> {
         let Some(endpoint) = &self.endpoint else {
             return Ok(None);
         };
-        let wrong = |setting| move |reason: String| OtlpProblem { setting, reason };
+        let wrong = |setting| move |reason: String| SettingProblem { setting, reason };
         let config = SpanExportConfig::new(endpoint, self.trace_one_in);
         let config =
             config.map_err(|mistake| wrong(ENDPOINT)(format!("`{endpoint}`: {mistake}")))?;
@@ -47,15 +48,6 @@ impl Default for OtlpSettings {
             headers_file: None,
         }
     }
-}
-
-/// What is wrong with a setting of the section.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{setting}: {reason}")]
-pub struct OtlpProblem {
-    /// Which one.
-    pub setting: &'static str,
-    reason: String,
 }
 
 pub(super) const ENDPOINT: &str = "otlp.endpoint";

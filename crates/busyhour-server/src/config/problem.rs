@@ -29,6 +29,15 @@ pub struct Problem {
     pub message: String,
 }
 
+/// What is wrong with a setting that names something outside, such as a service or a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {reason}")]
+pub struct SettingProblem {
+    /// Which one.
+    pub setting: &'static str,
+    pub(super) reason: String,
+}
+
 /// All that is wrong with the configuration: never empty, one line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);

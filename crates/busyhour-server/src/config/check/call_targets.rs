@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// What a warning says of settings that are valid, and lead nowhere.
-pub(in crate::config) fn warnings(loaded: &Loaded) -> Vec<String> {
+pub(in crate::config) fn dead_ends(loaded: &Loaded) -> Vec<String> {
     let config = &loaded.config;
     let is_set = loaded.origins.contains_key(EMERGENCY);
     let emergency = (is_set || takes_numbers(config)).then(|| emergency_warning(config));
