@@ -273,16 +273,26 @@ const SERVER: Layers = Layers {
     source: "crates/busyhour-server/src",
     base: &[],
     arrows: &[
-        arrow("server", &[]),
+        arrow("server", &["percent_encoding"]),
         arrow("net", &["server"]),
         arrow("console", &[]),
         arrow("json", &[]),
+        arrow("percent_encoding", &[]),
         arrow("web", &["json", "logs", "server"]),
         arrow("config", &["server", "net", "web"]),
         arrow("logs", &[]),
         arrow(
             "cli",
-            &["config", "console", "json", "logs", "net", "server", "web"],
+            &[
+                "config",
+                "console",
+                "json",
+                "logs",
+                "net",
+                "percent_encoding",
+                "server",
+                "web",
+            ],
         ),
     ],
 };

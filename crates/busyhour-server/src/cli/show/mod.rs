@@ -5,7 +5,7 @@ mod subjects;
 mod table;
 
 use super::{Failure, running_server::RunningServer, which_server::AskedServer};
-use crate::console;
+use crate::{console, percent_encoding::put_percent_encoded};
 use call_records::ShowCallRecords;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
@@ -166,25 +166,12 @@ impl ShowDevice {
         let Rows { rows: found, .. } =
             rows(subject, &server, &query, 1).map_err(Failure::running)?;
         if found.is_empty() && self.list.watch.is_none() {
-            let name = path_segment(&self.user);
-            let known = server.get(&format!("/api/v1/devices/{name}"));
-            known.map_err(Failure::running)?;
+            let mut path = "/api/v1/devices/".to_owned();
+            put_percent_encoded(&mut path, &self.user);
+            server.get(&path).map_err(Failure::running)?;
         }
         self.list.run(subject, &query)
     }
-}
-
-/// A name as a part of a path.
-fn path_segment(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let mut segment = String::new();
-    for byte in name.bytes() {
-        match is_plain(byte) {
-            true => segment.push(byte.into()),
-            false => segment.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    segment
 }
 
 impl ShowList {

@@ -1,7 +1,10 @@
 //! What the service is asked, and what its answer means. Pure.
 
 use super::credentials_config::CredentialsConfig;
-use crate::server::{HttpAnswer, HttpFailure, HttpPurpose, HttpRequest};
+use crate::{
+    percent_encoding::put_percent_encoded,
+    server::{HttpAnswer, HttpFailure, HttpPurpose, HttpRequest},
+};
 use busyhour_sip::auth::Secret;
 use busyhour_store::AccountEntry;
 use hyper::{
@@ -9,7 +12,6 @@ use hyper::{
     header::{ACCEPT, AUTHORIZATION, HeaderValue},
 };
 use serde::Deserialize;
-use std::fmt::Write;
 
 /// What came of asking.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub(super) fn request(
             url.push(if url.contains('?') { '&' } else { '?' });
             url.push_str(name);
             url.push('=');
-            put_encoded(&mut url, value);
+            put_percent_encoded(&mut url, value);
         }
     }
     let mut request = HttpRequest::new(HttpPurpose::Credentials, Method::GET, url.parse().ok()?);
@@ -66,19 +68,6 @@ pub(super) fn request(
     request.answer_bytes_max = ANSWER_BYTES_MAX;
     request.needs_body = true;
     Some(request)
-}
-
-/// RFC 3986 §2.1: all but unreserved characters.
-fn put_encoded(out: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            // Writing into a text does not fail.
-            _ => _ = write!(out, "%{byte:02X}"),
-        }
-    }
 }
 
 pub(super) fn verdict(

@@ -63,9 +63,7 @@ impl Objects {
             })
             .collect()
     }
-}
 
-impl Objects {
     /// The user of the account that has an address of record, where it has another name.
     pub(super) fn users(&self) -> HashMap<String, String> {
         let auth = |name: &str| self.auths.iter().find(|(known, _)| known == name);
