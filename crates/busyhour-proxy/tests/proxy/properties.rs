@@ -9,6 +9,7 @@ use busyhour_proxy::{
     Received, Routing, Target, TargetSet, Way,
 };
 use busyhour_sip::{Flow, HeaderName, Host, Message, SipUri, Transport};
+use std::collections::VecDeque;
 
 /// Gives `bytes` to a proxy as a message. What it forwards is a sound message with one Via
 /// more and nothing else changed; responses to that go back; nothing is left at the end.
@@ -38,6 +39,9 @@ pub fn hold(bytes: &[u8]) {
     }
     run.end();
 }
+
+/// Requests that were forwarded, in this order, and where to.
+type Forwarded = VecDeque<(Flow, Buffer)>;
 
 struct Run {
     proxy: Proxy<Anybody>,
@@ -90,20 +94,22 @@ impl Run {
             ..TargetSet::default()
         };
         self.proxy.forward(self.now, id, set, &mut self.out);
-        let sent: Vec<_> = self
-            .out
-            .outbound()
-            .iter()
-            .map(|it| (it.flow, it.datagram.clone()))
-            .collect();
-        self.check_forwarded(inbound.message);
-        for ((flow, datagram), status) in sent.iter().zip([486, 200]) {
-            self.respond(inbound.message, (*flow, datagram), status);
+        let mut waiting = self.check_forwarded(inbound.message);
+        for status in [486, 200] {
+            if let Some((flow, forwarded)) = waiting.pop_front() {
+                waiting.extend(self.respond(inbound.message, (flow, &forwarded), status));
+            }
         }
     }
 
-    /// The response to a request that was forwarded goes back.
-    fn respond(&mut self, original: &Message<'_>, (flow, forwarded): (Flow, &Buffer), status: u16) {
+    /// The response to a request that was forwarded goes back, or it is the next target's turn,
+    /// since `Max-Breadth: 1` allows one at a time. Returns what was forwarded then.
+    fn respond(
+        &mut self,
+        original: &Message<'_>,
+        (flow, forwarded): (Flow, &Buffer),
+        status: u16,
+    ) -> Forwarded {
         let request = Message::parse(forwarded).expect("a message");
         let mut text = Vec::new();
         let status = busyhour_sip::Status::new(status).expect("a status");
@@ -121,13 +127,20 @@ impl Run {
             .proxy
             .receive_response(self.now, &inbound, &mut self.out);
         assert!(is_known);
-        let acks = |it: &[u8]| it.starts_with(b"ACK ") || it.starts_with(b"CANCEL ");
-        for outbound in self.out.outbound().iter().filter(|it| !acks(&it.datagram)) {
-            let back = Message::parse(&outbound.datagram).expect("a message");
-            assert_eq!(back.vias().count(), original.vias().count());
-            assert_eq!(back.call_id(), original.call_id());
+        let own = |it: &[u8]| it.starts_with(b"ACK ") || it.starts_with(b"CANCEL ");
+        let mut forwarded = Forwarded::new();
+        for outbound in self.out.outbound().iter().filter(|it| !own(&it.datagram)) {
+            let message = Message::parse(&outbound.datagram).expect("a message");
+            if message.status().is_some() {
+                assert_eq!(message.vias().count(), original.vias().count());
+                assert_eq!(message.call_id(), original.call_id());
+            } else {
+                check_copy(original, &message);
+                forwarded.push_back((outbound.flow, outbound.datagram.clone()));
+            }
         }
         self.out.clear();
+        forwarded
     }
 
     fn check_answers(&mut self, request: &Message<'_>) {
@@ -139,14 +152,17 @@ impl Run {
         self.out.clear();
     }
 
-    fn check_forwarded(&mut self, original: &Message<'_>) {
+    fn check_forwarded(&mut self, original: &Message<'_>) -> Forwarded {
+        let mut forwarded = Forwarded::new();
         for outbound in self.out.outbound() {
             check_copy(
                 original,
                 &Message::parse(&outbound.datagram).expect("a message"),
             );
+            forwarded.push_back((outbound.flow, outbound.datagram.clone()));
         }
         self.out.clear();
+        forwarded
     }
 
     /// Nothing is left when all timers have run.
