@@ -1,7 +1,7 @@
 //! What the operator allows.
 
 use crate::registrar::granted_seconds;
-use crate::watch::Package;
+use crate::watch::{Package, WatcherList};
 use std::time::Duration;
 
 /// Lifetimes of subscriptions and publications (RFC 6665 §4.2.1, RFC 3903 §6).
@@ -40,7 +40,7 @@ impl WatchPolicy {
     /// Least time between two changes that one watcher is told in a package.
     pub(super) fn notify_interval(&self, package: Package) -> Duration {
         match package.watched() {
-            Some(_) => self.notify_interval.max(WATCHER_INFO_INTERVAL),
+            Some(_) => self.notify_interval.max(WatcherList::INTERVAL),
             None => self.notify_interval,
         }
     }
@@ -75,8 +75,6 @@ impl Default for WatchPolicy {
     }
 }
 
-/// RFC 3857 §4.10.
-const WATCHER_INFO_INTERVAL: Duration = Duration::from_secs(5);
 /// Half as much again as the usual limit of a body, in bytes: what declares its
 /// namespaces once has them in several elements afterwards.
 const WRITTEN_LEN_USUAL: usize = 6 << 10;

@@ -24,6 +24,9 @@ impl WatcherList {
     /// Watchers that are listed at most.
     pub const LISTED_MAX: usize = 1_000;
 
+    /// The least time between two changes that are told (RFC 3857 §4.10).
+    pub const INTERVAL: Duration = Duration::from_secs(5);
+
     /// Nobody watches `resource`.
     pub fn new(resource: Name, package: Package) -> Self {
         Self {
@@ -34,25 +37,29 @@ impl WatcherList {
         }
     }
 
-    /// A subscription began, or was refreshed.
-    pub fn lives(&mut self, watcher: ListedWatcher) {
+    /// A subscription began, or was refreshed. Returns whether that is told: a refresh is not.
+    pub fn lives(&mut self, watcher: ListedWatcher) -> bool {
         let is_listed = self.watchers.contains_key(&watcher.id);
-        if is_listed || self.watchers.len() < Self::LISTED_MAX {
+        let has_place = is_listed || self.watchers.len() < Self::LISTED_MAX;
+        if has_place {
             self.watchers.insert(watcher.id, watcher);
         }
+        has_place && !is_listed
     }
 
-    /// A subscription has ended.
-    pub fn ended(&mut self, id: u64, end: End, now: Instant) {
+    /// A subscription has ended. Returns whether that is told: it was listed.
+    pub fn ended(&mut self, id: u64, end: End, now: Instant) -> bool {
         let is_old = |(at, _): &(Instant, ListedWatcher)| now - *at > ENDED_FOR;
         while self.ended.len() >= ENDED_MAX || self.ended.front().is_some_and(is_old) {
             self.ended.pop_front();
         }
-        if let Some(watcher) = self.watchers.remove(&id) {
-            let ended = Some(WatcherEvent::from(end));
-            self.ended
-                .push_back((now, ListedWatcher { ended, ..watcher }));
-        }
+        let Some(watcher) = self.watchers.remove(&id) else {
+            return false;
+        };
+        let ended = Some(WatcherEvent::from(end));
+        self.ended
+            .push_back((now, ListedWatcher { ended, ..watcher }));
+        true
     }
 
     /// What is told of it.

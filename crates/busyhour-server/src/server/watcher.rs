@@ -13,6 +13,7 @@ pub(super) mod list_watching;
 mod durable;
 mod resource_index;
 mod watcher_infos;
+mod watcher_listing;
 pub(super) mod view;
 
 use self::{
@@ -97,7 +98,7 @@ enum StateSubscription {
     ),
     Watchers(
         #[expect(dead_code, reason = "held for its drop")] bus::Subscription<WatcherInfo>,
-        #[expect(dead_code, reason = "held for its drop")] WatcherInfoPlace,
+        WatcherInfoPlace,
     ),
     List(Arc<ListHub>),
 }
@@ -300,53 +301,6 @@ impl Watcher {
             Package::PresenceWatchers
             | Package::DialogWatchers
             | Package::MessageSummaryWatchers => self.watchers_feed(context, device, package),
-        }
-    }
-
-    fn watchers_feed(
-        self: &Arc<Self>,
-        context: &Arc<WatcherContext>,
-        device: &Name,
-        package: Package,
-    ) -> StateSubscription {
-        let infos = &context.watchers.infos;
-        let watched = package.watched().unwrap_or(Package::Presence);
-        let place = infos.join(watched, device);
-        if place.is_first {
-            for watcher in context.watchers.of(watched, device) {
-                let state = watcher.lock();
-                if state.feed.is_some() && watcher.watches(&state, watched, device) {
-                    place.note(state.subscription.listed(watcher.id));
-                }
-            }
-            place.publish();
-        }
-        let feed = self.listen(infos.topic(watched), device.clone(), State::Watchers);
-        StateSubscription::Watchers(feed, place)
-    }
-
-    fn watches(&self, state: &Inner, package: Package, device: &Name) -> bool {
-        let subscription = &state.subscription;
-        !state.is_over && subscription.package() == package && subscription.device() == device
-    }
-
-    /// Tells those who watch the watchers of its resource that it is one, or was refreshed.
-    fn list(&self, context: &WatcherContext, state: &Inner) {
-        let infos = &context.watchers.infos;
-        if self.resource_hash.is_some() && infos.are_any() {
-            let subscription = &state.subscription;
-            let key = (subscription.package(), subscription.device().clone());
-            infos.lives(key, subscription.listed(self.id));
-        }
-    }
-
-    /// Tells them that it has ended.
-    fn unlist(&self, context: &WatcherContext, state: &Inner, end: End) {
-        let infos = &context.watchers.infos;
-        if self.resource_hash.is_some() && infos.are_any() {
-            let subscription = &state.subscription;
-            let key = (subscription.package(), subscription.device().clone());
-            infos.ended(key, self.id, end, context.clock.now());
         }
     }
 

@@ -355,6 +355,78 @@ fn a_list_of_five_thousand_lamps_is_told_one_lamp_at_a_time() {
     );
 }
 
+/// RFC 4662 §4: the server subscribes to each resource for the watcher of the list, so he is among
+/// the resource's watchers: in his package, until his subscription ends.
+#[test]
+fn who_watches_a_list_is_a_watcher_of_each_resource_on_it() {
+    let mut world = World::with(with_lists(&[("reception", &["alice", "bob"])]));
+    world.watch("alice", "alice", "dialog.winfo");
+    world.watch("other-package", "alice", "presence.winfo");
+    world.watch("not-on-it", "carol", "dialog.winfo");
+    watch(&mut world, "panel", "reception", BLF_LIST);
+    let late = world.watch("bob", "bob", "dialog.winfo");
+    let active = |left: u32, lasts: u32| {
+        format!(
+            "status=\"active\" event=\"subscribe\" expiration=\"{left}\" \
+             duration-subscribed=\"{lasts}\">sip:reception@example.com<"
+        )
+    };
+    assert!(body(&late).contains(&active(1800, 0)), "{late}");
+    world.pass(5_000);
+    let told = world.only_notify();
+    assert!(header(&told, "From").contains("sip:alice@"), "{told}");
+    assert!(body(&told).contains(&active(1795, 5)), "{told}");
+
+    world.pass(600_000);
+    world.subscribe("panel", "reception", BLF_LIST);
+    world.pass(5_000);
+    assert_eq!(world.notified(), [""; 0], "a refresh is not told");
+    let again = world.watch("alice", "alice", "dialog.winfo");
+    assert!(body(&again).contains(&active(1795, 610)), "{again}");
+
+    world.subscribe("panel", "reception", &BLF_LIST.replace("1800", "0"));
+    let mut told = world.notified();
+    world.pass(5_000);
+    told.extend(world.notified());
+    assert_eq!(told.len(), 2, "{told:?}");
+    let ended = "status=\"terminated\" event=\"timeout\">sip:reception@example.com<";
+    assert!(
+        told.iter().all(|told| body(told).contains(ended)),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn who_is_taken_from_a_list_has_lost_its_watchers_and_who_is_put_on_it_has_them() {
+    let mut world = World::with(open());
+    let before = list("reception", &["alice", "bob"]);
+    assert_eq!(world.server.set_list(&before, kept()), Ok(true));
+    for user in ["alice", "bob", "carol"] {
+        world.watch(user, user, "dialog.winfo");
+    }
+    watch(&mut world, "panel", "reception", BLF_LIST);
+    world.pass(5_000);
+    assert_eq!(world.notified().len(), 2);
+    let changed = list("reception", &["bob", "carol"]);
+    assert!(world.server.set_list(&changed, kept()).is_ok());
+    world.settle();
+    let mut told = world.notified();
+    world.pass(5_000);
+    told.extend(world.notified());
+    told.retain(|told| header(told, "Event") == "dialog.winfo");
+    assert_eq!(told.len(), 2, "{told:?}");
+    let is_told = |user: &str, status: &str| {
+        let resource = format!("resource=\"sip:{user}@example.com\"");
+        let status = format!("status=\"{status}\"");
+        let is_it = |told: &&String| body(told).contains(&resource);
+        told.iter()
+            .find(is_it)
+            .is_some_and(|told| body(told).contains(&status))
+    };
+    assert!(is_told("alice", "terminated"), "{told:?}");
+    assert!(is_told("carol", "active"), "{told:?}");
+}
+
 fn watch(world: &mut World, id: &str, name: &str, headers: &str) -> (String, Panel) {
     let (answer, notify) = world.subscribe(id, name, headers);
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");

@@ -48,6 +48,71 @@ fn many_watchers_within_five_seconds_are_one_notify() {
     assert_eq!(body(&told).matches("<watcher ").count(), 3, "{told}");
 }
 
+/// To publish the list copies it: once when the owner comes, and once for all that has changed
+/// within the interval, however many they were. Who only refreshes is no news.
+#[test]
+fn a_thousand_watchers_at_once_are_one_copy_of_the_list() {
+    let mut world = World::open();
+    world.watch("owner", "alice", "presence.winfo");
+    assert_eq!(copies(&world), 1);
+    let names: Vec<_> = (0..1_000).map(|number| format!("w{number}")).collect();
+    for name in &names {
+        watch_as(&mut world, name, "presence");
+    }
+    world.pass(5_000);
+    assert_eq!(copies(&world), 2);
+    let bodies = world.notified();
+    let told: usize = bodies
+        .iter()
+        .map(|one| one.matches("<watcher ").count())
+        .sum();
+    assert_eq!(told, 1_000);
+    for round in 0..3 {
+        for name in &names {
+            watch_as(&mut world, name, "presence");
+        }
+        world.pass(5_000);
+        assert_eq!(copies(&world), 2, "round {round}");
+    }
+}
+
+/// Though nobody is told of the refreshes themselves.
+#[test]
+fn who_asks_again_is_told_how_long_refreshed_watchers_have_left() {
+    let mut world = World::open();
+    world.watch("owner", "alice", "presence.winfo");
+    watch_as(&mut world, "bob", "presence");
+    world.pass(5_000);
+    world.only_notify();
+    world.pass(1_000_000);
+    watch_as(&mut world, "bob", "presence");
+    assert_eq!(world.notified(), [""; 0]);
+    let full = world.watch("owner", "alice", "presence.winfo");
+    let active = "expiration=\"3600\" duration-subscribed=\"1005\">sip:bob@";
+    assert!(body(&full).contains(active), "{full}");
+    world.pass(5_000);
+    assert_eq!(world.notified(), [""; 0], "that was all");
+}
+
+/// One who asks between two publications has everything at once, and the first is not told twice.
+#[test]
+fn a_second_owner_is_told_what_the_first_one_waits_for() {
+    let mut world = World::open();
+    world.watch("owner", "alice", "presence.winfo");
+    world.pass(1_000);
+    watch_as(&mut world, "bob", "presence");
+    let second = world.watch("second", "alice", "presence.winfo");
+    assert_eq!(body(&second).matches("<watcher ").count(), 1, "{second}");
+    world.pass(4_000);
+    let told = world.only_notify();
+    assert!(
+        body(&told).contains("version=\"1\" state=\"partial\""),
+        "{told}"
+    );
+    world.pass(60_000);
+    assert_eq!(world.notified(), [""; 0]);
+}
+
 /// Also for one who asks for the second time, when nobody had asked in between.
 #[test]
 fn those_who_watched_before_are_in_the_first_body() {
@@ -101,6 +166,13 @@ fn a_watcher_without_an_account_any_more_was_rejected() {
         body(&told).contains("status=\"terminated\" event=\"rejected\""),
         "{told}"
     );
+}
+
+/// How often the list of alice's watchers of her presence was copied.
+fn copies(world: &World) -> u64 {
+    let topics = world.stats().runtime.topics;
+    let topic = topics.iter().find(|topic| topic.name == "presence.winfo");
+    topic.unwrap().published
 }
 
 /// `bob` or another user watches alice; his NOTIFY is confirmed.

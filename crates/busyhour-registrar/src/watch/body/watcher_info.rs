@@ -83,12 +83,9 @@ pub(in crate::watch) struct WatcherInfoWriting<'w> {
 impl WatcherInfo {
     /// Whether bodies say the same of both: they say more only when they are written anyhow.
     pub(in crate::watch) fn tells_the_same(&self, other: &Self) -> bool {
-        let told = |info: &Self| {
-            let watchers = info.watchers.iter();
-            let told = watchers.map(|watcher| (watcher.id, watcher.ended));
-            told.collect::<Vec<_>>()
-        };
-        told(self) == told(other)
+        let told = |watcher: &ListedWatcher| (watcher.id, watcher.ended);
+        let theirs = other.watchers.iter().map(told);
+        self.watchers.iter().map(told).eq(theirs)
     }
 }
 

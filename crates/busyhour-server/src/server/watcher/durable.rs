@@ -185,6 +185,7 @@ impl Watcher {
             return Ok(());
         };
         subscription.refresh(&subscribe, context.clock.now())?;
+        self.renew_info(state);
         self.list(context, state);
         context.watchers.counters.refreshed.increment();
         context

@@ -94,6 +94,11 @@ impl ListFeeds {
         (feed, true)
     }
 
+    /// The feed of this key, if a list has its resource.
+    pub(super) fn find_feed(&self, key: &FeedKey) -> Option<Arc<ResourceFeed>> {
+        self.shard(key).get(key).and_then(Weak::upgrade)
+    }
+
     /// The feed of this key has ended.
     pub(super) fn forget_feed(&self, key: &FeedKey) {
         let mut shard = self.shard(key);

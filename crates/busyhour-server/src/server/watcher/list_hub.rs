@@ -88,7 +88,13 @@ impl ListHub {
         }
     }
 
-    fn watchers(&self) -> Vec<Arc<Watcher>> {
+    /// In which package the resources are watched.
+    pub(super) fn package(&self) -> Package {
+        self.key.package
+    }
+
+    /// Who has joined.
+    pub(super) fn watchers(&self) -> Vec<Arc<Watcher>> {
         let state = self.lock();
         state.watchers.iter().filter_map(Weak::upgrade).collect()
     }
@@ -133,14 +139,7 @@ impl ListHub {
         if listed.standing != ResourceStanding::Watched {
             return None;
         }
-        Some(match self.key.package {
-            Package::MessageSummary => FeedKey::Mailbox(
-                context
-                    .mailboxes
-                    .of(context.accounts.account_of(&listed.resource)),
-            ),
-            _ => FeedKey::Line(listed.resource.clone()),
-        })
+        Some(context.feed_key(self.key.package, &listed.resource))
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {

@@ -80,6 +80,9 @@ impl Watcher {
             return;
         }
         let before = state.feed.replace(StateSubscription::List(hub.clone()));
+        if let Some(StateSubscription::List(before)) = &before {
+            self.leave_entries(context, (before.list(), hub.list()), package);
+        }
         drop(state);
         if let Some(StateSubscription::List(before)) = before {
             before.leave(self);
@@ -91,11 +94,12 @@ impl Watcher {
     pub(super) fn list_is_complete(self: &Arc<Self>, hub: &Arc<ListHub>) {
         let (watcher, hub) = (self.clone(), hub.clone());
         let tell = move || {
-            watcher.with(|_, state| {
+            watcher.with(|context, state| {
                 let is_its = matches!(&state.feed, Some(StateSubscription::List(its)) if Arc::ptr_eq(its, &hub));
                 if is_its {
                     let states: Arc<dyn ResourceStates> = hub.clone();
                     state.subscription.list_is(hub.list().clone(), states);
+                    watcher.list(context, state);
                 }
             });
         };

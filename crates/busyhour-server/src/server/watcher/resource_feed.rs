@@ -128,14 +128,17 @@ impl ResourceFeed {
     }
 
     fn tell(&self) {
-        let followers: Vec<_> = lock(&self.followers)
-            .iter()
-            .filter_map(|follower| Some((follower.hub.upgrade()?, follower.place)))
-            .collect();
-        // Under no lock: the last one to let go of a hub ends it.
-        for (hub, place) in followers {
+        for (hub, place) in self.followers() {
             hub.changed(place);
         }
+    }
+
+    /// The lists that have this resource, and where. To be dropped under no lock: the last one
+    /// to let go of a hub ends it.
+    pub(super) fn followers(&self) -> Vec<(Arc<ListHub>, u32)> {
+        let followers = lock(&self.followers);
+        let alive = |follower: &Follower| Some((follower.hub.upgrade()?, follower.place));
+        followers.iter().filter_map(alive).collect()
     }
 }
 

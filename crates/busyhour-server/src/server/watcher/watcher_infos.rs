@@ -7,20 +7,33 @@
 //! list, under its own lock, and whoever makes a list has put it into the table before he looks
 //! at the watchers one after the other, each under its lock. So each of them has found the list
 //! in the table, or is found.
+//!
+//! To publish a list copies it, and it may be long. So a list that changes is published at most
+//! once per [`WatcherList::INTERVAL`], as its watchers are not told more often; and a watcher that
+//! is only refreshed, of which nobody is told, does not lead to a copy at all. Who subscribes to
+//! the list, or refreshes that, gets it as it is now.
 
+use crate::server::{
+    expiry_timer::{ExpiryOptions, ExpiryTimer},
+    stats::serializer_kind::SerializerKind,
+};
 use busyhour::{
     bus::{Name, Topic},
-    clock::Instant,
+    clock::{Clock, Instant},
     runtime::Runtime,
+    serializer::Serializer,
+    timer::Timers,
 };
 use busyhour_registrar::watch::{End, ListedWatcher, Package, WatcherInfo, WatcherList};
 use foldhash::quality::FixedState;
 use std::{
     collections::HashMap,
+    hash::BuildHasher,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 /// The lists that somebody watches, and their topics.
@@ -28,37 +41,72 @@ pub(in crate::server) struct WatcherInfos {
     presence: Topic<WatcherInfo>,
     dialog: Topic<WatcherInfo>,
     message_summary: Topic<WatcherInfo>,
-    lists: Mutex<HashMap<InfoKey, WatchedWatchers, FixedState>>,
+    shards: Box<[InfoShard]>,
     list_count: AtomicUsize,
+    hasher: FixedState,
+    clock: Clock,
+    timers: Timers,
+    itself: Weak<Self>,
 }
 
-type InfoKey = (Package, Name);
+/// A resource in the package whose watchers are told.
+pub(super) type InfoKey = (Package, Name);
+
+struct InfoShard {
+    lists: Mutex<InfoTable>,
+    /// Publishes what has waited.
+    serializer: Serializer,
+}
+
+type InfoTable = HashMap<InfoKey, WatchedWatchers, FixedState>;
 
 struct WatchedWatchers {
     list: WatcherList,
     /// Subscriptions to it.
     subscription_count: usize,
+    /// Those who were there before it are on it.
+    is_filled: bool,
+    /// It is not any more as it was published.
+    is_stale: bool,
+    /// Changes wait until then.
+    next_publish_at: Instant,
+    /// Set while a change waits.
+    timer: ExpiryTimer,
 }
 
 /// One subscription to a list, which is kept as long.
 pub(super) struct WatcherInfoPlace {
     infos: Arc<WatcherInfos>,
     key: InfoKey,
-    /// Nobody had the list before, so it has to be filled.
-    pub(super) is_first: bool,
+    /// Nobody has filled the list yet.
+    pub(super) needs_filling: bool,
 }
 
 impl WatcherInfos {
     /// Addresses come from clients, so the `seed` is secret.
-    pub(in crate::server) fn new(runtime: &Runtime, seed: u64) -> Self {
+    pub(in crate::server) fn new(
+        runtime: &Runtime,
+        serializers: &SerializerKind,
+        seed: u64,
+    ) -> Arc<Self> {
         let topic = |package: Package| runtime.topic(package.name()).cached().build();
-        Self {
+        let hasher = FixedState::with_seed(seed);
+        let shard = |_| InfoShard {
+            lists: Mutex::new(HashMap::with_hasher(hasher.clone())),
+            serializer: serializers.ephemeral(),
+        };
+        let shards = (0..SHARDS).map(shard).collect();
+        Arc::new_cyclic(|itself| Self {
             presence: topic(Package::PresenceWatchers),
             dialog: topic(Package::DialogWatchers),
             message_summary: topic(Package::MessageSummaryWatchers),
-            lists: Mutex::new(HashMap::with_hasher(FixedState::with_seed(seed))),
+            shards,
             list_count: AtomicUsize::new(0),
-        }
+            hasher,
+            clock: runtime.clock().clone(),
+            timers: runtime.timers().clone(),
+            itself: itself.clone(),
+        })
     }
 
     /// Where the watchers of a package are told.
@@ -73,19 +121,18 @@ impl WatcherInfos {
     /// Keeps the list of who watches a resource.
     pub(super) fn join(self: &Arc<Self>, package: Package, resource: &Name) -> WatcherInfoPlace {
         let key = (package, resource.clone());
-        let mut lists = self.lock();
-        let watched = lists.entry(key.clone()).or_insert_with(|| WatchedWatchers {
-            list: WatcherList::new(resource.clone(), package),
-            subscription_count: 0,
+        let mut lists = self.shard(&key).lock();
+        let watched = lists.entry(key.clone()).or_insert_with(|| {
+            self.list_count.fetch_add(1, Ordering::Relaxed);
+            WatchedWatchers::new(WatcherList::new(resource.clone(), package))
         });
         watched.subscription_count += 1;
-        let is_first = watched.subscription_count == 1;
-        self.list_count.store(lists.len(), Ordering::Relaxed);
+        let needs_filling = !watched.is_filled;
         drop(lists);
         WatcherInfoPlace {
             infos: self.clone(),
             key,
-            is_first,
+            needs_filling,
         }
     }
 
@@ -94,33 +141,75 @@ impl WatcherInfos {
         self.list_count.load(Ordering::Relaxed) > 0
     }
 
-    /// A watcher is there, or was refreshed.
-    pub(super) fn lives(&self, key: InfoKey, watcher: ListedWatcher) {
-        self.change(&key, |list| list.lives(watcher));
+    /// A watcher is there, or was refreshed. `watcher` makes it if somebody watches the list.
+    pub(super) fn lives(&self, key: &InfoKey, watcher: impl FnOnce() -> ListedWatcher) {
+        self.change(key, |list| list.lives(watcher()));
     }
 
     /// A watcher has gone.
-    pub(super) fn ended(&self, key: InfoKey, id: u64, end: End, now: Instant) {
-        self.change(&key, |list| list.ended(id, end, now));
+    pub(super) fn ended(&self, key: &InfoKey, id: u64, end: End) {
+        let now = self.clock.now();
+        self.change(key, |list| list.ended(id, end, now));
     }
 
-    /// Changes are published in the order in which they are made.
-    fn change(&self, key: &InfoKey, change: impl FnOnce(&mut WatcherList)) {
-        let mut lists = self.lock();
+    /// Changes are published in the order in which they are made. `change` returns whether it is
+    /// told.
+    fn change(&self, key: &InfoKey, change: impl FnOnce(&mut WatcherList) -> bool) {
+        let shard = self.shard(key);
+        let mut lists = shard.lock();
         let Some(watched) = lists.get_mut(key) else {
             return;
         };
-        change(&mut watched.list);
-        self.publish(watched, key.0);
+        let is_told = change(&mut watched.list);
+        watched.is_stale = true;
+        if !is_told || !watched.is_filled {
+            return;
+        }
+        if self.clock.now() >= watched.next_publish_at || self.put_off(watched, key).is_none() {
+            self.publish(watched, key.0);
+        }
     }
 
-    fn publish(&self, watched: &WatchedWatchers, package: Package) {
+    /// Publishes the list when it is time; `None` if there is no timer for that.
+    fn put_off(&self, watched: &mut WatchedWatchers, key: &InfoKey) -> Option<()> {
+        let at = watched.next_publish_at;
+        if watched.timer.fires_by(at) {
+            return Some(());
+        }
+        let (infos, waiting) = (self.itself.clone(), key.clone());
+        let fire = move || {
+            if let Some(infos) = infos.upgrade() {
+                infos.publish_waiting(&waiting);
+            }
+        };
+        let serializer = &self.shard(key).serializer;
+        let set = watched.timer.set(at, WAIT, &self.timers, serializer, fire);
+        set.ok()
+    }
+
+    fn publish_waiting(&self, key: &InfoKey) {
+        let mut lists = self.shard(key).lock();
+        let Some(watched) = lists.get_mut(key) else {
+            return;
+        };
+        let now = self.clock.now();
+        watched.timer.fired(now);
+        // Otherwise it was published meanwhile, and this timer was taken back too late.
+        if watched.is_stale && watched.is_filled && now >= watched.next_publish_at {
+            self.publish(watched, key.0);
+        }
+    }
+
+    fn publish(&self, watched: &mut WatchedWatchers, package: Package) {
+        watched.timer.clear(&self.timers);
+        watched.is_stale = false;
+        watched.next_publish_at = self.clock.now() + WatcherList::INTERVAL;
         // The last value is kept for who cannot be told it now.
         let _ = self.topic(package).publish(watched.list.info());
     }
 
     fn leave(&self, key: &InfoKey) {
-        let mut lists = self.lock();
+        let mut lists = self.shard(key).lock();
         let Some(watched) = lists.get_mut(key) else {
             return;
         };
@@ -128,32 +217,71 @@ impl WatcherInfos {
         if watched.subscription_count > 0 {
             return;
         }
+        watched.timer.clear(&self.timers);
         lists.remove(key);
+        self.list_count.fetch_sub(1, Ordering::Relaxed);
         let _ = self.topic(key.0).remove(&key.1);
-        self.list_count.store(lists.len(), Ordering::Relaxed);
         if lists.capacity() > 4 * lists.len().max(16) {
             lists.shrink_to_fit();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<InfoKey, WatchedWatchers, FixedState>> {
+    fn shard(&self, key: &InfoKey) -> &InfoShard {
+        // The tables of the shards use the low bits.
+        let hash = self.hasher.hash_one(key) >> 32;
+        &self.shards[hash as usize % SHARDS]
+    }
+}
+
+impl InfoShard {
+    fn lock(&self) -> MutexGuard<'_, InfoTable> {
         self.lists
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
+impl WatchedWatchers {
+    fn new(list: WatcherList) -> Self {
+        Self {
+            list,
+            subscription_count: 0,
+            is_filled: false,
+            is_stale: true,
+            next_publish_at: Instant::ZERO,
+            timer: ExpiryTimer::default(),
+        }
+    }
+}
+
 impl WatcherInfoPlace {
     /// Adds a watcher that was there before the list; nothing is published yet.
     pub(super) fn note(&self, watcher: ListedWatcher) {
-        if let Some(watched) = self.infos.lock().get_mut(&self.key) {
+        self.with(|watched| {
             watched.list.lives(watcher);
-        }
+        });
     }
 
     /// All that were there are noted.
-    pub(super) fn publish(&self) {
-        self.infos.change(&self.key, |_| ());
+    pub(super) fn is_filled(&self) {
+        self.with(|watched| watched.is_filled = true);
+    }
+
+    /// The list as it is now, which is published before if it has changed.
+    pub(super) fn info(&self) -> Option<WatcherInfo> {
+        self.with(|watched| {
+            if watched.is_stale {
+                self.infos.publish(watched, self.key.0);
+            }
+        });
+        self.infos.topic(self.key.0).get(&self.key.1)
+    }
+
+    fn with(&self, act: impl FnOnce(&mut WatchedWatchers)) {
+        let mut lists = self.infos.shard(&self.key).lock();
+        if let Some(watched) = lists.get_mut(&self.key) {
+            act(watched);
+        }
     }
 }
 
@@ -162,3 +290,10 @@ impl Drop for WatcherInfoPlace {
         self.infos.leave(&self.key);
     }
 }
+
+const SHARDS: usize = 64;
+/// Without slack, so that who waits for the end of his interval as well is told at once.
+const WAIT: ExpiryOptions = ExpiryOptions {
+    label: "watcher info",
+    slack: Duration::ZERO,
+};

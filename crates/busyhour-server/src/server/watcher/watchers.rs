@@ -59,11 +59,12 @@ impl Watchers {
         secrets: Arc<Secrets>,
         (domains, responder): (Domains, Arc<Responder>),
     ) -> Self {
+        let kind = SerializerKind::new(runtime, OPTIONS);
         Self {
-            kind: SerializerKind::new(runtime, OPTIONS),
             counters: WatchCounters::default(),
             notifies,
-            infos: Arc::new(WatcherInfos::new(runtime, secrets.seed("watcher infos"))),
+            infos: WatcherInfos::new(runtime, &kind, secrets.seed("watcher infos")),
+            kind,
             index: ResourceIndex::new(secrets.seed("watched resources")),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             last_id: AtomicU64::new(last_id.unwrap_or(0)),
