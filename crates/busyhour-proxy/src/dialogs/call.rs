@@ -7,7 +7,7 @@ use busyhour_registrar::{
     Now,
     watch::{CallNames, DialogChange, DialogEnd, DialogInfo, DialogState, DialogStep},
 };
-use busyhour_sip::sdp::MediaDirection;
+use busyhour_sip::{Flow, sdp::MediaDirection};
 
 use super::dialog::Dialog;
 use super::party::KeptParty;
@@ -48,6 +48,7 @@ pub(super) struct Call {
     pub answered: Option<Instant>,
     /// How it ended last, as the caller sees it.
     pub last_end: Option<(DialogEnd, Option<Role>)>,
+    /// With whoever answers.
     pub media_failure: Option<MediaFailure>,
     /// No INVITE of it was seen, or its record is written.
     pub has_record: bool,
@@ -64,6 +65,8 @@ pub(super) struct Branch {
     pub callee: KeptParty,
     /// It has failed: it rings no more. A late 2xx of it is believed if it is forwarded.
     pub is_over: bool,
+    /// With whom it rings alone.
+    pub media_failure: Option<MediaFailure>,
 }
 
 /// How far the INVITE is.
@@ -245,7 +248,7 @@ impl Call {
             ended_by,
             caller_flow: flow_text(self.caller.flow()),
             callee_flow: callee.or_else(tried).map(|callee| flow_text(callee.flow())),
-            media_failure: self.media_failure,
+            media_failure: self.recorded_media_failure(),
         }
     }
 
@@ -265,6 +268,38 @@ impl Call {
             holds: Role::ALL.map(|role| furthest.exchange.holds(role)),
             has_record_to_come: !self.has_record,
         })
+    }
+
+    /// Whether the media is not yet known to fail.
+    pub fn needs_media_failure(&self, to: Option<Flow>) -> bool {
+        let of_branch = self
+            .branch_to(to)
+            .map(|place| self.branches[place].media_failure);
+        of_branch.unwrap_or(self.media_failure).is_none()
+    }
+
+    /// Notes why the media fails; where the branch is not known, it concerns all.
+    pub fn media_fails(&mut self, to: Option<Flow>, failure: MediaFailure) {
+        match self.branch_to(to) {
+            Some(place) => self.branches[place].media_failure = Some(failure),
+            None => self.media_failure = Some(failure),
+        }
+    }
+
+    fn branch_to(&self, to: Option<Flow>) -> Option<usize> {
+        let to = to?;
+        let mut branches = self.branches.iter();
+        branches.position(|branch| branch.callee.flow() == to)
+    }
+
+    /// Of the branch that has answered; of the first one that failed, if none has.
+    fn recorded_media_failure(&self) -> Option<MediaFailure> {
+        let answered = self.answered_dialog();
+        let counts =
+            |branch: &&Branch| answered.is_none_or(|dialog| dialog.branch == Some(branch.number));
+        let branches = self.branches.iter().filter(counts);
+        let of_branch = branches.filter_map(|branch| branch.media_failure).next();
+        self.media_failure.or(of_branch)
     }
 
     fn answered_dialog(&self) -> Option<&Dialog> {

@@ -104,6 +104,7 @@ impl Dialogs {
             number,
             callee: callee.into(),
             is_over: false,
+            media_failure: None,
         });
         if let Some(device) = device {
             self.index(&device, call.key);

@@ -14,7 +14,7 @@ use busyhour::{
     clock::Instant,
     timer::{QueueHandle, TimerQueue},
 };
-use busyhour_sip::{Message, source_of};
+use busyhour_sip::{Flow, Message, source_of};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 
@@ -117,13 +117,14 @@ impl Dialogs {
         self.find(call_id, lasts).is_some()
     }
 
-    /// The media of the calls with this Call-ID that have not ended cannot flow; the first reason
-    /// goes into their record.
-    pub fn media_fails(&mut self, call_id: &str, failure: MediaFailure) {
-        let is_to_note = |call: &Call| call.lingers_until.is_none() && call.media_failure.is_none();
+    /// The media of the calls with this Call-ID that have not ended cannot flow: between the
+    /// caller and whom the INVITE went `to`, or with nobody. The first reason of each goes into the
+    /// record, if that concerns who has answered.
+    pub fn media_fails(&mut self, call_id: &str, to: Option<Flow>, failure: MediaFailure) {
+        let is_to_note = |call: &Call| call.lingers_until.is_none() && call.needs_media_failure(to);
         while let Some(handle) = self.find(call_id, is_to_note) {
             if let Some(call) = self.calls.get_mut(handle) {
-                call.media_failure = Some(failure);
+                call.media_fails(to, failure);
             }
         }
     }

@@ -259,6 +259,7 @@ impl Dialogs {
                 number: 0,
                 callee: callee.into(),
                 is_over: true,
+                media_failure: None,
             }],
             dialogs: vec![dialog],
             setup: Setup::Done(0),

@@ -623,7 +623,7 @@ fn a_record_says_what_became_of_a_call() {
 #[test]
 fn a_record_says_why_the_media_could_not_flow() {
     let mut rig = Rig::new();
-    let fails = |rig: &mut Rig, failure| rig.dialogs.media_fails(AB.call_id, failure);
+    let fails = |rig: &mut Rig, failure| rig.dialogs.media_fails(AB.call_id, None, failure);
     fails(&mut rig, MediaFailure::OtherFamily);
     let call = rig.invite(AB, "").expect("room");
     rig.dialogs.forwarded(call, 0, user("bob"));
@@ -642,6 +642,27 @@ fn a_record_says_why_the_media_could_not_flow() {
     rig.dialogs.forwarded(call, 0, user("bob"));
     rig.refused(call, 486);
     assert_eq!(rig.records.remove(0).media_failure, None);
+}
+
+/// The media with bob fails, and carol hears the caller: so it matters who answers.
+#[test]
+fn a_record_says_why_the_media_failed_with_who_answered() {
+    let failure = MediaFailure::SenderBehindNat;
+    for (who, expected) in [(0, Some(failure)), (1, None)] {
+        let mut rig = Rig::new();
+        let call = forked(&mut rig);
+        let to_bob = user("bob").flow;
+        assert_ne!(to_bob, user("carol").flow);
+        for failure in [failure, MediaFailure::OtherFamily] {
+            rig.dialogs.media_fails(AB.call_id, Some(to_bob), failure);
+        }
+        let names = AB.to_tag(["b", "c"][who as usize]);
+        rig.response(call, who, 200, names);
+        rig.response(call, 1 - who, 487, AB.to_tag(["c", "b"][who as usize]));
+        rig.within("ACK", 1, names, "");
+        rig.within("BYE", 2, names, "");
+        assert_eq!(rig.records.remove(0).media_failure, expected);
+    }
 }
 
 /// Bob and carol ring.

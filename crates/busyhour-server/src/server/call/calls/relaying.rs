@@ -57,7 +57,7 @@ impl Calls {
         }
         // Before it ends: what is refused for that has not left.
         for call_id in out.media.failed.drain(..) {
-            dialogs.media_fails(&call_id, MediaFailure::RelayFailed);
+            dialogs.media_fails(&call_id, None, MediaFailure::RelayFailed);
         }
     }
 
@@ -153,7 +153,8 @@ impl Calls {
                 let log = &self.devices.log;
                 log.media_obstructed(&message, sender.flow, &obstacle);
                 if let Ok(call_id) = message.call_id() {
-                    state.dialogs.media_fails(call_id, failure_by(obstacle));
+                    let failure = failure_by(obstacle);
+                    state.dialogs.media_fails(call_id, Some(to), failure);
                 }
             }
         }
