@@ -145,8 +145,9 @@ pub trait Store: Send + Sync {
 
     /// From now on tells `follower` within about a second what becomes of mailboxes, hints and
     /// lists, whichever server of the same database changes them; `revision` is that of the
-    /// [`Contents`] which the follower knows. Only a database that several servers use does that.
-    fn follow_settings(&self, revision: u64, follower: Box<dyn SettingFollower>) {
+    /// [`Contents`] which the follower knows, and without one all are told. Only a database that several
+    /// servers use does that.
+    fn follow_settings(&self, revision: Option<u64>, follower: Box<dyn SettingFollower>) {
         let _ = revision;
         drop(follower);
     }
@@ -205,14 +206,26 @@ pub trait SettingFollower: Send + Sync {
     /// A setting is so, or is none any more. It is not taken if `is_overtaken`, which has to be
     /// asked under the lock under which the server itself changes the setting and gives that to the
     /// store: then a later change is on its way, and it is told again after that.
+    ///
+    /// # Errors
+    ///
+    /// If it has no effect here, such as where there is no room. It is told again when something
+    /// else has changed, and now and then, until it is taken.
     fn take(
         &self,
         kind: SettingKind,
         name: &str,
         value: Option<&str>,
         is_overtaken: &dyn Fn() -> bool,
-    );
+    ) -> Result<(), SettingRefused>;
+
+    /// What was read together has been told: what several settings are together can be judged now.
+    fn caught_up(&self) {}
 }
+
+/// Why a follower does not take a setting. It is told again later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingRefused(pub String);
 
 /// The settings of a kind as they are stored, by their names.
 pub type SettingRows = BTreeMap<String, String>;
@@ -318,6 +331,9 @@ pub struct StoreStats {
     pub ended_dropped: u64,
     /// Old records of calls removed.
     pub call_records_removed: u64,
+    /// Settings of other nodes that have no effect here at the moment, such as those for which there
+    /// is no room; at most 1,000 are counted.
+    pub settings_refused: u64,
     /// Batches of accounts that were read, since other programs had changed many.
     pub account_portions: u64,
     /// The largest such batch; changes never wait for more than one.

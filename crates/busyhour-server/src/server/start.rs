@@ -139,7 +139,7 @@ impl Core {
         core.webhooks.configure(&core.config.webhooks);
         let taken = core.watching.lists.take(&core.config.lists);
         taken.map_err(|(name, refusal)| StartError::List(name, refusal))?;
-        core.restore_settings(&contents);
+        let are_all_restored = core.restore_settings(&contents);
         core.hints
             .follow_accounts(&core.accounts.directory.differences());
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
@@ -149,7 +149,7 @@ impl Core {
         core.accounts.end_start();
         core.follow_accounts(contents.account_revision);
         core.follow_tenants();
-        core.follow_settings(contents.setting_revision);
+        core.follow_settings(are_all_restored.then_some(contents.setting_revision));
         core.persistence.store().lend_to(core.runtime.pool());
         core.hear_live_states();
         core.serve_partitions()?;
@@ -158,13 +158,18 @@ impl Core {
     }
 
     /// Restores what was set over HTTP. Settings that are not possible any more,
-    /// because the configuration has changed, stay in the store and have no effect.
-    fn restore_settings(self: &Arc<Self>, contents: &Contents) {
+    /// because the configuration has changed, stay in the store and have no effect. Whether there
+    /// were none of these.
+    fn restore_settings(self: &Arc<Self>, contents: &Contents) -> bool {
+        let mut are_all_restored = true;
         for ((kind, name), value) in &contents.settings {
             if let Err(reason) = self.restore_setting(*kind, name, value, &|| false) {
+                are_all_restored = false;
                 tracing::warn!(kind = kind.name(), name, reason, "a setting has no effect");
             }
         }
+        self.watching.lists.judge_loops();
+        are_all_restored
     }
 
     /// Restores a setting that the store has, unless a later change is on its way.

@@ -533,6 +533,8 @@ pub struct ListStats {
     pub removed: u64,
     /// Changes of lists refused.
     pub refused: u64,
+    /// How often a list has begun to contain itself, since several nodes set lists at the same time.
+    pub loops: u64,
     /// Different lists with a subscription, those that a SUBSCRIBE has brought included.
     pub watched_count: u64,
     /// Different resources on these.

@@ -71,6 +71,11 @@ impl Site {
         }
     }
 
+    /// As another program would change the database.
+    pub fn sql(&self, statements: &str) {
+        self.postgres.sql(DATABASE, statements);
+    }
+
     /// Three nodes, each with its third of the partitions.
     pub fn three_nodes(&self) -> [Node; 3] {
         let nodes = ["alpha", "beta", "gamma"].map(|name| self.node(name));

@@ -7,7 +7,7 @@ use crate::{
     suite::Database,
     support::postgres::Postgres,
 };
-use busyhour_store::{Change, SettingFollower, SettingKind, Store};
+use busyhour_store::{Change, SettingFollower, SettingKind, SettingRefused, Store};
 use std::{
     sync::mpsc,
     time::{Duration, Instant},
@@ -37,11 +37,12 @@ impl SettingFollower for Follower {
         name: &str,
         value: Option<&str>,
         is_overtaken: &dyn Fn() -> bool,
-    ) {
+    ) -> Result<(), SettingRefused> {
         assert!([SettingKind::Mailbox, SettingKind::Hint].contains(&kind));
         if !is_overtaken() {
             let _ended = self.told.send((name.to_owned(), value.map(str::to_owned)));
         }
+        Ok(())
     }
 }
 
@@ -51,7 +52,7 @@ fn follow(store: &dyn Store, names: &[&str]) -> Told {
     let (told, news) = mpsc::channel();
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     let revision = store.load().unwrap().setting_revision;
-    store.follow_settings(revision, Box::new(Follower { told, names }));
+    store.follow_settings(Some(revision), Box::new(Follower { told, names }));
     news
 }
 

@@ -20,6 +20,7 @@ mod postgres_turn;
 mod proxy;
 #[path = "../../../busyhour-store/tests/store/sample.rs"]
 mod sample;
+mod shared_settings;
 #[path = "../../../busyhour-store/tests/store/suite.rs"]
 mod suite;
 

@@ -7,9 +7,10 @@
 //! until a look has begun after the answer; meanwhile nothing is told of it, and it is *unsure*: the
 //! next look reads it by its name, as it does after a change that failed. Whoever takes a setting
 //! asks whether it is ours under the lock under which changes are given to the store, so none comes
-//! in between.
+//! in between. What the follower has refused is told again ([`RefusedSettings`]).
 
-use crate::{Change, Completion, SettingFollower, SettingKind};
+use super::refused_settings::RefusedSettings;
+use crate::{Change, Completion, SettingFollower, SettingKind, SettingRefused};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
@@ -31,6 +32,11 @@ struct FollowState {
     ours: BTreeMap<SettingKey, usize>,
     /// What the next look has to read, whether it has changed or not.
     unsure: BTreeSet<SettingKey>,
+    /// How often those were too many to remember, so that all have to be read.
+    overflows: u64,
+    /// What `overflows` was when all were read.
+    overflows_read: u64,
+    refused: RefusedSettings,
 }
 
 /// What a look has to read for the follower.
@@ -38,14 +44,43 @@ pub(crate) struct SettingsToRead {
     pub(crate) follower: Arc<dyn SettingFollower>,
     pub(crate) revision: u64,
     pub(crate) unsure: Vec<SettingKey>,
+    /// What the follower has refused, which is worth another try if anything has changed.
+    refused: Vec<SettingKey>,
+    /// Or though nothing has changed.
+    is_retry_due: bool,
+    reads_all: bool,
+    overflows: u64,
+}
+
+impl SettingsToRead {
+    /// Whether there is something to read while the database counts this revision.
+    pub(crate) fn has_news(&self, revision: u64) -> bool {
+        let is_unsure = !self.unsure.is_empty() || self.is_retry_due;
+        self.revision != revision || is_unsure || self.reads_all
+    }
+
+    /// From which revision on changes are read; `None` if everything has to be.
+    pub(crate) fn known(&self) -> Option<u64> {
+        (!self.reads_all).then_some(self.revision)
+    }
+
+    /// What has to be read whether it has changed or not.
+    pub(crate) fn named(&self) -> Vec<SettingKey> {
+        let named = self.unsure.iter().chain(&self.refused);
+        let named: BTreeSet<&SettingKey> = named.collect();
+        named.into_iter().cloned().collect()
+    }
 }
 
 impl FollowedSettings {
-    /// Sets the follower, which knows the settings of `revision`.
-    pub(crate) fn start(&self, revision: u64, follower: Box<dyn SettingFollower>) {
+    /// Sets the follower, which knows the settings of `revision`, or not all of any.
+    pub(crate) fn start(&self, revision: Option<u64>, follower: Box<dyn SettingFollower>) {
         let mut state = self.lock();
         state.follower = Some(follower.into());
-        state.revision = revision;
+        match revision {
+            Some(revision) => state.revision = revision,
+            None => state.overflows += 1,
+        }
     }
 
     /// A look begins: what is read from now on has all changes of ours that have an answer. `None`
@@ -53,16 +88,38 @@ impl FollowedSettings {
     pub(crate) fn begin_look(&self) -> Option<SettingsToRead> {
         let mut state = self.lock();
         state.ours.retain(|_, under_way| *under_way > 0);
+        let follower = state.follower.clone()?;
+        let is_retry_due = state.refused.begin_look();
+        let are_more_refused = is_retry_due && state.refused.are_more();
         Some(SettingsToRead {
-            follower: state.follower.clone()?,
+            follower,
             revision: state.revision,
             unsure: state.unsure.iter().cloned().collect(),
+            refused: state.refused.names(),
+            is_retry_due,
+            reads_all: state.overflows != state.overflows_read || are_more_refused,
+            overflows: state.overflows,
         })
     }
 
-    /// Everything was told until this revision.
-    pub(crate) fn caught_up(&self, revision: u64) {
-        self.lock().revision = revision;
+    /// All settings of the follower are told now, and there are no others.
+    pub(crate) fn begin_all(&self, is_there: impl Fn(&SettingKey) -> bool) {
+        self.lock().refused.begin_all(is_there);
+    }
+
+    /// Everything that was wanted was told, as it was at this revision.
+    pub(crate) fn caught_up(&self, wanted: &SettingsToRead, revision: u64) {
+        wanted.follower.caught_up();
+        let mut state = self.lock();
+        state.revision = revision;
+        if wanted.reads_all {
+            state.overflows_read = wanted.overflows;
+        }
+    }
+
+    /// How many settings the follower has refused, as far as they are remembered.
+    pub(crate) fn refused_len(&self) -> usize {
+        self.lock().refused.len()
     }
 
     /// Tells what was read of a setting, unless it is ours.
@@ -73,13 +130,24 @@ impl FollowedSettings {
         value: Option<&str>,
     ) {
         let is_ours = || self.lock().ours.contains_key(&key);
-        if !is_ours() {
-            follower.take(key.0, &key.1, value, &is_ours);
-        }
+        let taken = match is_ours() {
+            true => Ok(()),
+            false => follower.take(key.0, &key.1, value, &is_ours),
+        };
         let mut state = self.lock();
-        match state.ours.contains_key(&key) {
-            true => drop(state.unsure.insert(key)),
-            false => drop(state.unsure.remove(&key)),
+        if state.ours.contains_key(&key) {
+            return state.must_read(key);
+        }
+        state.unsure.remove(&key);
+        let refused = &mut state.refused;
+        match taken {
+            Ok(()) => refused.taken(&key),
+            Err(SettingRefused(reason)) => {
+                if refused.refused(&key, &reason) {
+                    drop(state);
+                    warn_of_refused(&key, &reason);
+                }
+            }
         }
     }
 
@@ -119,6 +187,28 @@ impl FollowedSettings {
     }
 }
 
+impl FollowState {
+    /// Too many names are not remembered: then all settings are read, once.
+    fn must_read(&mut self, key: SettingKey) {
+        if self.unsure.len() >= UNSURE_MAX && !self.unsure.contains(&key) {
+            self.unsure.clear();
+            self.overflows += 1;
+        }
+        self.unsure.insert(key);
+    }
+}
+
+fn warn_of_refused((kind, name): &SettingKey, reason: &str) {
+    let kind = kind.name();
+    tracing::warn!(
+        event = "setting_of_another_node_has_no_effect",
+        kind,
+        name,
+        reason,
+        "a setting of another node has no effect here; it is tried again"
+    );
+}
+
 /// Settings that are ours until it is dropped: with the answer of the store, or because the store
 /// did not take them.
 struct OursUnderWay {
@@ -141,20 +231,25 @@ impl Drop for OursUnderWay {
                 *under_way -= 1;
             }
             if !self.is_stored {
-                state.unsure.insert(key);
+                state.must_read(key);
             }
         }
     }
 }
+
+/// Changes that failed, as while the database is away, and of which nothing is known.
+const UNSURE_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::CommitError;
 
-    /// What was told.
+    /// What was told, and taken.
     #[derive(Default)]
     struct Told(Mutex<Vec<Option<String>>>);
+
+    const UNWANTED: &str = "unwanted";
 
     impl SettingFollower for Arc<Told> {
         fn kinds(&self) -> &[SettingKind] {
@@ -165,13 +260,32 @@ mod tests {
             Vec::new()
         }
 
-        fn take(&self, _: SettingKind, _: &str, value: Option<&str>, _: &dyn Fn() -> bool) {
+        fn take(
+            &self,
+            _: SettingKind,
+            _: &str,
+            value: Option<&str>,
+            _: &dyn Fn() -> bool,
+        ) -> Result<(), SettingRefused> {
+            if value == Some(UNWANTED) {
+                return Err(SettingRefused(UNWANTED.to_owned()));
+            }
             self.0.lock().unwrap().push(value.map(str::to_owned));
+            Ok(())
         }
     }
 
     fn key() -> SettingKey {
         (SettingKind::Hint, "100".to_owned())
+    }
+
+    fn following() -> (Arc<FollowedSettings>, Arc<Told>) {
+        let (settings, told) = (
+            Arc::new(FollowedSettings::default()),
+            Arc::new(Told::default()),
+        );
+        settings.start(Some(1), Box::new(told.clone()));
+        (settings, told)
     }
 
     fn begin(settings: &Arc<FollowedSettings>) -> Completion {
@@ -187,11 +301,7 @@ mod tests {
 
     #[test]
     fn what_was_read_before_our_own_change_is_read_again_and_not_told() {
-        let (settings, told) = (
-            Arc::new(FollowedSettings::default()),
-            Arc::new(Told::default()),
-        );
-        settings.start(1, Box::new(told.clone()));
+        let (settings, told) = following();
         let wanted = settings.begin_look().unwrap();
         let done = begin(&settings);
         let tell = |value| settings.tell(&*wanted.follower, key(), value);
@@ -208,11 +318,7 @@ mod tests {
 
     #[test]
     fn what_the_store_did_not_take_or_could_not_write_is_read_again() {
-        let (settings, told) = (
-            Arc::new(FollowedSettings::default()),
-            Arc::new(Told::default()),
-        );
-        settings.start(1, Box::new(told.clone()));
+        let (settings, told) = following();
         drop(begin(&settings));
         assert_eq!(unsure(&settings), [key()]);
         let wanted = settings.begin_look().unwrap();
@@ -221,5 +327,62 @@ mod tests {
         begin(&settings)(Err(CommitError::new("no room")));
         assert_eq!(unsure(&settings), [key()]);
         assert_eq!(*told.0.lock().unwrap(), [None]);
+    }
+
+    #[test]
+    fn what_is_refused_is_read_again_until_it_is_taken() {
+        let (settings, told) = following();
+        let tell = |wanted: &SettingsToRead, value| {
+            settings.tell(&*wanted.follower, key(), Some(value));
+            settings.caught_up(wanted, 1);
+        };
+        let first = settings.begin_look().unwrap();
+        assert!(!first.has_news(1) && first.has_news(2));
+        tell(&first, UNWANTED);
+        assert_eq!(settings.refused_len(), 1);
+        // Soon, then seldom, and whenever something has changed.
+        let tries: Vec<bool> = (0..3)
+            .map(|_| {
+                let wanted = settings.begin_look().unwrap();
+                assert!(wanted.has_news(2));
+                assert_eq!(wanted.named(), [key()]);
+                let has_news = wanted.has_news(1);
+                tell(&wanted, UNWANTED);
+                has_news
+            })
+            .collect();
+        assert_eq!(tries, [true, true, false]);
+        tell(&settings.begin_look().unwrap(), "wanted");
+        assert_eq!(settings.refused_len(), 0);
+        assert_eq!(*told.0.lock().unwrap(), [Some("wanted".to_owned())]);
+        let last = settings.begin_look().unwrap();
+        assert!(!last.has_news(1) && last.named().is_empty());
+    }
+
+    #[test]
+    fn after_too_many_failures_all_is_read_once() {
+        let (settings, _told) = following();
+        let fail = |count: usize| {
+            for number in 0..count {
+                let (kind, name) = (SettingKind::Hint, number.to_string());
+                let forget = Change::RemoveSetting { kind, name };
+                settings.note(&[forget], Box::new(|_| {}))(Err(CommitError::new("away")));
+            }
+        };
+        fail(UNSURE_MAX);
+        assert_eq!(settings.begin_look().unwrap().known(), Some(1));
+        fail(3 * UNSURE_MAX);
+        let wanted = settings.begin_look().unwrap();
+        assert!(wanted.unsure.len() <= UNSURE_MAX);
+        assert!(wanted.has_news(1));
+        assert_eq!(wanted.known(), None);
+        // What fails meanwhile is read by the next look.
+        fail(2 * UNSURE_MAX);
+        settings.begin_all(|_| true);
+        settings.caught_up(&wanted, 1);
+        let wanted = settings.begin_look().unwrap();
+        assert_eq!(wanted.known(), None);
+        settings.caught_up(&wanted, 1);
+        assert_eq!(settings.begin_look().unwrap().known(), Some(1));
     }
 }

@@ -3,6 +3,7 @@
 
 mod account_watch;
 mod setting_watch;
+mod refused_settings;
 mod followed_settings;
 
 pub(crate) use account_watch::{ACCOUNT_NAMES_KEPT, AccountWatch, BATCH_LEN, Pace, are_names_kept};

@@ -246,19 +246,20 @@ fn settings(snapshot: &mut Transaction<'_>) -> Result<Settings, Error> {
 }
 
 /// What settings of some kinds are since the revision `known`, `None` where one is gone, and
-/// those that are named besides; with the revision at which that is so. Without rows if the names
-/// of what was changed are not kept: then all have to be read.
+/// those that are named besides; with the revision at which that is so. All, if `known` is `None` or
+/// the names of what was changed since are not kept.
 pub(super) fn setting_news(
     client: &mut Client,
     kinds: &[SettingKind],
-    known: u64,
+    known: Option<u64>,
     named: &[SettingKey],
 ) -> Result<(SettingNews, u64), Error> {
     let mut snapshot = snapshot(client)?;
     let revision = revision(&mut snapshot, SETTING_REVISION)?;
     let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
-    let news = match are_names_kept(known, revision, SETTING_NAMES_KEPT) {
-        true => {
+    let known = known.filter(|known| are_names_kept(*known, revision, SETTING_NAMES_KEPT));
+    let news = match known {
+        Some(known) => {
             let mut rows = snapshot.query(CHANGED_SETTINGS, &[&known.cast_signed(), &kinds])?;
             let (of, names): (Vec<&str>, Vec<&str>) = (named.iter())
                 .map(|(kind, name)| (kind.name(), name.as_str()))
@@ -268,7 +269,7 @@ pub(super) fn setting_news(
             }
             SettingNews::Changed(rows.iter().map(setting_row).collect::<Result<_, _>>()?)
         }
-        false => {
+        None => {
             let rows = snapshot.query(SETTINGS_OF_KINDS, &[&kinds])?;
             SettingNews::All(rows.iter().map(setting_row).collect::<Result<_, _>>()?)
         }

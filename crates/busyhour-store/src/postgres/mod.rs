@@ -197,7 +197,7 @@ impl Store for PostgresStore {
         self.settings.start(kind, listener);
     }
 
-    fn follow_settings(&self, revision: u64, follower: Box<dyn SettingFollower>) {
+    fn follow_settings(&self, revision: Option<u64>, follower: Box<dyn SettingFollower>) {
         self.followed.start(revision, follower);
     }
 
@@ -210,7 +210,10 @@ impl Store for PostgresStore {
     }
 
     fn stats(&self) -> StoreStats {
-        self.queue.stats()
+        StoreStats {
+            settings_refused: self.followed.refused_len() as u64,
+            ..self.queue.stats()
+        }
     }
 
     fn close(&self, deadline: Duration) -> bool {

@@ -2,12 +2,13 @@
 //! they were set, and each node ends with what was set last.
 
 use crate::server::core::Core;
-use busyhour_store::{SettingFollower, SettingKind};
+use busyhour_store::{SettingFollower, SettingKind, SettingRefused};
 use std::sync::{Arc, Weak};
 
 impl Core {
-    /// Takes what is set at any node from now on; this one has restored those of `revision`.
-    pub(in crate::server) fn follow_settings(self: &Arc<Self>, revision: u64) {
+    /// Takes what is set at any node from now on; this one has restored all of `revision`, or with
+    /// `None` not all that the store has.
+    pub(in crate::server) fn follow_settings(self: &Arc<Self>, revision: Option<u64>) {
         if self.cluster.is_some() {
             let follower = CoreSettingFollower(Arc::downgrade(self));
             let store = self.persistence.store();
@@ -21,21 +22,13 @@ impl Core {
         name: &str,
         value: Option<&str>,
         is_overtaken: &dyn Fn() -> bool,
-    ) {
+    ) -> Result<(), SettingRefused> {
         let Some(value) = value else {
-            return self.forget_setting(kind, name, is_overtaken);
+            self.forget_setting(kind, name, is_overtaken);
+            return Ok(());
         };
-        if let Err(reason) = self.restore_setting(kind, name, value, is_overtaken)
-            && !is_overtaken()
-        {
-            let kind = kind.name();
-            tracing::warn!(
-                kind,
-                name,
-                reason,
-                "a setting of another node has no effect"
-            );
-        }
+        let restored = self.restore_setting(kind, name, value, is_overtaken);
+        restored.map_err(SettingRefused)
     }
 
     fn forget_setting(&self, kind: SettingKind, name: &str, is_overtaken: &dyn Fn() -> bool) {
@@ -73,9 +66,16 @@ impl SettingFollower for CoreSettingFollower {
         name: &str,
         value: Option<&str>,
         is_overtaken: &dyn Fn() -> bool,
-    ) {
+    ) -> Result<(), SettingRefused> {
+        let core = self.0.upgrade();
+        core.map_or(Ok(()), |core| {
+            core.take_setting(kind, name, value, is_overtaken)
+        })
+    }
+
+    fn caught_up(&self) {
         if let Some(core) = self.0.upgrade() {
-            core.take_setting(kind, name, value, is_overtaken);
+            core.watching.lists.judge_loops();
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{
     hint::{ExtensionTopic, Hint, HintView, SetBy},
     named_device::{device_in, device_named, device_of, has_accounts},
     overtaken::unless,
+    source::Source,
 };
 use crate::server::{
     ServerConfig,
@@ -208,7 +209,8 @@ impl Hints {
         config: &HintConfig,
         set_by: SetBy,
     ) -> Result<(), HintRefusal> {
-        self.try_set(config, set_by, || Ok(())).map(drop)
+        self.try_set(config, (set_by, Source::Store), || Ok(()))
+            .map(drop)
     }
 
     /// Restores a stored setting, unless the configuration defines the hint now or a later change
@@ -226,7 +228,9 @@ impl Hints {
         if self.has(&config) {
             return Ok(());
         }
-        let restored = self.try_set(&config, SetBy::Http, || unless(is_overtaken));
+        let restored = self.try_set(&config, (SetBy::Http, Source::Store), || {
+            unless(is_overtaken)
+        });
         restored.map(drop).map_err(|refusal| refusal.to_string())
     }
 
@@ -255,7 +259,7 @@ impl Hints {
             };
             self.persistence.store().commit(vec![put], done)
         };
-        self.count(self.try_set(config, SetBy::Http, keep))
+        self.count(self.try_set(config, (SetBy::Http, Source::Request), keep))
     }
 
     fn count(&self, set: Result<bool, HintRefusal>) -> Result<bool, HintRefusal> {
@@ -270,13 +274,13 @@ impl Hints {
     fn try_set(
         &self,
         config: &HintConfig,
-        set_by: SetBy,
+        (set_by, source): (SetBy, Source),
         keep: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<bool, HintRefusal> {
         let set = config.check(&self.domains)?;
         let extension = Name::new(&config.extension);
         let mut table = self.lock();
-        self.check(&table, &extension, set_by)?;
+        self.check(&table, &extension, (set_by, source))?;
         let devices = table.devices(&extension, &set)?;
         keep()?;
         let is_new = self.put(&mut table, &extension, devices, Some((set, set_by)));
@@ -493,13 +497,19 @@ impl Hints {
 
     /// Whether a hint may be set: not if the configuration defines it, and not beyond
     /// the limit of hints.
-    fn check(&self, table: &HintTable, extension: &Name, set_by: SetBy) -> Result<(), HintRefusal> {
+    fn check(
+        &self,
+        table: &HintTable,
+        extension: &Name,
+        (set_by, source): (SetBy, Source),
+    ) -> Result<(), HintRefusal> {
+        let count_max = source.count_max(self.count_max);
         match table.hints.get(extension) {
             _ if set_by == SetBy::Configuration => Ok(()),
             Some(known) if known.is_configured() => {
                 Err(HintRefusal::Configured(extension.as_str().to_owned()))
             }
-            None if table.hints.len() >= self.count_max => Err(HintRefusal::Full(self.count_max)),
+            None if table.hints.len() >= count_max => Err(HintRefusal::Full(self.count_max)),
             Some(_) | None => Ok(()),
         }
     }

@@ -6,8 +6,10 @@
 //! both end with the last change.
 
 use super::{
+    list_loops::in_loops,
     named_device::{device_in, has_accounts},
     overtaken::unless,
+    source::Source,
 };
 use crate::server::{
     ServerConfig,
@@ -23,7 +25,7 @@ use busyhour_registrar::{
 use busyhour_store::{Change, Completion, EXTENSION_RULE, Refused, SettingKind, is_extension};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, RwLock},
 };
 use thiserror::Error;
@@ -33,12 +35,20 @@ pub(in crate::server) struct Lists {
     table: RwLock<Arc<ListTable>>,
     /// Held by whoever changes the table.
     writing: Mutex<()>,
+    judged: Mutex<JudgedLists>,
     counters: ListCounters,
     count_max: usize,
     resources_max: usize,
     domains: Domains,
     persistence: Arc<Persistence>,
     watchers: Arc<Watchers>,
+}
+
+/// The table that was judged last, and the lists in it that contain themselves.
+#[derive(Default)]
+struct JudgedLists {
+    table: Arc<ListTable>,
+    in_loops: BTreeSet<String>,
 }
 
 /// The lists by their names.
@@ -170,6 +180,7 @@ impl Lists {
         Self {
             table: RwLock::default(),
             writing: Mutex::default(),
+            judged: Mutex::default(),
             counters: ListCounters::default(),
             count_max: config.limits.lists_max,
             resources_max: config.watch.list_resources_max,
@@ -227,7 +238,7 @@ impl Lists {
         if self.has(&config) {
             return Ok(());
         }
-        let restored = self.try_set(&config, || unless(is_overtaken));
+        let restored = self.try_set(&config, Source::Store, || unless(is_overtaken));
         restored.map(drop).map_err(|refusal| refusal.to_string())
     }
 
@@ -260,7 +271,7 @@ impl Lists {
             };
             self.persistence.store().commit(vec![put], done)
         };
-        let set = self.try_set(config, keep);
+        let set = self.try_set(config, Source::Request, keep);
         match set {
             Ok(_) => self.counters.set.increment(),
             Err(_) => self.counters.refused.increment(),
@@ -271,6 +282,7 @@ impl Lists {
     fn try_set(
         &self,
         config: &ListConfig,
+        source: Source,
         keep: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<bool, ListRefusal> {
         let entries = config.check(&self.domains)?;
@@ -281,14 +293,16 @@ impl Lists {
             return Err(ListRefusal::Configured(config.name.clone()));
         }
         let is_new = known.is_none();
-        if is_new && table.len() >= self.count_max {
+        if is_new && table.len() >= source.count_max(self.count_max) {
             return Err(ListRefusal::Full(self.count_max));
         }
         table.insert(
             config.name.clone(),
             Arc::new(StoredList::new(config, entries, false)),
         );
-        self.check_loops(&table, &config.name)?;
+        if source == Source::Request {
+            self.check_loops(&table, &config.name)?;
+        }
         keep()?;
         self.put(table);
         drop(writing);
@@ -374,10 +388,38 @@ impl Lists {
         })
     }
 
+    /// Tells of lists that contain themselves since the last time: nodes have set several lists at the
+    /// same time, and each was right by what its node knew.
+    pub(in crate::server) fn judge_loops(&self) {
+        let table = self.snapshot();
+        let mut judged = self.judged();
+        if Arc::ptr_eq(&table, &judged.table) {
+            return;
+        }
+        let in_loops = in_loops(&table, &self.domains);
+        for list in in_loops.difference(&judged.in_loops) {
+            self.counters.loops.increment();
+            tracing::warn!(
+                event = "list_contains_itself",
+                list,
+                "a list leads back to itself, since several were set at the same time; the entry that \
+                 leads back counts for nothing: take it out of one of them"
+            );
+        }
+        *judged = JudgedLists { table, in_loops };
+    }
+
+    fn judged(&self) -> MutexGuard<'_, JudgedLists> {
+        self.judged
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     pub(in crate::server) fn stats(&self) -> ListStats {
         let counters = &self.counters;
         ListStats {
             list_count: self.snapshot().len() as u64,
+            loops: counters.loops.get(),
             set: counters.set.get(),
             removed: counters.removed.get(),
             refused: counters.refused.get(),

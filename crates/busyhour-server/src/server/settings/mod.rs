@@ -2,7 +2,9 @@
 
 mod named_device;
 mod overtaken;
+mod source;
 pub(in crate::server) mod mailboxes;
 pub(in crate::server) mod hint;
 pub(in crate::server) mod hints;
+mod list_loops;
 pub(in crate::server) mod lists;

@@ -142,6 +142,7 @@ pub(in crate::server) struct ListCounters {
     pub(in crate::server) set: Counter,
     pub(in crate::server) removed: Counter,
     pub(in crate::server) refused: Counter,
+    pub(in crate::server) loops: Counter,
 }
 
 impl RegistrarCounters {

@@ -105,13 +105,11 @@ fn read(
     for kind in kinds {
         watch.found(kind, load::settings_of(client, kind)?);
     }
-    let has_news =
-        |wanted: &SettingsToRead| wanted.revision != revision || !wanted.unsure.is_empty();
-    if let Some(wanted) = wanted.filter(has_news) {
+    if let Some(wanted) = wanted.filter(|wanted| wanted.has_news(revision)) {
         let kinds = wanted.follower.kinds();
-        let (news, at) = load::setting_news(client, kinds, wanted.revision, &wanted.unsure)?;
+        let (news, at) = load::setting_news(client, kinds, wanted.known(), &wanted.named())?;
         tell(followed, &*wanted.follower, news);
-        followed.caught_up(at);
+        followed.caught_up(&wanted, at);
     }
     Ok(revision)
 }
@@ -121,6 +119,7 @@ fn tell(followed: &FollowedSettings, follower: &dyn SettingFollower, news: Setti
         SettingNews::Changed(rows) => rows,
         SettingNews::All(rows) => {
             let there: BTreeSet<&SettingKey> = rows.iter().map(|(key, _)| key).collect();
+            followed.begin_all(|key| there.contains(key));
             let known = follower
                 .kinds()
                 .iter()
@@ -132,7 +131,9 @@ fn tell(followed: &FollowedSettings, follower: &dyn SettingFollower, news: Setti
             rows
         }
     };
-    for (key, value) in rows {
+    // What is gone makes room.
+    let (gone, there): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, value)| value.is_none());
+    for (key, value) in gone.into_iter().chain(there) {
         followed.tell(follower, key, value.as_deref());
     }
 }
