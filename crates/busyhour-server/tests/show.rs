@@ -13,6 +13,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::UdpSocket,
     os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::Path,
     process::{Command, Output, Stdio},
 };
 use support::{Place, ServerProcess, busyhour};
@@ -449,6 +450,28 @@ fn a_configuration_names_the_server_that_is_asked() {
     let shown = text(command.arg(&nowhere).output().unwrap());
     assert!(shown.contains("sip:lamp@127.0.0.1 at "), "{shown}");
     let ended = asked(&["device", "unregister", "alice@127.0.0.1"]);
+    assert!(ended.contains("1 contact removed"), "{ended}");
+}
+
+/// The only server whose socket is found is not that of the configuration.
+#[test]
+fn a_configuration_without_a_socket_names_its_address() {
+    let (place, other) = (Place::new(), Place::new());
+    let elsewhere = other.server(OPEN);
+    register(&elsewhere, "lamp");
+    let asked = |file: &Path| {
+        let mut command = busyhour();
+        other.keep_sockets_here(&mut command);
+        command.args(["device", "unregister", "lamp@127.0.0.1", "--config"]);
+        command.arg(file).output().unwrap()
+    };
+    let nowhere = place.file("nowhere.toml", "[http]\nlisten = \"127.0.0.1:9\"\n");
+    let refused = asked(&nowhere);
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(words.contains("127.0.0.1:9"), "{words}");
+    let own = format!("[http]\nlisten = \"{}\"\n", elsewhere.http);
+    let ended = text(asked(&place.file("own.toml", &own)));
     assert!(ended.contains("1 contact removed"), "{ended}");
 }
 

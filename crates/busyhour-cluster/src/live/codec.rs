@@ -53,6 +53,19 @@ impl LiveMessage {
         bytes
     }
 
+    /// The version of a message that another version of this program has written; `None` if it is of
+    /// this one, or no message.
+    ///
+    /// ```
+    /// use busyhour_cluster::LiveMessage;
+    ///
+    /// assert_eq!(LiveMessage::other_version(&[1, b'b', 0, 1]), Some(1));
+    /// assert_eq!(LiveMessage::other_version(b""), None);
+    /// ```
+    pub fn other_version(bytes: &[u8]) -> Option<u8> {
+        bytes.first().copied().filter(|version| *version != VERSION)
+    }
+
     /// Reads a message; `None` if it is malformed, or of a version that this program does not
     /// know. A number from 2^63 up is malformed, and so is a [`Part`] whose keys do not rise from
     /// the one that was asked for, or which is empty and not the last: a mirror would count beyond
@@ -213,5 +226,6 @@ impl Reader<'_> {
 /// No origin counts so far, and PostgreSQL has no such epoch. What is lower can be counted on.
 const NUMBER_END: u64 = 1 << 63;
 
-/// Raised when an older program could not read a message as it should be read.
-const VERSION: u8 = 1;
+/// Raised when an older program could not read a message as it should be read: what a key or a value
+/// is counts, too. Version 1 had keys without the partition.
+const VERSION: u8 = 2;

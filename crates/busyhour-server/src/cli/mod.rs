@@ -2,6 +2,7 @@
 
 mod serve;
 mod show;
+mod listening_process;
 mod running_server;
 mod which_server;
 mod service;

@@ -1,6 +1,7 @@
 //! Asks a running server over HTTP: on its local socket, or at an address.
 
-use crate::web::socket_folders;
+use super::listening_process::listens;
+use crate::web::{process_of, socket_folders};
 use serde::Deserialize;
 use std::{
     fs,
@@ -58,6 +59,25 @@ impl RunningServer {
                     several.join(", ")
                 ))
             }
+        }
+    }
+
+    /// The socket of the process that listens at an address, if this user may use it.
+    pub(super) fn listening_at(address: SocketAddr) -> Option<Self> {
+        let folders = socket_folders();
+        let mut paths = folders.iter().flat_map(|folder| sockets(folder));
+        let is_it = |path: &PathBuf| {
+            let pid = process_of(path).and_then(|pid| u32::try_from(pid).ok());
+            pid.is_some_and(|pid| listens(pid, address)) && UnixStream::connect(path).is_ok()
+        };
+        paths.find(is_it).map(Self::Socket)
+    }
+
+    /// With a token, if it needs one and there is one.
+    pub(super) fn with_token(self, token: Option<String>) -> Self {
+        match self {
+            Self::Address(address, None) => Self::Address(address, token),
+            named => named,
         }
     }
 

@@ -47,34 +47,37 @@ impl AskedServer {
         if let Some(named) = self.which.named() {
             return Ok(named);
         }
-        let servers = match &self.config {
-            None => RunningServer::find().map(|server| vec![server]),
-            Some(file) => {
-                let loaded = Config::load(Some(file), &Overrides::default())?;
-                servers_of(&loaded.config.http)
-            }
+        let Some(file) = &self.config else {
+            return RunningServer::find().map_err(Failure::running);
         };
-        // A socket of the configuration is preferred: it needs no token.
-        let first = servers.map(|servers| servers.into_iter().next());
-        let first = first.map_err(Failure::running)?;
-        first.ok_or_else(|| Failure::running(NOWHERE))
+        let loaded = Config::load(Some(file), &Overrides::default())?;
+        let servers = servers_of(&loaded.config.http).map_err(Failure::running)?;
+        // Only the first is certainly the server of this configuration.
+        let first = servers.into_iter().next();
+        let first = first.ok_or_else(|| Failure::running(NOWHERE))?;
+        Ok(first.with_token(self.which.token.clone()))
     }
 }
 
-/// The socket of a configuration, then its address. If it does not say where the socket is, that of
-/// the only server that runs here comes first.
+/// The socket of a configuration, which needs no token, then its address. If it does not say where the
+/// socket is, that of the process comes first that listens at its address, and that of the only server
+/// that runs here is last: it may be another one's.
 pub(super) fn servers_of(http: &Http) -> Result<Vec<RunningServer>, String> {
-    let socket = match &http.socket {
-        SocketPlace::At(path) => Ok(RunningServer::Socket(path.clone())),
-        SocketPlace::Auto => RunningServer::find(),
-        SocketPlace::Off => Err(NOWHERE.into()),
-    };
     let address = http.listen.map(reachable);
     let address = address.map(|address| RunningServer::Address(address, None));
-    match (socket, address) {
-        (Ok(socket), address) => Ok([socket].into_iter().chain(address).collect()),
-        (Err(_), Some(address)) => Ok(vec![address]),
-        (Err(reason), None) => Err(reason),
+    match (&http.socket, address) {
+        (SocketPlace::At(path), address) => {
+            let socket = RunningServer::Socket(path.clone());
+            Ok([socket].into_iter().chain(address).collect())
+        }
+        (SocketPlace::Auto, Some(address)) => {
+            let own = http.listen.and_then(RunningServer::listening_at);
+            let any = RunningServer::find().ok();
+            Ok(own.into_iter().chain([address]).chain(any).collect())
+        }
+        (SocketPlace::Auto, None) => RunningServer::find().map(|found| vec![found]),
+        (SocketPlace::Off, Some(address)) => Ok(vec![address]),
+        (SocketPlace::Off, None) => Err(NOWHERE.into()),
     }
 }
 

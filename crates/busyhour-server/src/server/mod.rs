@@ -132,7 +132,8 @@ use busyhour_registrar::{
 };
 use busyhour_sip::{Flow, ParseError, Uri};
 use busyhour_store::{
-    CallRecordQuery, CallRecordRow, Completion, SettingKind, SettingListener, Store, StoreError,
+    CallRecordQuery, CallRecordRow, Completion, Refused, SettingKind, SettingListener, Store,
+    StoreError,
 };
 use std::{
     fmt,
@@ -240,17 +241,35 @@ impl Server {
     }
 
     /// Lets a node of the cluster give its partitions to the others, until it starts again; it
-    /// goes on handing requests on. `false` if no node of this name lives.
-    pub fn drain_node(&self, name: &str) -> bool {
+    /// goes on handing requests on. `false` if no node of this name lives; otherwise `done` is told
+    /// when that is in the database.
+    ///
+    /// # Errors
+    ///
+    /// When too many such wishes wait, or the life of this node is over.
+    pub fn drain_node(&self, name: &str, done: Completion) -> Result<bool, Refused> {
         let cluster = self.core.cluster.as_ref();
-        cluster.is_some_and(|cluster| cluster.drain(name))
+        cluster.map_or(Ok(false), |cluster| cluster.drain(name, done))
     }
 
     /// Lets a node of the cluster have one of the 256 partitions from now on, as long as it lives and
-    /// does not drain, or with `None` whoever it falls to. `false` if there is no such node.
-    pub fn move_partition(&self, partition: u8, to: Option<&str>) -> bool {
+    /// does not drain, or with `None` whoever it falls to. `false` if there is no such node; otherwise
+    /// `done` is told when that is in the database.
+    ///
+    /// # Errors
+    ///
+    /// As for [`drain_node`](Self::drain_node).
+    pub fn move_partition(
+        &self,
+        partition: u8,
+        to: Option<&str>,
+        done: Completion,
+    ) -> Result<bool, Refused> {
         let cluster = self.core.cluster.as_ref();
-        cluster.is_some_and(|cluster| cluster.move_partition(Partition(partition), to))
+        let partition = Partition(partition);
+        cluster.map_or(Ok(false), |cluster| {
+            cluster.move_partition(partition, to, done)
+        })
     }
 
     /// Gives all partitions to other nodes, and ends the life of this node; `false` if the

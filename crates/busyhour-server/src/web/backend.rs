@@ -6,7 +6,7 @@ use crate::server::{
 };
 use crate::server::{Trace, TraceListener, TraceRequest};
 use busyhour::runtime::Runtime;
-use busyhour_store::{CallRecordQuery, CallRecordRow};
+use busyhour_store::{CallRecordQuery, CallRecordRow, Completion, Refused};
 use std::sync::Arc;
 
 /// The backend of the pages: the server, or a fake in tests.
@@ -99,14 +99,27 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Lets a node of the cluster give its partitions away; `false` if there is none.
-    fn drain_node(&self, _name: &str) -> bool {
-        false
+    ///
+    /// # Errors
+    ///
+    /// When too many such wishes wait, or this node ends.
+    fn drain_node(&self, _name: &str, _done: Completion) -> Result<bool, Refused> {
+        Ok(false)
     }
 
     /// Lets a node of the cluster have a partition, or whoever it falls to; `false` if there is no
     /// such node.
-    fn move_partition(&self, _partition: u8, _to: Option<&str>) -> bool {
-        false
+    ///
+    /// # Errors
+    ///
+    /// As for [`drain_node`](Self::drain_node).
+    fn move_partition(
+        &self,
+        _partition: u8,
+        _to: Option<&str>,
+        _done: Completion,
+    ) -> Result<bool, Refused> {
+        Ok(false)
     }
 
     /// The nodes of the cluster.
@@ -225,12 +238,17 @@ impl Backend for Server {
         self.peers()
     }
 
-    fn drain_node(&self, name: &str) -> bool {
-        self.drain_node(name)
+    fn drain_node(&self, name: &str, done: Completion) -> Result<bool, Refused> {
+        self.drain_node(name, done)
     }
 
-    fn move_partition(&self, partition: u8, to: Option<&str>) -> bool {
-        self.move_partition(partition, to)
+    fn move_partition(
+        &self,
+        partition: u8,
+        to: Option<&str>,
+        done: Completion,
+    ) -> Result<bool, Refused> {
+        self.move_partition(partition, to, done)
     }
 
     fn cluster_nodes(&self) -> Vec<ClusterNodeView> {

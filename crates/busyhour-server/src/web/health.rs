@@ -19,6 +19,9 @@ pub(super) fn concerns(kept: &[Arc<Sample>]) -> Option<String> {
 
 fn concern_of_cluster(cluster: ClusterStats) -> Option<&'static str> {
     match (cluster.is_broker_connected, cluster.is_whole) {
+        (true, _) if cluster.is_version_mixed => {
+            Some("degraded: another node has another version: upgrade it, or this one")
+        }
         (false, _) => Some("degraded: NATS cannot be reached"),
         (true, false) => Some("degraded: the states of other nodes are read again"),
         (true, true) => None,

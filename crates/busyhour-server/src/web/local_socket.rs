@@ -128,10 +128,7 @@ pub fn default_socket() -> PathBuf {
 /// does not answer yet either.
 fn remove_ended(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let number = number.and_then(|rest| rest.strip_suffix(SUFFIX));
-        let Some(pid) = number.and_then(|number| number.parse().ok()) else {
+        let Some(pid) = process_of(&entry.path()) else {
             continue;
         };
         if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) {
@@ -141,6 +138,13 @@ fn remove_ended(folder: &Path) {
             }
         }
     }
+}
+
+/// The process whose socket this is, if it is one that no other path was set for.
+pub fn process_of(socket: &Path) -> Option<i32> {
+    let name = socket.file_name()?.to_str()?;
+    let number = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    number.parse().ok()
 }
 
 /// The folders in which a server may have put its socket: this user's, and that of a

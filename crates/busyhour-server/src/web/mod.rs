@@ -56,7 +56,7 @@ pub use graph::archives::Archives;
 pub use graph::graphs::{GraphOptions, Graphs};
 pub use graph::pmcd_address::PmcdAddress;
 pub use graph::pmcd_source::PmcdSource;
-pub use local_socket::{LocalSocket, default_socket, socket_folders};
+pub use local_socket::{LocalSocket, default_socket, process_of, socket_folders};
 pub use telephone::Telephone;
 pub use token::{Scope, Token};
 

@@ -198,6 +198,27 @@ pub fn aors(users: &[&str]) -> BTreeSet<String> {
     users.iter().map(aor).collect()
 }
 
+/// What was answered is in the database, and while that is away nobody is told that it was done.
+#[test]
+fn a_partition_is_moved_when_the_database_has_it() {
+    let mut site = Site::new();
+    let alpha = site.node("alpha");
+    alpha.wait_until_it_serves(256);
+    let post = |path: &str| alpha.ask("POST", &format!("/api/v1/cluster/{path}"), "");
+    let answer = post("partitions/7/move/alpha");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    site.sql(
+        "DO $$ BEGIN ASSERT 1 = (SELECT count(*) FROM cluster_partition JOIN cluster_node \
+         ON pinned = node WHERE partition = 7 AND name = 'alpha'); END $$",
+    );
+    site.postgres.crash();
+    for path in ["partitions/7/release", "nodes/alpha/drain"] {
+        let answer = post(path);
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(answer.contains("the database gave no answer"), "{answer}");
+    }
+}
+
 #[test]
 fn a_node_has_what_a_killed_one_had_acknowledged() {
     let site = Site::secured();

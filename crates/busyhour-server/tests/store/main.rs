@@ -9,6 +9,7 @@ mod call_records;
 mod cluster;
 mod followed_settings;
 mod live_states;
+mod mixed_versions;
 #[path = "../../../busyhour-cluster/tests/nats/server.rs"]
 #[allow(dead_code)] // it is for the tests of NATS
 mod nats_server;

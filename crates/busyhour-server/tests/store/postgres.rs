@@ -5,9 +5,10 @@ use crate::{
     suite::{Database, TESTS},
     support::{Place, ServerProcess, busyhour, postgres::Postgres},
 };
+use busyhour_cluster::Timing;
 use busyhour_store::{
-    AccountAdmin, CallRecordQuery, CommitError, PostgresOptions, PostgresStore, Store, StoreError,
-    WhenMissing, open_postgres_accounts,
+    AccountAdmin, CallRecordQuery, CommitError, PostgresOptions, PostgresOwnership, PostgresStore,
+    Store, StoreError, WhenMissing, open_postgres_accounts,
 };
 use std::{collections::BTreeSet, fs, path::Path, sync::mpsc, time::Duration};
 
@@ -102,7 +103,52 @@ fn databases_of_every_released_version_are_brought_up_to_date() {
     }
 }
 
-/// Its columns, indexes and triggers.
+/// The same for the tables of a cluster: `fixtures/cluster-N.sql` has those of each version, beside
+/// version 9 of the others.
+const CLUSTER_RELEASED: u32 = 3;
+
+#[test]
+fn clusters_of_every_released_version_are_brought_up_to_date() {
+    let postgres = Postgres::start();
+    let open = |url: &Url| PostgresOwnership::open(url.options(), Timing::default()).unwrap();
+    let fresh = Url(postgres.database("fresh"));
+    drop(open(&fresh));
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store/fixtures");
+    for version in 1..=CLUSTER_RELEASED {
+        let name = format!("v{version}");
+        let url = Url(postgres.database(&name));
+        for file in ["postgres-9.sql", &format!("cluster-{version}.sql")] {
+            postgres.sql(&name, &fs::read_to_string(fixtures.join(file)).unwrap());
+        }
+        let secret = || {
+            let mut client = postgres::Client::connect(&url.0, postgres::NoTls).unwrap();
+            let key = "SELECT value FROM setting WHERE name = 'route-key'";
+            client.query_one(key, &[]).unwrap().get::<_, String>(0)
+        };
+        let before = secret();
+        let mut ownership = open(&url);
+        assert_eq!(secret(), before, "routes of calls stay valid");
+        // A node has its number for ever, and its next life the next epoch.
+        let beta = ownership.join("beta").unwrap();
+        assert_eq!((beta.node.0, beta.epoch), (2, 4), "version {version}");
+        let view = ownership.beat(beta).unwrap();
+        assert_eq!(view.nodes.len(), 2);
+        let alpha = view.nodes[0].member;
+        assert_eq!((alpha.node.0, alpha.epoch), (1, 7));
+        let owned = view
+            .iter()
+            .filter(|(part, _)| view.owner(*part) == Some(alpha));
+        assert_eq!(owned.count(), 256);
+        let pinned = view
+            .iter()
+            .filter(|(_, found)| found.pinned == Some(beta.node));
+        assert_eq!(pinned.count(), usize::from(version >= 3));
+        drop(ownership);
+        assert_eq!(shape(&url), shape(&fresh), "version {version}");
+    }
+}
+
+/// Its columns, indexes, triggers, functions and sequences.
 fn shape(url: &Url) -> Vec<String> {
     let mut client = postgres::Client::connect(&url.0, postgres::NoTls).unwrap();
     let rows = client.query(SHAPE, &[]).unwrap();
@@ -114,6 +160,9 @@ const SHAPE: &str = "
         FROM information_schema.columns WHERE table_schema = 'public'
     UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
     UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    UNION ALL SELECT concat_ws(' ', sequencename, data_type, start_value, increment_by, max_value, cycle)
+        FROM pg_sequences WHERE schemaname = 'public'
     ORDER BY what";
 
 /// The database crashes and restarts under load: each change gets one result,

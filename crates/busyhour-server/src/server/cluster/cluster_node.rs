@@ -2,8 +2,11 @@
 
 use super::{
     ClusterMembership, NodeLife,
+    inbox::{
+        node_inbox::{NodeEvent, NodeInbox},
+        operator_wish::{OperatorWish, Wish},
+    },
     live_states::LiveStates,
-    node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
     node_thread::NodeThread,
     partition_routes::{PartitionOwner, PartitionRoutes},
@@ -13,6 +16,7 @@ use super::{
 use crate::server::stats::counters::Counter;
 use busyhour::{clock::Clock, runtime::Runtime};
 use busyhour_cluster::{Grant, Life, Member, NodeView, Partition};
+use busyhour_store::{Completion, Refused};
 use std::{io, sync::Arc, thread, time::Duration};
 
 /// The node: its routes, what it knows of the others, and the ways to its threads.
@@ -105,31 +109,47 @@ impl ClusterNode {
     }
 
     /// Lets a node give its partitions to the others; it goes on living. `false` if no node of
-    /// this name lives.
-    pub(in crate::server) fn drain(&self, name: &str) -> bool {
-        let kept = self.last_view.get();
+    /// this name lives; otherwise `done` is told when that is in the database.
+    ///
+    /// # Errors
+    ///
+    /// When too many such wishes wait, or the life of this node is over.
+    pub(in crate::server) fn drain(&self, name: &str, done: Completion) -> Result<bool, Refused> {
         let is_it = |node: &&NodeView| &*node.name == name && node.life != Life::Over;
-        let node = kept.as_ref().and_then(|view| view.nodes.iter().find(is_it));
-        let Some(member) = node.map(|node| node.member) else {
-            return false;
-        };
-        self.inbox.push(NodeEvent::DrainWanted(member));
-        true
+        match self.find(is_it) {
+            Some(member) => self.wish(Wish::Drain(member), done),
+            None => Ok(false),
+        }
     }
 
     /// Lets a node have a partition from now on while it lives, or with `None` whoever it falls to.
-    /// `false` if no node ever had this name.
-    pub(in crate::server) fn move_partition(&self, partition: Partition, to: Option<&str>) -> bool {
-        let kept = self.last_view.get();
-        let nodes = || kept.as_ref().into_iter().flat_map(|view| &view.nodes);
-        let number = to.map(|to| nodes().find(|node| &*node.name == to));
-        let number = number.map(|node| node.map(|node| node.member.node));
+    /// `false` if no node ever had this name; otherwise `done` is told when that is in the database.
+    ///
+    /// # Errors
+    ///
+    /// As for [`drain`](Self::drain).
+    pub(in crate::server) fn move_partition(
+        &self,
+        partition: Partition,
+        to: Option<&str>,
+        done: Completion,
+    ) -> Result<bool, Refused> {
+        let number = to.map(|to| self.find(|node| &*node.name == to));
         if number == Some(None) {
-            return false;
+            return Ok(false);
         }
-        let wanted = NodeEvent::PinWanted(partition, number.flatten());
-        self.inbox.push(wanted);
-        true
+        let number = number.flatten().map(|member| member.node);
+        self.wish(Wish::Pin(partition, number), done)
+    }
+
+    fn find(&self, is_it: impl Fn(&&NodeView) -> bool) -> Option<Member> {
+        let kept = self.last_view.get();
+        let node = kept.as_ref()?.nodes.iter().find(is_it)?;
+        Some(node.member)
+    }
+
+    fn wish(&self, what: Wish, done: Completion) -> Result<bool, Refused> {
+        self.inbox.wish(OperatorWish { what, done }).map(|()| true)
     }
 
     /// Who has an address of record.
@@ -201,6 +221,8 @@ impl ClusterNode {
             undelivered: counters.undelivered.get(),
             set_aside: self.set_aside.get(),
             is_whole: states.is_whole,
+            is_version_mixed: self.live.other_versions.are_there(),
+            other_version_heard: self.live.other_versions.heard.get(),
             resyncs: states.resyncs,
             states_told: states.told,
             states_watched: states.watched,

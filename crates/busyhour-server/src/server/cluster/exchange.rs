@@ -33,7 +33,8 @@ impl Core {
     fn hear(self: &Arc<Self>, message: &BrokerMessage) {
         let Some(cluster) = &self.cluster else { return };
         let Some(told) = NodeMessage::parse(&message.payload) else {
-            return tracing::warn!("another node speaks another version");
+            let version = NodeMessage::version(&message.payload);
+            return cluster.live.other_versions.heard(&version);
         };
         let link = &cluster.link;
         match told.what {

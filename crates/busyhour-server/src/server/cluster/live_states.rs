@@ -9,6 +9,7 @@
 //! that they leave in this order; it is the only one that is taken under the lock of a call or of
 //! a watcher, and nothing is locked under it.
 
+use super::other_versions::OtherVersions;
 use crate::server::stats::{
     counters::Counter,
     queues::SerializerListing,
@@ -52,6 +53,7 @@ pub(in crate::server) struct LiveStates {
     /// There was no room to tell what was known of a device when somebody began to watch it.
     pub(super) must_recall: AtomicBool,
     pub(super) counters: LiveStateCounters,
+    pub(super) other_versions: OtherVersions,
 }
 
 /// What happened, for the serializer.
@@ -102,6 +104,7 @@ impl LiveStates {
             next_beat_ns: AtomicU64::new(0),
             must_recall: AtomicBool::new(false),
             counters: LiveStateCounters::default(),
+            other_versions: OtherVersions::new(runtime.clock().clone()),
         }
     }
 
@@ -215,7 +218,12 @@ impl LiveStates {
             // What we say ourselves comes back.
             Some(message) if message.origin() == self.member => {}
             Some(message) => self.push(LiveEvent::Said(message)),
-            None => tracing::warn!("another node speaks of devices in another version"),
+            None => match LiveMessage::other_version(payload) {
+                Some(version) => self.other_versions.heard(&version.to_string()),
+                None => {
+                    tracing::warn!("another node tells something of devices that cannot be read")
+                }
+            },
         }
     }
 

@@ -66,6 +66,13 @@ impl<'b> NodeMessage<'b> {
         [head.as_bytes(), self.sip].concat()
     }
 
+    /// What a message says of its version, for a person.
+    pub(super) fn version(bytes: &[u8]) -> String {
+        let word = bytes.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let word = &word[..word.len().min(VERSION_LEN_MAX)];
+        String::from_utf8_lossy(word).into_owned()
+    }
+
     /// `None` for what no node of this version says.
     pub(super) fn parse(bytes: &'b [u8]) -> Option<Self> {
         let end = bytes.iter().position(|byte| *byte == b'\n')?;
@@ -120,6 +127,8 @@ impl NodeVerb {
 
 /// Nodes of another version of these words do not understand each other.
 const VERSION: &str = "1";
+/// More than any version has.
+const VERSION_LEN_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {

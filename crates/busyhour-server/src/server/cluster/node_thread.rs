@@ -3,8 +3,11 @@
 
 use super::{
     ClusterMembership,
+    inbox::{
+        node_inbox::{NodeEvent, NodeInbox},
+        operator_wish::{OperatorWish, Wish},
+    },
     live_states::LiveStates,
-    node_inbox::{NodeEvent, NodeInbox},
     node_link::NodeLink,
     partition_routes::PartitionRoutes,
     partitions::partition_inbox::PartitionInbox,
@@ -12,8 +15,9 @@ use super::{
 };
 use busyhour::clock::{Clock, Instant};
 use busyhour_cluster::{
-    Action, Broker, Grant, Life, Member, Node, NodeNumber, NodeView, Ownership, Partition, Reply,
+    Action, Broker, Failure, Grant, Life, Member, Node, NodeView, Ownership, Partition, Reply,
 };
+use busyhour_store::CommitError;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -80,20 +84,22 @@ impl NodeThread {
         while !self.has_ended {
             let now = self.clock.now();
             let rest = self.node.next_due().map_or(IDLE, |due| due - now);
-            let events = self.inbox.take(rest);
+            let (events, wishes) = self.inbox.take(rest);
             if events.contains(&NodeEvent::Gone) {
                 break;
             }
             let mut actions = Vec::new();
             for event in events {
-                if matches!(event, NodeEvent::PinWanted(..) | NodeEvent::DrainWanted(_)) {
-                    // Each is a transaction of its own, and the lease goes on meanwhile.
-                    self.follow(std::mem::take(&mut actions));
-                }
                 actions.extend(self.take(event));
             }
             self.follow(actions);
+            for wish in wishes {
+                self.grant(wish);
+                // Each is a transaction of its own, and the lease goes on meanwhile.
+                self.follow(Vec::new());
+            }
         }
+        self.inbox.close();
         self.routes.clear();
         self.last_view.end();
     }
@@ -106,8 +112,6 @@ impl NodeThread {
                 self.is_leaving = true;
                 self.node.on_leave_wanted(now);
             }
-            NodeEvent::DrainWanted(member) => self.drain(member),
-            NodeEvent::PinWanted(partition, node) => self.pin(partition, node),
             NodeEvent::Gone => {}
             NodeEvent::Settled(partition) => return self.settle(partition),
             NodeEvent::Loaded(grant) => return self.node.on_loaded(grant),
@@ -195,23 +199,24 @@ impl NodeThread {
         self.node.on_reply(self.clock.now(), reply)
     }
 
-    /// Whoever it is sees in its next beat that nothing is assigned to it.
-    fn drain(&mut self, member: Member) {
-        if let Err(error) = self.ownership.drain(member) {
-            let node = member.node.0;
-            return tracing::warn!(node, %error, "a node cannot be drained");
-        }
-        self.announce();
-    }
-
-    /// Whoever has it sees in its next beat that it is another one's.
-    fn pin(&mut self, partition: Partition, node: Option<NodeNumber>) {
+    /// The others see it in their next beat, or as soon as they hear that there is something new.
+    fn grant(&mut self, wish: OperatorWish) {
         let member = self.node.member();
-        if let Err(error) = self.ownership.pin(member, partition, node) {
-            let partition = partition.0;
-            return tracing::warn!(partition, %error, "a partition cannot be moved");
+        let granted = match wish.what {
+            Wish::Drain(other) => self.ownership.drain(other),
+            Wish::Pin(partition, node) => self.ownership.pin(member, partition, node),
+        };
+        match granted {
+            Ok(()) => {
+                self.announce();
+                (wish.done)(Ok(()));
+            }
+            Err(error) => {
+                let what = wish.what;
+                tracing::warn!(?what, %error, "what an operator wants of the cluster is not done");
+                (wish.done)(Err(CommitError::new(reason(&error))));
+            }
         }
-        self.announce();
     }
 
     fn announce(&mut self) {
@@ -255,6 +260,17 @@ impl NodeThread {
         if !self.is_leaving {
             tracing::error!(event = "life_of_node_is_over", "{LIFE_OVER}");
             (self.on_end)(LIFE_OVER.to_owned());
+        }
+    }
+}
+
+/// Why a wish is not granted.
+fn reason(error: &Failure) -> &'static str {
+    match error {
+        Failure::LifeOver => "that node's life is over",
+        Failure::Away => {
+            "the database gave no answer, so nobody knows whether this was done: see `cluster status`, \
+             and ask again"
         }
     }
 }

@@ -80,6 +80,11 @@ pub struct ClusterStats {
     /// Whether everything is known that the other nodes have said of devices; otherwise a hint, a
     /// list or a lamp may show an old state of another node's device.
     pub is_whole: bool,
+    /// Whether a node lives whose program is of another version, so that it and this one do not tell each
+    /// other what their devices do.
+    pub is_version_mixed: bool,
+    /// Messages of such nodes.
+    pub other_version_heard: u64,
     /// How often all that a node has said was read again, since something had been missed.
     pub resyncs: u64,
     /// States that this node tells the others: devices that they watch, devices of theirs that it

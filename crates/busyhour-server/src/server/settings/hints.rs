@@ -12,7 +12,7 @@ use super::{
     hint::{ExtensionTopic, Hint, HintView, SetBy},
     named_device::{device_in, device_named, device_of, has_accounts},
     overtaken::unless,
-    source::Source,
+    setting_source::SettingSource,
 };
 use crate::server::{
     ServerConfig,
@@ -209,7 +209,7 @@ impl Hints {
         config: &HintConfig,
         set_by: SetBy,
     ) -> Result<(), HintRefusal> {
-        self.try_set(config, (set_by, Source::Store), || Ok(()))
+        self.try_set(config, (set_by, SettingSource::Store), || Ok(()))
             .map(drop)
     }
 
@@ -228,7 +228,7 @@ impl Hints {
         if self.has(&config) {
             return Ok(());
         }
-        let restored = self.try_set(&config, (SetBy::Http, Source::Store), || {
+        let restored = self.try_set(&config, (SetBy::Http, SettingSource::Store), || {
             unless(is_overtaken)
         });
         restored.map(drop).map_err(|refusal| refusal.to_string())
@@ -259,7 +259,7 @@ impl Hints {
             };
             self.persistence.store().commit(vec![put], done)
         };
-        self.count(self.try_set(config, (SetBy::Http, Source::Request), keep))
+        self.count(self.try_set(config, (SetBy::Http, SettingSource::Request), keep))
     }
 
     fn count(&self, set: Result<bool, HintRefusal>) -> Result<bool, HintRefusal> {
@@ -274,7 +274,7 @@ impl Hints {
     fn try_set(
         &self,
         config: &HintConfig,
-        (set_by, source): (SetBy, Source),
+        (set_by, source): (SetBy, SettingSource),
         keep: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<bool, HintRefusal> {
         let set = config.check(&self.domains)?;
@@ -501,7 +501,7 @@ impl Hints {
         &self,
         table: &HintTable,
         extension: &Name,
-        (set_by, source): (SetBy, Source),
+        (set_by, source): (SetBy, SettingSource),
     ) -> Result<(), HintRefusal> {
         let count_max = source.count_max(self.count_max);
         match table.hints.get(extension) {

@@ -9,7 +9,7 @@ use super::{
     list_loops::in_loops,
     named_device::{device_in, has_accounts},
     overtaken::unless,
-    source::Source,
+    setting_source::SettingSource,
 };
 use crate::server::{
     ServerConfig,
@@ -238,7 +238,7 @@ impl Lists {
         if self.has(&config) {
             return Ok(());
         }
-        let restored = self.try_set(&config, Source::Store, || unless(is_overtaken));
+        let restored = self.try_set(&config, SettingSource::Store, || unless(is_overtaken));
         restored.map(drop).map_err(|refusal| refusal.to_string())
     }
 
@@ -271,7 +271,7 @@ impl Lists {
             };
             self.persistence.store().commit(vec![put], done)
         };
-        let set = self.try_set(config, Source::Request, keep);
+        let set = self.try_set(config, SettingSource::Request, keep);
         match set {
             Ok(_) => self.counters.set.increment(),
             Err(_) => self.counters.refused.increment(),
@@ -282,7 +282,7 @@ impl Lists {
     fn try_set(
         &self,
         config: &ListConfig,
-        source: Source,
+        source: SettingSource,
         keep: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<bool, ListRefusal> {
         let entries = config.check(&self.domains)?;
@@ -300,7 +300,7 @@ impl Lists {
             config.name.clone(),
             Arc::new(StoredList::new(config, entries, false)),
         );
-        if source == Source::Request {
+        if source == SettingSource::Request {
             self.check_loops(&table, &config.name)?;
         }
         keep()?;

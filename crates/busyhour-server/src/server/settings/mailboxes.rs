@@ -7,7 +7,7 @@
 //! The table's lock is held while a change is given to the store and published, so that
 //! two changes of a mailbox keep their order.
 
-use super::{overtaken::unless, source::Source};
+use super::{overtaken::unless, setting_source::SettingSource};
 use crate::server::{
     ServerConfig,
     access::account_policy::AccountPolicy,
@@ -130,7 +130,7 @@ impl Mailboxes {
         if self.has(id, &summary) {
             return Ok(());
         }
-        let set = self.put(id, summary, Source::Store, |_| unless(is_overtaken));
+        let set = self.put(id, summary, SettingSource::Store, |_| unless(is_overtaken));
         set.map(drop).map_err(|refusal| refusal.to_string())
     }
 
@@ -149,7 +149,7 @@ impl Mailboxes {
         summary: MessageSummary,
         done: Completion,
     ) -> Result<bool, MailboxRefusal> {
-        let set = self.put(id, summary, Source::Request, |summary| {
+        let set = self.put(id, summary, SettingSource::Request, |summary| {
             let put = Change::PutSetting {
                 kind: SettingKind::Mailbox,
                 name: id.to_owned(),
@@ -168,7 +168,7 @@ impl Mailboxes {
         &self,
         id: &str,
         summary: MessageSummary,
-        source: Source,
+        source: SettingSource,
         keep: impl FnOnce(&MessageSummary) -> Result<(), Refused>,
     ) -> Result<bool, MailboxRefusal> {
         if !is_mailbox_name(id) {
@@ -250,7 +250,7 @@ impl Mailboxes {
             self.take_back(&mut table, &before, by);
         }
         let Some(summary) = summary else { return true };
-        if self.make_room(&table, id, Source::Request).is_err() {
+        if self.make_room(&table, id, SettingSource::Request).is_err() {
             return false;
         }
         table.published.insert(by.clone(), id.clone());
@@ -266,7 +266,8 @@ impl Mailboxes {
     /// Whether a device may publish the mailbox of its account.
     pub(in crate::server) fn has_room_for(&self, device: &Name) -> bool {
         let id = self.of(self.accounts.account_of(device));
-        self.make_room(&self.lock(), &id, Source::Request).is_ok()
+        self.make_room(&self.lock(), &id, SettingSource::Request)
+            .is_ok()
     }
 
     fn take_back(&self, table: &mut MailboxTable, id: &Name, by: &Name) {
@@ -309,7 +310,7 @@ impl Mailboxes {
         &self,
         table: &MailboxTable,
         id: &Name,
-        source: Source,
+        source: SettingSource,
     ) -> Result<(), MailboxRefusal> {
         let count_max = source.count_max(self.count_max);
         match table.slots.len() >= count_max && !table.slots.contains_key(id) {

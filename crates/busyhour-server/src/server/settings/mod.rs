@@ -2,7 +2,7 @@
 
 mod named_device;
 mod overtaken;
-mod source;
+mod setting_source;
 pub(in crate::server) mod mailboxes;
 pub(in crate::server) mod hint;
 pub(in crate::server) mod hints;

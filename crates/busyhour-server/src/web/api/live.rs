@@ -1,7 +1,10 @@
 //! What the runtime and the server hold at this moment, as lists: `busyhour show` reads
 //! them, and every other program may.
 
-use super::{paging::limit, pending_commit::Rejection};
+use super::{
+    paging::limit,
+    pending_commit::{PendingCommit, Rejection, completion, rejection},
+};
 use crate::{
     server::{
         ALL_QUEUES, CallView, CertificateStats, ClusterNodeView, PeerView, QueueView,
@@ -115,18 +118,19 @@ async fn cluster(State(backend): LiveState, _: Parameters<NoParameters>) -> Json
     Json(ClusterNodeList { nodes })
 }
 
-/// The answer is from before; the node learns it in its next beat.
+/// The answer comes after the commit and has the nodes from before; the node learns it in its next
+/// beat.
 async fn drain_node(
     State(backend): LiveState,
     PathName(name): PathName,
     _: Parameters<NoParameters>,
 ) -> Response {
-    if !backend.drain_node(&name) {
-        let text = format!("no node `{name}` of this cluster lives\n");
-        return (StatusCode::NOT_FOUND, text).into_response();
+    let (done, result) = completion();
+    match backend.drain_node(&name, done) {
+        Ok(true) => nodes_after(&*backend, result).await,
+        Ok(false) => not_found(format!("no node `{name}` of this cluster lives\n")),
+        Err(refused) => rejection(refused).into_response(),
     }
-    let nodes = backend.cluster_nodes();
-    Json(ClusterNodeList { nodes }).into_response()
 }
 
 async fn move_partition(
@@ -134,7 +138,7 @@ async fn move_partition(
     PathNames(partition, name): PathNames,
     _: Parameters<NoParameters>,
 ) -> Response {
-    pin(&*backend, &partition, Some(&name))
+    pin(&*backend, &partition, Some(&name)).await
 }
 
 async fn release_partition(
@@ -142,24 +146,37 @@ async fn release_partition(
     PathName(partition): PathName,
     _: Parameters<NoParameters>,
 ) -> Response {
-    pin(&*backend, &partition, None)
+    pin(&*backend, &partition, None).await
 }
 
 /// As [`drain_node`], for a partition.
-fn pin(backend: &dyn Backend, partition: &str, to: Option<&str>) -> Response {
+async fn pin(backend: &dyn Backend, partition: &str, to: Option<&str>) -> Response {
     let Ok(partition) = partition.parse() else {
-        let text = format!("`{partition}` is no partition: give a number from 0 to 255\n");
-        return (StatusCode::NOT_FOUND, text).into_response();
+        return not_found(format!(
+            "`{partition}` is no partition: give a number from 0 to 255\n"
+        ));
     };
-    if !backend.move_partition(partition, to) {
-        let text = match to {
+    let (done, result) = completion();
+    match backend.move_partition(partition, to, done) {
+        Ok(true) => nodes_after(backend, result).await,
+        Ok(false) => not_found(match to {
             Some(name) => format!("no node of this cluster has the name `{name}`\n"),
             None => "this server is alone\n".to_owned(),
-        };
-        return (StatusCode::NOT_FOUND, text).into_response();
+        }),
+        Err(refused) => rejection(refused).into_response(),
+    }
+}
+
+async fn nodes_after(backend: &dyn Backend, result: PendingCommit) -> Response {
+    if let Err(lost) = result.settle().await {
+        return lost.into_response();
     }
     let nodes = backend.cluster_nodes();
     Json(ClusterNodeList { nodes }).into_response()
+}
+
+fn not_found(text: String) -> Response {
+    (StatusCode::NOT_FOUND, text).into_response()
 }
 
 #[derive(Serialize)]

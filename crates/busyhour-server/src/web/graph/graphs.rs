@@ -16,6 +16,7 @@ use busyhour_graphite::{
     Answer, Digested, Error, Graphite, GraphiteStats, Limits, Parameters, Source, Telemetry,
     TelemetryOptions, TimeLimit,
 };
+use busyhour_store::{Completion, Refused};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, oneshot},
@@ -304,12 +305,17 @@ impl Backend for Charted {
         self.certificates.as_deref()
     }
 
-    fn drain_node(&self, name: &str) -> bool {
-        self.backend.drain_node(name)
+    fn drain_node(&self, name: &str, done: Completion) -> Result<bool, Refused> {
+        self.backend.drain_node(name, done)
     }
 
-    fn move_partition(&self, partition: u8, to: Option<&str>) -> bool {
-        self.backend.move_partition(partition, to)
+    fn move_partition(
+        &self,
+        partition: u8,
+        to: Option<&str>,
+        done: Completion,
+    ) -> Result<bool, Refused> {
+        self.backend.move_partition(partition, to, done)
     }
 
     fn cluster_nodes(&self) -> Vec<crate::server::ClusterNodeView> {

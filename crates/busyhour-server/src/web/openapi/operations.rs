@@ -481,7 +481,8 @@ fn calls() -> Vec<Operation> {
         )
         .named("name", "Its name")
         .gives(200, "The nodes, as they were before", list("nodes", open()))
-        .refused(404, "No node of this name lives"),
+        .refused(404, "No node of this name lives")
+        .refused(503, "The database cannot keep it"),
         post(
             "/api/v1/cluster/partitions/{partition}/move/{name}",
             TAG,
@@ -490,7 +491,8 @@ fn calls() -> Vec<Operation> {
         .named("partition", "A number from 0 to 255")
         .named("name", "The node")
         .gives(200, "The nodes, as they were before", list("nodes", open()))
-        .refused(404, "There is no such partition or node"),
+        .refused(404, "There is no such partition or node")
+        .refused(503, "The database cannot keep it"),
         post(
             "/api/v1/cluster/partitions/{partition}/release",
             TAG,
@@ -498,7 +500,8 @@ fn calls() -> Vec<Operation> {
         )
         .named("partition", "A number from 0 to 255")
         .gives(200, "The nodes, as they were before", list("nodes", open()))
-        .refused(404, "There is no such partition, or no cluster"),
+        .refused(404, "There is no such partition, or no cluster")
+        .refused(503, "The database cannot keep it"),
         get(
             "/api/v1/registrars",
             TAG,

@@ -2,7 +2,7 @@
 
 /// Where a setting comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum SettingSource {
     /// Somebody wants it set now, and is told if that is not possible.
     Request,
     /// The store has it, from another node or an earlier run. All nodes have to have the same, so it
@@ -10,7 +10,7 @@ pub(super) enum Source {
     Store,
 }
 
-impl Source {
+impl SettingSource {
     /// How many may be there. Nodes that are asked at the same time may all have the last place to give,
     /// and what they promised is kept.
     pub(super) fn count_max(self, limit: usize) -> usize {
