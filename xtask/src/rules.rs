@@ -506,6 +506,10 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
         "last values are read without a lock",
     ),
     (
+        "crates/busyhour/src/bus/cache/table/slots.rs",
+        "a slot holds a counted reference in an atomic pointer",
+    ),
+    (
         "crates/busyhour-capi/src/edge/callback.rs",
         "functions of C are called, with data that any thread may free",
     ),

@@ -3,6 +3,7 @@
 mod table;
 mod lines;
 mod slot_word;
+mod recent;
 mod shared;
 mod incoming;
 mod epoch;

@@ -5,26 +5,26 @@
 //! the event. A replaced event is dropped only when no reader can still use it.
 //! The module's README.md has the proof.
 
+mod slots;
 mod writer;
+
+use slots::{CacheSlot, CacheSlots};
 
 use super::{
     epoch::{Pin, epochs},
     garbage::{Garbage, Overdue},
-    lines::{Lines, Zeroed},
-    shared::{Given, Node, SharedEvent},
+    recent::RecentChanges,
+    shared::{Given, SharedEvent},
     slot_word::{SlotKind, SlotWord},
 };
 use crate::{
     bus::{Event, panics::Panics},
     sync::{
-        atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
         load_sequential_pointer, load_sequential_u64,
     },
 };
-use std::{
-    mem::{self, ManuallyDrop},
-    ptr::{self, NonNull},
-};
+use std::mem;
 
 /// The part that readers use. The other part, [`CacheWriter`], is behind the
 /// shard's lock.
@@ -44,6 +44,8 @@ pub(in crate::bus) struct CacheWriter<E: Event> {
     live_count: usize,
     removed_count: usize,
     vacated_count: usize,
+    /// Written while somebody lags.
+    recent: RecentChanges,
     garbage: Garbage<SharedEvent<E>, Box<CacheSlots<E>>>,
 }
 
@@ -96,24 +98,6 @@ pub(in crate::bus) struct LiveSlot<'a, E> {
 pub(in crate::bus) struct CachedChange<E> {
     word: SlotWord,
     pub(in crate::bus) event: SharedEvent<E>,
-}
-
-pub(in crate::bus) struct CacheSlots<E> {
-    mask: usize,
-    slots: Lines<CacheSlot<E>>,
-}
-
-/// Written under the shard's lock, read by any thread that is pinned.
-struct CacheSlot<E> {
-    /// A [`SlotWord`].
-    word: AtomicU64,
-    /// Written before the word says that the slot is in use.
-    hash: AtomicU64,
-    /// The version at which the key got the slot.
-    born: AtomicU64,
-    /// The event's [`SharedEvent`], while the word says live or removed;
-    /// otherwise null.
-    event: AtomicPtr<Node<E>>,
 }
 
 impl Seen {
@@ -338,11 +322,13 @@ impl<E: Event> CacheTable<E> {
     ) -> (Put, u64) {
         writer.version += 1;
         let Some(SlotPosition { index, born, word }) = place else {
-            self.insert(writer, hash, event);
+            let index = self.insert(writer, hash, event);
+            self.note(writer, index, laggards_since);
             return (Put::NewKey, writer.version);
         };
         let changed = word.changed(SlotKind::Live, writer.version, laggards_since);
         let old = self.writer_slots(writer).slots[index].replace(changed, event);
+        self.note(writer, index, laggards_since);
         writer.retire(old);
         if word.kind() == SlotKind::Live {
             return (Put::Replaced, born);
@@ -352,19 +338,30 @@ impl<E: Event> CacheTable<E> {
         (Put::NewKey, born)
     }
 
+    /// Notes the slot of the last change, if somebody lags.
+    #[inline(always)]
+    fn note(&self, writer: &mut CacheWriter<E>, index: usize, laggards_since: u64) {
+        if laggards_since > 0 {
+            let slot_count = self.writer_slots(writer).slots.len();
+            writer.recent.note(writer.version, index, slot_count);
+        }
+    }
+
+    /// Returns the slot's index.
     #[cold]
-    fn insert(&self, writer: &mut CacheWriter<E>, hash: u64, event: SharedEvent<E>) {
+    fn insert(&self, writer: &mut CacheWriter<E>, hash: u64, event: SharedEvent<E>) -> usize {
         let used = writer.live_count + writer.removed_count + writer.vacated_count;
         if used + 1 > self.writer_slots(writer).used_max() {
             self.rebuild(writer);
         }
         let slots = self.writer_slots(writer);
-        let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
+        let Some((index, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
             unreachable!("a table is never more than five eighths full");
         };
         writer.vacated_count -= usize::from(slot.word().kind() == SlotKind::Vacated);
         writer.live_count += 1;
         slot.fill(hash, writer.version, event);
+        index
     }
 
     /// Removes the key's last value. Keeps a tombstone while a laggard must be
@@ -388,21 +385,28 @@ impl<E: Event> CacheTable<E> {
             let old = slot.vacate(writer.version);
             writer.retire(old);
         }
+        self.note(writer, place.index, laggards_since);
         self.shrink(writer);
         removed.is_known_to_laggard()
     }
 
     /// Every change after `version`, in no order; for each key only the last
-    /// one.
+    /// one. Looks at all slots only if not each of the changes is noted.
     pub(in crate::bus) fn changes_since(
         &self,
         writer: &CacheWriter<E>,
         version: u64,
     ) -> Vec<CachedChange<E>> {
-        let slots = self.writer_slots(writer).slots.iter();
-        slots
-            .filter_map(|slot| slot.change_since(version))
-            .collect()
+        let slots = &self.writer_slots(writer).slots;
+        match writer.recent.since(version, writer.version) {
+            Some(noted) => noted
+                .filter_map(|(version, index)| slots[index].change_at(version))
+                .collect(),
+            None => slots
+                .iter()
+                .filter_map(|slot| slot.change_since(version))
+                .collect(),
+        }
     }
 
     /// The change of one key after `version`, if there was one.
@@ -454,6 +458,7 @@ impl<E: Event> CacheTable<E> {
             slot.copy_to(&new);
         }
         writer.vacated_count = 0;
+        writer.recent.clear();
         self.first.store(new.first(), Ordering::Relaxed);
         self.mask.store(new.mask, Ordering::Relaxed);
         let old = self.slots.swap(Box::into_raw(new), Ordering::AcqRel);
@@ -475,187 +480,6 @@ impl<E: Event> Drop for CacheTable<E> {
     }
 }
 
-impl<E> CacheSlots<E> {
-    /// Slots of the smallest array.
-    const LEN_MIN: usize = 8;
-
-    fn new(len: usize) -> Box<Self> {
-        debug_assert!(len.is_power_of_two());
-        Box::new(Self {
-            mask: len - 1,
-            slots: Lines::zeroed(len),
-        })
-    }
-
-    /// The address of the first slot.
-    fn first(&self) -> usize {
-        self.slots.as_ptr().addr()
-    }
-
-    /// The size for this many events: with room for at most as many again.
-    fn len_for(used: usize) -> usize {
-        (used * 2).next_power_of_two().max(Self::LEN_MIN)
-    }
-
-    /// How many slots may be in use before the table grows.
-    fn used_max(&self) -> usize {
-        self.slots.len() / 8 * 5
-    }
-
-    /// The slots in which an event with this hash may be, in probe order.
-    #[inline(always)]
-    fn probe(&self, hash: u64) -> impl Iterator<Item = (usize, &CacheSlot<E>)> {
-        let (from, slots) = (hash as usize, &*self.slots);
-        (0..slots.len()).map(move |step| {
-            let index = from.wrapping_add(step) & (slots.len() - 1);
-            (index, &slots[index])
-        })
-    }
-
-    /// The slot, if it still belongs to the key that was seen in it.
-    #[inline(always)]
-    fn place_at(
-        &self,
-        SlotTenure { index, born }: SlotTenure,
-        hash: u64,
-    ) -> Option<(&CacheSlot<E>, SlotPosition)> {
-        let slot = self.slots.get(index)?;
-        let word = slot.word();
-        let is_same = slot.born.load(Ordering::Relaxed) == born
-            && slot.hash.load(Ordering::Relaxed) == hash
-            && matches!(word.kind(), SlotKind::Live | SlotKind::Removed);
-        is_same.then_some((slot, SlotPosition { index, born, word }))
-    }
-
-    /// Whether every slot with this hash was seen and belongs to another key.
-    #[cold]
-    fn is_absent(&self, hash: u64, seen: &Seen) -> bool {
-        let in_use = self
-            .probe(hash)
-            .take_while(|(_, slot)| slot.word() != SlotWord::EMPTY);
-        let same_hash =
-            in_use.filter(|(_, slot)| !slot.is_free() && slot.hash.load(Ordering::Relaxed) == hash);
-        let mut tenures = same_hash.map(|(index, slot)| SlotTenure {
-            index,
-            born: slot.born.load(Ordering::Relaxed),
-        });
-        tenures.all(|tenure| seen.others.contains(&tenure))
-    }
-}
-
-// SAFETY: zero is the word of an empty slot, whose hash and stay nobody looks
-// at, and the null pointer.
-unsafe impl<E> Zeroed for CacheSlot<E> {
-    fn zeroed() -> Self {
-        Self {
-            word: AtomicU64::new(SlotWord::EMPTY.bits()),
-            hash: AtomicU64::new(0),
-            born: AtomicU64::new(0),
-            event: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-}
-
-impl<E> CacheSlot<E> {
-    /// The word, for the writer, which alone changes it.
-    #[inline(always)]
-    fn word(&self) -> SlotWord {
-        SlotWord::from_bits(self.word.load(Ordering::Relaxed))
-    }
-
-    fn is_free(&self) -> bool {
-        matches!(self.word().kind(), SlotKind::Empty | SlotKind::Vacated)
-    }
-
-    /// The current event, for a reader without a lock.
-    #[inline(always)]
-    fn read<'a>(&'a self, _pin: &'a Pin<'_>) -> Option<&'a E> {
-        let event = load_sequential_pointer(&self.event);
-        // SAFETY: it is null or points to an event whose reference the writer
-        // gives up only after this pin has ended.
-        unsafe { event.as_ref() }.map(Node::event)
-    }
-
-    /// A new reference to the event, for the writer.
-    fn share(&self) -> Option<SharedEvent<E>> {
-        let event = NonNull::new(self.event.load(Ordering::Relaxed))?;
-        // SAFETY: the slot holds a reference, which only the writer gives up,
-        // and which is left to it here.
-        let shared = ManuallyDrop::new(unsafe { SharedEvent::from_raw(event) });
-        Some(SharedEvent::clone(&shared))
-    }
-
-    #[inline(always)]
-    fn set_word(&self, word: SlotWord) {
-        self.word.store(word.bits(), Ordering::Release);
-    }
-
-    /// Puts an event into a free slot.
-    fn fill(&self, hash: u64, version: u64, event: SharedEvent<E>) {
-        self.hash.store(hash, Ordering::Relaxed);
-        // After the previous tenure's pointer became null, and before the new
-        // pointer: see `CacheTable::look`.
-        self.born.store(version, Ordering::Release);
-        let empty = self.exchange(Some(event));
-        debug_assert!(empty.is_none(), "a free slot has no event");
-        self.set_word(SlotWord::new(SlotKind::Live, version));
-    }
-
-    /// Puts an event in the place of the one there.
-    #[inline(always)]
-    fn replace(&self, word: SlotWord, event: SharedEvent<E>) -> Option<SharedEvent<E>> {
-        let old = self.exchange(Some(event));
-        self.set_word(word);
-        old
-    }
-
-    /// Takes the event out; probes continue past the slot.
-    fn vacate(&self, version: u64) -> Option<SharedEvent<E>> {
-        self.set_word(SlotWord::new(SlotKind::Vacated, version));
-        self.exchange(None)
-    }
-
-    /// For the writer: replaces the slot's reference.
-    #[inline(always)]
-    fn exchange(&self, event: Option<SharedEvent<E>>) -> Option<SharedEvent<E>> {
-        let old = NonNull::new(self.event.load(Ordering::Relaxed));
-        let new = event.map_or(ptr::null_mut(), SharedEvent::into_raw);
-        self.event.store(new, Ordering::Release);
-        // SAFETY: what is not null came from `SharedEvent::into_raw`, and the slot's
-        // one reference now belongs to the caller.
-        old.map(|old| unsafe { SharedEvent::from_raw(old) })
-    }
-
-    /// The slot's reference, when there are no readers any more.
-    fn take(&self) -> Option<SharedEvent<E>> {
-        self.exchange(None)
-    }
-
-    /// Copies a used slot into an array that no other thread sees yet. Readers
-    /// of the old array still find the event there.
-    fn copy_to(&self, slots: &CacheSlots<E>) {
-        let hash = self.hash.load(Ordering::Relaxed);
-        let Some((_, slot)) = slots.probe(hash).find(|(_, slot)| slot.is_free()) else {
-            unreachable!("the new array has room for all");
-        };
-        slot.hash.store(hash, Ordering::Relaxed);
-        let born = self.born.load(Ordering::Relaxed);
-        slot.born.store(born, Ordering::Relaxed);
-        let event = self.event.load(Ordering::Relaxed);
-        slot.event.store(event, Ordering::Relaxed);
-        slot.set_word(self.word());
-    }
-
-    fn change_since(&self, version: u64) -> Option<CachedChange<E>> {
-        let word = self.word();
-        if self.is_free() || word.version() <= version {
-            return None;
-        }
-        let event = self.share()?;
-        Some(CachedChange { word, event })
-    }
-}
-
 /// Prefetches the cache line at this address for writing.
 #[inline(always)]
 fn prefetch(address: usize) {
@@ -672,6 +496,8 @@ fn prefetch(address: usize) {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::bus::cache::pinned;
+    use proptest::{collection::vec, prelude::*};
 
     #[derive(Clone)]
     struct Number(u64);
@@ -684,14 +510,108 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_table_grows_at_five_eighths_and_has_room_for_as_many_again() {
-        let used_max = |len| CacheSlots::<Number>::new(len).used_max();
-        assert_eq!([8, 64, 1024].map(used_max), [5, 40, 640]);
-        for used in 1..1_000 {
-            let len = CacheSlots::<Number>::len_for(used);
-            assert!(used_max(len) > used, "{used} in {len}");
-            assert!(len <= (4 * used).max(8), "{used} in {len}");
+    /// What happens to a table while some laggard has to fetch from it later.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Put(u64),
+        Remove(u64),
+        /// Nobody lags any more, and at the next change somebody begins to.
+        CatchUp,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..60_u64).prop_map(Step::Put),
+            3 => (0..60_u64).prop_map(Step::Remove),
+            1 => Just(Step::CatchUp),
+        ]
+    }
+
+    struct Model {
+        table: CacheTable<Number>,
+        writer: CacheWriter<Number>,
+        /// The version at which the laggard began to lag.
+        since: u64,
+    }
+
+    impl Model {
+        fn place(&self, key: u64) -> Option<SlotPosition> {
+            let mut seen = Seen::NOTHING;
+            pinned(|pin| self.table.look(key, &key, pin, &mut seen));
+            let place = self.table.place(&self.writer, key, &seen);
+            place.expect("nobody else writes")
         }
+
+        fn step(&mut self, step: &Step) {
+            match *step {
+                Step::Put(key) => {
+                    let (place, event) = (self.place(key), SharedEvent::new(Number(key)));
+                    let since = self.since;
+                    (self.table).put(&mut self.writer, (key, place), event, since);
+                }
+                Step::Remove(key) => {
+                    let place = self.place(key).filter(SlotPosition::is_live);
+                    if let Some(place) = place {
+                        self.table.clear(&mut self.writer, place, self.since);
+                    }
+                }
+                Step::CatchUp => {
+                    self.table.purge(&mut self.writer, |_| ());
+                    self.since = self.writer.version();
+                }
+            }
+        }
+
+        /// What a look at every slot finds, oldest first.
+        fn found(&self, version: u64) -> Vec<u64> {
+            let slots = &self.table.writer_slots(&self.writer).slots;
+            let found = slots.iter().filter_map(|slot| slot.change_since(version));
+            let mut found: Vec<_> = found.map(|change| change.version()).collect();
+            found.sort_unstable();
+            found
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn noted_changes_are_those_that_a_look_at_every_slot_finds(
+            steps in vec(step(), 1..300),
+        ) {
+            let (table, writer) = CacheTable::new();
+            let mut model = Model { table, writer, since: 0 };
+            for step in &steps {
+                model.step(step);
+                let since = model.since;
+                let changes = model.table.changes_since(&model.writer, since);
+                let mut versions: Vec<_> = changes.iter().map(CachedChange::version).collect();
+                versions.sort_unstable();
+                prop_assert_eq!(versions, model.found(since), "since {}", since);
+            }
+        }
+    }
+
+    #[test]
+    fn a_laggard_that_has_missed_little_is_brought_up_to_date_by_what_is_noted() {
+        let (table, writer) = CacheTable::new();
+        let mut model = Model {
+            table,
+            writer,
+            since: 0,
+        };
+        for key in 0..1_000 {
+            model.step(&Step::Put(key));
+        }
+        model.step(&Step::CatchUp);
+        for key in [500, 7, 500] {
+            model.step(&Step::Put(key));
+        }
+        let noted = model
+            .writer
+            .recent
+            .since(model.since, model.writer.version());
+        assert_eq!(noted.expect("all of them are noted").count(), 3);
+        let changes = model.table.changes_since(&model.writer, model.since);
+        let keys: Vec<_> = changes.iter().map(|change| change.event.0).collect();
+        assert_eq!(keys, [7, 500], "each key once, the oldest change first");
     }
 }

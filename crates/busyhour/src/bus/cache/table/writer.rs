@@ -9,6 +9,7 @@ impl<E: Event> CacheWriter<E> {
             live_count: 0,
             removed_count: 0,
             vacated_count: 0,
+            recent: RecentChanges::new(),
             garbage: Garbage::new(),
         }
     }
