@@ -4,7 +4,8 @@
 //! The dialog of a subscription goes on with it, and so must the CSeq numbers of the
 //! NOTIFYs in it: the watcher accepts only numbers that are higher than the last (RFC
 //! 3261 §12.2.2). After a crash it is unknown how many were sent since the row was
-//! written. So each run of the server has its own range: the store counts the runs, a
+//! written. So each run has its own range: whoever restores a subscription counts the
+//! runs (a server alone its starts, a cluster the owners of the device's partition), a
 //! row tells in which run it was written, and a restored subscription begins
 //! [`CSEQS_PER_RUN`] higher for each run since. Within a run the row is written again
 //! before the range is used up ([`is_row_old`]). The numbers do not depend on the

@@ -78,12 +78,37 @@ fn a_subscription_is_restored_while_higher_cseqs_are_left() {
         let text = stored.replace("\"local_cseq\":1,", &format!("\"local_cseq\":{cseq},"));
         assert_ne!(text, stored);
         let (policy, none) = (WatchPolicy::default(), Advertised::default());
-        let restored = Subscription::restore(&text, 2, &policy, none, watcher.now, watcher.now);
+        let restored = Subscription::restore(&text, |_| 2, &policy, none, watcher.now, watcher.now);
         restored.map(|subscription| subscription.last_cseq())
     };
     let most = (i32::MAX as u32) - 2 * PER_RUN;
     assert_eq!(restored(most).ok(), Some(most + PER_RUN));
     assert!(matches!(restored(most + 1), Err(NotRestored::CSeq)));
+}
+
+/// Whoever counts runs otherwise, as a node that takes over from a server alone, still does not use a
+/// number twice.
+#[test]
+fn a_subscription_goes_on_with_higher_numbers_whatever_its_run_was() {
+    let watcher = Watcher::active();
+    let (policy, none) = (WatchPolicy::default(), Advertised::default());
+    for (written_in, run, runs) in [(1, 4, 3), (70_000, 2, 1)] {
+        let text = watcher.subscription.stored(written_in);
+        let run_of = |device: &str| {
+            assert_eq!(device, &**watcher.subscription.device());
+            run
+        };
+        let restored = Subscription::restore(
+            &text,
+            run_of,
+            &policy,
+            none.clone(),
+            watcher.now,
+            watcher.now,
+        );
+        let last = watcher.subscription.last_cseq();
+        assert_eq!(restored.unwrap().last_cseq(), last + runs * PER_RUN);
+    }
 }
 
 /// How many NOTIFYs a run has numbers for.

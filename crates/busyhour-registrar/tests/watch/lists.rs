@@ -177,7 +177,7 @@ fn a_list_goes_on_in_the_next_run_with_higher_versions() {
     let policy = WatchPolicy::default();
     lamps.watcher.subscription = busyhour_registrar::watch::Subscription::restore(
         &stored,
-        2,
+        |_| 2,
         &policy,
         busyhour_registrar::Advertised::default(),
         super::at(600_000),

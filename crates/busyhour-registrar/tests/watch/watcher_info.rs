@@ -243,7 +243,7 @@ fn a_restored_subscription_begins_with_a_full_body() {
     let stored = owner.watcher.subscription.stored(1);
     let (policy, none) = (WatchPolicy::default(), Advertised::default());
     owner.watcher.subscription =
-        Subscription::restore(&stored, 2, &policy, none, at(600_000), at(0)).unwrap();
+        Subscription::restore(&stored, |_| 2, &policy, none, at(600_000), at(0)).unwrap();
     owner.list.lives(ListedWatcher {
         opened_at: None,
         ..watcher(1, "sip:bob@example.com")

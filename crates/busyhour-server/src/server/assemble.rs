@@ -39,6 +39,7 @@ use super::{
     persistence::{Persistence, RowIds},
     push::pushes::{PushNeighbours, Pushes},
     random::{Secrets, random_key},
+    runs::Runs,
     server_clock::ServerClock,
     settings::{hints::Hints, lists::Lists, mailboxes::Mailboxes},
     sip::{
@@ -75,7 +76,7 @@ pub(super) struct Kept {
     /// Signs what the proxy writes into routes.
     pub(super) route_key: [u8; 32],
     /// See [`Contents::run`](busyhour_store::Contents::run).
-    pub(super) run: u64,
+    pub(super) runs: Runs,
 }
 
 /// How much there may be of each resource, and how much of it one source or account may
@@ -103,7 +104,7 @@ pub(super) fn assemble(
     let changes = Arc::new(Changes::new(&runtime, clock.clone()));
     let waiting = bounds.phones(store.stats().queue_capacity as usize);
     let routes = kept.cluster.as_ref().map(|cluster| cluster.routes.clone());
-    let numbers = (kept.ids, kept.run);
+    let numbers = (kept.ids, kept.runs);
     let persistence = Persistence::new(store, clock.clone(), numbers, waiting, routes);
     let persistence = Arc::new(persistence);
     let responder = Arc::new(responder(&runtime, &config, &bounds, &secrets, network));

@@ -33,6 +33,7 @@ mod assemble;
 mod random;
 mod steady;
 mod server_clock;
+mod runs;
 mod persistence;
 mod sip;
 mod access;

@@ -4,6 +4,7 @@
 use super::{
     cluster::partition_routes::PartitionRoutes,
     load::shares::{Excess, Holder, Shares},
+    runs::Runs,
     server_clock::ServerClock,
 };
 use busyhour_registrar::BindingId;
@@ -23,8 +24,7 @@ pub(super) struct Persistence {
     ids: RowIds,
     /// In a cluster: which changes may be made here.
     routes: Option<Arc<PartitionRoutes>>,
-    /// See [`Contents::run`](busyhour_store::Contents::run).
-    run: u64,
+    runs: Runs,
     /// Changes that wait for the disk.
     waiting: Shares,
 }
@@ -78,7 +78,7 @@ impl Persistence {
     pub(super) fn new(
         store: Box<dyn Store>,
         clock: Arc<ServerClock>,
-        (ids, run): (RowIds, u64),
+        (ids, runs): (RowIds, Runs),
         waiting: Shares,
         routes: Option<Arc<PartitionRoutes>>,
     ) -> Self {
@@ -87,7 +87,7 @@ impl Persistence {
             clock,
             ids,
             routes,
-            run,
+            runs,
             waiting,
         }
     }
@@ -96,8 +96,8 @@ impl Persistence {
         &*self.store
     }
 
-    pub(super) fn run(&self) -> u64 {
-        self.run
+    pub(super) fn runs(&self) -> &Runs {
+        &self.runs
     }
 
     /// An id that no row had before.

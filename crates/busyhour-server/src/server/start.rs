@@ -12,6 +12,7 @@ use super::{
     persistence::RowIds,
     random::RandomError,
     registrar_mistakes,
+    runs::Runs,
     settings::hint::SetBy,
     steady,
 };
@@ -108,9 +109,9 @@ impl Core {
                 Some(cluster) => RowIds::of_node(cluster.member().node.0, last_id),
             },
             route_key: route_key.key,
-            run: match &cluster {
-                None => contents.run,
-                Some(cluster) => cluster.first_id() >> 32,
+            runs: match &cluster {
+                None => Runs::OfServer(contents.run),
+                Some(_) => Runs::of_partitions(),
             },
             last_call_record: contents.last_call_record,
             cluster,

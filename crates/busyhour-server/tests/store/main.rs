@@ -10,6 +10,7 @@ mod cluster;
 mod followed_settings;
 mod live_states;
 mod mixed_versions;
+mod moved_watchers;
 #[path = "../../../busyhour-cluster/tests/nats/server.rs"]
 #[allow(dead_code)] // it is for the tests of NATS
 mod nats_server;

@@ -95,7 +95,8 @@ impl Dialog {
         let flow = Flow::from_texts(&stored.local, &stored.remote);
         let no_flow = || NotRestored::Flow(stored.local.clone(), stored.remote.clone());
         let flow = flow.ok_or_else(no_flow)?;
-        let runs_since = run.saturating_sub(stored.run);
+        // A later run than this one has counted otherwise, as a server alone before it was in a cluster.
+        let runs_since = run.checked_sub(stored.run).unwrap_or(1);
         let local_cseq = last_cseq_used(stored.local_cseq, runs_since);
         Ok(Self {
             call_id: stored.call_id.into(),

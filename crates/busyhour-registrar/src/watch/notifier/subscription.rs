@@ -115,8 +115,8 @@ impl Subscription {
         subscription
     }
 
-    /// Brings back what [`stored`](Self::stored) gave in an earlier run of the server, in the run
-    /// of this number, until `expires_at`. The whole state is told at `told_at`, or later where it is not known by then. Over a
+    /// Brings back what [`stored`](Self::stored) gave in an earlier run, in the run that its device
+    /// has now, until `expires_at`. The whole state is told at `told_at`, or later where it is not known by then. Over a
     /// connection nothing is told before a SUBSCRIBE comes over a new one: the old
     /// one ended with the process.
     ///
@@ -125,7 +125,7 @@ impl Subscription {
     /// See [`NotRestored`].
     pub fn restore(
         stored: &str,
-        run: u64,
+        run_of: impl FnOnce(&str) -> u64,
         policy: &WatchPolicy,
         advertised: Advertised,
         expires_at: Instant,
@@ -134,6 +134,7 @@ impl Subscription {
         let stored: StoredSubscription = serde_json::from_str(stored)?;
         let package = Package::from_name(&stored.package);
         let package = package.ok_or(NotRestored::Package(stored.package))?;
+        let run = run_of(&stored.device);
         let dialog = Dialog::restore(stored.dialog, run, advertised)?;
         Ok(Self {
             device: Name::new(&stored.device),

@@ -35,8 +35,8 @@ impl Watcher {
         answer: Buffer,
     ) {
         let state = self.lock();
-        let value = state.subscription.stored(context.persistence.run());
         let device = state.subscription.device().clone();
+        let value = (state.subscription).stored(context.persistence.runs().of(&device));
         drop(state);
         let row =
             context
@@ -91,9 +91,8 @@ impl Watcher {
         if state.is_storing {
             return context.responder.drop_arrival(inbound);
         }
-        let value = state
-            .subscription
-            .stored_after(subscribe, context.persistence.run());
+        let run = context.persistence.runs().of(state.subscription.device());
+        let value = state.subscription.stored_after(subscribe, run);
         let watcher = self.clone();
         let waiting = Box::new(inbound.copy());
         let prolonged = move |result: CommitResult| {
@@ -125,7 +124,8 @@ impl Watcher {
         if state.is_storing || !state.row.as_ref().is_some_and(has_outgrown) {
             return;
         }
-        let value = subscription.stored(context.persistence.run());
+        let run = context.persistence.runs().of(subscription.device());
+        let value = subscription.stored(run);
         let left_s = subscription.left_s(context.clock.now());
         self.put_row(context, state, value, left_s, |_| ());
     }
@@ -301,7 +301,7 @@ impl WatcherContext {
         let ends_at = self.clock.now() + remaining;
         let subscription = Subscription::restore(
             &row.value,
-            self.persistence.run(),
+            |device| self.persistence.runs().of(device),
             &self.policy,
             advertised,
             ends_at,

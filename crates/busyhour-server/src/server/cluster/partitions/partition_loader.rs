@@ -66,6 +66,9 @@ impl Core {
     /// What was acknowledged for these partitions, by whichever node, is in memory then.
     fn take_in(self: &Arc<Self>, contents: Contents, grants: &[Grant]) {
         self.persistence.number_after(contents.highest_id());
+        grants
+            .iter()
+            .for_each(|grant| self.persistence.runs().begin(*grant));
         self.devices.restore_partitions(contents.bindings);
         let is_subscription = |row: &SoftState| row.kind == SoftStateKind::Subscription;
         let (subscriptions, publications) =

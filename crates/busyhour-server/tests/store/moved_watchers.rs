@@ -1,0 +1,63 @@
+//! Watchers of a device that one node after the other has.
+
+use crate::{
+    cluster::Site,
+    support::phone::{Phone, header},
+    wait_until,
+};
+use std::time::{Duration, Instant};
+
+/// Each owner continues the dialog with numbers that no owner before has used, whichever node it is,
+/// and does not use them up.
+#[test]
+fn every_owner_of_a_device_goes_on_with_higher_numbers() {
+    let site = Site::new();
+    let nodes = ["alpha", "beta", "gamma"].map(|name| site.node(name));
+    let partition = busyhour_cluster::Partition::of("sip:ada@example.com");
+    for node in &nodes {
+        node.0.wait_for("/cluster/nodes_up", |nodes| nodes == 3);
+    }
+    assert!(nodes[1].register("ada").starts_with("SIP/2.0 200 "));
+    let move_to = |number: usize| {
+        let name = ["alpha", "beta", "gamma"][number];
+        let path = format!("/api/v1/cluster/partitions/{partition}/move/{name}");
+        let answer = nodes[0].ask("POST", &path, "");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let users = || nodes[number].users();
+        wait_until(
+            || users().contains("sip:ada@example.com"),
+            || nodes[number].0.log(),
+        );
+    };
+    move_to(2);
+    let mut watcher = Phone::new(&nodes[1].0, 9, "bob");
+    let request = watcher.subscribe_request("ada", "Expires: 600\r\n");
+    assert!(watcher.ask(&request).starts_with("SIP/2.0 200 "));
+    let mut last = next_number(&watcher, 0);
+    // To nodes with higher numbers, and with lower ones.
+    for number in [0, 2, 1, 0, 1, 2] {
+        move_to(number);
+        let next = next_number(&watcher, last + RUN / 2);
+        assert!(next - last < 1 << 20, "{last}, then {next}");
+        last = next;
+    }
+}
+
+/// The number of the next NOTIFY behind this one; all are answered.
+fn next_number(watcher: &Phone, last: u32) -> u32 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let notify = watcher.notified_until(deadline);
+        let notify = notify.expect("a NOTIFY with a higher number");
+        let number = header(&notify, "CSeq").and_then(|value| value.split(' ').next());
+        let number: u32 = number.expect("a number").parse().expect("a number");
+        if number > last {
+            return number;
+        }
+    }
+}
+
+/// A new owner begins so far behind the last number that was stored.
+const RUN: u32 = 1 << 14;
+/// A limit that only a failing test reaches.
+const PATIENCE: Duration = Duration::from_secs(30);
