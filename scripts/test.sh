@@ -88,6 +88,7 @@ trap 'exit 130' INT TERM
 step lints cargo clippy --workspace --all-targets -- --deny warnings
 step "building the tests" cargo test --workspace --no-run
 step tests scripts/tests.sh
+step histories python3 scripts/cluster-history.py --self-test
 step examples cargo test --workspace --doc
 step monitoring scripts/monitoring.sh
 step book scripts/book.py check target/debug/busyhour
