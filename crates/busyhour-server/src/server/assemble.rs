@@ -108,13 +108,13 @@ pub(super) fn assemble(
     let persistence = Persistence::new(store, clock.clone(), numbers, waiting, routes);
     let persistence = Arc::new(persistence);
     let responder = Arc::new(responder(&runtime, &config, &bounds, &secrets, network));
-    let spans = SpanSource::new(
+    let spans = Arc::new(SpanSource::new(
         &runtime,
         config.spans.as_ref(),
         config.http.clone(),
         secrets.seed("spans"),
         clock.clone(),
-    );
+    ));
     let authenticator = authenticator(&runtime, &config)?;
     let tenants = Arc::new(tenants(
         &config,
@@ -275,6 +275,7 @@ pub(super) fn assemble(
         persistence: persistence.clone(),
         accounts: accounts.clone(),
         holders: holders.clone(),
+        spans: spans.clone(),
         policy: config.watch.clone(),
         advertised: config.advertised.clone(),
         domains: domains.clone(),

@@ -47,7 +47,7 @@ pub(super) struct Core {
     /// The number of this node; 0 for a server alone.
     pub(super) node: u16,
     pub(super) responder: Arc<Responder>,
-    pub(super) spans: SpanSource,
+    pub(super) spans: Arc<SpanSource>,
     pub(super) holders: Holders,
     pub(super) admission: Admission,
     pub(super) credentials: Option<Arc<HttpCredentials>>,

@@ -289,8 +289,9 @@ impl Device {
         self: &Arc<Self>,
         context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
-        inbound: Box<Iax2InboundRequest>,
+        mut inbound: Box<Iax2InboundRequest>,
     ) {
+        inbound.span.step("registrar");
         let policy = &*context.accounts.of(&self.aor);
         let registration = &inbound.registration;
         let mut next_id = || context.persistence.next_id();
@@ -299,6 +300,7 @@ impl Device {
                 .bindings
                 .update_iax2(registration, policy, context.clock.moment(), &mut next_id);
         let Ok(update) = update else {
+            inbound.span.answered(403);
             context
                 .log
                 .iax2_forbidden(&self.aor, registration.flow, "Too Many Contacts");
@@ -498,7 +500,8 @@ impl Device {
         let draft = match (draft, &device_request) {
             (Draft::Registration(draft), _) => draft,
             (Draft::Publication(draft), DeviceRequest::Publish(inbound)) => {
-                return self.accept_publication(context, state, inbound, draft);
+                self.accept_publication(context, state, inbound, draft);
+                return device_request.answered(Status::OK);
             }
             (Draft::Removal(draft), DeviceRequest::Remove(removal)) => {
                 return self.accept_removal(context, state, removal, draft);

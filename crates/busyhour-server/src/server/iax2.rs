@@ -73,7 +73,14 @@ impl Core {
         match self.devices.open(&registration.aor, holder) {
             Ok(device) => {
                 let arrived_at = self.clock.now();
+                let frame = match registration.refresh_s {
+                    Some(_) => "REGREQ",
+                    None => "REGREL",
+                };
+                let mut span = self.spans.iax2(frame, &registration.aor, flow);
+                span.step("queue");
                 let inbound = Iax2InboundRequest {
+                    span,
                     registration,
                     call,
                     arrived_at,

@@ -24,6 +24,7 @@ use super::{
     expiry_timer::{ExpiryOptions, ExpiryTimer},
     load::shares::Holder,
     sip::{inbound_request::InboundRequest, transactions::buffer_bytes},
+    spans::request_span::RequestSpan,
     stats::counters::Counter,
 };
 use busyhour::{
@@ -71,6 +72,8 @@ struct Inner {
     row: Option<SubscriptionRow>,
     /// A row is on its way to the disk.
     is_storing: bool,
+    /// Of the NOTIFY that left last, until its answer.
+    notify_span: RequestSpan,
     /// The bytes that its unanswered NOTIFY is charged for.
     notify_bytes: u64,
     is_over: bool,
@@ -127,6 +130,7 @@ impl Watcher {
                 expiry_timer: ExpiryTimer::default(),
                 row: None,
                 is_storing: false,
+                notify_span: RequestSpan::default(),
                 notify_bytes: 0,
                 is_over: false,
             }),
@@ -329,10 +333,10 @@ impl Watcher {
     }
 
     /// Sends a SUBSCRIBE of this dialog to the serializer; `false` when it takes no more.
-    pub(super) fn push(self: &Arc<Self>, inbound: Box<InboundRequest>) -> bool {
+    pub(super) fn push(self: &Arc<Self>, mut inbound: Box<InboundRequest>) -> bool {
         let watcher = self.clone();
         self.push_task(Task::labelled(&"SUBSCRIBE", move || {
-            watcher.arrive(&inbound);
+            watcher.arrive(&mut inbound);
         }))
     }
 
@@ -386,10 +390,13 @@ impl Watcher {
         });
     }
 
-    fn arrive(self: &Arc<Self>, inbound: &InboundRequest) {
+    fn arrive(self: &Arc<Self>, inbound: &mut InboundRequest) {
+        let mut span = inbound.span.take();
+        span.step("watcher");
         self.with(|context, state| {
             let message = inbound.message();
-            if let Err(refusal) = self.refresh(context, state, &message, inbound) {
+            if let Err(refusal) = self.refresh(context, state, &message, inbound, &mut span) {
+                span.answered(refusal.status().code());
                 context
                     .watchers
                     .refuse(&message, inbound.flow, inbound.transaction, &refusal);
@@ -403,6 +410,7 @@ impl Watcher {
         state: &mut Inner,
         message: &Message<'_>,
         inbound: &InboundRequest,
+        span: &mut RequestSpan,
     ) -> Result<(), Refusal> {
         if let Some(StateSubscription::Mailbox(mailbox, _)) = &state.feed
             && *mailbox
@@ -418,12 +426,12 @@ impl Watcher {
         let subscribe = Subscribe::read(message, &context.policy, inbound.flow)?;
         context.watchers.check_kept_len(&subscribe)?;
         if state.is_over || subscribe.granted_s == 0 || context.persistence.store().is_immediate() {
-            return self.take_refresh(context, state, message, inbound);
+            return self.take_refresh(context, state, message, inbound, span);
         }
         state
             .subscription
             .check_refresh(&subscribe, context.clock.now())?;
-        self.prolong(context, state, &subscribe, inbound);
+        self.prolong(context, state, &subscribe, inbound, span.take());
         Ok(())
     }
 
@@ -431,13 +439,15 @@ impl Watcher {
         self.with(
             |context, state| match state.subscription.answered(cseq, status) {
                 false => context.responder.traffic.stray_responses.increment(),
-                true if (200..300).contains(&status) => {
+                true if status < 200 => {}
+                true if status >= 300 => state.notify_span.take().answered(status),
+                true => {
+                    state.notify_span.take().answered(status);
                     context.watchers.counters.confirmed.increment();
                     context
                         .responder
                         .heard_at(state.subscription.dialog().flow());
                 }
-                true => {}
             },
         );
     }
@@ -500,6 +510,10 @@ impl Watcher {
                 subscription.put_off(context.clock.now());
                 continue;
             }
+            if !sent.is_again {
+                let call_id = subscription.dialog().call_id();
+                state.notify_span = context.spans.notify(call_id, subscription.device(), flow);
+            }
             let counter: &Counter = match sent.is_again {
                 true => &counters.retransmitted,
                 false => &counters.notified,
@@ -554,6 +568,8 @@ impl Watcher {
             End::Deactivated | End::NoResource => {}
         }
         state.is_over = true;
+        // Of one that is not answered any more.
+        drop(state.notify_span.take());
         self.unlist(context, state, end);
         state.expiry_timer.clear(&context.timers);
         context.watchers.remove(self.id);

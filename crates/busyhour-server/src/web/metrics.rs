@@ -6,9 +6,11 @@
 //! `pool.queued_len` is the gauge `busyhour_runtime_pool_queued_len`; `registrar.device_count` is
 //! `busyhour_registrar_devices`, since `_count` is a part of a histogram there; times are in seconds; what exists once for each serializer or topic has its name as a label.
 
+mod open_files;
 mod process_metrics;
 
 use crate::server::ServerStats;
+pub(super) use open_files::open_files;
 use process_metrics::ProcessMetrics;
 use prometheus_client::{
     collector::Collector,
@@ -21,15 +23,16 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The snapshot in the OpenMetrics text format, and what there is to say of the process.
-pub(super) fn text(stats: &ServerStats) -> Result<String, fmt::Error> {
+/// The snapshot in the OpenMetrics text format, and what there is to say of the process, which has
+/// so many [`open_files`].
+pub(super) fn text(stats: &ServerStats, open_files: Option<u64>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("busyhour");
     registry.register_collector(Box::new(Families::of(stats)));
     let mut out = String::new();
     text::encode_registry(&mut out, &registry)?;
     let mut process = Registry::default();
     let uptime = Duration::from_nanos(stats.uptime_ns);
-    process.register_collector(Box::new(ProcessMetrics::new(uptime)));
+    process.register_collector(Box::new(ProcessMetrics::new(uptime, open_files)));
     text::encode_registry(&mut out, &process)?;
     text::encode_eof(&mut out)?;
     Ok(out)
@@ -333,7 +336,7 @@ mod tests {
 
     #[test]
     fn counters_gauges_and_times_have_their_formats() {
-        let text = text(&stats()).unwrap();
+        let text = text(&stats(), Some(7)).unwrap();
         for line in [
             "# TYPE busyhour_registrar_accepted counter",
             "busyhour_registrar_accepted_total 7.0",
@@ -378,7 +381,7 @@ mod tests {
 
     #[test]
     fn values_that_exist_several_times_are_one_family_with_labels() {
-        let text = text(&stats()).unwrap();
+        let text = text(&stats(), Some(7)).unwrap();
         let family = "busyhour_runtime_serializers_queued_len";
         assert_eq!(text.matches(&format!("# TYPE {family} gauge")).count(), 1);
         assert!(
@@ -397,7 +400,7 @@ mod tests {
         for bucket in &mut delays.buckets {
             bucket.count = if bucket.name == "0.005" { 3 } else { 4 };
         }
-        let text = text(&stats).unwrap();
+        let text = text(&stats, Some(7)).unwrap();
         for line in [
             "# TYPE busyhour_calls_post_dial_delay_seconds histogram",
             "busyhour_calls_post_dial_delay_seconds_sum 1.5",

@@ -76,7 +76,8 @@ async fn events(
 }
 
 async fn prometheus(State(shared): State<RouterState>) -> Response {
-    match metrics::text(&shared.backend.stats()) {
+    let open_files = metrics::open_files().await;
+    match metrics::text(&shared.backend.stats(), open_files) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

@@ -4,7 +4,7 @@ use crate::{
     exchange::digest_config,
     log_lines::LogLines,
     scripted::ScriptedClient,
-    world::{ALICE, BOB, BOB_AT_HOME, World, respond},
+    world::{ALICE, BOB, BOB_AT_HOME, World, header, respond},
 };
 use busyhour_server::server::{HttpFailure, ServerConfig, SpanExportConfig};
 use serde_json::Value;
@@ -186,6 +186,106 @@ fn a_call_is_told_with_each_of_its_branches() {
     let [_, answered] = times(call.unwrap());
     assert_eq!(times(here)[1], answered, "the caller hears the answer");
     assert_eq!(times(home)[1], answered, "and the other one rings no more");
+}
+
+#[test]
+fn a_subscription_and_its_notify_are_told_part_by_part() {
+    let mut collected = Collected::new(1);
+    let world = &mut collected.world;
+    let subscribe = watching(world, "Expires: 600\r\n");
+    let accepted = world.ask(ALICE, &subscribe);
+    assert!(accepted.starts_with("SIP/2.0 200 "), "{accepted}");
+    world.lamp(ALICE);
+    // Within the dialog, where the credentials count on.
+    let to = header(&accepted, "To");
+    let tag = to.rsplit_once(";tag=").unwrap().1;
+    let challenged = watching(world, "Expires: 600\r\n")
+        .replace(
+            "To: <sip:bob@example.com>",
+            &format!("To: <sip:bob@example.com>;tag={tag}"),
+        )
+        .replace("CSeq: 1 ", "CSeq: 9 ");
+    world.send(ALICE, &challenged);
+    let challenge = world.read(ALICE);
+    let refresh = world
+        .proven(ALICE, &challenged, &challenge)
+        .replace("CSeq: 9 ", "CSeq: 10 ");
+    world.send(ALICE, &refresh);
+    let refreshed = world.read(ALICE);
+    assert!(refreshed.starts_with("SIP/2.0 200 "), "{refreshed}");
+    world.lamp(ALICE);
+    let spans = collected.take();
+    assert_eq!(
+        told(&spans),
+        [
+            "SUBSCRIBE 401: receive digest",
+            "SUBSCRIBE 200: receive digest queue watcher store answer",
+            "NOTIFY 200:",
+            "SUBSCRIBE 401: receive digest",
+            "SUBSCRIBE 200: receive digest queue watcher store answer",
+            "NOTIFY 200:",
+        ]
+    );
+    let notify = spans.iter().find(|span| span["name"] == "NOTIFY").unwrap();
+    assert_eq!(notify["kind"], 3, "it is a request of ours");
+    assert_eq!(attribute(notify, "sip.call_id"), "watching");
+    assert_eq!(
+        attribute(notify, "sip.address_of_record"),
+        "sip:bob@example.com"
+    );
+    assert_eq!(attribute(notify, "network.peer.address"), "192.0.2.7");
+}
+
+/// Who does not answer a NOTIFY is given up after 32 s, and so is the span.
+#[test]
+fn a_notify_without_an_answer_has_no_status() {
+    let mut collected = Collected::new(1);
+    let world = &mut collected.world;
+    let subscribe = watching(world, "");
+    world.ask(ALICE, &subscribe);
+    world.pass(40_000);
+    let spans = collected.take();
+    let notify = spans.iter().find(|span| span["name"] == "NOTIFY").unwrap();
+    assert!(attribute(notify, "sip.status_code").is_null(), "{notify}");
+    let [began, ended] = times(notify);
+    let seconds = (ended - began) / 1_000_000_000;
+    assert!((32..40).contains(&seconds), "{seconds} s");
+}
+
+#[test]
+fn a_publication_is_told_part_by_part() {
+    let mut collected = Collected::new(1);
+    let world = &mut collected.world;
+    let publish = |world: &mut World, call_id: &str, package: &str| {
+        let (uri, to) = ("sip:alice@example.com", "<sip:alice@example.com>");
+        let body = "<dialog-info xmlns=\"urn:ietf:params:xml:ns:dialog-info\" version=\"0\" \
+            state=\"full\" entity=\"sip:alice@example.com\"></dialog-info>";
+        let headers = format!("Event: {package}\r\nContent-Type: application/dialog-info+xml\r\n");
+        let request = world.request(ALICE, "PUBLISH", uri, to, call_id, &headers);
+        let length = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        let request = request.replace("Content-Length: 0\r\n\r\n", &length);
+        world.ask(ALICE, &request)
+    };
+    let accepted = publish(world, "publish-1", "dialog");
+    assert!(accepted.starts_with("SIP/2.0 200 "), "{accepted}");
+    let refused = publish(world, "publish-2", "nothing");
+    assert!(refused.starts_with("SIP/2.0 489 "), "{refused}");
+    assert_eq!(
+        told(&collected.take()),
+        [
+            "PUBLISH 401: receive digest",
+            "PUBLISH 200: receive digest queue publication store answer",
+            "PUBLISH 401: receive digest",
+            "PUBLISH 489: receive digest queue publication",
+        ]
+    );
+}
+
+/// Alice asks for bob's dialogs.
+fn watching(world: &mut World, headers: &str) -> String {
+    let (uri, to) = ("sip:bob@example.com", "<sip:bob@example.com>");
+    let headers = format!("Event: dialog\r\nContact: <sip:alice@192.0.2.7>\r\n{headers}");
+    world.request(ALICE, "SUBSCRIBE", uri, to, "watching", &headers)
 }
 
 #[test]

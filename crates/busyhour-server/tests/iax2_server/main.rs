@@ -12,5 +12,8 @@ mod faults;
 mod host;
 #[path = "../sim/random.rs"]
 mod random;
+#[path = "../webhooks/scripted.rs"]
+mod scripted;
+mod spans;
 mod wire;
 mod world;

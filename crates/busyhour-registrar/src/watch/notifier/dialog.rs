@@ -146,6 +146,11 @@ impl Dialog {
         Ok(())
     }
 
+    /// Its Call-ID.
+    pub fn call_id(&self) -> &str {
+        &self.call_id
+    }
+
     /// Who subscribed, as From said.
     pub(in crate::watch) fn remote_uri(&self) -> &str {
         &self.remote_uri

@@ -1,7 +1,10 @@
 //! What devices take in their turn.
 
 use super::removal::Removal;
-use crate::server::sip::{inbound_request::InboundRequest, transactions::TransactionKey};
+use crate::server::{
+    sip::{inbound_request::InboundRequest, transactions::TransactionKey},
+    spans::request_span::RequestSpan,
+};
 use busyhour::clock::Instant;
 use busyhour_iax2::CallId;
 use busyhour_registrar::Iax2Registration;
@@ -13,6 +16,7 @@ pub(in crate::server) struct Iax2InboundRequest {
     pub(in crate::server) registration: Iax2Registration,
     pub(in crate::server) call: CallId,
     pub(in crate::server) arrived_at: Instant,
+    pub(in crate::server) span: RequestSpan,
 }
 
 /// A registration by either protocol, a PUBLISH, or the removal of contacts by an operator.
@@ -53,15 +57,23 @@ impl DeviceRequest {
 
     /// Another part takes it.
     pub(in crate::server) fn step(&mut self, name: &'static str) {
-        if let Self::Sip(inbound) = self {
-            inbound.span.step(name);
+        if let Some(span) = self.span() {
+            span.step(name);
         }
     }
 
     /// Its final response leaves.
     pub(in crate::server) fn answered(&mut self, status: Status) {
-        if let Self::Sip(inbound) = self {
-            inbound.span.answered(status.code());
+        if let Some(span) = self.span() {
+            span.answered(status.code());
+        }
+    }
+
+    fn span(&mut self) -> Option<&mut RequestSpan> {
+        match self {
+            Self::Sip(inbound) | Self::Publish(inbound) => Some(&mut inbound.span),
+            Self::Iax2(inbound) => Some(&mut inbound.span),
+            Self::Remove(_) => None,
         }
     }
 

@@ -19,8 +19,9 @@ impl Device {
         self: &Arc<Self>,
         context: &Arc<DeviceContext>,
         state: &mut DeviceInner,
-        inbound: Box<InboundRequest>,
+        mut inbound: Box<InboundRequest>,
     ) {
+        inbound.span.step("publication");
         let message = inbound.message();
         let name = self.name();
         let publisher = state.contact_of(inbound.flow, context.clock.now());
@@ -34,9 +35,11 @@ impl Device {
             Ok(None) => return context.responder.abandon(inbound.transaction),
             Err(refusal) => {
                 let (flow, transaction) = (inbound.flow, inbound.transaction);
-                return context
+                context
                     .compositor
                     .refuse(&message, flow, transaction, &refusal);
+                drop(message);
+                return inbound.span.answered(refusal.status().code());
             }
         };
         let changes = context

@@ -18,7 +18,7 @@ use busyhour_registrar::{
     Refusal, address_of_record,
     watch::{ResourceList, Subscribe, Subscription, write_accepted},
 };
-use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Uri};
+use busyhour_sip::{Flow, HeaderName, Message, Method, SipUri, Status, Uri};
 use std::sync::Arc;
 
 impl Core {
@@ -35,6 +35,7 @@ impl Core {
         self.watchers.counters.requests.increment();
         if let Err(refusal) = self.route_subscription(request) {
             let Request { message, flow, .. } = *request;
+            request.answered(refusal.status());
             self.watchers
                 .refuse(message, flow, request.transaction, &refusal);
         }
@@ -44,6 +45,7 @@ impl Core {
         self.devices.compositor.counters.requests.increment();
         if let Err(refusal) = self.route_publication(request) {
             let Request { message, flow, .. } = *request;
+            request.answered(refusal.status());
             self.devices
                 .compositor
                 .refuse(message, flow, request.transaction, &refusal);
@@ -245,8 +247,9 @@ impl Core {
         (id, subscription): (u64, Subscription),
         list: Option<ResourceList>,
         holder: Holder,
-        inbound: Box<InboundRequest>,
+        mut inbound: Box<InboundRequest>,
     ) -> Result<(), Refusal> {
+        inbound.span.step("watcher");
         let (tag, account) = (subscription.dialog().local_tag(), subscription.account());
         let (tag, account) = (tag.to_owned(), account.map(str::to_owned));
         let recipients = subscription.recipients().cloned();
@@ -258,12 +261,17 @@ impl Core {
             self.responder.abandon(inbound.transaction);
             return Ok(());
         };
-        let no_room = |excess| self.no_room(excess, flow, account.as_deref());
+        let mut span = inbound.span.take();
+        let mut no_room = |excess| {
+            let refusal = self.no_room(excess, flow, account.as_deref());
+            span.answered(refusal.status().code());
+            refusal
+        };
         let mut watcher = Watcher::new(id, &tag, holder, &self.watching, subscription);
         if let Some(list) = list {
             let count = lamps_of(&list, recipients.as_deref());
             let taken = self.watching.list_feeds.lamps.take(holder, count);
-            taken.map_err(no_room)?;
+            taken.map_err(&mut no_room)?;
             watcher = watcher.with_list(list, count);
         }
         let watcher = Arc::new(watcher);
@@ -272,11 +280,14 @@ impl Core {
             return Err(no_room(excess));
         }
         self.watchers.counters.created.increment();
+        inbound.span = span;
         if granted_s > 0 && !self.persistence.store().is_immediate() {
             watcher.begin(&self.watching, granted_s, inbound, answer);
         } else {
             let flow = answer_flow(message, inbound.flow);
+            inbound.span.step("answer");
             self.responder.accept(inbound.transaction, flow, answer);
+            inbound.span.answered(Status::OK.code());
             watcher.start(&self.watching);
         }
         Ok(())

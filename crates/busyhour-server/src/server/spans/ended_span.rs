@@ -2,17 +2,30 @@
 
 use busyhour_sip::Flow;
 
+/// Which way a request goes, and by which protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SpanKind {
+    /// A SIP request that came.
+    Received,
+    /// A SIP request of ours.
+    Sent,
+    /// A registration by IAX2, which has no status but an answer.
+    Iax2,
+}
+
 /// What the collector is told of a request. Times are nanoseconds since 1970.
 #[derive(Debug)]
 pub(super) struct EndedSpan {
     pub(super) trace_id: u128,
     pub(super) id: u64,
-    /// The method.
+    pub(super) kind: SpanKind,
+    /// The method, or the frame of IAX2.
     pub(super) name: &'static str,
     pub(super) began_unix_ns: u64,
     pub(super) ended_unix_ns: u64,
+    /// Empty for IAX2.
     pub(super) call_id: Box<str>,
-    /// Whose registration it is, or who is called.
+    /// Whose registration or state it is, or who is called.
     pub(super) aor: Box<str>,
     pub(super) flow: Flow,
     /// Of the final response; `None` if there was none.

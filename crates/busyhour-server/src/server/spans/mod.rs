@@ -1,12 +1,16 @@
 //! Spans: how long each part took with a request, for a collector of OpenTelemetry.
 //!
-//! A registration or a call out of so many is followed: its span travels with the request, each
+//! A registration, a subscription, a publication, a NOTIFY or a call out of so many is followed: its span travels with the request, each
 //! part says when it begins, and the last owner hands the span to the exporter by dropping it. So
 //! a request that is refused, dropped or forgotten is told as well, and no table has to be swept.
 //!
 //! ```text
-//! REGISTER: receive → digest → queue → registrar → store → answer
-//! INVITE:   receive → digest → location → (DNS) → a span for each branch, until the answer
+//! REGISTER:  receive → digest → queue → registrar → store → answer
+//! SUBSCRIBE: receive → digest → queue → watcher → store → answer
+//! PUBLISH:   receive → digest → queue → publication → store → answer
+//! INVITE:    receive → digest → location → (DNS) → a span for each branch, until the answer
+//! NOTIFY:    from its leaving to its answer
+//! REGREQ, REGREL of IAX2: queue → registrar → store → answer
 //! ```
 //!
 //! Without a collector no request is followed: a part looks at an `Option` that is empty.

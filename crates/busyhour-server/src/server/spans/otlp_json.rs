@@ -1,7 +1,7 @@
 //! The one message of OTLP that is sent, `ExportTraceServiceRequest`, in the JSON that the protocol
 //! defines: ids in hexadecimal, 64-bit numbers as texts, enumerations as numbers.
 
-use super::ended_span::{EndedBranch, EndedSpan, EndedStep};
+use super::ended_span::{EndedBranch, EndedSpan, EndedStep, SpanKind};
 use busyhour_sip::{Flow, Transport};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -37,25 +37,51 @@ fn spans_of(ended: &EndedSpan) -> impl Iterator<Item = Span<'_>> {
 }
 
 fn whole(ended: &EndedSpan) -> Span<'_> {
-    let mut attributes = vec![
-        text("sip.method", ended.name),
-        text("sip.call_id", &*ended.call_id),
-        text("sip.address_of_record", &*ended.aor),
-    ];
-    attributes.extend(flow_attributes(ended.flow));
-    attributes.extend(ended.status.map(|status| status_attribute(status.into())));
+    let mut attributes = match ended.kind {
+        SpanKind::Iax2 => iax2_attributes(ended),
+        SpanKind::Received | SpanKind::Sent => sip_attributes(ended),
+    };
+    attributes.push(text("sip.address_of_record", &*ended.aor));
     Span {
         trace_id: trace_id(ended),
         span_id: span_id(ended.id),
         parent_span_id: String::new(),
         name: ended.name,
-        kind: SERVER,
+        kind: match ended.kind {
+            SpanKind::Sent => CLIENT,
+            SpanKind::Received | SpanKind::Iax2 => SERVER,
+        },
         start_time_unix_nano: ended.began_unix_ns.to_string(),
         end_time_unix_nano: ended.ended_unix_ns.to_string(),
         attributes,
         events: Vec::new(),
         status: status_of(ended.status),
     }
+}
+
+fn sip_attributes(ended: &EndedSpan) -> Vec<Attribute<'_>> {
+    let mut attributes = vec![
+        text("sip.method", ended.name),
+        text("sip.call_id", &*ended.call_id),
+    ];
+    attributes.extend(flow_attributes(ended.flow));
+    attributes.extend(ended.status.map(|status| status_attribute(status.into())));
+    attributes
+}
+
+fn iax2_attributes(ended: &EndedSpan) -> Vec<Attribute<'_>> {
+    let answer = ended.status.map(|status| match status {
+        200..300 => "REGACK",
+        _ => "REGREJ",
+    });
+    let mut attributes = vec![text("iax2.frame", ended.name)];
+    let of_flow = flow_attributes(ended.flow).into_iter();
+    attributes.extend(of_flow.map(|attribute| match attribute.key {
+        PROTOCOL => text(PROTOCOL, "iax2"),
+        _ => attribute,
+    }));
+    attributes.extend(answer.map(|answer| text("iax2.answer", answer)));
+    attributes
 }
 
 fn step<'e>(ended: &'e EndedSpan, step: &'e EndedStep, number: u64) -> Span<'e> {
@@ -101,7 +127,7 @@ fn flow_attributes(flow: Flow) -> [Attribute<'static>; 4] {
     };
     [
         text("network.transport", transport),
-        text("network.protocol.name", flow.transport.parameter()),
+        text(PROTOCOL, flow.transport.parameter()),
         text("network.peer.address", flow.remote.ip().to_string()),
         number("network.peer.port", flow.remote.port().into()),
     ]
@@ -219,6 +245,7 @@ enum Value<'e> {
     Truth(bool),
 }
 
+const PROTOCOL: &str = "network.protocol.name";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// `Span.SpanKind`.
 const INTERNAL: u8 = 1;

@@ -1,7 +1,7 @@
 //! The span of one request, on its way with the request.
 
 use super::{
-    ended_span::{EndedBranch, EndedSpan, EndedStep},
+    ended_span::{EndedBranch, EndedSpan, EndedStep, SpanKind},
     span_exporter::SpanExporter,
 };
 use busyhour::clock::Instant;
@@ -19,6 +19,7 @@ pub(super) struct OpenSpan {
     pub(super) exporter: Arc<SpanExporter>,
     pub(super) trace_id: u128,
     pub(super) id: u64,
+    pub(super) kind: SpanKind,
     pub(super) name: &'static str,
     pub(super) began_at: Instant,
     pub(super) began_unix_ns: u64,
@@ -27,6 +28,8 @@ pub(super) struct OpenSpan {
     pub(super) flow: Flow,
     pub(super) steps: Vec<Step>,
     pub(super) answer: Option<(u16, Instant)>,
+    /// The status of the answer that leaves if nobody tells of another.
+    pub(super) fallback: Option<u16>,
 }
 
 pub(super) struct Step {
@@ -62,6 +65,14 @@ impl RequestSpan {
     pub(in crate::server) fn answered(&mut self, status: u16) {
         if let Some(span) = &mut self.0 {
             span.answered(status);
+        }
+    }
+
+    /// If it is dropped before it is answered, this is the answer.
+    #[inline]
+    pub(in crate::server) fn falls_back_to(&mut self, status: u16) {
+        if let Some(span) = &mut self.0 {
+            span.fallback = Some(status);
         }
     }
 
@@ -228,10 +239,11 @@ impl OpenSpan {
         EndedSpan {
             trace_id: self.trace_id,
             id: self.id,
+            kind: self.kind,
             name: self.name,
             began_unix_ns: self.began_unix_ns,
             ended_unix_ns: unix_ns(self.answer.map_or(now, |(_, at)| at)),
-            status: self.answer.map(|(status, _)| status),
+            status: self.answer.map(|(status, _)| status).or(self.fallback),
             steps: self.steps.into_iter().map(step).collect(),
             call_id: self.call_id,
             aor: self.aor,

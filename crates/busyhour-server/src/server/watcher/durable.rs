@@ -9,7 +9,10 @@
 //! of a watcher with 481, so the watcher subscribes anew.
 
 use super::{Inner, SubscriptionRow, Watcher, watcher_context::WatcherContext};
-use crate::server::sip::{inbound_request::InboundRequest, responder::answer_flow};
+use crate::server::{
+    sip::{inbound_request::InboundRequest, responder::answer_flow},
+    spans::request_span::RequestSpan,
+};
 use busyhour::{
     buffer::Buffer,
     clock::Instant,
@@ -19,7 +22,7 @@ use busyhour_registrar::{
     BindingId, Refusal,
     watch::{End, Subscribe, Subscription, write_accepted},
 };
-use busyhour_sip::Message;
+use busyhour_sip::{Message, Status};
 use busyhour_store::{Change, CommitError, Refused, SoftState, SoftStateKind};
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +34,7 @@ impl Watcher {
         self: &Arc<Self>,
         context: &Arc<WatcherContext>,
         granted_s: u32,
-        inbound: Box<InboundRequest>,
+        mut inbound: Box<InboundRequest>,
         answer: Buffer,
     ) {
         let state = self.lock();
@@ -42,8 +45,9 @@ impl Watcher {
             context
                 .persistence
                 .soft_state(context.persistence.next_id(), KIND, value, granted_s);
-        let (watcher, stored, waiting) = (self.clone(), row.clone(), Box::new(inbound.copy()));
-        let begun = move |result| watcher.begun(result, &stored, &waiting, answer);
+        let (watcher, stored, mut waiting) = (self.clone(), row.clone(), Box::new(inbound.copy()));
+        waiting.span = store_span(inbound.span.take());
+        let begun = move |result| watcher.begun(result, &stored, &mut waiting, answer);
         if self.commit(context, &device, row, begun).is_err() {
             self.give_up(context);
             context.responder.fail(&inbound);
@@ -54,7 +58,7 @@ impl Watcher {
         self: &Arc<Self>,
         result: CommitResult,
         row: &SoftState,
-        inbound: &InboundRequest,
+        inbound: &mut InboundRequest,
         answer: Buffer,
     ) {
         let Some(context) = self.context.upgrade() else {
@@ -65,8 +69,10 @@ impl Watcher {
             return context.responder.fail(inbound);
         }
         self.lock().row = Some(SubscriptionRow::new(row, 0));
+        inbound.span.step("answer");
         let flow = answer_flow(&inbound.message(), inbound.flow);
         context.responder.accept(inbound.transaction, flow, answer);
+        inbound.span.answered(Status::OK.code());
         self.start(&context);
     }
 
@@ -87,6 +93,7 @@ impl Watcher {
         state: &mut Inner,
         subscribe: &Subscribe<'_>,
         inbound: &InboundRequest,
+        span: RequestSpan,
     ) {
         if state.is_storing {
             return context.responder.drop_arrival(inbound);
@@ -94,10 +101,11 @@ impl Watcher {
         let run = context.persistence.runs().of(state.subscription.device());
         let value = state.subscription.stored_after(subscribe, run);
         let watcher = self.clone();
-        let waiting = Box::new(inbound.copy());
+        let mut waiting = Box::new(inbound.copy());
+        waiting.span = store_span(span);
         let prolonged = move |result: CommitResult| {
             watcher.with(|context, state| match result {
-                Ok(()) => watcher.prolonged(context, state, &waiting),
+                Ok(()) => watcher.prolonged(context, state, &mut waiting),
                 Err(_) => context.responder.fail(&waiting),
             });
         };
@@ -106,9 +114,11 @@ impl Watcher {
         }
     }
 
-    fn prolonged(&self, context: &WatcherContext, state: &mut Inner, inbound: &InboundRequest) {
+    fn prolonged(&self, context: &WatcherContext, state: &mut Inner, inbound: &mut InboundRequest) {
+        let mut span = inbound.span.take();
         let message = inbound.message();
-        if let Err(refusal) = self.take_refresh(context, state, &message, inbound) {
+        if let Err(refusal) = self.take_refresh(context, state, &message, inbound, &mut span) {
+            span.answered(refusal.status().code());
             context
                 .watchers
                 .refuse(&message, inbound.flow, inbound.transaction, &refusal);
@@ -169,6 +179,7 @@ impl Watcher {
         state: &mut Inner,
         message: &Message<'_>,
         inbound: &InboundRequest,
+        span: &mut RequestSpan,
     ) -> Result<(), Refusal> {
         if state.is_over {
             return Err(Refusal::NoSubscription);
@@ -177,6 +188,7 @@ impl Watcher {
         let subscription = &mut state.subscription;
         subscription.check_refresh(&subscribe, context.clock.now())?;
         let (granted_s, flow) = (subscribe.granted_s, inbound.flow);
+        span.step("answer");
         let answer = context
             .responder
             .write(|out| write_accepted(out, message, subscription, granted_s, flow));
@@ -191,6 +203,7 @@ impl Watcher {
         context
             .responder
             .accept(inbound.transaction, answer_flow(message, flow), answer);
+        span.answered(Status::OK.code());
         Ok(())
     }
 
@@ -330,6 +343,13 @@ impl WatcherContext {
                 .commit(batch.to_vec(), Box::new(|_| ()));
         }
     }
+}
+
+/// From now on it waits for the disk; if that takes nothing, it is answered so.
+fn store_span(mut span: RequestSpan) -> RequestSpan {
+    span.step("store");
+    span.falls_back_to(Status::SERVICE_UNAVAILABLE.code());
+    span
 }
 
 const KIND: SoftStateKind = SoftStateKind::Subscription;

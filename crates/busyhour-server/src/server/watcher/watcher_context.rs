@@ -14,6 +14,7 @@ use crate::server::{
     server_clock::ServerClock,
     settings::{hints::Hints, lists::Lists, mailboxes::Mailboxes},
     sip::responder::Responder,
+    spans::span_source::SpanSource,
 };
 use busyhour::timer::Timers;
 use busyhour_registrar::{
@@ -37,6 +38,7 @@ pub(in crate::server) struct WatcherContext {
     pub(in crate::server) persistence: Arc<Persistence>,
     pub(in crate::server) accounts: Arc<AccountPolicy>,
     pub(in crate::server) holders: Holders,
+    pub(in crate::server) spans: Arc<SpanSource>,
     pub(in crate::server) policy: WatchPolicy,
     pub(in crate::server) advertised: Advertised,
     /// Whose addresses of record lists may have.

@@ -18,12 +18,13 @@ use std::{
 #[derive(Debug)]
 pub(super) struct ProcessMetrics {
     uptime: Duration,
+    open_files: Option<u64>,
 }
 
 impl ProcessMetrics {
-    /// Of a server that has run for so long.
-    pub(super) fn new(uptime: Duration) -> Self {
-        Self { uptime }
+    /// Of a server that has run for so long, and has so many files open.
+    pub(super) fn new(uptime: Duration, open_files: Option<u64>) -> Self {
+        Self { uptime, open_files }
     }
 
     /// When it began, in seconds since 1970: the same at each look, whatever happens to the clock.
@@ -74,7 +75,7 @@ impl Collector for ProcessMetrics {
                 "Open files, sockets among them",
                 &None,
                 gauge,
-                open_files(),
+                self.open_files.map(|count| count as f64),
             ),
             ("max_fds", "How many may be open", &None, gauge, files_max()),
             (
@@ -109,12 +110,6 @@ fn processor_time() -> Option<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     let seconds = |time: TimeVal| time.num_microseconds() as f64 * 1e-6;
     Some(seconds(usage.user_time()) + seconds(usage.system_time()))
-}
-
-fn open_files() -> Option<f64> {
-    let files = fs::read_dir("/proc/self/fd").ok()?;
-    // Reading the folder opened one.
-    Some(files.count().saturating_sub(1) as f64)
 }
 
 fn files_max() -> Option<f64> {
