@@ -65,6 +65,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         &[
             "LiveStates",
             "ServerClock",
+            "SpanSource",
             "Changes",
             "Persistence",
             "Responder",
@@ -141,6 +142,7 @@ pub const SERVER_PARTS: &[ServerPart] = &[
         "watcher::watcher_context",
         &[
             "ServerClock",
+            "SpanSource",
             "Persistence",
             "Responder",
             "AccountPolicy",

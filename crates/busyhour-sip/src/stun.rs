@@ -1,6 +1,6 @@
 //! The part of STUN (RFC 5389) that keeps a flow of datagrams alive (RFC 5626 §3.5.2):
 //! the answer to a binding request on the SIP port contains the request's source
-//! address.
+//! address. And the other side: who asks learns by which address others see him.
 //!
 //! It has no state and asks for no credentials. An answer is at most 24 bytes longer
 //! than its request, so it is useless for an amplification attack.
@@ -44,6 +44,71 @@ pub fn answer(request: &[u8], source: SocketAddr, out: &mut Vec<u8>) -> bool {
         false => write_refusal(transaction, &unknown, out),
     }
     true
+}
+
+/// Writes a binding request. Nobody must be able to guess its `transaction`.
+///
+/// ```
+/// use busyhour_sip::stun;
+///
+/// let (mut request, mut answer) = (Vec::new(), Vec::new());
+/// stun::write_request(*b"twelve bytes", &mut request);
+/// stun::answer(&request, "192.0.2.1:32853".parse()?, &mut answer);
+/// let seen_as = stun::mapped_address(&answer, *b"twelve bytes");
+/// assert_eq!(seen_as, Some("192.0.2.1:32853".parse()?));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+pub fn write_request(transaction: [u8; 12], out: &mut Vec<u8>) {
+    write_header(REQUEST, 0, &named(transaction), out);
+}
+
+/// By which address the answerer has seen who sent the request of this transaction. `None` if it
+/// is no answer to it, or one without an address. What is XOR-MAPPED counts before what is
+/// MAPPED, which answerers of RFC 3489 write and some routers meddle with.
+pub fn mapped_address(answer: &[u8], transaction: [u8; 12]) -> Option<SocketAddr> {
+    let (header, attributes) = answer.split_at_checked(HEADER_LEN)?;
+    let key = named(transaction);
+    if !is_stun(answer) || header[..2] != SUCCESS || header[4..] != key {
+        return None;
+    }
+    let plain = || address_in(attributes, MAPPED_ADDRESS, &[0; 16]);
+    address_in(attributes, XOR_MAPPED_ADDRESS, &key).or_else(plain)
+}
+
+/// The address in the first attribute of this type, hidden by `key`.
+fn address_in(mut attributes: &[u8], wanted: u16, key: &[u8; 16]) -> Option<SocketAddr> {
+    loop {
+        let (head, rest) = attributes.split_at_checked(4)?;
+        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let value = rest.get(..length)?;
+        if u16::from_be_bytes([head[0], head[1]]) == wanted {
+            return address_of(value, key);
+        }
+        attributes = rest.get(length.next_multiple_of(4)..)?;
+    }
+}
+
+fn address_of(value: &[u8], key: &[u8; 16]) -> Option<SocketAddr> {
+    let (head, hidden) = value.split_at_checked(4)?;
+    let port = u16::from_be_bytes([head[2] ^ key[0], head[3] ^ key[1]]);
+    let bytes: Vec<u8> = hidden
+        .iter()
+        .zip(key)
+        .map(|(byte, key)| byte ^ key)
+        .collect();
+    match (head[1], hidden.len()) {
+        (1, 4) => Some((<[u8; 4]>::try_from(bytes).ok()?, port).into()),
+        (2, 16) => Some((<[u8; 16]>::try_from(bytes).ok()?, port).into()),
+        _ => None,
+    }
+}
+
+/// The cookie and the transaction, as messages have them.
+fn named(transaction: [u8; 12]) -> [u8; 16] {
+    let mut named = [0; 16];
+    named[..4].copy_from_slice(&COOKIE);
+    named[4..].copy_from_slice(&transaction);
+    named
 }
 
 /// The types of attributes that must be understood and are not; `None` when the
@@ -112,12 +177,13 @@ const SUCCESS: [u8; 2] = [0x01, 0x01];
 const FAILURE: [u8; 2] = [0x01, 0x11];
 const ERROR_CODE: u16 = 0x0009;
 const UNKNOWN_ATTRIBUTES: u16 = 0x000a;
+const MAPPED_ADDRESS: u16 = 0x0001;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 /// Attributes from here on may be passed over.
 const OPTIONAL: u16 = 0x8000;
 /// The attributes that RFC 5389 §18.2 defines; none of them changes our answer.
 const KNOWN: [u16; 8] = [
-    0x0001,
+    MAPPED_ADDRESS,
     0x0006,
     0x0008,
     ERROR_CODE,
@@ -180,6 +246,38 @@ mod tests {
         );
         let many: Vec<u8> = (0..20).flat_map(|kind| [0x10, kind, 0, 0]).collect();
         assert!(answered(&request(&many), "192.0.2.1:1").len() <= request(&many).len() + 24);
+    }
+
+    /// Attributes before it are passed over, the plain address counts only without the hidden
+    /// one, and an answer to something else says nothing.
+    #[test]
+    fn an_answer_tells_the_address_and_only_to_who_has_asked() {
+        let (transaction, source) = (*b"abcdefghijkl", "192.0.2.1:32853");
+        let mut request = Vec::new();
+        write_request(transaction, &mut request);
+        let answer = answered(&request, source);
+        let with = |first: &[u8]| {
+            let mut with = [&answer[..20], first, &answer[20..]].concat();
+            with[3] += first.len() as u8;
+            with
+        };
+        let software = with(&[0x80, 0x22, 0, 1, b'x', 0, 0, 0]);
+        let plain = [0, 1, 0, 8, 0, 1, 0, 9, 10, 0, 0, 1];
+        for told in [&answer, &software, &with(&plain)] {
+            assert_eq!(
+                mapped_address(told, transaction),
+                Some(source.parse().unwrap())
+            );
+        }
+        assert_eq!(mapped_address(&answer, *b"others' own."), None);
+        assert_eq!(mapped_address(&request, transaction), None);
+        let mut old = [&answer[..20], &plain].concat();
+        old[3] = plain.len() as u8;
+        let expected = Some("10.0.0.1:9".parse().unwrap());
+        assert_eq!(mapped_address(&old, transaction), expected);
+        old[21] = 0x20;
+        old[25] = 3;
+        assert_eq!(mapped_address(&old, transaction), None, "another family");
     }
 
     #[test]

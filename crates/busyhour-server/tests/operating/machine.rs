@@ -17,9 +17,14 @@ use std::{
 
 /// What the doctor finds, by the name of the check; and its exit code.
 fn doctor(place: &Place, configuration: &str) -> (i32, Value) {
+    doctor_with(place, configuration, &[])
+}
+
+fn doctor_with(place: &Place, configuration: &str, arguments: &[&str]) -> (i32, Value) {
     let file = place.file("doctor.toml", configuration);
     let mut command = busyhour();
     command.args(["doctor", "--json", "--config"]).arg(file);
+    command.args(arguments);
     place.keep_sockets_here(&mut command);
     let (code, said, errors) = run(&mut command);
     let said: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}{errors}"));
@@ -77,6 +82,73 @@ fn the_doctor_names_what_is_wrong_and_what_to_do() {
         (1, &Value::from("problem"))
     );
     drop(web);
+}
+
+/// Answers binding requests as a STUN server that sees each of them come from the next of these
+/// addresses, or from where it came.
+fn stun_server(seen_as: Vec<Option<&'static str>>) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for seen_as in seen_as {
+            let mut request = [0; 100];
+            let (length, source) = socket.recv_from(&mut request).unwrap();
+            let (request, mut answer) = (&request[..length], Vec::new());
+            assert!(busyhour_sip::stun::is_stun(request));
+            let seen_as = seen_as.map_or(source, |seen_as| seen_as.parse().unwrap());
+            assert!(busyhour_sip::stun::answer(request, seen_as, &mut answer));
+            socket.send_to(b"not an answer", source).unwrap();
+            socket.send_to(&answer, source).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn the_doctor_tells_how_the_server_is_seen_from_outside() {
+    let place = Place::new();
+    let outside = |seen_as: Vec<Option<&'static str>>, advertised: &str| {
+        let rest = format!(
+            "[sip]\nlisten = \"127.0.0.1:0\"\ntcp = \"off\"\nadvertised = \"{advertised}\"\n\
+             [iax2]\nlisten = \"off\"\n[http]\nlisten = \"off\"\n"
+        );
+        let count = seen_as.len();
+        let server = stun_server(seen_as);
+        let arguments = ["--stun", &server].repeat(count);
+        let (_, found) = doctor_with(&place, &with_store(&place, &rest), &arguments);
+        let outside = &found["outside"];
+        let text = |key: &str| outside[key].as_str().unwrap_or_default().to_owned();
+        (text("verdict"), text("found") + &text("advice"))
+    };
+    let (verdict, said) = outside(vec![None], "off");
+    assert_eq!(verdict, "good", "{said}");
+    assert!(said.contains("nothing translates it"), "{said}");
+
+    let translated = Some("203.0.113.9:62000");
+    let (verdict, said) = outside(vec![translated, translated], "off");
+    assert_eq!(verdict, "warning", "{said}");
+    assert!(
+        said.contains("seen from outside as 203.0.113.9:62000"),
+        "{said}"
+    );
+    assert!(said.contains("sip.advertised = \"203.0.113.9:"), "{said}");
+
+    let (verdict, said) = outside(vec![translated], "203.0.113.9:5060");
+    assert_eq!(verdict, "good", "{said}");
+    let (verdict, said) = outside(vec![translated], "203.0.113.7:5060");
+    assert_eq!(verdict, "warning", "{said}");
+    assert!(said.contains("does not lead here"), "{said}");
+
+    let (verdict, said) = outside(vec![translated, Some("203.0.113.9:62001")], "off");
+    assert_eq!(verdict, "warning", "{said}");
+    assert!(said.contains("its own port"), "{said}");
+
+    let rest = "[sip]\nlisten = \"127.0.0.1:0\"\n";
+    let (_, found) = doctor(&place, &with_store(&place, rest));
+    assert!(
+        found["outside"].is_null(),
+        "nobody is asked unless he is named"
+    );
 }
 
 #[test]

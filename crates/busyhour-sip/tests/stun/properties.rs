@@ -4,8 +4,13 @@ use busyhour_sip::stun;
 use std::net::SocketAddr;
 
 /// An answer is STUN of the same transaction, is short, and contains the
-/// source. Without an answer, nothing is written.
+/// source. Without an answer, nothing is written. Whoever asked reads the same source in it, and
+/// nothing breaks who reads any bytes as an answer.
 pub fn hold(bytes: &[u8]) {
+    let transaction = |bytes: &[u8]| bytes.get(8..20).and_then(|it| it.try_into().ok());
+    if let Some(transaction) = transaction(bytes) {
+        let _ = stun::mapped_address(bytes, transaction);
+    }
     for source in ["192.0.2.1:32853", "[2001:db8::1]:40000"] {
         let source: SocketAddr = source.parse().expect("an address");
         let mut out = Vec::new();
@@ -26,7 +31,11 @@ fn answer_holds(request: &[u8], source: SocketAddr, answer: &[u8]) {
         "the answer has the cookie and the transaction id of the request"
     );
     match answer[..2] {
-        [1, 1] => assert_eq!(mapped_address(answer), source),
+        [1, 1] => {
+            assert_eq!(mapped_address(answer), source);
+            let transaction = request[8..20].try_into().expect("twelve bytes");
+            assert_eq!(stun::mapped_address(answer, transaction), Some(source));
+        }
         [1, 0x11] => assert!(answer.len() > 20, "an error has its code"),
         _ => panic!("{answer:02x?}"),
     }

@@ -6,6 +6,7 @@ mod collector;
 mod credentials;
 mod disk;
 mod network;
+mod outside;
 
 use super::Failure;
 use crate::{
@@ -23,6 +24,10 @@ pub struct Doctor {
     /// The server's configuration file
     #[arg(long, short, value_name = "FILE", env = "BUSYHOUR_CONFIG")]
     config: Option<PathBuf>,
+
+    /// Ask this STUN server how the server is seen from outside; given twice, whether both see the same
+    #[arg(long, value_name = "HOST[:PORT]")]
+    stun: Vec<String>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -63,6 +68,7 @@ impl Doctor {
             Ok(loaded) => {
                 findings.push(checks::configuration(&loaded));
                 findings.extend(network::findings(&loaded.config));
+                findings.extend(outside::finding(&loaded.config, &self.stun));
                 findings.extend(credentials::finding(&loaded.config));
                 findings.extend(calls::findings(&loaded.config));
                 findings.extend(collector::finding(&loaded.config));
@@ -161,10 +167,12 @@ fn counted(count: usize, noun: &str) -> String {
 const AFTER_HELP: &str = "\
 It changes nothing, and may run beside the server. Beside the database it writes one file of
 4 KiB some hundred times, and removes it. Run it as the user that the server runs as:
-its limits are checked, and what it may read.
+its limits are checked, and what it may read. With --stun it sends a datagram to that server and
+nothing else; whether a firewall lets telephones in, only a telephone outside can tell.
 
 Examples:
   busyhour doctor --config /etc/busyhour/busyhour.toml
+  busyhour doctor --stun stun.example.net
   busyhour doctor --json | jq '.findings[] | select(.verdict != \"good\")'
 
 Exit codes: 0 all is well, 1 a problem, 2 wrong usage, 3 only warnings.";
