@@ -9,7 +9,7 @@
 //!
 //! At most one NOTIFY of a subscription is on its way. While it is, newer states
 //! replace each other, and the last one follows as soon as the watcher has answered,
-//! though not sooner than [`WatchPolicy::notify_interval`] allows: so a watcher
+//! though not sooner than [`notify_interval`](field@WatchPolicy::notify_interval) allows: so a watcher
 //! receives states in order, and always the last one.
 
 mod policy;
