@@ -486,7 +486,7 @@ class Watcher(Phone):
     def __init__(self, load, user, device):
         super().__init__(load, user)
         self.device, self.dialogs, self.remote_tag, self.target = device, 0, "", ""
-        self.is_subscribed = False
+        self.is_subscribed, self.is_answered = False, False
 
     def act(self):
         if not self.is_subscribed:
@@ -503,7 +503,8 @@ class Watcher(Phone):
 
         def done(status, answer, _):
             self.load.history.add("subscribe", watcher=self.user, device=self.device, in_dialog=in_dialog, status=status, ended=now())
-            if status in (200, 202):
+            self.is_answered = status in (200, 202)
+            if self.is_answered:
                 self.is_subscribed = True
                 self.remote_tag = header(answer, "To").partition(";tag=")[2]
             elif status:
@@ -538,10 +539,11 @@ class Watcher(Phone):
                               cseq=int(header(message, "CSeq").split()[0]), at=now())
 
     def is_settled(self):
-        return self.is_subscribed
+        return self.is_subscribed and self.is_answered
 
     def make_certain(self):
-        self.subscribe(False)
+        # A refresh without an answer is repeated: until the server hears the watcher there, it sends few NOTIFYs.
+        self.subscribe(self.is_subscribed)
 
 
 class Load:

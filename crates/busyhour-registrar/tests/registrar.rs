@@ -357,6 +357,24 @@ fn a_late_duplicate_cannot_revive_a_removed_binding() {
     assert_eq!(registrar.active_count(), 1);
 }
 
+/// A request that was held up on its way comes after its device has given it up and ended what it took
+/// for over.
+#[test]
+fn a_request_from_between_two_removals_cannot_revive_a_binding() {
+    let mut registrar = Registrar::default();
+    registrar.accept(1, "Contact: <sip:a@192.0.2.1>");
+    registrar.accept(2, "Contact: <sip:a@192.0.2.1>;expires=0");
+    registrar.accept(4, "Contact: <sip:a@192.0.2.1>;expires=0");
+    assert_eq!(
+        (registrar.tally, registrar.changes.len()),
+        (tally(0, 0, 0), 1)
+    );
+    registrar.refuse(3, "Contact: <sip:a@192.0.2.1>");
+    assert_eq!(registrar.active_count(), 0);
+    registrar.accept(5, "Contact: <sip:a@192.0.2.1>");
+    assert_eq!(registrar.active_count(), 1);
+}
+
 #[test]
 fn a_star_of_another_call_keeps_the_order_of_the_first_call() {
     let mut registrar = Registrar::default();

@@ -230,14 +230,16 @@ impl Draft<'_, '_> {
         Ok(())
     }
 
-    /// The lease stays, marked, with the CSeq that a duplicate is judged by.
+    /// The lease stays, marked, with the CSeq that a duplicate is judged by: also if it was marked already,
+    /// since a request between the two may come later than both.
     fn remove(&mut self, index: usize) {
         let old = &self.list[index];
-        if old.lease.removed {
+        let same_call = old.contact.call_id() == self.registration.call_id;
+        let is_later = same_call && self.registration.cseq > old.lease.cseq;
+        if old.lease.removed && !is_later {
             return;
         }
         let was_active = old.is_active(self.at.now);
-        let same_call = old.contact.call_id() == self.registration.call_id;
         let cseq = match same_call {
             true => self.registration.cseq,
             false => old.lease.cseq,
