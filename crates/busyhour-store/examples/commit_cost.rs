@@ -1,0 +1,277 @@
+//! What a durable commit costs, beside the least that it can cost on this disk.
+//!
+//! ```text
+//! cargo run --release -p busyhour-store --example commit_cost -- 3 [FOLDER]
+//! ```
+//!
+//! In each of so many rounds, in turn: an append and `fdatasync` on a file of fixed size and on one that grows, and the
+//! store, with one refresh
+//! at a time, 200 new bindings a second, and refreshes of 256 bindings with one of each under way. Printed are
+//! the processor time of the whole process for each, and the time until the commit; medians of the rounds.
+
+use busyhour::clock::UnixTime;
+use busyhour_registrar::{BindingChange, BindingId, Contact, ContactParts, Lease};
+use busyhour_sip::Flow;
+use busyhour_store::{Change, SqliteOptions, SqliteStore, Store};
+use rustix::time::{ClockId, clock_gettime};
+use std::{
+    error::Error,
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A row of the result.
+struct Cost {
+    name: &'static str,
+    cpu_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+    per_second: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let rounds: usize = arguments.next().map_or(Ok(3), |count| count.parse())?;
+    let around = arguments
+        .next()
+        .map_or_else(std::env::current_dir, |path| Ok(PathBuf::from(path)))?;
+    let folder = around.join(format!("commit-cost-{}", std::process::id()));
+    let mut costs = Vec::new();
+    for _ in 0..rounds {
+        costs.extend(round(&folder)?);
+    }
+    println!(
+        "{:<44} {:>9} {:>9} {:>9} {:>9}",
+        "", "CPU µs", "p50 µs", "p99 µs", "a second"
+    );
+    let names: Vec<&str> = costs
+        .iter()
+        .take(costs.len() / rounds)
+        .map(|one| one.name)
+        .collect();
+    for name in names {
+        let of = |value: fn(&Cost) -> f64| {
+            let same = costs.iter().filter(|one| one.name == name);
+            median(same.map(value).collect())
+        };
+        println!(
+            "{name:<44} {:>9.1} {:>9.0} {:>9.0} {:>9.0}",
+            of(|one| one.cpu_us),
+            of(|one| one.p50_us),
+            of(|one| one.p99_us),
+            of(|one| one.per_second)
+        );
+    }
+    Ok(())
+}
+
+fn round(folder: &Path) -> Result<Vec<Cost>, Box<dyn Error>> {
+    let mut costs = vec![
+        in_folder(folder, |folder| {
+            appends("floor: append + fdatasync, fixed size", folder, true)
+        })?,
+        in_folder(folder, |folder| {
+            appends("floor: append + fdatasync, growing", folder, false)
+        })?,
+    ];
+    let options = |folder: &Path| SqliteOptions::new(folder.join("busyhour.db"));
+    costs.push(in_folder(folder, |folder| {
+        one_at_a_time("store, one refresh at a time", options(folder))
+    })?);
+    costs.push(in_folder(folder, |folder| {
+        at_a_pace("store, 200 new a second", options(folder))
+    })?);
+    costs.push(in_folder(folder, |folder| {
+        many_under_way("store, 256 refreshes under way", options(folder))
+    })?);
+    Ok(costs)
+}
+
+fn in_folder(
+    folder: &Path,
+    measure: impl FnOnce(&Path) -> Result<Cost, Box<dyn Error>>,
+) -> Result<Cost, Box<dyn Error>> {
+    fs::create_dir_all(folder)?;
+    let cost = measure(folder);
+    fs::remove_dir_all(folder)?;
+    cost
+}
+
+fn appends(name: &'static str, folder: &Path, is_fixed: bool) -> Result<Cost, Box<dyn Error>> {
+    let file = File::create(folder.join("log"))?;
+    let record = [7; RECORD_LEN];
+    if is_fixed {
+        file.write_all_at(&vec![0; COMMITS * RECORD_LEN], 0)?;
+        file.sync_all()?;
+    }
+    let mut samples = Samples::begin(name);
+    for number in 0..COMMITS {
+        let begun = Instant::now();
+        file.write_all_at(&record, (number * RECORD_LEN) as u64)?;
+        file.sync_data()?;
+        samples.took.push(begun.elapsed());
+    }
+    Ok(samples.end())
+}
+
+fn one_at_a_time(name: &'static str, options: SqliteOptions) -> Result<Cost, Box<dyn Error>> {
+    let store = SqliteStore::open(options)?;
+    let (sender, committed) = mpsc::channel();
+    let commit = |change: Change| -> Result<(), Box<dyn Error>> {
+        let sender = sender.clone();
+        store.commit(
+            vec![change],
+            Box::new(move |outcome| drop(sender.send(outcome))),
+        )?;
+        Ok(committed.recv()??)
+    };
+    for id in 0..DEVICES {
+        commit(put(id))?;
+    }
+    let mut samples = Samples::begin(name);
+    for number in 0..COMMITS as u64 {
+        let begun = Instant::now();
+        commit(renew(number % DEVICES, number as u32))?;
+        samples.took.push(begun.elapsed());
+    }
+    store.load()?;
+    Ok(samples.end())
+}
+
+fn at_a_pace(name: &'static str, options: SqliteOptions) -> Result<Cost, Box<dyn Error>> {
+    let store = SqliteStore::open(options)?;
+    let (sender, committed) = mpsc::channel();
+    let mut samples = Samples::begin(name);
+    let mut next = Instant::now();
+    for number in 0..PACED {
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        next += Duration::from_millis(5);
+        let begun = Instant::now();
+        let sender = sender.clone();
+        let told = move |_| {
+            let _nobody_waits = sender.send(begun.elapsed());
+        };
+        store.commit(vec![put(number)], Box::new(told))?;
+        samples.took.push(committed.recv()?);
+    }
+    store.load()?;
+    Ok(samples.end())
+}
+
+fn many_under_way(name: &'static str, options: SqliteOptions) -> Result<Cost, Box<dyn Error>> {
+    let store = SqliteStore::open(options)?;
+    let (sender, committed) = mpsc::channel();
+    let send = |change: Change, id: u64| -> Result<(), Box<dyn Error>> {
+        let sender = sender.clone();
+        let begun = Instant::now();
+        let told = move |outcome| drop(sender.send((id, begun.elapsed(), outcome)));
+        Ok(store.commit(vec![change], Box::new(told))?)
+    };
+    for id in 0..DEVICES {
+        send(put(id), id)?;
+    }
+    for _ in 0..DEVICES {
+        committed.recv()?.2?;
+    }
+    let mut samples = Samples::begin(name);
+    for id in 0..DEVICES {
+        send(renew(id, 1), id)?;
+    }
+    for number in 0..MANY {
+        let (id, took, outcome) = committed.recv()?;
+        outcome?;
+        samples.took.push(took);
+        if number + DEVICES < MANY {
+            send(renew(id, number as u32), id)?;
+        }
+    }
+    store.load()?;
+    Ok(samples.end())
+}
+
+struct Samples {
+    name: &'static str,
+    begun: Instant,
+    cpu: Duration,
+    took: Vec<Duration>,
+}
+
+impl Samples {
+    fn begin(name: &'static str) -> Self {
+        Self {
+            name,
+            begun: Instant::now(),
+            cpu: cpu_time(),
+            took: Vec::new(),
+        }
+    }
+
+    fn end(mut self) -> Cost {
+        let count = self.took.len() as f64;
+        let us = |duration: Duration| duration.as_secs_f64() * 1e6;
+        self.took.sort();
+        Cost {
+            name: self.name,
+            cpu_us: us(cpu_time() - self.cpu) / count,
+            p50_us: us(self.took[self.took.len() / 2]),
+            p99_us: us(self.took[self.took.len() * 99 / 100]),
+            per_second: count / self.begun.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn put(id: u64) -> Change {
+    BindingChange::Put {
+        id: BindingId(id + 1),
+        aor: format!("sip:device{id}@example.com").into(),
+        contact: Contact::new(ContactParts {
+            uri: &format!("sip:device{id}@192.0.2.1:5062"),
+            parameters: "",
+            q_milli: None,
+            call_id: &format!("{id}-call@192.0.2.1"),
+            path: "",
+            user_agent: "a telephone of some make",
+            flow: Flow::udp(([192, 0, 2, 1], 5062).into(), ([192, 0, 2, 2], 5060).into()),
+        }),
+        lease: lease(1),
+    }
+    .into()
+}
+
+fn renew(id: u64, cseq: u32) -> Change {
+    BindingChange::Renew {
+        id: BindingId(id + 1),
+        lease: lease(cseq),
+    }
+    .into()
+}
+
+fn lease(cseq: u32) -> Lease {
+    Lease {
+        cseq,
+        granted_s: 3600,
+        expires_at: UnixTime::from_secs(1_800_000_000 + u64::from(cseq)),
+        removed: false,
+    }
+}
+
+const COMMITS: usize = 2000;
+const PACED: u64 = 1000;
+const MANY: u64 = 200_000;
+const DEVICES: u64 = 256;
+/// As long as a record of one refresh.
+const RECORD_LEN: usize = 64;
