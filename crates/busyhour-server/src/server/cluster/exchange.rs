@@ -40,8 +40,11 @@ impl Core {
         match told.what {
             NodeVerb::Handle => {
                 let is_taken = self.take_request(told.flow, told.sip);
-                if is_taken {
-                    link.counters.taken.increment();
+                match &message.reply {
+                    _ if is_taken => link.counters.taken.increment(),
+                    None => link.counters.not_taken.increment(),
+                    // Whom it tells counts it.
+                    Some(_) => {}
                 }
                 if let Some(reply) = &message.reply {
                     link.answer(reply, is_taken);

@@ -35,7 +35,8 @@ pub(in crate::server) struct NodeLink {
 pub(super) struct LinkCounters {
     /// Requests handed to the node that has their address.
     pub(super) handed_on: Counter,
-    /// Those that it did not take, or that found no way.
+    /// Those of connections that it did not take, or that found no way; and those of datagrams
+    /// that we did not take of other nodes.
     pub(super) not_taken: Counter,
     /// Requests that other nodes handed to us.
     pub(super) taken: Counter,
@@ -117,31 +118,40 @@ impl NodeLink {
         &self.live[usize::from(node / 64)]
     }
 
-    /// Hands a request to the node that has its address; `taken` is called once, unless there is
-    /// an error.
+    /// Hands a request to the node that has its address; if somebody has to know whether it was
+    /// taken, `taken` is called once, unless there is an error. Without that it costs one message
+    /// instead of two.
     pub(super) fn hand_on(
         &self,
         node: u16,
         (flow, request): (Flow, &[u8]),
-        taken: OnTaken,
+        taken: Option<OnTaken>,
     ) -> Result<(), BrokerError> {
+        let message = NodeMessage::new(NodeVerb::Handle, self.own, flow).with_sip(request);
+        let (subject, bytes) = (self.subject(node), message.bytes());
+        let sent = match taken {
+            Some(taken) => self.ask(&subject, bytes, taken),
+            None => self.broker.publish(&subject, bytes),
+        };
+        if sent.is_ok() {
+            self.counters.handed_on.increment();
+        }
+        sent
+    }
+
+    fn ask(&self, subject: &str, message: Vec<u8>, taken: OnTaken) -> Result<(), BrokerError> {
         if self.unanswered.load(Ordering::Relaxed) >= UNANSWERED_MAX {
             return Err(BrokerError::Full);
         }
-        let message = NodeMessage::new(NodeVerb::Handle, self.own, flow).with_sip(request);
         self.unanswered.fetch_add(1, Ordering::Relaxed);
         let unanswered = self.unanswered.clone();
         let done = move |answer: Result<Vec<u8>, BrokerError>| {
             unanswered.fetch_sub(1, Ordering::Relaxed);
             taken(answer.is_ok_and(|answer| answer == TAKEN));
         };
-        let subject = self.subject(node);
-        let asked = self
-            .broker
-            .request(&subject, message.bytes(), PATIENCE, Box::new(done));
-        match asked {
-            Ok(()) => self.counters.handed_on.increment(),
-            Err(_) => drop(self.unanswered.fetch_sub(1, Ordering::Relaxed)),
+        let asked = (self.broker).request(subject, message, PATIENCE, Box::new(done));
+        if asked.is_err() {
+            self.unanswered.fetch_sub(1, Ordering::Relaxed);
         }
         asked
     }

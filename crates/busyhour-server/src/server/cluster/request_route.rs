@@ -1,6 +1,6 @@
 //! Whether a request that comes in is this node's, or is handed to the node that has it.
 
-use super::{cluster_node::ClusterNode, partition_routes::PartitionOwner};
+use super::{cluster_node::ClusterNode, node_link::OnTaken, partition_routes::PartitionOwner};
 use crate::server::{core::Core, sip::receive::Request};
 use busyhour::buffer::Buffer;
 use busyhour_registrar::address_of_record;
@@ -72,28 +72,30 @@ impl Core {
         node: u16,
         request: &Request<'_>,
     ) -> RequestRoute {
-        let (core, flow) = (Arc::downgrade(self), request.flow);
-        // Only over a connection somebody has to be told.
-        let kept = flow
-            .transport
-            .is_reliable()
-            .then(|| request.datagram.clone());
-        let taken = Box::new(move |is_taken: bool| {
-            if let Some(core) = core.upgrade().filter(|_| !is_taken) {
-                core.was_not_taken(flow, kept.as_ref());
-            }
-        });
+        let flow = request.flow;
+        // A datagram is sent again; only over a connection somebody has to be told.
+        let is_reliable = flow.transport.is_reliable();
+        let taken = is_reliable.then(|| self.on_taken(flow, request.datagram.clone()));
         match cluster.link.hand_on(node, (flow, request.datagram), taken) {
             Ok(()) => RequestRoute::HandedOn,
             Err(_) => RequestRoute::Nobody,
         }
     }
 
-    fn was_not_taken(&self, flow: Flow, request: Option<&Buffer>) {
+    fn on_taken(self: &Arc<Self>, flow: Flow, request: Buffer) -> OnTaken {
+        let core = Arc::downgrade(self);
+        Box::new(move |is_taken| {
+            if let Some(core) = core.upgrade().filter(|_| !is_taken) {
+                core.was_not_taken(flow, &request);
+            }
+        })
+    }
+
+    fn was_not_taken(&self, flow: Flow, request: &Buffer) {
         if let Some(cluster) = &self.cluster {
             cluster.link.counters.not_taken.increment();
         }
-        if let Some(message) = request.and_then(|it| Message::parse(it).ok()) {
+        if let Ok(message) = Message::parse(request) {
             self.refuse_for_now(&message, flow);
         }
     }

@@ -66,7 +66,8 @@ pub struct ClusterStats {
     pub partitions_orphaned: u64,
     /// Requests handed to the node that has their address of record.
     pub handed_on: u64,
-    /// Those that it did not take, or whose answer did not come within 2 s.
+    /// Those that came over a connection and that it did not take, or whose answer did not come within
+    /// 2 s; and datagrams of other nodes that this one did not take.
     pub not_taken: u64,
     /// Requests that other nodes handed to this one.
     pub taken: u64,
