@@ -50,18 +50,19 @@ def prepare(program, folder):
         text = page.read_text()
         made = re.sub(r"<!-- made of: (.*) -->", lambda found: generated(program, found[1]), text)
         # Pages beside the book are read where they are.
-        made = re.sub(r"\]\((?:\.\./)+((?:asterisk|durability|lamps|limits|busyhour)\.md)", r"](beside/\1", made) if page.parent == folder / "src" \
-            else re.sub(r"\]\((?:\.\./)+((?:asterisk|durability|lamps|limits|busyhour)\.md)", r"](../beside/\1", made)
+        made = re.sub(r"\]\((?:\.\./)+((?:asterisk|capacity|durability|lamps|limits|busyhour)\.md)", r"](beside/\1", made) if page.parent == folder / "src" \
+            else re.sub(r"\]\((?:\.\./)+((?:asterisk|capacity|durability|lamps|limits|busyhour)\.md)", r"](../beside/\1", made)
         made = made.replace("](../../pictures/", "](pictures/")
         page.write_text(made)
     shutil.copytree(ROOT / "docs/pictures", folder / "src/pictures")
     beside = folder / "src/beside"
     beside.mkdir()
-    for name in ["asterisk.md", "durability.md", "lamps.md", "limits.md", "busyhour.md"]:
+    for name in ["asterisk.md", "capacity.md", "durability.md", "lamps.md", "limits.md", "busyhour.md"]:
         shutil.copy(ROOT / "docs" / name, beside / name)
     with open(folder / "src/SUMMARY.md", "a") as summary:
         summary.write("- [The long reference](beside/busyhour.md)\n- [Limits](beside/limits.md)\n- [Lamps that never stick](beside/lamps.md)\n"
-                      "- [What a cluster keeps](beside/durability.md)\n- [For who knows Asterisk](beside/asterisk.md)\n")
+                      "- [What a cluster keeps](beside/durability.md)\n- [How large a cluster has to be](beside/capacity.md)\n"
+                      "- [For who knows Asterisk](beside/asterisk.md)\n")
 
 
 def generated(program, what):

@@ -44,6 +44,8 @@ impl OldNode {
     fn join(server: &str) -> Self {
         let address = server.trim_start_matches("nats://");
         let nats = TcpStream::connect(address).expect("NATS listens");
+        let patience = Some(std::time::Duration::from_secs(60));
+        nats.set_read_timeout(patience).expect("a limit");
         let mut nats = BufReader::new(nats);
         write(
             &mut nats,
@@ -51,7 +53,12 @@ impl OldNode {
         );
         let subject = loop {
             let mut line = String::new();
-            nats.read_line(&mut line).expect("NATS goes on");
+            let len = nats.read_line(&mut line);
+            assert_ne!(
+                len.expect("a beacon within the time"),
+                0,
+                "NATS has ended it"
+            );
             let words: Vec<&str> = line.split_whitespace().collect();
             if let ["MSG", subject, _, len] = words[..] {
                 let len: u64 = len.parse().expect("a length");

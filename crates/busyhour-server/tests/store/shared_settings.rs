@@ -65,11 +65,7 @@ fn what_a_node_has_no_room_for_is_taken_when_it_has() {
         node.0
             .wait_for("/store/settings_refused", |refused| refused == 1);
         assert_eq!(node.0.stat("/list/list_count"), 4);
-        assert!(
-            node.0
-                .log()
-                .contains("setting_of_another_node_has_no_effect")
-        );
+        node.0.wait_for_log("setting_of_another_node_has_no_effect");
         let answer = node.ask("PUT", "/api/v1/lists/more", r#"{"entries":["ada"]}"#);
         assert!(answer.starts_with("HTTP/1.1 409 "), "{number}: {answer}");
     }
