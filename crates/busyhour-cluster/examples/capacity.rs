@@ -77,7 +77,6 @@ enum Event {
     Loaded(usize, Grant),
     Settled(usize, Grant),
     Announced(usize),
-    Kill(usize),
 }
 
 /// A node and its processor.
@@ -224,7 +223,7 @@ impl World {
     /// Kills the first node; returns how long it takes until all partitions are served again.
     fn kill_one(&mut self) -> Duration {
         let killed_at = self.now;
-        self.handle(Event::Kill(0));
+        self.kill(0);
         while self.served.iter().any(Option::is_none) {
             self.step();
         }
@@ -296,7 +295,6 @@ impl World {
             Event::Loaded(index, grant) => self.loaded(index, grant),
             Event::Settled(index, grant) => self.drive(index, |node, _| node.on_settled(grant)),
             Event::Announced(index) => self.announced(index),
-            Event::Kill(index) => self.kill(index),
         }
     }
 

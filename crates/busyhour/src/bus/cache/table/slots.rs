@@ -228,25 +228,13 @@ impl<E> CacheSlot<E> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::bus::Event;
-
-    #[derive(Clone)]
-    struct Number(u64);
-
-    impl Event for Number {
-        type Key = u64;
-
-        fn key(&self) -> &u64 {
-            &self.0
-        }
-    }
 
     #[test]
     fn a_table_grows_at_five_eighths_and_has_room_for_as_many_again() {
-        let used_max = |len| CacheSlots::<Number>::new(len).used_max();
+        let used_max = |len| CacheSlots::<u64>::new(len).used_max();
         assert_eq!([8, 64, 1024].map(used_max), [5, 40, 640]);
         for used in 1..1_000 {
-            let len = CacheSlots::<Number>::len_for(used);
+            let len = CacheSlots::<u64>::len_for(used);
             assert!(used_max(len) > used, "{used} in {len}");
             assert!(len <= (4 * used).max(8), "{used} in {len}");
         }
