@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Busyhour needs from Debian's packages, and only what is missing.
-# usage: scripts/install-deps.sh GROUP...     groups: build test browser peers fresh dist
+# usage: scripts/install-deps.sh GROUP...     groups: build test peers fresh dist
 set -euo pipefail
 
 build=(build-essential pkg-config)
@@ -8,8 +8,7 @@ test=(sip-tester sipsak sngrep baresip-core linphone-cli twinkle-console faketim
   pcp python3-pcp python3-requests tshark bzip2 xz-utils zstd iaxmodem valgrind postgresql nats-server pebble fail2ban
   abigail-tools cmake libpcp3-dev python3-cffi kamailio kamailio-presence-modules
   kamailio-tls-modules kamailio-sqlite-modules kamailio-postgres-modules prometheus
-  dnsmasq-base rtpengine-daemon iproute2 nftables chromium python3-venv)
-browser=(chromium chromium-driver)
+  dnsmasq-base rtpengine-daemon iproute2 nftables chromium chromium-driver python3-venv)
 peers=(g++ make libuv1-dev libglib2.0-dev libboost-dev libboost-fiber-dev libtbb-dev libpcp3-dev
   libpcp-import1-dev redis-server nats-server kamailio kamailio-presence-modules
   pcp)
@@ -21,11 +20,10 @@ for group in "$@"; do
   case "$group" in
     build) packages+=("${build[@]}") ;;
     test) packages+=("${test[@]}") needs_npm=yes ;;
-    browser) packages+=("${browser[@]}") needs_npm=yes ;;
     peers) packages+=("${peers[@]}") ;;
     dist) packages+=("${dist[@]}") needs_npm=yes ;;
     fresh) packages+=("${fresh[@]}") ;;
-    *) echo "install-deps: no group '$group'; the groups are: build test browser peers fresh dist" >&2; exit 2 ;;
+    *) echo "install-deps: no group '$group'; the groups are: build test peers fresh dist" >&2; exit 2 ;;
   esac
 done
 

@@ -12,7 +12,7 @@ sources=(scripts/telephone/package.json scripts/telephone/package-lock.json scri
 made_of=$(cat "${sources[@]}" | sha256sum | cut -d' ' -f1)
 [ "$(cat "$folder/made-of" 2>/dev/null)" != "$made_of" ] || exit 0
 command -v npm >/dev/null || {
-  echo "telephone: npm is missing; scripts/install-deps.sh browser installs it" >&2
+  echo "telephone: npm is missing; scripts/install-deps.sh test installs it" >&2
   exit 1
 }
 work=$(mktemp -d)

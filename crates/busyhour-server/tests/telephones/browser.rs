@@ -28,7 +28,7 @@ impl Browser {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("chromedriver, which scripts/install-deps.sh browser installs");
+            .expect("chromedriver, which scripts/install-deps.sh test installs");
         let output = BufReader::new(driver.stdout.take().expect("piped"));
         let mut lines = output.lines().map_while(Result::ok);
         let port = lines.find_map(|line| {

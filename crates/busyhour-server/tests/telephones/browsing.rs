@@ -10,7 +10,6 @@ use crate::{
 use std::process::Command;
 
 #[test]
-#[ignore = "needs Chromium and npm: scripts/install-deps.sh browser; see docs/checks.md"]
 fn a_browser_and_a_desk_telephone_call_and_hear_each_other() {
     let relay = Rtpengine::start(44_000..44_400);
     let site = site(&relay);
