@@ -7,7 +7,8 @@ usage: scripts/book.py prepare PROGRAM FOLDER    copies docs/book there, with th
 
 PROGRAM is a built `busyhour`. What is checked: a link leads to a page and a heading that exist; `check-config` takes each
 block of toml (but for files that are named there: toml,files); each command of `busyhour` in a block of sh exists, with
-its flags.
+its flags; each `section.name` and each `name = value` of the text, and each such name that the program says, is a setting
+(or a statistic or an attribute), and takes that value.
 """
 import json
 import re
@@ -23,6 +24,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "docs/book"
 EVENT_NAMES = BOOK / "src/reference/event-names.txt"
+PACKAGED = ROOT / "packaging/busyhour.toml"
+CLUSTER_STATISTICS = ROOT / "crates/busyhour-server/src/server/cluster/view.rs"
+# Attributes of spans, parameters of SIP, columns of a digest, and a crate: they look like settings.
+OTHER_NAMES = {
+    "sip.address_of_record", "sip.call_id", "sip.cancelled", "sip.status_code", "sip.method", "iax2.answer", "iax2.frame",
+    "sip.instance", "sip.pns", "sip.pnsreg",
+}
+# Settings of other programs.
+OTHER_VALUES = {"busyhour", "multi_user", "remove_existing", "synchronous", "synchronous_commit"}
 
 
 def main():
@@ -246,7 +256,77 @@ def check(program):
         place = str(page.relative_to(BOOK / "src"))
         if place != "SUMMARY.md" and place not in listed:
             yield f"docs/book/src/SUMMARY.md does not list {place}"
+    yield from setting_mistakes(program)
     yield from event_mistakes()
+
+
+def setting_mistakes(program):
+    """Names and values of settings that a reader meets, in pages and in what the program says."""
+    keys = settings(program)
+    statistics = set(re.findall(r"^# HELP \S+ (\S+) of /api/v1/stats", asked(program, "/metrics"), re.M))
+    # `queues.list[].length` is the metric of a member of `queues`.
+    others = OTHER_NAMES | {part for path in statistics for part in prefixes(path)}
+    # Which only a server of several has.
+    others |= {f"cluster.{field}" for field in re.findall(r"pub (\w+):", CLUSTER_STATISTICS.read_text())}
+    sections = {key.split(".")[0] for key in keys}
+    name = re.compile(rf"(?<![\w./-])({'|'.join(sections)})\.([a-z0-9_]*[a-z0-9])(?![\w.(*/…-])")
+    for file, begin, said in spoken():
+        for found in name.finditer(said):
+            if found[0] not in keys and found[0] not in others and found[2] not in ("rs", "js", "toml", "md", "csv"):
+                yield f"{place(file, begin)}: there is no setting `{found[0]}`"
+        value = re.fullmatch(r"([a-z0-9_.]+) = ([^…]+)", said)
+        if value and file.suffix == ".md":
+            yield from (f"{place(file, begin)}: {mistake}" for mistake in value_mistakes(program, keys, *value.groups()))
+
+
+def place(file, begin):
+    line = file.read_text().count("\n", 0, begin) + 1
+    return f"{file.relative_to(ROOT)}:{line}"
+
+
+def settings(program):
+    """The path of every setting."""
+    section, keys = "", set()
+    for line in tell([program, "reference", "settings"]).splitlines():
+        if heading := re.match(r"## `\[(\w+)\]`", line):
+            section = heading[1]
+        elif row := re.match(r"\| `(\w+)` \|", line):
+            keys.add(f"{section}.{row[1]}")
+    return keys
+
+
+def prefixes(path):
+    parts = path.replace("[]", "").split(".")
+    return [".".join(parts[: count + 1]) for count in range(1, len(parts))]
+
+
+def spoken():
+    """Each span of code of a page, and each text of the commands and of what tells of health: its file and place."""
+    for page in [*BOOK.glob("src/**/*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
+        yield from ((page, found.start(1), found[1]) for found in re.finditer(r"`([^`\n]+)`", page.read_text()))
+    server = ROOT / "crates/busyhour-server/src"
+    for source in [*server.glob("cli/**/*.rs"), server / "web/findings.rs", server / "server/stats.rs"]:
+        yield from ((source, found.start(1), found[1]) for found in re.finditer(r'"((?:[^"\\]|\\.)*)"', without_comments(source.read_text()), re.S))
+
+
+def without_comments(source):
+    """`source` with as many characters, and no quotation marks that begin no text."""
+    return re.sub(r"^ *//.*|'\"'|r#\".*?\"#", lambda found: " " * len(found[0]), source, flags=re.M)
+
+
+def value_mistakes(program, keys, name, value):
+    """`value` as one of the settings called `name`, or as a field of a table."""
+    paths = [key for key in keys if key == name or key.split(".")[1] == name]
+    if not paths:
+        if "." not in name and name not in OTHER_VALUES and not re.search(rf"^#? *{name} = ", PACKAGED.read_text(), re.M):
+            yield f"`{name} = {value}`: there is no such setting"
+        return
+    refusals = []
+    for path in paths:
+        section, key = path.split(".")
+        refusals.append(list(configuration(program, f"[{section}]\n{key} = {value}\n", False)))
+    if all(refusals):
+        yield f"`{name} = {value}`: {refusals[0][0]}"
 
 
 def links(page, text):

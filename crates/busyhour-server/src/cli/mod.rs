@@ -263,4 +263,5 @@ Examples:
 Exit codes:
   0  done, or stopped by SIGTERM or SIGINT after draining
   1  failed while starting or running: port in use, database unwritable or locked, …
-  2  wrong usage or configuration";
+  2  wrong usage or configuration
+  3  doctor found warnings, and no problem";

@@ -125,7 +125,7 @@ fn files(config: &Config) -> Finding {
             "open files",
             format!("{hard} are allowed, {wanted} may be needed"),
             format!(
-                "LimitNOFILE={wanted} in the unit, or ulimit -n; else lower sip.connections_max"
+                "LimitNOFILE={wanted} in the unit, or ulimit -n; else lower limits.connections"
             ),
         ),
         Err(error) => Finding::warning("open files", error.to_string(), ""),
@@ -141,7 +141,7 @@ fn memory(config: &Config) -> Finding {
         Some(mib) if mib < 2 * wanted => Finding::warning(
             "memory",
             format!("this machine has {mib} MiB, and messages alone may take {wanted}"),
-            "lower runtime.buffer_budget_mib and sip.connection_memory_mib",
+            "lower runtime.buffer_budget_mib and limits.connection_memory_mib",
         ),
         Some(mib) => Finding::good("memory", format!("{mib} MiB; messages may take {wanted}")),
         None => Finding::warning("memory", "the kernel does not tell how much there is", ""),
