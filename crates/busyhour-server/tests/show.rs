@@ -475,6 +475,27 @@ fn a_configuration_without_a_socket_names_its_address() {
     assert!(ended.contains("1 contact removed"), "{ended}");
 }
 
+/// A server that takes any free port is known by its socket alone.
+#[test]
+fn a_configuration_with_port_0_means_the_only_server_that_runs_here() {
+    let place = Place::new();
+    let server = place.server(OPEN);
+    register(&server, "lamp");
+    let asked = |socket: &str| {
+        let text = format!("[http]\nlisten = \"127.0.0.1:0\"\nsocket = \"{socket}\"\n");
+        let mut command = busyhour();
+        place.keep_sockets_here(&mut command);
+        command.args(["show", "device", "lamp", "--config"]);
+        command.arg(place.file("any.toml", &text)).output().unwrap()
+    };
+    let shown = text(asked("auto"));
+    assert!(shown.contains("sip:lamp@"), "{shown}");
+    let refused = asked("off");
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(words.contains("http.listen has port 0"), "{words}");
+}
+
 #[test]
 fn hints_are_shown_with_their_states() {
     let place = Place::new();

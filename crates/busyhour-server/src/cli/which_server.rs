@@ -61,9 +61,11 @@ impl AskedServer {
 
 /// The socket of a configuration, which needs no token, then its address. If it does not say where the
 /// socket is, that of the process comes first that listens at its address, and that of the only server
-/// that runs here is last: it may be another one's.
+/// that runs here is last: it may be another one's. Port 0 is none that could be asked: the server has
+/// taken one that was free.
 pub(super) fn servers_of(http: &Http) -> Result<Vec<RunningServer>, String> {
-    let address = http.listen.map(reachable);
+    let listens = http.listen.filter(|address| address.port() != 0);
+    let address = listens.map(reachable);
     let address = address.map(|address| RunningServer::Address(address, None));
     match (&http.socket, address) {
         (SocketPlace::At(path), address) => {
@@ -71,18 +73,22 @@ pub(super) fn servers_of(http: &Http) -> Result<Vec<RunningServer>, String> {
             Ok([socket].into_iter().chain(address).collect())
         }
         (SocketPlace::Auto, Some(address)) => {
-            let own = http.listen.and_then(RunningServer::listening_at);
+            let own = listens.and_then(RunningServer::listening_at);
             let any = RunningServer::find().ok();
             Ok(own.into_iter().chain([address]).chain(any).collect())
         }
         (SocketPlace::Auto, None) => RunningServer::find().map(|found| vec![found]),
         (SocketPlace::Off, Some(address)) => Ok(vec![address]),
+        (SocketPlace::Off, None) if http.listen.is_some() => Err(ANY_PORT.into()),
         (SocketPlace::Off, None) => Err(NOWHERE.into()),
     }
 }
 
 const NOWHERE: &str =
     "the server has neither HTTP nor a local socket: http.listen and http.socket are off";
+
+const ANY_PORT: &str = "http.listen has port 0, so the server's port is not known, and http.socket is off; \
+    name the address with --http ADDRESS";
 
 impl WhichServer {
     pub(super) fn named(&self) -> Option<RunningServer> {
