@@ -32,6 +32,9 @@ pub(crate) struct Rewrite<'a> {
     pub for_web: bool,
     /// So is the sender.
     pub from_web: bool,
+    /// The recipient has addresses of this family, and the sender of the other one, which the
+    /// relay would give the recipient without a word.
+    pub family: Option<&'static str>,
 }
 
 /// What a relay has answered.
@@ -61,6 +64,8 @@ impl Rewrite<'_> {
         ];
         entries.extend(self.names.to_tag.map(|tag| ("to-tag", Value::text(tag))));
         entries.extend(self.names.branch.map(|it| ("via-branch", Value::text(it))));
+        let family = self.family.map(Value::text);
+        entries.extend(family.map(|it| ("address family", it)));
         match (self.from_web, self.for_web) {
             (_, true) => entries.extend([
                 ("transport-protocol", Value::text("UDP/TLS/RTP/SAVPF")),

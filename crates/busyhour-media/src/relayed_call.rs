@@ -73,6 +73,7 @@ pub(crate) struct Role<'a> {
     pub names: Names<'a>,
     pub for_web: bool,
     pub from_web: bool,
+    pub family: Option<&'static str>,
     pub cseq: u32,
     pub carrier: Carrier,
 }
@@ -117,7 +118,8 @@ impl<T> Call<T> {
             // (§11.2): that is of no session.
             _ => return None,
         };
-        let from_web = Description::of(message)?.is_web;
+        let description = Description::of(message)?;
+        let from_web = description.is_web;
         let (sender, recipient) = match is_request {
             true => (Some(from_tag), to_tag),
             false => (to_tag, Some(from_tag)),
@@ -139,6 +141,7 @@ impl<T> Call<T> {
             },
             for_web: passing.to.transport.is_web_socket() || recipient.is_some_and(is_known_web),
             from_web,
+            family: other_family(kind, description, passing.to),
             cseq: number,
             carrier: match is_request {
                 true => Carrier::Request,
@@ -243,6 +246,16 @@ pub(crate) fn own_branch<'a>(message: &Message<'a>) -> Option<&'a str> {
 pub(crate) const DONE_MAX: usize = 8;
 /// Offers of a call whose answers are known: of as many branches as a fork may have.
 const OFFERS_MAX: usize = 32;
+
+/// The addresses that the recipient of an offer has, if they are of another family than the
+/// sender's. Who answers has said himself which ones he has.
+fn other_family(kind: Kind, description: Description, to: Flow) -> Option<&'static str> {
+    let of_sender = description.address?.to_canonical();
+    let of_recipient = to.remote.ip().to_canonical();
+    let is_other = kind == Kind::Offer && of_sender.is_ipv4() != of_recipient.is_ipv4();
+    is_other.then_some(if of_recipient.is_ipv4() { "IP4" } else { "IP6" })
+}
+
 const TAGS_MAX: usize = 32;
 /// Messages of a call that wait behind others.
 pub(crate) const WAITING_MAX: usize = 32;

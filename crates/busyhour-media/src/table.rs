@@ -126,6 +126,7 @@ impl<T> MediaTable<T> {
             description,
             for_web: role.for_web,
             from_web: role.from_web,
+            family: role.family,
         };
         let datagram = rewrite.write(&format!("{:x}_{number:x}", self.shard));
         if role.kind == Kind::Offer {

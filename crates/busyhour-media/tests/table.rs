@@ -145,6 +145,37 @@ fn text<'v>(command: &'v Value<'_>, name: &str) -> &'v str {
 }
 
 #[test]
+fn an_offer_gets_an_address_of_the_family_that_its_recipient_has() {
+    let six = PLAIN.replace("IP4 192.0.2.7", "IP6 2001:db8::7");
+    let (v4, v6) = ("192.0.2.9:5060", "[2001:db8::9]:5060");
+    let mapped = "[::ffff:192.0.2.9]:5060";
+    for (description, recipient, family) in [
+        (PLAIN, v6, "IP6"),
+        (&*six, v4, "IP4"),
+        (&*six, mapped, "IP4"),
+        (PLAIN, v4, "-"),
+        (PLAIN, mapped, "-"),
+        (&*six, v6, "-"),
+    ] {
+        let mut site = Site::new(1, true);
+        site.wish = MediaWish::Always;
+        let to = Flow::udp(address(9), recipient.parse().unwrap());
+        site.pass(&invite("z9hG4bKb1", description), to, None, 1);
+        let command = site.answer();
+        let command = Value::read(&command).unwrap();
+        assert_eq!(text(&command, "address family"), family, "{recipient}");
+        site.ready();
+        // Who has offered has said which addresses he has.
+        let caller = Flow::udp(address(9), v4.parse().unwrap());
+        let ok = response("200 OK", "b", &six);
+        assert_eq!(site.pass(&ok, caller, Some("z9hG4bKb1"), 2), Verdict::Held);
+        let command = site.answer();
+        let command = Value::read(&command).unwrap();
+        assert_eq!(text(&command, "address family"), "-");
+    }
+}
+
+#[test]
 fn a_browser_and_a_telephone_get_descriptions_of_the_relay() {
     let mut site = Site::new(1, true);
     let (phone, browser) = (to(Transport::Udp, 5060), to(Transport::Ws, 40_000));

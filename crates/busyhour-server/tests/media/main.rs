@@ -4,6 +4,7 @@
 mod support;
 
 mod forking;
+mod relays;
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -25,11 +26,14 @@ struct Telephone {
 impl Telephone {
     /// One at 127.0.0.`host` that has registered.
     fn new(server: &ServerProcess, host: u8, user: &str) -> Self {
-        let mut phone = Phone::new(server, host, user);
+        Self::of(Phone::new(server, host, user))
+    }
+
+    fn of(mut phone: Phone) -> Self {
         let register = phone.register_request();
         let answer = phone.ask(&register);
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
-        let media = UdpSocket::bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+        let media = UdpSocket::bind((phone.address().ip(), 0)).unwrap();
         media
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
@@ -113,8 +117,9 @@ impl Telephone {
 }
 
 fn described(ip: &str, port: u16) -> String {
+    let family = if ip.contains(':') { 6 } else { 4 };
     format!(
-        "v=0\r\no=- 1 1 IN IP4 {ip}\r\ns=-\r\nc=IN IP4 {ip}\r\nt=0 0\r\n\
+        "v=0\r\no=- 1 1 IN IP{family} {ip}\r\ns=-\r\nc=IN IP{family} {ip}\r\nt=0 0\r\n\
          m=audio {port} RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n"
     )
 }
@@ -134,8 +139,8 @@ fn audio_of(message: &str) -> SocketAddr {
         line.unwrap_or_else(|| panic!("no {begin} in {message}"))
     };
     let port = after("m=audio ").split(' ').next().unwrap();
-    let ip = after("c=IN IP4 ");
-    format!("{}:{port}", ip.trim()).parse().unwrap()
+    let (_, ip) = after("c=IN IP").split_once(' ').unwrap();
+    SocketAddr::new(ip.trim().parse().unwrap(), port.parse().unwrap())
 }
 
 /// RTP from one side is heard at the other.
@@ -153,7 +158,8 @@ fn is_heard(from: &Telephone, relay: SocketAddr, to: &Telephone, sequence: u16) 
         from.media.send_to(&packet, relay).unwrap();
         while let Ok((len, source)) = to.media.recv_from(&mut room) {
             if room[..len] == packet[..] {
-                assert_eq!(source.ip().to_string(), "127.0.0.1", "the relay's");
+                let relays_own = ["127.0.0.1", "::1"].contains(&&*source.ip().to_string());
+                assert!(relays_own && source != from.media.local_addr().unwrap());
                 return;
             }
         }

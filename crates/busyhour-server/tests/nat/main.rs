@@ -5,7 +5,10 @@
 mod support;
 
 mod internet;
+mod media;
 mod telephone;
+#[path = "../telephones/tone.rs"]
+mod tone;
 
 use internet::Internet;
 use nix::sys::signal::Signal;

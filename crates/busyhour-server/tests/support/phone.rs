@@ -21,10 +21,15 @@ impl Phone {
     /// A phone at 127.0.0.`host` that has the account `user`.
     pub fn new(server: &ServerProcess, host: u8, user: &str) -> Self {
         let address = SocketAddr::from(([127, 0, 0, host], 0));
+        Self::between(address, server.sip, user)
+    }
+
+    /// A phone at this address that speaks to that of a server.
+    pub fn between(address: SocketAddr, server: SocketAddr, user: &str) -> Self {
         let socket = UdpSocket::bind(address).expect("an address of loopback");
         Self {
             socket,
-            server: server.sip,
+            server,
             user: user.to_owned(),
             count: 0,
         }

@@ -19,6 +19,11 @@ pub struct Rtpengine {
 impl Rtpengine {
     /// Starts one with these ports for media, and waits until it answers.
     pub fn start(ports: std::ops::Range<u16>) -> Self {
+        Self::start_at(&["127.0.0.1"], ports)
+    }
+
+    /// The same with media at all of these addresses.
+    pub fn start_at(addresses: &[&str], ports: std::ops::Range<u16>) -> Self {
         let place = Place::new();
         let output = File::create(place.path("output")).expect("a writable temporary folder");
         // A port that was free a moment ago.
@@ -27,7 +32,6 @@ impl Rtpengine {
         drop(free);
         let child = Command::new("rtpengine")
             .args([
-                "--interface=127.0.0.1",
                 "--foreground",
                 "--table=-1",
                 "--log-stderr",
@@ -35,6 +39,7 @@ impl Rtpengine {
                 "--delete-delay=0",
                 "--config-file=none",
             ])
+            .args(addresses.iter().map(|it| format!("--interface={it}")))
             .arg(format!("--listen-ng={address}"))
             .arg(format!("--port-min={}", ports.start))
             .arg(format!("--port-max={}", ports.end))
