@@ -7,7 +7,8 @@
 #   minimal    compiles it with the oldest versions of its dependencies that its manifest allows
 #   platforms  checks it for other systems, with a standard library made from its sources
 #   interface  compares the public items with docs/public-api/busyhour.txt; `interface --accept` writes that file
-#   semver     cargo-semver-checks against the newest tag: whether the version's number says what changed
+#   semver     cargo-semver-checks against the newest tag, or before the first one against the interface that was last accepted:
+#              whether the version's number says what changed
 #   licences   cargo-deny: licences and sources of all dependencies (deny.toml)
 #   publish    each crate built from its package, as `cargo publish --dry-run` does (scripts/publish-check.sh --build)
 #
@@ -132,7 +133,9 @@ accept_interface() {
 
 semver() { # BUSYHOUR_BASELINE: a commit to compare with instead of the newest tag
   local baseline=${BUSYHOUR_BASELINE:-$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || true)}
-  [ -n "$baseline" ] || { echo "hygiene: semver: no release yet, so nothing to compare with"; return 0; }
+  # Before the first release a change that breaks users is allowed, but never unnoticed.
+  [ -n "$baseline" ] || baseline=$(git log -1 --format=%H -- docs/public-api/busyhour.txt)
+  echo "hygiene: semver: compared with $baseline"
   tool cargo-semver-checks || return 1
   "$tools/bin/cargo-semver-checks" semver-checks --package busyhour --baseline-rev "$baseline"
 }
